@@ -1,0 +1,1 @@
+"""The nouns that every layer shares: errors, rows, artifacts, ids, seeds, the method protocol."""

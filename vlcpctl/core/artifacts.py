@@ -1,0 +1,222 @@
+"""Files and directories that are either whole or absent: written aside, manifest last, then renamed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import vlcpctl
+from vlcpctl.core.errors import BadInput, OutputExists
+
+# What an artifact is, and the manifest that makes its directory exist.
+MANIFESTS = {"stream": "stream.json", "task": "task.json", "checkpoint": "checkpoint.json", "targets": "targets.json"}
+
+
+@contextmanager
+def new_directory(final: Path, manifest: str) -> Iterator[Path]:
+    """A fresh directory beside `final`; renamed to it when the block ends without an error.
+
+    The block writes every file and, last, the manifest (see `write_manifest`).
+    What stood at `final` before is moved to `NAME.old`.
+    """
+    final = Path(os.path.abspath(final))
+    final.parent.mkdir(parents=True, exist_ok=True)
+    _clean_stale(final)
+    temporary = final.with_name(f".{final.name}.tmp-{socket.gethostname()}-{os.getpid()}")
+    temporary.mkdir()
+    try:
+        yield temporary
+        publish(temporary, final, manifest)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def publish(temporary: Path, final: Path, manifest: str) -> None:
+    """Put a complete directory in its place; a kill at any point leaves the old or the new one."""
+    assert (temporary / manifest).is_file(), f"{temporary} has no {manifest}"
+    _sync_tree(temporary)
+    ready = _ready_name(final)
+    if ready.exists():
+        shutil.rmtree(ready)
+    temporary.rename(ready)
+    if final.exists():
+        move_aside(final)
+    ready.rename(final)
+    _sync_directory(final.parent)
+
+
+def finish_swap(final: Path) -> None:
+    """Complete a swap that was killed half-way: the new directory stands ready, the place is empty."""
+    ready = _ready_name(final)
+    if ready.exists() and not final.exists():
+        ready.rename(final)
+
+
+def move_aside(path: Path) -> Path:
+    """Rename to NAME.old, replacing what was there."""
+    old = path.with_name(path.name + ".old")
+    if old.is_dir():
+        shutil.rmtree(old)
+    elif old.exists():
+        old.unlink()
+    path.rename(old)
+    return old
+
+
+@contextmanager
+def new_file(final: Path) -> Iterator[Path]:
+    """A path beside `final` to write to; renamed over it when the block ends without an error."""
+    final.parent.mkdir(parents=True, exist_ok=True)
+    temporary = final.with_name(f".{final.name}.tmp-{os.getpid()}")
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(final)
+        _sync_directory(final.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_manifest(
+    directory: Path, kind: str, identity: dict[str, Any], content: str, body: dict[str, Any]
+) -> None:
+    """Write the manifest that makes a directory of this kind exist.
+
+    `identity` is the semantic settings, compared when the command runs again; `content` is the id
+    of the data; `body` is what readers need. Who made it and when is added, and is in no id.
+    """
+    manifest = {
+        "schema": f"vlcpctl.{kind}/1",
+        "content": content,
+        "identity": identity,
+        **body,
+        "made_by": {
+            "version": vlcpctl.__version__,
+            "argv": sys.argv,
+            "python": sys.version.split()[0],
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        },
+    }
+    path = directory / MANIFESTS[kind]
+    path.write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
+    """The manifest of an artifact; an error that names the path when it is not one."""
+    finish_swap(directory)
+    path = directory / MANIFESTS[kind]
+    if not path.is_file():
+        raise BadInput(f"{directory} is not a {kind}: it has no {MANIFESTS[kind]}{_what_it_is(directory)}")
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BadInput(f"{path} is not readable JSON: {error}") from error
+    if not isinstance(manifest, dict) or "schema" not in manifest:
+        raise BadInput(f"{path} has no schema; it was not written by vlcpctl")
+    if manifest["schema"] != f"vlcpctl.{kind}/1":
+        raise BadInput(f"{path} has schema {manifest['schema']!r}; this version reads vlcpctl.{kind}/1")
+    return manifest
+
+
+def kind_of(directory: Path) -> str | None:
+    """Which artifact a directory is, or None."""
+    finish_swap(directory)
+    return next((kind for kind, name in MANIFESTS.items() if (directory / name).is_file()), None)
+
+
+def already_made(out: Path, kind: str, identity: dict[str, Any], *, force: bool) -> bool:
+    """Whether the finished output of this very command is there; another one there is an error.
+
+    With `force` the answer is False and the old output is moved aside when the new one is published.
+    """
+    finish_swap(out)
+    if not out.exists() or force:
+        return False
+    if kind_of(out) != kind:
+        raise OutputExists(f"{out} exists and is not a {kind}; choose another --out, or --force to move it aside")
+    found = read_manifest(out, kind)["identity"]
+    differences = identity_differences(found, identity)
+    if differences:
+        raise OutputExists(f"{out} was made with other settings: {'; '.join(differences)}; --force replaces it")
+    return True
+
+
+def identity_differences(found: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+    """What differs between two identities, one phrase each.
+
+    >>> identity_differences({"seed": 0}, {"seed": 1})
+    ['seed is 0 there and 1 here']
+    """
+    names = sorted(found.keys() | wanted.keys())
+    return [
+        f"{name} is {found.get(name)!r} there and {wanted.get(name)!r} here"
+        for name in names
+        if _plain(found.get(name)) != _plain(wanted.get(name))
+    ]
+
+
+def _plain(value: object) -> object:
+    """A value as it looks after a trip through JSON (tuples become lists)."""
+    return json.loads(json.dumps(value))
+
+
+def _what_it_is(directory: Path) -> str:
+    if not directory.exists():
+        return " (there is no such path)"
+    kind = kind_of(directory)
+    return f" (it is a {kind})" if kind else ""
+
+
+def _ready_name(final: Path) -> Path:
+    return final.with_name(f".{final.name}.new")
+
+
+def _clean_stale(final: Path) -> None:
+    """Remove what a dead process of this machine left behind."""
+    prefix = f".{final.name}.tmp-{socket.gethostname()}-"
+    for path in final.parent.glob(f".{_glob_escaped(final.name)}.tmp-*"):
+        pid = path.name.removeprefix(prefix)
+        if path.name.startswith(prefix) and pid.isdigit() and not _alive(int(pid)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _glob_escaped(name: str) -> str:
+    return "".join(f"[{char}]" if char in "*?[" else char for char in name)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _sync_tree(directory: Path) -> None:
+    for path in directory.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        else:
+            _sync_directory(path)
+    _sync_directory(directory)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

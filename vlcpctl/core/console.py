@@ -1,0 +1,106 @@
+"""What a person sees: log lines and progress on stderr; results alone go to stdout."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_state = {"quiet": False}
+
+
+def set_quiet(quiet: bool) -> None:
+    """Silence log lines and progress; warnings stay."""
+    _state["quiet"] = quiet
+
+
+def say(message: str) -> None:
+    """One line of log."""
+    if not _state["quiet"]:
+        print(message, file=sys.stderr, flush=True)
+
+
+def warn(message: str) -> None:
+    """One line that --quiet does not silence."""
+    print(f"warning: {message}", file=sys.stderr, flush=True)
+
+
+def emit(text: object) -> None:
+    """One line of result on stdout."""
+    print(text, flush=True)
+
+
+class Progress:
+    """Counts up to a total; subclasses show it."""
+
+    def advance(self, count: int = 1, note: str = "") -> None:
+        """`count` more are done; `note` is shown beside (a loss, a rate)."""
+        raise NotImplementedError
+
+
+class _Silent(Progress):
+    def advance(self, count: int = 1, note: str = "") -> None:
+        pass
+
+
+class _Lines(Progress):
+    """One log line every so often, for logs that are read later."""
+
+    def __init__(self, label: str, total: int, unit: str, every_s: float) -> None:
+        self.label, self.total, self.unit, self.every_s = label, total, unit, every_s
+        self.done = 0
+        self.started = self.shown = time.monotonic()
+
+    def advance(self, count: int = 1, note: str = "") -> None:
+        self.done += count
+        now = time.monotonic()
+        if now - self.shown < self.every_s and self.done < self.total:
+            return
+        if now - self.started < self.every_s / 2:
+            return  # done before anyone had time to wonder
+        self.shown = now
+        rate = self.done / max(now - self.started, 1e-9)
+        say(f"{self.label}: {self.done}/{self.total} {self.unit}, {rate:.1f}/s {note}".rstrip())
+
+
+@contextmanager
+def progress(label: str, total: int, unit: str = "items", every_s: float = 10.0) -> Iterator[Progress]:
+    """A progress bar on a terminal, a line every `every_s` seconds elsewhere, nothing when quiet."""
+    if _state["quiet"]:
+        yield _Silent()
+    elif _animated():
+        with _bar(label, total, unit) as bar:
+            yield bar
+    else:
+        yield _Lines(label, total, unit, every_s)
+
+
+def _animated() -> bool:
+    # A bar on stderr breaks the picture when stdout is piped to another program: both must be terminals.
+    return sys.stderr.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+@contextmanager
+def _bar(label: str, total: int, unit: str) -> Iterator[Progress]:
+    from rich.console import Console  # noqa: PLC0415 - not needed by --help
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.progress import Progress as RichProgress  # noqa: PLC0415
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(),
+    )
+    with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total, note="")
+
+        class _Bar(Progress):
+            def advance(self, count: int = 1, note: str = "") -> None:
+                bar.update(task, advance=count, note=note)
+
+        yield _Bar()

@@ -1,0 +1,83 @@
+"""Every error a user can meet, with the exit code that it ends the process with.
+
+VlcpError 1
+  UsageError 2          a command line that cannot mean anything
+  BadInput 3            data that is wrong, with its file and row
+  OutputExists 4        the output is there and is another one
+  Incompatible 5        a checkpoint, state or model that does not fit
+  TooManySkipped 6      more samples skipped than --max-skip allows
+  GateFailed 7          a --fail-if condition is true
+  Diverged 8            a loss became NaN or infinite
+  Interrupted 75        stopped by a signal, resumable state saved
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class VlcpError(Exception):
+    """A failure that the user can act on: one line that says what, where, and what would do."""
+
+    exit_code = 1
+
+
+class UsageError(VlcpError):
+    """The command line contradicts itself or names something unknown."""
+
+    exit_code = 2
+
+
+class BadInput(VlcpError):
+    """The input data is wrong; the message names the file and the row."""
+
+    exit_code = 3
+
+
+class OutputExists(VlcpError):
+    """The output exists and was made by a different command."""
+
+    exit_code = 4
+
+
+class Incompatible(VlcpError):
+    """A checkpoint or a method's state does not fit what is asked of it."""
+
+    exit_code = 5
+
+
+class TooManySkipped(VlcpError):
+    """The command skipped more samples than --max-skip allows."""
+
+    exit_code = 6
+
+
+class GateFailed(VlcpError):
+    """A condition given with --fail-if holds."""
+
+    exit_code = 7
+
+
+class Diverged(VlcpError):
+    """A loss became NaN or infinite; the message names the step, the term and the last good state."""
+
+    exit_code = 8
+
+
+class Interrupted(VlcpError):
+    """A signal stopped the command after it had saved a state that it can continue from."""
+
+    exit_code = 75
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
+    """The message for a name that does not exist, with the nearest one that does.
+
+    >>> unknown_name("method", "ewcc", ["ewc", "si"])
+    "unknown method 'ewcc'; did you mean 'ewc'? (known: ewc, si)"
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    guess = f"; did you mean {near[0]!r}?" if near else ";"
+    return f"unknown {kind} {name!r}{guess} (known: {', '.join(names)})"

@@ -1,0 +1,68 @@
+"""Content hashes: the identity of a sample, of an artifact, and the random order that hangs on it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+_KEY_BYTES = 16  # 32 hex digits: no collision to fear below 10**15 samples
+
+
+def sample_key(image_sha256: str, captions: Iterable[str]) -> str:
+    """The 32 hex digits that name an image with its captions, wherever the pair came from.
+
+    >>> sample_key("00" * 32, ["a cat"]) == sample_key("00" * 32, ["a cat"])
+    True
+    """
+    digest = hashlib.blake2b(image_sha256.encode(), digest_size=_KEY_BYTES)
+    for caption in captions:
+        text = caption.encode()
+        digest.update(b"%d:" % len(text) + text)
+    return digest.hexdigest()
+
+
+def unit_hash(*parts: object) -> float:
+    """A number in [0, 1) that depends on the parts alone, uniform over them.
+
+    >>> 0 <= unit_hash("holdout", "abc") < 1
+    True
+    """
+    return integer_hash(*parts) / 2**64
+
+
+def integer_hash(*parts: object) -> int:
+    """A 64-bit integer that depends on the parts alone."""
+    digest = hashlib.blake2b(_joined(parts), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
+def content_id(value: object) -> str:
+    """The id of any JSON value, independent of the order of its keys.
+
+    >>> content_id({"a": 1, "b": 2}) == content_id({"b": 2, "a": 1})
+    True
+    """
+    return hashlib.blake2b(canonical_json(value).encode(), digest_size=_KEY_BYTES).hexdigest()
+
+
+def merkle(parts: Mapping[str, str]) -> str:
+    """One id over named ids, such as the files of a directory."""
+    return content_id(dict(parts))
+
+
+def canonical_json(value: object) -> str:
+    """JSON text that is the same for equal values: sorted keys, no spaces."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def file_sha256(path: Any) -> str:
+    """The sha256 of a file's bytes, in hex."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _joined(parts: tuple[object, ...]) -> bytes:
+    texts = [str(part).encode() for part in parts]
+    return b"".join(b"%d:" % len(text) + text for text in texts)

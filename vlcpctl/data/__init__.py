@@ -1,0 +1,1 @@
+"""Tasks, shards, their index, and the order they are read in."""

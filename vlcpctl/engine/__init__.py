@@ -1,0 +1,1 @@
+"""The training loop, its phases, checkpoints and exact resume."""

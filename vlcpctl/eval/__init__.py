@@ -1,0 +1,1 @@
+"""Evaluators: a checkpoint and a task in, rows out."""

@@ -1,0 +1,1 @@
+"""Models that vlcpctl trains: the dual encoder."""

@@ -1,0 +1,1 @@
+"""Which samples a buffer keeps: features or hashes in, indices out."""

@@ -1,0 +1,128 @@
+"""Read a task directory: its manifest, and each split's images at random by their place in the tar."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from vlcpctl.core.artifacts import kind_of, read_manifest
+from vlcpctl.core.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Task:
+    """A directory of splits; a buffer is one too, with the single split `train`."""
+
+    path: Path
+    manifest: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The task's own name, which may hold any character."""
+        return str(self.manifest["name"])
+
+    @property
+    def slug(self) -> str:
+        """The name that is safe in a path, such as `02-animals-nature`."""
+        return str(self.manifest["slug"])
+
+    @property
+    def step(self) -> int | None:
+        """Its place in the stream, from 0; None for a buffer."""
+        step = self.manifest.get("step")
+        return None if step is None else int(step)
+
+    @property
+    def content(self) -> str:
+        """The id of its data."""
+        return str(self.manifest["content"])
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of images per split."""
+        return {name: int(split["images"]) for name, split in self.manifest["splits"].items()}
+
+    def split(self, name: str) -> Split:
+        """Open one split; an error that lists those there are."""
+        if name not in self.manifest["splits"]:
+            raise BadInput(f"{self.path} has no split {name!r} (it has: {', '.join(self.manifest['splits'])})")
+        return Split(self.path, name)
+
+
+class Split:
+    """One split's index in memory, its images on disk."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self.directory, self.name = directory, name
+        self.path = directory / f"{name}.parquet"
+        try:
+            self.table = pq.read_table(self.path)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise BadInput(f"{self.path} cannot be read: {error}") from error
+        self.keys: list[str] = self.table["key"].to_pylist()
+        self._offsets = self.table["offset"].to_numpy()
+        self._sizes = self.table["size"].to_numpy()
+        self._shards = self.table["shard"].combine_chunks().dictionary_encode()
+        self._shard_names: list[str] = self._shards.dictionary.to_pylist()
+        self._shard_of = np.asarray(self._shards.indices)
+        self._captions = self.table["captions"].combine_chunks()
+        self._descriptors: dict[tuple[int, int], int] = {}
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def captions(self, row: int) -> list[str]:
+        """Every caption of an image."""
+        captions: list[str] = self._captions[row].as_py()
+        return captions
+
+    def caption_counts(self) -> np.ndarray:
+        """(N,) number of captions per image."""
+        return np.diff(self._captions.offsets.to_numpy())
+
+    def column(self, name: str) -> list[Any]:
+        """A column of the index as Python values."""
+        values: list[Any] = self.table[name].to_pylist()
+        return values
+
+    def image(self, row: int) -> bytes:
+        """The bytes of an image file, checked against the index."""
+        shard = int(self._shard_of[row])
+        size = int(self._sizes[row])
+        data = os.pread(self._descriptor(shard), size, int(self._offsets[row]))
+        if hashlib.sha256(data).hexdigest() != self.table["sha256"][row].as_py():
+            where = self.directory / self._shard_names[shard]
+            raise BadInput(f"{where}: the image of key {self.keys[row]} is not what the index says; run 'vlcpctl check'")
+        return data
+
+    def _descriptor(self, shard: int) -> int:
+        # Workers are forked: each process opens its own, so that none shares a handle with its parent.
+        place = (os.getpid(), shard)
+        if place not in self._descriptors:
+            path = self.directory / self._shard_names[shard]
+            try:
+                self._descriptors[place] = os.open(path, os.O_RDONLY)
+            except OSError as error:
+                raise BadInput(f"{path} cannot be read: {error.strerror}") from error
+        return self._descriptors[place]
+
+
+def open_task(path: Path) -> Task:
+    """Open a task or buffer directory; a stream is answered with the paths of its tasks."""
+    if kind_of(path) == "stream":
+        tasks = " ".join(str(path / entry["path"]) for entry in read_manifest(path, "stream")["tasks"])
+        raise BadInput(f"{path} is a stream; give one of its tasks: {tasks}")
+    return Task(path, read_manifest(path, "task"))
+
+
+def open_stream(path: Path) -> list[Task]:
+    """The tasks of a stream, in order."""
+    manifest = read_manifest(path, "stream")
+    return [open_task(path / entry["path"]) for entry in manifest["tasks"]]

@@ -1,0 +1,119 @@
+"""The built-in data set: what ships, and that views are a pure function of the options."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from vlcpctl.core.seeds import generator
+from vlcpctl.data.emoji9.captions import train_captions
+from vlcpctl.data.emoji9.glyphs import PATH, Glyph, read_glyphs
+from vlcpctl.data.emoji9.pairs import Settings, write_pairs
+from vlcpctl.data.emoji9.views import DRAWS, encode, render_views
+
+
+@pytest.fixture(scope="module")
+def glyphs() -> list[Glyph]:
+    return read_glyphs()
+
+
+def test_glyph_file_stays_below_three_megabytes() -> None:
+    assert PATH.stat().st_size < 3_000_000
+    assert PATH.with_name("LICENSES.md").is_file()
+
+
+def test_nine_groups_with_long_tail_sizes(glyphs: list[Glyph]) -> None:
+    sizes = Counter(glyph.group for glyph in glyphs)
+    assert len(sizes) == 9
+    assert len({glyph.subgroup for glyph in glyphs}) == 99
+    assert sizes["Activities"] == 85
+    assert sizes["People & Body"] == 362
+
+
+def test_names_are_distinct_and_merged_names_account_for_every_emoji(glyphs: list[Glyph]) -> None:
+    assert len({glyph.name for glyph in glyphs}) == len(glyphs) == 1861
+    same = pq.read_table(PATH, columns=["same_glyph"])["same_glyph"].to_pylist()
+    assert len(glyphs) + sum(map(len, same)) == 1870
+
+
+def test_squares_keep_their_relative_size(glyphs: list[Glyph]) -> None:
+    by_name = {glyph.name: glyph for glyph in glyphs}
+    names = [f"black {size} square" for size in ("small", "medium-small", "medium", "large")]
+    areas = [(np.asarray(by_name[name].image())[..., 3] > 127).sum() for name in names]
+    assert areas == sorted(areas)
+    assert len(set(areas)) == 4
+
+
+def test_limit_takes_from_every_group_in_turn() -> None:
+    sizes = Counter(glyph.group for glyph in read_glyphs(limit=20))
+    assert sorted(sizes.values()) == [2] * 7 + [3] * 2
+
+
+def test_view_depends_on_its_own_draws_alone(glyphs: list[Glyph]) -> None:
+    draws = generator(0, "test").random((5, DRAWS))
+    image = glyphs[3].image()
+    together = render_views(image, draws, 32)
+    alone = render_views(image, draws[3:4], 32)
+    assert together.shape == (5, 32, 32, 3)
+    np.testing.assert_array_equal(together[3], alone[0])
+    assert not np.array_equal(together[0], together[1])
+
+
+def test_middle_draws_show_the_glyph_upright_and_uncoloured() -> None:
+    red = Image.new("RGBA", (64, 64), (200, 40, 40, 255))
+    view = render_views(red, np.full((1, DRAWS), 0.5), 32)[0]
+    assert np.abs(view[16, 16].astype(int) - (200, 40, 40)).max() <= 1
+
+
+def test_edges_blend_towards_the_background_only() -> None:
+    # The colour below alpha 0 must not show: a white disc stored over black would get a dark rim.
+    white = np.zeros((64, 64, 4), np.uint8)
+    white[16:48, 16:48] = 255
+    draws = np.full((1, DRAWS), 0.5)
+    draws[0, 10:13] = 1  # a white background
+    draws[0, 16] = 0  # plain
+    view = render_views(Image.fromarray(white), draws, 32)
+    assert view.min() >= 250
+
+
+def test_encoding_is_lossless() -> None:
+    image = generator(0, "pixels").integers(0, 256, (32, 32, 3), dtype=np.uint8)
+    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(encode(image)))), image)
+
+
+def test_captions_start_with_the_name_and_never_repeat_it_as_keyword(glyphs: list[Glyph]) -> None:
+    for glyph in glyphs[::37]:
+        captions = train_captions(glyph, generator(0, glyph.emoji))
+        assert captions[0] == glyph.name
+        assert glyph.name not in glyph.keywords
+        assert len(set(captions)) == len(captions)
+
+
+def test_same_settings_make_the_same_bytes_and_another_seed_does_not(tmp_path: Path) -> None:
+    small = {"views": 2, "size": 16, "limit": 12}
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        write_pairs(tmp_path / name, Settings(**small, seed=seed))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert (tmp_path / "a").read_bytes() != (tmp_path / "c").read_bytes()
+
+
+def test_more_views_leave_the_first_ones_as_they_are(tmp_path: Path) -> None:
+    write_pairs(tmp_path / "few", Settings(views=2, size=16, limit=9))
+    write_pairs(tmp_path / "many", Settings(views=4, size=16, limit=9))
+    few = pq.read_table(tmp_path / "few").to_pylist()
+    many = pq.read_table(tmp_path / "many").to_pylist()
+    assert [row for row in many if row["split"] == "test" or row["view"] < 2] == few
+
+
+def test_test_views_have_the_plain_name_as_their_caption(tmp_path: Path) -> None:
+    write_pairs(tmp_path / "pairs", Settings(views=1, test_views=2, size=16, limit=9))
+    names = {glyph.emoji: glyph.name for glyph in read_glyphs()}
+    rows = [row for row in pq.read_table(tmp_path / "pairs").to_pylist() if row["split"] == "test"]
+    assert len(rows) == 18
+    assert all(row["captions"] == [names[row["emoji"]]] for row in rows)

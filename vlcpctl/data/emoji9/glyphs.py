@@ -1,0 +1,59 @@
+"""The glyphs and names that ship with the package (made by recipes/make_emoji9.py)."""
+
+from __future__ import annotations
+
+import io
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from PIL import Image
+
+PATH = Path(__file__).with_name("glyphs.parquet")
+
+
+@dataclass(frozen=True)
+class Glyph:
+    """One emoji: what it looks like and what Unicode calls it."""
+
+    emoji: str
+    name: str
+    keywords: tuple[str, ...]
+    group: str
+    subgroup: str
+    webp: bytes
+
+    def image(self) -> Image.Image:
+        """The glyph at 64 x 64, RGBA."""
+        return Image.open(io.BytesIO(self.webp)).convert("RGBA")
+
+
+def read_glyphs(limit: int | None = None) -> list[Glyph]:
+    """Every glyph in Unicode order, or `limit` of them, taken from the groups in turn.
+
+    >>> len({glyph.group for glyph in read_glyphs(limit=9)})
+    9
+    """
+    columns = ["emoji", "name", "keywords", "group", "subgroup", "image"]
+    glyphs = [
+        Glyph(
+            emoji=row["emoji"],
+            name=row["name"],
+            keywords=tuple(word for word in row["keywords"] if word != row["name"]),
+            group=row["group"],
+            subgroup=row["subgroup"],
+            webp=row["image"],
+        )
+        for row in pq.read_table(PATH, columns=columns).to_pylist()
+    ]
+    return glyphs if limit is None else _in_turn(glyphs, limit)
+
+
+def _in_turn(glyphs: list[Glyph], limit: int) -> list[Glyph]:
+    turn_of_group: dict[str, int] = defaultdict(int)
+    turns = []
+    for place, glyph in enumerate(glyphs):
+        turns.append((turn_of_group[glyph.group], place))
+        turn_of_group[glyph.group] += 1
+    return [glyphs[place] for place in sorted(place for _, place in sorted(turns)[:limit])]

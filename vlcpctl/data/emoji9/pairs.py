@@ -1,0 +1,125 @@
+"""Write the pairs of the built-in data set: views of every glyph and their captions, as Parquet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from vlcpctl.core.artifacts import identity_differences, move_aside, new_file
+from vlcpctl.core.console import progress
+from vlcpctl.core.errors import BadInput, OutputExists
+from vlcpctl.core.seeds import generator
+from vlcpctl.data.emoji9.captions import plain_captions, train_captions
+from vlcpctl.data.emoji9.glyphs import Glyph, read_glyphs
+from vlcpctl.data.emoji9.views import DRAWS, encode, render_views
+
+SCHEMA = pa.schema(
+    [
+        pa.field("image", pa.binary(), nullable=False),
+        pa.field("captions", pa.list_(pa.string()), nullable=False),
+        pa.field("emoji", pa.string(), nullable=False),
+        pa.field("group", pa.string(), nullable=False),
+        pa.field("subgroup", pa.string(), nullable=False),
+        pa.field("split", pa.string(), nullable=False),
+        pa.field("view", pa.int32(), nullable=False),
+    ]
+)
+_SETTINGS = b"vlcpctl.sample"  # key of the Parquet metadata that says how the file was made
+_GLYPHS_PER_ROW_GROUP = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What decides every byte of the pairs."""
+
+    data_set: str = "emoji9"
+    views: int = 12
+    test_views: int = 1
+    size: int = 64
+    seed: int = 0
+    limit: int | None = None
+
+
+def write_pairs(out: Path, settings: Settings) -> int:
+    """Write the Parquet file, moving aside what stood there; returns the number of pairs."""
+    glyphs = read_glyphs(settings.limit)
+    schema = SCHEMA.with_metadata({_SETTINGS: json.dumps(asdict(settings))})
+    per_glyph = settings.views + settings.test_views
+    with new_file(out) as temporary:
+        with (
+            progress("sample", len(glyphs) * per_glyph, "views") as bar,
+            # The images are compressed already; short texts repeat, which dictionaries catch.
+            pq.ParquetWriter(
+                temporary, schema, compression="zstd", use_dictionary=_TEXTS
+            ) as writer,
+        ):
+            for start in range(0, len(glyphs), _GLYPHS_PER_ROW_GROUP):
+                some = glyphs[start : start + _GLYPHS_PER_ROW_GROUP]
+                rows = [row for glyph in some for row in _pairs(glyph, settings)]
+                writer.write_table(pa.Table.from_pylist(rows, schema))
+                bar.advance(len(rows))
+        if out.exists():
+            move_aside(out)
+    return len(glyphs) * per_glyph
+
+
+def already_sampled(out: Path, settings: Settings, *, force: bool) -> bool:
+    """Whether these very pairs are at `out`; any other file there is an error unless `force`."""
+    if not out.exists() or force:
+        return False
+    found = _read_settings(out)
+    if found is None:
+        raise OutputExists(
+            f"{out} exists and 'sample' did not make it; choose another --out, or --force"
+        )
+    differences = identity_differences(found, asdict(settings))
+    if differences:
+        raise OutputExists(
+            f"{out} was made with other settings: {'; '.join(differences)}; --force replaces it"
+        )
+    return True
+
+
+def _read_settings(path: Path) -> dict[str, Any] | None:
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except (OSError, pa.ArrowInvalid):
+        return None
+    if _SETTINGS not in metadata:
+        return None
+    try:
+        settings: dict[str, Any] = json.loads(metadata[_SETTINGS])
+    except ValueError as error:
+        raise BadInput(f"{path}: its {_SETTINGS.decode()} metadata is not JSON: {error}") from error
+    return settings
+
+
+def _pairs(glyph: Glyph, settings: Settings) -> Iterator[dict[str, Any]]:
+    """Every view of one glyph, as rows: first those to train on, then those to test on."""
+    places = [("train", view) for view in range(settings.views)]
+    places += [("test", view) for view in range(settings.test_views)]
+    generators = [
+        generator(settings.seed, "emoji9", split, glyph.emoji, view) for split, view in places
+    ]
+    draws = np.stack([rng.random(DRAWS) for rng in generators])
+    images = render_views(glyph.image(), draws, settings.size)
+    for (split, view), rng, image in zip(places, generators, images, strict=True):
+        yield {
+            "image": encode(image),
+            "captions": train_captions(glyph, rng) if split == "train" else plain_captions(glyph),
+            "emoji": glyph.emoji,
+            "group": glyph.group,
+            "subgroup": glyph.subgroup,
+            "split": split,
+            "view": view,
+        }
+
+
+_TEXTS = ["emoji", "group", "subgroup", "split", "captions.list.element"]

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 # One row per image. `offset` and `size` are the bytes of the image inside its shard; the index owns
 # the captions, and the .txt members of the tars repeat them for readers that do not know the index.
@@ -23,7 +29,75 @@ SCHEMA = pa.schema(FIELDS)
 
 # A buffer's index says besides which task an item came from and in which order items are given up.
 BUFFER_SCHEMA = pa.schema(
-    [*FIELDS, pa.field("origin_task", pa.string()), pa.field("rank", pa.int64()), pa.field("order", pa.float64())]
+    [
+        *FIELDS,
+        pa.field("origin_task", pa.string()),
+        pa.field("rank", pa.int64()),
+        pa.field("order", pa.float64()),
+    ]
 )
 
 SPLITS = ("train", "val", "test", "query", "gallery")
+
+_ROWS_PER_GROUP = 2048
+
+
+class IndexWriter:
+    """Writes an index row by row, holding at most one row group in memory."""
+
+    def __init__(self, path: Path, schema: pa.Schema = SCHEMA) -> None:
+        self.path, self.schema = path, schema
+        self._rows: list[Sequence[Any]] = []
+        self._writer: pq.ParquetWriter | None = None
+
+    def add(self, row: Sequence[Any]) -> None:
+        """Append a row, its values in the order of the schema."""
+        self._rows.append(row)
+        if len(self._rows) >= _ROWS_PER_GROUP:
+            self._flush()
+
+    def close(self) -> None:
+        """Write what is left, and the footer."""
+        self._flush()
+        if self._writer is not None:
+            self._writer.close()
+
+    def abandon(self) -> None:
+        """Let go of the file without finishing it."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _flush(self) -> None:
+        if self._writer is None:
+            # Hashes and keys never repeat: a dictionary of them would be built for nothing.
+            self._writer = pq.ParquetWriter(
+                self.path,
+                self.schema,
+                use_dictionary=["shard", "label", "task"],
+                write_statistics=False,
+            )
+        columns = list(zip(*self._rows, strict=True)) or [() for _ in self.schema]
+        arrays = [
+            pa.array(values, field.type) for values, field in zip(columns, self.schema, strict=True)
+        ]
+        self._writer.write_batch(pa.record_batch(arrays, schema=self.schema))
+        self._rows = []
+
+
+class ContentId:
+    """The id of a split's data, built row by row: its keys in order, each with its label."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.blake2b(digest_size=16)
+
+    def add(self, keys: Iterable[str], labels: Iterable[str | None]) -> None:
+        """Count the next rows in. A key names image and captions, so nothing else needs hashing."""
+        rows = [
+            f"{key}{'' if label is None else f':{len(label)}:{label}'}\n"
+            for key, label in zip(keys, labels, strict=True)
+        ]
+        self._digest.update("".join(rows).encode())
+
+    def hexdigest(self) -> str:
+        """The id of all rows so far."""
+        return self._digest.hexdigest()

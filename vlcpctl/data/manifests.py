@@ -1,0 +1,78 @@
+"""Write the manifests of a task and of a stream from what their writers counted."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.artifacts import write_manifest
+from vlcpctl.core.hashing import content_id
+
+_SLUG_LENGTH = 40
+
+
+@dataclass
+class TaskSummary:
+    """What is known of a finished task before its place in the stream is."""
+
+    name: str
+    splits: dict[str, dict[str, Any]]
+    labels: list[str] = field(default_factory=list)
+    skipped: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def content(self) -> str:
+        """The id of the task's data."""
+        return content_id(
+            {
+                "name": self.name,
+                "splits": {name: split["content"] for name, split in self.splits.items()},
+            }
+        )
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Images and captions per split, for the stream's own table."""
+        kept = ("images", "captions", "bytes")
+        return {
+            name: {field: split[field] for field in kept} for name, split in self.splits.items()
+        }
+
+
+def slug(step: int, name: str) -> str:
+    """A name for a directory: the place in the stream, and what of the task's name is safe.
+
+    >>> slug(2, "Animals & Nature"), slug(0, "food/health")
+    ('02-animals-nature', '00-food-health')
+    """
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:_SLUG_LENGTH].strip("-")
+    return f"{step:02d}-{words or 'task'}"
+
+
+def stream_content(tasks: list[TaskSummary]) -> str:
+    """The id of a stream: its tasks, in order."""
+    return content_id({"tasks": [task.content for task in tasks]})
+
+
+def write_task_manifest(
+    directory: Path,
+    task: TaskSummary,
+    identity: dict[str, Any],
+    *,
+    step: int | None,
+    more: dict[str, Any],
+) -> None:
+    """Write task.json; `more` is what only a stream's task or only a buffer says."""
+    body = {
+        "name": task.name,
+        "slug": directory.name if step is None else slug(step, task.name),
+        "step": step,
+        "splits": task.splits,
+        "labels": task.labels,
+        "skipped": task.skipped,
+        **more,
+    }
+    write_manifest(directory, "task", identity, task.content, body)

@@ -1,0 +1,41 @@
+"""From a pair as its source gives it to a sample that may be kept: looked at, hashed, named."""
+
+from __future__ import annotations
+
+import hashlib
+
+from vlcpctl.core.hashing import sample_key
+from vlcpctl.data.images import MAX_BYTES, BrokenImage, decode_fully, look
+from vlcpctl.data.pairs import Pair, Sample
+
+
+class Unfit(ValueError):
+    """A pair that cannot be kept; `reason` is counted, `detail` is shown."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(detail or reason)
+        self.reason = reason
+
+
+def identify(pair: Pair, *, decode: bool = False) -> Sample:
+    """The sample of a pair; Unfit when there is no whole image or no caption.
+
+    Empty captions beside others are dropped.
+    """
+    image = pair.image
+    if image is None:
+        raise Unfit("no image", pair.flaw or "no image")
+    captions = [caption for caption in pair.captions if caption and not caption.isspace()]
+    if not captions:
+        raise Unfit("empty caption", "every caption is empty" if pair.captions else "no caption")
+    if len(image) > MAX_BYTES:
+        raise Unfit("broken image", f"too large: {len(image)} bytes, the limit is {MAX_BYTES}")
+    try:
+        kind, width, height = look(image)
+        if decode:
+            decode_fully(image)
+    except BrokenImage as error:
+        raise Unfit("broken image", str(error)) from error
+    sha256 = hashlib.sha256(image).hexdigest()
+    key = sample_key(sha256, captions)
+    return Sample(key, pair.source_key, image, kind, captions, pair.label, width, height, sha256)

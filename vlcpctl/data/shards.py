@@ -1,0 +1,134 @@
+"""Write one split of a task: its tars and the index that says where each image lies in them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from vlcpctl.core.errors import UsageError
+from vlcpctl.data.index import SCHEMA, ContentId, IndexWriter
+from vlcpctl.data.pairs import Bytes, Sample
+from vlcpctl.data.tar import BLOCK, END, frame
+
+DEFAULT_SHARD_BYTES = 256_000_000
+_FLUSH_BYTES = 4 * 2**20
+_FLUSH_PIECES = 1023  # POSIX promises 1024 pieces per writev
+_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+@dataclass
+class SplitWriter:
+    """Appends samples to numbered shards; `close` returns what the manifest says of the split.
+
+    The bytes of a sample are read when they are written: call `flush` before its image is reused.
+    """
+
+    directory: Path
+    split: str
+    task: str
+    shard_bytes: int = DEFAULT_SHARD_BYTES
+    schema: pa.Schema = SCHEMA
+    _shards: list[str] = field(default_factory=list)
+    _pieces: list[Bytes] = field(default_factory=list)
+    _pending: int = 0
+    _used: int = 0
+    _total: int = 0
+    _images: int = 0
+    _captions: int = 0
+
+    def __post_init__(self) -> None:
+        self._index = IndexWriter(self.directory / f"{self.split}.parquet", self.schema)
+        self._content = ContentId()
+
+    def add(self, sample: Sample, *more: Any) -> None:
+        """Append a sample; `more` are the values of the columns that a buffer's index has besides."""
+        before, after = frame(sample, self.task)
+        size = len(sample.image)
+        length = BLOCK + size + len(after)
+        if not self._shards or (self._used and self._used + length + len(END) > self.shard_bytes):
+            self._next_shard()
+        key, source_key, image, _, captions, label, width, height, sha256 = sample
+        place = (self._shards[-1], self._used + BLOCK, size)
+        self._index.add(
+            (key, source_key, *place, captions, label, self.task, width, height, sha256, *more)
+        )
+        self._content.add((key,), (label,))
+        self._images += 1
+        self._captions += len(captions)
+        self._used += length
+        self._put(before, image, after)
+
+    def flush(self) -> None:
+        """Hand everything pending to the operating system."""
+        if self._pieces:
+            # Opened anew each time: a stream of a thousand tasks would run out of open files.
+            with (self.directory / self._shards[-1]).open("ab", buffering=0) as file:
+                _write_all(file.fileno(), self._pieces)
+            self._pieces, self._pending = [], 0
+
+    def close(self) -> dict[str, Any]:
+        """Finish the last shard and the index."""
+        if self._shards:
+            self._end_shard()
+        self._index.close()
+        return {
+            "images": self._images,
+            "captions": self._captions,
+            "shards": self._shards,
+            "bytes": self._total,
+            "content": self._content.hexdigest(),
+        }
+
+    def abandon(self) -> None:
+        """Let go of open files when the work has failed."""
+        self._index.abandon()
+
+    def _put(self, *pieces: Bytes) -> None:
+        self._pieces.extend(pieces)
+        self._pending += sum(map(len, pieces))
+        if self._pending >= _FLUSH_BYTES or len(self._pieces) > _FLUSH_PIECES - 3:
+            self.flush()
+
+    def _next_shard(self) -> None:
+        if self._shards:
+            self._end_shard()
+        self._shards.append(f"{self.split}-{len(self._shards):06d}.tar")
+        self._used = 0
+
+    def _end_shard(self) -> None:
+        self._put(END)
+        self.flush()
+        self._total += self._used + len(END)
+
+
+def parse_bytes(text: str) -> int:
+    """A size such as 256MB or 1GiB in bytes.
+
+    >>> parse_bytes("256MB"), parse_bytes("1 KiB"), parse_bytes("300")
+    (256000000, 1024, 300)
+    """
+    cleaned = text.replace(" ", "").upper()
+    number = cleaned.rstrip("KMGIB")
+    unit = cleaned[len(number) :] or "B"
+    if unit not in _UNITS or not number.replace(".", "", 1).isdigit():
+        raise UsageError(f"{text!r} is not a size; write it like 256MB or 1GiB")
+    size = int(float(number) * _UNITS[unit])
+    if size < 1:
+        raise UsageError(f"{text!r} is no size at all; write it like 256MB or 1GiB")
+    return size
+
+
+def _write_all(descriptor: int, pieces: list[Bytes]) -> None:
+    left = sum(map(len, pieces))
+    while True:
+        written = os.writev(descriptor, pieces)
+        left -= written
+        if left == 0:
+            return
+        while written >= len(pieces[0]):
+            written -= len(pieces.pop(0))
+        pieces[0] = memoryview(pieces[0])[written:]

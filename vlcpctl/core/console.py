@@ -7,18 +7,53 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
-_state = {"quiet": False}
+
+class _State:
+    quiet = False
+    claimed: TextIO | None = None  # the way to stdout while `claim_stdout` holds
+
+
+_state = _State()
 
 
 def set_quiet(quiet: bool) -> None:
     """Silence log lines and progress; warnings stay."""
-    _state["quiet"] = quiet
+    _state.quiet = quiet
+
+
+def claim_stdout() -> None:
+    """From here on libraries that print reach stderr; only `results()` leads to stdout."""
+    sys.stdout.flush()
+    _state.claimed = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+
+def release_stdout() -> None:
+    """Undo `claim_stdout`."""
+    assert _state.claimed is not None
+    sys.stdout.flush()
+    with _state.claimed as stream:
+        os.dup2(stream.fileno(), 1)
+    _state.claimed = None
+
+
+def drop_stdout() -> None:
+    """Let what is still to be written vanish: the reader downstream has gone."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, results().fileno())
+    os.close(nowhere)
+
+
+def results() -> TextIO:
+    """The stream that rows and other results are written to."""
+    return _state.claimed or sys.stdout
 
 
 def say(message: str) -> None:
     """One line of log."""
-    if not _state["quiet"]:
+    if not _state.quiet:
         print(message, file=sys.stderr, flush=True)
 
 
@@ -29,7 +64,7 @@ def warn(message: str) -> None:
 
 def emit(text: object) -> None:
     """One line of result on stdout."""
-    print(text, flush=True)
+    print(text, file=results(), flush=True)
 
 
 class Progress:
@@ -66,9 +101,11 @@ class _Lines(Progress):
 
 
 @contextmanager
-def progress(label: str, total: int, unit: str = "items", every_s: float = 10.0) -> Iterator[Progress]:
-    """A progress bar on a terminal, a line every `every_s` seconds elsewhere, nothing when quiet."""
-    if _state["quiet"]:
+def progress(
+    label: str, total: int, unit: str = "items", every_s: float = 10.0
+) -> Iterator[Progress]:
+    """A bar on a terminal, a line every `every_s` seconds elsewhere, nothing when quiet."""
+    if _state.quiet:
         yield _Silent()
     elif _animated():
         with _bar(label, total, unit) as bar:
@@ -78,15 +115,15 @@ def progress(label: str, total: int, unit: str = "items", every_s: float = 10.0)
 
 
 def _animated() -> bool:
-    # A bar on stderr breaks the picture when stdout is piped to another program: both must be terminals.
-    return sys.stderr.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    # When stdout is piped to another program, that program's output breaks the bar on stderr.
+    return sys.stderr.isatty() and results().isatty() and os.environ.get("TERM") != "dumb"
 
 
 @contextmanager
 def _bar(label: str, total: int, unit: str) -> Iterator[Progress]:
-    from rich.console import Console  # noqa: PLC0415 - not needed by --help
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-    from rich.progress import Progress as RichProgress  # noqa: PLC0415
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as RichProgress
 
     columns = (
         TextColumn("{task.description}"),

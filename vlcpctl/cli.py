@@ -1,0 +1,121 @@
+"""The program: finds the command's file, runs it, and turns its errors into one line and a code."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+import vlcpctl
+from vlcpctl.commands import COMMANDS, module_name
+from vlcpctl.core import console
+from vlcpctl.core.errors import VlcpError
+
+EPILOG = "--debug, anywhere in the line, or VLCPCTL_DEBUG=1 shows where an error came from."
+PIPE_CLOSED, TERMINATED = 141, 143  # 128 + the number of the signal
+
+
+def main() -> None:
+    """Run the command line of this process and exit."""
+    words = [word for word in sys.argv[1:] if word != "--debug"]
+    if len(words) < len(sys.argv) - 1:
+        os.environ["VLCPCTL_DEBUG"] = "1"
+    application(_chosen(words))(words, prog_name="vlcpctl")
+
+
+def application(chosen: str | None) -> typer.Typer:
+    """The program with every command's name, of which only the chosen one is loaded."""
+    app = typer.Typer(
+        epilog=EPILOG,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        rich_markup_mode=None,  # rich takes 60 ms to import
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_root)
+    for name, summary in COMMANDS.items():
+        if name == chosen:
+            run = importlib.import_module(module_name(name)).run
+            app.command(name)(_guarded(name, run))
+        else:
+            app.command(name, help=summary)(_not_loaded)
+    return app
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"vlcpctl {vlcpctl.__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Continual vision-language pretraining: one task after another, without forgetting."""
+
+
+def _not_loaded() -> None:
+    raise AssertionError("only the chosen command runs")
+
+
+def _chosen(words: Sequence[str]) -> str | None:
+    """The command that a line names; a shell that asks for completions has the line elsewhere."""
+    if "_VLCPCTL_COMPLETE" in os.environ:
+        line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
+        words = line.split()[1:]
+    return next((word for word in words if not word.startswith("-")), None)
+
+
+def _guarded(name: str, run: Callable[..., None]) -> Callable[..., None]:
+    """A command whose errors become one line on stderr and an exit code."""
+
+    @functools.wraps(run)
+    def command(*args: Any, **kwargs: Any) -> None:
+        signal.signal(signal.SIGTERM, _terminate)
+        console.claim_stdout()
+        try:
+            run(*args, **kwargs)
+        except VlcpError as error:
+            _tell(name, str(error))
+            raise typer.Exit(error.exit_code) from error
+        except BrokenPipeError:
+            console.drop_stdout()
+            raise typer.Exit(PIPE_CLOSED) from None
+        except OSError as error:
+            _tell(name, _in_words(error))
+            raise typer.Exit(1) from error
+        finally:
+            console.release_stdout()
+
+    return command
+
+
+def _tell(name: str, message: str) -> None:
+    if os.environ.get("VLCPCTL_DEBUG"):
+        traceback.print_exc()
+    print(f"vlcpctl {name}: {message}", file=sys.stderr)
+
+
+def _in_words(error: OSError) -> str:
+    """What the operating system refused, such as a full disk.
+
+    >>> _in_words(OSError(28, "No space left on device", "run/0.tar"))
+    'run/0.tar: No space left on device'
+    """
+    named = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    return ": ".join([" -> ".join(named), error.strerror or str(error)]).removeprefix(": ")
+
+
+def _terminate(*_: object) -> None:
+    """Let a half-written directory be removed on the way out; train-step has a better answer."""
+    raise SystemExit(TERMINATED)

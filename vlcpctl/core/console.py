@@ -31,8 +31,9 @@ def claim_stdout() -> None:
 
 
 def release_stdout() -> None:
-    """Undo `claim_stdout`."""
-    assert _state.claimed is not None
+    """Undo `claim_stdout`, if it holds."""
+    if _state.claimed is None:
+        return
     sys.stdout.flush()
     with _state.claimed as stream:
         os.dup2(stream.fileno(), 1)

@@ -79,5 +79,5 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     """
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1)
-    guess = f"; did you mean {near[0]!r}?" if near else ";"
+    guess = f"; did you mean {near[0]!r}?" if near else ""
     return f"unknown {kind} {name!r}{guess} (known: {', '.join(names)})"

@@ -1,0 +1,78 @@
+"""Command lines as a shell would read them, without a shell."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from vlcpctl.core.errors import UsageError
+
+# What a shell takes literally; a $ or ` inside double quotes is not among it.
+_LITERAL = re.compile(r"""\\.|'[^']*'|"(?:[^"$`\\]|\\.)*\"""")
+_COMMENT = re.compile(r"(?:^|\s)#")
+_SHELL = re.compile(r"[|&;<>()$`*?\[\]{}]|(?<!\S)~")
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """The words of one line, without the name of the program, and the line's number."""
+
+    number: int
+    words: tuple[str, ...]
+
+    @property
+    def is_barrier(self) -> bool:
+        """Whether this is `wait`: what comes after it starts when all before it has ended."""
+        return self.words == ("wait",)
+
+    def __str__(self) -> str:
+        return "wait" if self.is_barrier else shlex.join(["vlcpctl", *self.words])
+
+
+def parse(text: str) -> list[CommandLine]:
+    r"""The command lines of a text: comments and blank lines dropped, continued lines joined.
+
+    >>> [str(line) for line in parse("# first\nvlcpctl check 'a b' \\\n  c\n\nwait\nmethods")]
+    ["vlcpctl check 'a b' c", 'wait', 'vlcpctl methods']
+    """
+    lines = []
+    for number, line in _joined(text):
+        words = _words(number, line)
+        if words[:1] == ["vlcpctl"]:
+            del words[0]
+        if words:
+            lines.append(CommandLine(number, tuple(words)))
+    return lines
+
+
+def _joined(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with the number of their first one; a line ending in a backslash goes on."""
+    begun, start = "", 1
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not begun:
+            start = number
+        if line.endswith("\\"):
+            begun += line[:-1]
+        else:
+            yield start, begun + line
+            begun = ""
+    if begun:
+        yield start, begun
+
+
+def _words(number: int, line: str) -> list[str]:
+    bare = _LITERAL.sub(lambda match: "x" * len(match[0]), line)
+    comment = _COMMENT.search(bare)
+    end = comment.start() if comment else len(line)
+    special = _SHELL.search(bare[:end])
+    if special:
+        raise UsageError(
+            f"line {number}: {special[0]!r} is for a shell and batch is none; "
+            "quote it, write the word out, or use --out instead of a redirection"
+        )
+    try:
+        return shlex.split(line[:end])
+    except ValueError as error:
+        raise UsageError(f"line {number}: {str(error).lower()}") from error

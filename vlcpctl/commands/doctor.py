@@ -1,0 +1,165 @@
+"""`vlcpctl doctor`: what this machine can do, checked by doing it."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from vlcpctl.commands import options
+from vlcpctl.core import console
+from vlcpctl.core.children import CONTEXT
+from vlcpctl.core.errors import VlcpError
+
+Status = Literal["ok", "warn", "fail"]
+LITTLE_DISK = 5 * 2**30  # a few checkpoints of a base model
+# How a wheel that does not fit the others shows itself on import.
+IMPORT_ERRORS = (ImportError, OSError, RuntimeError, AttributeError)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at; `fail` means that vlcpctl cannot work without it."""
+
+    name: str
+    status: Status
+    detail: str
+
+
+def run(as_json: options.Json = False) -> None:
+    """Show what this machine can do.
+
+    Exit code 1 when something is missing that vlcpctl cannot work without.
+
+    vlcpctl doctor
+
+    vlcpctl doctor --json | jq '.checks[] | select(.status != "ok")'
+    """
+    options.start()
+    checks = list(_checks())
+    if as_json:
+        rows = [dataclasses.asdict(check) for check in checks]
+        console.emit(json.dumps({"schema": "vlcpctl.doctor/1", "checks": rows}))
+    else:
+        for check in checks:
+            console.emit(f"{check.status:5} {check.name:12} {check.detail}")
+    failed = [check.name for check in checks if check.status == "fail"]
+    if failed:
+        raise VlcpError(f"vlcpctl cannot work here: {', '.join(failed)} failed")
+
+
+def _checks() -> Iterator[Check]:
+    yield Check("python", "ok", f"{platform.python_version()} on {platform.platform()}")
+    yield _imported("torch", _torch)
+    yield _imported("cuda", _cuda, needs="torch")
+    yield _imported("torchvision", lambda module: Check("torchvision", "ok", module.__version__))
+    yield _imported("open_clip", _open_clip)
+    yield _imported("tokenizer", _tokenizer, needs="open_clip")
+    yield _faiss()
+    yield _threads()
+    yield _memory()
+    yield _disk(Path.cwd())
+    yield _temporary()
+    yield _children()
+
+
+def _imported(name: str, look: Callable[[Any], Check], needs: str | None = None) -> Check:
+    """What `look` finds in a module; a module that does not import is a failure."""
+    try:
+        return look(importlib.import_module(needs or name))
+    except IMPORT_ERRORS as error:
+        return Check(name, "fail", f"{type(error).__name__}: {error}")
+
+
+def _torch(torch: Any) -> Check:
+    return Check("torch", "ok", f"{torch.__version__}, {torch.backends.cpu.get_cpu_capability()}")
+
+
+def _cuda(torch: Any) -> Check:
+    devices = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
+    if devices:
+        names = [f"{device.name} ({device.total_memory / 2**30:.0f} GiB)" for device in devices]
+        return Check("cuda", "ok", f"{', '.join(names)}, CUDA {torch.version.cuda}")
+    if shutil.which("nvidia-smi"):
+        return Check("cuda", "warn", "nvidia-smi is here but torch sees no device: CPU only")
+    return Check("cuda", "ok", "no device: everything runs on the CPU")
+
+
+def _open_clip(open_clip: Any) -> Check:
+    return Check(
+        "open_clip", "ok", f"{open_clip.__version__}, {len(open_clip.list_models())} models"
+    )
+
+
+def _tokenizer(open_clip: Any) -> Check:
+    tokens = open_clip.get_tokenizer("ViT-B-32")(["a cat"])
+    return Check("tokenizer", "ok", f"works without a network, {tokens.shape[1]} tokens")
+
+
+def _faiss() -> Check:
+    wheels = [name for name in ("faiss-cpu", "faiss-gpu") if _installed(name)]
+    if len(wheels) == 2:
+        return Check(
+            "faiss", "fail", "faiss-cpu and faiss-gpu overwrite each other; uninstall both"
+        )
+    if not wheels:
+        return Check("faiss", "ok", "not installed: torch searches, with the same ranks")
+    return _imported("faiss", _faiss_build)
+
+
+def _faiss_build(faiss: Any) -> Check:
+    build = faiss.get_compile_options().strip()
+    on_gpu = "GPU" in build.split()
+    where = f"{faiss.get_num_gpus()} GPUs" if on_gpu else "CPU build"
+    return Check("faiss", "ok", f"{faiss.__version__}, {where} ({build})")
+
+
+def _installed(distribution: str) -> bool:
+    try:
+        importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _threads() -> Check:
+    usable = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return Check(
+        "threads", "ok", f"{usable} cores; arithmetic takes {options.DEFAULT_THREADS} by default"
+    )
+
+
+def _memory() -> Check:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Check("memory", "ok", f"{total / 2**30:.0f} GiB")
+
+
+def _disk(directory: Path) -> Check:
+    free = shutil.disk_usage(directory).free
+    status: Status = "ok" if free > LITTLE_DISK else "warn"
+    return Check("disk", status, f"{free / 2**30:.0f} GiB free in {directory}")
+
+
+def _temporary() -> Check:
+    try:
+        with tempfile.TemporaryFile() as file:
+            file.write(b"x")
+    except OSError as error:
+        return Check("temporary", "fail", f"nothing can be written to TMPDIR: {error.strerror}")
+    return Check("temporary", "ok", f"{tempfile.gettempdir()} can be written")
+
+
+def _children() -> Check:
+    how = CONTEXT.get_start_method()
+    cost = "share what is imported" if how == "fork" else "import everything again"
+    return Check("batch", "ok", f"its children start by {how} and {cost}")

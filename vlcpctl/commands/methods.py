@@ -1,0 +1,142 @@
+"""`vlcpctl methods`: the methods there are, and every hyper-parameter with its origin."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, cast
+
+import typer
+
+from vlcpctl.commands import options
+from vlcpctl.core import console
+from vlcpctl.core.errors import UsageError, unknown_name
+from vlcpctl.core.method import Method, Paper
+from vlcpctl.methods import TABLE
+
+SCHEMA = "vlcpctl.methods/1"
+HOOKS = ("before_forward", "loss", "after_backward", "after_step")
+
+
+def run(
+    name: Annotated[str | None, typer.Argument(help="The method to describe.")] = None,
+    cite: Annotated[bool, typer.Option("--cite", help="Print its papers as BibTeX.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """List the methods, or describe one of them.
+
+    A parameter's origin is the equation, table or code that its default comes from; 'ours' marks
+    what no paper gives. Change one with train-step --set METHOD.PARAMETER=VALUE.
+
+    vlcpctl methods
+
+    vlcpctl methods ctp
+
+    vlcpctl methods --cite ctp >> references.bib
+    """
+    if name is None:
+        if cite:
+            raise UsageError("--cite needs a method, such as: vlcpctl methods --cite ctp")
+        _list(as_json)
+        return
+    if name not in TABLE:
+        raise UsageError(unknown_name("method", name, TABLE))
+    method = TABLE[name]
+    if cite and not method.papers:
+        raise UsageError(f"{name} has no paper: it is a bound, not a published method")
+    if cite:
+        console.emit("\n\n".join(bibtex(paper) for paper in method.papers))
+    elif as_json:
+        console.emit(json.dumps({"schema": SCHEMA, **describe(method)}))
+    else:
+        console.emit("\n".join(_description(describe(method))))
+
+
+def describe(method: type[Method]) -> dict[str, Any]:
+    """All that a method declares, as plain values."""
+    needs = method().needs(first=False)
+    return {
+        "name": method.name,
+        "title": method.title,
+        "papers": [dataclasses.asdict(paper) for paper in method.papers],
+        "preset": method.preset,
+        "needs": [field.name for field in dataclasses.fields(needs) if getattr(needs, field.name)],
+        "hooks": [hook for hook in HOOKS if getattr(method, hook) is not getattr(Method, hook)],
+        "parameters": [
+            {"name": field.name, "default": field.default, **field.metadata}
+            for field in dataclasses.fields(cast("Any", method))  # the base alone is no dataclass
+        ],
+    }
+
+
+def cited(paper: Paper) -> str:
+    """A paper in a few words, such as `Zhu et al., ICCV 2023`.
+
+    >>> cited(Paper(title="", authors="Li and Hoiem", venue="ECCV", year=2016, url=""))
+    'Li and Hoiem, ECCV 2016'
+    """
+    first, *others = _authors(paper)
+    names = f"{first} and {others[0]}" if len(others) == 1 else f"{first} et al."
+    return f"{names if others else first}, {paper.venue} {paper.year}"
+
+
+def bibtex(paper: Paper) -> str:
+    """An entry that a LaTeX bibliography takes as it is."""
+    authors = _authors(paper)
+    key = f"{authors[0].lower()}{paper.year}{paper.title.split()[0].strip(':').lower()}"
+    where = ("misc", "howpublished") if paper.venue == "arXiv" else ("inproceedings", "booktitle")
+    fields = {
+        "title": f"{{{paper.title}}}",
+        "author": " and ".join(authors),
+        where[1]: paper.venue,
+        "year": paper.year,
+        "url": paper.url,
+    }
+    lines = [f"  {name} = {{{value}}}," for name, value in fields.items()]
+    return "\n".join([f"@{where[0]}{{{key},", *lines, "}"])
+
+
+def _authors(paper: Paper) -> list[str]:
+    return paper.authors.replace(" and ", ", ").split(", ")
+
+
+def _list(as_json: bool) -> None:
+    if as_json:
+        described = [describe(method) for method in TABLE.values()]
+        console.emit(json.dumps({"schema": SCHEMA, "methods": described}))
+        return
+    rows = [
+        (method.name, method.title, "; ".join(cited(paper) for paper in method.papers))
+        for method in TABLE.values()
+    ]
+    for line in _columns(rows):
+        console.emit(line)
+
+
+def _description(about: dict[str, Any]) -> list[str]:
+    """What `vlcpctl methods NAME` prints."""
+    lines = [f"{about['name']}: {about['title']}"]
+    lines += [f"paper    {paper['title']}, {paper['url']}" for paper in about["papers"]]
+    lines += [f"{word:8} {', '.join(about[word]) or 'none'}" for word in ("needs", "hooks")]
+    lines.append(f"preset   {about['preset']}")
+    for parameter in about["parameters"]:
+        choices = f" One of {', '.join(parameter['choices'])}." if parameter["choices"] else ""
+        lines += [
+            f"\n{about['name']}.{parameter['name']}={_shown(parameter['default'])}",
+            f"    {parameter['help']}{choices}",
+            f"    Origin: {parameter['origin']}",
+        ]
+    return lines
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

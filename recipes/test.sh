@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Everything that must hold: style, types, layers, generated text, tests. Arguments go to pytest.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source recipes/environment.sh
+
+failed=()
+check() {
+  echo "== $*"
+  "$@" || failed+=("$1")
+}
+
+check ruff check
+check ruff format --check
+check mypy
+check lint-imports --no-logo
+check cog --check README.md
+check codespell
+check validate-pyproject pyproject.toml
+
+lint=0
+if [ ${#failed[@]} -gt 0 ]; then
+  echo "== failed: ${failed[*]}"
+  lint=1
+fi
+
+echo "== pytest"
+pytest -n 2 -m "not slow and not gpu and not net" "$@" || exit $?
+exit "$lint"

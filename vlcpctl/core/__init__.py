@@ -1,1 +1,19 @@
 """The nouns that every layer shares: errors, rows, artifacts, ids, seeds, the method protocol."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vlcpctl.core import params
+
+__all__ = ["params"]
+
+
+def __getattr__(name: str) -> ModuleType:
+    # The one module here that imports torch loads on first use.
+    if name in __all__:
+        return importlib.import_module(f"vlcpctl.core.{name}")
+    raise AttributeError(f"module 'vlcpctl.core' has no attribute {name!r}")

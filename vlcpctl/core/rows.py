@@ -3,12 +3,176 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TextIO
+import math
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
+
+from vlcpctl.core.errors import BadInput, UsageError
 
 SCHEMA = "vlcpctl.eval/1"
+_SCHEMA_PATTERN = re.compile(r"vlcpctl\.eval/(\d+)(\.\d+)*")
 
 
 def write_row(stream: TextIO, row: dict[str, Any]) -> None:
     """Write one row and flush, so that a reader downstream sees it at once."""
     stream.write(json.dumps({"schema": SCHEMA, **row}, ensure_ascii=False) + "\n")
     stream.flush()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One evaluation of one checkpoint on one gallery; `place` is the file and line it came from."""
+
+    run: str
+    method: str
+    seed: int
+    buffer: dict[str, Any] | None
+    step: int | None
+    task_step: int | None
+    stream: str | None
+    evaluator: str
+    protocol: str
+    gallery: str
+    task: str
+    tasks: tuple[str, ...]
+    split: str
+    metrics: dict[str, float]
+    checkpoint: str | None
+    place: str = field(default="", compare=False)
+
+    def subject(self) -> tuple[object, ...]:
+        """What was evaluated on what: two rows with one subject must agree."""
+        where = (self.evaluator, self.protocol, self.gallery, self.task, self.tasks, self.split)
+        return (self.run, self.seed, self.step, *where)
+
+
+def read_rows(sources: Iterable[str]) -> list[Row]:
+    """The rows of NDJSON files (`-` is stdin), each evaluation once; contradictions are errors."""
+    seen: dict[tuple[object, ...], Row] = {}
+    for source in dict.fromkeys(sources):
+        for row in _rows_of(source):
+            first = seen.setdefault(row.subject(), row)
+            if (first.metrics, first.checkpoint) != (row.metrics, row.checkpoint):
+                _refuse_conflict(first, row)
+    return list(seen.values())
+
+
+def _rows_of(source: str) -> Iterator[Row]:
+    name = "<stdin>" if source == "-" else source
+    found = False
+    for number, line in enumerate(_lines(source, name), start=1):
+        if line.strip():
+            found = True
+            yield _parse(line, f"{name}:{number}")
+    if not found:
+        raise BadInput(f"{name} has no rows; vlcpctl eval-retrieval writes them")
+
+
+def _lines(source: str, name: str) -> Iterator[str]:
+    if source == "-" and sys.stdin.isatty():
+        raise UsageError("rows were to come from stdin ('-'), which is a terminal; pipe them in")
+    try:
+        if source == "-":
+            yield from sys.stdin
+            return
+        with Path(source).open(encoding="utf-8") as file:
+            yield from file
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{name} is not UTF-8 text: {error}") from error
+    except OSError as error:
+        raise BadInput(f"{name} cannot be read: {error.strerror}") from error
+
+
+def _parse(line: str, place: str) -> Row:
+    try:
+        value = json.loads(line, parse_constant=_refuse_constant)
+    except ValueError as error:
+        raise BadInput(f"{place} is not a JSON object: {error}") from error
+    if not isinstance(value, dict):
+        raise BadInput(f"{place} is not a JSON object, it is a {type(value).__name__}")
+    _check_schema(value.get("schema"), place)
+    return _row(value, place)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _check_schema(schema: object, place: str) -> None:
+    match = _SCHEMA_PATTERN.fullmatch(schema) if isinstance(schema, str) else None
+    if match is None:
+        raise BadInput(f"{place} is not an evaluation row: its schema is {schema!r}, not {SCHEMA!r}")
+    if match[1] != SCHEMA.rpartition("/")[2]:
+        raise BadInput(f"{place} has schema {schema!r}; this version of vlcpctl reads {SCHEMA!r}")
+
+
+def _row(value: dict[str, Any], place: str) -> Row:
+    take = _Fields(value, place)
+    return Row(
+        run=take("run", str),
+        method=take("method", str),
+        seed=take("seed", int),
+        buffer=take("buffer", dict, None),
+        step=take("step", int, None),
+        task_step=take("task_step", int, None),
+        stream=take("stream", str, None),
+        evaluator=take("evaluator", str),
+        protocol=take("protocol", str, ""),
+        gallery=take("gallery", str),
+        task=take("task", str),
+        tasks=tuple(str(name) for name in take("tasks", list, [])),
+        split=take("split", str),
+        metrics=_metrics(take("metrics", dict), place),
+        checkpoint=take("checkpoint", str, None),
+        place=place,
+    )
+
+
+_REQUIRED = object()
+
+
+@dataclass(frozen=True)
+class _Fields:
+    """Takes the fields of one row; a missing or mistyped one is an error that names it."""
+
+    value: dict[str, Any]
+    place: str
+
+    def __call__(self, name: str, kind: type, default: object = _REQUIRED) -> Any:
+        found = self.value.get(name)
+        if found is None and default is not _REQUIRED:
+            return default
+        if not isinstance(found, kind) or isinstance(found, bool):
+            wanted = {str: "text", int: "an integer", dict: "an object", list: "a list"}[kind]
+            raise BadInput(f"{self.place}: field {name!r} is {found!r}, not {wanted}")
+        return found
+
+
+def _metrics(found: dict[str, Any], place: str) -> dict[str, float]:
+    """Metric values; null means that it was not measured and leaves the key out."""
+    for key, value in found.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (is_number and math.isfinite(value)):
+            raise BadInput(f"{place}: metric {key!r} is {value!r}, not a finite number")
+    return {key: float(value) for key, value in found.items() if value is not None}
+
+
+def _refuse_conflict(first: Row, second: Row) -> None:
+    subject = (
+        f"run {first.run}, seed {first.seed}, step {first.step}, {first.evaluator}, "
+        f"task {first.task} ({first.gallery}, {first.split})"
+    )
+    names = sorted(first.metrics.keys() | second.metrics.keys())
+    differ = [name for name in names if first.metrics.get(name) != second.metrics.get(name)]
+    if differ:
+        name = differ[0]
+        what = f"{name} is {first.metrics.get(name)} there and {second.metrics.get(name)} here"
+    else:
+        what = f"checkpoint is {first.checkpoint} there and {second.checkpoint} here"
+    raise BadInput(
+        f"{second.place} contradicts {first.place} about {subject}: {what}; remove the stale rows"
+    )

@@ -1,0 +1,26 @@
+"""What holds for every method of the table."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from vlcpctl.methods import TABLE
+
+
+def test_table_is_this_list() -> None:
+    assert list(TABLE) == ["seqf", "joint", "er", "lwf", "ctp", "modx", "dha"]
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_every_hyper_parameter_says_what_it_does_and_where_it_comes_from(name: str) -> None:
+    for field in dataclasses.fields(TABLE[name]):
+        assert field.metadata["help"], field.name
+        assert field.metadata["origin"], field.name
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_method_is_named_by_its_file_and_titled(name: str) -> None:
+    assert TABLE[name].__module__ == f"vlcpctl.methods.{name}"
+    assert TABLE[name].title

@@ -1,0 +1,72 @@
+"""Mod-X against a row-by-row version written from the paper."""
+
+from __future__ import annotations
+
+import torch
+
+from support.fake_run import FakeBatch, FakeRun, features
+from vlcpctl.methods.modx import Modx
+
+BATCH = FakeBatch(7)
+
+
+def _features(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    image = torch.randn(7, 5, generator=generator, dtype=torch.float64)
+    return image, image + torch.randn(7, 5, generator=generator, dtype=torch.float64)
+
+
+def _row_by_row(new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
+    """Eqs. 3-4, one direction: a row the old model ranks wrongly becomes the current one's own."""
+    total = torch.zeros((), dtype=new.dtype)
+    for row in range(len(new)):
+        target = old[row] if int(old[row].argmax()) == row else new[row].detach()
+        kept, now = torch.softmax(target, 0), torch.softmax(new[row], 0)
+        total = total - (kept * torch.log(now / kept)).sum()
+    return total
+
+
+def test_alignment_is_the_row_by_row_one_with_its_gradient() -> None:
+    old, (image, text) = features(*_features(0)), _features(1)
+    image.requires_grad_(), text.requires_grad_()
+    out = features(image, text)
+    terms, _ = Modx().loss(FakeRun(old=old), BATCH, out)
+    new_BB, old_BB = out.image @ out.text.T, old.image @ old.text.T
+    naive = 20 * (_row_by_row(new_BB, old_BB) + _row_by_row(new_BB.T, old_BB.T)) / 2
+    torch.testing.assert_close(terms["alignment"], naive, rtol=1e-9, atol=1e-12)
+    ours = torch.autograd.grad(terms["alignment"], (image, text), retain_graph=True)
+    theirs = torch.autograd.grad(naive, (image, text))
+    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
+def test_some_rows_of_the_example_are_wrong_and_some_right() -> None:
+    old = features(*_features(0))
+    right = (old.image @ old.text.T).argmax(1) == torch.arange(7)
+    assert 0 < int(right.sum()) < 7
+
+
+def test_nothing_is_lost_where_the_models_agree() -> None:
+    image, text = _features(0)
+    image.requires_grad_()
+    out = features(image, text)
+    terms, _ = Modx().loss(FakeRun(old=features(*_features(0))), BATCH, out)
+    assert terms["alignment"].item() == 0
+    assert torch.autograd.grad(terms["alignment"], image)[0].abs().max() < 1e-12
+
+
+def test_one_direction_is_the_printed_equations() -> None:
+    out, old = features(*_features(1)), features(*_features(0))
+    terms, _ = Modx(directions="i2t", alpha=1.0).loss(FakeRun(old=old), BATCH, out)
+    naive = _row_by_row(out.image @ out.text.T, old.image @ old.text.T)
+    torch.testing.assert_close(terms["alignment"], naive)
+
+
+def test_mean_divides_by_the_batch() -> None:
+    out, run = features(*_features(1)), FakeRun(old=features(*_features(0)))
+    total = Modx(reduction="sum").loss(run, BATCH, out)[0]["alignment"]
+    mean = Modx(reduction="mean").loss(run, BATCH, out)[0]["alignment"]
+    torch.testing.assert_close(mean * 7, total)
+
+
+def test_first_task_is_plain() -> None:
+    assert Modx().loss(FakeRun(started_first=True), BATCH, features(*_features(1)))[0] == {}

@@ -1,0 +1,69 @@
+"""A run without an engine: methods are given features and slots by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vlcpctl.core.features import as_features
+from vlcpctl.core.method import Features, Method, Weights
+
+
+@dataclass
+class FakeBatch:
+    """A batch of `size` pairs whose features are known."""
+
+    size: int
+
+    @property
+    def keys(self) -> list[str]:
+        return [str(number) for number in range(self.size)]
+
+    @property
+    def replayed(self) -> Tensor:
+        return torch.zeros(self.size, dtype=torch.bool)
+
+
+@dataclass
+class FakeRun:
+    """What a method sees, with `old` and `slow` features standing for the previous and other models."""
+
+    weights: Weights = field(default_factory=dict)
+    old: Features | None = None
+    slow: Features | None = None
+    anchor: Weights = field(default_factory=dict)
+    step: int = 0
+    seed: int = 0
+    width: int = 8
+    slots: dict[str, Weights] = field(default_factory=dict)
+    started_first: bool = False
+
+    @property
+    def first(self) -> bool:
+        return self.started_first
+
+    def slot(self, name: str) -> Weights:
+        return self.slots[name]
+
+    def previous(self, batch: Any) -> Features:
+        assert self.old is not None
+        return self.old
+
+    def features(self, batch: Any, weights: Weights) -> Features:
+        assert self.slow is not None
+        return self.slow
+
+    def start(self, method: Method) -> FakeRun:
+        """Give the method its slots."""
+        self.slots = {slot.name: slot.start(self) for slot in method.slots(first=self.first)}
+        return self
+
+
+def features(image: Any, text: Any, temperature: float = 0.07) -> Features:
+    """Features of raw projections given as arrays or tensors."""
+    return as_features(
+        torch.as_tensor(image), torch.as_tensor(text), torch.tensor(1 / temperature, dtype=torch.float64)
+    )

@@ -1,0 +1,19 @@
+"""Projections and their unit-length forms."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from vlcpctl.core.method import Features
+
+
+def as_features(raw_image: Tensor, raw_text: Tensor, scale: Tensor) -> Features:
+    """Projections with their unit-length forms."""
+    return Features(
+        image=normalize(raw_image, dim=-1),
+        text=normalize(raw_text, dim=-1),
+        raw_image=raw_image,
+        raw_text=raw_text,
+        scale=scale,
+    )

@@ -1,0 +1,170 @@
+"""The method protocol: what a continual-learning method declares, and the hooks that the engine calls.
+
+A method sees the step and never performs it. It is a frozen dataclass of hyper-parameters that
+declares its memory (slots), its inputs (needs) and its phases, and adds named terms to the loss.
+Nothing here imports torch, so that `vlcpctl methods` and a mistyped `--set` answer at once.
+
+Shapes: B pairs in the global batch, D channels of the shared space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Weights = dict[str, "Tensor"]
+Terms = dict[str, "Tensor"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paper:
+    """Where a method was published."""
+
+    title: str
+    authors: str
+    venue: str
+    year: int
+    url: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Features:
+    """What a model says of a batch: projections as they come and of unit length, and 1 / temperature."""
+
+    image: Tensor  # (B, D), unit length
+    text: Tensor  # (B, D), unit length
+    raw_image: Tensor  # (B, D)
+    raw_text: Tensor  # (B, D)
+    scale: Tensor  # (), 1 / temperature
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """A piece of a method's memory that the engine allocates, saves, restores and checks.
+
+    `start` gives its first values, and with them its names and shapes. A `task` slot starts anew
+    in every task; a `stream` slot is handed from checkpoint to checkpoint.
+    """
+
+    name: str
+    lifetime: Literal["task", "stream"]
+    start: Callable[[Run], Weights]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """Inputs without which a method cannot train; checked before anything is computed."""
+
+    buffer: bool = False
+    previous: bool = False  # the frozen previous model's features
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """One pass or several over the training data; `trains=False` measures and moves no weight."""
+
+    name: str
+    epochs: int | None = None  # None: as many as the run trains
+    trains: bool = True
+
+
+TRAIN = Phase(name="train")
+
+
+class Run(Protocol):
+    """What a method may see of the run it takes part in."""
+
+    @property
+    def first(self) -> bool:
+        """Whether there is no previous model."""
+
+    @property
+    def seed(self) -> int:
+        """The run's seed."""
+
+    @property
+    def step(self) -> int:
+        """The step of the current phase, from 0."""
+
+    @property
+    def weights(self) -> Weights:
+        """The trained model's own parameters, live."""
+
+    @property
+    def anchor(self) -> Weights:
+        """The previous model's parameters, frozen."""
+
+    @property
+    def width(self) -> int:
+        """D, the channels of the shared space."""
+
+    def slot(self, name: str) -> Weights:
+        """The values of one of the method's own slots; hooks change them in place."""
+
+    def previous(self, batch: Batch) -> Features:
+        """The frozen previous model's view of the batch, computed once however many ask."""
+
+    def features(self, batch: Batch, weights: Weights) -> Features:
+        """The model's view of the batch under other weights: in eval mode and without gradient."""
+
+
+class Batch(Protocol):
+    """One global batch: its keys, and which pairs come from the buffer."""
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """The B sample keys."""
+
+    @property
+    def replayed(self) -> Tensor:
+        """(B,) true where the pair comes from the buffer."""
+
+
+class Method:
+    """Base of all methods; a method overrides what it uses."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    papers: ClassVar[tuple[Paper, ...]] = ()
+    preset: ClassVar[str]
+    replaces_base: ClassVar[bool] = False
+    writes_weights: ClassVar[bool] = False
+    from_unseen: ClassVar[bool] = False  # starts from a model that has seen no task
+    settings: ClassVar[Mapping[str, Any]] = {}  # training settings the method asks for; flags win
+
+    def needs(self, *, first: bool) -> Needs:
+        """What must be given on the command line."""
+        return Needs()
+
+    def slots(self, *, first: bool) -> tuple[Slot, ...]:
+        """The method's memory in this task."""
+        return ()
+
+    def phases(self) -> tuple[Phase, ...]:
+        """What the engine runs, in order; phases of the name `train` are shared between methods."""
+        return (TRAIN,)
+
+    def before_forward(self, run: Run) -> None:
+        """Change slots or weights before the forward pass, without gradient."""
+
+    def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
+        """Named terms, already weighted, and whatever `after_step` needs of them."""
+        return {}, {}
+
+    def after_backward(self, run: Run, grads: Mapping[str, Tensor]) -> None:
+        """See or add to the gradients of the loss: reduced over ranks, unscaled, not yet clipped."""
+
+    def after_step(self, run: Run, batch: Batch, aux: dict[str, Any], *, stepped: bool) -> None:
+        """Update slots after the optimizer; `stepped` is false when fp16 skipped the update."""
+
+
+def hyper(default: Any, *, help: str, origin: str, choices: Sequence[str] = ()) -> Any:
+    """A hyper-parameter: its default, what it does, and the equation or table it comes from.
+
+    `origin="ours"` marks a value that no paper gives.
+    """
+    return field(default=default, metadata={"help": help, "origin": origin, "choices": tuple(choices)})

@@ -1,0 +1,133 @@
+"""Finished checkpoints: read one as a parent, write the next, hand on the methods' memories."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.artifacts import new_directory, read_manifest, write_manifest
+from vlcpctl.core.errors import Incompatible
+from vlcpctl.core.hashing import content_id, file_sha256
+from vlcpctl.core.method import Method, Weights
+from vlcpctl.engine.run import Slots, TrainRun
+from vlcpctl.engine.tensors import read_tensors, require_same_names, write_tensors
+from vlcpctl.models import dual_encoder
+from vlcpctl.models.dual_encoder import DualEncoder
+
+
+@dataclass(frozen=True)
+class Parent:
+    """A finished checkpoint that a run starts from or is taught by."""
+
+    path: Path
+    manifest: dict[str, Any]
+
+    @property
+    def content(self) -> str:
+        """The id of its data."""
+        return str(self.manifest["content"])
+
+    @property
+    def tasks(self) -> list[str]:
+        """Content ids of the tasks that it has seen, in order."""
+        return list(self.manifest["tasks"])
+
+    def encoder(self) -> DualEncoder:
+        """The model."""
+        return dual_encoder.load(self.path)
+
+    def slot_files(self) -> dict[str, Path]:
+        """The methods' memories by `METHOD/SLOT`."""
+        root = self.path / "method"
+        return {str(path.relative_to(root).with_suffix("")): path for path in sorted(root.rglob("*.safetensors"))}
+
+
+def open_parent(path: Path) -> Parent:
+    """Open a checkpoint directory."""
+    return Parent(path, read_manifest(path, "checkpoint"))
+
+
+def all_tensors(encoder: DualEncoder) -> Weights:
+    """Copies of a model's parameters and buffers, by name."""
+    tensors = {**encoder.weights(), **encoder.buffers()}
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+
+
+def carried_slots(parent: Parent | None, methods: tuple[Method, ...], *, fresh_state: bool) -> Slots:
+    """The stream memories of these methods in the parent; a missing one is an error, never a zero."""
+    if parent is None or fresh_state:
+        return {}
+    files, carried = parent.slot_files(), Slots()
+    for method in methods:
+        carried[method.name] = {}
+        for slot in method.slots(first=False):
+            if slot.lifetime != "stream":
+                continue
+            path = files.get(f"{method.name}/{slot.name}")
+            if path is not None:
+                carried[method.name][slot.name] = read_tensors(path)
+            elif parent.tasks:
+                raise Incompatible(
+                    f"{parent.path} has no state {slot.name!r} of method {method.name} (it was trained with "
+                    f"{parent.manifest['method']!r}); --fresh-state begins it anew"
+                )
+    return carried
+
+
+def check_slots(run: TrainRun, carried: Slots, path: Path | None) -> None:
+    """Refuse a carried memory whose names or shapes are not those of a new one."""
+    for method in run.methods:
+        for name, values in carried.get(method.name, {}).items():
+            wanted = run.slots[method.name][name]
+            require_same_names(values, wanted, f"{path}: state {method.name}/{name}")
+
+
+def write_checkpoint(
+    out: Path,
+    run: TrainRun,
+    journal: Path,
+    identity: dict[str, Any],
+    body: dict[str, Any],
+    parent: Parent | None,
+    before_rename: Callable[[], None] = lambda: None,
+) -> str:
+    """Write the finished checkpoint in one rename and return its content id."""
+    with new_directory(out, "checkpoint.json") as directory:
+        dual_encoder.save(run.encoder, directory)
+        _write_slots(directory / "method", run, parent)
+        shutil.copyfile(journal, directory / journal.name)
+        files = {
+            str(path.relative_to(directory)): file_sha256(path)
+            for path in sorted(directory.rglob("*"))
+            if path.is_file() and path.name != journal.name
+        }
+        content = content_id({"files": files, "identity": identity})
+        write_manifest(directory, "checkpoint", identity, content, {**body, "files": files})
+        before_rename()
+    return content
+
+
+def _write_slots(directory: Path, run: TrainRun, parent: Parent | None) -> None:
+    running = {method.name for method in run.methods}
+    for method in run.methods:
+        for slot in method.slots(first=run.previous is None):
+            if slot.lifetime == "stream":
+                write_tensors(directory / method.name / f"{slot.name}.safetensors", run.slots[method.name][slot.name])
+    if parent is None:
+        return
+    for name, path in parent.slot_files().items():
+        if name.split("/")[0] not in running:
+            target = directory / f"{name}.safetensors"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _link(path, target)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another device, or a file system without hard links
+        shutil.copyfile(source, target)

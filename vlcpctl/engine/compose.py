@@ -1,0 +1,85 @@
+"""From `--method a+b` and `--set a.x=1` to methods with their hyper-parameters. Torch-free."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from vlcpctl.core.errors import UsageError, unknown_name
+from vlcpctl.core.method import Method
+from vlcpctl.methods import TABLE
+
+
+def compose(names: str, assignments: Sequence[str] = ()) -> tuple[Method, ...]:
+    """The methods of `a+b`, in the one order that makes a+b and b+a the same run.
+
+    >>> [method.name for method in compose("lwf+ctp", ["ctp.m=0.5"])]
+    ['ctp', 'lwf']
+    """
+    chosen = names.split("+")
+    for name in chosen:
+        if name not in TABLE:
+            raise UsageError(unknown_name("method", name, TABLE))
+    if len(set(chosen)) < len(chosen):
+        raise UsageError(f"--method {names} names a method twice")
+    values = _by_method(chosen, assignments)
+    methods = tuple(TABLE[name](**values[name]) for name in sorted(chosen))
+    _refuse_clashes(methods)
+    return methods
+
+
+def hyper_of(methods: Sequence[Method]) -> dict[str, dict[str, Any]]:
+    """Every hyper-parameter of every method, by name."""
+    return {method.name: dataclasses.asdict(method) for method in methods}  # type: ignore[call-overload]
+
+
+def preset_of(methods: Sequence[Method]) -> str:
+    """The preset of the paper; of several methods, that of the first which is not a bound."""
+    return next((method.preset for method in methods if method.papers), methods[0].preset)
+
+
+def settings_of_methods(methods: Sequence[Method]) -> dict[str, Any]:
+    """The training settings that methods ask for over the preset's, such as DER's replay."""
+    return {name: value for method in methods for name, value in method.settings.items()}
+
+
+def _by_method(chosen: Sequence[str], assignments: Sequence[str]) -> dict[str, dict[str, Any]]:
+    values: dict[str, dict[str, Any]] = {name: {} for name in chosen}
+    for assignment in assignments:
+        path, equals, text = assignment.partition("=")
+        name, dot, parameter = path.partition(".")
+        if not (equals and dot):
+            raise UsageError(f"--set {assignment!r} is not METHOD.PARAMETER=VALUE")
+        if name not in values:
+            raise UsageError(f"--set {assignment}: {name!r} does not run here (--method {'+'.join(chosen)})")
+        values[name][parameter] = _parsed(TABLE[name], name, parameter, text)
+    return values
+
+
+def _parsed(method: type[Method], name: str, parameter: str, text: str) -> object:
+    fields = {field.name: field for field in dataclasses.fields(method)}  # type: ignore[arg-type]
+    if parameter not in fields:
+        raise UsageError(unknown_name(f"hyper-parameter of {name}:", parameter, fields))
+    field = fields[parameter]
+    choices = field.metadata["choices"]
+    if choices and text not in choices:
+        raise UsageError(unknown_name(f"value of {name}.{parameter}:", text, choices))
+    kind = type(field.default)
+    try:
+        return _boolean(text) if kind is bool else kind(text)
+    except ValueError as error:
+        raise UsageError(f"--set {name}.{parameter}={text}: {text!r} is not a {kind.__name__}") from error
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() in {"true", "false"}:
+        return text.lower() == "true"
+    raise ValueError(text)
+
+
+def _refuse_clashes(methods: Sequence[Method]) -> None:
+    for claim, what in (("replaces_base", "replace the contrastive loss"), ("writes_weights", "write the weights")):
+        names = [method.name for method in methods if getattr(method, claim)]
+        if len(names) > 1:
+            raise UsageError(f"{' and '.join(names)} both {what}; they cannot run together")

@@ -1,0 +1,62 @@
+"""What makes a run the same run: every option and fact is semantic, numeric or runtime.
+
+Semantic facts decide what is computed; another value is another run. Numeric ones decide its last
+bits: bit-equality is promised inside one numeric class. Runtime ones (workers, logging, paths)
+change neither and are left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.artifacts import read_manifest
+from vlcpctl.core.hashing import file_sha256
+from vlcpctl.engine.compose import hyper_of
+from vlcpctl.engine.request import Request
+
+
+def semantic(request: Request) -> dict[str, Any]:
+    """What the run computes, with no path of a machine in it. Torch-free."""
+    settings = dataclasses.asdict(request.settings)
+    for name in ("model", "pretrained"):
+        settings[name] = _file_by_content(settings[name])
+    return {
+        "run": request.run,
+        "method": request.method_name,
+        "hyper": hyper_of(request.methods),
+        "settings": settings,
+        "seed": request.seed,
+        "tasks": [read_manifest(path, "task")["content"] for path in request.tasks],
+        "previous": _content(request.previous, "checkpoint"),
+        "teacher": _content(request.teacher, "checkpoint"),
+        "buffer": _content(request.buffer, "task"),
+        "from_scratch": request.from_scratch,
+        "fresh_state": request.fresh_state,
+        "limit": request.limit,
+    }
+
+
+def numeric(request: Request, device: str) -> dict[str, Any]:
+    """What decides the last bits of the result."""
+    import torch  # noqa: PLC0415 - the rest of this file is asked for without torch
+
+    return {
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name() if device.startswith("cuda") else platform.machine(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "threads": request.threads,
+        "processes": request.nproc,
+    }
+
+
+def _content(path: Path | None, kind: str) -> str | None:
+    return None if path is None else str(read_manifest(path, kind)["content"])
+
+
+def _file_by_content(value: str | None) -> str | None:
+    if value is not None and Path(value).is_file():
+        return f"sha256:{file_sha256(value)}"
+    return value

@@ -1,0 +1,53 @@
+"""metrics.jsonl: one row per step, every loss term under its own name, the same however often a run resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+FILE_NAME = "metrics.jsonl"
+
+
+class Journal:
+    """Appends rows; a resumed run first cuts off what lies behind its position."""
+
+    def __init__(self, path: Path, keep_bytes: int) -> None:
+        self.path = path
+        self._file = path.open("ab")
+        self._file.truncate(keep_bytes)
+        self._file.seek(keep_bytes)
+
+    def write(self, row: dict[str, Any]) -> None:
+        """Add one row. No times: they would differ between runs that are equal."""
+        self._file.write((json.dumps(row) + "\n").encode())
+
+    def sync(self) -> int:
+        """Put everything on disk and return the size."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return self._file.tell()
+
+    def close(self) -> None:
+        """Flush and close."""
+        self._file.close()
+
+
+class Board:
+    """The same rows as TensorBoard scalars; needs the extra `tensorboard`."""
+
+    def __init__(self, directory: Path) -> None:
+        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - an extra
+
+        self._writer = SummaryWriter(str(directory))  # type: ignore[no-untyped-call]
+
+    def write(self, row: dict[str, Any], step: int) -> None:
+        """Every number of the row under its name."""
+        for name, value in row.items():
+            if name != "step" and isinstance(value, int | float):
+                self._writer.add_scalar(name, value, step)  # type: ignore[no-untyped-call]
+
+    def close(self) -> None:
+        """Flush and close."""
+        self._writer.close()  # type: ignore[no-untyped-call]

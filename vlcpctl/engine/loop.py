@@ -1,0 +1,172 @@
+"""The training loop: there is one in the project. Phases, steps, saves, validation, the journal."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from vlcpctl.core import console
+from vlcpctl.core.errors import Diverged, Interrupted
+from vlcpctl.core.method import Batch, Weights
+from vlcpctl.engine.journal import Board, Journal
+from vlcpctl.engine.optimizers import new_optimizer, restore, state_tensors
+from vlcpctl.engine.partial import Partial, Saved
+from vlcpctl.engine.plan import PhasePlan
+from vlcpctl.engine.request import SaveEvery
+from vlcpctl.engine.run import Slots, TrainRun
+from vlcpctl.engine.schedules import learning_rate
+from vlcpctl.engine.signals import Stop
+from vlcpctl.engine.step import Step
+
+# Called with the name of each point that a run passes: "step=3", "phase=1", "saved", "before-rename".
+Observer = Callable[[str], None]
+
+
+@dataclass
+class Loop:
+    """Trains a run through its phases, from wherever its last saved state left it."""
+
+    run: TrainRun
+    phases: Sequence[PhasePlan]
+    epoch_steps: int
+    batches: Callable[[int, int], Iterator[Batch]]
+    validate: Callable[[], dict[str, float]] | None
+    partial: Partial
+    journal: Journal
+    every: SaveEvery
+    stop: Stop
+    board: Board | None = None
+    observe: Observer = lambda point: None
+    saved: Saved = field(default_factory=Saved)
+    best: Weights = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.last_saved = self.started = time.monotonic()
+
+    def train(self, resumed: dict[str, dict[str, Tensor]]) -> Weights:
+        """Run every phase that is left; returns the best weights, where the best are kept."""
+        state = resumed.get("optimizer", {})
+        for number in range(self.saved.phase, len(self.phases)):
+            self.run.position.phase = number
+            self._phase(self.phases[number], state)
+            state = {}
+            self.saved.phase, self.saved.step, self.saved.scaler = number + 1, 0, {}
+            self.observe(f"phase={number}")
+        return self.best
+
+    def _phase(self, phase: PhasePlan, state: dict[str, Tensor]) -> None:
+        run, first = self.run, self.saved.step
+        methods = [method for method in run.methods if method.name in phase.methods]
+        optimizer = new_optimizer(run.weights, run.settings)
+        restore(optimizer, run.weights, state)
+        step_once = Step(run, optimizer, methods)
+        if self.saved.scaler:
+            step_once.scaler.load_state_dict(self.saved.scaler)
+        run.encoder.module.train(phase.trains)
+        with console.progress(phase.name, phase.steps, "steps") as bar:
+            bar.advance(first)
+            for step, batch in enumerate(self.batches(first, phase.steps), start=first):
+                run.position.step = step
+                rate = self._set_rate(optimizer, step, phase.steps)
+                values = self._checked_step(step_once, batch, trains=phase.trains)
+                self._record(phase, step, values, rate)
+                bar.advance(1, f"loss {values['loss']:.3f}, {self._pairs_per_second():.0f} pairs/s")
+                self.saved.step = step + 1
+                if phase.trains and self.validate and (step + 1) % self.epoch_steps == 0:
+                    self._validation(phase, step)
+                self._save_if_due(optimizer, step_once)
+                self.observe(f"step={step}")
+
+    def _checked_step(self, step_once: Step, batch: Batch, *, trains: bool) -> dict[str, float]:
+        try:
+            return step_once(batch, trains=trains)
+        except Diverged as error:
+            self.journal.sync()
+            state = self.partial.newest()
+            good = f"the last good state is {state}" if state else "no state had been saved before"
+            raise Diverged(f"the loss diverged at {error}; {good}; a lower --lr or --clip-norm may help") from error
+
+    def _set_rate(self, optimizer: Optimizer, step: int, steps: int) -> float:
+        rate = learning_rate(self.run.settings, step, steps, self.saved.plateau.drops)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        return rate
+
+    def _record(self, phase: PhasePlan, step: int, values: dict[str, float], rate: float) -> None:
+        row = {"phase": phase.name, "step": step, **values, "lr": rate}
+        self.journal.write(row)
+        if self.board:
+            self.board.write(row, step)
+        if phase.trains:
+            self.saved.pairs += self.run.settings.batch_size
+
+    def _validation(self, phase: PhasePlan, step: int) -> None:
+        assert self.validate is not None
+        values = self.validate()
+        self.journal.write({"phase": phase.name, "step": step, **values})
+        settings = self.run.settings
+        if settings.schedule == "plateau":
+            self.saved.plateau = self.saved.plateau.after(values["val_loss"], settings.patience)
+        if settings.keep == "last":
+            return
+        name = settings.keep.removeprefix("best:")
+        score = values[name] if name == "val_rmean" else -values[name]
+        if score > (-math.inf if self.saved.best is None else self.saved.best):
+            self.saved.best = score
+            self.best = {key: value.detach().clone() for key, value in self.run.everything().items()}
+
+    def _save_if_due(self, optimizer: Optimizer, step_once: Step) -> None:
+        stopping = self.run.world.any(bool(self.stop), self.run.device)
+        since = time.monotonic() - self.last_saved
+        due = self.every.seconds is not None and since >= self.every.seconds
+        due = self.run.world.any(due, self.run.device) if self.run.world.size > 1 else due
+        due = due or (self.every.steps is not None and self.saved.step % self.every.steps == 0)
+        if not (due or stopping):
+            return
+        self.save(state_tensors(optimizer, self.run.weights), step_once.scaler.state_dict())
+        if stopping:
+            raise Interrupted(f"stopped after step {self.saved.step}; the same command goes on from {self.partial.path}")
+
+    def save(self, optimizer: dict[str, Tensor], scaler: dict[str, float]) -> None:
+        """Write a state that a later process goes on from."""
+        self.saved.scaler = scaler
+        self.saved.train_seconds = self.seconds()
+        self.started = self.last_saved = time.monotonic()
+        if self.run.world.rank == 0:
+            self.saved.journal_bytes = self.journal.sync()
+            tensors = {"model": self.run.everything(), "optimizer": optimizer, **_slot_files(self.run.slots)}
+            if self.best:
+                tensors["best"] = self.best
+            self.partial.save(self.saved, tensors)
+        self.run.world.wait()
+        self.observe("saved")
+
+    def seconds(self) -> float:
+        """Time spent training, summed over resumes."""
+        return self.saved.train_seconds + time.monotonic() - self.started
+
+    def _pairs_per_second(self) -> float:
+        return self.saved.pairs / max(self.seconds(), 1e-9)
+
+
+def _slot_files(slots: Slots) -> dict[str, dict[str, Tensor]]:
+    return {
+        f"slots/{method}/{slot}": values for method, named in slots.items() for slot, values in named.items()
+    }
+
+
+@torch.no_grad()
+def restore_run(run: TrainRun, tensors: dict[str, dict[str, Tensor]]) -> None:
+    """Put a saved state's weights and memories back in place."""
+    run.load(tensors["model"])
+    for name, values in tensors.items():
+        if name.startswith("slots/"):
+            _, method, slot = name.split("/")
+            for key, value in values.items():
+                run.slots[method][slot][key].copy_(value)

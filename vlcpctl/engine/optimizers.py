@@ -1,0 +1,97 @@
+"""Optimizers by name, with weight decay where it belongs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import SGD, Adam, AdamW, Optimizer
+
+from vlcpctl.engine.settings import Settings
+
+
+class Lamb(Optimizer):
+    """Layer-wise adaptive moments (You et al., 2020, algorithm 2): Adam steps scaled by trust ratios."""
+
+    def __init__(
+        self, params: Iterable[Any], lr: float, betas: tuple[float, float], eps: float, weight_decay: float
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """One update of every parameter that has a gradient."""
+        assert closure is None
+        for group in self.param_groups:
+            for weight in group["params"]:
+                if weight.grad is not None:
+                    self._update(weight, group)
+
+    def _update(self, weight: Tensor, group: Mapping[str, Any]) -> None:
+        state = self.state[weight]
+        if not state:
+            state["step"] = torch.zeros(())
+            state["exp_avg"] = torch.zeros_like(weight)
+            state["exp_avg_sq"] = torch.zeros_like(weight)
+        state["step"] += 1
+        beta1, beta2 = group["betas"]
+        mean = state["exp_avg"].lerp_(weight.grad, 1 - beta1)
+        square = state["exp_avg_sq"].mul_(beta2).addcmul_(weight.grad, weight.grad, value=1 - beta2)
+        count = state["step"].item()
+        direction = (mean / (1 - beta1**count)) / ((square / (1 - beta2**count)).sqrt() + group["eps"])
+        direction += group["weight_decay"] * weight
+        weight.add_(direction, alpha=-group["lr"] * _trust(weight, direction, group["weight_decay"]))
+
+
+def _trust(weight: Tensor, direction: Tensor, weight_decay: float) -> float:
+    # Biases and norms are neither decayed nor scaled, as in the authors' description of BERT training.
+    if not weight_decay:
+        return 1.0
+    size, length = weight.norm().item(), direction.norm().item()
+    return size / length if size > 0 and length > 0 else 1.0
+
+
+def new_optimizer(weights: Mapping[str, Tensor], settings: Settings) -> Optimizer:
+    """The optimizer that the settings name, over every weight that trains, in the order of their names."""
+    groups = decay_groups(weights, settings)
+    adaptive = {"lr": settings.lr, "betas": settings.betas, "eps": settings.eps}
+    if settings.optimizer == "adamw":
+        return AdamW(groups, **adaptive, foreach=False)
+    if settings.optimizer == "adam":
+        return Adam(groups, **adaptive, foreach=False)
+    if settings.optimizer == "lamb":
+        return Lamb(groups, **adaptive, weight_decay=settings.weight_decay)
+    return SGD(groups, lr=settings.lr, momentum=settings.momentum, foreach=False)
+
+
+def decay_groups(weights: Mapping[str, Tensor], settings: Settings) -> list[dict[str, Any]]:
+    """Two parameter groups: decayed, and not (norms, biases and the temperature, unless `decay` is `all`)."""
+    trained = {name: weight for name, weight in sorted(weights.items()) if weight.requires_grad}
+    decayed = [weight for weight in trained.values() if settings.decay == "all" or weight.ndim >= 2]
+    spared = [weight for weight in trained.values() if not (settings.decay == "all" or weight.ndim >= 2)]
+    groups = [
+        {"params": decayed, "weight_decay": settings.weight_decay},
+        {"params": spared, "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def state_tensors(optimizer: Optimizer, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The optimizer's memory under the names of the weights: `WEIGHT/exp_avg` and so on."""
+    return {
+        f"{name}/{field}": value.detach()
+        for name, weight in weights.items()
+        for field, value in optimizer.state.get(weight, {}).items()
+        if value is not None
+    }
+
+
+@torch.no_grad()
+def restore(optimizer: Optimizer, weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
+    """Put back what `state_tensors` took."""
+    for path, value in tensors.items():
+        name, _, field = path.rpartition("/")
+        home = value if field == "step" else value.to(weights[name].device)
+        optimizer.state[weights[name]][field] = home.clone()

@@ -1,0 +1,117 @@
+"""CKPT.partial: everything an unfinished train-step needs to go on as if it had never stopped.
+
+    CKPT.partial/identity.json            what is being made; another identity is refused
+    CKPT.partial/metrics.jsonl            the journal, cut back to the position on resume
+    CKPT.partial/at-PPPP-SSSSSSSSSS/      one complete state: position.json is written last
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from vlcpctl.core.artifacts import identity_differences, move_aside
+from vlcpctl.core.errors import Incompatible, OutputExists
+from vlcpctl.engine.journal import FILE_NAME
+from vlcpctl.engine.schedules import Plateau
+from vlcpctl.engine.tensors import read_tensors, write_tensors
+
+
+@dataclass
+class Saved:
+    """The small numbers of a state; its tensors lie beside them."""
+
+    phase: int = 0
+    step: int = 0
+    journal_bytes: int = 0
+    train_seconds: float = 0.0
+    pairs: int = 0
+    plateau: Plateau = field(default_factory=Plateau)
+    best: float | None = None
+    scaler: dict[str, Any] = field(default_factory=dict)
+
+
+class Partial:
+    """The partial run beside a checkpoint's final place."""
+
+    def __init__(self, out: Path) -> None:
+        self.path = out.with_name(out.name + ".partial")
+        self.journal = self.path / FILE_NAME
+
+    def claim(self, semantic: dict[str, Any], numeric: dict[str, Any], *, force: bool, accept_inexact: bool) -> None:
+        """Make or enter the directory; a partial run of another command is an error that names what differs."""
+        identity = self.path / "identity.json"
+        if identity.is_file() and not force:
+            found = json.loads(identity.read_text())
+            self._refuse_other(found, semantic, numeric, accept_inexact=accept_inexact)
+            return
+        if self.path.exists() and force:
+            move_aside(self.path)
+        self.path.mkdir(parents=True, exist_ok=True)
+        temporary = identity.with_suffix(".tmp")
+        temporary.write_text(json.dumps({"semantic": semantic, "numeric": numeric}, indent=1))
+        temporary.replace(identity)
+
+    def _refuse_other(
+        self, found: dict[str, Any], semantic: dict[str, Any], numeric: dict[str, Any], *, accept_inexact: bool
+    ) -> None:
+        differences = identity_differences(found["semantic"], semantic)
+        if differences:
+            raise OutputExists(
+                f"{self.path} is an unfinished run of another command: {'; '.join(differences)}; --force moves it aside"
+            )
+        inexact = identity_differences(found["numeric"], numeric)
+        if inexact and not accept_inexact:
+            raise Incompatible(
+                f"{self.path} was begun elsewhere and would not end bit-equal: {'; '.join(inexact)}; "
+                "--accept-inexact goes on all the same"
+            )
+
+    def save(self, saved: Saved, tensors: dict[str, dict[str, Tensor]]) -> None:
+        """Write a complete state, then drop the older ones. `tensors` maps a file's name to its contents."""
+        final = self.path / f"at-{saved.phase:04d}-{saved.step:010d}"
+        temporary = self.path / "writing"
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        for name, values in tensors.items():
+            write_tensors(temporary / f"{name}.safetensors", values)
+        (temporary / "position.json").write_text(json.dumps(asdict(saved)))
+        for path in temporary.rglob("*"):
+            if path.is_file():
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+        shutil.rmtree(final, ignore_errors=True)
+        temporary.rename(final)
+        for old in self._states():
+            if old != final:
+                shutil.rmtree(old)
+
+    def load(self) -> tuple[Saved, dict[str, dict[str, Tensor]]] | None:
+        """The newest complete state, or None."""
+        newest = self.newest()
+        if newest is None:
+            return None
+        values = json.loads((newest / "position.json").read_text())
+        values["plateau"] = Plateau(**values["plateau"])
+        tensors = {
+            str(path.relative_to(newest).with_suffix("")): read_tensors(path)
+            for path in sorted(newest.rglob("*.safetensors"))
+        }
+        return Saved(**values), tensors
+
+    def newest(self) -> Path | None:
+        """Where the newest complete state lies."""
+        return next(reversed(self._states()), None)
+
+    def remove(self) -> None:
+        """The run is finished."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def _states(self) -> list[Path]:
+        return sorted(path.parent for path in self.path.glob("at-*/position.json"))

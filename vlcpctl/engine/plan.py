@@ -1,0 +1,127 @@
+"""Check a request against its inputs and say what it will do, before anything heavy is loaded. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from vlcpctl.core.artifacts import read_manifest
+from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.data.task import Split, Task, open_task
+from vlcpctl.engine.pairs import Pairs
+from vlcpctl.engine.request import Request
+
+
+@dataclass(frozen=True)
+class PhasePlan:
+    """A phase of the methods, and its steps."""
+
+    name: str
+    steps: int
+    trains: bool
+    methods: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a train-step will do."""
+
+    request: Request
+    tasks: tuple[Task, ...]
+    buffer: Task | None
+    pairs: Pairs
+    phases: tuple[PhasePlan, ...]
+    parent: dict[str, Any] | None
+
+    @property
+    def steps(self) -> int:
+        """Over all phases."""
+        return sum(phase.steps for phase in self.phases)
+
+    def lines(self) -> Iterator[str]:
+        """The plan for a person."""
+        settings = self.request.settings
+        names = ", ".join(task.name for task in self.tasks)
+        held = f" + buffer of {self.buffer.counts['train']}" if self.buffer else ""
+        yield f"{self.request.method_name} on {names}: {sum(t.counts['train'] for t in self.tasks)} images{held}"
+        for phase in self.phases:
+            epochs = phase.steps / self.pairs.epoch_steps
+            yield (
+                f"  {phase.name}: {phase.steps} steps of {settings.batch_size} pairs "
+                f"({epochs:.3g} epochs of {len(self.pairs)}), {self._time(phase.steps * settings.batch_size)}"
+            )
+
+    def _time(self, pairs: int) -> str:
+        """An estimate from the parent's own speed; the first steps give a better one."""
+        if not self.parent or not self.parent.get("train_seconds") or not self.parent.get("pairs"):
+            return "time: see the progress after the first steps"
+        seconds = pairs * self.parent["train_seconds"] / self.parent["pairs"]
+        return f"about {seconds / 60:.1f} min at the speed of the step before"
+
+
+def make_plan(request: Request) -> Plan:
+    """Open the inputs and check that they fit together."""
+    tasks = tuple(open_task(path) for path in request.tasks)
+    buffer = open_task(request.buffer) if request.buffer else None
+    parent = read_manifest(request.previous, "checkpoint") if request.previous else None
+    _check_chain(request, tasks, buffer, parent)
+    splits = [_train_split(task) for task in tasks]
+    held = _train_split(buffer) if buffer else None
+    pairs = Pairs(splits, held, request.settings, request.seed, limit=request.limit)
+    return Plan(request, tasks, buffer, pairs, tuple(_phases(request, pairs)), parent)
+
+
+def _train_split(task: Task) -> Split:
+    return task.split("train")
+
+
+def _phases(request: Request, pairs: Pairs) -> Iterator[PhasePlan]:
+    """The phases of all methods: those named `train` are one, shared; the others run for their own method."""
+    settings = request.settings
+    planned: dict[str, PhasePlan] = {}
+    for method in request.methods:
+        for phase in method.phases():
+            shared = phase.name == "train"
+            label = phase.name if shared else f"{method.name}/{phase.name}"
+            steps = pairs.epoch_steps * (phase.epochs or settings.epochs)
+            if shared and settings.steps:
+                steps = settings.steps
+            names = (*planned[label].methods, method.name) if label in planned else (method.name,)
+            planned[label] = PhasePlan(label, steps, phase.trains, names)
+    yield from planned.values()
+
+
+def _check_chain(
+    request: Request, tasks: tuple[Task, ...], buffer: Task | None, parent: dict[str, Any] | None
+) -> None:
+    """Refuse what cannot be meant: a lost parent, a missing input, a task trained twice."""
+    steps = [task.step for task in tasks if task.step is not None]
+    if steps and min(steps) > 0 and parent is None and not request.from_scratch:
+        raise UsageError(
+            f"{tasks[0].path} is task {min(steps)} of its stream and there is no --previous; "
+            "give the checkpoint of the task before, or --from-scratch"
+        )
+    if buffer is not None and "buffer" not in buffer.manifest:
+        raise BadInput(f"--buffer {buffer.path} is not a buffer; make one with 'vlcpctl buffer'")
+    if parent is not None:
+        _check_parent(request, tasks, parent)
+    first = parent is None and request.teacher is None
+    for method in request.methods:
+        needs = method.needs(first=first)
+        if needs.buffer and buffer is None:
+            raise UsageError(f"method {method.name} needs --buffer after the first task")
+
+
+def _check_parent(request: Request, tasks: tuple[Task, ...], parent: dict[str, Any]) -> None:
+    if request.origins.get("model") == "flag":
+        raise UsageError("--model and --previous exclude each other: the model is that of the previous checkpoint")
+    for method in request.methods:
+        if method.from_unseen and parent["tasks"]:
+            raise UsageError(
+                f"method {method.name} starts from a model that has seen no task; {request.previous} has seen "
+                f"{len(parent['tasks'])}"
+            )
+    seen = [task.path for task in tasks if task.content in parent["tasks"]]
+    if seen:
+        raise UsageError(f"{request.previous} was already trained on {seen[0]}")

@@ -1,0 +1,169 @@
+"""The state of one train-step, and the view of it that each method gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from vlcpctl.core.features import as_features
+from vlcpctl.core.method import Batch, Features, Method, Weights
+from vlcpctl.core.params import copy_of
+from vlcpctl.engine.settings import Settings
+from vlcpctl.engine.world import World
+from vlcpctl.models.dual_encoder import DualEncoder
+
+Slots = dict[str, dict[str, Weights]]  # method, slot, name
+
+_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass
+class Position:
+    """How far a run has come."""
+
+    phase: int = 0
+    step: int = 0
+
+
+@dataclass
+class TrainRun:
+    """Everything a train-step holds while it runs."""
+
+    encoder: DualEncoder
+    methods: Sequence[Method]
+    settings: Settings
+    seed: int
+    device: torch.device
+    previous: Weights | None = None  # parameters and buffers of the frozen previous model
+    world: World = field(default_factory=World)
+    slots: Slots = field(default_factory=dict)
+    position: Position = field(default_factory=Position)
+
+    def __post_init__(self) -> None:
+        self._remembered: tuple[Batch, Features] | None = None
+
+    @cached_property
+    def weights(self) -> Weights:
+        """The trained model's parameters, live."""
+        return dict(self.encoder.weights())
+
+    @cached_property
+    def anchor(self) -> Weights:
+        """The previous model's parameters, without its buffers."""
+        assert self.previous is not None, "a method asked for a previous model that there is none of"
+        return {name: self.previous[name] for name in self.weights}
+
+    def everything(self) -> Weights:
+        """The trained model's parameters and buffers, live."""
+        return {**self.weights, **self.encoder.buffers()}
+
+    @torch.no_grad()
+    def load(self, tensors: Weights) -> None:
+        """Set every parameter and buffer."""
+        for name, tensor in self.everything().items():
+            tensor.copy_(tensors[name])
+
+    @cached_property
+    def width(self) -> int:
+        """Channels of the shared space."""
+        return int(self.encoder.config["embed_dim"])
+
+    def scale(self, weights: Weights) -> Tensor:
+        """1 / temperature."""
+        return weights["logit_scale"].exp()
+
+    def encode(self, batch: Batch, chunk: slice, weights: Weights | None = None) -> tuple[Tensor, Tensor]:
+        """Raw projections of a part of the local batch, in single precision at least."""
+        dtype = _AUTOCAST.get(self.settings.precision)
+        with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
+            image, text = self.encoder.features(*self.encoder.inputs(batch, chunk, self.device), weights)
+        return _at_least_single(image), _at_least_single(text)
+
+    def chunks(self, batch: Batch) -> list[slice]:
+        """The local batch cut into what is encoded at once."""
+        local = len(batch.keys) // self.world.size
+        size = min(self.settings.micro_batch or local, local)
+        return [slice(start, start + size) for start in range(0, local, size)]
+
+    @torch.no_grad()
+    def frozen_features(self, batch: Batch, weights: Weights) -> Features:
+        """The whole batch under other weights, in eval mode."""
+        parts = [self.encode(batch, chunk, weights) for chunk in self.chunks(batch)]
+        image, text = (self.world.gather(torch.cat(side)) for side in zip(*parts, strict=True))
+        return as_features(image, text, self.scale(weights))
+
+    def previous_features(self, batch: Batch) -> Features:
+        """The frozen previous model's view, computed once per batch."""
+        assert self.previous is not None, "a method asked for a previous model that there is none of"
+        if self._remembered is None or self._remembered[0] is not batch:
+            self._remembered = (batch, self.frozen_features(batch, self.previous))
+        return self._remembered[1]
+
+
+@dataclass(frozen=True)
+class MethodRun:
+    """A run as one method sees it: its own slots, and nothing of the engine."""
+
+    run: TrainRun
+    method: str
+
+    @property
+    def first(self) -> bool:
+        """Whether there is no previous model."""
+        return self.run.previous is None
+
+    @property
+    def seed(self) -> int:
+        """The run's seed."""
+        return self.run.seed
+
+    @property
+    def step(self) -> int:
+        """The step of the current phase."""
+        return self.run.position.step
+
+    @property
+    def weights(self) -> Weights:
+        """The trained model's parameters."""
+        return self.run.weights
+
+    @property
+    def anchor(self) -> Weights:
+        """The previous model's parameters."""
+        return self.run.anchor
+
+    @property
+    def width(self) -> int:
+        """Channels of the shared space."""
+        return self.run.width
+
+    def slot(self, name: str) -> Weights:
+        """One of the method's own slots."""
+        return self.run.slots[self.method][name]
+
+    def previous(self, batch: Batch) -> Features:
+        """The frozen previous model's view."""
+        return self.run.previous_features(batch)
+
+    def features(self, batch: Batch, weights: Weights) -> Features:
+        """The model's view under other weights."""
+        return self.run.frozen_features(batch, weights)
+
+
+def start_slots(run: TrainRun, carried: Slots) -> None:
+    """Give every method its slots: carried from the parent where they live for the stream, else new."""
+    for method in run.methods:
+        view = MethodRun(run, method.name)
+        run.slots[method.name] = {}
+        for slot in method.slots(first=view.first):
+            handed = carried.get(method.name, {}).get(slot.name) if slot.lifetime == "stream" else None
+            values = copy_of(handed) if handed is not None else slot.start(view)
+            run.slots[method.name][slot.name] = {name: value.to(run.device) for name, value in values.items()}
+
+
+def _at_least_single(features: Tensor) -> Tensor:
+    return features.float() if features.dtype in (torch.float16, torch.bfloat16) else features

@@ -1,0 +1,123 @@
+"""The effective configuration of a train-step, with the origin of each value. Torch-free."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vlcpctl.core.errors import UsageError
+from vlcpctl.core.method import Method
+from vlcpctl.engine.presets import OURS, preset
+
+CHOICES = {
+    "optimizer": ("adamw", "adam", "sgd", "lamb"),
+    "schedule": ("cosine", "constant", "plateau"),
+    "decay": ("weights", "all"),
+    "captions": ("one", "all"),
+    "crop": ("none", "center", "random"),
+    "precision": ("fp32", "bf16", "fp16"),
+    "base_loss": ("mean", "sum"),
+    "keep": ("last", "best:val_loss", "best:val_rmean"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What one train-step does, apart from its methods' own hyper-parameters."""
+
+    model: str = ""
+    pretrained: str | None = None
+    temperature: str | None = None
+    text_length: int | None = None
+    optimizer: str = "adamw"
+    lr: float = 1e-4
+    min_lr: float = 0.0
+    weight_decay: float = 0.05
+    decay: str = "weights"
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    momentum: float = 0.9
+    clip_norm: float | None = None
+    schedule: str = "cosine"
+    warmup: float = 0.0
+    patience: int = 1
+    epochs: int = 1
+    steps: int | None = None
+    batch_size: int = 64
+    micro_batch: int | None = None
+    precision: str = "fp32"
+    replay: str = "union"
+    captions: str = "one"
+    base_loss: str = "mean"
+    image_size: int | None = None
+    crop: str = "center"
+    crop_scale: tuple[float, float] = (0.2, 1.0)
+    flip: bool = False
+    randaugment: tuple[int, int] | None = None
+    keep: str = "last"
+    blend_buffers: bool = False
+
+
+SETTINGS = tuple(field.name for field in dataclasses.fields(Settings))
+
+
+def configuration(
+    settings: Settings, origins: Mapping[str, str], methods: Sequence[Method]
+) -> Iterator[tuple[str, Any, str]]:
+    """Name, value and origin of every setting and hyper-parameter."""
+    for name in SETTINGS:
+        yield name, getattr(settings, name), origins.get(name, "default")
+    for method in methods:
+        for field in dataclasses.fields(method):  # type: ignore[arg-type]
+            value = getattr(method, field.name)
+            yield f"{method.name}.{field.name}", value, field.metadata["origin"] if value == field.default else "flag"
+
+
+def resolve(preset_name: str, flags: Mapping[str, Any], inherited: Mapping[str, Any]) -> tuple[Settings, dict[str, str]]:
+    """The settings and where each value comes from; later sources win: default, preset, method, flag."""
+    values: dict[str, Any] = {}
+    origins = dict.fromkeys(SETTINGS, "default")
+    for name, value in preset(preset_name).items():
+        values[name] = value
+        ours = ", not in the paper" if name in OURS[preset_name] else ""
+        origins[name] = f"preset {preset_name}{ours}"
+    for source, given in (("method", inherited), ("flag", flags)):
+        for name, value in given.items():
+            values[name] = value
+            origins[name] = source
+    settings = Settings(**values)
+    _check(settings)
+    return settings, origins
+
+
+def _check(settings: Settings) -> None:
+    for name, choices in CHOICES.items():
+        value = getattr(settings, name)
+        if value not in choices:
+            raise UsageError(f"--{name.replace('_', '-')} {value!r} is none of {', '.join(choices)}")
+    if settings.micro_batch and settings.batch_size % settings.micro_batch:
+        raise UsageError(f"--micro-batch {settings.micro_batch} does not divide --batch-size {settings.batch_size}")
+    for name in ("epochs", "batch_size", "lr"):
+        if getattr(settings, name) <= 0:
+            raise UsageError(f"--{name.replace('_', '-')} must be above 0, not {getattr(settings, name)}")
+    replay_share(settings.replay)
+
+
+def replay_share(replay: str) -> float | None:
+    """The share of each batch that comes from the buffer; None when both are shuffled together.
+
+    >>> replay_share("share=0.5"), replay_share("union")
+    (0.5, None)
+    """
+    if replay == "union":
+        return None
+    name, _, text = replay.partition("=")
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if name != "share" or not 0 < share < 1:
+        raise UsageError(f"--replay {replay!r} is neither 'union' nor 'share=X' with 0 < X < 1")
+    return share

@@ -1,0 +1,121 @@
+"""One optimizer step: forward in chunks, one loss over the global batch, backward in chunks, hooks in order.
+
+The loss sees the features of the whole batch as leaves. Its gradient with respect to them is then
+carried through the encoder chunk by chunk, and process by process: the same arithmetic whether a
+batch is encoded at once, in micro-batches (as GradCache does), or by several processes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from vlcpctl.core.errors import Diverged
+from vlcpctl.core.features import as_features
+from vlcpctl.core.method import Batch, Method, Terms
+from vlcpctl.core.seeds import torch_seed
+from vlcpctl.engine.run import MethodRun, TrainRun
+from vlcpctl.losses.contrastive import image_text
+
+MAX_LOG_SCALE = math.log(100)  # a learned temperature stays above 0.01, as in CLIP
+
+
+class Step:
+    """Performs steps for a run; holds the optimizer and the fp16 loss scaler."""
+
+    def __init__(self, run: TrainRun, optimizer: Optimizer, methods: Sequence[Method]) -> None:
+        self.run, self.optimizer = run, optimizer
+        fp16 = run.settings.precision == "fp16"
+        self.scaler = torch.amp.GradScaler(run.device.type, enabled=fp16)
+        self.views = [(method, MethodRun(run, method.name)) for method in methods]
+
+    def __call__(self, batch: Batch, *, trains: bool = True) -> dict[str, float]:
+        """Train on one batch (or only measure gradients) and return the value of every term."""
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.no_grad():
+            for method, view in self.views:
+                method.before_forward(view)
+        terms, aux = self._forward_backward(batch)
+        grads = self._gradients()
+        with torch.no_grad():
+            for method, view in self.views:
+                method.after_backward(view, grads)
+            stepped = self._update() if trains else False
+            for (method, view), own in zip(self.views, aux, strict=True):
+                method.after_step(view, batch, own, stepped=stepped)
+        return terms
+
+    def _forward_backward(self, batch: Batch) -> tuple[dict[str, float], list[dict[str, Any]]]:
+        run = self.run
+        chunks = run.chunks(batch)
+        with torch.set_grad_enabled(len(chunks) == 1):
+            parts = [self._encode(batch, index, chunk) for index, chunk in enumerate(chunks)]
+        sides = [run.world.gather(torch.cat(side).detach()) for side in zip(*parts, strict=True)]
+        leaves = [side.requires_grad_() for side in sides]
+        total, terms, aux = self._loss(batch, *leaves)
+        self.scaler.scale(total).backward()
+        own = run.world.slice_of(len(batch.keys))
+        for index, chunk in enumerate(chunks):
+            outputs = parts[0] if len(chunks) == 1 else self._encode(batch, index, chunk)
+            torch.autograd.backward(outputs, [leaf.grad[own][chunk] for leaf in leaves])
+        return terms, aux
+
+    def _encode(self, batch: Batch, index: int, chunk: slice) -> tuple[Tensor, Tensor]:
+        # Nothing random survives a step, and a chunk's second forward repeats its first (dropout).
+        position, world = self.run.position, self.run.world
+        torch.manual_seed(torch_seed(self.run.seed, position.phase, position.step, world.rank, index))
+        return self.run.encode(batch, chunk)
+
+    def _loss(self, batch: Batch, image: Tensor, text: Tensor) -> tuple[Tensor, dict[str, float], list[dict[str, Any]]]:
+        out = as_features(image, text, self.run.scale(self.run.weights))
+        terms: Terms = {}
+        if not any(method.replaces_base for method, _ in self.views):
+            i2t, t2i = image_text(out.image, out.text, out.scale)
+            terms["contrastive"] = i2t + t2i if self.run.settings.base_loss == "sum" else (i2t + t2i) / 2
+        kept = []
+        for method, view in self.views:
+            own, aux = method.loss(view, batch, out)
+            terms |= {f"{method.name}/{name}": value for name, value in own.items()}
+            kept.append(aux)
+        total = torch.stack(list(terms.values())).sum() if len(terms) > 1 else next(iter(terms.values()))
+        values = {name: value.item() for name, value in terms.items()}
+        self._refuse_non_finite(values)
+        return total, {"loss": total.item(), **values}, kept
+
+    def _refuse_non_finite(self, values: Mapping[str, float]) -> None:
+        bad = [f"{name} is {value}" for name, value in values.items() if not math.isfinite(value)]
+        if bad:
+            position = self.run.position
+            raise Diverged(f"step {position.step} of phase {position.phase}: {', '.join(bad)}")
+
+    def _gradients(self) -> dict[str, Tensor]:
+        """Gradients by name: unscaled, and summed over processes."""
+        run = self.run
+        shared = run.weights["logit_scale"].grad
+        if shared is not None and run.world.rank > 0:
+            shared.zero_()  # every process has the whole gradient of the temperature
+        if run.world.size > 1:
+            for weight in run.weights.values():
+                if weight.requires_grad and weight.grad is None:
+                    weight.grad = torch.zeros_like(weight)
+        grads = {name: weight.grad for name, weight in run.weights.items() if weight.grad is not None}
+        run.world.sum_(grads.values())
+        if grads:
+            self.scaler.unscale_(self.optimizer)
+        return grads
+
+    def _update(self) -> bool:
+        if self.run.settings.clip_norm:
+            torch.nn.utils.clip_grad_norm_(self.run.weights.values(), self.run.settings.clip_norm)
+        before = self.scaler.get_scale()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        temperature = self.run.weights["logit_scale"]
+        if temperature.requires_grad:
+            temperature.clamp_(max=MAX_LOG_SCALE)
+        return self.scaler.get_scale() >= before

@@ -1,0 +1,192 @@
+"""train_step: from a request to a finished checkpoint, resuming whatever an earlier process left."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from functools import partial as bound
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vlcpctl.core import console
+from vlcpctl.core.artifacts import already_made
+from vlcpctl.core.errors import Incompatible, UsageError
+from vlcpctl.core.method import Batch
+from vlcpctl.engine import identity
+from vlcpctl.engine.checkpoint import Parent, all_tensors, carried_slots, check_slots, open_parent, write_checkpoint
+from vlcpctl.engine.journal import Board, Journal
+from vlcpctl.engine.loop import Loop, Observer, restore_run
+from vlcpctl.engine.partial import Partial, Saved
+from vlcpctl.engine.plan import Plan, make_plan
+from vlcpctl.engine.reading import training_batches, validation_batches
+from vlcpctl.engine.request import Request, save_every
+from vlcpctl.engine.run import TrainRun, start_slots
+from vlcpctl.engine.signals import Stop, stop_flag
+from vlcpctl.engine.validation import validate
+from vlcpctl.engine.world import World
+from vlcpctl.models import dual_encoder
+
+
+def train_step(request: Request, observe: Observer = lambda point: None, world: World | None = None) -> Path:
+    """Train and write the checkpoint at `request.out`; if it is there already, do nothing."""
+    world = world or World()
+    semantic = identity.semantic(request)
+    partial = Partial(request.out)
+    if already_made(request.out, "checkpoint", semantic, force=request.force):
+        if world.rank == 0:
+            partial.remove()
+        return request.out
+    plan = make_plan(request)
+    if world.rank == 0:
+        for line in plan.lines():
+            console.say(line)
+    torch.set_num_threads(request.threads)
+    device = _device(request.device)
+    if world.rank == 0:
+        numeric = identity.numeric(request, device.type)
+        partial.claim(semantic, numeric, force=request.force, accept_inexact=request.accept_inexact)
+    world.wait()
+    with stop_flag() as stop:
+        _train(plan, partial, semantic, TrainContext(device, world, stop, observe))
+    return request.out
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainContext:
+    """Where and under whose eyes a run is carried out."""
+
+    device: torch.device
+    world: World
+    stop: Stop
+    observe: Observer
+
+
+def _train(plan: Plan, partial: Partial, semantic: dict[str, Any], context: TrainContext) -> None:
+    request, rank = plan.request, context.world.rank
+    parent = open_parent(request.previous) if request.previous else None
+    run = _new_run(request, parent, context)
+    found = partial.load()
+    saved, tensors = found or (Saved(), {})
+    if found:
+        restore_run(run, tensors)
+        console.say(f"resuming {request.out} at phase {saved.phase}, step {saved.step}")
+    journal = Journal(partial.journal if rank == 0 else Path("/dev/null"), saved.journal_bytes)
+    loop = Loop(
+        run=run,
+        phases=plan.phases,
+        epoch_steps=plan.pairs.epoch_steps,
+        batches=bound(training_batches, plan, run),
+        validate=_validation(plan, run),
+        partial=partial,
+        journal=journal,
+        every=save_every(request.save_every),
+        stop=context.stop,
+        board=Board(request.tensorboard) if request.tensorboard and rank == 0 else None,
+        observe=context.observe,
+        saved=saved,
+        best=tensors.get("best", {}),
+    )
+    best = loop.train(tensors)
+    if best:
+        run.load(best)
+    journal.close()
+    if rank == 0:
+        body = _body(plan, parent, saved, loop.seconds())
+        before_rename = bound(context.observe, "before-rename")
+        write_checkpoint(request.out, run, partial.journal, semantic, body, parent, before_rename)
+        context.observe("renamed")
+        partial.remove()
+    context.world.wait()
+
+
+def _new_run(request: Request, parent: Parent | None, context: TrainContext) -> TrainRun:
+    settings = request.settings
+    if parent:
+        encoder = parent.encoder()
+        _refuse_other_shape(request, encoder.view.image_size)
+    else:
+        encoder = dual_encoder.build(
+            settings.model,
+            settings.pretrained,
+            temperature=settings.temperature,
+            seed=request.seed,
+            text_length=settings.text_length,
+            image_size=settings.image_size,
+        )
+    encoder.module.to(context.device)
+    teacher = open_parent(request.teacher) if request.teacher else None
+    source = teacher.encoder() if teacher else encoder if parent else None
+    previous = all_tensors(source) if source else None
+    run = TrainRun(
+        encoder=encoder,
+        methods=request.methods,
+        settings=settings,
+        seed=request.seed,
+        device=context.device,
+        previous={name: value.to(context.device) for name, value in previous.items()} if previous else None,
+        world=context.world,
+    )
+    if previous is not None and previous.keys() != run.everything().keys():
+        raise Incompatible(f"the teacher {request.teacher} is another model than {request.previous or settings.model}")
+    carried = carried_slots(parent, request.methods, fresh_state=request.fresh_state)
+    start_slots(run, carried)
+    check_slots(run, carried, request.previous)
+    return run
+
+
+def _refuse_other_shape(request: Request, image_size: int) -> None:
+    """What the previous model fixes cannot be set again."""
+    for name in ("temperature", "text_length", "pretrained"):
+        if request.origins.get(name) == "flag":
+            raise UsageError(f"--{name.replace('_', '-')} has no effect with --previous: the checkpoint decides it")
+    if request.settings.image_size not in (None, image_size):
+        raise UsageError(f"--image-size {request.settings.image_size}: the previous checkpoint takes {image_size}")
+
+
+def _validation(plan: Plan, run: TrainRun) -> Callable[[], dict[str, float]] | None:
+    """What to do after each epoch; None when no task has a validation split and none is needed."""
+    settings = plan.request.settings
+    needed = settings.schedule == "plateau" or settings.keep != "last"
+    missing = [task for task in plan.tasks if "val" not in task.counts]
+    if missing and needed:
+        what = "--schedule plateau" if settings.schedule == "plateau" else f"--keep {settings.keep}"
+        raise UsageError(
+            f"{what} needs a validation split, and {missing[0].path} has none; "
+            "split with --holdout test=0.1,val=0.05"
+        )
+    if missing:
+        return None
+    return lambda: validate(run, lambda: validation_batches(plan, run), recalls=settings.keep == "best:val_rmean")
+
+
+def _body(plan: Plan, parent: Parent | None, saved: Saved, seconds: float) -> dict[str, Any]:
+    """What the manifest says beside the identity."""
+    request = plan.request
+    seen = parent.tasks if parent else []
+    names = list(parent.manifest["task_names"]) if parent else []
+    buffer = plan.buffer.manifest["buffer"] if plan.buffer else None
+    return {
+        "run": request.run,
+        "method": request.method_name,
+        "seed": request.seed,
+        "buffer": {"policy": buffer["policy"], "size": buffer["size"]} if buffer else None,
+        "step": max([task.step for task in plan.tasks if task.step is not None], default=len(seen)),
+        "tasks": [*seen, *(task.content for task in plan.tasks)],
+        "task_names": [*names, *(task.name for task in plan.tasks)],
+        "pairs": saved.pairs,
+        "train_seconds": round(seconds, 3),
+        "parent": parent.content if parent else None,
+        "fresh_state": request.fresh_state,
+        "origins": dict(request.origins),
+    }
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise UsageError("--device cuda: torch sees no CUDA device here")
+    return torch.device(name)

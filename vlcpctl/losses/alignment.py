@@ -1,0 +1,32 @@
+"""Off-diagonal alignment of Mod-X: keep the old similarity distributions, except where they were wrong.
+
+Shapes: B pairs, D channels; features are of unit length.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import kl_div, log_softmax
+
+
+def off_diagonal(
+    new_BB: Tensor, old_BB: Tensor, *, reduction: Literal["sum", "mean"] = "sum", temperature: float = 1.0
+) -> Tensor:
+    """KL from the old rows to the new ones, over the rows that the old model ranks rightly (Mod-X eqs. 3-4).
+
+    A row whose largest old entry is not the diagonal is replaced by the current model's own, so it
+    adds neither value nor gradient. `mean` divides by B, wrong rows included.
+
+    >>> off_diagonal(torch.zeros(2, 2), torch.tensor([[0.0, 1.0], [1.0, 0.0]])).item()
+    0.0
+    """
+    size = len(old_BB)
+    right_B = old_BB.argmax(1) == torch.arange(size, device=old_BB.device)
+    student = log_softmax(new_BB / temperature, 1)
+    teacher = log_softmax(old_BB / temperature, 1)
+    rows_B = kl_div(student, teacher, reduction="none", log_target=True).sum(1)
+    total = torch.where(right_B, rows_B, torch.zeros_like(rows_B)).sum()
+    return total if reduction == "sum" else total / size

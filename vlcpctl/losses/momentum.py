@@ -1,0 +1,59 @@
+"""Compatible momentum contrast of CTP: pairs against a momentum model's features and a queue of them.
+
+Shapes: B pairs, D channels, Q features in the queue; features are of unit length.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, normalize
+
+from vlcpctl.core.seeds import torch_seed
+
+
+def momentum_contrast(
+    image_BD: Tensor,
+    text_BD: Tensor,
+    slow_image_BD: Tensor,
+    slow_text_BD: Tensor,
+    queue_image_QD: Tensor,
+    queue_text_QD: Tensor,
+    scale: Tensor | float,
+) -> Tensor:
+    """Each sample finds its pair among the momentum model's batch and queue (CTP eq. 4)."""
+    labels_B = torch.arange(len(image_BD), device=image_BD.device)
+    to_text = scale * image_BD @ torch.cat([slow_text_BD, queue_text_QD]).T
+    to_image = scale * text_BD @ torch.cat([slow_image_BD, queue_image_QD]).T
+    return (cross_entropy(to_text, labels_B) + cross_entropy(to_image, labels_B)) / 2
+
+
+@torch.no_grad()
+def enqueue_(queue_KD: Tensor, features_BD: Tensor, position: int) -> int:
+    """Write features into a ring in place and return the next position; any batch size fits.
+
+    >>> queue = torch.zeros(3, 1)
+    >>> enqueue_(queue, torch.tensor([[1.0], [2.0], [3.0], [4.0]]), 0), queue.flatten().tolist()
+    (1, [4.0, 2.0, 3.0])
+    """
+    size, count = len(queue_KD), len(features_BD)
+    kept = features_BD[max(0, count - size) :]
+    places = (torch.arange(count - len(kept), count, device=queue_KD.device) + position) % size
+    queue_KD[places] = kept.to(queue_KD.dtype)
+    return (position + count) % size
+
+
+def new_queue(size: int, width: int, *, seed: int, starts_random: bool, like: Tensor) -> dict[str, Tensor]:
+    """A queue of `size` features per modality: empty, or full of random directions."""
+    generator = torch.Generator().manual_seed(torch_seed(seed, "queue"))
+
+    def directions() -> Tensor:
+        rows_KD = torch.randn(size, width, generator=generator) if starts_random else torch.zeros(size, width)
+        return normalize(rows_KD, dim=1).to(like)
+
+    return {
+        "image": directions(),
+        "text": directions(),
+        "position": torch.zeros((), dtype=torch.int64),
+        "filled": torch.tensor(size if starts_random else 0, dtype=torch.int64),
+    }

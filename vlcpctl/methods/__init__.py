@@ -1,0 +1,16 @@
+"""The table of methods, by the name that `--method` takes. Importing it imports no torch."""
+
+from __future__ import annotations
+
+from vlcpctl.core.method import Method
+from vlcpctl.methods.ctp import Ctp
+from vlcpctl.methods.dha import Dha
+from vlcpctl.methods.er import Er
+from vlcpctl.methods.joint import Joint
+from vlcpctl.methods.lwf import Lwf
+from vlcpctl.methods.modx import Modx
+from vlcpctl.methods.seqf import Seqf
+
+TABLE: dict[str, type[Method]] = {
+    method.name: method for method in (Seqf, Joint, Er, Lwf, Ctp, Modx, Dha)
+}

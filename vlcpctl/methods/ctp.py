@@ -1,0 +1,130 @@
+"""CTP: compatible momentum contrast with topology preservation (Zhu et al., 2023).
+
+The dual-encoder form: every term of the paper but the masked-language ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from vlcpctl import core, losses
+from vlcpctl.core.method import Batch, Features, Method, Needs, Paper, Run, Slot, Terms, Weights, hyper
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ctp(Method):
+    """A momentum model between the previous and the current one, and the previous model's topology."""
+
+    name: ClassVar[str] = "ctp"
+    title: ClassVar[str] = "CTP: compatible momentum contrast and topology preservation"
+    preset: ClassVar[str] = "ctp"
+    papers: ClassVar[tuple[Paper, ...]] = (
+        Paper(
+            title="CTP: Towards Vision-Language Continual Pretraining via Compatible Momentum Contrast "
+            "and Topology Preservation",
+            authors="Zhu, Wei, Liang, Zhang and Zhao",
+            venue="ICCV",
+            year=2023,
+            url="https://arxiv.org/abs/2308.07146",
+        ),
+    )
+
+    momentum: bool = hyper(True, help="Contrast with the momentum model.", origin="CTP eq. 4, table 2")
+    cross_modal: bool = hyper(True, help="Keep image-text similarities.", origin="CTP eq. 7, table 2")
+    same_modal: bool = hyper(True, help="Keep similarities within a modality.", origin="CTP eq. 9, table 2")
+    suppress_diagonal: bool = hyper(
+        True, help="Leave a sample's similarity to itself out of the same-modal rows.", origin="CTP eq. 8, table 3"
+    )
+    queue: int = hyper(1024, help="Momentum features kept as negatives; 0 for none.", origin="CTP, section 5.1, table 3")
+    keep_queue: bool = hyper(
+        False,
+        help="Carry the queue over task borders and start it with random directions.",
+        origin="CTP authors' code; the paper takes negatives of the current task",
+    )
+    momentum_from: str = hyper(
+        "both",
+        help="Which models the momentum model follows.",
+        origin="CTP eq. 3, table 3",
+        choices=("both", "previous", "current"),
+    )
+    m: float = hyper(0.9, help="What the momentum model keeps of itself per step.", origin="CTP eq. 3")
+    m_first: float = hyper(
+        0.995, help="The same in the first task, where it follows the current model alone.", origin="CTP, appendix E.1"
+    )
+
+    def needs(self, *, first: bool) -> Needs:
+        """The previous model, for the topology and for the momentum model."""
+        return Needs(previous=not first and (self.cross_modal or self.same_modal or self.momentum))
+
+    def slots(self, *, first: bool) -> tuple[Slot, ...]:
+        """The momentum model and, with it, the queue of its features."""
+        if not self.momentum:
+            return ()
+        slow = Slot(name="momentum", lifetime="task", start=lambda run: core.params.copy_of(run.weights))
+        lifetime = "stream" if self.keep_queue else "task"
+        queue = Slot(name="queue", lifetime=lifetime, start=self._new_queue)
+        return (slow, queue) if self.queue else (slow,)
+
+    def before_forward(self, run: Run) -> None:
+        """Move the momentum model (eq. 3); in the first task it follows the current model alone."""
+        if not self.momentum:
+            return
+        slow, keep = run.slot("momentum"), self.m
+        if run.first:
+            core.params.blend_(slow, self.m_first, (1 - self.m_first, run.weights))
+        elif self.momentum_from == "both":
+            core.params.blend_(slow, keep, ((1 - keep) / 2, run.weights), ((1 - keep) / 2, run.anchor))
+        else:
+            source = run.anchor if self.momentum_from == "previous" else run.weights
+            core.params.blend_(slow, keep, (1 - keep, source))
+
+    def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
+        """The terms of eq. 10 that a dual encoder has, each with weight 1."""
+        terms: Terms = {}
+        aux: dict[str, Any] = {}
+        if self.momentum:
+            aux["slow"] = slow = run.features(batch, run.slot("momentum"))
+            terms["momentum"] = losses.momentum.momentum_contrast(
+                out.image, out.text, slow.image, slow.text, *self._negatives(run, slow), out.scale
+            )
+        if not run.first:
+            terms |= self._topology(run, batch, out)
+        return terms, aux
+
+    def after_step(self, run: Run, batch: Batch, aux: dict[str, Any], *, stepped: bool) -> None:
+        """Put the momentum model's features of this batch into the queue."""
+        if not (self.momentum and self.queue):
+            return
+        queue, slow = run.slot("queue"), aux["slow"]
+        position, filled = int(queue["position"]), int(queue["filled"])
+        losses.momentum.enqueue_(queue["image"], slow.image, position)
+        queue["position"].fill_(losses.momentum.enqueue_(queue["text"], slow.text, position))
+        queue["filled"].fill_(min(self.queue, filled + len(slow.image)))
+
+    def _topology(self, run: Run, batch: Batch, out: Features) -> Terms:
+        if not (self.cross_modal or self.same_modal):
+            return {}
+        old = run.previous(batch)
+        features = (out.image, out.text, old.image, old.text, out.scale)
+        terms: Terms = {}
+        if self.cross_modal:
+            terms["cross_modal"] = losses.topology.cross_modal(*features)
+        if self.same_modal:
+            terms["same_modal"] = losses.topology.same_modal(
+                *features, suppresses_diagonal=self.suppress_diagonal
+            )
+        return terms
+
+    def _negatives(self, run: Run, slow: Features) -> tuple[Any, Any]:
+        """The filled part of the queue; empty at the start of a task."""
+        if not self.queue:
+            return slow.image[:0], slow.text[:0]
+        queue = run.slot("queue")
+        filled = int(queue["filled"])
+        return queue["image"][:filled].to(slow.image), queue["text"][:filled].to(slow.text)
+
+    def _new_queue(self, run: Run) -> Weights:
+        return losses.momentum.new_queue(
+            self.queue, run.width, seed=run.seed, starts_random=self.keep_queue, like=next(iter(run.weights.values()))
+        )

@@ -1,0 +1,55 @@
+"""DHA: dynamic historical adaptation (Luo et al., 2023)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from vlcpctl import core
+from vlcpctl.core.method import Method, Paper, Run, Slot, hyper
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dha(Method):
+    """A historical model lends its weights to the main model before every step, and learns back."""
+
+    name: ClassVar[str] = "dha"
+    title: ClassVar[str] = "Dynamic historical adaptation: a slow historical model pulls the main one"
+    preset: ClassVar[str] = "dha"
+    writes_weights: ClassVar[bool] = True
+    papers: ClassVar[tuple[Paper, ...]] = (
+        Paper(
+            title="Learning with Adaptive Knowledge for Continual Image-Text Modeling",
+            authors="Luo, Gao and Lu",
+            venue="ICMR",
+            year=2023,
+            url="https://doi.org/10.1145/3591106.3592297",
+        ),
+    )
+
+    adapt: bool = hyper(True, help="Adapt the main model before every step.", origin="DHA eqs. 7-9, table 3")
+    dynamic: bool = hyper(True, help="Adapt the historical model every k steps.", origin="DHA eq. 10, table 3")
+    main_share: float = hyper(
+        0.995, help="lambda 1: what the main model keeps of itself.", origin="DHA eq. 7, table 5"
+    )
+    history_share: float = hyper(
+        0.985, help="lambda 2: what the historical model keeps of itself.", origin="DHA eq. 10, table 5"
+    )
+    every: int = hyper(5, help="k: steps between two adaptations of the historical model.", origin="DHA eq. 10, table 4")
+
+    def slots(self, *, first: bool) -> tuple[Slot, ...]:
+        """The historical model: the previous model at the start of each task after the first."""
+        if first or not self.adapt:
+            return ()
+        return (Slot(name="history", lifetime="task", start=lambda run: core.params.copy_of(run.weights)),)
+
+    def before_forward(self, run: Run) -> None:
+        """One iteration of Algorithm 1; both right-hand sides are of the iteration before."""
+        if run.first or not self.adapt:
+            return
+        history, main = run.slot("history"), run.weights
+        turns = self.dynamic and (run.step + 1) % self.every == 0
+        earlier = core.params.copy_of(main) if turns else main
+        core.params.blend_(main, self.main_share, (1 - self.main_share, history))
+        if turns:
+            core.params.blend_(history, self.history_share, (1 - self.history_share, earlier))

@@ -1,0 +1,30 @@
+"""Experience replay: train on the task and a buffer of earlier pairs (Chaudhry et al., 2019)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from vlcpctl.core.method import Method, Needs, Paper
+
+
+@dataclass(frozen=True, kw_only=True)
+class Er(Method):
+    """The contrastive loss on task and buffer together; the buffer's policy names the variant."""
+
+    name: ClassVar[str] = "er"
+    title: ClassVar[str] = "Experience replay from a buffer"
+    preset: ClassVar[str] = "ctp"
+    papers: ClassVar[tuple[Paper, ...]] = (
+        Paper(
+            title="On Tiny Episodic Memories in Continual Learning",
+            authors="Chaudhry, Rohrbach, Elhoseiny, Ajanthan, Dokania, Torr and Ranzato",
+            venue="arXiv",
+            year=2019,
+            url="https://arxiv.org/abs/1902.10486",
+        ),
+    )
+
+    def needs(self, *, first: bool) -> Needs:
+        """A buffer, once there is something to replay."""
+        return Needs(buffer=not first)

@@ -1,0 +1,56 @@
+"""Mod-X: off-diagonal information alignment (Ni et al., 2023)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from vlcpctl import losses
+from vlcpctl.core.method import Batch, Features, Method, Needs, Paper, Run, Terms, hyper
+
+
+@dataclass(frozen=True, kw_only=True)
+class Modx(Method):
+    """Keep the rows of the similarity matrix that the previous model ranked rightly."""
+
+    name: ClassVar[str] = "modx"
+    title: ClassVar[str] = "Mod-X: keep the previous similarity rows, except those it ranked wrongly"
+    preset: ClassVar[str] = "modx"
+    papers: ClassVar[tuple[Paper, ...]] = (
+        Paper(
+            title="Continual Vision-Language Representation Learning with Off-Diagonal Information",
+            authors="Ni, Wei, Tang, Zhuang and Tian",
+            venue="ICML",
+            year=2023,
+            url="https://arxiv.org/abs/2305.07437",
+        ),
+    )
+
+    alpha: float = hyper(20.0, help="Weight of the alignment term.", origin="Mod-X eq. 5, section 5.1")
+    directions: str = hyper(
+        "both",
+        help="Which similarity matrices are kept; the equations print i2t only.",
+        origin="Mod-X, released code",
+        choices=("both", "i2t"),
+    )
+    reduction: str = hyper(
+        "sum", help="Over the rows of a batch.", origin="Mod-X eq. 4", choices=("sum", "mean")
+    )
+    temperature: float = hyper(1.0, help="Divides the bare cosines.", origin="Mod-X, released code")
+
+    def needs(self, *, first: bool) -> Needs:
+        """The previous model, once there is one."""
+        return Needs(previous=not first)
+
+    def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
+        """alpha times the alignment of the current similarities with the previous ones."""
+        if run.first or not self.alpha:
+            return {}, {}
+        old = run.previous(batch)
+        new_BB, old_BB = out.image @ out.text.T, old.image @ old.text.T
+        pairs = [(new_BB, old_BB), (new_BB.T, old_BB.T)] if self.directions == "both" else [(new_BB, old_BB)]
+        kept = [
+            losses.alignment.off_diagonal(new, then, reduction=self.reduction, temperature=self.temperature)
+            for new, then in pairs
+        ]
+        return {"alignment": self.alpha * sum(kept[1:], kept[0]) / len(kept)}, {}

@@ -1,0 +1,17 @@
+"""Sequential fine-tuning: train on each task and do nothing about forgetting; the lower bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from vlcpctl.core.method import Method
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seqf(Method):
+    """The contrastive loss alone; with a buffer it is experience replay."""
+
+    name: ClassVar[str] = "seqf"
+    title: ClassVar[str] = "Sequential fine-tuning, the lower bound"
+    preset: ClassVar[str] = "ctp"

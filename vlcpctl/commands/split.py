@@ -1,0 +1,97 @@
+"""`vlcpctl split`: pairs in, a stream of tasks out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from vlcpctl.commands import options
+
+Sources = Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Parquet files, tars, or directories of them.")]
+ByOption = Annotated[
+    str, typer.Option("--by", help="column:NAME, iid, classes, source, or time:COLUMN.", show_default=False)
+]
+Tasks = Annotated[int | None, typer.Option("--tasks", min=1, help="Number of tasks (iid, classes, time).")]
+Take = Annotated[int | None, typer.Option("--take", min=1, help="Keep the first so many pairs of each task.")]
+Order = Annotated[str | None, typer.Option("--order", help="Task names in order, or reverse, or shuffle.")]
+HoldoutOption = Annotated[
+    str | None,
+    typer.Option("--holdout", help="Shares (test=0.1,val=0.05), images per task (test=5000), or none. [test=0.1]"),
+]
+SplitColumn = Annotated[
+    str | None, typer.Option("--split-column", help="Column that says train, val, test, query or gallery.")
+]
+ShardSize = Annotated[str, typer.Option("--shard-size", help="Size of a tar, such as 256MB.")]
+ImageColumn = Annotated[str | None, typer.Option("--image-column", help="Bytes or paths of images.")]
+CaptionColumn = Annotated[str | None, typer.Option("--caption-column", help="A caption or a list of them.")]
+LabelColumn = Annotated[str | None, typer.Option("--label-column", help="Class labels.")]
+Decode = Annotated[bool, typer.Option("--decode", help="Decode every image, not only its header.")]
+
+
+def run(  # noqa: PLR0913 - the options of the command line
+    sources: Sources,
+    out: options.Out,
+    by: ByOption,
+    tasks: Tasks = None,
+    take: Take = None,
+    order: Order = None,
+    holdout: HoldoutOption = None,
+    split_column: SplitColumn = None,
+    shard_size: ShardSize = "256MB",
+    image_column: ImageColumn = None,
+    caption_column: CaptionColumn = None,
+    label_column: LabelColumn = None,
+    max_skip: options.MaxSkip = "0.1%",
+    decode: Decode = False,
+    limit: options.Limit = None,
+    seed: options.Seed = 0,
+    force: options.Force = False,
+    dry_run: options.DryRun = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Split image-text pairs into a stream of tasks.
+
+    Images are passed through byte for byte; what cannot be used is counted and named. An image is
+    held out by its own hash, so it falls on the same side in every task and in every later split.
+
+    Examples:
+
+      vlcpctl split pairs.parquet -o stream --by column:group
+
+      vlcpctl split shards/ -o stream --by iid --tasks 5 --holdout test=0.1,val=0.05
+
+      vlcpctl split week1.parquet week2.parquet -o stream --by source
+
+      vlcpctl split pairs.parquet -o stream --by time:date --tasks 12 --order reverse
+    """
+    options.start(quiet=quiet)
+    from json import dumps  # noqa: PLC0415 - the option has the name of the module
+
+    from vlcpctl.core.console import emit  # noqa: PLC0415
+    from vlcpctl.data.making_streams import describe_plan, make_stream  # noqa: PLC0415 - imports pyarrow
+    from vlcpctl.data.split_options import SplitOptions  # noqa: PLC0415
+
+    given = SplitOptions(
+        sources=sources,
+        by=by,
+        tasks=tasks,
+        take=take,
+        order=order,
+        holdout=holdout,
+        split_column=split_column,
+        shard_size=shard_size,
+        image_column=image_column,
+        caption_column=caption_column,
+        label_column=label_column,
+        max_skip=max_skip,
+        decode=decode,
+        limit=limit,
+        seed=seed,
+    )
+    if dry_run:
+        emit(dumps({"path": str(out), **describe_plan(given)}, ensure_ascii=False))
+        return
+    stream = make_stream(given, out, force=force)
+    emit(dumps({"path": str(out), **stream}, ensure_ascii=False) if json else out)

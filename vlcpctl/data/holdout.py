@@ -1,0 +1,109 @@
+"""Which side of a task an image falls on: decided by its hash alone, so that it never stands on two."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.data.index import SPLITS
+
+_SALT = b"vlcpctl hold-out 1"
+_ALIASES = {"validation": "val", "valid": "val", "dev": "val", "restval": "train", "training": "train"}
+
+
+def position(sha256: str) -> float:
+    """Where an image stands in [0, 1), the same in every task, run and program version."""
+    digest = hashlib.blake2b(sha256.encode(), digest_size=8, key=_SALT).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+@dataclass(frozen=True)
+class Holdout:
+    """The parts to hold out, each a share of all images or a number of images per task."""
+
+    parts: Mapping[str, float]
+    counted: bool
+
+    def side(self, sha256: str) -> str:
+        """The split of an image when the parts are shares."""
+        at = position(sha256)
+        end = 0.0
+        for name, share in self.parts.items():
+            end += share
+            if at < end:
+                return name
+        return "train"
+
+
+def parse_holdout(text: str) -> Holdout:
+    """Read test=0.1,val=0.05 (shares) or test=5000 (images per task) or none.
+
+    >>> parse_holdout("test=0.1,val=0.05").parts
+    {'test': 0.1, 'val': 0.05}
+    """
+    if text == "none":
+        return Holdout({}, counted=False)
+    parts: dict[str, float] = {}
+    for piece in text.split(","):
+        name, _, number = piece.strip().partition("=")
+        if name not in SPLITS[1:] or name in parts or not number.replace(".", "", 1).isdigit() or float(number) == 0:
+            known = ", ".join(SPLITS[1:])
+            raise UsageError(f"--holdout {text!r}: write it like test=0.1,val=0.05 or test=5000, or none (parts: {known})")
+        parts[name] = float(number)
+    whole = [value >= 1 and value.is_integer() for value in parts.values()]
+    if all(whole):
+        return Holdout(parts, counted=True)
+    if any(value >= 1 for value in parts.values()) or sum(parts.values()) >= 1:
+        raise UsageError(f"--holdout {text!r}: give shares that leave something to train on, or numbers of images throughout")
+    return Holdout(parts, counted=False)
+
+
+def split_named(value: str | None) -> str | None:
+    """The split that a value of --split-column means, or None."""
+    name = (value or "").strip().lower()
+    name = _ALIASES.get(name, name)
+    return name if name in SPLITS else None
+
+
+@dataclass
+class CountedHoldout:
+    """The images held out by number: in each task those that stand first; made in a pass of its own."""
+
+    holdout: Holdout
+    _nearest: dict[str, list[float]] = field(default_factory=dict)
+    _held: dict[str, set[float]] = field(default_factory=dict)
+    _sides: dict[str, dict[float, str]] = field(default_factory=dict)
+
+    def count(self, task: str, sha256: str) -> None:
+        """Look at one image of a task; memory is that of the images held out."""
+        at = position(sha256)
+        heap, held = self._nearest.setdefault(task, []), self._held.setdefault(task, set())
+        if at in held:
+            return
+        if len(heap) < sum(self.holdout.parts.values()):
+            heapq.heappush(heap, -at)
+            held.add(at)
+        elif at < -heap[0]:
+            held.remove(-heapq.heapreplace(heap, -at))
+            held.add(at)
+
+    def decide(self) -> None:
+        """Deal out the images found; an error when a task has too few."""
+        for task, held in self._held.items():
+            wanted = int(sum(self.holdout.parts.values()))
+            if len(held) < wanted:
+                raise BadInput(f"task {task!r} has {len(held)} images, fewer than the {wanted} that --holdout takes")
+            ranked = iter(sorted(held))
+            self._sides[task] = {next(ranked): name for name, count in self.holdout.parts.items() for _ in range(int(count))}
+        self._everywhere = set().union(*self._held.values())
+
+    def side(self, task: str, sha256: str) -> str | None:
+        """The split of an image in a task; None when another task holds it out."""
+        at = position(sha256)
+        side = self._sides[task].get(at)
+        if side is None and at not in self._everywhere:
+            return "train"
+        return side

@@ -1,0 +1,129 @@
+"""The pairs that a split keeps, in order: read, looked at, freed of duplicates, given a task."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vlcpctl.data.holdout import split_named
+from vlcpctl.data.pairs import Pair, Sample
+from vlcpctl.data.rules import Rule
+from vlcpctl.data.samples import Unfit, identify
+from vlcpctl.data.seen import Seen, scratch_table
+from vlcpctl.data.skips import Skips
+from vlcpctl.data.sources.columns import Wanted
+from vlcpctl.data.sources.inputs import Input, PairFile, fingerprint
+
+
+class Kept(NamedTuple):
+    """A sample, its task, and the split its row asks for (None: the hold-out decides)."""
+
+    task: str
+    sample: Sample
+    split: str | None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is read and how: the same in every pass."""
+
+    inputs: list[Input]
+    wanted: Wanted
+    decode: bool = False
+    limit: int | None = None
+    take: int | None = None
+
+    def batches(self, *, images: bool = True) -> Iterator[tuple[str, PairFile, list[Pair]]]:
+        """Every batch of pairs with the source and file it came from; stops at the limit."""
+        left = self.limit
+        for one in self.inputs:
+            for file in one.files:
+                for batch in file.pairs(self.wanted, images=images):
+                    part = batch if left is None else batch[:left]
+                    yield one.name, file, part
+                    if left is not None:
+                        left -= len(part)
+                        if left <= 0:
+                            return
+
+
+@dataclass
+class Pass:
+    """One pass over the kept pairs; counts what was read, skipped and left over."""
+
+    reading: Reading
+    rule: Rule
+    skips: Skips
+    read: int = 0
+    beyond_take: Counter[str] = field(default_factory=Counter)
+    _per_task: Counter[str] = field(default_factory=Counter)
+    _digests: dict[PairFile, Any] = field(default_factory=dict)
+
+    def batches(self, scratch: Path) -> Iterator[list[Kept]]:
+        """The kept pairs, a batch at a time; images are valid until the next batch is asked for."""
+        task_of = self.rule.begin()
+        with scratch_table(scratch, Seen.COLUMNS) as table:
+            seen = Seen(table)
+            for source, file, pairs in self.reading.batches():
+                self.read += len(pairs)
+                named = self._identified(file, pairs)
+                fresh = seen.new([place for _, _, place in named])
+                kept: list[Kept] = []
+                for pair, sample, place in named:
+                    if place not in fresh:
+                        self.skips.add(file.path, pair.place, "duplicate", f"the same pair as before (key {sample.key})")
+                        continue
+                    fresh.remove(place)  # the batch may hold it twice
+                    try:
+                        task = task_of(pair, source)
+                    except Unfit as error:
+                        self.skips.add(file.path, pair.place, error.reason, str(error))
+                        continue
+                    if self._takes(task):
+                        kept.append(Kept(task, sample, split_named(pair.split)))
+                self._digest(file, kept)
+                yield kept
+
+    def inputs(self) -> list[dict[str, Any]]:
+        """The files read, each with an id of the pairs kept of it."""
+        return [{**fingerprint(file.path), "content": digest.hexdigest()} for file, digest in self._digests.items()]
+
+    def _identified(self, file: PairFile, pairs: list[Pair]) -> list[tuple[Pair, Sample, bytes]]:
+        named = []
+        decode, by_row = self.reading.decode, self.reading.wanted.split is not None
+        for pair in pairs:
+            try:
+                sample = identify(pair, decode=decode)
+                place = bytes.fromhex(sample.key)
+                if by_row:
+                    # The same pair may stand in a gallery and among the queries: rows say so.
+                    place += _asked_for(pair).encode()
+            except Unfit as error:
+                self.skips.add(file.path, pair.place, error.reason, str(error))
+                continue
+            named.append((pair, sample, place))
+        return named
+
+    def _takes(self, task: str) -> bool:
+        if self.reading.take is None:
+            return True
+        self._per_task[task] += 1
+        if self._per_task[task] > self.reading.take:
+            self.beyond_take[task] += 1
+            return False
+        return True
+
+    def _digest(self, file: PairFile, kept: list[Kept]) -> None:
+        digest = self._digests.setdefault(file, blake2b(digest_size=16))
+        digest.update("".join([one.sample.key for one in kept]).encode())
+
+
+def _asked_for(pair: Pair) -> str:
+    split = split_named(pair.split)
+    if split is None:
+        raise Unfit("unknown split", f"split {pair.split!r} is none of train, val, test, query, gallery")
+    return split

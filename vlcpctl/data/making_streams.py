@@ -1,0 +1,62 @@
+"""From the options of a split to a finished stream directory, or to the plan of one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.artifacts import already_made, new_directory, read_manifest
+from vlcpctl.core.console import progress, say, warn
+from vlcpctl.data.publishing import order_of, publish_stream
+from vlcpctl.data.split_options import SplitOptions
+from vlcpctl.data.splitting import SplitPlan, write_tasks
+
+
+def make_stream(options: SplitOptions, out: Path, *, force: bool = False) -> dict[str, Any]:
+    """Write the stream, or find it finished; its manifest."""
+    plan = options.plan()
+    identity = options.identity(plan)
+    if already_made(out, "stream", identity, force=force):
+        say(f"{out} is finished already")
+        return read_manifest(out, "stream")
+    _check_columns(plan)
+    with new_directory(out, "stream.json") as directory:
+        with progress("split", _rows(plan), "pairs") as bar:
+            written = write_tasks(plan, directory, bar.advance)
+        order = order_of([task.name for task in written.tasks], options.order, options.seed)
+        rule = {"by": options.by, "tasks": options.tasks, "order": options.order, "holdout": identity["holdout"]}
+        body = {"name": out.name, "rule": rule, "seed": options.seed}
+        manifest = publish_stream(written, order, directory, identity, body)
+    if written.skipped:
+        counts = ", ".join(f"{reason} {count}" for reason, count in sorted(written.skipped.items()))
+        warn(f"skipped of {written.read} samples: {counts}; each is named in {out / 'skipped.ndjson'}")
+    return manifest
+
+
+def describe_plan(options: SplitOptions) -> dict[str, Any]:
+    """What a split would read and by which rule, without reading an image."""
+    plan = options.plan()
+    _check_columns(plan)
+    files = [file for one in plan.reading.inputs for file in one.files]
+    return {
+        "sources": {one.name: [str(file.path) for file in one.files] for one in plan.reading.inputs},
+        "bytes": sum(file.path.stat().st_size for file in files),
+        "pairs": _rows(plan) or None,
+        "by": options.by,
+        "tasks": len(plan.reading.inputs) if plan.by.kind == "source" else plan.tasks,
+        "holdout": dict(plan.holdout.parts) if plan.holdout else f"column {options.split_column}",
+        "shard_bytes": plan.shard_bytes,
+    }
+
+
+def _check_columns(plan: SplitPlan) -> None:
+    for one in plan.reading.inputs:
+        for file in one.files:
+            file.check_columns(plan.reading.wanted)
+
+
+def _rows(plan: SplitPlan) -> int:
+    """The number of pairs to come, 0 when a tar keeps it to itself."""
+    counts = [file.rows() for one in plan.reading.inputs for file in one.files]
+    known = 0 if None in counts else sum(count or 0 for count in counts)
+    return min(known, plan.reading.limit or known)

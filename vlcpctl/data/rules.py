@@ -1,0 +1,152 @@
+"""Which task a pair belongs to: by a column, by its source, in turn, by class or by time."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from vlcpctl.core.errors import UsageError, unknown_name
+from vlcpctl.core.seeds import generator
+from vlcpctl.data.pairs import Pair
+from vlcpctl.data.samples import Unfit
+
+Value = str | int | float
+TaskOf = Callable[[Pair, str], str]
+
+KINDS = ("column:NAME", "iid", "classes", "source", "time:COLUMN")
+_GROUPS_AT_ONCE = 1024
+
+
+@dataclass(frozen=True)
+class By:
+    """What --by says: a kind, and the column that two of the kinds name."""
+
+    kind: str
+    column: str | None
+
+    @classmethod
+    def parse(cls, text: str, tasks: int | None) -> By:
+        """Read --by and check that --tasks fits it."""
+        kind, colon, column = text.partition(":")
+        wants_column = kind in ("column", "time")
+        if kind not in ("column", "iid", "classes", "source", "time"):
+            raise UsageError(f"--by: {unknown_name('rule', text, KINDS)}")
+        if wants_column != bool(column) or (colon and not wants_column):
+            raise UsageError(f"--by {text!r}: write it as one of {', '.join(KINDS)}")
+        if kind in ("iid", "classes") and tasks is None:
+            raise UsageError(f"--by {kind} needs --tasks, the number of tasks")
+        if kind in ("column", "source") and tasks is not None:
+            raise UsageError(f"--tasks has no effect with --by {kind}: there is one task per {kind}")
+        return cls(kind, column or None)
+
+
+class Rule(Protocol):
+    """A rule that knows everything it needs; `names` is empty where the data decide the order."""
+
+    names: list[str]
+
+    def begin(self) -> TaskOf:
+        """Start a pass over the kept pairs: a function from a pair and its source to the task's name."""
+
+
+@dataclass(frozen=True)
+class ByColumn:
+    """One task per value of a column, in order of first appearance."""
+
+    column: str
+    names: list[str]
+
+    def begin(self) -> TaskOf:
+        """See `Rule`."""
+
+        def task_of(pair: Pair, source: str) -> str:
+            return str(present(pair.value, self.column))
+
+        return task_of
+
+
+@dataclass(frozen=True)
+class BySource:
+    """One task per source, in the order given."""
+
+    names: list[str]
+
+    def begin(self) -> TaskOf:
+        """See `Rule`."""
+        return lambda pair, source: source
+
+
+@dataclass(frozen=True)
+class InTurn:
+    """Of every so many kept pairs, one to each task, in an order drawn anew for each round."""
+
+    names: list[str]
+    seed: int
+
+    def begin(self) -> TaskOf:
+        """See `Rule`."""
+        turns = self._turns()
+        return lambda pair, source: self.names[next(turns)]
+
+    def _turns(self) -> Iterator[int]:
+        rounds = np.tile(np.arange(len(self.names)), (_GROUPS_AT_ONCE, 1))
+        chunk = 0
+        while True:
+            yield from generator(self.seed, "iid", chunk).permuted(rounds, axis=1).ravel().tolist()
+            chunk += 1
+
+
+@dataclass(frozen=True)
+class ByClass:
+    """The classes are dealt to the tasks; a pair goes where its class went."""
+
+    names: list[str]
+    task_of_label: dict[str, int]
+
+    def begin(self) -> TaskOf:
+        """See `Rule`."""
+
+        def task_of(pair: Pair, source: str) -> str:
+            return self.names[self.task_of_label[str(present(pair.label, "label"))]]
+
+        return task_of
+
+
+@dataclass(frozen=True)
+class ByTime:
+    """Intervals of a column's values; `firsts` is where each begins."""
+
+    names: list[str]
+    firsts: list[Value]
+    column: str
+
+    def begin(self) -> TaskOf:
+        """See `Rule`."""
+
+        def task_of(pair: Pair, source: str) -> str:
+            # Values of one kind only: `scan_values` has seen them all.
+            value = present(pair.value, self.column)
+            return self.names[bisect_right(self.firsts, value) - 1]  # type: ignore[type-var]
+
+        return task_of
+
+
+def present(value: Value | None, column: str) -> Value:
+    """The value, or Unfit when the pair has none."""
+    if value is None or value != value:  # noqa: PLR0124 - NaN alone differs from itself
+        raise Unfit("no value", f"no value in column {column!r}")
+    return value
+
+
+def numbered(kind: str, tasks: int) -> list[str]:
+    """Names for tasks that have none of their own.
+
+    >>> numbered("part", 2)
+    ['part-0', 'part-1']
+    """
+    width = len(str(tasks - 1))
+    return [f"{kind}-{task:0{width}d}" for task in range(tasks)]

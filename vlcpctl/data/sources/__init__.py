@@ -1,0 +1,1 @@
+"""Where pairs come from: one file per format, all giving `Pair`s a batch at a time."""

@@ -1,0 +1,101 @@
+"""From what stands on the command line to the files that hold pairs."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.data.sources.parquet import ParquetFile
+from vlcpctl.data.sources.webdataset import TarFile
+
+PairFile = ParquetFile | TarFile
+_ENDS_BYTES = 65536
+
+
+@dataclass(frozen=True)
+class Input:
+    """One SOURCE of the command line: a name that no other has, and its files in order."""
+
+    name: str
+    files: tuple[PairFile, ...]
+
+
+def find_inputs(sources: list[str]) -> list[Input]:
+    """Every SOURCE with its files: a file, a directory of them, or a glob."""
+    files = [(source, _files_of(source)) for source in sources]
+    paths = Counter(str(file.path.resolve()) for _, group in files for file in group)
+    twice = [path for path, count in paths.items() if count > 1]
+    if twice:
+        raise UsageError(f"{twice[0]} is given twice")
+    names = distinct_names([source for source, _ in files])
+    return [Input(name, tuple(group)) for name, (_, group) in zip(names, files, strict=True)]
+
+
+def distinct_names(sources: list[str]) -> list[str]:
+    """As much of the end of each path as tells them apart, without the ending.
+
+    >>> distinct_names(["in/week1/pairs.parquet", "in/week2/pairs.parquet"])
+    ['week1/pairs', 'week2/pairs']
+    """
+    parts = [Path(os.path.abspath(source)).with_suffix("").parts for source in sources]
+    for depth in range(1, max(map(len, parts), default=0) + 1):
+        names = ["/".join(part[-depth:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    raise UsageError("two sources differ in their ending alone; rename one")
+
+
+def fingerprint(path: Path) -> dict[str, Any]:
+    """What tells one version of a file from another without reading all of it; no directory is in it."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        digest = hashlib.sha256(file.read(_ENDS_BYTES))
+        file.seek(max(0, size - _ENDS_BYTES))
+        digest.update(file.read())
+    return {"name": path.name, "bytes": size, "ends": digest.hexdigest()[:32]}
+
+
+def _files_of(source: str) -> list[PairFile]:
+    if "://" in source or "::" in source or source.startswith("pipe:"):
+        raise UsageError(f"{source!r} is not a path; download it first")
+    path = Path(source)
+    if path.is_dir():
+        return _files_in(path)
+    if path.exists():
+        return [_opened(path)]
+    found = sorted(glob.glob(source))
+    if not found:
+        raise BadInput(f"{source}: there is no such file or directory")
+    return [_opened(Path(name)) for name in found]
+
+
+def _files_in(directory: Path) -> list[PairFile]:
+    tars = sorted(directory.rglob("*.tar"))
+    stems = {tar.with_suffix("") for tar in tars}
+    # img2dataset puts a table of the same name beside each tar; the pairs are in the tar.
+    tables = [path for path in sorted(directory.rglob("*.parquet")) if path.with_suffix("") not in stems]
+    if tars and tables:
+        raise BadInput(f"{directory} holds both tars and Parquet files ({tables[0].name}); give the files themselves")
+    if not tars and not tables:
+        raise BadInput(f"{directory} holds neither a .parquet nor a .tar file")
+    return [_opened(path) for path in tars or tables]
+
+
+def _opened(path: Path) -> PairFile:
+    if not path.is_file():
+        raise BadInput(f"{path} is not a regular file")
+    with path.open("rb") as file:
+        start = file.read(4)
+    if start == b"PAR1":
+        return ParquetFile(path)
+    if path.suffix == ".parquet":
+        raise BadInput(f"{path} is not a Parquet file: it starts with {start!r}")
+    if ".tar" in path.suffixes or path.suffix == ".tgz":
+        return TarFile(path)
+    raise BadInput(f"{path} is neither Parquet nor a tar")

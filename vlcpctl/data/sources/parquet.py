@@ -1,0 +1,154 @@
+"""Read pairs from Parquet: image bytes, Hugging Face image structs, or paths beside the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.data.pairs import Pair
+from vlcpctl.data.sources.arrow_values import captions_of, images_of, names_of, plain, values_of
+from vlcpctl.data.sources.columns import CAPTION, IMAGE, KEY, LABEL, Wanted, need, pick
+
+_BATCH_BYTES = 32 * 2**20
+_BATCH_ROWS = 1000
+
+
+@dataclass(frozen=True)
+class _Roles:
+    """The columns of one file by the part they play; None for parts that nobody plays or asks for."""
+
+    image: str | None
+    caption: str | None
+    label: str | None
+    value: str | None
+    split: str | None
+    key: str | None
+
+    def names(self) -> list[str]:
+        every = (self.image, self.caption, self.label, self.value, self.split, self.key)
+        return list(dict.fromkeys(name for name in every if name is not None))
+
+
+@dataclass(frozen=True)
+class ParquetFile:
+    """One Parquet file of pairs."""
+
+    path: Path
+
+    def rows(self) -> int:
+        """How many rows it says it has."""
+        with self._open() as file:
+            return int(file.metadata.num_rows)
+
+    def check_columns(self, wanted: Wanted) -> None:
+        """Fail early when a column is missing or of a wrong type."""
+        with self._open() as file:
+            self._roles(file.schema_arrow, wanted, images=True)
+
+    def pairs(self, wanted: Wanted, *, images: bool = True) -> Iterator[list[Pair]]:
+        """The rows in order, a batch at a time; without images only what decides the task is read."""
+        with self._open() as file:
+            roles = self._roles(file.schema_arrow, wanted, images=images)
+            row = 0
+            for batch in self._batches(file, roles.names()):
+                yield self._pairs_of(batch, roles, row)
+                row += batch.num_rows
+
+    def _open(self) -> pq.ParquetFile:
+        try:
+            # The default reads the whole file ahead: 360 MB of memory instead of 14.
+            return pq.ParquetFile(self.path, pre_buffer=False, buffer_size=2**20)
+        except pa.ArrowException as error:
+            raise BadInput(f"{self.path} is not readable Parquet: {_first_line(error)}") from error
+
+    def _batches(self, file: pq.ParquetFile, names: list[str]) -> Iterator[pa.RecordBatch]:
+        size = sum(file.metadata.row_group(group).total_byte_size for group in range(file.metadata.num_row_groups))
+        mean = max(size // max(file.metadata.num_rows, 1), 1)
+        rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // mean))
+        batches = file.iter_batches(rows, columns=names, use_threads=False)
+        row = 0
+        while True:
+            try:
+                batch = next(batches, None)
+            except (pa.ArrowException, OSError) as error:
+                # Damaged pages arrive as OSError too.
+                raise BadInput(f"{self.path} is damaged behind row {row}: {_first_line(error)}") from error
+            if batch is None:
+                return
+            yield batch
+            row += batch.num_rows
+
+    def _roles(self, schema: pa.Schema, wanted: Wanted, *, images: bool) -> _Roles:
+        names = schema.names
+        roles = _Roles(
+            image=need(self.path, names, wanted.image, IMAGE, "image") if images else None,
+            caption=need(self.path, names, wanted.caption, CAPTION, "caption") if images else None,
+            label=pick(self.path, names, wanted.label, LABEL),
+            value=pick(self.path, names, wanted.value, ()),
+            split=pick(self.path, names, wanted.split, ()),
+            key=pick(self.path, names, None, KEY) if images else None,
+        )
+        repeated = [name for name in roles.names() if names.count(name) > 1]
+        if repeated:
+            raise BadInput(f"{self.path} has two columns named {repeated[0]!r}")
+        if images:
+            _check_types(self.path, schema, roles)
+        return roles
+
+    def _pairs_of(self, batch: pa.RecordBatch, roles: _Roles, first_row: int) -> list[Pair]:
+        def column(name: str | None) -> Any:
+            return None if name is None else plain(batch.column(name))
+
+        count = batch.num_rows
+        nothing: list[Any] = [None] * count
+        try:
+            captions = captions_of(column(roles.caption)) if roles.caption else [[]] * count
+            label = names_of(column(roles.label)) if roles.label else nothing
+            value = values_of(column(roles.value)) if roles.value else nothing
+            split = names_of(column(roles.split)) if roles.split else nothing
+            key = names_of(column(roles.key)) if roles.key else nothing
+        except UnicodeDecodeError as error:
+            where = f"rows {first_row} to {first_row + count - 1}"
+            raise BadInput(f"{self.path}, {where}: text that is not UTF-8 ({error})") from error
+        images, flaws = images_of(column(roles.image), self.path.parent) if roles.image else (nothing, nothing)
+        places = [f"row {row}" for row in range(first_row, first_row + count)]
+        return list(map(Pair, places, key, images, captions, label, value, split, flaws))
+
+
+def _check_types(path: Path, schema: pa.Schema, roles: _Roles) -> None:
+    image, caption = (_bare(schema.field(name).type) for name in (roles.image, roles.caption))
+    if not (_is_binary(image) or _is_text(image) or _is_image_struct(image)):
+        found = f"column {roles.image!r} is {image}"
+        raise BadInput(f"{path}: {found}; images are bytes, a struct of bytes and path, or paths (see --image-column)")
+    texts = _is_text(caption) or (pa.types.is_list(caption) or pa.types.is_large_list(caption)) and _is_text(
+        _bare(caption.value_type)
+    )
+    if not texts:
+        found = f"column {roles.caption!r} is {caption}"
+        raise BadInput(f"{path}: {found}; captions are strings or lists of strings (see --caption-column)")
+
+
+def _bare(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
+
+
+def _is_image_struct(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_struct(kind)) and kind.get_field_index("bytes") >= 0 and _is_binary(kind.field("bytes").type)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

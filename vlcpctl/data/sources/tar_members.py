@@ -1,0 +1,124 @@
+"""Walk the members of a tar that somebody else made, trusting nothing it says of itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.data.tar import BLOCK
+
+_COMPRESSED = {b"\x1f\x8b": "gzip", b"BZ": "bzip2", b"\xfd7": "xz", b"(\xb5": "zstd"}
+_REGULAR = (b"0", b"\0", b"7")
+_MAX_EXTENSION_HEADER = 2**20
+
+
+@dataclass
+class Member:
+    """A member: its name, and its bytes unless they were not wanted or it is not a regular file."""
+
+    name: str
+    size: int
+    is_regular: bool
+    data: bytes | None
+
+
+@dataclass
+class _Walk:
+    path: Path
+    file: BinaryIO
+    wants: Callable[[str, int], bool]
+    length: int = 0
+    at: int = 0
+    overrides: dict[str, str] = field(default_factory=dict)
+
+    def members(self) -> Iterator[Member]:
+        while block := self._header():
+            kind, size = block[156:157], self._number(block[124:136])
+            if kind in (b"x", b"L"):
+                self._extend(kind, size)
+            elif kind in (b"g", b"K"):
+                self._take(size, wanted=False)
+            else:
+                yield self._member(block, kind, size)
+
+    def _member(self, block: bytes, kind: bytes, size: int) -> Member:
+        name = self.overrides.get("path") or _name(block)
+        size = int(self.overrides.get("size", size))
+        if any(key.startswith("GNU.sparse") for key in self.overrides):
+            raise self._bad(f"member {name!r} is a sparse file; write the tar without --sparse")
+        self.overrides = {}
+        is_regular = kind in _REGULAR
+        if not is_regular and kind in b"123456":
+            size = 0  # links, devices and directories carry no data whatever they say
+        data = self._take(size, wanted=is_regular and self.wants(name, size))
+        return Member(name, size, is_regular or kind == b"5", data)
+
+    def _header(self) -> bytes | None:
+        block = self.file.read(BLOCK)
+        if block == bytes(BLOCK):
+            return None
+        if len(block) < BLOCK:
+            raise self._bad("it ends without its end mark: the tar is truncated")
+        # The checksum counts its own field as eight spaces.
+        total = sum(block[:148]) + sum(block[156:]) + 8 * 32
+        if self._number(block[148:156]) != total:
+            raise self._bad("a header with a wrong checksum: the tar is damaged, or not a tar")
+        self.at += BLOCK
+        return block
+
+    def _extend(self, kind: bytes, size: int) -> None:
+        if size > _MAX_EXTENSION_HEADER:
+            raise self._bad(f"an extended header of {size} bytes")
+        data = self._take(size, wanted=True) or b""
+        if kind == b"L":
+            self.overrides["path"] = data.rstrip(b"\0").decode(errors="replace")
+            return
+        while data:
+            length, _, rest = data.partition(b" ")
+            if not length.isdigit() or not 0 < int(length) <= len(data):
+                raise self._bad("an extended header that is not well formed")
+            name, _, value = data[len(length) + 1 : int(length)].rstrip(b"\n").partition(b"=")
+            self.overrides[name.decode(errors="replace")] = value.decode(errors="replace")
+            data = data[int(length) :]
+        if not self.overrides.get("size", "0").isdigit():
+            raise self._bad("an extended header with a size that is no number")
+
+    def _take(self, size: int, *, wanted: bool) -> bytes | None:
+        padded = size + -size % BLOCK
+        if self.at + size > self.length:
+            raise self._bad(f"a member of {size} bytes reaches behind the end of the file: the tar is truncated")
+        self.at += padded
+        if not wanted:
+            self.file.seek(padded, os.SEEK_CUR)
+            return None
+        return self.file.read(padded)[:size]
+
+    def _number(self, digits: bytes) -> int:
+        if digits[0] & 0x80:  # GNU's way to write sizes above 8 GB
+            return int.from_bytes(digits[1:], "big")
+        try:
+            return int(digits.strip(b" \0") or b"0", 8)
+        except ValueError as error:
+            raise self._bad("a header with a field that is no number: the tar is damaged, or not a tar") from error
+
+    def _bad(self, what: str) -> BadInput:
+        return BadInput(f"{self.path}, byte {self.at}: {what}")
+
+
+def members(path: Path, wants: Callable[[str, int], bool]) -> Iterator[Member]:
+    """The members in order; `wants(name, size)` says whose bytes are read, the others are passed over."""
+    with path.open("rb", buffering=2**20) as file:
+        start = file.peek(2)[:2]
+        if start in _COMPRESSED:
+            raise BadInput(f"{path} is compressed with {_COMPRESSED[start]}; unpack it first")
+        yield from _Walk(path, file, wants, os.fstat(file.fileno()).st_size).members()
+
+
+def _name(block: bytes) -> str:
+    name = block[:100].split(b"\0", 1)[0]
+    prefix = block[345:500].split(b"\0", 1)[0] if block[257:263] == b"ustar\0" else b""
+    return (prefix + b"/" + name if prefix else name).decode(errors="replace")

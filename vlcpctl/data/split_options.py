@@ -1,0 +1,72 @@
+"""The options of `vlcpctl split` as text, and what they mean."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from vlcpctl.core.errors import UsageError
+from vlcpctl.data.holdout import Holdout, parse_holdout
+from vlcpctl.data.kept import Reading
+from vlcpctl.data.rules import By
+from vlcpctl.data.shards import parse_bytes
+from vlcpctl.data.skips import Tolerance
+from vlcpctl.data.sources.columns import Wanted
+from vlcpctl.data.sources.inputs import find_inputs, fingerprint
+from vlcpctl.data.splitting import SplitPlan
+
+DEFAULT_HOLDOUT = "test=0.1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitOptions:
+    """What stands on the command line; everything here decides what is written."""
+
+    sources: list[str]
+    by: str
+    tasks: int | None = None
+    take: int | None = None
+    order: str | None = None
+    holdout: str | None = None
+    split_column: str | None = None
+    shard_size: str = "256MB"
+    image_column: str | None = None
+    caption_column: str | None = None
+    label_column: str | None = None
+    max_skip: str = "0.1%"
+    decode: bool = False
+    limit: int | None = None
+    seed: int = 0
+
+    def plan(self) -> SplitPlan:
+        """The options understood and checked against each other; the sources are found."""
+        if self.holdout is not None and self.split_column is not None:
+            raise UsageError("--holdout has no effect with --split-column, which decides every row's split")
+        by = By.parse(self.by, self.tasks)
+        wanted = Wanted(
+            image=self.image_column,
+            caption=self.caption_column,
+            label=self.label_column,
+            value=by.column,
+            split=self.split_column,
+        )
+        return SplitPlan(
+            reading=Reading(find_inputs(self.sources), wanted, self.decode, self.limit, self.take),
+            by=by,
+            tasks=self.tasks,
+            seed=self.seed,
+            holdout=self._holdout(),
+            shard_bytes=parse_bytes(self.shard_size),
+            tolerance=Tolerance.parse(self.max_skip),
+        )
+
+    def identity(self, plan: SplitPlan) -> dict[str, Any]:
+        """What tells this split from another: the settings and the sources' sizes and ends, no path."""
+        settings = asdict(self)
+        del settings["sources"]
+        settings["holdout"] = self.holdout or (None if self.split_column else DEFAULT_HOLDOUT)
+        files = [[one.name, [fingerprint(file.path) for file in one.files]] for one in plan.reading.inputs]
+        return {**settings, "sources": files}
+
+    def _holdout(self) -> Holdout | None:
+        return None if self.split_column else parse_holdout(self.holdout or DEFAULT_HOLDOUT)

@@ -1,0 +1,170 @@
+"""Split pairs into a stream of tasks, in one pass (two where images are held out by number)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.data.holdout import CountedHoldout, Holdout
+from vlcpctl.data.index import SPLITS
+from vlcpctl.data.kept import Kept, Pass, Reading
+from vlcpctl.data.manifests import TaskSummary
+from vlcpctl.data.pairs import Pair
+from vlcpctl.data.rules import By, ByColumn, BySource, InTurn, Rule, numbered
+from vlcpctl.data.scanned_rules import MAX_CLASSES, MAX_TASKS, by_class, by_time
+from vlcpctl.data.shards import DEFAULT_SHARD_BYTES, SplitWriter
+from vlcpctl.data.skips import Skips, Tolerance
+
+ELSEWHERE = "held out in another task"
+BEYOND = "beyond --take"
+SideOf = Callable[[Kept], str | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitPlan:
+    """Everything that decides what a split writes."""
+
+    reading: Reading
+    by: By
+    tasks: int | None = None
+    seed: int = 0
+    holdout: Holdout | None = None  # None: --split-column decides
+    shard_bytes: int = DEFAULT_SHARD_BYTES
+    tolerance: Tolerance = field(default_factory=lambda: Tolerance.parse("0.1%"))
+
+
+@dataclass
+class Written:
+    """What a split wrote: the tasks in the order of the rule, each in a numbered directory."""
+
+    tasks: list[TaskSummary]
+    directories: list[Path]
+    skipped: dict[str, int]
+    read: int
+    inputs: list[dict[str, Any]]
+
+
+def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]) -> Written:
+    """Write every task's shards and indices under `directory`, and count; manifests come later."""
+    rule = make_rule(plan, directory)
+    side_of = _sides(plan, rule, directory)
+    skips = Skips(directory / "skipped.ndjson")
+    work = Pass(plan.reading, rule, skips)
+    writers = _Writers(directory, plan.shard_bytes)
+    try:
+        for batch in work.batches(directory / "seen.sqlite"):
+            for kept in batch:
+                writers.add(kept, side_of(kept))
+            writers.flush()
+            advance(len(batch))
+        tasks, directories = writers.close(rule.names, work.beyond_take)
+    except BaseException:
+        writers.abandon()
+        raise
+    finally:
+        skips.close()
+    skips.check(plan.tolerance, work.read)
+    _check_filled(rule, tasks, work.read, skips)
+    return Written(tasks, directories, dict(skips.counts), work.read, work.inputs())
+
+
+def make_rule(plan: SplitPlan, scratch: Path) -> Rule:
+    """The rule of the plan; two kinds look through the data for it."""
+    by, tasks = plan.by, plan.tasks
+    if by.kind == "source":
+        return BySource([one.name for one in plan.reading.inputs])
+    if by.kind == "column":
+        return ByColumn(str(by.column), [])
+    if by.kind == "iid":
+        return InTurn(numbered("part", tasks or 1), plan.seed)
+    facts: Iterator[list[Pair]] = (batch for _, _, batch in plan.reading.batches(images=False))
+    if by.kind == "classes":
+        return by_class(facts, tasks or 1, plan.seed)
+    return by_time(facts, str(by.column), tasks, scratch / "values.sqlite")
+
+
+def _sides(plan: SplitPlan, rule: Rule, directory: Path) -> SideOf:
+    holdout = plan.holdout
+    if holdout is None:
+        return lambda kept: kept.split
+    if not holdout.counted:
+        return lambda kept: holdout.side(kept.sample.sha256)
+    counted = CountedHoldout(holdout)
+    for batch in Pass(plan.reading, rule, Skips(None)).batches(directory / "seen.sqlite"):
+        for kept in batch:
+            counted.count(kept.task, kept.sample.sha256)
+    counted.decide()
+    return lambda kept: counted.side(kept.task, kept.sample.sha256)
+
+
+class _Writers:
+    """The open splits of all tasks, and what they have in common."""
+
+    def __init__(self, directory: Path, shard_bytes: int) -> None:
+        self._directory, self._shard_bytes = directory, shard_bytes
+        self._splits: dict[str, dict[str, SplitWriter]] = {}
+        self._labels: dict[str, set[str]] = {}
+        self._left_out: Counter[str] = Counter()
+
+    def add(self, kept: Kept, side: str | None) -> None:
+        """Append a sample to its split, which is made when it is the first."""
+        task, sample, _ = kept
+        splits = self._splits.get(task)
+        if splits is None:
+            splits = self._new_task(task)
+        if side is None:
+            self._left_out[task] += 1
+            return
+        writer = splits.get(side)
+        if writer is None:
+            writer = splits[side] = SplitWriter(self._place(task), side, task, self._shard_bytes)
+        if sample.label is not None:
+            self._labels[task].add(sample.label)
+        writer.add(sample)
+
+    def flush(self) -> None:
+        """Write out what refers to the images of this batch."""
+        for splits in self._splits.values():
+            for writer in splits.values():
+                writer.flush()
+
+    def close(self, names: list[str], beyond_take: Counter[str]) -> tuple[list[TaskSummary], list[Path]]:
+        """Finish every split; the tasks in the order of the rule, else of first appearance."""
+        tasks = []
+        for name in names or list(self._splits):
+            open_splits = self._splits.get(name, {})
+            splits = {split: open_splits[split].close() for split in SPLITS if split in open_splits}
+            skipped = {ELSEWHERE: self._left_out[name], BEYOND: beyond_take[name]}
+            skipped = {reason: count for reason, count in skipped.items() if count}
+            tasks.append(TaskSummary(name, splits, sorted(self._labels.get(name, ())), skipped))
+        return tasks, [self._place(task.name) for task in tasks]
+
+    def abandon(self) -> None:
+        """Let go of open files."""
+        for splits in self._splits.values():
+            for writer in splits.values():
+                writer.abandon()
+
+    def _new_task(self, task: str) -> dict[str, SplitWriter]:
+        if len(self._splits) >= MAX_TASKS:
+            raise BadInput(f"more than {MAX_TASKS} tasks; choose a column with fewer values")
+        self._splits[task] = {}
+        self._labels[task] = set()
+        self._place(task).mkdir()
+        return self._splits[task]
+
+    def _place(self, task: str) -> Path:
+        return self._directory / f"task-{list(self._splits).index(task):04d}"
+
+
+def _check_filled(rule: Rule, tasks: list[TaskSummary], read: int, skips: Skips) -> None:
+    if not any(task.splits for task in tasks):
+        why = f" ({skips.summary()}; the first: {skips.first})" if skips.first else ""
+        raise BadInput(f"none of {read} pairs can be used{why}")
+    empty = [task.name for task in tasks if not task.splits]
+    if empty:
+        raise BadInput(f"task {empty[0]!r} would have no pair ({read} pairs in {len(tasks)} tasks)")

@@ -17,7 +17,7 @@ import vlcpctl
 from vlcpctl.core.errors import BadInput, OutputExists
 
 # What an artifact is, and the manifest that makes its directory exist.
-MANIFESTS = {"stream": "stream.json", "task": "task.json", "checkpoint": "checkpoint.json", "targets": "targets.json"}
+MANIFESTS = {"stream": "stream.json", "task": "task.json", "checkpoint": "checkpoint.json", "targets": "targets.json", "report": "summary.json"}
 
 
 @contextmanager

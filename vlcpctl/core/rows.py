@@ -25,7 +25,7 @@ def write_row(stream: TextIO, row: dict[str, Any]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One evaluation of one checkpoint on one gallery; `place` is the file and line it came from."""
+    """One evaluation of a checkpoint on a gallery; `place` is the file and line it came from."""
 
     run: str
     method: str
@@ -105,7 +105,9 @@ def _refuse_constant(name: str) -> NoReturn:
 def _check_schema(schema: object, place: str) -> None:
     match = _SCHEMA_PATTERN.fullmatch(schema) if isinstance(schema, str) else None
     if match is None:
-        raise BadInput(f"{place} is not an evaluation row: its schema is {schema!r}, not {SCHEMA!r}")
+        raise BadInput(
+            f"{place} is not an evaluation row: its schema is {schema!r}, not {SCHEMA!r}"
+        )
     if match[1] != SCHEMA.rpartition("/")[2]:
         raise BadInput(f"{place} has schema {schema!r}; this version of vlcpctl reads {SCHEMA!r}")
 

@@ -1,0 +1,79 @@
+"""`vlcpctl forgetting-report`: turn evaluation rows into tables, a page and an exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vlcpctl.commands import options
+
+
+def run(
+    rows: Annotated[
+        list[str], typer.Argument(help="NDJSON files that eval-retrieval wrote; - is stdin.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Directory for report.html, report.md, summary.json."),
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option("--metric", help="Metric key of tables and charts. [default: rm]")
+    ] = None,
+    gallery: Annotated[
+        str, typer.Option("--gallery", help="own (each task alone), merged, or both.")
+    ] = "both",
+    runs: Annotated[
+        list[str] | None, typer.Option("--run", help="Only this run; may be given again.")
+    ] = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option("--fail-if", help="METRIC:OP:VALUE that must not hold; may be given again."),
+    ] = None,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Leave undefined what needs a missing row.")
+    ] = False,
+    force: options.Force = False,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Turn rows into tables of learning and forgetting.
+
+    Seeds of one run are averaged. Every definition of forgetting has its own name; the report
+    prints formulas and signs. --fail-if takes lt, le, gt or ge and exits with 7 when a condition
+    holds, with 3 when its metric is undefined: bwt_gem:lt:-5, bwt_gem.t2i_r1:lt:-5, rm:lt:40.
+
+    vlcpctl forgetting-report rows/*.ndjson -o report
+
+    vlcpctl eval-retrieval stream/0* --checkpoint ckpt | vlcpctl forgetting-report -
+
+    vlcpctl forgetting-report rows.ndjson --run weekly --fail-if fr_dha:gt:10
+    """
+    options.start(quiet=quiet)
+    from vlcpctl.core.console import emit
+    from vlcpctl.core.rows import read_rows
+    from vlcpctl.report.build import Request, build, identity
+    from vlcpctl.report.gates import enforce
+    from vlcpctl.report.summary_json import as_line
+    from vlcpctl.report.terminal import print_report
+    from vlcpctl.report.write import write_report
+
+    request = Request(
+        metric=metric,
+        gallery=gallery,
+        runs=tuple(runs or ()),
+        fail_if=tuple(fail_if or ()),
+        allow_missing=allow_missing,
+    )
+    found = read_rows(rows)
+    document, identity_ = build(found, request), identity(found, request)
+    if out:
+        write_report(document, identity_, out, force=force)
+    if json_:
+        emit(as_line(document, identity_))
+    elif not quiet:
+        print_report(document.notes, document.sections())
+    if out and not json_:
+        emit(out)
+    enforce(document.verdicts)

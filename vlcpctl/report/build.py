@@ -1,0 +1,75 @@
+"""From rows to a document: what was asked for is chosen, checked and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from vlcpctl.core.errors import UsageError, unknown_name
+from vlcpctl.core.hashing import canonical_json, content_id
+from vlcpctl.core.rows import Row
+from vlcpctl.report.collect import collect
+from vlcpctl.report.document import Document, check_metric
+from vlcpctl.report.gates import judge, parse_gate
+from vlcpctl.report.missing import require_complete
+from vlcpctl.report.notes import notes
+
+GALLERIES = {"own": ("own",), "merged": ("merged",), "both": ("own", "merged")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a report is asked to show."""
+
+    metric: str | None = None
+    gallery: str = "both"
+    runs: Sequence[str] = ()
+    fail_if: Sequence[str] = ()
+    allow_missing: bool = False
+
+
+def build(rows: Sequence[Row], request: Request) -> Document:
+    """The document of these rows."""
+    if request.gallery not in GALLERIES:
+        raise UsageError(f"--gallery: {unknown_name('gallery', request.gallery, GALLERIES)}")
+    tracks = tuple(collect(_chosen(rows, request)))
+    check_metric(request.metric, tracks)
+    if not request.allow_missing:
+        for track in tracks:
+            require_complete(track)
+    document = Document(tracks, request.metric, GALLERIES[request.gallery], notes(tracks))
+    keys = dict.fromkeys(key for track in tracks for key in track.keys)
+    gates = [parse_gate(text, keys) for text in request.fail_if]
+    return replace(document, verdicts=tuple(judge(gates, tracks, document.key)))
+
+
+def identity(rows: Sequence[Row], request: Request) -> dict[str, Any]:
+    """What a written report depends on; not the order of the rows, nor the files they lie in."""
+    texts = []
+    for row in rows:
+        fields = asdict(row)
+        del fields["place"]
+        texts.append(canonical_json(fields))
+    wanted = asdict(request)
+    wanted["runs"], wanted["fail_if"] = sorted(request.runs), list(request.fail_if)
+    return {"rows": content_id(sorted(texts)), **wanted}
+
+
+def _chosen(rows: Sequence[Row], request: Request) -> list[Row]:
+    known = {row.run for row in rows}
+    for name in request.runs:
+        if name not in known:
+            raise UsageError(f"--run: {unknown_name('run', name, known)}")
+    wanted = set(request.runs) or known
+    galleries = GALLERIES[request.gallery]
+    return [
+        row
+        for row in rows
+        if row.run in wanted
+        and (row.gallery in galleries or _is_transfer(row) or row.gallery not in GALLERIES)
+    ]
+
+
+def _is_transfer(row: Row) -> bool:
+    return row.gallery == "own" and row.task_step is None

@@ -1,0 +1,1 @@
+"""Inline SVG charts: lines over steps, task x step heat-maps, final scores per task."""

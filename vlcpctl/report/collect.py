@@ -1,0 +1,159 @@
+"""Rows in, runs with their score matrices out: what every table and chart is drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import numpy as np
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.rows import Row
+from vlcpctl.report.runs import Run, Scores, Track, Transfer
+
+K = TypeVar("K")
+
+
+def collect(rows: Iterable[Row]) -> list[Track]:
+    """The tracks of these rows, in an order that does not depend on the order of the rows."""
+    tracks = _grouped(rows, lambda row: (row.evaluator, row.protocol, row.split))
+    return [_track(*key, members) for key, members in sorted(tracks.items())]
+
+
+def _track(evaluator: str, protocol: str, split: str, rows: list[Row]) -> Track:
+    for row in rows:
+        if row.gallery not in {"own", "merged"}:
+            raise BadInput(f"{row.place}: gallery is {row.gallery!r}, not 'own' or 'merged'")
+    foreign = {row.task for row in rows if row.gallery == "own" and row.task_step is None}
+    inside = [row for row in rows if not _is_foreign(row, foreign)]
+    outside = [row for row in rows if row.gallery == "own" and row.task_step is None]
+    runs = _grouped(inside, lambda row: row.run)
+    transfers = _grouped(outside, lambda row: (row.run, row.task))
+    return Track(
+        evaluator=evaluator,
+        protocol=protocol,
+        split=split,
+        keys=tuple(dict.fromkeys(key for row in rows for key in row.metrics)),
+        runs=tuple(_run(name, members) for name, members in sorted(runs.items())),
+        transfers=tuple(_transfer(*key, members) for key, members in sorted(transfers.items())),
+    )
+
+
+def _is_foreign(row: Row, foreign: set[str]) -> bool:
+    if row.gallery == "own":
+        return row.task_step is None
+    return bool(foreign.intersection(row.tasks))
+
+
+def _run(name: str, rows: list[Row]) -> Run:
+    last = max(_step(row) for row in rows)
+    method, buffer = _recipe(name, rows, last)
+    tasks = _task_names(rows, last)
+    seeds = _grouped(rows, lambda row: row.seed)
+    keys = dict.fromkeys(key for row in rows for key in row.metrics)
+    per_seed = [_seed_scores(members, last + 1, len(tasks)) for _, members in sorted(seeds.items())]
+    empty = _empty(last + 1, len(tasks))
+    return Run(
+        name=name,
+        method=method,
+        buffer=buffer,
+        tasks=tasks,
+        seeds=tuple(sorted(seeds)),
+        steps=last + 1,
+        final_only={_step(row) for row in rows} == {last} and last != 0,
+        galleries=frozenset(row.gallery for row in rows),
+        scores={key: tuple(scores.get(key, empty) for scores in per_seed) for key in keys},
+    )
+
+
+def _seed_scores(rows: list[Row], steps: int, tasks: int) -> dict[str, Scores]:
+    scores: dict[str, Scores] = {}
+    for row in rows:
+        for key, value in row.metrics.items():
+            cells = scores.setdefault(key, _empty(steps, tasks))
+            if row.gallery == "merged":
+                if _step(row) >= 0:
+                    cells.merged[_step(row), _column(row)] = value
+            elif _step(row) < 0:
+                cells.start[_column(row)] = value
+            else:
+                cells.own[_step(row), _column(row)] = value
+    return scores
+
+
+def _empty(steps: int, tasks: int) -> Scores:
+    shape = (max(steps, 0), tasks)
+    return Scores(np.full(shape, np.nan), np.full(shape, np.nan), np.full(tasks, np.nan))
+
+
+def _step(row: Row) -> int:
+    """The checkpoint's step; -1 is a model that the stream has not touched."""
+    return -1 if row.step is None else max(row.step, -1)
+
+
+def _column(row: Row) -> int:
+    """The task of an own gallery, the last task of a merged one."""
+    if row.task_step is not None:
+        return row.task_step
+    return len(row.tasks) - 1
+
+
+def _recipe(name: str, rows: list[Row], last: int) -> tuple[str, str | None]:
+    """Method and buffer at the last step; seeds that disagree are not one run."""
+    for members in _grouped(rows, _step).values():
+        first = members[0]
+        for row in members:
+            if (row.method, row.buffer) != (first.method, first.buffer):
+                raise BadInput(
+                    f"run {name!r} mixes recipes at step {row.step}: {_described(first)} "
+                    f"({first.place}) and {_described(row)} ({row.place}); name the runs apart"
+                )
+    final = next(row for row in rows if _step(row) == last)
+    return final.method, _buffer_text(final)
+
+
+def _described(row: Row) -> str:
+    return f"{row.method}, buffer {_buffer_text(row) or 'none'}"
+
+
+def _buffer_text(row: Row) -> str | None:
+    if not row.buffer:
+        return None
+    parts = (row.buffer.get(name) for name in ("policy", "size"))
+    return " ".join(str(part) for part in parts if part is not None) or "yes"
+
+
+def _task_names(rows: list[Row], last: int) -> tuple[str, ...]:
+    names: dict[int, Row] = {}
+    for row in rows:
+        if row.gallery == "own":
+            first = names.setdefault(_column(row), row)
+            if first.task != row.task:
+                raise BadInput(
+                    f"{row.place}: task {_column(row)} of run {row.run!r} is {row.task!r}, but "
+                    f"{first.task!r} in {first.place}; rows of two streams need two run names"
+                )
+    merged = max((row.tasks for row in rows if row.gallery == "merged"), key=len, default=())
+    count = max([last, len(merged) - 1, *names]) + 1
+    known = dict(enumerate(merged)) | {step: row.task for step, row in names.items()}
+    return tuple(known.get(step, f"task {step}") for step in range(count))
+
+
+def _transfer(run: str, task: str, rows: list[Row]) -> Transfer:
+    seeds = [members for _, members in sorted(_grouped(rows, lambda row: row.seed).items())]
+    keys = dict.fromkeys(key for row in rows for key in row.metrics)
+    by_step = {
+        key: tuple(
+            {_step(row): row.metrics[key] for row in members if key in row.metrics}
+            for members in seeds
+        )
+        for key in keys
+    }
+    return Transfer(run, task, by_step)
+
+
+def _grouped(rows: Iterable[Row], key: Callable[[Row], K]) -> dict[K, list[Row]]:
+    groups: dict[K, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups

@@ -1,0 +1,88 @@
+"""A report before it has a look: its tracks, main metric, notes and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from vlcpctl.core.errors import UsageError, unknown_name
+from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
+from vlcpctl.report.comparison import comparison_tables, ordered_runs
+from vlcpctl.report.gates import Verdict
+from vlcpctl.report.matrices import matrix_table, transfer_table
+from vlcpctl.report.runs import Track
+from vlcpctl.report.table import Cell, Column, Group, Table
+
+TITLE = "Forgetting report"
+
+_PREFERRED = ("rm", "top1", "acc1", "map_1")  # what a track is about, where nobody said
+
+
+@dataclass(frozen=True)
+class Document:
+    """Everything that a report shows, before it has a look."""
+
+    tracks: tuple[Track, ...]
+    metric: str | None
+    galleries: tuple[str, ...]
+    notes: tuple[str, ...]
+    verdicts: tuple[Verdict, ...] = ()
+
+    def key(self, track: Track) -> str:
+        """The metric key that a track's tables and charts show."""
+        return main_key(track, self.metric)
+
+    def sections(self) -> list[tuple[str, list[Table]]]:
+        """A heading and tables per track, then the conditions."""
+        sections = [(track.title, self._tables(track)) for track in self.tracks]
+        conditions = [("Conditions", [verdicts_table(self.verdicts)])] if self.verdicts else []
+        return [*sections, *conditions]
+
+    def _tables(self, track: Track) -> list[Table]:
+        key = self.key(track)
+        tables = comparison_tables(track, key, self.galleries)
+        tables += [
+            matrix_table(run, key, self.galleries) for run in ordered_runs(track, key) if run.steps
+        ]
+        transfer = transfer_table(track, key)
+        return [*tables, transfer] if transfer else tables
+
+
+def main_key(track: Track, metric: str | None) -> str:
+    """The metric asked for where the track has it, else the one that the track is about."""
+    return next(key for key in (metric, *_PREFERRED, *track.keys) if key in track.keys)
+
+
+def check_metric(metric: str | None, tracks: Iterable[Track]) -> None:
+    """Refuse a metric key that no row has."""
+    known = {key for track in tracks for key in track.keys}
+    if metric is not None and metric not in known:
+        raise UsageError(f"--metric: {unknown_name('metric key', metric, known)}")
+
+
+def definitions_table() -> Table:
+    """Name, formula and sign of each summary metric."""
+    columns = tuple(Column(name, is_number=False) for name in ("metric", "formula", "reading"))
+    rows = tuple((Cell(d.name), Cell(d.formula), Cell(d.reading)) for d in DEFINITIONS.values())
+    return Table("Definitions", columns, (Group("", rows),), (LEGEND,))
+
+
+def verdicts_table(verdicts: tuple[Verdict, ...]) -> Table:
+    """Each --fail-if condition, its number and its outcome."""
+    names = ("condition", "run", "metric", "value", "holds")
+    columns = tuple(Column(name, is_number=name == "value") for name in names)
+    rows = tuple(
+        (Cell(v.condition), Cell(v.run), Cell(v.metric), Cell(_value_text(v)), _outcome(v))
+        for v in verdicts
+    )
+    return Table("Conditions (--fail-if)", columns, (Group("", rows),))
+
+
+def _value_text(verdict: Verdict) -> str:
+    return "-" if verdict.value is None else f"{verdict.value:.4f}"
+
+
+def _outcome(verdict: Verdict) -> Cell:
+    if verdict.value is None:
+        return Cell(f"undefined: {verdict.undefined}", is_strong=True)
+    return Cell("yes", is_strong=True) if verdict.holds else Cell("no")

@@ -1,0 +1,89 @@
+"""Which cells of a run's matrices should be there and are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.metrics.forgetting import Matrix
+from vlcpctl.report.runs import Run, Scores, Track
+
+_SHOWN = 6  # cells named in a message before "and N more"
+
+
+def require_complete(track: Track) -> None:
+    """Refuse a track in which a run lacks cells, naming them."""
+    complaints = missing_cells(track)
+    if complaints:
+        raise BadInput(
+            f"{track.title}: {'; '.join(complaints)}; evaluate them, or --allow-missing to leave "
+            "undefined what needs them"
+        )
+
+
+def missing_cells(track: Track) -> list[str]:
+    """One phrase per run, seed and metric that lacks cells."""
+    complaints = []
+    for run in track.runs:
+        for index, seed in enumerate(run.seeds):
+            complaints += _of_seed(run, index, seed)
+    return complaints
+
+
+def _of_seed(run: Run, index: int, seed: int) -> list[str]:
+    cells: dict[str, list[str]] = {}  # cells -> the metrics that lack exactly these
+    for key, scores in run.scores.items():
+        absent = _named(run, list(_absent(run, scores[index])))
+        if absent:
+            cells.setdefault(absent, []).append(key)
+    return [
+        f"run {run.name!r} seed {seed} has no {_metrics(keys, run)} at {absent}"
+        for absent, keys in cells.items()
+    ]
+
+
+def _metrics(keys: list[str], run: Run) -> str:
+    return "row" if len(keys) == len(run.scores) else ", ".join(keys)
+
+
+def _absent(run: Run, scores: Scores) -> Iterator[tuple[str, int, int]]:
+    """Gallery, step and task of each cell that is needed and not a number."""
+    if "own" in run.galleries:
+        yield from (("own", *cell) for cell in _holes(scores.own, _own_needed(run)))
+    if "merged" in run.galleries:
+        yield from (
+            ("merged", *cell) for cell in _holes(scores.merged, _merged_needed(run, scores))
+        )
+
+
+def _holes(matrix: Matrix, needed: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [cell for cell in needed if np.isnan(matrix[cell])]
+
+
+def _own_needed(run: Run) -> list[tuple[int, int]]:
+    last = run.steps - 1
+    steps = [last] if run.final_only else range(run.steps)
+    return [(step, task) for step in steps for task in range(step + 1)]
+
+
+def _merged_needed(run: Run, scores: Scores) -> list[tuple[int, int]]:
+    """The diagonal; the rest of the last row only where it was begun, for bwt_ctp."""
+    last = run.steps - 1
+    if last < 0:
+        return []
+    if run.final_only:
+        return [(last, last)]
+    diagonal = [(step, step) for step in range(run.steps)]
+    has_last_row = not np.all(np.isnan(scores.merged[last, :last]))
+    return diagonal + ([(last, task) for task in range(last)] if has_last_row else [])
+
+
+def _named(run: Run, cells: list[tuple[str, int, int]]) -> str:
+    names = [
+        f"(step {step}, {run.tasks[task] if gallery == 'own' else f'merged 0..{task}'})"
+        for gallery, step, task in cells[:_SHOWN]
+    ]
+    more = f" and {len(cells) - _SHOWN} more" if len(cells) > _SHOWN else ""
+    return ", ".join(names) + more

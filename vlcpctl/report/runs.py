@@ -1,0 +1,74 @@
+"""Runs and their score matrices: the nouns that tables, charts and gates share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vlcpctl.metrics.forgetting import Matrix
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One metric of one seed: R, M (vlcpctl.metrics) and the model before the first step."""
+
+    own: Matrix
+    merged: Matrix
+    start: Matrix
+
+    def of(self, gallery: str) -> Matrix:
+        """The matrix that a definition asks for: own, merged, or own under the start's row."""
+        if gallery == "merged":
+            return self.merged
+        return self.own if gallery == "own" else np.vstack([self.start, self.own])
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run on one stream, over its seeds."""
+
+    name: str
+    method: str
+    buffer: str | None
+    tasks: tuple[str, ...]
+    seeds: tuple[int, ...]
+    steps: int
+    final_only: bool
+    galleries: frozenset[str]
+    scores: dict[str, tuple[Scores, ...]]
+
+    @property
+    def group(self) -> str:
+        """The block of the comparison table that the run belongs to, as papers group them."""
+        if self.method == "joint" or "joint" in self.name.lower().replace("_", "-").split("-"):
+            return "Joint training (upper bound)"
+        return "Memory buffer" if self.buffer else "Memory free"
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """One run on data outside its stream: per seed, score by step (-1: before the first step)."""
+
+    run: str
+    task: str
+    scores: dict[str, tuple[dict[int, float], ...]]
+
+
+@dataclass(frozen=True)
+class Track:
+    """What can be compared: one evaluator, protocol and split."""
+
+    evaluator: str
+    protocol: str
+    split: str
+    keys: tuple[str, ...]
+    runs: tuple[Run, ...]
+    transfers: tuple[Transfer, ...]
+
+    @property
+    def title(self) -> str:
+        """Such as "retrieval, cross-modal, test split"."""
+        return ", ".join(
+            part for part in (self.evaluator, self.protocol, f"{self.split} split") if part
+        )

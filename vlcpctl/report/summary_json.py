@@ -1,0 +1,109 @@
+"""summary.json: every number of a report, for scripts."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
+from vlcpctl.report.comparison import ordered_runs
+from vlcpctl.report.document import Document
+from vlcpctl.report.matrices import START, own_means
+from vlcpctl.report.runs import Run, Track, Transfer
+from vlcpctl.report.summary import Spread, summarise
+
+SCHEMA = "vlcpctl.report/1"
+
+_DECIMALS = 6
+
+
+def as_json(document: Document, identity: dict[str, Any]) -> dict[str, Any]:
+    """The content of summary.json; the same rows and options give the same bytes."""
+    return {
+        "schema": SCHEMA,
+        "content": identity["rows"],
+        "identity": identity,
+        "definitions": {
+            name: {
+                "formula": d.formula,
+                "reading": d.reading,
+                "higher_is_better": d.higher_is_better,
+            }
+            for name, d in DEFINITIONS.items()
+        },
+        "legend": LEGEND,
+        "notes": list(document.notes),
+        "tracks": [_track_json(track, document.key(track)) for track in document.tracks],
+        "gates": [verdict.as_json() for verdict in document.verdicts],
+    }
+
+
+def as_line(document: Document, identity: dict[str, Any]) -> str:
+    """The same as one line."""
+    return json.dumps(as_json(document, identity), ensure_ascii=False, allow_nan=False)
+
+
+def _track_json(track: Track, key: str) -> dict[str, Any]:
+    return {
+        "evaluator": track.evaluator,
+        "protocol": track.protocol,
+        "split": track.split,
+        "metric": key,
+        "runs": [_run_json(run) for run in ordered_runs(track, key)],
+        "transfer": [_transfer_json(transfer) for transfer in track.transfers],
+    }
+
+
+def _run_json(run: Run) -> dict[str, Any]:
+    return {
+        "run": run.name,
+        "method": run.method,
+        "buffer": run.buffer,
+        "group": run.group,
+        "seeds": list(run.seeds),
+        "tasks": list(run.tasks),
+        "steps": run.steps,
+        "final_only": run.final_only,
+        "summary": {
+            name: {key: _spread_json(summarise(run, key, name)) for key in run.scores}
+            for name in DEFINITIONS
+        },
+        "matrices": {
+            gallery: {key: _rounded(own_means(run, key, gallery).tolist()) for key in run.scores}
+            for gallery in sorted(run.galleries)
+        },
+    }
+
+
+def _spread_json(spread: Spread | None) -> dict[str, Any] | None:
+    if spread is None:
+        return None
+    return {
+        "mean": _rounded(spread.mean),
+        "sd": _rounded(spread.sd),
+        "values": _rounded(list(spread.values)),
+    }
+
+
+def _transfer_json(transfer: Transfer) -> dict[str, Any]:
+    scores = {
+        key: [
+            {
+                "start" if step == START else str(step): _rounded(value)
+                for step, value in sorted(by_step.items())
+            }
+            for by_step in seeds
+        ]
+        for key, seeds in transfer.scores.items()
+    }
+    return {"run": transfer.run, "data": transfer.task, "scores": scores}
+
+
+def _rounded(value: Any) -> Any:
+    """Floats at six decimals, NaN as null, in lists of any depth."""
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    if value is None or math.isnan(value):
+        return None
+    return round(value, _DECIMALS)

@@ -1,0 +1,86 @@
+"""A table before it has a look: columns, cells, groups of rows, notes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from vlcpctl.report.summary import Spread
+
+UNDEFINED = "-"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column; where space is short, columns of higher `rank` go first."""
+
+    name: str
+    is_number: bool = True
+    rank: int = 0
+    higher_is_better: bool | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What stands in a cell: text, its spread, and how it is set."""
+
+    text: str
+    sd: str = ""
+    value: float | None = None
+    is_best: bool = False
+    is_strong: bool = False
+    is_faint: bool = False
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows under one heading (empty: no heading)."""
+
+    name: str
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A titled table with groups of rows and notes below."""
+
+    title: str
+    columns: tuple[Column, ...]
+    groups: tuple[Group, ...]
+    notes: tuple[str, ...] = ()
+
+
+def number_cell(spread: Spread | None, *, faint: bool = False) -> Cell:
+    """Two decimals, with the standard deviation where there are seeds.
+
+    >>> number_cell(Spread((50.0, 52.0)))
+    Cell(text='51.00', sd='1.41', value=51.0, is_best=False, is_strong=False, is_faint=False)
+    """
+    if spread is None:
+        return Cell(UNDEFINED, is_faint=True)
+    sd = "" if spread.sd is None else f"{spread.sd:.2f}"
+    return Cell(fixed(spread.mean), sd, spread.mean, is_faint=faint)
+
+
+def fixed(value: float, decimals: int = 2) -> str:
+    """A number with so many decimals, and no minus before a zero.
+
+    >>> fixed(-0.001), fixed(43.425)
+    ('0.00', '43.42')
+    """
+    return f"{round(value, decimals) + 0.0:.{decimals}f}"
+
+
+def with_best_marked(columns: tuple[Column, ...], group: Group) -> Group:
+    """The group with the best cell of each column marked, as papers set it in bold."""
+    if len(group.rows) < 2:
+        return group
+    rows = [list(row) for row in group.rows]
+    for place, column in enumerate(columns):
+        values = [row[place].value for row in rows]
+        known = [value for value in values if value is not None]
+        if column.higher_is_better is None or len(known) < 2:
+            continue
+        best = fixed(max(known) if column.higher_is_better else min(known))
+        for row in rows:
+            row[place] = replace(row[place], is_best=row[place].text == best)
+    return Group(group.name, tuple(tuple(row) for row in rows))

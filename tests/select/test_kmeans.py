@@ -1,0 +1,61 @@
+"""k-means: one item a cluster, none twice, and a clear word where FAISS is missing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vlcpctl.core.errors import VlcpError
+from vlcpctl.select.kmeans import nearest_to_centroids, pick_nearest
+
+GOLDEN = np.load(Path(__file__).parent / "data" / "selection.npz")
+
+
+def normalised(features: np.ndarray) -> np.ndarray:
+    return features / np.linalg.norm(features, axis=1, keepdims=True)
+
+
+@pytest.mark.golden
+def test_clear_groups_give_one_item_each() -> None:
+    pytest.importorskip("faiss")
+    picked = nearest_to_centroids(normalised(GOLDEN["kmeans_clear/features"]), 3, seed=0)
+    groups = {str(name)[:2] for name in GOLDEN["kmeans_clear/ids"][picked]}
+    assert groups == {str(name)[:2] for name in GOLDEN["kmeans_clear/selected_ids"]}
+
+
+@pytest.mark.golden
+def test_nearest_items_to_the_authors_centroids_are_theirs() -> None:
+    centroids = GOLDEN["kmeans_random/centroids"]
+    features = normalised(GOLDEN["kmeans_random/features"])
+    picked = pick_nearest(features, centroids, np.arange(5, 0, -1))
+    assert [f"k{row:02d}" for row in picked] == GOLDEN["kmeans_random/selected_ids"].tolist()
+
+
+@pytest.mark.golden
+def test_equal_items_are_not_picked_twice() -> None:
+    pytest.importorskip("faiss")
+    features = normalised(GOLDEN["kmeans_duplicates/example_features"])
+    count = int(GOLDEN["kmeans_duplicates/example_k"])
+    assert len(set(nearest_to_centroids(features, count, seed=0).tolist())) == count
+
+
+def test_items_of_large_clusters_come_first() -> None:
+    features = np.array([[0.0], [0.1], [5.0], [5.1], [5.2], [9.0]])
+    centroids, members = np.array([[9.0], [0.0], [5.1]]), np.array([1, 2, 3])
+    assert pick_nearest(features, centroids, members).tolist() == [3, 0, 5]
+
+
+def test_more_items_than_rows_picks_every_row_once() -> None:
+    pytest.importorskip("faiss")
+    features = normalised(np.random.default_rng(0).normal(size=(6, 4)))
+    assert sorted(nearest_to_centroids(features, 20, seed=0)) == list(range(6))
+    assert nearest_to_centroids(features, 0, seed=0).shape == (0,)
+
+
+def test_without_faiss_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(VlcpError, match=r"pip install 'vlcpctl\[cpu\]'"):
+        nearest_to_centroids(np.eye(3), 2, seed=0)

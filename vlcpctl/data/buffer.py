@@ -1,0 +1,220 @@
+"""Update a buffer with a task: read what it holds, choose, and write the next one beside it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vlcpctl.core.artifacts import MANIFESTS, new_directory, write_manifest
+from vlcpctl.core.console import warn
+from vlcpctl.core.errors import BadInput, Incompatible
+from vlcpctl.data.buffer_policy import NEEDS_FEATURES, Allotment, Candidates, allot, pick
+from vlcpctl.data.buffer_segments import Row, SegmentWriter, carry, next_number
+from vlcpctl.data.buffer_size import Size
+from vlcpctl.data.index import BUFFER_SCHEMA, ContentId, IndexWriter
+from vlcpctl.data.manifests import TaskSummary
+from vlcpctl.data.task import Split, Task, open_task
+from vlcpctl.select.order import hash_order
+
+NAME = "buffer"
+Features = Callable[[Split, np.ndarray], np.ndarray]  # rows of a split to (N, D), L2-normalised
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What one update is made of."""
+
+    task: Task
+    previous: Task | None
+    policy: str
+    size: Size
+    seed: int
+    checkpoint: str | None = None  # content id of the model that features come from
+
+    def identity(self) -> dict[str, Any]:
+        """The settings that decide what the buffer holds."""
+        return {
+            "task": self.task.content,
+            "previous": self.previous and self.previous.content,
+            "policy": self.policy,
+            "size": self.size.written,
+            "of": self.size.of,
+            "seed": self.seed,
+            "checkpoint": self.checkpoint,
+        }
+
+    def held(self) -> dict[str, Any]:
+        """What the previous buffer says of itself; the same fields of an empty one without it."""
+        if self.previous is None:
+            return {"seen": {}, "shard_rows": {}}
+        held: dict[str, Any] = self.previous.manifest[NAME]
+        return held
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Who stays and how many come; `fresh` are rows of the task that the buffer does not hold."""
+
+    seen: dict[str, int]  # task content id to its number of images
+    fresh: np.ndarray
+    order: np.ndarray
+    allotment: Allotment
+
+    def __str__(self) -> str:
+        """One line for the log."""
+        stays, held = int(self.allotment.stays.sum()), len(self.allotment.stays)
+        admitted, images = self.allotment.admitted, sum(self.seen.values())
+        line = f"keeps {stays} of {held}, admits {admitted} of {len(self.fresh)}"
+        if stays + admitted == images:
+            return f"{line}: everything seen is kept"
+        return f"{line}: {stays + admitted} of {images} images seen in {len(self.seen)} tasks"
+
+
+def open_buffer(path: Path) -> Task:
+    """Open a buffer; an error when it is a task of another kind."""
+    found = open_task(path)
+    if NAME not in found.manifest:
+        raise BadInput(f"{path} is a task, not a buffer; 'vlcpctl buffer' makes one of it")
+    return found
+
+
+def plan_update(request: Request) -> Plan:
+    """Divide the buffer; reads the indexes and no image."""
+    split = request.task.split("train")
+    seen = {**request.held()["seen"], request.task.content: len(split)}
+    held_task = np.empty(0, dtype=np.int64)
+    priority = np.empty(0)
+    known: set[str] = set()
+    if request.previous is not None:
+        _check_continues(request, request.previous)
+        held = request.previous.split("train")
+        known.update(held.keys)
+        places = {content: place for place, content in enumerate(seen)}
+        held_task = np.array([places[one] for one in held.column("origin_task")], dtype=np.int64)
+        column = "rank" if request.policy in NEEDS_FEATURES else "order"
+        priority = np.array(held.column(column), dtype=np.float64)
+    fresh = _unknown_rows(split.keys, known)
+    order = hash_order(request.seed, (split.keys[row] for row in fresh))
+    candidates = Candidates(list(seen.values()), held_task, priority, order)
+    return Plan(seen, fresh, order, allot(request.policy, request.size, candidates))
+
+
+def write_buffer(out: Path, request: Request, plan: Plan, features: Features) -> None:
+    """Write the buffer that the plan describes; the previous one is left as it is."""
+    split = request.task.split("train")
+    picked = pick(
+        request.policy,
+        plan.allotment.admitted,
+        plan.order,
+        lambda: features(split, plan.fresh),
+        request.seed,
+    )
+    with new_directory(out, MANIFESTS["task"]) as directory:
+        held = request.held()
+        writer = SegmentWriter(directory, next_number(held["shard_rows"]))
+        rows: list[Row] = []
+        if request.previous is not None:
+            previous = request.previous.split("train")
+            rows += carry(previous, plan.allotment.stays, held["shard_rows"], writer)
+        rows += _admit(request, split, plan, picked, writer)
+        writer.close()
+        _write_index(directory, rows)
+        _write_manifest(directory, request, plan, rows, dict(writer.rows))
+
+
+def _check_continues(request: Request, previous: Task) -> None:
+    """Refuse a task seen before, and settings that the held items were not chosen by."""
+    held, size = request.held(), request.size
+    if request.task.content in held["seen"]:
+        raise BadInput(f"{previous.path} has seen {request.task.path} already; give the next task")
+    given = {"policy": request.policy, "size": size.kind, "seed": request.seed}
+    made_with = {"policy": held["policy"], "size": held["kind"], "seed": held["seed"]}
+    for name, wanted in given.items():
+        if made_with[name] != wanted:
+            raise Incompatible(
+                f"{previous.path} was made with {name} {made_with[name]!r}, not {wanted!r}; "
+                "use the same, or start a new buffer without --previous"
+            )
+    grows = (size.count or 0) > (held["count"] or 0) or (size.share or 0) > (held["share"] or 0)
+    if grows and previous.counts["train"] < sum(held["seen"].values()):
+        warn(f"{previous.path} was smaller: what it gave up of earlier tasks does not come back")
+
+
+def _unknown_rows(keys: list[str], known: set[str]) -> np.ndarray:
+    """The first row of every key that is not known."""
+    rows = []
+    for row, key in enumerate(keys):
+        if key not in known:
+            known.add(key)
+            rows.append(row)
+    return np.array(rows, dtype=np.int64)
+
+
+def _admit(
+    request: Request, split: Split, plan: Plan, picked: np.ndarray, writer: SegmentWriter
+) -> list[Row]:
+    """Copy the picked items of the task, in the order in which they lie there."""
+    numbers = plan.fresh[picked]
+    records: list[Row] = split.table.take(numbers).to_pylist()
+    admitted = []
+    for rank in np.argsort(numbers).tolist():
+        row = writer.add(split, int(numbers[rank]), records[rank], request.task.name)
+        origin = {"origin_task": request.task.content, "rank": rank}
+        admitted.append({**row, **origin, "order": float(plan.order[picked[rank]])})
+    return admitted
+
+
+def _write_index(directory: Path, rows: list[Row]) -> None:
+    # By key: equal items make an equal index whatever the history of the tars.
+    rows.sort(key=lambda row: str(row["key"]))
+    index = IndexWriter(directory / "train.parquet", BUFFER_SCHEMA)
+    for row in rows:
+        index.add(tuple(row[name] for name in BUFFER_SCHEMA.names))
+    index.close()
+
+
+def _write_manifest(
+    directory: Path, request: Request, plan: Plan, rows: list[Row], shard_rows: dict[str, int]
+) -> None:
+    content = ContentId()
+    content.add([row["key"] for row in rows], [row["label"] for row in rows])
+    train = {
+        "images": len(rows),
+        "captions": sum(len(row["captions"]) for row in rows),
+        "shards": sorted(shard_rows),
+        "bytes": sum((directory / shard).stat().st_size for shard in shard_rows),
+        "content": content.hexdigest(),
+    }
+    labels = {row["label"] for row in rows if row["label"] is not None}
+    summary = TaskSummary(NAME, {"train": train}, sorted(labels))
+    size = request.size
+    body = {
+        "name": NAME,
+        "slug": NAME,
+        "step": None,
+        "tasks_in_stream": request.task.manifest.get("tasks_in_stream"),
+        "stream": request.task.manifest.get("stream"),
+        "splits": summary.splits,
+        "labels": summary.labels,
+        "skipped": {},
+        "inputs": [one for one in (request.task.content, request.checkpoint) if one],
+        NAME: {
+            "policy": request.policy,
+            "size": size.written,
+            "of": size.of,
+            "kind": size.kind,
+            "count": size.count,
+            "share": size.share,
+            "seed": request.seed,
+            "checkpoint": request.checkpoint,
+            "seen": plan.seen,
+            "items": dict(Counter(str(row["task"]) for row in rows)),
+            "shard_rows": shard_rows,
+        },
+    }
+    write_manifest(directory, "task", request.identity(), summary.content, body)

@@ -1,0 +1,78 @@
+"""How large a buffer is to be: what --size, --of and --add mean together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vlcpctl.core.artifacts import MANIFESTS, read_manifest
+from vlcpctl.core.errors import UsageError
+from vlcpctl.data.task import Task
+
+OF_STREAM = "stream"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """One of these: a number of items, a share of every task, a number added with every task."""
+
+    count: int | None = None
+    share: float | None = None
+    add: int | None = None
+    written: int | str  # as it stands in manifests and in rows
+    of: int | None = None
+
+    @property
+    def kind(self) -> str:
+        """What the number counts, in words for messages."""
+        if self.add is not None:
+            return "a number added with every task"
+        return "a share of every task" if self.count is None else "a number of items"
+
+
+def parse_size(size: str | None, of: str | None, add: int | None, task: Task) -> Size:
+    """The size that the options ask for; UsageError when they contradict each other."""
+    if add is not None:
+        if size is not None or of is not None:
+            raise UsageError("--add appends and evicts nothing; it goes without --size and --of")
+        return Size(add=add, written=f"+{add}")
+    if size is None:
+        raise UsageError("a buffer needs --size, such as 10000 or 5%")
+    if not size.endswith("%"):
+        if of is not None:
+            raise UsageError(f"--of has no effect on --size {size}; it goes with a size in percent")
+        count = _whole_number(size)
+        return Size(count=count, written=count)
+    share = _share(size)
+    if of is None:
+        return Size(share=share, written=size)
+    whole = _stream_images(task) if of == OF_STREAM else _whole_number(of, "--of")
+    return Size(count=max(1, round(share * whole)), written=size, of=whole)
+
+
+def _whole_number(text: str, option: str = "--size") -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) == 0:
+        what = "5%" if option == "--size" else OF_STREAM
+        raise UsageError(f"{option} is {text!r}; write a whole number such as 10000, or {what}")
+    return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        percent = float(text[:-1])
+    except ValueError:
+        percent = 0.0
+    if not 0 < percent <= 100:
+        raise UsageError(f"--size is {text!r}; a size in percent lies above 0% and up to 100%")
+    return percent / 100
+
+
+def _stream_images(task: Task) -> int:
+    """Training images of the whole stream that the task's directory lies in."""
+    directory = task.path.resolve().parent
+    if not (directory / MANIFESTS["stream"]).is_file():
+        raise UsageError(
+            f"--of stream: {task.path} does not lie in a stream; "
+            "give the number of training images instead, such as --of 100000"
+        )
+    tasks = read_manifest(directory, "stream")["tasks"]
+    return sum(int(entry["splits"].get("train", {"images": 0})["images"]) for entry in tasks)

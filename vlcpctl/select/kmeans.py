@@ -1,0 +1,68 @@
+"""The samples nearest to the centroids of k-means, those of the largest clusters first."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+
+from vlcpctl.core.errors import VlcpError
+
+ROUNDS = 50  # Lloyd's iterations; centroids of normalised features rarely move after twenty
+
+
+def nearest_to_centroids(features: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """(count,) different rows; giving up from the end loses the smallest clusters first."""
+    features = np.ascontiguousarray(features, dtype=np.float32)
+    count = min(count, len(features))
+    if count == 0:
+        return np.empty(0, dtype=np.int64)
+    centroids, members = _clusters(features, count, seed)
+    return pick_nearest(features, centroids, members)
+
+
+def pick_nearest(features: np.ndarray, centroids: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """For each centroid, those with most members first, the nearest row not picked before.
+
+    >>> rows = np.array([[0.0], [1.0], [5.0]])
+    >>> pick_nearest(rows, np.array([[5.0], [0.2], [0.2]]), np.array([1, 2, 0]))
+    array([0, 2, 1])
+    """
+    norms = (features**2).sum(axis=1)
+    is_taken = np.zeros(len(features), dtype=bool)
+    picked = []
+    for place in np.argsort(-members, kind="stable"):
+        distances = norms - 2 * features @ centroids[place]
+        row = int(np.argmin(np.where(is_taken, np.inf, distances)))
+        picked.append(row)
+        is_taken[row] = True
+    return np.array(picked, dtype=np.int64)
+
+
+def _clusters(features: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Centroids by FAISS, and how many rows lie nearest to each."""
+    faiss = _faiss()
+    kmeans = faiss.Kmeans(
+        features.shape[1],
+        count,
+        niter=ROUNDS,
+        seed=seed,
+        # FAISS would subsample large clusters and warn about small ones.
+        min_points_per_centroid=1,
+        max_points_per_centroid=len(features),
+    )
+    kmeans.train(features)
+    _, nearest = kmeans.index.search(features, 1)
+    return kmeans.centroids, np.bincount(nearest[:, 0], minlength=count)
+
+
+def _faiss() -> ModuleType:
+    try:
+        import faiss
+    except ImportError as error:
+        raise VlcpError(
+            "k-means needs FAISS, which is not installed; "
+            "pip install 'vlcpctl[cpu]' (or 'vlcpctl[gpu]'), or choose --policy herding"
+        ) from error
+    module: ModuleType = faiss
+    return module

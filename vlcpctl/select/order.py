@@ -1,0 +1,27 @@
+"""The random order of samples: a hash of the seed and the key, so that it needs no state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from vlcpctl.core.hashing import unit_hash
+
+
+def hash_order(seed: int, keys: Iterable[str]) -> np.ndarray:
+    """(N,) numbers in [0, 1), uniform over the keys and the same wherever a key turns up.
+
+    >>> hash_order(0, ["a", "b"]).tolist() == hash_order(0, ["b", "a"]).tolist()[::-1]
+    True
+    """
+    return np.array([unit_hash("buffer", seed, key) for key in keys], dtype=np.float64)
+
+
+def lowest(order: np.ndarray, count: int) -> np.ndarray:
+    """The places of the `count` lowest numbers, lowest first; all of them if there are fewer.
+
+    >>> lowest(np.array([0.5, 0.1, 0.9]), 2)
+    array([1, 0])
+    """
+    return np.argsort(order, kind="stable")[:count]

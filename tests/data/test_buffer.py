@@ -1,4 +1,4 @@
-"""Buffers on disk: what they keep, that they stand alone, that updates leave the old one as it is."""
+"""Buffers on disk: what they keep, that they stand alone, and that the old one is left as it is."""
 
 from __future__ import annotations
 

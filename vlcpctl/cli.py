@@ -92,6 +92,7 @@ def _guarded(name: str, run: Callable[..., None]) -> Callable[..., None]:
             console.drop_stdout()
             raise typer.Exit(PIPE_CLOSED) from None
         except OSError as error:
+            console.drop_stdout()  # a full disk would fail once more when the stream is closed
             _tell(name, _in_words(error))
             raise typer.Exit(1) from error
         finally:

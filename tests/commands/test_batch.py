@@ -1,0 +1,168 @@
+"""`vlcpctl batch` behaves as its lines would, one after another or side by side."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stand-in needs a fork")
+
+# The program with a stand-in for the command `check`, which the forked children inherit.
+PROGRAM = """
+import os, sys, time, types
+from pathlib import Path
+from typing import Annotated
+import typer
+from vlcpctl import cli
+from vlcpctl.core import console
+from vlcpctl.core.errors import BadInput, Interrupted
+
+def run(does: str, file: Annotated[Path, typer.Argument()] = Path("unused")) -> None:
+    if does == "fail":
+        raise BadInput("row 3")
+    if does == "write":
+        file.write_text("here")
+    if does == "expect":
+        assert file.exists()
+    if does == "meet":  # ends only when another one runs at the same time
+        file.with_suffix(f".{os.getpid()}").touch()
+        while len(list(file.parent.glob("*.[0-9]*"))) < 2:
+            time.sleep(0.01)
+    if does == "talk":
+        for number in range(200):
+            console.emit(f"{file}{number} " + "x" * 5000)
+        os.write(2, b"half a line")
+    if does == "stdin":
+        console.emit(repr(sys.stdin.read()))
+    if does == "save":
+        file.touch()
+        try:
+            time.sleep(30)
+        except KeyboardInterrupt:
+            raise Interrupted("state saved") from None
+    if does == "die":
+        os.kill(os.getpid(), 9)
+    if does == "threads":
+        console.emit(f"{len(os.listdir('/proc/self/task'))} {'torch' in sys.modules}")
+
+sys.modules["vlcpctl.commands.check"] = types.SimpleNamespace(run=run)
+cli.main()
+"""
+
+
+def batch(lines: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """What a batch of these lines prints, and its code."""
+    command = [sys.executable, "-c", PROGRAM, "batch", "-", *options]
+    return subprocess.run(
+        command, input=lines, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_each_line_prints_what_it_prints_alone() -> None:
+    alone = subprocess.run(
+        [sys.executable, "-m", "vlcpctl", "methods", "ctp"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    together = batch("vlcpctl methods ctp\nmethods ctp\n", "--quiet")
+    assert (together.returncode, together.stderr) == (0, "")
+    assert together.stdout == 2 * alone.stdout
+
+
+def test_a_line_sees_what_the_lines_before_it_wrote(tmp_path: Path) -> None:
+    assert batch(f"check write '{tmp_path}/a b'\ncheck expect '{tmp_path}/a b'\n").returncode == 0
+
+
+def test_lines_run_side_by_side(tmp_path: Path) -> None:
+    line = f"check meet {tmp_path}/m\n"
+    assert batch(2 * line, "--jobs", "2").returncode == 0
+
+
+def test_wait_holds_back_what_follows(tmp_path: Path) -> None:
+    lines = f"check meet {tmp_path}/m\ncheck meet {tmp_path}/m\ncheck write {tmp_path}/a\nwait\n"
+    ended = batch(f"{lines}check expect {tmp_path}/a\n", "--jobs", "3")
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_the_first_failure_stops_what_follows_and_gives_its_code(jobs: str, tmp_path: Path) -> None:
+    ended = batch(f"check fail\nwait\ncheck write {tmp_path}/a\n", "--jobs", jobs)
+    assert ended.returncode == 3
+    assert "vlcpctl check: row 3" in ended.stderr
+    last = ended.stderr.splitlines()[-1]
+    assert last == ("vlcpctl batch: line 1 ended with code 3; 1 not started: vlcpctl check fail")
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_killed_line_counts_as_in_a_shell() -> None:
+    assert batch("check die").returncode == 128 + 9
+
+
+def test_parallel_output_keeps_lines_whole_and_marks_the_log() -> None:
+    ended = batch("check talk a\ncheck talk b\n", "--jobs", "2")
+    lines = ended.stdout.splitlines()
+    assert {len(line.split(" ", 1)[1]) for line in lines} == {5000}
+    for name in "ab":
+        own = [line.split()[0] for line in lines if line.startswith(name)]
+        assert own == [f"{name}{number}" for number in range(200)]
+    assert {"[1] half a line", "[2] half a line"} <= set(ended.stderr.splitlines())
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_lines_do_not_eat_the_batch_from_stdin(jobs: str) -> None:
+    assert batch("check stdin\ncheck stdin\n", "--jobs", jobs).stdout == "''\n''\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("methods\nchek a\n", "line 2: unknown command 'chek'; did you mean 'check'?"),
+        ("batch more.txt\n", "line 1: batch cannot run batch"),
+        ("methods | head\n", "line 1: '|' is for a shell"),
+    ],
+)
+def test_a_wrong_line_is_refused_before_any_runs(lines: str, said: str) -> None:
+    ended = batch(lines)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert said in ended.stderr
+
+
+def test_dry_run_prints_the_lines_and_runs_none(tmp_path: Path) -> None:
+    ended = batch(f"check write '{tmp_path}/a b' # why\nwait\n", "--dry-run")
+    assert ended.stdout == f"vlcpctl check write '{tmp_path}/a b'\nwait\n"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 75), (signal.SIGTERM, 128 + signal.SIGTERM)]
+)
+def test_a_signal_reaches_the_lines_once_and_their_code_comes_back(
+    jobs: str, number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", PROGRAM, "batch", "-", "--jobs", jobs]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(f"check save {tmp_path}/begun\nwait\nmethods\n")
+        process.stdin.close()
+        deadline = time.monotonic() + 30
+        while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.kill(process.pid, number)
+        assert process.wait(timeout=30) == code
+        assert process.stderr is not None
+        assert "1 not started" in process.stderr.read()
+
+
+@pytest.mark.slow
+def test_a_warm_child_has_torch_and_one_thread() -> None:
+    """A fork copies one thread, so that the parent must have no other."""
+    ended = batch("check threads\nwait\ntrain-step --help\n")
+    assert ended.stdout.splitlines()[0] == "1 True"

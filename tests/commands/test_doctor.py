@@ -1,0 +1,99 @@
+"""`vlcpctl doctor` tells what is missing from what is merely different."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from vlcpctl.commands import doctor
+from vlcpctl.commands.doctor import Check
+from vlcpctl.core.errors import VlcpError
+
+
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Puts these checks in the place of the real ones."""
+    return lambda *found: monkeypatch.setattr(doctor, "_checks", lambda: iter(found))
+
+
+def test_a_failed_check_ends_with_an_error_that_names_it(
+    checks: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    checks(Check("torch", "fail", "ImportError: no"), Check("disk", "warn", "full"))
+    with pytest.raises(VlcpError, match="torch failed"):
+        doctor.run()
+    assert capsys.readouterr().out.splitlines()[0].split() == [
+        "fail",
+        "torch",
+        "ImportError:",
+        "no",
+    ]
+
+
+def test_a_warning_is_no_error(
+    checks: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    checks(Check("disk", "warn", "full"))
+    doctor.run(as_json=True)
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["checks"] == [{"name": "disk", "status": "warn", "detail": "full"}]
+
+
+@pytest.mark.parametrize(
+    "error", [ImportError("no module"), RuntimeError("operator torchvision::nms does not exist")]
+)
+def test_a_wheel_that_does_not_import_is_a_failure(error: Exception) -> None:
+    def look(module: ModuleType) -> Check:
+        raise error
+
+    check = doctor._imported("json", look)
+    assert (check.status, str(error) in check.detail) == ("fail", True)
+
+
+@pytest.mark.parametrize(
+    ("wheels", "status", "said"),
+    [
+        (("faiss-cpu", "faiss-gpu"), "fail", "overwrite each other"),
+        ((), "ok", "torch searches"),
+        (("faiss-gpu",), "ok", "2 GPUs"),
+    ],
+)
+def test_faiss_is_judged_by_its_wheels(
+    wheels: tuple[str, ...], status: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build: Any = SimpleNamespace(
+        __version__="1.15", get_compile_options=lambda: "OPTIMIZE GPU ", get_num_gpus=lambda: 2
+    )
+    monkeypatch.setitem(sys.modules, "faiss", build)
+    monkeypatch.setattr(doctor, "_installed", wheels.__contains__)
+    check = doctor._faiss()
+    assert (check.status, said in check.detail) == (status, True)
+
+
+def test_a_gpu_that_torch_does_not_see_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch: Any = SimpleNamespace(cuda=SimpleNamespace(device_count=lambda: 0))
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert doctor._cuda(torch).status == "warn"
+
+
+def test_a_temporary_directory_that_cannot_be_written_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse() -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(doctor.tempfile, "TemporaryFile", refuse)
+    check = doctor._temporary()
+    assert (check.status, "Read-only" in check.detail) == ("fail", True)
+
+
+@pytest.mark.slow
+def test_this_machine_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    doctor.run(as_json=True)
+    names = {check["name"] for check in json.loads(capsys.readouterr().out)["checks"]}
+    assert {"python", "torch", "cuda", "faiss", "tokenizer", "disk", "batch"} <= names

@@ -1,0 +1,211 @@
+"""The program around the commands: what it imports, what it prints where, how it ends."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from vlcpctl import cli
+from vlcpctl.commands import COMMANDS, module_name
+from vlcpctl.core.errors import BadInput, Diverged, Interrupted, OutputExists, VlcpError
+
+HEAVY = ("torch", "numpy", "pyarrow", "open_clip", "PIL", "rich")
+Program = Callable[..., int]
+
+
+def vlcpctl(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
+    """The program in a process of its own."""
+    command = [sys.executable, "-m", "vlcpctl", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload]
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[Program]:
+    """Runs the program in this process, with `run` in the place of the command `check`."""
+    handler = signal.getsignal(signal.SIGTERM)
+
+    def start(run: Callable[[], None], *words: str) -> int:
+        module = module_name("check")
+        monkeypatch.setitem(sys.modules, module, SimpleNamespace(run=run))  # type: ignore[arg-type]
+        monkeypatch.setattr(sys, "argv", ["vlcpctl", *(words or ("check",))])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        return int(stop.value.code or 0)
+
+    monkeypatch.delenv("VLCPCTL_DEBUG", raising=False)
+    yield start
+    signal.signal(signal.SIGTERM, handler)
+    os.environ.pop("VLCPCTL_DEBUG", None)
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["--version"], ["train-step", "--help"], ["methods"], ["methods", "ctp"]]
+)
+def test_what_prints_help_imports_nothing_heavy(words: list[str]) -> None:
+    code = f"""
+import sys
+sys.argv = ["vlcpctl", *{words!r}]
+from vlcpctl.cli import main
+try:
+    main()
+finally:
+    print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stderr.strip() == "[]"
+
+
+def test_help_takes_a_fifth_of_a_second() -> None:
+    def cpu_seconds() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert vlcpctl("--help").returncode == 0
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(cpu_seconds() for _ in range(5)) < 0.2
+
+
+def test_help_shows_every_command_whole() -> None:
+    text = vlcpctl("--help", env={**os.environ, "COLUMNS": "80"}).stdout
+    for name, summary in COMMANDS.items():
+        assert re.search(rf"^ +{name} +{re.escape(summary)}$", text, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example(name: str) -> None:
+    ended = vlcpctl(name, "-h")
+    assert ended.returncode == 0, ended.stderr
+    assert re.search(rf"vlcpctl\s+{name}", ended.stdout.split("Options:")[0].split("\n", 1)[1])
+
+
+def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
+    ended = vlcpctl("train_step")
+    assert ended.returncode == 2
+    assert "Did you mean 'train-step'?" in ended.stderr
+    assert not ended.stdout
+
+
+def test_a_shell_that_completes_gets_commands_and_options() -> None:
+    def completions(line: str) -> list[str]:
+        words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+        environment = {**os.environ, "_VLCPCTL_COMPLETE": "complete_bash", **words}
+        return vlcpctl(env=environment).stdout.split()
+
+    assert completions("vlcpctl train") == ["train-step"]
+    assert completions("vlcpctl batch --jo") == ["--jobs"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (VlcpError("it broke"), 1, "it broke"),
+        (BadInput("row 3 of a.csv has no image"), 3, "row 3 of a.csv has no image"),
+        (OutputExists("run/00 exists"), 4, "run/00 exists"),
+        (Diverged("loss is nan at step 4"), 8, "loss is nan at step 4"),
+        (Interrupted("stopped at step 9"), 75, "stopped at step 9"),
+        (OSError(errno.ENOSPC, "No space left on device"), 1, "No space left on device"),
+        (OSError(errno.EROFS, "Read-only file system", "out"), 1, "out: Read-only file system"),
+        (PermissionError(errno.EACCES, "Permission denied", "a/b"), 1, "a/b: Permission denied"),
+        (OSError(errno.EXDEV, "Cross-device link", "a", None, "b"), 1, "a -> b: Cross-device link"),
+    ],
+)
+def test_an_error_is_one_line_and_a_code(
+    program: Program, capfd: pytest.CaptureFixture[str], error: Exception, code: int, said: str
+) -> None:
+    def run() -> None:
+        raise error
+
+    assert program(run) == code
+    assert capfd.readouterr() == ("", f"vlcpctl check: {said}\n")
+
+
+@pytest.mark.parametrize("words", [("--debug", "check"), ("check", "--debug")])
+def test_debug_anywhere_shows_the_traceback(
+    program: Program, capfd: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    def run() -> None:
+        raise BadInput("row 3")
+
+    assert program(run, *words) == 3
+    err = capfd.readouterr().err
+    assert err.startswith("Traceback")
+    assert err.endswith("vlcpctl check: row 3\n")
+
+
+def test_a_mistake_of_ours_is_not_hidden(program: Program) -> None:
+    def run() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        program(run)
+
+
+def test_only_results_reach_stdout() -> None:
+    code = """
+import os, sys, types
+from vlcpctl import cli
+from vlcpctl.core import console
+
+def run():
+    print("a library talks")
+    os.write(1, b"a library written in C talks\\n")
+    console.emit("runs/00")
+    console.results().write("row\\n")
+
+sys.modules["vlcpctl.commands.check"] = types.SimpleNamespace(run=run)
+sys.argv = ["vlcpctl", "check"]
+cli.main()
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == "runs/00\nrow\n"
+    assert set(ended.stderr.splitlines()) == {"a library talks", "a library written in C talks"}
+
+
+def test_ctrl_c_ends_with_130(program: Program, capfd: pytest.CaptureFixture[str]) -> None:
+    def run() -> None:
+        raise KeyboardInterrupt
+
+    assert program(run) == 130
+    assert capfd.readouterr() == ("", "")
+
+
+def test_sigterm_cleans_up_and_ends_with_143(program: Program) -> None:
+    cleaned = []
+
+    def run() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10)
+        finally:
+            cleaned.append(True)
+
+    assert program(run) == 143
+    assert cleaned
+
+
+def test_a_reader_that_left_ends_the_program_quietly_with_141() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "vlcpctl", "methods"]
+    ended = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (141, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_one_line() -> None:
+    command = [sys.executable, "-m", "vlcpctl", "methods"]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (1, "vlcpctl methods: No space left on device\n")

@@ -65,7 +65,7 @@ def test_code_and_messages_are_plain_ascii(path: Path) -> None:
 
 @each_source
 def test_no_words_are_glued_where_a_message_is_split(path: Path) -> None:
-    """`"no such file" "in the index"` prints `fileinthe`; look at the joints of implicit concatenation."""
+    """`"no such file" "in the index"` prints `fileinthe`."""
     joint = re.compile(r"""[A-Za-z,.;:]["']\n\s+f?["'][A-Za-z(]""")
     for found in joint.finditer(path.read_text(encoding="utf-8")):
         pytest.fail(f"glued words at {found[0]!r}")

@@ -42,11 +42,12 @@ def run(
 
     Seeds of one run are averaged. Every definition of forgetting has its own name; the report
     prints formulas and signs. --fail-if takes lt, le, gt or ge and exits with 7 when a condition
-    holds, with 3 when its metric is undefined: bwt_gem:lt:-5, bwt_gem.t2i_r1:lt:-5, rm:lt:40.
+    holds, with 3 when its metric is undefined: bwt_gem:lt:-5, bwt_gem.t2i_r1:lt:-5. A bare key
+    is the last model's score on the merged gallery, without one the mean over tasks: rm:lt:40.
 
     vlcpctl forgetting-report rows/*.ndjson -o report
 
-    vlcpctl eval-retrieval stream/0* --checkpoint ckpt | vlcpctl forgetting-report -
+    cat rows/*.ndjson | vlcpctl forgetting-report - --metric t2i_r1
 
     vlcpctl forgetting-report rows.ndjson --run weekly --fail-if fr_dha:gt:10
     """

@@ -9,9 +9,10 @@ import numpy as np
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.rows import Row
-from vlcpctl.report.runs import Run, Scores, Track, Transfer
+from vlcpctl.report.runs import START, Run, Scores, Track, Transfer
 
 K = TypeVar("K")
+MOST_TASKS = 1000  # a stream of a task a week for nineteen years; more is a damaged row
 
 
 def collect(rows: Iterable[Row]) -> list[Track]:
@@ -22,8 +23,7 @@ def collect(rows: Iterable[Row]) -> list[Track]:
 
 def _track(evaluator: str, protocol: str, split: str, rows: list[Row]) -> Track:
     for row in rows:
-        if row.gallery not in {"own", "merged"}:
-            raise BadInput(f"{row.place}: gallery is {row.gallery!r}, not 'own' or 'merged'")
+        _check(row)
     foreign = {row.task for row in rows if row.gallery == "own" and row.task_step is None}
     inside = [row for row in rows if not _is_foreign(row, foreign)]
     outside = [row for row in rows if row.gallery == "own" and row.task_step is None]
@@ -37,6 +37,19 @@ def _track(evaluator: str, protocol: str, split: str, rows: list[Row]) -> Track:
         runs=tuple(_run(name, members) for name, members in sorted(runs.items())),
         transfers=tuple(_transfer(*key, members) for key, members in sorted(transfers.items())),
     )
+
+
+def _check(row: Row) -> None:
+    """Refuse a row that has no place in a matrix."""
+    if row.gallery not in {"own", "merged"}:
+        raise BadInput(f"{row.place}: gallery is {row.gallery!r}, not 'own' or 'merged'")
+    if row.gallery == "merged" and _column(row) < 0:
+        raise BadInput(f"{row.place}: a merged gallery must list its tasks in 'tasks'")
+    if max(_step(row), _column(row)) >= MOST_TASKS or (row.task_step or 0) < 0:
+        raise BadInput(
+            f"{row.place}: step {row.step} and task_step {row.task_step} must lie "
+            f"between 0 and {MOST_TASKS - 1}"
+        )
 
 
 def _is_foreign(row: Row, foreign: set[str]) -> bool:
@@ -60,7 +73,7 @@ def _run(name: str, rows: list[Row]) -> Run:
         tasks=tasks,
         seeds=tuple(sorted(seeds)),
         steps=last + 1,
-        final_only={_step(row) for row in rows} == {last} and last != 0,
+        final_only={_step(row) for row in rows} - {START} == {last} and last > 0,
         galleries=frozenset(row.gallery for row in rows),
         scores={key: tuple(scores.get(key, empty) for scores in per_seed) for key in keys},
     )
@@ -88,7 +101,7 @@ def _empty(steps: int, tasks: int) -> Scores:
 
 def _step(row: Row) -> int:
     """The checkpoint's step; -1 is a model that the stream has not touched."""
-    return -1 if row.step is None else max(row.step, -1)
+    return START if row.step is None else max(row.step, START)
 
 
 def _column(row: Row) -> int:

@@ -25,17 +25,10 @@ _OWN = tuple(name for name, definition in DEFINITIONS.items() if definition.gall
 def comparison_tables(track: Track, key: str, galleries: tuple[str, ...]) -> list[Table]:
     """Final scores per gallery over every metric key, then forgetting in one of them."""
     runs = ordered_runs(track, key)
-    if not runs:
-        return []
-    tables = [_final_scores(track, runs, key, name) for name in finals(galleries)]
-    return [*tables, _forgetting(runs, key)] if "own" in galleries else tables
-
-
-def finals(galleries: tuple[str, ...]) -> tuple[str, ...]:
-    """The summary metrics of the last model alone, for these galleries."""
-    return tuple(
-        name for name in ("merged_final", "own_final") if DEFINITIONS[name].gallery in galleries
-    )
+    there = {gallery for run in runs for gallery in run.galleries}.intersection(galleries)
+    names = [name for name in _TITLES if DEFINITIONS[name].gallery in there]
+    tables = [_final_scores(track, runs, key, name) for name in names]
+    return [*tables, _forgetting(runs, key)] if "own" in there else tables
 
 
 def ordered_runs(track: Track, key: str) -> list[Run]:
@@ -98,15 +91,15 @@ def _words(runs: list[Run]) -> list[tuple[Column, Callable[[Run], str]]]:
     words: list[tuple[Column, Callable[[Run], str]]] = [
         (Column("run", is_number=False), lambda run: run.name)
     ]
-    if any(run.method != run.name for run in runs):
-        words.append((Column("method", is_number=False, rank=_WORDS_RANK), lambda run: run.method))
-    if any(run.buffer for run in runs):
-        words.append(
-            (Column("buffer", is_number=False, rank=_WORDS_RANK), lambda run: run.buffer or "")
-        )
+    if any(_recipe(run) != run.name for run in runs):
+        words.append((Column("method", is_number=False, rank=_WORDS_RANK), _recipe))
     if len({len(run.seeds) for run in runs}) > 1:
         words.append((Column("seeds"), lambda run: str(len(run.seeds))))
     return words
+
+
+def _recipe(run: Run) -> str:
+    return f"{run.method}, {run.buffer}" if run.buffer else run.method
 
 
 def _groups(

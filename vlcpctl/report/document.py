@@ -33,9 +33,9 @@ class Document:
         return main_key(track, self.metric)
 
     def sections(self) -> list[tuple[str, list[Table]]]:
-        """A heading and tables per track, then the conditions."""
+        """A heading and tables per track, then the conditions without one."""
         sections = [(track.title, self._tables(track)) for track in self.tracks]
-        conditions = [("Conditions", [verdicts_table(self.verdicts)])] if self.verdicts else []
+        conditions = [("", [verdicts_table(self.verdicts)])] if self.verdicts else []
         return [*sections, *conditions]
 
     def _tables(self, track: Track) -> list[Table]:

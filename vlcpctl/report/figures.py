@@ -80,7 +80,9 @@ def bars(runs: list[Run], key: str) -> Markup:
 
 
 def _figure(chart: Markup, caption: str) -> Markup:
-    return element("figure", chart, element("figcaption", caption)) if chart else chart
+    if not chart:
+        return chart
+    return element("figure", chart, element("figcaption", caption), class_="wide")
 
 
 def _points(run: Run, key: str, gallery: str) -> tuple[tuple[int, float, float, float], ...]:

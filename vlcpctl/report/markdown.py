@@ -20,7 +20,8 @@ def markdown(
     """One document: what to mind, a heading and tables per section, the definitions last."""
     parts = [f"# {escaped(title)}", *(f"> {escaped(note)}" for note in notes)]
     for heading, tables in sections:
-        parts += [f"## {escaped(heading)}", *(_table(table) for table in tables)]
+        parts += [f"## {escaped(heading)}"] if heading else []
+        parts += [_table(table) for table in tables]
     parts.append(_table(definitions))
     return "\n\n".join(parts) + "\n"
 

@@ -7,11 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from vlcpctl.report.runs import Run, Track, Transfer
+from vlcpctl.report.runs import START, Run, Track, Transfer
 from vlcpctl.report.summary import Spread, cell_spread, mean_matrix
 from vlcpctl.report.table import UNDEFINED, Cell, Column, Group, Table, fixed, number_cell
-
-START = -1
 
 
 def matrix_table(run: Run, key: str, galleries: tuple[str, ...]) -> Table:

@@ -24,28 +24,24 @@ def require_complete(track: Track) -> None:
 
 
 def missing_cells(track: Track) -> list[str]:
-    """One phrase per run, seed and metric that lacks cells."""
-    complaints = []
-    for run in track.runs:
-        for index, seed in enumerate(run.seeds):
-            complaints += _of_seed(run, index, seed)
-    return complaints
+    """One phrase per run and set of cells, with the seeds and metrics that lack it."""
+    return [phrase for run in track.runs for phrase in _of_run(run)]
 
 
-def _of_seed(run: Run, index: int, seed: int) -> list[str]:
-    cells: dict[str, list[str]] = {}  # cells -> the metrics that lack exactly these
-    for key, scores in run.scores.items():
-        absent = _named(run, list(_absent(run, scores[index])))
-        if absent:
-            cells.setdefault(absent, []).append(key)
+def _of_run(run: Run) -> list[str]:
+    lacking: dict[str, tuple[list[int], list[str]]] = {}  # cells: seeds and metrics without them
+    for key, per_seed in run.scores.items():
+        for seed, scores in zip(run.seeds, per_seed, strict=True):
+            cells = list(_absent(run, scores))
+            if cells:
+                seeds, keys = lacking.setdefault(_named(run, cells), ([], []))
+                seeds += [] if seed in seeds else [seed]
+                keys += [] if key in keys else [key]
     return [
-        f"run {run.name!r} seed {seed} has no {_metrics(keys, run)} at {absent}"
-        for absent, keys in cells.items()
+        f"run {run.name!r} seed {', '.join(map(str, seeds))} "
+        f"has no {'row' if len(keys) == len(run.scores) else ', '.join(keys)} at {cells}"
+        for cells, (seeds, keys) in lacking.items()
     ]
-
-
-def _metrics(keys: list[str], run: Run) -> str:
-    return "row" if len(keys) == len(run.scores) else ", ".join(keys)
 
 
 def _absent(run: Run, scores: Scores) -> Iterator[tuple[str, int, int]]:

@@ -30,7 +30,6 @@ def page(document: Document) -> str:
         _attention(document.notes),
         html_table(verdicts_table(document.verdicts)) if document.verdicts else "",
         *(_section(document, track) for track in document.tracks),
-        element("h2", "Definitions"),
         html_table(definitions_table()),
     )
     return "<!DOCTYPE html>\n" + element("html", head, body, lang="en") + "\n"

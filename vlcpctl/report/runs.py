@@ -8,6 +8,8 @@ import numpy as np
 
 from vlcpctl.metrics.forgetting import Matrix
 
+START = -1  # the step of a model that the stream has not touched
+
 
 @dataclass(frozen=True)
 class Scores:

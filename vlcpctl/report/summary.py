@@ -62,7 +62,8 @@ def why_undefined(run: Run, definition: Definition) -> str | None:
 
 def mean_matrix(matrices: list[Matrix]) -> Matrix:
     """The mean over seeds, cell by cell; a cell that a seed lacks is NaN."""
-    return np.stack(matrices).mean(axis=0, dtype=np.float64)
+    mean: Matrix = np.mean(np.stack(matrices), axis=0)
+    return mean
 
 
 def cell_spread(run: Run, key: str, gallery: str, cell: tuple[int, int]) -> Spread | None:

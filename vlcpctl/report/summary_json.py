@@ -9,8 +9,8 @@ from typing import Any
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
 from vlcpctl.report.comparison import ordered_runs
 from vlcpctl.report.document import Document
-from vlcpctl.report.matrices import START, own_means
-from vlcpctl.report.runs import Run, Track, Transfer
+from vlcpctl.report.matrices import own_means
+from vlcpctl.report.runs import START, Run, Track, Transfer
 from vlcpctl.report.summary import Spread, summarise
 
 SCHEMA = "vlcpctl.report/1"

@@ -22,11 +22,10 @@ def print_report(notes: Iterable[str], sections: Iterable[tuple[str, list[Table]
     console = Console(file=sys.stdout, highlight=False)
     width = console.width if console.is_terminal else None
     for heading, tables in sections:
-        for text in (
-            Text(f"{heading}\n", style="bold underline"),
-            *(styled(t, width) for t in tables),
-        ):
-            _show(text, console)
+        if heading:
+            _show(Text(f"{heading}\n", style="bold underline"), console)
+        for table in tables:
+            _show(styled(table, width), console)
     for note in notes:
         _show(Text(_wrapped(f"note: {note}", width or _NOTE_WIDTH)), console)
 

@@ -12,9 +12,9 @@ from vlcpctl.report.markup import Markup, element, joined
 _ROW, _BAR = 19, 11
 _TOP, _BOTTOM = 26, 24
 _MOST_LABEL = 150
-_WIDTH = 980
+_WIDTH = 1100
 _PANEL_GAP = 22
-_ACROSS = 4  # panels in one line
+_ACROSS = 5  # the most panels in one line
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Panel:
 def bar_chart(title: str, tasks: Sequence[str], panels: Sequence[Panel]) -> Markup:
     """Panels side by side under one scale, task names at the left of each line of panels."""
     left = min(_MOST_LABEL, max(text_width(task) for task in tasks)) + 10
-    lines = [panels[start : start + _ACROSS] for start in range(0, len(panels), _ACROSS)]
-    across = min(len(panels), _ACROSS)
+    across = math.ceil(len(panels) / math.ceil(len(panels) / _ACROSS))
+    lines = [panels[start : start + across] for start in range(0, len(panels), across)]
     panel_width = min((_WIDTH - left) / across - _PANEL_GAP, 320)
     values = [v for panel in panels for v in (*panel.final, *panel.learned) if not math.isnan(v)]
     marks = ticks(0, max(values, default=1.0), 4)

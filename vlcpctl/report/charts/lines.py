@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from vlcpctl.report.charts.frame import label, line, shortened, svg, text_width, ticks
 from vlcpctl.report.markup import Markup, element, joined
 
-_WIDTH, _HEIGHT = 760, 330
+_WIDTH, _HEIGHT = 860, 340
 _LEFT, _TOP, _BOTTOM = 40, 12, 44
 _LABEL_ROOM = 180  # the most that names at the right may take
 _LINE_HEIGHT = 15  # least distance between two names
@@ -66,7 +66,7 @@ def line_chart(title: str, series: Sequence[Series]) -> Markup:
 def _marks(series: Sequence[Series]) -> list[float]:
     values = [value for one in series for point in one.points for value in point[1:]]
     low, high = min(values), max(values)
-    return ticks(0 if low < high / 2 else low, high)
+    return ticks(0 if low < high / 2 else low, high, 7)
 
 
 def _axes(scale: _Scale, marks: list[float]) -> Markup:

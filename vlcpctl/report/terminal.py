@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import textwrap
 from collections.abc import Iterable
 
@@ -10,7 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from vlcpctl.core.console import emit
+from vlcpctl.core.console import emit, results
 from vlcpctl.report.fit import GAP, cell_text, column_widths, fitted, total_width
 from vlcpctl.report.table import Cell, Table
 
@@ -19,7 +18,7 @@ _NOTE_WIDTH = 100  # where there is no terminal to fill
 
 def print_report(notes: Iterable[str], sections: Iterable[tuple[str, list[Table]]]) -> None:
     """Each section's tables on stdout, then what to mind."""
-    console = Console(file=sys.stdout, highlight=False)
+    console = Console(file=results(), highlight=False)
     width = console.width if console.is_terminal else None
     for heading, tables in sections:
         if heading:

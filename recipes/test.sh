@@ -7,7 +7,7 @@ source recipes/environment.sh
 failed=()
 check() {
   echo "== $*"
-  "$@" || failed+=("$1")
+  "$@" || failed+=("$*")
 }
 
 check ruff check
@@ -20,7 +20,7 @@ check validate-pyproject pyproject.toml
 
 lint=0
 if [ ${#failed[@]} -gt 0 ]; then
-  echo "== failed: ${failed[*]}"
+  printf '== failed: %s\n' "${failed[@]}"
   lint=1
 fi
 

@@ -1,0 +1,73 @@
+"""Recalls against what the evaluation code of the CTP authors printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vlcpctl.metrics.recall import CUTOFFS, count_touched, recall_at, recalls
+
+ARRAYS = np.load(Path(__file__).parent / "data" / "itm_eval.npz")
+OUR_NAMES = {
+    "txt_r1": "i2t_r1",
+    "txt_r5": "i2t_r5",
+    "txt_r10": "i2t_r10",
+    "txt_r_mean": "i2t_rmean",
+    "img_r1": "t2i_r1",
+    "img_r5": "t2i_r5",
+    "img_r10": "t2i_r10",
+    "img_r_mean": "t2i_rmean",
+    "r_mean": "rm",
+}
+
+rank_lists = st.lists(st.integers(1, 11), min_size=1, max_size=30).map(np.array)
+
+
+def ranks_of(scores: np.ndarray, is_right: np.ndarray) -> np.ndarray:
+    """One more than the number of wrong answers at or above the best right one."""
+    best = np.where(is_right, scores, -np.inf).max(axis=1, keepdims=True)
+    return 1 + np.sum(~is_right & (scores >= best), axis=1)
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("name", ["rand0", "rand3"])
+def test_recalls_are_those_of_the_authors_code(name: str) -> None:
+    scores_i2t, scores_t2i = ARRAYS[f"{name}/scores_i2t"], ARRAYS[f"{name}/scores_t2i"]
+    belongs = ARRAYS[f"{name}/txt2img"][:, None] == np.arange(len(scores_i2t))
+    found = recalls(ranks_of(scores_i2t, belongs.T), ranks_of(scores_t2i, belongs))
+    for key, value in zip(ARRAYS["key_order"], ARRAYS[f"{name}/result"], strict=True):
+        assert found[OUR_NAMES[key]] == pytest.approx(value, abs=1e-9)
+
+
+def test_all_ties_score_zero_where_the_authors_code_rewards_the_last_index() -> None:
+    scores = ARRAYS["all_ties/scores_i2t"]
+    worst = ranks_of(scores, ARRAYS["all_ties/txt2img"][:, None] == np.arange(len(scores)))
+    assert recall_at(worst, 1) == 0
+
+
+@given(rank_lists, rank_lists)
+def test_a_larger_cutoff_never_lowers_a_recall(i2t: np.ndarray, t2i: np.ndarray) -> None:
+    found = recalls(i2t, t2i)
+    for way in ("i2t", "t2i"):
+        values = [found[f"{way}_r{cutoff}"] for cutoff in CUTOFFS]
+        assert values == sorted(values)
+        assert found[f"{way}_rmean"] == pytest.approx(sum(values) / 3)
+    six = [found[f"{way}_r{cutoff}"] for way in ("i2t", "t2i") for cutoff in CUTOFFS]
+    assert found["rm"] == pytest.approx(sum(six) / 6)
+
+
+def test_keys_are_the_nine_of_a_row() -> None:
+    assert list(recalls(np.array([1]), np.array([1]))) == [
+        *("i2t_r1", "i2t_r5", "i2t_r10", "i2t_rmean"),
+        *("t2i_r1", "t2i_r5", "t2i_r10", "t2i_rmean"),
+        "rm",
+    ]
+
+
+def test_a_tie_that_no_cutoff_sees_touches_nothing() -> None:
+    assert count_touched(np.array([4, 11, 10]), np.array([2, 11, 6])) == 0
+    assert count_touched(np.array([6, 11, 11]), np.array([5, 10, 1])) == 3

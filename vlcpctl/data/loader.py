@@ -1,0 +1,112 @@
+"""Batches of a plan: read, decoded, augmented and tokenised, in this process or in workers.
+
+What a batch holds depends on its plan alone, so the number of workers changes nothing, and starting
+at step k costs nothing.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from vlcpctl.data.batch_plan import BatchPlan
+from vlcpctl.data.task import Split
+from vlcpctl.data.views import View, decode_image, train_view
+
+CACHE_BYTES = 256 * 2**20
+
+Tokenise = Callable[[list[str]], Tensor]
+
+
+@dataclass(frozen=True)
+class LoadedBatch:
+    """A global batch: every key, and the images and texts of this process's part of it."""
+
+    keys: list[str]
+    replayed: Tensor  # (B,) true where the pair comes from the buffer
+    images: Tensor  # (b, H, W, 3) bytes
+    texts: Tensor  # (b, L) token ids
+
+
+class ImageCache:
+    """Decoded images, the latest first to stay, up to a number of bytes."""
+
+    def __init__(self, limit: int = CACHE_BYTES) -> None:
+        self.limit, self.held = limit, 0
+        self._images: OrderedDict[tuple[int, int], Image.Image] = OrderedDict()
+
+    def get(self, splits: Sequence[Split], source: int, row: int) -> Image.Image:
+        """The decoded image of a row, read if it is not here."""
+        place = (source, row)
+        if place in self._images:
+            self._images.move_to_end(place)
+            return self._images[place]
+        split = splits[source]
+        image = decode_image(split.image(row), f"{split.path}: the image of key {split.keys[row]}")
+        self._images[place] = image
+        self.held += 3 * image.width * image.height
+        while self.held > self.limit and len(self._images) > 1:
+            _, oldest = self._images.popitem(last=False)
+            self.held -= 3 * oldest.width * oldest.height
+        return image
+
+
+@dataclass
+class PlannedBatches(Dataset[LoadedBatch]):
+    """Batch k of a phase, for any k."""
+
+    splits: Sequence[Split]
+    plan: Callable[[int], BatchPlan]
+    view: View
+    tokenise: Tokenise
+    seed: int
+    part: Callable[[int], slice]  # of a batch of that size, what this process encodes
+    buffer_source: int = -1
+
+    def __post_init__(self) -> None:
+        self._cache = ImageCache()
+
+    def __getitem__(self, step: int) -> LoadedBatch:
+        plan = self.plan(step)
+        places = list(zip(plan.source.tolist(), plan.row.tolist(), strict=True))
+        keys = [self.splits[source].keys[row] for source, row in places]
+        own = self.part(len(keys))
+        visits, captions = plan.visit.tolist(), plan.caption.tolist()
+        images = [
+            train_view(self._cache.get(self.splits, *places[i]), self.view, self.seed, keys[i], visits[i])
+            for i in range(len(keys))[own]
+        ]
+        texts = [self.splits[places[i][0]].captions(places[i][1])[captions[i]] for i in range(len(keys))[own]]
+        return LoadedBatch(
+            keys=keys,
+            replayed=torch.from_numpy(plan.source == self.buffer_source),
+            images=torch.from_numpy(np.stack(images)),
+            texts=self.tokenise(texts),
+        )
+
+
+def read_batches(dataset: PlannedBatches, first: int, stop: int, workers: int) -> Iterator[LoadedBatch]:
+    """Batches first..stop-1, in order."""
+    if workers == 0:
+        yield from (dataset[step] for step in range(first, stop))
+        return
+    yield from DataLoader(
+        dataset,
+        batch_size=None,
+        sampler=range(first, stop),
+        num_workers=workers,
+        worker_init_fn=_leave_signals_to_the_parent,
+    )
+
+
+def _leave_signals_to_the_parent(_worker: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -1,0 +1,128 @@
+"""From the bytes of an image to the pixels that a model sees: decode, augment, resize.
+
+A view's parameters come from a generator keyed by (seed, key, visit), so a view is the same in
+whatever order, process or run it is made.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.seeds import generator
+from vlcpctl.data.images import BrokenImage, look
+from vlcpctl.data.randaugment import randaugment
+
+FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What a model takes, and how training varies it."""
+
+    image_size: int
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    interpolation: str = "bicubic"
+    resize_mode: str = "shortest"
+    fill_color: int = 0
+    crop: str = "center"
+    crop_scale: tuple[float, float] = (0.2, 1.0)
+    flip: bool = False
+    randaugment: tuple[int, int] | None = None
+
+
+def decode_image(data: bytes, what: str = "image") -> Image.Image:
+    """The RGB image; broken or huge ones are refused by their header, before any pixel is decoded."""
+    try:
+        look(data)
+        with Image.open(io.BytesIO(data), formats=("JPEG", "PNG", "WEBP")) as image:
+            return _rgb(image)
+    except (BrokenImage, OSError, SyntaxError, ValueError) as error:
+        raise BadInput(f"{what} cannot be decoded: {error}") from error
+
+
+def eval_view(image: Image.Image, view: View) -> np.ndarray:
+    """(H, W, 3) bytes, as open_clip prepares an image for evaluation."""
+    size = view.image_size
+    if image.size == (size, size):
+        return np.asarray(image)
+    if view.resize_mode == "squash":
+        return np.asarray(image.resize((size, size), FILTERS[view.interpolation]))
+    if view.resize_mode == "longest":
+        return _padded(_scaled(image, size / max(image.size), view), view)
+    return _center(_shortest(image, view), size)
+
+
+def train_view(image: Image.Image, view: View, seed: int, key: str, visit: int) -> np.ndarray:
+    """(H, W, 3) bytes of one visit to an image."""
+    if view.crop != "random" and not view.flip and view.randaugment is None:
+        return eval_view(image, view) if view.crop == "center" else _squashed(image, view)
+    draw = generator(seed, "view", key, visit)
+    if view.crop == "random":
+        image = _random_crop(image, view, draw)
+    else:
+        image = Image.fromarray(eval_view(image, view))
+    if view.flip and draw.random() < 0.5:
+        image = ImageOps.mirror(image)
+    if view.randaugment is not None:
+        image = randaugment(image, *view.randaugment, draw)
+    return np.asarray(image)
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode in {"RGBA", "LA", "PA"} or "transparency" in image.info:
+        solid = Image.new("RGBA", image.size, (255, 255, 255, 255))
+        return Image.alpha_composite(solid, image.convert("RGBA")).convert("RGB")
+    return image.convert("RGB")
+
+
+def _squashed(image: Image.Image, view: View) -> np.ndarray:
+    size = (view.image_size, view.image_size)
+    return np.asarray(image if image.size == size else image.resize(size, FILTERS[view.interpolation]))
+
+
+def _shortest(image: Image.Image, view: View) -> Image.Image:
+    width, height = image.size
+    size = view.image_size
+    if width <= height:
+        target = (size, int(size * height / width))
+    else:
+        target = (int(size * width / height), size)
+    return image if image.size == target else image.resize(target, FILTERS[view.interpolation])
+
+
+def _center(image: Image.Image, size: int) -> np.ndarray:
+    left = round((image.width - size) / 2.0)
+    top = round((image.height - size) / 2.0)
+    return np.asarray(image.crop((left, top, left + size, top + size)))
+
+
+def _scaled(image: Image.Image, factor: float, view: View) -> Image.Image:
+    target = (max(1, round(image.width * factor)), max(1, round(image.height * factor)))
+    return image.resize(target, FILTERS[view.interpolation])
+
+
+def _padded(image: Image.Image, view: View) -> np.ndarray:
+    size = view.image_size
+    solid = Image.new("RGB", (size, size), (view.fill_color,) * 3)
+    solid.paste(image, ((size - image.width) // 2, (size - image.height) // 2))
+    return np.asarray(solid)
+
+
+def _random_crop(image: Image.Image, view: View, draw: np.random.Generator) -> Image.Image:
+    """A crop of random area and shape (Szegedy et al., 2015), resized."""
+    width, height = image.size
+    for _ in range(10):
+        area = width * height * draw.uniform(*view.crop_scale)
+        ratio = np.exp(draw.uniform(np.log(3 / 4), np.log(4 / 3)))
+        w, h = round(np.sqrt(area * ratio)), round(np.sqrt(area / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            left, top = int(draw.integers(0, width - w + 1)), int(draw.integers(0, height - h + 1))
+            box = (left, top, left + w, top + h)
+            return image.resize((view.image_size,) * 2, FILTERS[view.interpolation], box=box)
+    return Image.fromarray(_squashed(image, view))

@@ -28,6 +28,9 @@ def run(does: str, file: Annotated[Path, typer.Argument()] = Path("unused")) -> 
         raise BadInput("row 3")
     if does == "write":
         file.write_text("here")
+    if does == "write-late":
+        time.sleep(0.5)
+        file.write_text("here")
     if does == "expect":
         assert file.exists()
     if does == "meet":  # ends only when another one runs at the same time
@@ -45,6 +48,7 @@ def run(does: str, file: Annotated[Path, typer.Argument()] = Path("unused")) -> 
         try:
             time.sleep(30)
         except KeyboardInterrupt:
+            time.sleep(0.3)  # a second one would end this with 130
             raise Interrupted("state saved") from None
     if does == "die":
         os.kill(os.getpid(), 9)
@@ -84,9 +88,15 @@ def test_lines_run_side_by_side(tmp_path: Path) -> None:
 
 
 def test_wait_holds_back_what_follows(tmp_path: Path) -> None:
-    lines = f"check meet {tmp_path}/m\ncheck meet {tmp_path}/m\ncheck write {tmp_path}/a\nwait\n"
-    ended = batch(f"{lines}check expect {tmp_path}/a\n", "--jobs", "3")
+    lines = f"check write-late {tmp_path}/a\nwait\ncheck expect {tmp_path}/a\n"
+    ended = batch(lines, "--jobs", "2")
     assert ended.returncode == 0, ended.stderr
+
+
+def test_after_a_failure_running_lines_end_and_no_other_starts(tmp_path: Path) -> None:
+    lines = f"check fail\ncheck write-late {tmp_path}/a\ncheck write {tmp_path}/b\n"
+    assert batch(lines, "--jobs", "2").returncode == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
@@ -147,7 +157,7 @@ def test_a_signal_reaches_the_lines_once_and_their_code_comes_back(
 ) -> None:
     command = [sys.executable, "-c", PROGRAM, "batch", "-", "--jobs", jobs]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         assert process.stdin is not None
         process.stdin.write(f"check save {tmp_path}/begun\nwait\nmethods\n")
@@ -155,7 +165,7 @@ def test_a_signal_reaches_the_lines_once_and_their_code_comes_back(
         deadline = time.monotonic() + 30
         while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
             time.sleep(0.02)
-        os.kill(process.pid, number)
+        os.killpg(process.pid, number)  # as a terminal does
         assert process.wait(timeout=30) == code
         assert process.stderr is not None
         assert "1 not started" in process.stderr.read()

@@ -1,0 +1,116 @@
+"""`vlcpctl buffer`: what it prints, what it refuses, and that features reach the policy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.tiny_stream import make_stream
+
+from vlcpctl.commands import buffer as command
+from vlcpctl.commands.buffer import run
+from vlcpctl.core.artifacts import write_manifest
+from vlcpctl.core.errors import BadInput, OutputExists, UsageError
+from vlcpctl.data.buffer import open_buffer
+from vlcpctl.data.task import Split, open_task
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Path:
+    return make_stream(tmp_path / "stream", tasks=2, n=8)
+
+
+def test_prints_the_path_alone_and_again_when_it_is_there(
+    stream: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "buffer"
+    run(stream / "00-part-0", out, size="5")
+    first = capsys.readouterr()
+    run(stream / "00-part-0", out, size="5")
+    assert first.out == capsys.readouterr().out == f"{out}\n"
+    assert first.err == "buffer: keeps 0 of 0, admits 5 of 8: 5 of 8 images seen in 1 tasks\n"
+
+
+def test_other_settings_are_refused_by_name(stream: Path, tmp_path: Path) -> None:
+    run(stream / "00-part-0", tmp_path / "buffer", size="5", quiet=True)
+    with pytest.raises(OutputExists, match="size is 5 there and 6 here"):
+        run(stream / "00-part-0", tmp_path / "buffer", size="6", quiet=True)
+    run(stream / "00-part-0", tmp_path / "buffer", size="6", quiet=True, force=True)
+    assert open_buffer(tmp_path / "buffer").counts == {"train": 6}
+    assert open_buffer(tmp_path / "buffer.old").counts == {"train": 5}
+
+
+def test_previous_buffer_and_json(
+    stream: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(stream / "00-part-0", tmp_path / "b0", size="50%", of="stream", policy="ring", quiet=True)
+    capsys.readouterr()
+    run(
+        stream / "01-part-1",
+        tmp_path / "b1",
+        previous=tmp_path / "b0",
+        size="50%",
+        of="stream",
+        policy="ring",
+        quiet=True,
+        as_json=True,
+    )
+    result = json.loads(capsys.readouterr().out)
+    assert (result["path"], result["images"]) == (str(tmp_path / "b1"), 8)
+    assert result["buffer"]["items"] == {"part 0": 4, "part 1": 4}
+    assert (result["buffer"]["size"], result["buffer"]["of"]) == ("50%", 16)
+    assert list(result["buffer"]["seen"].values()) == [8, 8]
+
+
+def test_dry_run_says_the_plan_and_writes_nothing(
+    stream: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(stream / "00-part-0", tmp_path / "buffer", size="5", dry_run=True)
+    assert "admits 5 of 8" in capsys.readouterr().err
+    assert not (tmp_path / "buffer").exists()
+
+
+def test_stream_is_answered_with_its_tasks(stream: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="00-part-0"):
+        run(stream, tmp_path / "buffer", size="5")
+
+
+def test_buffer_is_not_taken_for_a_task(stream: Path, tmp_path: Path) -> None:
+    run(stream / "00-part-0", tmp_path / "b0", size="5", quiet=True)
+    with pytest.raises(BadInput, match="is a buffer; give a task"):
+        run(tmp_path / "b0", tmp_path / "b1", size="5")
+
+
+def test_herding_without_checkpoint_names_the_option(stream: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="needs --checkpoint"):
+        run(stream / "00-part-0", tmp_path / "buffer", size="5", policy="herding")
+
+
+def test_herding_looks_at_features_of_the_checkpoint_and_records_it(
+    stream: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = tmp_path / "run"
+    checkpoint.mkdir()
+    write_manifest(checkpoint, "checkpoint", {}, "c0ffee", {})
+
+    def embed(path: Path, device: str, split: Split, rows: np.ndarray) -> np.ndarray:
+        assert (path, device) == (checkpoint, "cpu")
+        angles = np.array(rows) * 0.1  # row 3 or 4 is nearest to the mean
+        return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+    monkeypatch.setattr(command, "_embed", embed)
+    run(
+        stream / "00-part-0",
+        tmp_path / "buffer",
+        size="1",
+        policy="herding",
+        checkpoint=checkpoint,
+        device="cpu",
+        quiet=True,
+    )
+    buffer = open_buffer(tmp_path / "buffer")
+    keys = open_task(stream / "00-part-0").split("train").keys
+    assert buffer.split("train").keys[0] in keys[3:5]
+    assert buffer.manifest["buffer"]["checkpoint"] == "c0ffee"

@@ -1,0 +1,140 @@
+"""`vlcpctl buffer`: keep some pairs of a task for the tasks to come."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vlcpctl.commands import options
+from vlcpctl.core.console import emit, say
+from vlcpctl.core.errors import BadInput
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from vlcpctl.data.task import Split
+
+Previous = Annotated[
+    Path | None,
+    typer.Option("--previous", help="The buffer after the task before; it stays as it is."),
+]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option("--checkpoint", help="Model whose features herding and kmeans look at."),
+]
+Policy = Annotated[
+    str, typer.Option("--policy", help="reservoir, ring, herding, kmeans or random.")
+]
+Size = Annotated[
+    str | None, typer.Option("--size", help="Items (10000), or a share of every task (5%).")
+]
+Of = Annotated[
+    str | None,
+    typer.Option("--of", metavar="N|stream", help="Fix a size in percent: of so many images."),
+]
+Add = Annotated[
+    int | None, typer.Option("--add", min=1, help="Random items to append; nothing is given up.")
+]
+
+
+def run(
+    task: Annotated[Path, typer.Argument(help="The task directory just trained on.")],
+    out: options.Out,
+    previous: Previous = None,
+    checkpoint: Checkpoint = None,
+    policy: Policy = "reservoir",
+    size: Size = None,
+    of: Of = None,
+    add: Add = None,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    threads: options.Threads = options.DEFAULT_THREADS,
+    force: options.Force = False,
+    dry_run: options.DryRun = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Keep some pairs of a task, beside those of earlier tasks, to train on again.
+
+    The result is a task directory that holds its images: the old task may be deleted.
+
+      reservoir  a uniform sample of everything seen; the order of the tasks does not matter
+
+      ring       the same number of every task
+
+      herding    of every task in proportion, those that keep its mean feature (MoF)
+
+      kmeans     of every task in proportion, those nearest to the centres of its clusters
+
+      random     of every task in proportion, or --add with every task
+
+    vlcpctl buffer stream/00-smileys -o buffer/00 --policy reservoir --size 500
+
+    vlcpctl buffer stream/01-people -o buffer/01 --previous buffer/00 --policy reservoir --size 500
+
+    vlcpctl buffer stream/00-smileys -o mof/00 --policy herding --size 5% --checkpoint run/00
+    """
+    options.start(quiet=quiet, threads=threads)
+    from vlcpctl.core.artifacts import already_made
+    from vlcpctl.data.buffer import NAME, Request, open_buffer, plan_update, write_buffer
+    from vlcpctl.data.buffer_policy import check_policy
+    from vlcpctl.data.buffer_size import parse_size
+    from vlcpctl.data.task import open_task
+
+    check_policy(policy, adds=add is not None, has_checkpoint=checkpoint is not None)
+    new = open_task(task)
+    if NAME in new.manifest:
+        raise BadInput(f"{task} is a buffer; give a task, and the buffer as --previous")
+    request = Request(
+        task=new,
+        previous=open_buffer(previous) if previous else None,
+        policy=policy,
+        size=parse_size(size, of, add, new),
+        seed=seed,
+        checkpoint=_content(checkpoint) if checkpoint else None,
+    )
+    if already_made(out, "task", request.identity(), force=force):
+        say(f"buffer: {out} is there already")
+    else:
+        plan = plan_update(request)
+        say(f"buffer: {plan}")
+        if dry_run:
+            return
+        write_buffer(out, request, plan, partial(_embed, checkpoint, device))
+    emit(_result(out) if as_json else out)
+
+
+def _content(checkpoint: Path) -> str:
+    from vlcpctl.core.artifacts import read_manifest
+
+    return str(read_manifest(checkpoint, "checkpoint")["content"])
+
+
+def _embed(checkpoint: Path | None, device: str, split: Split, rows: np.ndarray) -> np.ndarray:
+    """Features of some pairs of a task; called only by a policy that looks at them."""
+    import torch
+
+    from vlcpctl.engine.pair_features import pair_features
+    from vlcpctl.models.dual_encoder import load
+
+    assert checkpoint is not None, "check_policy has seen to it"
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return pair_features(load(checkpoint), split, rows, torch.device(device))
+
+
+def _result(out: Path) -> str:
+    from vlcpctl.data.buffer import NAME
+    from vlcpctl.data.task import open_task
+
+    buffer = open_task(out)
+    split = buffer.manifest["splits"]["train"]
+    fields = {name: split[name] for name in ("images", "captions", "bytes")}
+    return json.dumps(
+        {"path": str(out), "content": buffer.content, **fields, NAME: buffer.manifest[NAME]},
+        ensure_ascii=False,
+    )

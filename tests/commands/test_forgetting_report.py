@@ -1,0 +1,100 @@
+"""The command as users run it: what goes where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.eval_rows import merged_rows, own_rows, row, written
+
+COMMAND = [sys.executable, "-m", "vlcpctl", "forgetting-report"]
+
+
+def _run(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *words], input=stdin, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> str:
+    return written(tmp_path / "rows.ndjson", own_rows() + merged_rows())
+
+
+def test_tables_go_to_stdout(rows: str) -> None:
+    done = _run(rows)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Forgetting in rm, own galleries" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_rows_come_from_stdin(rows: str) -> None:
+    assert _run("-", stdin=Path(rows).read_text()).stdout == _run(rows).stdout
+
+
+def test_the_path_of_the_report_is_the_last_line(rows: str, tmp_path: Path) -> None:
+    out = tmp_path / "report"
+    assert _run(rows, "-o", str(out)).stdout.splitlines()[-1] == str(out)
+    assert _run(rows, "-o", str(out), "--quiet").stdout == f"{out}\n"
+    names = {path.name for path in out.iterdir()}
+    assert names == {"report.html", "report.md", "summary.json"}
+
+
+def test_json_is_one_object_on_one_line(rows: str) -> None:
+    done = _run(rows, "--json")
+    assert json.loads(done.stdout)["schema"] == "vlcpctl.report/1"
+    assert done.stdout.count("\n") == 1
+
+
+def test_a_gate_that_holds_exits_with_7_after_the_report(rows: str, tmp_path: Path) -> None:
+    out = tmp_path / "report"
+    done = _run(rows, "-o", str(out), "--fail-if", "bwt_gem:lt:-5", "--fail-if", "rm:lt:0")
+    assert done.returncode == 7
+    assert "ctp: bwt_gem.rm = -9.0000 < -5" in done.stderr
+    assert "rm:lt:0" in done.stdout
+    assert (out / "report.html").exists()
+
+
+def test_a_gate_that_does_not_hold_exits_with_0(rows: str) -> None:
+    assert _run(rows, "--fail-if", "bwt_gem:lt:-10").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--fail-if", "bwt_gm:lt:1"], 2),
+        (["--metric", "top5"], 2),
+        (["--gallery", "mine"], 2),
+        (["--run", "nobody"], 2),
+        (["--fail-if", "fwt_gem:lt:1"], 3),
+    ],
+)
+def test_what_cannot_be_answered_has_its_code(rows: str, words: list[str], code: int) -> None:
+    done = _run(rows, *words)
+    assert done.returncode == code
+    assert done.stderr.startswith("vlcpctl forgetting-report: ")
+
+
+def test_bad_rows_exit_with_3_and_their_place(tmp_path: Path) -> None:
+    path = written(tmp_path / "rows", [row(), row(schema="vlcpctl.eval/2")])
+    done = _run(path)
+    assert done.returncode == 3
+    assert f"{path}:2" in done.stderr
+
+
+def test_one_gallery_and_one_run_are_shown_when_asked(tmp_path: Path) -> None:
+    path = written(tmp_path / "r", own_rows() + merged_rows() + own_rows(run="other"))
+    text = _run(path, "--gallery", "own", "--run", "ctp").stdout
+    assert "merged" not in text
+    assert "other" not in text
+
+
+def test_the_report_imports_no_torch(rows: str) -> None:
+    code = (
+        "import sys; from vlcpctl.commands.forgetting_report import run; "
+        f"run([{rows!r}], quiet=True); assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

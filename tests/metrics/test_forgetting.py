@@ -1,0 +1,152 @@
+"""Every definition of forgetting, on matrices that can be checked by hand, and by its laws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from vlcpctl.metrics import forgetting as f
+from vlcpctl.metrics.definitions import DEFINITIONS
+from vlcpctl.metrics.forgetting import Matrix
+
+Metric = Callable[[Matrix], float | None]
+
+NAN = np.nan
+# Task 0 falls 60, 50, 40; task 1 rises from 40 to 42; task 2 was just learned.
+THREE = np.array([[60, NAN, NAN], [50, 40, NAN], [40, 42, 30]])
+MERGED = np.array([[60, NAN, NAN], [NAN, 44, NAN], [45, 40, 35]])
+OF_STEPS = [f.bwt_gem, f.bwt_incclip, f.forgetting_max, f.fr_dha]
+
+
+def squares() -> st.SearchStrategy[Matrix]:
+    return st.integers(2, 6).flatmap(
+        lambda n: arrays(np.float64, (n, n), elements=st.floats(1, 100))
+    )
+
+
+def test_three_tasks_by_hand() -> None:
+    assert f.own_final(THREE) == pytest.approx(112 / 3)
+    assert f.own_learned(THREE) == pytest.approx(130 / 3)
+    assert f.bwt_gem(THREE) == pytest.approx((-20 + 2) / 2)
+    # step 1: (-10 + 0)/2, step 2: (-20 + 2 + 0)/3
+    assert f.bwt_incclip(THREE) == pytest.approx((-5 - 6) / 2)
+    # the best of task 0 before the last step is 60, of task 1 it is 40
+    assert f.forgetting_max(THREE) == pytest.approx((20 - 2) / 2)
+    assert f.fr_dha(THREE) == pytest.approx(100 * (20 / 60 - 2 / 40) / 2)
+
+
+def test_merged_galleries_by_hand() -> None:
+    assert f.bwt_ctp(MERGED) == pytest.approx((15 + 4) / 2)
+    assert f.merged_final(MERGED) == 35
+
+
+def test_two_tasks_have_one_to_forget() -> None:
+    matrix = np.array([[60.0, NAN], [40.0, 50.0]])
+    assert [metric(matrix) for metric in OF_STEPS] == pytest.approx([-20, -10, 20, 100 / 3])
+
+
+def test_negative_transfer_and_improvement_have_opposite_signs() -> None:
+    worse, better = np.array([[60.0, NAN], [40, 50]]), np.array([[60.0, NAN], [70, 50]])
+    for metric in OF_STEPS:
+        assert metric(worse) * metric(better) < 0  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("metric", [*OF_STEPS, f.bwt_ctp])
+def test_one_task_cannot_be_forgotten(metric: Metric) -> None:
+    assert metric(np.array([[60.0]])) is None
+
+
+@pytest.mark.parametrize("metric", OF_STEPS)
+def test_a_missing_cell_is_undefined_and_not_zero(metric: Metric) -> None:
+    matrix = THREE.copy()
+    matrix[2, 0] = NAN
+    assert metric(matrix) is None
+
+
+def test_only_the_cells_of_the_definition_are_needed() -> None:
+    matrix = THREE.copy()
+    matrix[1, 0] = NAN
+    assert f.bwt_gem(matrix) == -9
+    assert f.forgetting_max(matrix) is None
+    assert f.bwt_incclip(matrix) is None
+
+
+def test_merged_diagonal_alone_gives_no_bwt_ctp() -> None:
+    diagonal = np.full((3, 3), NAN)
+    np.fill_diagonal(diagonal, 50)
+    assert f.bwt_ctp(diagonal) is None
+    assert f.merged_final(diagonal) == 50
+
+
+def test_nothing_learned_has_no_forgetting_rate() -> None:
+    assert f.fr_dha(np.array([[0.0, NAN], [0.0, 50.0]])) is None
+
+
+def test_scores_before_learning_change_no_backward_metric() -> None:
+    ahead = np.where(np.isnan(THREE), 99.0, THREE)
+    assert [metric(ahead) for metric in OF_STEPS] == [metric(THREE) for metric in OF_STEPS]
+
+
+def test_tasks_that_are_still_ahead_do_not_count() -> None:
+    ahead = np.hstack([THREE, [[1.0], [2.0], [3.0]]])
+    assert f.own_final(ahead) == f.own_final(THREE)
+
+
+def test_forward_transfer_is_over_the_start() -> None:
+    start = np.array([[5.0, 10, 20]])
+    steps = np.array([[60.0, 13, NAN], [50, 40, 25], [40, 42, 30]])
+    assert f.fwt_gem(np.vstack([start, steps])) == pytest.approx((3 + 5) / 2)
+    assert f.fwt_gem(np.vstack([start * NAN, steps])) is None
+    assert f.fwt_gem(np.array([[5.0], [60.0]])) is None
+
+
+@given(squares())
+def test_bwt_gem_is_minus_the_mean_drop_from_the_diagonal(matrix: Matrix) -> None:
+    drops = (matrix.diagonal() - matrix[-1])[:-1]
+    assert f.bwt_gem(matrix) == pytest.approx(-drops.mean())
+
+
+@given(squares())
+def test_forgetting_max_is_no_less_than_minus_bwt_gem(matrix: Matrix) -> None:
+    assert f.forgetting_max(matrix) >= -f.bwt_gem(matrix) - 1e-9  # type: ignore[operator]
+
+
+@given(squares())
+def test_own_scores_and_bwt_gem_account_for_each_other(matrix: Matrix) -> None:
+    n = len(matrix)
+    change = f.own_final(matrix) - f.own_learned(matrix)  # type: ignore[operator]
+    assert f.bwt_gem(matrix) * (n - 1) / n == pytest.approx(change, abs=1e-9)  # type: ignore[operator]
+
+
+@given(squares(), st.floats(0.1, 10))
+def test_forgetting_rate_has_no_unit(matrix: Matrix, scale: float) -> None:
+    assert f.fr_dha(matrix * scale) == pytest.approx(f.fr_dha(matrix), abs=1e-6)
+
+
+@given(squares(), st.floats(-50, 50))
+def test_a_shift_of_every_score_moves_no_difference(matrix: Matrix, shift: float) -> None:
+    for metric in (f.bwt_gem, f.bwt_incclip, f.forgetting_max, f.bwt_ctp):
+        assert metric(matrix + shift) == pytest.approx(metric(matrix), abs=1e-6)
+
+
+@given(squares())
+def test_bwt_ctp_has_the_opposite_sign_of_bwt_gem(matrix: Matrix) -> None:
+    assert f.bwt_ctp(matrix) == pytest.approx(-f.bwt_gem(matrix), abs=1e-9)  # type: ignore[operator]
+
+
+@given(squares())
+def test_two_steps_of_incclip_are_half_of_gem(matrix: Matrix) -> None:
+    two = matrix[:2, :2]
+    assert f.bwt_incclip(two) == pytest.approx(f.bwt_gem(two) / 2)  # type: ignore[operator]
+
+
+def test_every_definition_says_how_to_read_it() -> None:
+    for name, definition in DEFINITIONS.items():
+        assert definition.name == name
+        assert definition.formula
+        assert definition.reading

@@ -1,0 +1,80 @@
+"""Evaluation rows made from small matrices, as an evaluator would write them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.rows import Row, read_rows
+
+NAMES = ("00-smileys", "01-people", "02-animals", "03-food")
+# Three steps: the first task loses 20, the second gains 2.
+OWN = ((60.0,), (50.0, 40.0), (40.0, 42.0, 30.0))
+# Model t on tasks 0..i together; the last row is complete, as bwt_ctp needs.
+MERGED = ((60.0,), (None, 44.0), (45.0, 40.0, 35.0))
+
+
+def row(**fields: Any) -> dict[str, Any]:
+    """One row as JSON, with the fields that a test does not care for."""
+    step, task = fields.get("step", 0), fields.get("task_step", 0)
+    return {
+        "schema": "vlcpctl.eval/1",
+        "run": "ctp",
+        "method": "ctp",
+        "seed": 0,
+        "buffer": None,
+        "step": step,
+        "task_step": task,
+        "stream": "s",
+        "evaluator": "retrieval",
+        "protocol": "cross-modal",
+        "gallery": "own",
+        "task": NAMES[task] if task is not None else "coco",
+        "tasks": [],
+        "split": "test",
+        "metrics": {"rm": 50.0},
+        "checkpoint": f"c{step}",
+    } | fields
+
+
+def own_rows(matrix: Sequence[Sequence[float | None]] = OWN, **fields: Any) -> list[dict[str, Any]]:
+    """Rows of each task alone; None leaves a row out."""
+    return [
+        row(step=step, task_step=task, metrics={"rm": value, "t2i_r1": value / 2}, **fields)
+        for step, line in enumerate(matrix)
+        for task, value in enumerate(line)
+        if value is not None
+    ]
+
+
+def merged_rows(
+    matrix: Sequence[Sequence[float | None]] = MERGED, **fields: Any
+) -> list[dict[str, Any]]:
+    """Rows of tasks 0..i together."""
+    return [
+        row(
+            step=step,
+            task_step=task,
+            gallery="merged",
+            task="merged",
+            tasks=list(NAMES[: task + 1]),
+            metrics={"rm": value, "t2i_r1": value / 2},
+            **fields,
+        )
+        for step, line in enumerate(matrix)
+        for task, value in enumerate(line)
+        if value is not None
+    ]
+
+
+def written(path: Path, rows: Iterable[dict[str, Any]]) -> str:
+    """The rows as a file."""
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows), encoding="utf-8")
+    return str(path)
+
+
+def parsed(path: Path, rows: Iterable[dict[str, Any]]) -> list[Row]:
+    """The rows after a trip through a file."""
+    return read_rows([written(path, rows)])

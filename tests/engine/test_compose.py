@@ -27,7 +27,9 @@ def test_order_of_names_does_not_matter() -> None:
         ("lwf", ["lwf.target=chanels"], "did you mean 'channels'"),
     ],
 )
-def test_mistakes_are_answered_with_the_nearest_right_thing(names: str, assignments: list[str], message: str) -> None:
+def test_mistakes_are_answered_with_the_nearest_right_thing(
+    names: str, assignments: list[str], message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
         compose(names, assignments)
 

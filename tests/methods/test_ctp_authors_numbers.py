@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from support.fake_run import FakeRun, fake_batch, features
 
-from support.fake_run import FakeBatch, FakeRun, features
 from vlcpctl.core.params import blend_
 from vlcpctl.engine.schedules import learning_rate
 from vlcpctl.engine.settings import Settings
@@ -19,7 +19,7 @@ from vlcpctl.methods.ctp import Ctp
 from vlcpctl.methods.lwf import Lwf
 
 GOLDEN = np.load(Path(__file__).parent / "data" / "ctp_functional.npz")
-BATCH = FakeBatch(6)
+BATCH = fake_batch(6)
 
 
 def _given(name: str) -> torch.Tensor:
@@ -47,7 +47,9 @@ def _close(value: object, name: str) -> None:
     np.testing.assert_allclose(found, GOLDEN[name], rtol=1e-9, atol=1e-12)
 
 
-def _check_gradients(loss: torch.Tensor, image: torch.Tensor, text: torch.Tensor, part: str) -> None:
+def _check_gradients(
+    loss: torch.Tensor, image: torch.Tensor, text: torch.Tensor, part: str
+) -> None:
     of_image, of_text = torch.autograd.grad(loss, (image, text), retain_graph=True)
     _close(of_image, f"s0/{part}_wrt_img")
     _close(of_text, f"s0/{part}_wrt_txt")
@@ -121,7 +123,10 @@ def test_ring_takes_a_batch_of_any_size(count: int) -> None:
 def test_momentum_update_is_the_authors(m: str, *, first: bool) -> None:
     weights = {name: {"w": torch.tensor(GOLDEN[f"momentum/{name}"])} for name in "FRM"}
     run = FakeRun(
-        weights=weights["F"], anchor=weights["R"], slots={"momentum": weights["M"]}, started_first=first
+        weights=weights["F"],
+        anchor=weights["R"],
+        slots={"momentum": weights["M"]},
+        started_first=first,
     )
     Ctp(m=float(m), m_first=float(m)).before_forward(run)
     _close(weights["M"]["w"], f"momentum/{'two' if first else 'three'}_way_m{m}")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-
 from support.fake_run import FakeRun
+
 from vlcpctl.methods.dha import Dha
 
 
-def _by_hand(start: torch.Tensor, gradients: torch.Tensor, *, adapt: bool, dynamic: bool) -> torch.Tensor:
+def _by_hand(
+    start: torch.Tensor, gradients: torch.Tensor, *, adapt: bool, dynamic: bool
+) -> torch.Tensor:
     main = history = start.clone()
     for number, gradient in enumerate(gradients, start=1):
         earlier_main, earlier_history = main, history
@@ -33,7 +35,10 @@ def test_weights_follow_algorithm_1_over_fifty_steps(*, adapt: bool, dynamic: bo
         method.before_forward(run)
         weights["w"] -= 0.1 * gradient
     torch.testing.assert_close(
-        weights["w"], _by_hand(start, gradients, adapt=adapt, dynamic=dynamic), rtol=1e-12, atol=1e-12
+        weights["w"],
+        _by_hand(start, gradients, adapt=adapt, dynamic=dynamic),
+        rtol=1e-12,
+        atol=1e-12,
     )
 
 

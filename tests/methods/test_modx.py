@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
+from support.fake_run import FakeRun, fake_batch, features
 
-from support.fake_run import FakeBatch, FakeRun, features
 from vlcpctl.methods.modx import Modx
 
-BATCH = FakeBatch(7)
+BATCH = fake_batch(7)
 
 
 def _features(seed: int) -> tuple[torch.Tensor, torch.Tensor]:

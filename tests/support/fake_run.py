@@ -6,25 +6,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from vlcpctl.core.features import as_features
-from vlcpctl.core.method import Features, Method, Weights
+from vlcpctl.core.method import Batch, Features, Method, Weights
 
 
-@dataclass
-class FakeBatch:
-    """A batch of `size` pairs whose features are known."""
-
-    size: int
-
-    @property
-    def keys(self) -> list[str]:
-        return [str(number) for number in range(self.size)]
-
-    @property
-    def replayed(self) -> Tensor:
-        return torch.zeros(self.size, dtype=torch.bool)
+def fake_batch(size: int) -> Batch:
+    """A batch of `size` pairs whose features are known, so that its images and texts are not."""
+    nothing = torch.empty(0)
+    return Batch(
+        [str(number) for number in range(size)],
+        torch.zeros(size, dtype=torch.bool),
+        nothing,
+        nothing,
+    )
 
 
 @dataclass
@@ -48,11 +43,11 @@ class FakeRun:
     def slot(self, name: str) -> Weights:
         return self.slots[name]
 
-    def previous(self, batch: Any) -> Features:
+    def previous(self, batch: Batch) -> Features:
         assert self.old is not None
         return self.old
 
-    def features(self, batch: Any, weights: Weights) -> Features:
+    def features(self, batch: Batch, weights: Weights) -> Features:
         assert self.slow is not None
         return self.slow
 
@@ -65,5 +60,7 @@ class FakeRun:
 def features(image: Any, text: Any, temperature: float = 0.07) -> Features:
     """Features of raw projections given as arrays or tensors."""
     return as_features(
-        torch.as_tensor(image), torch.as_tensor(text), torch.tensor(1 / temperature, dtype=torch.float64)
+        torch.as_tensor(image),
+        torch.as_tensor(text),
+        torch.tensor(1 / temperature, dtype=torch.float64),
     )

@@ -16,12 +16,20 @@ from vlcpctl.core.errors import UsageError
 if TYPE_CHECKING:
     from vlcpctl.engine.request import Request
 
-Tasks = Annotated[list[Path], typer.Argument(help="A task directory; several are trained on together.")]
-MethodName = Annotated[str, typer.Option("--method", "-m", help="A method, or several joined with +.")]
-Previous = Annotated[Path | None, typer.Option(help="The checkpoint of the step before: weights, teacher, memory.")]
+Tasks = Annotated[
+    list[Path], typer.Argument(help="A task directory; several are trained on together.")
+]
+MethodName = Annotated[
+    str, typer.Option("--method", "-m", help="A method, or several joined with +.")
+]
+Previous = Annotated[
+    Path | None, typer.Option(help="The checkpoint of the step before: weights, teacher, memory.")
+]
 Buffer = Annotated[Path | None, typer.Option(help="Earlier pairs to train on again.")]
 Teacher = Annotated[Path | None, typer.Option(help="The frozen model, when it is not --previous.")]
-Preset = Annotated[str | None, typer.Option(help="Training budget of a paper: ctp, incclip, modx, dha, tiny.")]
+Preset = Annotated[
+    str | None, typer.Option(help="Training budget of a paper: ctp, incclip, modx, dha, tiny.")
+]
 Assign = Annotated[list[str] | None, typer.Option("--set", help="METHOD.PARAMETER=VALUE.")]
 
 
@@ -34,8 +42,12 @@ def run(
     teacher: Teacher = None,
     preset: Preset = None,
     set_: Assign = None,
-    run_name: Annotated[str, typer.Option("--run", help="Name in rows and reports (default: the method).")] = "",
-    model: Annotated[str | None, typer.Option(help="open_clip model name or JSON config, for a first task.")] = None,
+    run_name: Annotated[
+        str, typer.Option("--run", help="Name in rows and reports (default: the method).")
+    ] = "",
+    model: Annotated[
+        str | None, typer.Option(help="open_clip model name or JSON config, for a first task.")
+    ] = None,
     pretrained: Annotated[str | None, typer.Option(help="open_clip tag or weight file.")] = None,
     temperature: Annotated[str | None, typer.Option(metavar="fixed:X|learn:X")] = None,
     text_length: Annotated[int | None, typer.Option(min=4, help="Tokens per caption.")] = None,
@@ -44,34 +56,66 @@ def run(
     lr: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
     min_lr: Annotated[float | None, typer.Option(help="Where the schedule ends.")] = None,
     weight_decay: Annotated[float | None, typer.Option()] = None,
-    decay: Annotated[str | None, typer.Option(help="'weights' spares norms and biases, 'all' does not.")] = None,
-    betas: Annotated[str | None, typer.Option(metavar="B1,B2", help="Of adamw, adam and lamb.")] = None,
+    decay: Annotated[
+        str | None, typer.Option(help="'weights' spares norms and biases, 'all' does not.")
+    ] = None,
+    betas: Annotated[
+        str | None, typer.Option(metavar="B1,B2", help="Of adamw, adam and lamb.")
+    ] = None,
     eps: Annotated[float | None, typer.Option(help="Of adamw, adam and lamb.")] = None,
     momentum: Annotated[float | None, typer.Option(help="Of sgd.")] = None,
     clip_norm: Annotated[float | None, typer.Option(help="Clip the gradient's norm.")] = None,
     schedule: Annotated[str | None, typer.Option(help="cosine, constant or plateau.")] = None,
-    warmup: Annotated[float | None, typer.Option(min=0, max=1, help="Share of steps with a rising rate.")] = None,
-    patience: Annotated[int | None, typer.Option(min=0, help="Epochs without progress before a plateau drop.")] = None,
+    warmup: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Share of steps with a rising rate.")
+    ] = None,
+    patience: Annotated[
+        int | None, typer.Option(min=0, help="Epochs without progress before a plateau drop.")
+    ] = None,
     epochs: Annotated[int | None, typer.Option(min=1)] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Instead of --epochs.")] = None,
-    batch_size: Annotated[int | None, typer.Option(min=2, help="The global batch, over all processes.")] = None,
-    micro_batch: Annotated[int | None, typer.Option(min=1, help="Pairs encoded at once (the loss sees all).")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=2, help="The global batch, over all processes.")
+    ] = None,
+    micro_batch: Annotated[
+        int | None, typer.Option(min=1, help="Pairs encoded at once (the loss sees all).")
+    ] = None,
     precision: Annotated[str | None, typer.Option(help="fp32, bf16 or fp16.")] = None,
-    replay: Annotated[str | None, typer.Option(help="union, or share=X of each batch from the buffer.")] = None,
-    captions: Annotated[str | None, typer.Option(help="'one' caption per image and epoch, or 'all'.")] = None,
-    base_loss: Annotated[str | None, typer.Option(help="'mean' or 'sum' of the two directions.")] = None,
+    replay: Annotated[
+        str | None, typer.Option(help="union, or share=X of each batch from the buffer.")
+    ] = None,
+    captions: Annotated[
+        str | None, typer.Option(help="'one' caption per image and epoch, or 'all'.")
+    ] = None,
+    base_loss: Annotated[
+        str | None, typer.Option(help="'mean' or 'sum' of the two directions.")
+    ] = None,
     crop: Annotated[str | None, typer.Option(help="none, center or random.")] = None,
-    crop_scale: Annotated[str | None, typer.Option(metavar="LOW,HIGH", help="Area kept by random crops.")] = None,
-    flip: Annotated[bool | None, typer.Option("--flip/--no-flip", help="Flip half of the images.")] = None,
-    randaugment: Annotated[str | None, typer.Option(metavar="N,M", help="N operations of magnitude M.")] = None,
+    crop_scale: Annotated[
+        str | None, typer.Option(metavar="LOW,HIGH", help="Area kept by random crops.")
+    ] = None,
+    flip: Annotated[
+        bool | None, typer.Option("--flip/--no-flip", help="Flip half of the images.")
+    ] = None,
+    randaugment: Annotated[
+        str | None, typer.Option(metavar="N,M", help="N operations of magnitude M.")
+    ] = None,
     keep: Annotated[str | None, typer.Option(help="last, best:val_loss or best:val_rmean.")] = None,
-    from_scratch: Annotated[bool, typer.Option("--from-scratch", help="Begin a later task without --previous.")] = False,
-    fresh_state: Annotated[bool, typer.Option("--fresh-state", help="Begin the method's memory anew.")] = False,
+    from_scratch: Annotated[
+        bool, typer.Option("--from-scratch", help="Begin a later task without --previous.")
+    ] = False,
+    fresh_state: Annotated[
+        bool, typer.Option("--fresh-state", help="Begin the method's memory anew.")
+    ] = False,
     save_every: Annotated[str, typer.Option(help="Steps, or a time such as 10min.")] = "10min",
-    accept_inexact: Annotated[bool, typer.Option("--accept-inexact", help="Resume on another kind of machine.")] = False,
+    accept_inexact: Annotated[
+        bool, typer.Option("--accept-inexact", help="Resume on another kind of machine.")
+    ] = False,
     nproc: Annotated[int, typer.Option(min=1, help="Processes that train together.")] = 1,
     tensorboard: Annotated[Path | None, typer.Option(help="Also write scalars there.")] = None,
-    print_config: Annotated[bool, typer.Option("--print-config", help="Show every setting with its origin.")] = False,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Show every setting with its origin.")
+    ] = False,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     workers: options.Workers = 0,
@@ -101,7 +145,7 @@ def run(
     if dry_run:
         _say_plan(request)
         return
-    from vlcpctl.engine.train import train_step  # noqa: PLC0415 - imports torch
+    from vlcpctl.engine.train import train_step
 
     path = train_step(request)
     console.emit(_result(path) if json else path)
@@ -109,9 +153,9 @@ def run(
 
 def _request(flags: dict[str, Any]) -> Request:
     """The request that the options make; no torch is imported for it."""
-    from vlcpctl.engine.compose import compose, preset_of, settings_of_methods  # noqa: PLC0415
-    from vlcpctl.engine.request import Request, save_every  # noqa: PLC0415
-    from vlcpctl.engine.settings import SETTINGS, resolve  # noqa: PLC0415
+    from vlcpctl.engine.compose import compose, preset_of, settings_of_methods
+    from vlcpctl.engine.request import Request, save_every
+    from vlcpctl.engine.settings import SETTINGS, resolve
 
     methods = compose(flags["method"], flags.get("set_", ()))
     save_every(flags["save_every"])
@@ -119,7 +163,9 @@ def _request(flags: dict[str, Any]) -> Request:
     for name, kind in (("betas", float), ("crop_scale", float), ("randaugment", int)):
         if name in given:
             given[name] = _pair(name, given[name], kind)
-    settings, origins = resolve(flags.get("preset") or preset_of(methods), given, settings_of_methods(methods))
+    settings, origins = resolve(
+        flags.get("preset") or preset_of(methods), given, settings_of_methods(methods)
+    )
     carried = {field.name for field in dataclasses.fields(Request)} & flags.keys()
     return Request(
         **{name: flags[name] for name in carried - {"tasks", "run"}},
@@ -132,7 +178,7 @@ def _request(flags: dict[str, Any]) -> Request:
 
 
 def _say_plan(request: Request) -> None:
-    from vlcpctl.engine.plan import make_plan  # noqa: PLC0415 - imports pyarrow
+    from vlcpctl.engine.plan import make_plan
 
     for line in make_plan(request).lines():
         console.say(line)
@@ -140,18 +186,20 @@ def _say_plan(request: Request) -> None:
 
 
 def _print_configuration(request: Request, *, as_json: bool) -> None:
-    from vlcpctl.engine.settings import configuration  # noqa: PLC0415
+    from vlcpctl.engine.settings import configuration
 
     rows = list(configuration(request.settings, request.origins, request.methods))
     if as_json:
-        console.emit(json_text({name: {"value": value, "origin": origin} for name, value, origin in rows}))
+        console.emit(
+            json_text({name: {"value": value, "origin": origin} for name, value, origin in rows})
+        )
         return
     for name, value, origin in rows:
         console.emit(f"{name} = {value}  [{origin}]")
 
 
 def _result(path: Path) -> str:
-    from vlcpctl.core.artifacts import read_manifest  # noqa: PLC0415
+    from vlcpctl.core.artifacts import read_manifest
 
     manifest = read_manifest(path, "checkpoint")
     names = ("content", "run", "method", "step", "pairs", "train_seconds")

@@ -17,7 +17,13 @@ import vlcpctl
 from vlcpctl.core.errors import BadInput, OutputExists
 
 # What an artifact is, and the manifest that makes its directory exist.
-MANIFESTS = {"stream": "stream.json", "task": "task.json", "checkpoint": "checkpoint.json", "targets": "targets.json", "report": "summary.json"}
+MANIFESTS = {
+    "stream": "stream.json",
+    "task": "task.json",
+    "checkpoint": "checkpoint.json",
+    "targets": "targets.json",
+    "report": "summary.json",
+}
 
 
 @contextmanager
@@ -116,7 +122,9 @@ def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
     finish_swap(directory)
     path = directory / MANIFESTS[kind]
     if not path.is_file():
-        raise BadInput(f"{directory} is not a {kind}: it has no {MANIFESTS[kind]}{_what_it_is(directory)}")
+        raise BadInput(
+            f"{directory} is not a {kind}: it has no {MANIFESTS[kind]}{_what_it_is(directory)}"
+        )
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -124,7 +132,9 @@ def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
     if not isinstance(manifest, dict) or "schema" not in manifest:
         raise BadInput(f"{path} has no schema; it was not written by vlcpctl")
     if manifest["schema"] != f"vlcpctl.{kind}/1":
-        raise BadInput(f"{path} has schema {manifest['schema']!r}; this version reads vlcpctl.{kind}/1")
+        raise BadInput(
+            f"{path} has schema {manifest['schema']!r}; this version reads vlcpctl.{kind}/1"
+        )
     return manifest
 
 
@@ -143,11 +153,15 @@ def already_made(out: Path, kind: str, identity: dict[str, Any], *, force: bool)
     if not out.exists() or force:
         return False
     if kind_of(out) != kind:
-        raise OutputExists(f"{out} exists and is not a {kind}; choose another --out, or --force to move it aside")
+        raise OutputExists(
+            f"{out} exists and is not a {kind}; choose another --out, or --force to move it aside"
+        )
     found = read_manifest(out, kind)["identity"]
     differences = identity_differences(found, identity)
     if differences:
-        raise OutputExists(f"{out} was made with other settings: {'; '.join(differences)}; --force replaces it")
+        raise OutputExists(
+            f"{out} was made with other settings: {'; '.join(differences)}; --force replaces it"
+        )
     return True
 
 

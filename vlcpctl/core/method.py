@@ -31,6 +31,16 @@ class Paper:
     url: str
 
 
+@dataclass(frozen=True)
+class Batch:
+    """A global batch: every key, and the images and texts of this process's part of it."""
+
+    keys: list[str]
+    replayed: Tensor  # (B,) true where the pair comes from the buffer
+    images: Tensor  # (b, H, W, 3) bytes
+    texts: Tensor  # (b, L) token ids
+
+
 @dataclass(frozen=True, kw_only=True)
 class Features:
     """What a model says of a batch: projections as they come and of unit length, and 1 / temperature."""
@@ -112,18 +122,6 @@ class Run(Protocol):
         """The model's view of the batch under other weights: in eval mode and without gradient."""
 
 
-class Batch(Protocol):
-    """One global batch: its keys, and which pairs come from the buffer."""
-
-    @property
-    def keys(self) -> Sequence[str]:
-        """The B sample keys."""
-
-    @property
-    def replayed(self) -> Tensor:
-        """(B,) true where the pair comes from the buffer."""
-
-
 class Method:
     """Base of all methods; a method overrides what it uses."""
 
@@ -167,4 +165,6 @@ def hyper(default: Any, *, help: str, origin: str, choices: Sequence[str] = ()) 
 
     `origin="ours"` marks a value that no paper gives.
     """
-    return field(default=default, metadata={"help": help, "origin": origin, "choices": tuple(choices)})
+    return field(
+        default=default, metadata={"help": help, "origin": origin, "choices": tuple(choices)}
+    )

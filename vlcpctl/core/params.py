@@ -14,8 +14,10 @@ def copy_of(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def blend_(target: Mapping[str, Tensor], keep: float, *sources: tuple[float, Mapping[str, Tensor]]) -> None:
-    """target = keep * target + sum of share * source, tensor by tensor.
+def blend_(
+    target: Mapping[str, Tensor], keep: float, *sources: tuple[float, Mapping[str, Tensor]]
+) -> None:
+    """Target = keep * target + sum of share * source, tensor by tensor.
 
     >>> weights = {"w": torch.tensor([1.0])}
     >>> blend_(weights, 0.5, (0.5, {"w": torch.tensor([3.0])}))

@@ -17,6 +17,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from vlcpctl.core.method import Batch
 from vlcpctl.data.batch_plan import BatchPlan
 from vlcpctl.data.task import Split
 from vlcpctl.data.views import View, decode_image, train_view
@@ -24,16 +25,6 @@ from vlcpctl.data.views import View, decode_image, train_view
 CACHE_BYTES = 256 * 2**20
 
 Tokenise = Callable[[list[str]], Tensor]
-
-
-@dataclass(frozen=True)
-class LoadedBatch:
-    """A global batch: every key, and the images and texts of this process's part of it."""
-
-    keys: list[str]
-    replayed: Tensor  # (B,) true where the pair comes from the buffer
-    images: Tensor  # (b, H, W, 3) bytes
-    texts: Tensor  # (b, L) token ids
 
 
 class ImageCache:
@@ -60,7 +51,7 @@ class ImageCache:
 
 
 @dataclass
-class PlannedBatches(Dataset[LoadedBatch]):
+class PlannedBatches(Dataset[Batch]):
     """Batch k of a phase, for any k."""
 
     splits: Sequence[Split]
@@ -74,18 +65,23 @@ class PlannedBatches(Dataset[LoadedBatch]):
     def __post_init__(self) -> None:
         self._cache = ImageCache()
 
-    def __getitem__(self, step: int) -> LoadedBatch:
+    def __getitem__(self, step: int) -> Batch:
         plan = self.plan(step)
         places = list(zip(plan.source.tolist(), plan.row.tolist(), strict=True))
         keys = [self.splits[source].keys[row] for source, row in places]
         own = self.part(len(keys))
         visits, captions = plan.visit.tolist(), plan.caption.tolist()
         images = [
-            train_view(self._cache.get(self.splits, *places[i]), self.view, self.seed, keys[i], visits[i])
+            train_view(
+                self._cache.get(self.splits, *places[i]), self.view, self.seed, keys[i], visits[i]
+            )
             for i in range(len(keys))[own]
         ]
-        texts = [self.splits[places[i][0]].captions(places[i][1])[captions[i]] for i in range(len(keys))[own]]
-        return LoadedBatch(
+        texts = [
+            self.splits[places[i][0]].captions(places[i][1])[captions[i]]
+            for i in range(len(keys))[own]
+        ]
+        return Batch(
             keys=keys,
             replayed=torch.from_numpy(plan.source == self.buffer_source),
             images=torch.from_numpy(np.stack(images)),
@@ -93,7 +89,7 @@ class PlannedBatches(Dataset[LoadedBatch]):
         )
 
 
-def read_batches(dataset: PlannedBatches, first: int, stop: int, workers: int) -> Iterator[LoadedBatch]:
+def read_batches(dataset: PlannedBatches, first: int, stop: int, workers: int) -> Iterator[Batch]:
     """Batches first..stop-1, in order."""
     if workers == 0:
         yield from (dataset[step] for step in range(first, stop))

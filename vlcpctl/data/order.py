@@ -23,7 +23,9 @@ class Order:
     [0, 1, 2, 3, 4]
     """
 
-    def __init__(self, rows: int, seed: int, name: str, *, block: int = BLOCK, window: int = WINDOW) -> None:
+    def __init__(
+        self, rows: int, seed: int, name: str, *, block: int = BLOCK, window: int = WINDOW
+    ) -> None:
         self.count, self.seed, self.name = rows, seed, name
         self.block, self.window = block, window
         self._window_rows = lru_cache(maxsize=2)(self._shuffled_window)
@@ -63,5 +65,7 @@ class Order:
 
     def _shuffled_window(self, epoch: int, number: int) -> np.ndarray:
         blocks = self._blocks(epoch)[number * self.window : (number + 1) * self.window]
-        rows = np.concatenate([np.arange(b * self.block, min((b + 1) * self.block, self.count)) for b in blocks])
+        rows = np.concatenate(
+            [np.arange(b * self.block, min((b + 1) * self.block, self.count)) for b in blocks]
+        )
         return generator(self.seed, "rows", self.name, epoch, number).permutation(rows)

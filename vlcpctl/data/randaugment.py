@@ -12,7 +12,9 @@ MAX_MAGNITUDE = 10
 Operation = Callable[[Image.Image, float], Image.Image]
 
 
-def randaugment(image: Image.Image, count: int, magnitude: int, draw: np.random.Generator) -> Image.Image:
+def randaugment(
+    image: Image.Image, count: int, magnitude: int, draw: np.random.Generator
+) -> Image.Image:
     """`count` operations in a row, each of strength magnitude / 10 with a random sign."""
     for _ in range(count):
         operation = OPERATIONS[int(draw.integers(len(OPERATIONS)))]

@@ -83,7 +83,9 @@ def _rgb(image: Image.Image) -> Image.Image:
 
 def _squashed(image: Image.Image, view: View) -> np.ndarray:
     size = (view.image_size, view.image_size)
-    return np.asarray(image if image.size == size else image.resize(size, FILTERS[view.interpolation]))
+    return np.asarray(
+        image if image.size == size else image.resize(size, FILTERS[view.interpolation])
+    )
 
 
 def _shortest(image: Image.Image, view: View) -> Image.Image:

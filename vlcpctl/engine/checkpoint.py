@@ -43,7 +43,10 @@ class Parent:
     def slot_files(self) -> dict[str, Path]:
         """The methods' memories by `METHOD/SLOT`."""
         root = self.path / "method"
-        return {str(path.relative_to(root).with_suffix("")): path for path in sorted(root.rglob("*.safetensors"))}
+        return {
+            str(path.relative_to(root).with_suffix("")): path
+            for path in sorted(root.rglob("*.safetensors"))
+        }
 
 
 def open_parent(path: Path) -> Parent:
@@ -57,7 +60,9 @@ def all_tensors(encoder: DualEncoder) -> Weights:
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
-def carried_slots(parent: Parent | None, methods: tuple[Method, ...], *, fresh_state: bool) -> Slots:
+def carried_slots(
+    parent: Parent | None, methods: tuple[Method, ...], *, fresh_state: bool
+) -> Slots:
     """The stream memories of these methods in the parent; a missing one is an error, never a zero."""
     if parent is None or fresh_state:
         return {}
@@ -116,7 +121,10 @@ def _write_slots(directory: Path, run: TrainRun, parent: Parent | None) -> None:
     for method in run.methods:
         for slot in method.slots(first=run.previous is None):
             if slot.lifetime == "stream":
-                write_tensors(directory / method.name / f"{slot.name}.safetensors", run.slots[method.name][slot.name])
+                write_tensors(
+                    directory / method.name / f"{slot.name}.safetensors",
+                    run.slots[method.name][slot.name],
+                )
     if parent is None:
         return
     for name, path in parent.slot_files().items():

@@ -52,7 +52,9 @@ def _by_method(chosen: Sequence[str], assignments: Sequence[str]) -> dict[str, d
         if not (equals and dot):
             raise UsageError(f"--set {assignment!r} is not METHOD.PARAMETER=VALUE")
         if name not in values:
-            raise UsageError(f"--set {assignment}: {name!r} does not run here (--method {'+'.join(chosen)})")
+            raise UsageError(
+                f"--set {assignment}: {name!r} does not run here (--method {'+'.join(chosen)})"
+            )
         values[name][parameter] = _parsed(TABLE[name], name, parameter, text)
     return values
 
@@ -65,11 +67,13 @@ def _parsed(method: type[Method], name: str, parameter: str, text: str) -> objec
     choices = field.metadata["choices"]
     if choices and text not in choices:
         raise UsageError(unknown_name(f"value of {name}.{parameter}:", text, choices))
-    kind = type(field.default)
+    kind: type = type(field.default)
     try:
         return _boolean(text) if kind is bool else kind(text)
     except ValueError as error:
-        raise UsageError(f"--set {name}.{parameter}={text}: {text!r} is not a {kind.__name__}") from error
+        raise UsageError(
+            f"--set {name}.{parameter}={text}: {text!r} is not a {kind.__name__}"
+        ) from error
 
 
 def _boolean(text: str) -> bool:
@@ -79,7 +83,10 @@ def _boolean(text: str) -> bool:
 
 
 def _refuse_clashes(methods: Sequence[Method]) -> None:
-    for claim, what in (("replaces_base", "replace the contrastive loss"), ("writes_weights", "write the weights")):
+    for claim, what in (
+        ("replaces_base", "replace the contrastive loss"),
+        ("writes_weights", "write the weights"),
+    ):
         names = [method.name for method in methods if getattr(method, claim)]
         if len(names) > 1:
             raise UsageError(f"{' and '.join(names)} both {what}; they cannot run together")

@@ -41,7 +41,7 @@ def semantic(request: Request) -> dict[str, Any]:
 
 def numeric(request: Request, device: str) -> dict[str, Any]:
     """What decides the last bits of the result."""
-    import torch  # noqa: PLC0415 - the rest of this file is asked for without torch
+    import torch
 
     return {
         "torch": torch.__version__,

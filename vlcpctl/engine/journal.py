@@ -38,16 +38,16 @@ class Board:
     """The same rows as TensorBoard scalars; needs the extra `tensorboard`."""
 
     def __init__(self, directory: Path) -> None:
-        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - an extra
+        from torch.utils.tensorboard import SummaryWriter
 
-        self._writer = SummaryWriter(str(directory))  # type: ignore[no-untyped-call]
+        self._writer = SummaryWriter(str(directory))
 
     def write(self, row: dict[str, Any], step: int) -> None:
         """Every number of the row under its name."""
         for name, value in row.items():
             if name != "step" and isinstance(value, int | float):
-                self._writer.add_scalar(name, value, step)  # type: ignore[no-untyped-call]
+                self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
         """Flush and close."""
-        self._writer.close()  # type: ignore[no-untyped-call]
+        self._writer.close()

@@ -90,7 +90,9 @@ class Loop:
             self.journal.sync()
             state = self.partial.newest()
             good = f"the last good state is {state}" if state else "no state had been saved before"
-            raise Diverged(f"the loss diverged at {error}; {good}; a lower --lr or --clip-norm may help") from error
+            raise Diverged(
+                f"the loss diverged at {error}; {good}; a lower --lr or --clip-norm may help"
+            ) from error
 
     def _set_rate(self, optimizer: Optimizer, step: int, steps: int) -> float:
         rate = learning_rate(self.run.settings, step, steps, self.saved.plateau.drops)
@@ -119,7 +121,9 @@ class Loop:
         score = values[name] if name == "val_rmean" else -values[name]
         if score > (-math.inf if self.saved.best is None else self.saved.best):
             self.saved.best = score
-            self.best = {key: value.detach().clone() for key, value in self.run.everything().items()}
+            self.best = {
+                key: value.detach().clone() for key, value in self.run.everything().items()
+            }
 
     def _save_if_due(self, optimizer: Optimizer, step_once: Step) -> None:
         stopping = self.run.world.any(bool(self.stop), self.run.device)
@@ -131,7 +135,9 @@ class Loop:
             return
         self.save(state_tensors(optimizer, self.run.weights), step_once.scaler.state_dict())
         if stopping:
-            raise Interrupted(f"stopped after step {self.saved.step}; the same command goes on from {self.partial.path}")
+            raise Interrupted(
+                f"stopped after step {self.saved.step}; the same command goes on from {self.partial.path}"
+            )
 
     def save(self, optimizer: dict[str, Tensor], scaler: dict[str, float]) -> None:
         """Write a state that a later process goes on from."""
@@ -140,7 +146,11 @@ class Loop:
         self.started = self.last_saved = time.monotonic()
         if self.run.world.rank == 0:
             self.saved.journal_bytes = self.journal.sync()
-            tensors = {"model": self.run.everything(), "optimizer": optimizer, **_slot_files(self.run.slots)}
+            tensors = {
+                "model": self.run.everything(),
+                "optimizer": optimizer,
+                **_slot_files(self.run.slots),
+            }
             if self.best:
                 tensors["best"] = self.best
             self.partial.save(self.saved, tensors)
@@ -157,7 +167,9 @@ class Loop:
 
 def _slot_files(slots: Slots) -> dict[str, dict[str, Tensor]]:
     return {
-        f"slots/{method}/{slot}": values for method, named in slots.items() for slot, values in named.items()
+        f"slots/{method}/{slot}": values
+        for method, named in slots.items()
+        for slot, values in named.items()
     }
 
 

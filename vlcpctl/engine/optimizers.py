@@ -16,9 +16,16 @@ class Lamb(Optimizer):
     """Layer-wise adaptive moments (You et al., 2020, algorithm 2): Adam steps scaled by trust ratios."""
 
     def __init__(
-        self, params: Iterable[Any], lr: float, betas: tuple[float, float], eps: float, weight_decay: float
+        self,
+        params: Iterable[Any],
+        lr: float,
+        betas: tuple[float, float],
+        eps: float,
+        weight_decay: float,
     ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+        super().__init__(
+            params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        )
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -40,9 +47,13 @@ class Lamb(Optimizer):
         mean = state["exp_avg"].lerp_(weight.grad, 1 - beta1)
         square = state["exp_avg_sq"].mul_(beta2).addcmul_(weight.grad, weight.grad, value=1 - beta2)
         count = state["step"].item()
-        direction = (mean / (1 - beta1**count)) / ((square / (1 - beta2**count)).sqrt() + group["eps"])
+        direction = (mean / (1 - beta1**count)) / (
+            (square / (1 - beta2**count)).sqrt() + group["eps"]
+        )
         direction += group["weight_decay"] * weight
-        weight.add_(direction, alpha=-group["lr"] * _trust(weight, direction, group["weight_decay"]))
+        weight.add_(
+            direction, alpha=-group["lr"] * _trust(weight, direction, group["weight_decay"])
+        )
 
 
 def _trust(weight: Tensor, direction: Tensor, weight_decay: float) -> float:
@@ -56,7 +67,7 @@ def _trust(weight: Tensor, direction: Tensor, weight_decay: float) -> float:
 def new_optimizer(weights: Mapping[str, Tensor], settings: Settings) -> Optimizer:
     """The optimizer that the settings name, over every weight that trains, in the order of their names."""
     groups = decay_groups(weights, settings)
-    adaptive = {"lr": settings.lr, "betas": settings.betas, "eps": settings.eps}
+    adaptive: dict[str, Any] = {"lr": settings.lr, "betas": settings.betas, "eps": settings.eps}
     if settings.optimizer == "adamw":
         return AdamW(groups, **adaptive, foreach=False)
     if settings.optimizer == "adam":
@@ -70,7 +81,9 @@ def decay_groups(weights: Mapping[str, Tensor], settings: Settings) -> list[dict
     """Two parameter groups: decayed, and not (norms, biases and the temperature, unless `decay` is `all`)."""
     trained = {name: weight for name, weight in sorted(weights.items()) if weight.requires_grad}
     decayed = [weight for weight in trained.values() if settings.decay == "all" or weight.ndim >= 2]
-    spared = [weight for weight in trained.values() if not (settings.decay == "all" or weight.ndim >= 2)]
+    spared = [
+        weight for weight in trained.values() if not (settings.decay == "all" or weight.ndim >= 2)
+    ]
     groups = [
         {"params": decayed, "weight_decay": settings.weight_decay},
         {"params": spared, "weight_decay": 0.0},
@@ -89,7 +102,9 @@ def state_tensors(optimizer: Optimizer, weights: Mapping[str, Tensor]) -> dict[s
 
 
 @torch.no_grad()
-def restore(optimizer: Optimizer, weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
+def restore(
+    optimizer: Optimizer, weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor]
+) -> None:
     """Put back what `state_tensors` took."""
     for path, value in tensors.items():
         name, _, field = path.rpartition("/")

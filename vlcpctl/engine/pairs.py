@@ -13,7 +13,7 @@ import numpy as np
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.hashing import integer_hash
-from vlcpctl.data.loader import BatchPlan
+from vlcpctl.data.batch_plan import BatchPlan
 from vlcpctl.data.order import Order
 from vlcpctl.data.task import Split
 from vlcpctl.engine.settings import Settings, replay_share
@@ -52,13 +52,20 @@ class Pairs:
     """The training pairs of a run, batch by batch. Whole epochs only: what does not fill a batch is left out."""
 
     def __init__(
-        self, tasks: Sequence[Split], buffer: Split | None, settings: Settings, seed: int, limit: int | None = None
+        self,
+        tasks: Sequence[Split],
+        buffer: Split | None,
+        settings: Settings,
+        seed: int,
+        limit: int | None = None,
     ) -> None:
         self.splits = [*tasks, *([buffer] if buffer else [])]
         self.settings, self.seed = settings, seed
         share = replay_share(settings.replay) if buffer else None
         pools = _pools(tasks, buffer, apart=share is not None, limit=limit)
-        replayed = min(round((share or 0) * settings.batch_size), len(pools[1])) if len(pools) > 1 else 0
+        replayed = (
+            min(round((share or 0) * settings.batch_size), len(pools[1])) if len(pools) > 1 else 0
+        )
         self.rounds = self._rounds(pools[0], settings.batch_size - replayed)
         self.replay = Round(pools[1], replayed, None) if replayed else None
         self.buffer_source = len(tasks) if buffer else -1
@@ -91,7 +98,9 @@ class Pairs:
         order = self._orders.setdefault(part.label, Order(len(part.pool), self.seed, part.label))
         at = order.rows(epoch, step * part.share, (step + 1) * part.share)
         source, row = part.pool.source[at], part.pool.row[at]
-        caption = np.array([self._caption(part, epoch, s, r) for s, r in zip(source, row, strict=True)])
+        caption = np.array(
+            [self._caption(part, epoch, s, r) for s, r in zip(source, row, strict=True)]
+        )
         return source, row, caption, np.full(len(row), epoch)
 
     @cached_property
@@ -106,7 +115,11 @@ class Pairs:
         if part.caption is not None:
             return part.caption
         count = int(self._caption_counts[source][row])
-        return 0 if count == 1 else integer_hash(self.seed, "caption", epoch, self.splits[source].keys[row]) % count
+        return (
+            0
+            if count == 1
+            else integer_hash(self.seed, "caption", epoch, self.splits[source].keys[row]) % count
+        )
 
     def _rounds(self, pool: Pool, share: int) -> list[Round]:
         """One round an epoch, or, with every caption a pair, one round for each caption number.
@@ -115,23 +128,35 @@ class Pairs:
         """
         if self.settings.captions == "one":
             return [Round(pool, share, None)]
-        counts = np.array([self._caption_counts[s][r] for s, r in zip(pool.source, pool.row, strict=True)])
+        counts = np.array(
+            [self._caption_counts[s][r] for s, r in zip(pool.source, pool.row, strict=True)]
+        )
         rounds = [
-            Round(Pool(pool.name, pool.source[counts > number], pool.row[counts > number]), share, number)
+            Round(
+                Pool(pool.name, pool.source[counts > number], pool.row[counts > number]),
+                share,
+                number,
+            )
             for number in range(int(counts.max(initial=0)))
         ]
         return [part for part in rounds if part.steps]
 
 
-def _pools(tasks: Sequence[Split], buffer: Split | None, *, apart: bool, limit: int | None) -> list[Pool]:
+def _pools(
+    tasks: Sequence[Split], buffer: Split | None, *, apart: bool, limit: int | None
+) -> list[Pool]:
     """Task and buffer rows, each key once: as one pool, or as two when the buffer has its share."""
     seen: set[str] = set()
     pools = []
     for source, split in enumerate([*tasks, *([buffer] if buffer else [])]):
-        rows = np.array([row for row, key in enumerate(split.keys) if key not in seen], dtype=np.int64)
+        rows = np.array(
+            [row for row, key in enumerate(split.keys) if key not in seen], dtype=np.int64
+        )
         rows = rows[:limit] if source < len(tasks) else rows
         seen.update(split.keys)
-        pools.append(Pool("replay" if source == len(tasks) else "pairs", np.full(len(rows), source), rows))
+        pools.append(
+            Pool("replay" if source == len(tasks) else "pairs", np.full(len(rows), source), rows)
+        )
     if apart:
         return [_together(pools[: len(tasks)]), *pools[len(tasks) :]]
     return [_together(pools)]
@@ -139,5 +164,7 @@ def _pools(tasks: Sequence[Split], buffer: Split | None, *, apart: bool, limit: 
 
 def _together(pools: Sequence[Pool]) -> Pool:
     return Pool(
-        "pairs", np.concatenate([pool.source for pool in pools]), np.concatenate([pool.row for pool in pools])
+        "pairs",
+        np.concatenate([pool.source for pool in pools]),
+        np.concatenate([pool.row for pool in pools]),
     )

@@ -1,8 +1,8 @@
 """CKPT.partial: everything an unfinished train-step needs to go on as if it had never stopped.
 
-    CKPT.partial/identity.json            what is being made; another identity is refused
-    CKPT.partial/metrics.jsonl            the journal, cut back to the position on resume
-    CKPT.partial/at-PPPP-SSSSSSSSSS/      one complete state: position.json is written last
+CKPT.partial/identity.json            what is being made; another identity is refused
+CKPT.partial/metrics.jsonl            the journal, cut back to the position on resume
+CKPT.partial/at-PPPP-SSSSSSSSSS/      one complete state: position.json is written last
 """
 
 from __future__ import annotations
@@ -44,7 +44,14 @@ class Partial:
         self.path = out.with_name(out.name + ".partial")
         self.journal = self.path / FILE_NAME
 
-    def claim(self, semantic: dict[str, Any], numeric: dict[str, Any], *, force: bool, accept_inexact: bool) -> None:
+    def claim(
+        self,
+        semantic: dict[str, Any],
+        numeric: dict[str, Any],
+        *,
+        force: bool,
+        accept_inexact: bool,
+    ) -> None:
         """Make or enter the directory; a partial run of another command is an error that names what differs."""
         identity = self.path / "identity.json"
         if identity.is_file() and not force:
@@ -59,7 +66,12 @@ class Partial:
         temporary.replace(identity)
 
     def _refuse_other(
-        self, found: dict[str, Any], semantic: dict[str, Any], numeric: dict[str, Any], *, accept_inexact: bool
+        self,
+        found: dict[str, Any],
+        semantic: dict[str, Any],
+        numeric: dict[str, Any],
+        *,
+        accept_inexact: bool,
     ) -> None:
         differences = identity_differences(found["semantic"], semantic)
         if differences:

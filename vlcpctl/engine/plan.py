@@ -115,7 +115,9 @@ def _check_chain(
 
 def _check_parent(request: Request, tasks: tuple[Task, ...], parent: dict[str, Any]) -> None:
     if request.origins.get("model") == "flag":
-        raise UsageError("--model and --previous exclude each other: the model is that of the previous checkpoint")
+        raise UsageError(
+            "--model and --previous exclude each other: the model is that of the previous checkpoint"
+        )
     for method in request.methods:
         if method.from_unseen and parent["tasks"]:
             raise UsageError(

@@ -64,7 +64,9 @@ def save_every(text: str) -> SaveEvery:
             return SaveEvery(seconds=float(number) * seconds)
     if text.isdigit() and int(text) > 0:
         return SaveEvery(steps=int(text))
-    raise UsageError(f"--save-every {text!r} is neither a number of steps nor a time such as 10min or 2h")
+    raise UsageError(
+        f"--save-every {text!r} is neither a number of steps nor a time such as 10min or 2h"
+    )
 
 
 def _positive(text: str) -> bool:

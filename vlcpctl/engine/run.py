@@ -54,7 +54,9 @@ class TrainRun:
     @cached_property
     def anchor(self) -> Weights:
         """The previous model's parameters, without its buffers."""
-        assert self.previous is not None, "a method asked for a previous model that there is none of"
+        assert self.previous is not None, (
+            "a method asked for a previous model that there is none of"
+        )
         return {name: self.previous[name] for name in self.weights}
 
     def everything(self) -> Weights:
@@ -76,16 +78,21 @@ class TrainRun:
         """1 / temperature."""
         return weights["logit_scale"].exp()
 
-    def encode(self, batch: Batch, chunk: slice, weights: Weights | None = None) -> tuple[Tensor, Tensor]:
+    def encode(
+        self, batch: Batch, chunk: slice, weights: Weights | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Raw projections of a part of the local batch, in single precision at least."""
         dtype = _AUTOCAST.get(self.settings.precision)
+        images, texts = self.encoder.inputs(batch.images[chunk], batch.texts[chunk])
         with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
-            image, text = self.encoder.features(*self.encoder.inputs(batch, chunk, self.device), weights)
+            image, text = self.encoder.features(images, texts, weights)
+        assert image is not None
+        assert text is not None
         return _at_least_single(image), _at_least_single(text)
 
     def chunks(self, batch: Batch) -> list[slice]:
         """The local batch cut into what is encoded at once."""
-        local = len(batch.keys) // self.world.size
+        local = len(batch.texts)
         size = min(self.settings.micro_batch or local, local)
         return [slice(start, start + size) for start in range(0, local, size)]
 
@@ -98,7 +105,9 @@ class TrainRun:
 
     def previous_features(self, batch: Batch) -> Features:
         """The frozen previous model's view, computed once per batch."""
-        assert self.previous is not None, "a method asked for a previous model that there is none of"
+        assert self.previous is not None, (
+            "a method asked for a previous model that there is none of"
+        )
         if self._remembered is None or self._remembered[0] is not batch:
             self._remembered = (batch, self.frozen_features(batch, self.previous))
         return self._remembered[1]
@@ -160,9 +169,13 @@ def start_slots(run: TrainRun, carried: Slots) -> None:
         view = MethodRun(run, method.name)
         run.slots[method.name] = {}
         for slot in method.slots(first=view.first):
-            handed = carried.get(method.name, {}).get(slot.name) if slot.lifetime == "stream" else None
+            handed = (
+                carried.get(method.name, {}).get(slot.name) if slot.lifetime == "stream" else None
+            )
             values = copy_of(handed) if handed is not None else slot.start(view)
-            run.slots[method.name][slot.name] = {name: value.to(run.device) for name, value in values.items()}
+            run.slots[method.name][slot.name] = {
+                name: value.to(run.device) for name, value in values.items()
+            }
 
 
 def _at_least_single(features: Tensor) -> Tensor:

@@ -72,10 +72,16 @@ def configuration(
     for method in methods:
         for field in dataclasses.fields(method):  # type: ignore[arg-type]
             value = getattr(method, field.name)
-            yield f"{method.name}.{field.name}", value, field.metadata["origin"] if value == field.default else "flag"
+            yield (
+                f"{method.name}.{field.name}",
+                value,
+                field.metadata["origin"] if value == field.default else "flag",
+            )
 
 
-def resolve(preset_name: str, flags: Mapping[str, Any], inherited: Mapping[str, Any]) -> tuple[Settings, dict[str, str]]:
+def resolve(
+    preset_name: str, flags: Mapping[str, Any], inherited: Mapping[str, Any]
+) -> tuple[Settings, dict[str, str]]:
     """The settings and where each value comes from; later sources win: default, preset, method, flag."""
     values: dict[str, Any] = {}
     origins = dict.fromkeys(SETTINGS, "default")
@@ -96,12 +102,18 @@ def _check(settings: Settings) -> None:
     for name, choices in CHOICES.items():
         value = getattr(settings, name)
         if value not in choices:
-            raise UsageError(f"--{name.replace('_', '-')} {value!r} is none of {', '.join(choices)}")
+            raise UsageError(
+                f"--{name.replace('_', '-')} {value!r} is none of {', '.join(choices)}"
+            )
     if settings.micro_batch and settings.batch_size % settings.micro_batch:
-        raise UsageError(f"--micro-batch {settings.micro_batch} does not divide --batch-size {settings.batch_size}")
+        raise UsageError(
+            f"--micro-batch {settings.micro_batch} does not divide --batch-size {settings.batch_size}"
+        )
     for name in ("epochs", "batch_size", "lr"):
         if getattr(settings, name) <= 0:
-            raise UsageError(f"--{name.replace('_', '-')} must be above 0, not {getattr(settings, name)}")
+            raise UsageError(
+                f"--{name.replace('_', '-')} must be above 0, not {getattr(settings, name)}"
+            )
     replay_share(settings.replay)
 
 

@@ -62,27 +62,37 @@ class Step:
         own = run.world.slice_of(len(batch.keys))
         for index, chunk in enumerate(chunks):
             outputs = parts[0] if len(chunks) == 1 else self._encode(batch, index, chunk)
-            torch.autograd.backward(outputs, [leaf.grad[own][chunk] for leaf in leaves])
+            torch.autograd.backward(outputs, [_gradient(leaf)[own][chunk] for leaf in leaves])
         return terms, aux
 
     def _encode(self, batch: Batch, index: int, chunk: slice) -> tuple[Tensor, Tensor]:
         # Nothing random survives a step, and a chunk's second forward repeats its first (dropout).
         position, world = self.run.position, self.run.world
-        torch.manual_seed(torch_seed(self.run.seed, position.phase, position.step, world.rank, index))
+        torch.manual_seed(
+            torch_seed(self.run.seed, position.phase, position.step, world.rank, index)
+        )
         return self.run.encode(batch, chunk)
 
-    def _loss(self, batch: Batch, image: Tensor, text: Tensor) -> tuple[Tensor, dict[str, float], list[dict[str, Any]]]:
+    def _loss(
+        self, batch: Batch, image: Tensor, text: Tensor
+    ) -> tuple[Tensor, dict[str, float], list[dict[str, Any]]]:
         out = as_features(image, text, self.run.scale(self.run.weights))
         terms: Terms = {}
         if not any(method.replaces_base for method, _ in self.views):
             i2t, t2i = image_text(out.image, out.text, out.scale)
-            terms["contrastive"] = i2t + t2i if self.run.settings.base_loss == "sum" else (i2t + t2i) / 2
+            terms["contrastive"] = (
+                i2t + t2i if self.run.settings.base_loss == "sum" else (i2t + t2i) / 2
+            )
         kept = []
         for method, view in self.views:
             own, aux = method.loss(view, batch, out)
             terms |= {f"{method.name}/{name}": value for name, value in own.items()}
             kept.append(aux)
-        total = torch.stack(list(terms.values())).sum() if len(terms) > 1 else next(iter(terms.values()))
+        total = (
+            torch.stack(list(terms.values())).sum()
+            if len(terms) > 1
+            else next(iter(terms.values()))
+        )
         values = {name: value.item() for name, value in terms.items()}
         self._refuse_non_finite(values)
         return total, {"loss": total.item(), **values}, kept
@@ -103,7 +113,9 @@ class Step:
             for weight in run.weights.values():
                 if weight.requires_grad and weight.grad is None:
                     weight.grad = torch.zeros_like(weight)
-        grads = {name: weight.grad for name, weight in run.weights.items() if weight.grad is not None}
+        grads = {
+            name: weight.grad for name, weight in run.weights.items() if weight.grad is not None
+        }
         run.world.sum_(grads.values())
         if grads:
             self.scaler.unscale_(self.optimizer)
@@ -119,3 +131,8 @@ class Step:
         if temperature.requires_grad:
             temperature.clamp_(max=MAX_LOG_SCALE)
         return self.scaler.get_scale() >= before
+
+
+def _gradient(leaf: Tensor) -> Tensor:
+    assert leaf.grad is not None
+    return leaf.grad

@@ -26,7 +26,9 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise Incompatible(f"{path} cannot be read: {error}") from error
 
 
-def require_same_names(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], what: str) -> None:
+def require_same_names(
+    found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], what: str
+) -> None:
     """Refuse tensors of another model: the first missing, unexpected or misshapen one is named."""
     for name in sorted(wanted.keys() | found.keys()):
         if name not in found:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial as bound
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,15 @@ import torch
 from vlcpctl.core import console
 from vlcpctl.core.artifacts import already_made
 from vlcpctl.core.errors import Incompatible, UsageError
-from vlcpctl.core.method import Batch
 from vlcpctl.engine import identity
-from vlcpctl.engine.checkpoint import Parent, all_tensors, carried_slots, check_slots, open_parent, write_checkpoint
+from vlcpctl.engine.checkpoint import (
+    Parent,
+    all_tensors,
+    carried_slots,
+    check_slots,
+    open_parent,
+    write_checkpoint,
+)
 from vlcpctl.engine.journal import Board, Journal
 from vlcpctl.engine.loop import Loop, Observer, restore_run
 from vlcpctl.engine.partial import Partial, Saved
@@ -30,7 +35,9 @@ from vlcpctl.engine.world import World
 from vlcpctl.models import dual_encoder
 
 
-def train_step(request: Request, observe: Observer = lambda point: None, world: World | None = None) -> Path:
+def train_step(
+    request: Request, observe: Observer = lambda point: None, world: World | None = None
+) -> Path:
     """Train and write the checkpoint at `request.out`; if it is there already, do nothing."""
     world = world or World()
     semantic = identity.semantic(request)
@@ -54,7 +61,7 @@ def train_step(request: Request, observe: Observer = lambda point: None, world: 
     return request.out
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class TrainContext:
     """Where and under whose eyes a run is carried out."""
 
@@ -126,11 +133,15 @@ def _new_run(request: Request, parent: Parent | None, context: TrainContext) -> 
         settings=settings,
         seed=request.seed,
         device=context.device,
-        previous={name: value.to(context.device) for name, value in previous.items()} if previous else None,
+        previous={name: value.to(context.device) for name, value in previous.items()}
+        if previous
+        else None,
         world=context.world,
     )
     if previous is not None and previous.keys() != run.everything().keys():
-        raise Incompatible(f"the teacher {request.teacher} is another model than {request.previous or settings.model}")
+        raise Incompatible(
+            f"the teacher {request.teacher} is another model than {request.previous or settings.model}"
+        )
     carried = carried_slots(parent, request.methods, fresh_state=request.fresh_state)
     start_slots(run, carried)
     check_slots(run, carried, request.previous)
@@ -141,9 +152,13 @@ def _refuse_other_shape(request: Request, image_size: int) -> None:
     """What the previous model fixes cannot be set again."""
     for name in ("temperature", "text_length", "pretrained"):
         if request.origins.get(name) == "flag":
-            raise UsageError(f"--{name.replace('_', '-')} has no effect with --previous: the checkpoint decides it")
+            raise UsageError(
+                f"--{name.replace('_', '-')} has no effect with --previous: the checkpoint decides it"
+            )
     if request.settings.image_size not in (None, image_size):
-        raise UsageError(f"--image-size {request.settings.image_size}: the previous checkpoint takes {image_size}")
+        raise UsageError(
+            f"--image-size {request.settings.image_size}: the previous checkpoint takes {image_size}"
+        )
 
 
 def _validation(plan: Plan, run: TrainRun) -> Callable[[], dict[str, float]] | None:
@@ -159,7 +174,9 @@ def _validation(plan: Plan, run: TrainRun) -> Callable[[], dict[str, float]] | N
         )
     if missing:
         return None
-    return lambda: validate(run, lambda: validation_batches(plan, run), recalls=settings.keep == "best:val_rmean")
+    return lambda: validate(
+        run, lambda: validation_batches(plan, run), recalls=settings.keep == "best:val_rmean"
+    )
 
 
 def _body(plan: Plan, parent: Parent | None, saved: Saved, seconds: float) -> dict[str, Any]:

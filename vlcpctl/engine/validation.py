@@ -1,28 +1,57 @@
-"""Validation during training: the loss or the recall on the validation split, after every epoch."""
+"""Validation during training: the loss, and the recall where it decides, after every epoch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from vlcpctl.core.features import as_features
-from vlcpctl.core.method import Batch
+from vlcpctl.core.method import Batch, Features
 from vlcpctl.engine.run import TrainRun
+from vlcpctl.eval.gallery import Gallery
+from vlcpctl.eval.retrieval import cross_modal
+from vlcpctl.eval.search import choose
 from vlcpctl.losses.contrastive import image_text
 
 
 @torch.no_grad()
-def validation_loss(run: TrainRun, batches: Callable[[], list[Batch]]) -> float:
-    """The contrastive loss per pair over the validation batches, in eval mode."""
+def validate(
+    run: TrainRun, batches: Callable[[], Iterator[Batch]], *, recalls: bool
+) -> dict[str, float]:
+    """`val_loss`, per pair and in eval mode, and `val_rmean` (percent) when asked for."""
     run.encoder.module.eval()
-    total = count = 0.0
-    for batch in batches():
-        raw = run.encode(batch, slice(0, len(batch.keys)))
-        out = as_features(*raw, run.scale(run.weights))
-        i2t, t2i = image_text(out.image, out.text, out.scale)
-        loss = i2t + t2i if run.settings.base_loss == "sum" else (i2t + t2i) / 2
-        total += loss.item() * len(batch.keys)
-        count += len(batch.keys)
+    found = [(_features(run, batch), batch.texts) for batch in batches()]
     run.encoder.module.train()
-    return total / count
+    losses = torch.stack([_loss(run, out) for out, _ in found])
+    values = {"val_loss": losses.mean().item()}
+    if recalls:
+        values["val_rmean"] = _recall(
+            run, [out for out, _ in found], torch.cat([texts for _, texts in found])
+        )
+    return values
+
+
+def _features(run: TrainRun, batch: Batch) -> Features:
+    chunks = run.chunks(batch)
+    image, text = (
+        torch.cat(side) for side in zip(*(run.encode(batch, c) for c in chunks), strict=True)
+    )
+    return as_features(image, text, run.scale(run.weights))
+
+
+def _loss(run: TrainRun, out: Features) -> Tensor:
+    i2t, t2i = image_text(out.image, out.text, out.scale)
+    return i2t + t2i if run.settings.base_loss == "sum" else (i2t + t2i) / 2
+
+
+def _recall(run: TrainRun, outputs: list[Features], tokens: Tensor) -> float:
+    """The mean of the six recalls; equal texts are one entry of the gallery."""
+    images = torch.cat([out.image for out in outputs]).float().cpu().numpy()
+    texts = torch.cat([out.text for out in outputs]).float().cpu().numpy()
+    _, first, of_image = np.unique(tokens.numpy(), axis=0, return_index=True, return_inverse=True)
+    pairs = np.stack([np.arange(len(images)), of_image.reshape(-1)], axis=1)
+    found = cross_modal(Gallery(images, texts[first], pairs), choose("auto", run.device.type))
+    return found.metrics["rm"]

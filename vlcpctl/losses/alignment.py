@@ -5,15 +5,13 @@ Shapes: B pairs, D channels; features are of unit length.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax
 
 
 def off_diagonal(
-    new_BB: Tensor, old_BB: Tensor, *, reduction: Literal["sum", "mean"] = "sum", temperature: float = 1.0
+    new_BB: Tensor, old_BB: Tensor, *, reduction: str = "sum", temperature: float = 1.0
 ) -> Tensor:
     """KL from the old rows to the new ones, over the rows that the old model ranks rightly (Mod-X eqs. 3-4).
 

@@ -15,4 +15,6 @@ def row_kl(teacher: Tensor, student: Tensor) -> Tensor:
     >>> row_kl(torch.eye(3), torch.eye(3)).item()
     0.0
     """
-    return kl_div(log_softmax(student, 1), log_softmax(teacher, 1), reduction="batchmean", log_target=True)
+    return kl_div(
+        log_softmax(student, 1), log_softmax(teacher, 1), reduction="batchmean", log_target=True
+    )

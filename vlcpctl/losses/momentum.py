@@ -43,12 +43,18 @@ def enqueue_(queue_KD: Tensor, features_BD: Tensor, position: int) -> int:
     return (position + count) % size
 
 
-def new_queue(size: int, width: int, *, seed: int, starts_random: bool, like: Tensor) -> dict[str, Tensor]:
+def new_queue(
+    size: int, width: int, *, seed: int, starts_random: bool, like: Tensor
+) -> dict[str, Tensor]:
     """A queue of `size` features per modality: empty, or full of random directions."""
     generator = torch.Generator().manual_seed(torch_seed(seed, "queue"))
 
     def directions() -> Tensor:
-        rows_KD = torch.randn(size, width, generator=generator) if starts_random else torch.zeros(size, width)
+        rows_KD = (
+            torch.randn(size, width, generator=generator)
+            if starts_random
+            else torch.zeros(size, width)
+        )
         return normalize(rows_KD, dim=1).to(like)
 
     return {

@@ -15,7 +15,11 @@ SUPPRESSED = -1000.0
 
 
 def cross_modal(
-    image_BD: Tensor, text_BD: Tensor, old_image_BD: Tensor, old_text_BD: Tensor, scale: Tensor | float
+    image_BD: Tensor,
+    text_BD: Tensor,
+    old_image_BD: Tensor,
+    old_text_BD: Tensor,
+    scale: Tensor | float,
 ) -> Tensor:
     """Keep the image-to-text and text-to-image similarity rows (CTP eqs. 6-7, as a KL)."""
     new_BB = scale * image_BD @ text_BD.T

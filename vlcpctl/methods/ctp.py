@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from vlcpctl import core, losses
-from vlcpctl.core.method import Batch, Features, Method, Needs, Paper, Run, Slot, Terms, Weights, hyper
+from vlcpctl.core.method import (
+    Batch,
+    Features,
+    Method,
+    Needs,
+    Paper,
+    Run,
+    Slot,
+    Terms,
+    Weights,
+    hyper,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +41,25 @@ class Ctp(Method):
         ),
     )
 
-    momentum: bool = hyper(True, help="Contrast with the momentum model.", origin="CTP eq. 4, table 2")
-    cross_modal: bool = hyper(True, help="Keep image-text similarities.", origin="CTP eq. 7, table 2")
-    same_modal: bool = hyper(True, help="Keep similarities within a modality.", origin="CTP eq. 9, table 2")
-    suppress_diagonal: bool = hyper(
-        True, help="Leave a sample's similarity to itself out of the same-modal rows.", origin="CTP eq. 8, table 3"
+    momentum: bool = hyper(
+        True, help="Contrast with the momentum model.", origin="CTP eq. 4, table 2"
     )
-    queue: int = hyper(1024, help="Momentum features kept as negatives; 0 for none.", origin="CTP, section 5.1, table 3")
+    cross_modal: bool = hyper(
+        True, help="Keep image-text similarities.", origin="CTP eq. 7, table 2"
+    )
+    same_modal: bool = hyper(
+        True, help="Keep similarities within a modality.", origin="CTP eq. 9, table 2"
+    )
+    suppress_diagonal: bool = hyper(
+        True,
+        help="Leave a sample's similarity to itself out of the same-modal rows.",
+        origin="CTP eq. 8, table 3",
+    )
+    queue: int = hyper(
+        1024,
+        help="Momentum features kept as negatives; 0 for none.",
+        origin="CTP, section 5.1, table 3",
+    )
     keep_queue: bool = hyper(
         False,
         help="Carry the queue over task borders and start it with random directions.",
@@ -48,9 +71,13 @@ class Ctp(Method):
         origin="CTP eq. 3, table 3",
         choices=("both", "previous", "current"),
     )
-    m: float = hyper(0.9, help="What the momentum model keeps of itself per step.", origin="CTP eq. 3")
+    m: float = hyper(
+        0.9, help="What the momentum model keeps of itself per step.", origin="CTP eq. 3"
+    )
     m_first: float = hyper(
-        0.995, help="The same in the first task, where it follows the current model alone.", origin="CTP, appendix E.1"
+        0.995,
+        help="The same in the first task, where it follows the current model alone.",
+        origin="CTP, appendix E.1",
     )
 
     def needs(self, *, first: bool) -> Needs:
@@ -61,9 +88,12 @@ class Ctp(Method):
         """The momentum model and, with it, the queue of its features."""
         if not self.momentum:
             return ()
-        slow = Slot(name="momentum", lifetime="task", start=lambda run: core.params.copy_of(run.weights))
-        lifetime = "stream" if self.keep_queue else "task"
-        queue = Slot(name="queue", lifetime=lifetime, start=self._new_queue)
+        slow = Slot(
+            name="momentum", lifetime="task", start=lambda run: core.params.copy_of(run.weights)
+        )
+        queue = Slot(
+            name="queue", lifetime="stream" if self.keep_queue else "task", start=self._new_queue
+        )
         return (slow, queue) if self.queue else (slow,)
 
     def before_forward(self, run: Run) -> None:
@@ -74,7 +104,9 @@ class Ctp(Method):
         if run.first:
             core.params.blend_(slow, self.m_first, (1 - self.m_first, run.weights))
         elif self.momentum_from == "both":
-            core.params.blend_(slow, keep, ((1 - keep) / 2, run.weights), ((1 - keep) / 2, run.anchor))
+            core.params.blend_(
+                slow, keep, ((1 - keep) / 2, run.weights), ((1 - keep) / 2, run.anchor)
+            )
         else:
             source = run.anchor if self.momentum_from == "previous" else run.weights
             core.params.blend_(slow, keep, (1 - keep, source))
@@ -126,5 +158,9 @@ class Ctp(Method):
 
     def _new_queue(self, run: Run) -> Weights:
         return losses.momentum.new_queue(
-            self.queue, run.width, seed=run.seed, starts_random=self.keep_queue, like=next(iter(run.weights.values()))
+            self.queue,
+            run.width,
+            seed=run.seed,
+            starts_random=self.keep_queue,
+            like=next(iter(run.weights.values())),
         )

@@ -14,7 +14,9 @@ class Dha(Method):
     """A historical model lends its weights to the main model before every step, and learns back."""
 
     name: ClassVar[str] = "dha"
-    title: ClassVar[str] = "Dynamic historical adaptation: a slow historical model pulls the main one"
+    title: ClassVar[str] = (
+        "Dynamic historical adaptation: a slow historical model pulls the main one"
+    )
     preset: ClassVar[str] = "dha"
     writes_weights: ClassVar[bool] = True
     papers: ClassVar[tuple[Paper, ...]] = (
@@ -27,21 +29,35 @@ class Dha(Method):
         ),
     )
 
-    adapt: bool = hyper(True, help="Adapt the main model before every step.", origin="DHA eqs. 7-9, table 3")
-    dynamic: bool = hyper(True, help="Adapt the historical model every k steps.", origin="DHA eq. 10, table 3")
+    adapt: bool = hyper(
+        True, help="Adapt the main model before every step.", origin="DHA eqs. 7-9, table 3"
+    )
+    dynamic: bool = hyper(
+        True, help="Adapt the historical model every k steps.", origin="DHA eq. 10, table 3"
+    )
     main_share: float = hyper(
         0.995, help="lambda 1: what the main model keeps of itself.", origin="DHA eq. 7, table 5"
     )
     history_share: float = hyper(
-        0.985, help="lambda 2: what the historical model keeps of itself.", origin="DHA eq. 10, table 5"
+        0.985,
+        help="lambda 2: what the historical model keeps of itself.",
+        origin="DHA eq. 10, table 5",
     )
-    every: int = hyper(5, help="k: steps between two adaptations of the historical model.", origin="DHA eq. 10, table 4")
+    every: int = hyper(
+        5,
+        help="k: steps between two adaptations of the historical model.",
+        origin="DHA eq. 10, table 4",
+    )
 
     def slots(self, *, first: bool) -> tuple[Slot, ...]:
         """The historical model: the previous model at the start of each task after the first."""
         if first or not self.adapt:
             return ()
-        return (Slot(name="history", lifetime="task", start=lambda run: core.params.copy_of(run.weights)),)
+        return (
+            Slot(
+                name="history", lifetime="task", start=lambda run: core.params.copy_of(run.weights)
+            ),
+        )
 
     def before_forward(self, run: Run) -> None:
         """One iteration of Algorithm 1; both right-hand sides are of the iteration before."""

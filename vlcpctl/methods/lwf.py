@@ -37,7 +37,9 @@ class Lwf(Method):
         choices=("similarity", "channels"),
     )
     channel_temperature: float = hyper(
-        0.07, help="Temperature of the softmax over channels (target=channels).", origin="CTP authors' code"
+        0.07,
+        help="Temperature of the softmax over channels (target=channels).",
+        origin="CTP authors' code",
     )
 
     def needs(self, *, first: bool) -> Needs:
@@ -49,13 +51,20 @@ class Lwf(Method):
         if run.first or not self.strength:
             return {}, {}
         old = run.previous(batch)
-        kept = self._similarities(out, old) if self.target == "similarity" else self._channels(out, old)
+        kept = (
+            self._similarities(out, old)
+            if self.target == "similarity"
+            else self._channels(out, old)
+        )
         return {"distill": self.strength * kept}, {}
 
     def _similarities(self, out: Features, old: Features) -> Tensor:
         new_BB = out.scale * out.image @ out.text.T
         old_BB = old.scale * old.image @ old.text.T
-        return (losses.distillation.row_kl(old_BB, new_BB) + losses.distillation.row_kl(old_BB.T, new_BB.T)) / 2
+        return (
+            losses.distillation.row_kl(old_BB, new_BB)
+            + losses.distillation.row_kl(old_BB.T, new_BB.T)
+        ) / 2
 
     def _channels(self, out: Features, old: Features) -> Tensor:
         heat = self.channel_temperature

@@ -14,7 +14,9 @@ class Modx(Method):
     """Keep the rows of the similarity matrix that the previous model ranked rightly."""
 
     name: ClassVar[str] = "modx"
-    title: ClassVar[str] = "Mod-X: keep the previous similarity rows, except those it ranked wrongly"
+    title: ClassVar[str] = (
+        "Mod-X: keep the previous similarity rows, except those it ranked wrongly"
+    )
     preset: ClassVar[str] = "modx"
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
@@ -26,7 +28,9 @@ class Modx(Method):
         ),
     )
 
-    alpha: float = hyper(20.0, help="Weight of the alignment term.", origin="Mod-X eq. 5, section 5.1")
+    alpha: float = hyper(
+        20.0, help="Weight of the alignment term.", origin="Mod-X eq. 5, section 5.1"
+    )
     directions: str = hyper(
         "both",
         help="Which similarity matrices are kept; the equations print i2t only.",
@@ -43,14 +47,20 @@ class Modx(Method):
         return Needs(previous=not first)
 
     def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
-        """alpha times the alignment of the current similarities with the previous ones."""
+        """Alpha times the alignment of the current similarities with the previous ones."""
         if run.first or not self.alpha:
             return {}, {}
         old = run.previous(batch)
         new_BB, old_BB = out.image @ out.text.T, old.image @ old.text.T
-        pairs = [(new_BB, old_BB), (new_BB.T, old_BB.T)] if self.directions == "both" else [(new_BB, old_BB)]
+        pairs = (
+            [(new_BB, old_BB), (new_BB.T, old_BB.T)]
+            if self.directions == "both"
+            else [(new_BB, old_BB)]
+        )
         kept = [
-            losses.alignment.off_diagonal(new, then, reduction=self.reduction, temperature=self.temperature)
+            losses.alignment.off_diagonal(
+                new, then, reduction=self.reduction, temperature=self.temperature
+            )
             for new, then in pairs
         ]
         return {"alignment": self.alpha * sum(kept[1:], kept[0]) / len(kept)}, {}

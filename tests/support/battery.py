@@ -1,0 +1,122 @@
+"""Run a method over a stream in one interpreter, in one process per task, or in processes that get killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from support.tiny_stream import make_stream
+
+from vlcpctl.core.artifacts import read_manifest
+from vlcpctl.data import buffer as buffers
+from vlcpctl.data.buffer_size import Size
+from vlcpctl.data.task import Split, open_stream, open_task
+from vlcpctl.engine.compose import compose
+from vlcpctl.engine.request import Request
+from vlcpctl.engine.settings import resolve
+from vlcpctl.engine.train import train_step
+
+TASKS, IMAGES, BATCH = 3, 12, 4
+
+FLAGS = {"model": "micro", "batch_size": BATCH, "epochs": 2, "lr": 1e-2, "image_size": 16}
+
+
+@dataclass
+class World:
+    """A tiny stream, and the buffers that grow along it."""
+
+    tasks: list[Path]
+    buffers: list[Path]
+    flags: dict[str, object] = field(default_factory=lambda: dict(FLAGS))
+
+
+def make_world(directory: Path) -> World:
+    """Three tasks of twelve pairs, and a buffer of six after each."""
+    stream = make_stream(directory / "stream", TASKS, IMAGES)
+    tasks = [task.path for task in open_stream(stream)]
+    made: list[Path] = []
+    for number, task in enumerate(tasks):
+        out = directory / f"buffer-{number}"
+        request = buffers.Request(
+            task=open_task(task),
+            previous=open_task(made[-1]) if made else None,
+            policy="reservoir",
+            size=Size(count=6, written=6),
+            seed=0,
+        )
+        buffers.write_buffer(out, request, buffers.plan_update(request), _no_features)
+        made.append(out)
+    return World(tasks, made)
+
+
+def _no_features(split: Split, rows: np.ndarray) -> np.ndarray:
+    raise AssertionError("reservoir looks at no features")
+
+
+def request(
+    world: World, names: str, number: int, root: Path, *, buffered: bool, **how: object
+) -> Request:
+    """The train-step of one task of the stream; `joint` takes all tasks up to this one."""
+    methods = compose(names)
+    joint = any(method.from_unseen for method in methods)
+    settings, origins = resolve("tiny", world.flags, {})
+    first = number == 0 or joint
+    return Request(
+        tasks=tuple(world.tasks[: number + 1]) if joint else (world.tasks[number],),
+        out=root / f"{number:02d}",
+        run=names,
+        methods=methods,
+        settings=settings,
+        origins={} if not first else origins,
+        previous=None if first else root / f"{number - 1:02d}",
+        buffer=world.buffers[number - 1] if buffered and not first else None,
+        **how,  # type: ignore[arg-type]
+    )
+
+
+def in_one_interpreter(requests: Sequence[Request]) -> None:
+    """Every task through the library, in this very process."""
+    for step in requests:
+        train_step(step)
+
+
+def in_child(step: Request, observe: Callable[[str], None] = lambda point: None) -> int:
+    """One train-step in a forked child; its exit status, negative for a signal."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            train_step(step, observe)
+            os._exit(0)
+        except BaseException:  # noqa: BLE001 - a child must not run the parent's tests
+            import traceback
+
+            traceback.print_exc()
+            os._exit(1)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def kill_at(wanted: str) -> Callable[[str], None]:
+    """An observer that kills its own process, as `kill -9` would, at a point of the run."""
+
+    def observe(point: str) -> None:
+        if point == wanted:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return observe
+
+
+def checkpoint_bytes(root: Path) -> dict[str, bytes]:
+    """What must be equal: every safetensors file and every journal below a directory."""
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(_promised(root))}
+
+
+def _promised(root: Path) -> Iterator[Path]:
+    for manifest in root.glob("[0-9][0-9]/checkpoint.json"):
+        read_manifest(manifest.parent, "checkpoint")
+        yield from manifest.parent.rglob("*.safetensors")
+        yield manifest.parent / "metrics.jsonl"

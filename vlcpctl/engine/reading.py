@@ -1,0 +1,68 @@
+"""Batches for the loop: the plan's rows, read as the run's model takes them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+
+from vlcpctl.core.errors import UsageError
+from vlcpctl.core.method import Batch
+from vlcpctl.data.batch_plan import BatchPlan
+from vlcpctl.data.loader import PlannedBatches, read_batches
+from vlcpctl.data.views import View
+from vlcpctl.engine.plan import Plan
+from vlcpctl.engine.run import TrainRun
+
+
+def training_batches(plan: Plan, run: TrainRun, first: int, stop: int) -> Iterator[Batch]:
+    """Batches first..stop-1 of a phase."""
+    size, world = plan.request.settings.batch_size, run.world.size
+    if size % world:
+        raise UsageError(f"--batch-size {size} does not divide among {world} processes")
+    dataset = PlannedBatches(
+        splits=plan.pairs.splits,
+        plan=plan.pairs.plan,
+        view=training_view(run),
+        tokenise=run.encoder.tokenize,
+        seed=run.seed,
+        part=run.world.slice_of,
+        buffer_source=plan.pairs.buffer_source,
+    )
+    return read_batches(dataset, first, stop, plan.request.workers)
+
+
+def validation_batches(plan: Plan, run: TrainRun) -> Iterator[Batch]:
+    """The validation splits of the tasks, in order, first captions, without augmentation."""
+    splits = [task.split("val") for task in plan.tasks]
+    source = np.repeat(np.arange(len(splits)), [len(split) for split in splits])
+    row = np.concatenate([np.arange(len(split)) for split in splits])
+    size = min(plan.request.settings.batch_size, len(row))
+
+    def batch(step: int) -> BatchPlan:
+        here = slice(step * size, (step + 1) * size)
+        nothing = np.zeros(size, dtype=np.int64)
+        return BatchPlan(source=source[here], row=row[here], caption=nothing, visit=nothing)
+
+    dataset = PlannedBatches(
+        splits=splits,
+        plan=batch,
+        view=run.encoder.view,
+        tokenise=run.encoder.tokenize,
+        seed=run.seed,
+        part=lambda count: slice(0, count),
+    )
+    return read_batches(dataset, 0, len(row) // size, workers=0)
+
+
+def training_view(run: TrainRun) -> View:
+    """The model's view with the augmentation that the settings ask for."""
+    settings = run.settings
+    return dataclasses.replace(
+        run.encoder.view,
+        crop=settings.crop,
+        crop_scale=settings.crop_scale,
+        flip=settings.flip,
+        randaugment=settings.randaugment,
+    )

@@ -14,7 +14,7 @@ from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.hashing import content_id, file_sha256
 from vlcpctl.core.method import Method, Weights
 from vlcpctl.engine.run import Slots, TrainRun
-from vlcpctl.engine.tensors import read_tensors, require_same_names, write_tensors
+from vlcpctl.core.tensors import read_tensors, require_same_names, write_tensors
 from vlcpctl.models import dual_encoder
 from vlcpctl.models.dual_encoder import DualEncoder
 
@@ -91,29 +91,31 @@ def check_slots(run: TrainRun, carried: Slots, path: Path | None) -> None:
             require_same_names(values, wanted, f"{path}: state {method.name}/{name}")
 
 
-def write_checkpoint(
-    out: Path,
-    run: TrainRun,
-    journal: Path,
-    identity: dict[str, Any],
-    body: dict[str, Any],
-    parent: Parent | None,
-    before_rename: Callable[[], None] = lambda: None,
-) -> str:
-    """Write the finished checkpoint in one rename and return its content id."""
+@dataclass(frozen=True)
+class Record:
+    """What a finished checkpoint says of itself, beside its tensors."""
+
+    journal: Path
+    identity: dict[str, Any]
+    body: dict[str, Any]
+    before_rename: Callable[[], None]
+
+
+def write_checkpoint(out: Path, run: TrainRun, record: Record, parent: Parent | None) -> None:
+    """Write the finished checkpoint in one rename."""
     with new_directory(out, "checkpoint.json") as directory:
         dual_encoder.save(run.encoder, directory)
         _write_slots(directory / "method", run, parent)
-        shutil.copyfile(journal, directory / journal.name)
         files = {
             str(path.relative_to(directory)): file_sha256(path)
             for path in sorted(directory.rglob("*"))
-            if path.is_file() and path.name != journal.name
+            if path.is_file()
         }
-        content = content_id({"files": files, "identity": identity})
-        write_manifest(directory, "checkpoint", identity, content, {**body, "files": files})
-        before_rename()
-    return content
+        shutil.copyfile(record.journal, directory / record.journal.name)
+        content = content_id({"files": files, "identity": record.identity})
+        body = {**record.body, "files": files}
+        write_manifest(directory, "checkpoint", record.identity, content, body)
+        record.before_rename()
 
 
 def _write_slots(directory: Path, run: TrainRun, parent: Parent | None) -> None:

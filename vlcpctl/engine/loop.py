@@ -28,6 +28,10 @@ from vlcpctl.engine.step import Step
 Observer = Callable[[str], None]
 
 
+def unobserved(_point: str) -> None:
+    """Watch nothing."""
+
+
 @dataclass
 class Loop:
     """Trains a run through its phases, from wherever its last saved state left it."""
@@ -42,16 +46,18 @@ class Loop:
     every: SaveEvery
     stop: Stop
     board: Board | None = None
-    observe: Observer = lambda point: None
+    observe: Observer = unobserved
     saved: Saved = field(default_factory=Saved)
     best: Weights = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.last_saved = self.started = time.monotonic()
 
-    def train(self, resumed: dict[str, dict[str, Tensor]]) -> Weights:
-        """Run every phase that is left; returns the best weights, where the best are kept."""
-        state = resumed.get("optimizer", {})
+    def train(self, state: dict[str, Tensor]) -> Weights:
+        """Run every phase that is left, the first from the optimizer's `state`.
+
+        Returns the best weights, where the best are kept.
+        """
         for number in range(self.saved.phase, len(self.phases)):
             self.run.position.phase = number
             self._phase(self.phases[number], state)

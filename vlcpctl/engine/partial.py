@@ -20,7 +20,7 @@ from vlcpctl.core.artifacts import identity_differences, move_aside
 from vlcpctl.core.errors import Incompatible, OutputExists
 from vlcpctl.engine.journal import FILE_NAME
 from vlcpctl.engine.schedules import Plateau
-from vlcpctl.engine.tensors import read_tensors, write_tensors
+from vlcpctl.core.tensors import read_tensors, write_tensors
 
 
 @dataclass

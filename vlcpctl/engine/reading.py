@@ -9,9 +9,9 @@ import numpy as np
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Batch
+from vlcpctl.core.view import View
 from vlcpctl.data.batch_plan import BatchPlan
 from vlcpctl.data.loader import PlannedBatches, read_batches
-from vlcpctl.data.views import View
 from vlcpctl.engine.plan import Plan
 from vlcpctl.engine.run import TrainRun
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+import os
 from dataclasses import dataclass
 from functools import partial as bound
 from pathlib import Path
@@ -16,6 +17,7 @@ from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.engine import identity
 from vlcpctl.engine.checkpoint import (
     Parent,
+    Record,
     all_tensors,
     carried_slots,
     check_slots,
@@ -23,7 +25,7 @@ from vlcpctl.engine.checkpoint import (
     write_checkpoint,
 )
 from vlcpctl.engine.journal import Board, Journal
-from vlcpctl.engine.loop import Loop, Observer, restore_run
+from vlcpctl.engine.loop import Loop, Observer, restore_run, unobserved
 from vlcpctl.engine.partial import Partial, Saved
 from vlcpctl.engine.plan import Plan, make_plan
 from vlcpctl.engine.reading import training_batches, validation_batches
@@ -36,7 +38,7 @@ from vlcpctl.models import dual_encoder
 
 
 def train_step(
-    request: Request, observe: Observer = lambda point: None, world: World | None = None
+    request: Request, observe: Observer = unobserved, world: World | None = None
 ) -> Path:
     """Train and write the checkpoint at `request.out`; if it is there already, do nothing."""
     world = world or World()
@@ -71,42 +73,49 @@ class TrainContext:
     observe: Observer
 
 
-def _train(plan: Plan, partial: Partial, semantic: dict[str, Any], context: TrainContext) -> None:
+def _train(
+    plan: Plan, partial: Partial, semantic: dict[str, Any], context: TrainContext
+) -> None:
     request, rank = plan.request, context.world.rank
     parent = open_parent(request.previous) if request.previous else None
     run = _new_run(request, parent, context)
-    found = partial.load()
-    saved, tensors = found or (Saved(), {})
-    if found:
+    saved, tensors = partial.load() or (Saved(), {})
+    if tensors:
         restore_run(run, tensors)
         console.say(f"resuming {request.out} at phase {saved.phase}, step {saved.step}")
-    journal = Journal(partial.journal if rank == 0 else Path("/dev/null"), saved.journal_bytes)
-    loop = Loop(
+    loop = _loop(plan, run, partial, saved, context)
+    loop.best = tensors.get("best", {})
+    best = loop.train(tensors.get("optimizer", {}))
+    if best:
+        run.load(best)
+    loop.journal.close()
+    if rank == 0:
+        body = _body(plan, parent, saved, loop.seconds())
+        record = Record(partial.journal, semantic, body, bound(context.observe, "before-rename"))
+        write_checkpoint(request.out, run, record, parent)
+        context.observe("renamed")
+        partial.remove()
+    context.world.wait()
+
+
+def _loop(
+    plan: Plan, run: TrainRun, partial: Partial, saved: Saved, context: TrainContext
+) -> Loop:
+    request, leads = plan.request, context.world.rank == 0
+    return Loop(
         run=run,
         phases=plan.phases,
         epoch_steps=plan.pairs.epoch_steps,
         batches=bound(training_batches, plan, run),
         validate=_validation(plan, run),
         partial=partial,
-        journal=journal,
+        journal=Journal(partial.journal if leads else Path(os.devnull), saved.journal_bytes),
         every=save_every(request.save_every),
         stop=context.stop,
-        board=Board(request.tensorboard) if request.tensorboard and rank == 0 else None,
+        board=Board(request.tensorboard) if request.tensorboard and leads else None,
         observe=context.observe,
         saved=saved,
-        best=tensors.get("best", {}),
     )
-    best = loop.train(tensors)
-    if best:
-        run.load(best)
-    journal.close()
-    if rank == 0:
-        body = _body(plan, parent, saved, loop.seconds())
-        before_rename = bound(context.observe, "before-rename")
-        write_checkpoint(request.out, run, partial.journal, semantic, body, parent, before_rename)
-        context.observe("renamed")
-        partial.remove()
-    context.world.wait()
 
 
 def _new_run(request: Request, parent: Parent | None, context: TrainContext) -> TrainRun:

@@ -1,0 +1,21 @@
+"""What a model sees of an image, and how training varies it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """Size, resizing and channel statistics as the model takes them; then training's augmentation."""
+
+    image_size: int
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    interpolation: str = "bicubic"
+    resize_mode: str = "shortest"
+    fill_color: int = 0
+    crop: str = "center"
+    crop_scale: tuple[float, float] = (0.2, 1.0)
+    flip: bool = False
+    randaugment: tuple[int, int] | None = None

@@ -13,7 +13,7 @@ from support.tiny_stream import make_pair, make_task
 from torch import Tensor, nn
 
 from vlcpctl.data.task import Split, open_task
-from vlcpctl.data.views import View
+from vlcpctl.core.view import View
 from vlcpctl.engine import pair_features as module
 from vlcpctl.engine.pair_features import pair_features
 

@@ -121,7 +121,7 @@ def main(root: Path, out: Path) -> None:
     )
     pq.write_table(table, out, compression="zstd", use_dictionary=["group", "subgroup"])
     merged = sum(len(emoji.same_glyph) for emoji in kept_emoji)
-    print(f"{out}: {len(kept_emoji)} glyphs, {merged} names merged, {out.stat().st_size} bytes")  # noqa: T201
+    print(f"{out}: {len(kept_emoji)} glyphs, {merged} names merged, {out.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ import torch
 from support.tiny_stream import make_pair, make_task
 from torch import Tensor, nn
 
-from vlcpctl.data.task import Split, open_task
 from vlcpctl.core.view import View
+from vlcpctl.data.task import Split, open_task
 from vlcpctl.engine import pair_features as module
 from vlcpctl.engine.pair_features import pair_features
 

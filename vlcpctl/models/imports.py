@@ -1,8 +1,8 @@
-"""The one place that imports open_clip, without what a model does not need.
+"""The one place that imports open_clip, without the seconds of what a run does not use.
 
-open_clip imports timm and transformers (2 CPU seconds) for towers that most models do not have.
-They are held back while it is imported, and its two modules that use them are executed again when
-a configuration asks for such a tower.
+`import open_clip` takes 8.5 CPU seconds, this 3.6, of which torch alone 2.5. Left out until needed:
+timm and transformers (1.7 s), which only some towers use; and torch._dynamo (3.2 s), of which
+torchvision takes one function that nothing here calls; the first optimizer loads it.
 """
 
 from __future__ import annotations
@@ -11,62 +11,96 @@ import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
-_HELD_BACK = ("timm", "transformers")
-_ADAPTERS = {"timm": "open_clip.timm_model", "transformers": "open_clip.hf_model"}
+
+class _Adapter(NamedTuple):
+    """A module of open_clip that works without its library until its class is wanted."""
+
+    library: str
+    module: str
+    class_name: str
+
+
+_TIMM = _Adapter("timm", "open_clip.timm_model", "TimmModel")
+_TRANSFORMERS = _Adapter("transformers", "open_clip.hf_model", "HFTextEncoder")
+
+_DYNAMO, _DYNAMO_UTILS = "torch._dynamo", "torch._dynamo.utils"
 
 
 def open_clip(config: dict[str, Any] | None = None) -> ModuleType:
-    """The module, able to build the towers of this configuration."""
+    """The package, able to build the towers of this configuration."""
     if "open_clip" not in sys.modules:
-        with _held_back():
+        with _halted(_TIMM.library, _TRANSFORMERS.library), _dynamo_on_demand():
             importlib.import_module("open_clip")
-    for library in _libraries(config or {}):
-        adapter = sys.modules[_ADAPTERS[library]]
-        if getattr(adapter, library, None) is None:
-            importlib.import_module(library)
-            importlib.reload(adapter)
-            _renew(adapter)
+    if config and config["vision_cfg"].get("timm_model_name"):
+        _complete(_TIMM)
+    if config and config["text_cfg"].get("hf_model_name"):
+        _complete(_TRANSFORMERS)
     return sys.modules["open_clip"]
 
 
-def preload() -> None:
-    """Import what every model needs, so that forked children find it warm."""
+def preload(*, trains: bool = True) -> None:
+    """Import what forked children would each import again."""
     open_clip()
+    if trains:
+        importlib.import_module(_DYNAMO)
 
 
-def _libraries(config: dict[str, Any]) -> Iterator[str]:
-    if config.get("vision_cfg", {}).get("timm_model_name"):
-        yield "timm"
-    if config.get("text_cfg", {}).get("hf_model_name"):
-        yield "transformers"
-
-
-def _renew(adapter: ModuleType) -> None:
-    """Give open_clip.model the classes of the module executed again."""
-    model = sys.modules["open_clip.model"]
-    for name in ("TimmModel", "HFTextEncoder"):
-        if hasattr(adapter, name):
-            setattr(model, name, getattr(adapter, name))
-
-
-class _HoldBack:
-    """A finder that answers for the libraries held back: there is no such module."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name.partition(".")[0] in _HELD_BACK:
-            raise ModuleNotFoundError(f"{name} is held back while open_clip is imported", name=name)
-        return None
+def _complete(adapter: _Adapter) -> None:
+    """Execute an adapter again, with its library, and give open_clip.model the class it defines."""
+    module = importlib.import_module(adapter.module)
+    if getattr(module, adapter.library) is None:
+        importlib.import_module(adapter.library)
+        module = importlib.reload(module)
+        users = importlib.import_module("open_clip.model")
+        setattr(users, adapter.class_name, getattr(module, adapter.class_name))
 
 
 @contextmanager
-def _held_back() -> Iterator[None]:
-    finder = _HoldBack()
-    sys.meta_path.insert(0, finder)
+def _halted(*libraries: str) -> Iterator[None]:
+    """Importing these raises ModuleNotFoundError: that is what None in sys.modules means."""
+    halted = [library for library in libraries if library not in sys.modules]
+    sys.modules.update(dict.fromkeys(halted))  # type: ignore[arg-type]
     try:
         yield
     finally:
-        sys.meta_path.remove(finder)
+        for library in halted:
+            del sys.modules[library]
+
+
+@contextmanager
+def _dynamo_on_demand() -> Iterator[None]:
+    """While this holds, torch._dynamo is a stand-in that offers what torchvision takes from it."""
+    if _DYNAMO in sys.modules:
+        yield
+        return
+    package, utils = _StandIn(_DYNAMO), _StandIn(_DYNAMO_UTILS)
+    vars(package)["utils"] = utils
+    vars(utils)["is_compile_supported"] = _is_compile_supported
+    sys.modules.update({_DYNAMO: package, _DYNAMO_UTILS: utils})
+    try:
+        yield
+    finally:
+        _withdraw_stand_ins()
+
+
+class _StandIn(ModuleType):
+    """Gives way to the module that it stands for when anything else of it is wanted."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # the import system asks for these
+            raise AttributeError(name)
+        _withdraw_stand_ins()
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+def _withdraw_stand_ins() -> None:
+    for name in (_DYNAMO, _DYNAMO_UTILS):
+        if isinstance(sys.modules.get(name), _StandIn):
+            del sys.modules[name]
+
+
+def _is_compile_supported(device_type: str) -> bool:
+    return bool(importlib.import_module(_DYNAMO_UTILS).is_compile_supported(device_type))

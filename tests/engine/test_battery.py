@@ -25,8 +25,8 @@ from vlcpctl.methods import TABLE
 COMPOSED = ["ctp+dha"]
 BUFFERED = ["er", "ctp"]
 
-# The last step of a task, the moment after a save, the end of the phase, and both sides of the rename.
-POINTS = ["step=0", "step=3", "step=5", "saved", "phase=0", "before-rename", "renamed"]
+# Between two saves, right after one, at the end of the phase, and on both sides of the rename.
+POINTS = ["step=0", "saved", "step=3", "step=4", "step=5", "phase=0", "before-rename", "renamed"]
 
 
 @pytest.fixture(scope="module")

@@ -192,7 +192,7 @@ def test_replay_without_a_buffer_is_refused(world: World, tmp_path: Path) -> Non
 
 def test_a_task_is_not_trained_twice(world: World, tmp_path: Path) -> None:
     train_step(_first(world, tmp_path))
-    step = replace(_first(world, tmp_path, origins={}), previous=tmp_path / "00", out=tmp_path / "again")
+    step = replace(_first(world, tmp_path), origins={}, previous=tmp_path / "00", out=tmp_path / "again")
     with pytest.raises(UsageError, match="was already trained on"):
         train_step(step)
 

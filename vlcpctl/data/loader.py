@@ -18,9 +18,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from vlcpctl.core.method import Batch
+from vlcpctl.core.view import View
 from vlcpctl.data.batch_plan import BatchPlan
 from vlcpctl.data.task import Split
-from vlcpctl.data.views import View, decode_image, train_view
+from vlcpctl.data.views import decode_image, train_view
 
 CACHE_BYTES = 256 * 2**20
 

@@ -7,33 +7,17 @@ whatever order, process or run it is made.
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image, ImageOps
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.seeds import generator
+from vlcpctl.core.view import View
 from vlcpctl.data.images import BrokenImage, look
 from vlcpctl.data.randaugment import randaugment
 
 FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
-
-
-@dataclass(frozen=True, kw_only=True)
-class View:
-    """What a model takes, and how training varies it."""
-
-    image_size: int
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
-    interpolation: str = "bicubic"
-    resize_mode: str = "shortest"
-    fill_color: int = 0
-    crop: str = "center"
-    crop_scale: tuple[float, float] = (0.2, 1.0)
-    flip: bool = False
-    randaugment: tuple[int, int] | None = None
 
 
 def decode_image(data: bytes, what: str = "image") -> Image.Image:

@@ -1,4 +1,4 @@
-"""Evaluate checkpoints on tasks: each task is embedded once per checkpoint, for all its galleries."""
+"""Evaluate checkpoints on tasks: each task is embedded once per checkpoint, for all galleries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from vlcpctl.core.hashing import content_id
 from vlcpctl.data.task import Split, Task
 from vlcpctl.engine.embedding import embed
 from vlcpctl.engine.evaluation_plan import Job, Request
-from vlcpctl.eval.cells import Cell
 from vlcpctl.eval.embedding_files import Samples, write_part
 from vlcpctl.eval.gallery import GATHER, Embedded, Layout, lay_out
 from vlcpctl.eval.retrieval import cross_modal
@@ -37,7 +36,7 @@ class Means:
 
 
 def evaluate(request: Request, jobs: list[Job], means: Means) -> Iterator[dict[str, Any]]:
-    """The rows, each as soon as it is known; embeddings to keep are written after a checkpoint's rows."""
+    """The rows, each as soon as it is known; embeddings are saved after a checkpoint's rows."""
     open_index = choose(means.backend, means.device)
     sources = [_Source(task, request.split, request.limit) for task in request.tasks]
     gather = GATHER[request.duplicates]
@@ -45,7 +44,9 @@ def evaluate(request: Request, jobs: list[Job], means: Means) -> Iterator[dict[s
         model = _Model(job, sources, means)
         for cell in job.cells:
             parts = [model.embedded(number) for number in cell.tasks]
-            with _timed(means, job, "search", gallery=cell.fields["gallery"], tasks=cell.fields["tasks"]):
+            with _timed(
+                means, job, "search", gallery=cell.fields["gallery"], tasks=cell.fields["tasks"]
+            ):
                 result = cross_modal(gather(parts), open_index)
             yield cell.row(dataclasses.asdict(result))
         if job.embeddings is not None:

@@ -40,11 +40,11 @@ class Loop:
     phases: Sequence[PhasePlan]
     epoch_steps: int
     batches: Callable[[int, int], Iterator[Batch]]
-    validate: Callable[[], dict[str, float]] | None
     partial: Partial
     journal: Journal
     every: SaveEvery
     stop: Stop
+    validate: Callable[[], dict[str, float]] | None = None
     board: Board | None = None
     observe: Observer = unobserved
     saved: Saved = field(default_factory=Saved)
@@ -162,6 +162,12 @@ class Loop:
             self.partial.save(self.saved, tensors)
         self.run.world.wait()
         self.observe("saved")
+
+    def close(self) -> None:
+        """Close the journal and the board."""
+        self.journal.close()
+        if self.board:
+            self.board.close()
 
     def seconds(self) -> float:
         """Time spent training, summed over resumes."""

@@ -54,7 +54,7 @@ class Partial:
     ) -> None:
         """Make or enter the directory; a partial run of another command is an error that names what differs."""
         identity = self.path / "identity.json"
-        if identity.is_file() and not force:
+        if self.newest() is not None and identity.is_file() and not force:
             found = json.loads(identity.read_text())
             self._refuse_other(found, semantic, numeric, accept_inexact=accept_inexact)
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 import os
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial as bound
 from pathlib import Path
@@ -53,13 +54,9 @@ def train_step(
         for line in plan.lines():
             console.say(line)
     torch.set_num_threads(request.threads)
-    device = _device(request.device)
-    if world.rank == 0:
-        numeric = identity.numeric(request, device.type)
-        partial.claim(semantic, numeric, force=request.force, accept_inexact=request.accept_inexact)
-    world.wait()
     with stop_flag() as stop:
-        _train(plan, partial, semantic, TrainContext(device, world, stop, observe))
+        context = TrainContext(_device(request.device), world, stop, observe)
+        _train(plan, partial, semantic, context)
     return request.out
 
 
@@ -79,16 +76,22 @@ def _train(
     request, rank = plan.request, context.world.rank
     parent = open_parent(request.previous) if request.previous else None
     run = _new_run(request, parent, context)
+    validates = _validation(plan, run)
+    if rank == 0:
+        numeric = identity.numeric(request, context.device.type)
+        partial.claim(semantic, numeric, force=request.force, accept_inexact=request.accept_inexact)
+    context.world.wait()
     saved, tensors = partial.load() or (Saved(), {})
     if tensors:
         restore_run(run, tensors)
         console.say(f"resuming {request.out} at phase {saved.phase}, step {saved.step}")
     loop = _loop(plan, run, partial, saved, context)
+    loop.validate = validates
     loop.best = tensors.get("best", {})
-    best = loop.train(tensors.get("optimizer", {}))
+    with closing(loop):
+        best = loop.train(tensors.get("optimizer", {}))
     if best:
         run.load(best)
-    loop.journal.close()
     if rank == 0:
         body = _body(plan, parent, saved, loop.seconds())
         record = Record(partial.journal, semantic, body, bound(context.observe, "before-rename"))
@@ -107,7 +110,6 @@ def _loop(
         phases=plan.phases,
         epoch_steps=plan.pairs.epoch_steps,
         batches=bound(training_batches, plan, run),
-        validate=_validation(plan, run),
         partial=partial,
         journal=Journal(partial.journal if leads else Path(os.devnull), saved.journal_bytes),
         every=save_every(request.save_every),

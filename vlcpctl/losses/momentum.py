@@ -15,16 +15,17 @@ from vlcpctl.core.seeds import torch_seed
 def momentum_contrast(
     image_BD: Tensor,
     text_BD: Tensor,
-    slow_image_BD: Tensor,
-    slow_text_BD: Tensor,
-    queue_image_QD: Tensor,
-    queue_text_QD: Tensor,
+    slow: tuple[Tensor, Tensor],
+    queue: tuple[Tensor, Tensor],
     scale: Tensor | float,
 ) -> Tensor:
-    """Each sample finds its pair among the momentum model's batch and queue (CTP eq. 4)."""
+    """Each sample finds its pair among the momentum model's batch and queue (CTP eq. 4).
+
+    `slow` and `queue` hold the images (B, D) and (Q, D), then the texts.
+    """
     labels_B = torch.arange(len(image_BD), device=image_BD.device)
-    to_text = scale * image_BD @ torch.cat([slow_text_BD, queue_text_QD]).T
-    to_image = scale * text_BD @ torch.cat([slow_image_BD, queue_image_QD]).T
+    to_text = scale * image_BD @ torch.cat([slow[1], queue[1]]).T
+    to_image = scale * text_BD @ torch.cat([slow[0], queue[0]]).T
     return (cross_entropy(to_text, labels_B) + cross_entropy(to_image, labels_B)) / 2
 
 

@@ -118,7 +118,11 @@ class Ctp(Method):
         if self.momentum:
             aux["slow"] = slow = run.features(batch, run.slot("momentum"))
             terms["momentum"] = losses.momentum.momentum_contrast(
-                out.image, out.text, slow.image, slow.text, *self._negatives(run, slow), out.scale
+                out.image,
+                out.text,
+                (slow.image, slow.text),
+                self._negatives(run, slow),
+                out.scale,
             )
         if not run.first:
             terms |= self._topology(run, batch, out)

@@ -8,28 +8,48 @@ import typer
 
 from vlcpctl.commands import options
 
-Sources = Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Parquet files, tars, or directories of them.")]
-ByOption = Annotated[
-    str, typer.Option("--by", help="column:NAME, iid, classes, source, or time:COLUMN.", show_default=False)
+Sources = Annotated[
+    list[str],
+    typer.Argument(metavar="SOURCE...", help="Parquet files, tars, or directories of them."),
 ]
-Tasks = Annotated[int | None, typer.Option("--tasks", min=1, help="Number of tasks (iid, classes, time).")]
-Take = Annotated[int | None, typer.Option("--take", min=1, help="Keep the first so many pairs of each task.")]
-Order = Annotated[str | None, typer.Option("--order", help="Task names in order, or reverse, or shuffle.")]
+ByOption = Annotated[
+    str,
+    typer.Option(
+        "--by", help="column:NAME, iid, classes, source, or time:COLUMN.", show_default=False
+    ),
+]
+Tasks = Annotated[
+    int | None, typer.Option("--tasks", min=1, help="Number of tasks (iid, classes, time).")
+]
+Take = Annotated[
+    int | None, typer.Option("--take", min=1, help="Keep the first so many pairs of each task.")
+]
+Order = Annotated[
+    str | None, typer.Option("--order", help="Task names in order, or reverse, or shuffle.")
+]
 HoldoutOption = Annotated[
     str | None,
-    typer.Option("--holdout", help="Shares (test=0.1,val=0.05), images per task (test=5000), or none. [test=0.1]"),
+    typer.Option(
+        "--holdout",
+        help="Shares (test=0.1,val=0.05), images per task (test=5000), or none. [test=0.1]",
+    ),
 ]
 SplitColumn = Annotated[
-    str | None, typer.Option("--split-column", help="Column that says train, val, test, query or gallery.")
+    str | None,
+    typer.Option("--split-column", help="Column that says train, val, test, query or gallery."),
 ]
 ShardSize = Annotated[str, typer.Option("--shard-size", help="Size of a tar, such as 256MB.")]
-ImageColumn = Annotated[str | None, typer.Option("--image-column", help="Bytes or paths of images.")]
-CaptionColumn = Annotated[str | None, typer.Option("--caption-column", help="A caption or a list of them.")]
+ImageColumn = Annotated[
+    str | None, typer.Option("--image-column", help="Bytes or paths of images.")
+]
+CaptionColumn = Annotated[
+    str | None, typer.Option("--caption-column", help="A caption or a list of them.")
+]
 LabelColumn = Annotated[str | None, typer.Option("--label-column", help="Class labels.")]
 Decode = Annotated[bool, typer.Option("--decode", help="Decode every image, not only its header.")]
 
 
-def run(  # noqa: PLR0913 - the options of the command line
+def run(
     sources: Sources,
     out: options.Out,
     by: ByOption,
@@ -57,7 +77,6 @@ def run(  # noqa: PLR0913 - the options of the command line
     held out by its own hash, so it falls on the same side in every task and in every later split.
 
     Examples:
-
       vlcpctl split pairs.parquet -o stream --by column:group
 
       vlcpctl split shards/ -o stream --by iid --tasks 5 --holdout test=0.1,val=0.05
@@ -67,11 +86,11 @@ def run(  # noqa: PLR0913 - the options of the command line
       vlcpctl split pairs.parquet -o stream --by time:date --tasks 12 --order reverse
     """
     options.start(quiet=quiet)
-    from json import dumps  # noqa: PLC0415 - the option has the name of the module
+    from json import dumps
 
-    from vlcpctl.core.console import emit  # noqa: PLC0415
-    from vlcpctl.data.making_streams import describe_plan, make_stream  # noqa: PLC0415 - imports pyarrow
-    from vlcpctl.data.split_options import SplitOptions  # noqa: PLC0415
+    from vlcpctl.core.console import emit
+    from vlcpctl.data.making_streams import describe_plan, make_stream
+    from vlcpctl.data.split_options import SplitOptions
 
     given = SplitOptions(
         sources=sources,

@@ -10,13 +10,19 @@ from dataclasses import dataclass, field
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.index import SPLITS
 
-_SALT = b"vlcpctl hold-out 1"
-_ALIASES = {"validation": "val", "valid": "val", "dev": "val", "restval": "train", "training": "train"}
+_SALT = b"hold-out of 2026"  # 16 bytes; another value would move every image
+_ALIASES = {
+    "validation": "val",
+    "valid": "val",
+    "dev": "val",
+    "restval": "train",
+    "training": "train",
+}
 
 
 def position(sha256: str) -> float:
     """Where an image stands in [0, 1), the same in every task, run and program version."""
-    digest = hashlib.blake2b(sha256.encode(), digest_size=8, key=_SALT).digest()
+    digest = hashlib.blake2b(sha256.encode(), digest_size=8, person=_SALT).digest()
     return int.from_bytes(digest, "big") / 2**64
 
 
@@ -49,15 +55,24 @@ def parse_holdout(text: str) -> Holdout:
     parts: dict[str, float] = {}
     for piece in text.split(","):
         name, _, number = piece.strip().partition("=")
-        if name not in SPLITS[1:] or name in parts or not number.replace(".", "", 1).isdigit() or float(number) == 0:
+        if (
+            name not in SPLITS[1:]
+            or name in parts
+            or not number.replace(".", "", 1).isdigit()
+            or float(number) == 0
+        ):
             known = ", ".join(SPLITS[1:])
-            raise UsageError(f"--holdout {text!r}: write it like test=0.1,val=0.05 or test=5000, or none (parts: {known})")
+            raise UsageError(
+                f"--holdout {text!r}: write it like test=0.1,val=0.05 or test=5000, or none (parts: {known})"
+            )
         parts[name] = float(number)
     whole = [value >= 1 and value.is_integer() for value in parts.values()]
     if all(whole):
         return Holdout(parts, counted=True)
     if any(value >= 1 for value in parts.values()) or sum(parts.values()) >= 1:
-        raise UsageError(f"--holdout {text!r}: give shares that leave something to train on, or numbers of images throughout")
+        raise UsageError(
+            f"--holdout {text!r}: give shares that leave something to train on, or numbers of images throughout"
+        )
     return Holdout(parts, counted=False)
 
 
@@ -95,9 +110,15 @@ class CountedHoldout:
         for task, held in self._held.items():
             wanted = int(sum(self.holdout.parts.values()))
             if len(held) < wanted:
-                raise BadInput(f"task {task!r} has {len(held)} images, fewer than the {wanted} that --holdout takes")
+                raise BadInput(
+                    f"task {task!r} has {len(held)} images, fewer than the {wanted} that --holdout takes"
+                )
             ranked = iter(sorted(held))
-            self._sides[task] = {next(ranked): name for name, count in self.holdout.parts.items() for _ in range(int(count))}
+            self._sides[task] = {
+                next(ranked): name
+                for name, count in self.holdout.parts.items()
+                for _ in range(int(count))
+            }
         self._everywhere = set().union(*self._held.values())
 
     def side(self, task: str, sha256: str) -> str | None:

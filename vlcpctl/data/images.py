@@ -15,6 +15,8 @@ KINDS = ("jpg", "png", "webp")
 _PNG_START = b"\x89PNG\r\n\x1a\n"
 _PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
 _JPEG_END = b"\xff\xd9"
+_JPEG_SCAN = 0xDA
+_JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
 class BrokenImage(ValueError):
@@ -36,13 +38,12 @@ def look(data: Bytes) -> Look:
     Traceback (most recent call last):
     vlcpctl.data.images.BrokenImage: not a JPEG, PNG or WebP
     """
-    start = bytes(data[:12])
     try:
-        if start[:3] == b"\xff\xd8\xff":
+        if data[:3] == b"\xff\xd8\xff":
             found = _look_jpeg(data)
-        elif start[:8] == _PNG_START:
+        elif data[:8] == _PNG_START:
             found = _look_png(data)
-        elif start[:4] == b"RIFF" and start[8:] == b"WEBP":
+        elif data[:4] == b"RIFF" and data[8:12] == b"WEBP":
             found = _look_webp(data)
         else:
             raise BrokenImage("not a JPEG, PNG or WebP")
@@ -60,7 +61,7 @@ def look(data: Bytes) -> Look:
 
 def decode_fully(data: Bytes) -> None:
     """Decode every pixel; BrokenImage when that fails."""
-    from PIL import Image  # noqa: PLC0415 - wanted with --decode only
+    from PIL import Image
 
     try:
         with Image.open(io.BytesIO(data), formats=("JPEG", "PNG", "WEBP")) as image:
@@ -77,33 +78,40 @@ def decode_fully(data: Bytes) -> None:
 
 
 def _look_jpeg(data: Bytes) -> Look:
-    at, size = 2, None
-    while data[at] == 0xFF:
-        marker = data[at + 1]
+    at, frame = _find_jpeg_segment(data, 2, _JPEG_FRAMES)
+    if frame not in _JPEG_FRAMES:
+        raise BrokenImage("a JPEG without a frame header")
+    height, width = struct.unpack_from(">HH", data, at + 5)
+    if data[-2:] != _JPEG_END:
+        # Phones append data of their own. Compressed data never holds the end marker, so one that
+        # stands behind the first scan is the end itself.
+        at, _ = _find_jpeg_segment(data, at, frozenset())
+        if _JPEG_END not in bytes(data[at:]):
+            raise BrokenImage("truncated: a JPEG without its end marker")
+    return Look("jpg", width, height)
+
+
+def _find_jpeg_segment(data: Bytes, at: int, wanted: frozenset[int]) -> tuple[int, int]:
+    """The place and marker of the first segment that is wanted, or of the first scan."""
+    while True:
+        start, marker, length = struct.unpack_from(">BBH", data, at)
+        if start != 0xFF:
+            raise BrokenImage("a JPEG with a damaged header")
+        if marker in wanted or marker == _JPEG_SCAN:
+            return at, marker
         if marker == 0xFF:  # a fill byte
             at += 1
         elif marker == 0x01 or 0xD0 <= marker <= 0xD7:  # markers without a length
             at += 2
-        elif marker == 0xDA:
-            break
         else:
-            if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-                size = (data[at + 7] << 8 | data[at + 8], data[at + 5] << 8 | data[at + 6])
-            at += 2 + (data[at + 2] << 8 | data[at + 3])
-    if size is None or data[at] != 0xFF:
-        raise BrokenImage("a JPEG without a frame header")
-    # Compressed data never holds the end marker, so one found behind the first scan is the end itself;
-    # cameras and phones append their own data to it.
-    if bytes(data[-2:]) != _JPEG_END and _JPEG_END not in bytes(data[at:]):
-        raise BrokenImage("truncated: a JPEG without its end marker")
-    return Look("jpg", *size)
+            at += 2 + length
 
 
 def _look_png(data: Bytes) -> Look:
     name, width, height = struct.unpack_from(">4sII", data, 12)
     if name != b"IHDR":
         raise BrokenImage("a PNG without a header chunk")
-    if bytes(data[-12:]) != _PNG_END and _PNG_END not in bytes(data):
+    if data[-12:] != _PNG_END and _PNG_END not in bytes(data):
         raise BrokenImage("truncated: a PNG without its end chunk")
     return Look("png", width, height)
 

@@ -40,6 +40,7 @@ BUFFER_SCHEMA = pa.schema(
 SPLITS = ("train", "val", "test", "query", "gallery")
 
 _ROWS_PER_GROUP = 2048
+_KEY, _LABEL = SCHEMA.get_field_index("key"), SCHEMA.get_field_index("label")
 
 
 class IndexWriter:
@@ -47,6 +48,7 @@ class IndexWriter:
 
     def __init__(self, path: Path, schema: pa.Schema = SCHEMA) -> None:
         self.path, self.schema = path, schema
+        self.content = ContentId()
         self._rows: list[Sequence[Any]] = []
         self._writer: pq.ParquetWriter | None = None
 
@@ -75,8 +77,10 @@ class IndexWriter:
                 self.schema,
                 use_dictionary=["shard", "label", "task"],
                 write_statistics=False,
+                write_page_checksum=True,
             )
         columns = list(zip(*self._rows, strict=True)) or [() for _ in self.schema]
+        self.content.add(columns[_KEY], columns[_LABEL])
         arrays = [
             pa.array(values, field.type) for values, field in zip(columns, self.schema, strict=True)
         ]

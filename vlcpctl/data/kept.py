@@ -66,6 +66,7 @@ class Pass:
     def batches(self, scratch: Path) -> Iterator[list[Kept]]:
         """The kept pairs, a batch at a time; images are valid until the next batch is asked for."""
         task_of = self.rule.begin()
+        by_row = self.reading.wanted.split is not None
         with scratch_table(scratch, Seen.COLUMNS) as table:
             seen = Seen(table)
             for source, file, pairs in self.reading.batches():
@@ -75,7 +76,12 @@ class Pass:
                 kept: list[Kept] = []
                 for pair, sample, place in named:
                     if place not in fresh:
-                        self.skips.add(file.path, pair.place, "duplicate", f"the same pair as before (key {sample.key})")
+                        self.skips.add(
+                            file.path,
+                            pair.place,
+                            "duplicate",
+                            f"the same pair as before (key {sample.key})",
+                        )
                         continue
                     fresh.remove(place)  # the batch may hold it twice
                     try:
@@ -84,13 +90,16 @@ class Pass:
                         self.skips.add(file.path, pair.place, error.reason, str(error))
                         continue
                     if self._takes(task):
-                        kept.append(Kept(task, sample, split_named(pair.split)))
+                        kept.append(Kept(task, sample, split_named(pair.split) if by_row else None))
                 self._digest(file, kept)
                 yield kept
 
     def inputs(self) -> list[dict[str, Any]]:
         """The files read, each with an id of the pairs kept of it."""
-        return [{**fingerprint(file.path), "content": digest.hexdigest()} for file, digest in self._digests.items()]
+        return [
+            {**fingerprint(file.path), "content": digest.hexdigest()}
+            for file, digest in self._digests.items()
+        ]
 
     def _identified(self, file: PairFile, pairs: list[Pair]) -> list[tuple[Pair, Sample, bytes]]:
         named = []
@@ -125,5 +134,7 @@ class Pass:
 def _asked_for(pair: Pair) -> str:
     split = split_named(pair.split)
     if split is None:
-        raise Unfit("unknown split", f"split {pair.split!r} is none of train, val, test, query, gallery")
+        raise Unfit(
+            "unknown split", f"split {pair.split!r} is none of train, val, test, query, gallery"
+        )
     return split

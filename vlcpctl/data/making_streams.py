@@ -24,12 +24,19 @@ def make_stream(options: SplitOptions, out: Path, *, force: bool = False) -> dic
         with progress("split", _rows(plan), "pairs") as bar:
             written = write_tasks(plan, directory, bar.advance)
         order = order_of([task.name for task in written.tasks], options.order, options.seed)
-        rule = {"by": options.by, "tasks": options.tasks, "order": options.order, "holdout": identity["holdout"]}
+        rule = {
+            "by": options.by,
+            "tasks": options.tasks,
+            "order": options.order,
+            "holdout": identity["holdout"],
+        }
         body = {"name": out.name, "rule": rule, "seed": options.seed}
         manifest = publish_stream(written, order, directory, identity, body)
     if written.skipped:
         counts = ", ".join(f"{reason} {count}" for reason, count in sorted(written.skipped.items()))
-        warn(f"skipped of {written.read} samples: {counts}; each is named in {out / 'skipped.ndjson'}")
+        warn(
+            f"skipped of {written.read} samples: {counts}; each is named in {out / 'skipped.ndjson'}"
+        )
     return manifest
 
 
@@ -39,7 +46,9 @@ def describe_plan(options: SplitOptions) -> dict[str, Any]:
     _check_columns(plan)
     files = [file for one in plan.reading.inputs for file in one.files]
     return {
-        "sources": {one.name: [str(file.path) for file in one.files] for one in plan.reading.inputs},
+        "sources": {
+            one.name: [str(file.path) for file in one.files] for one in plan.reading.inputs
+        },
         "bytes": sum(file.path.stat().st_size for file in files),
         "pairs": _rows(plan) or None,
         "by": options.by,

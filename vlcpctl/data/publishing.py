@@ -31,12 +31,18 @@ def order_of(names: list[str], text: str | None, seed: int) -> list[int]:
             raise UsageError(f"--order: {unknown_name('task', name, names)}")
     missing = [name for name in names if name not in wanted]
     if missing or len(wanted) != len(names):
-        raise UsageError(f"--order must name every task once; it has {len(wanted)} names for: {', '.join(names)}")
+        raise UsageError(
+            f"--order must name every task once; it has {len(wanted)} names for: {', '.join(names)}"
+        )
     return [names.index(name) for name in wanted]
 
 
 def publish_stream(
-    written: Written, order: list[int], directory: Path, identity: dict[str, Any], body: dict[str, Any]
+    written: Written,
+    order: list[int],
+    directory: Path,
+    identity: dict[str, Any],
+    body: dict[str, Any],
 ) -> dict[str, Any]:
     """Rename the task directories, write each task.json, then stream.json; what stream.json says."""
     tasks = [written.tasks[place] for place in order]
@@ -47,7 +53,9 @@ def publish_stream(
         written.directories[place].rename(path)
         more = {"tasks_in_stream": len(tasks), "stream": content, "inputs": written.inputs}
         write_task_manifest(path, task, identity, step=step, more=more)
-        entries.append({"path": path.name, "name": task.name, "content": task.content, "splits": task.counts()})
+        entries.append(
+            {"path": path.name, "name": task.name, "content": task.content, "splits": task.counts()}
+        )
     full = {
         **body,
         "tasks": entries,

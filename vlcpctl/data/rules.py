@@ -17,7 +17,13 @@ from vlcpctl.data.samples import Unfit
 Value = str | int | float
 TaskOf = Callable[[Pair, str], str]
 
-KINDS = ("column:NAME", "iid", "classes", "source", "time:COLUMN")
+KINDS = {
+    "column": "column:NAME",
+    "iid": "iid",
+    "classes": "classes",
+    "source": "source",
+    "time": "time:COLUMN",
+}
 _GROUPS_AT_ONCE = 1024
 
 
@@ -33,21 +39,25 @@ class By:
         """Read --by and check that --tasks fits it."""
         kind, colon, column = text.partition(":")
         wants_column = kind in ("column", "time")
-        if kind not in ("column", "iid", "classes", "source", "time"):
-            raise UsageError(f"--by: {unknown_name('rule', text, KINDS)}")
+        if kind not in KINDS:
+            raise UsageError(f"--by: {unknown_name('rule', kind, KINDS.values())}")
         if wants_column != bool(column) or (colon and not wants_column):
-            raise UsageError(f"--by {text!r}: write it as one of {', '.join(KINDS)}")
+            raise UsageError(f"--by {text!r}: write it as one of {', '.join(KINDS.values())}")
         if kind in ("iid", "classes") and tasks is None:
             raise UsageError(f"--by {kind} needs --tasks, the number of tasks")
         if kind in ("column", "source") and tasks is not None:
-            raise UsageError(f"--tasks has no effect with --by {kind}: there is one task per {kind}")
+            raise UsageError(
+                f"--tasks has no effect with --by {kind}: there is one task per {kind}"
+            )
         return cls(kind, column or None)
 
 
 class Rule(Protocol):
-    """A rule that knows everything it needs; `names` is empty where the data decide the order."""
+    """A rule that knows everything it needs; without names where the pairs decide the order."""
 
-    names: list[str]
+    @property
+    def names(self) -> list[str]:
+        """The tasks in order, where the rule knows them before it has seen the pairs."""
 
     def begin(self) -> TaskOf:
         """Start a pass over the kept pairs: a function from a pair and its source to the task's name."""
@@ -130,7 +140,7 @@ class ByTime:
         def task_of(pair: Pair, source: str) -> str:
             # Values of one kind only: `scan_values` has seen them all.
             value = present(pair.value, self.column)
-            return self.names[bisect_right(self.firsts, value) - 1]  # type: ignore[type-var]
+            return self.names[bisect_right(self.firsts, value) - 1]
 
         return task_of
 

@@ -22,12 +22,17 @@ def by_class(batches: Iterable[list[Pair]], tasks: int, seed: int) -> ByClass:
     for batch in batches:
         labels.update(pair.label for pair in batch if pair.label is not None)
         if len(labels) > MAX_CLASSES:
-            raise BadInput(f"more than {MAX_CLASSES} classes; name the column of class labels with --label-column")
+            raise BadInput(
+                f"more than {MAX_CLASSES} classes; name the column of class labels with --label-column"
+            )
     if len(labels) < tasks:
         found = f"{len(labels)} classes" if labels else "no class label"
         raise BadInput(f"--by classes --tasks {tasks}: the data has {found} (see --label-column)")
     order = generator(seed, "classes").permutation(len(labels)).tolist()
-    task_of_label = {label: place * tasks // len(labels) for place, label in zip(order, sorted(labels), strict=True)}
+    task_of_label = {
+        label: place * tasks // len(labels)
+        for place, label in zip(order, sorted(labels), strict=True)
+    }
     return ByClass(numbered("classes", tasks), task_of_label)
 
 
@@ -40,7 +45,9 @@ def by_time(batches: Iterable[list[Pair]], column: str, tasks: int | None, scrat
     with scratch_table(scratch, "value PRIMARY KEY, pairs INTEGER") as database:
         kinds: set[bool] = set()
         for batch in batches:
-            counts = Counter(pair.value for pair in batch if pair.value is not None and pair.value == pair.value)
+            counts = Counter(
+                pair.value for pair in batch if pair.value is not None and pair.value == pair.value
+            )
             kinds.update(isinstance(value, str) for value in counts)
             if len(kinds) > 1:
                 raise BadInput(f"column {column!r} holds both text and numbers; they have no order")
@@ -50,7 +57,9 @@ def by_time(batches: Iterable[list[Pair]], column: str, tasks: int | None, scrat
         if not values:
             raise BadInput(f"no pair has a value in column {column!r}")
         if tasks is None and values > MAX_TASKS:
-            raise UsageError(f"column {column!r} has {values} values, too many for one task each; give --tasks")
+            raise UsageError(
+                f"column {column!r} has {values} values, too many for one task each; give --tasks"
+            )
         rows = database.execute("SELECT value, pairs FROM scratch ORDER BY value")
         return _cut(rows, column, tasks, total)
 
@@ -61,16 +70,25 @@ def _cut(rows: Iterable[tuple[Value, int]], column: str, tasks: int | None, tota
     task, before = -1, 0
     for value, pairs in rows:
         # The interval in which the middle of this value's pairs lies.
-        wanted = task + 1 if tasks is None else min(int((before + pairs / 2) * tasks / total), tasks - 1)
+        wanted = (
+            task + 1 if tasks is None else min(int((before + pairs / 2) * tasks / total), tasks - 1)
+        )
         before += pairs
         if wanted > task + 1:
-            raise BadInput(f"{value!r} alone fills more than a task of column {column!r}; give fewer than {tasks} --tasks")
+            raise BadInput(
+                f"{value!r} alone fills more than a task of column {column!r}; give fewer than {tasks} --tasks"
+            )
         if wanted > task:
             firsts.append(value)
             lasts.append(value)
         lasts[-1] = value
         task = wanted
     if tasks is not None and len(firsts) < tasks:
-        raise BadInput(f"column {column!r} gives {len(firsts)} tasks with a pair; give fewer than {tasks} --tasks")
-    names = [str(first) if first == last else f"{first} to {last}" for first, last in zip(firsts, lasts, strict=True)]
+        raise BadInput(
+            f"column {column!r} gives {len(firsts)} tasks with a pair; give fewer than {tasks} --tasks"
+        )
+    names = [
+        str(first) if first == last else f"{first} to {last}"
+        for first, last in zip(firsts, lasts, strict=True)
+    ]
     return ByTime(names, firsts, column)

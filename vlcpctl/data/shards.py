@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.data.index import SCHEMA, ContentId, IndexWriter
+from vlcpctl.data.index import SCHEMA, IndexWriter
 from vlcpctl.data.pairs import Bytes, Sample
 from vlcpctl.data.tar import BLOCK, END, frame
 
@@ -42,7 +42,6 @@ class SplitWriter:
 
     def __post_init__(self) -> None:
         self._index = IndexWriter(self.directory / f"{self.split}.parquet", self.schema)
-        self._content = ContentId()
 
     def add(self, sample: Sample, *more: Any) -> None:
         """Append a sample; `more` are the values of the columns that a buffer's index has besides."""
@@ -56,11 +55,10 @@ class SplitWriter:
         self._index.add(
             (key, source_key, *place, captions, label, self.task, width, height, sha256, *more)
         )
-        self._content.add((key,), (label,))
         self._images += 1
         self._captions += len(captions)
         self._used += length
-        self._put(before, image, after)
+        self._put(length, before, image, after)
 
     def flush(self) -> None:
         """Hand everything pending to the operating system."""
@@ -80,16 +78,16 @@ class SplitWriter:
             "captions": self._captions,
             "shards": self._shards,
             "bytes": self._total,
-            "content": self._content.hexdigest(),
+            "content": self._index.content.hexdigest(),
         }
 
     def abandon(self) -> None:
         """Let go of open files when the work has failed."""
         self._index.abandon()
 
-    def _put(self, *pieces: Bytes) -> None:
+    def _put(self, length: int, *pieces: Bytes) -> None:
         self._pieces.extend(pieces)
-        self._pending += sum(map(len, pieces))
+        self._pending += length
         if self._pending >= _FLUSH_BYTES or len(self._pieces) > _FLUSH_PIECES - 3:
             self.flush()
 
@@ -100,7 +98,7 @@ class SplitWriter:
         self._used = 0
 
     def _end_shard(self) -> None:
-        self._put(END)
+        self._put(len(END), END)
         self.flush()
         self._total += self._used + len(END)
 

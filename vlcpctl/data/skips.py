@@ -17,7 +17,7 @@ class Tolerance:
 
     text: str
     count: int | None
-    share: float | None
+    share: float = 0.0
 
     @classmethod
     def parse(cls, text: str) -> Tolerance:
@@ -28,14 +28,16 @@ class Tolerance:
         """
         number = text.removesuffix("%")
         if text.isdigit():
-            return cls(text, int(text), None)
+            return cls(text, int(text))
         if text.endswith("%") and number.replace(".", "", 1).isdigit():
             return cls(text, None, float(number) / 100)
-        raise UsageError(f"--max-skip {text!r} is neither a count nor a share; write it like 20 or 0.1%")
+        raise UsageError(
+            f"--max-skip {text!r} is neither a count nor a share; write it like 20 or 0.1%"
+        )
 
     def allows(self, skipped: int, read: int) -> bool:
         """Whether so many of those read may be skipped."""
-        return skipped <= self.count if self.share is None else skipped <= self.share * read
+        return skipped <= (self.share * read if self.count is None else self.count)
 
 
 @dataclass

@@ -41,7 +41,9 @@ class SplitOptions:
     def plan(self) -> SplitPlan:
         """The options understood and checked against each other; the sources are found."""
         if self.holdout is not None and self.split_column is not None:
-            raise UsageError("--holdout has no effect with --split-column, which decides every row's split")
+            raise UsageError(
+                "--holdout has no effect with --split-column, which decides every row's split"
+            )
         by = By.parse(self.by, self.tasks)
         wanted = Wanted(
             image=self.image_column,
@@ -65,7 +67,10 @@ class SplitOptions:
         settings = asdict(self)
         del settings["sources"]
         settings["holdout"] = self.holdout or (None if self.split_column else DEFAULT_HOLDOUT)
-        files = [[one.name, [fingerprint(file.path) for file in one.files]] for one in plan.reading.inputs]
+        files = [
+            [one.name, [fingerprint(file.path) for file in one.files]]
+            for one in plan.reading.inputs
+        ]
         return {**settings, "sources": files}
 
     def _holdout(self) -> Holdout | None:

@@ -15,7 +15,7 @@ from vlcpctl.data.kept import Kept, Pass, Reading
 from vlcpctl.data.manifests import TaskSummary
 from vlcpctl.data.pairs import Pair
 from vlcpctl.data.rules import By, ByColumn, BySource, InTurn, Rule, numbered
-from vlcpctl.data.scanned_rules import MAX_CLASSES, MAX_TASKS, by_class, by_time
+from vlcpctl.data.scanned_rules import MAX_TASKS, by_class, by_time
 from vlcpctl.data.shards import DEFAULT_SHARD_BYTES, SplitWriter
 from vlcpctl.data.skips import Skips, Tolerance
 
@@ -61,7 +61,7 @@ def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]
                 writers.add(kept, side_of(kept))
             writers.flush()
             advance(len(batch))
-        tasks, directories = writers.close(rule.names, work.beyond_take)
+        tasks = writers.close(rule.names, work.beyond_take)
     except BaseException:
         writers.abandon()
         raise
@@ -69,6 +69,7 @@ def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]
         skips.close()
     skips.check(plan.tolerance, work.read)
     _check_filled(rule, tasks, work.read, skips)
+    directories = [writers.places[task.name] for task in tasks]
     return Written(tasks, directories, dict(skips.counts), work.read, work.inputs())
 
 
@@ -106,6 +107,7 @@ class _Writers:
 
     def __init__(self, directory: Path, shard_bytes: int) -> None:
         self._directory, self._shard_bytes = directory, shard_bytes
+        self.places: dict[str, Path] = {}
         self._splits: dict[str, dict[str, SplitWriter]] = {}
         self._labels: dict[str, set[str]] = {}
         self._left_out: Counter[str] = Counter()
@@ -121,7 +123,7 @@ class _Writers:
             return
         writer = splits.get(side)
         if writer is None:
-            writer = splits[side] = SplitWriter(self._place(task), side, task, self._shard_bytes)
+            writer = splits[side] = SplitWriter(self.places[task], side, task, self._shard_bytes)
         if sample.label is not None:
             self._labels[task].add(sample.label)
         writer.add(sample)
@@ -132,7 +134,7 @@ class _Writers:
             for writer in splits.values():
                 writer.flush()
 
-    def close(self, names: list[str], beyond_take: Counter[str]) -> tuple[list[TaskSummary], list[Path]]:
+    def close(self, names: list[str], beyond_take: Counter[str]) -> list[TaskSummary]:
         """Finish every split; the tasks in the order of the rule, else of first appearance."""
         tasks = []
         for name in names or list(self._splits):
@@ -141,7 +143,7 @@ class _Writers:
             skipped = {ELSEWHERE: self._left_out[name], BEYOND: beyond_take[name]}
             skipped = {reason: count for reason, count in skipped.items() if count}
             tasks.append(TaskSummary(name, splits, sorted(self._labels.get(name, ())), skipped))
-        return tasks, [self._place(task.name) for task in tasks]
+        return tasks
 
     def abandon(self) -> None:
         """Let go of open files."""
@@ -154,11 +156,9 @@ class _Writers:
             raise BadInput(f"more than {MAX_TASKS} tasks; choose a column with fewer values")
         self._splits[task] = {}
         self._labels[task] = set()
-        self._place(task).mkdir()
+        self.places[task] = self._directory / f"task-{len(self.places):04d}"
+        self.places[task].mkdir()
         return self._splits[task]
-
-    def _place(self, task: str) -> Path:
-        return self._directory / f"task-{list(self._splits).index(task):04d}"
 
 
 def _check_filled(rule: Rule, tasks: list[TaskSummary], read: int, skips: Skips) -> None:

@@ -52,7 +52,9 @@ class Task:
     def split(self, name: str) -> Split:
         """Open one split; an error that lists those there are."""
         if name not in self.manifest["splits"]:
-            raise BadInput(f"{self.path} has no split {name!r} (it has: {', '.join(self.manifest['splits'])})")
+            raise BadInput(
+                f"{self.path} has no split {name!r} (it has: {', '.join(self.manifest['splits'])})"
+            )
         return Split(self.path, name)
 
 
@@ -99,7 +101,9 @@ class Split:
         data = os.pread(self._descriptor(shard), size, int(self._offsets[row]))
         if hashlib.sha256(data).hexdigest() != self.table["sha256"][row].as_py():
             where = self.directory / self._shard_names[shard]
-            raise BadInput(f"{where}: the image of key {self.keys[row]} is not what the index says; run 'vlcpctl check'")
+            raise BadInput(
+                f"{where}: the image of key {self.keys[row]} is not what the index says; run 'vlcpctl check'"
+            )
         return data
 
     def _descriptor(self, shard: int) -> int:
@@ -117,7 +121,9 @@ class Split:
 def open_task(path: Path) -> Task:
     """Open a task or buffer directory; a stream is answered with the paths of its tasks."""
     if kind_of(path) == "stream":
-        tasks = " ".join(str(path / entry["path"]) for entry in read_manifest(path, "stream")["tasks"])
+        tasks = " ".join(
+            str(path / entry["path"]) for entry in read_manifest(path, "stream")["tasks"]
+        )
         raise BadInput(f"{path} is a stream; give one of its tasks: {tasks}")
     return Task(path, read_manifest(path, "task"))
 

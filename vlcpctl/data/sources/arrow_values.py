@@ -78,9 +78,13 @@ def _views(column: pa.Array) -> list[Bytes | None]:
     _, offsets, data = column.buffers()
     if data is None:
         return [b"" if valid else None for valid in column.is_valid().to_pylist()]
-    ends = np.frombuffer(offsets, width, len(column) + 1, column.offset * np.dtype(width).itemsize).tolist()
-    view = memoryview(data)
-    views: list[Bytes | None] = [view[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+    ends = np.frombuffer(
+        offsets, width, len(column) + 1, column.offset * np.dtype(width).itemsize
+    ).tolist()
+    view = memoryview(data).cast("B")
+    views: list[Bytes | None] = [
+        view[start:end] for start, end in zip(ends, ends[1:], strict=False)
+    ]
     if column.null_count:
         valid = column.is_valid().to_pylist()
         return [one if there else None for one, there in zip(views, valid, strict=True)]

@@ -9,7 +9,20 @@ from pathlib import Path
 from vlcpctl.core.errors import BadInput, unknown_name
 
 # The first of these that is there is taken, letters in either case.
-IMAGE = ("image", "jpg", "jpeg", "png", "webp", "img", "image_path", "filepath", "file_path", "path", "file_name", "filename")
+IMAGE = (
+    "image",
+    "jpg",
+    "jpeg",
+    "png",
+    "webp",
+    "img",
+    "image_path",
+    "filepath",
+    "file_path",
+    "path",
+    "file_name",
+    "filename",
+)
 CAPTION = ("caption", "captions", "text", "texts", "title", "txt", "sentence", "sentences")
 LABEL = ("label", "class", "cls", "category", "cate_name")
 KEY = ("key", "__key__", "id", "image_id", "item_id", "uid")
@@ -31,7 +44,9 @@ def need(path: Path, names: list[str], given: str | None, usual: Iterable[str], 
     found = pick(path, names, given, usual)
     if found is None:
         flag = f"--{part}-column"
-        raise BadInput(f"{path} has no {part} column; it has {_listed(names)}; name one with {flag}")
+        raise BadInput(
+            f"{path} has no {part} column; it has {_listed(names)}; name one with {flag}"
+        )
     return found
 
 

@@ -77,11 +77,16 @@ def _files_of(source: str) -> list[PairFile]:
 
 def _files_in(directory: Path) -> list[PairFile]:
     tars = sorted(directory.rglob("*.tar"))
-    stems = {tar.with_suffix("") for tar in tars}
-    # img2dataset puts a table of the same name beside each tar; the pairs are in the tar.
-    tables = [path for path in sorted(directory.rglob("*.parquet")) if path.with_suffix("") not in stems]
+    # The pairs are in the tars where a table only describes them: img2dataset's has the name of its
+    # tar, ours the name of its split.
+    described = {tar.with_suffix("") for tar in tars}
+    described |= {stem.with_name(stem.name.rpartition("-")[0] or stem.name) for stem in described}
+    tables = sorted(directory.rglob("*.parquet"))
+    tables = [path for path in tables if path.with_suffix("") not in described]
     if tars and tables:
-        raise BadInput(f"{directory} holds both tars and Parquet files ({tables[0].name}); give the files themselves")
+        raise BadInput(
+            f"{directory} holds both tars and Parquet files ({tables[0].name}); give the files themselves"
+        )
     if not tars and not tables:
         raise BadInput(f"{directory} holds neither a .parquet nor a .tar file")
     return [_opened(path) for path in tars or tables]

@@ -90,7 +90,9 @@ class _Walk:
     def _take(self, size: int, *, wanted: bool) -> bytes | None:
         padded = size + -size % BLOCK
         if self.at + size > self.length:
-            raise self._bad(f"a member of {size} bytes reaches behind the end of the file: the tar is truncated")
+            raise self._bad(
+                f"a member of {size} bytes reaches behind the end of the file: the tar is truncated"
+            )
         self.at += padded
         if not wanted:
             self.file.seek(padded, os.SEEK_CUR)
@@ -103,7 +105,9 @@ class _Walk:
         try:
             return int(digits.strip(b" \0") or b"0", 8)
         except ValueError as error:
-            raise self._bad("a header with a field that is no number: the tar is damaged, or not a tar") from error
+            raise self._bad(
+                "a header with a field that is no number: the tar is damaged, or not a tar"
+            ) from error
 
     def _bad(self, what: str) -> BadInput:
         return BadInput(f"{self.path}, byte {self.at}: {what}")
@@ -112,7 +116,8 @@ class _Walk:
 def members(path: Path, wants: Callable[[str, int], bool]) -> Iterator[Member]:
     """The members in order; `wants(name, size)` says whose bytes are read, the others are passed over."""
     with path.open("rb", buffering=2**20) as file:
-        start = file.peek(2)[:2]
+        start = file.read(2)
+        file.seek(0)
         if start in _COMPRESSED:
             raise BadInput(f"{path} is compressed with {_COMPRESSED[start]}; unpack it first")
         yield from _Walk(path, file, wants, os.fstat(file.fileno()).st_size).members()

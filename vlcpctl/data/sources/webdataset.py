@@ -18,7 +18,7 @@ from vlcpctl.data.sources.tar_members import Member, members
 _IMAGES = ("webp", "png", "jpg", "jpeg")  # in the order in which CLIP_benchmark looks for them
 _TEXTS = ("txt", "json", "cls")
 _MAX_TEXT_BYTES = 4 * 2**20
-_BATCH_BYTES = 32 * 2**20
+_BATCH_BYTES = 8 * 2**20
 _BATCH_PAIRS = 1000
 
 
@@ -60,10 +60,23 @@ class TarFile:
             return None  # a directory, or a file that is no part of a pair
         place = f"member {key}"
         try:
-            texts = {name: member.data.decode() for name, member in parts.items() if name in _TEXTS and member.data}
+            texts = {
+                name: member.data.decode()
+                for name, member in parts.items()
+                if name in _TEXTS and member.data
+            }
             described = _parsed(texts.get("json"))
         except (ValueError, RecursionError) as error:
-            return Pair(place, key, None, [], None, None, None, f"its text or description cannot be read: {error}")
+            return Pair(
+                place,
+                key,
+                None,
+                [],
+                None,
+                None,
+                None,
+                f"its text or description cannot be read: {error}",
+            )
         image, flaw = _image(parts)
         captions = _captions(texts.get("txt"), described, wanted.caption)
         return Pair(
@@ -110,6 +123,10 @@ def _image(parts: dict[str, Member]) -> tuple[bytes | None, str | None]:
 
 def _parsed(text: str | None) -> dict[str, Any]:
     described = json.loads(text) if text else {}
+    if text and "\\ud" in text.lower():
+        json.dumps(
+            described, ensure_ascii=False
+        ).encode()  # half a surrogate pair cannot be written anywhere
     return described if isinstance(described, dict) else {}
 
 
@@ -140,7 +157,10 @@ def _label(text: str | None, described: dict[str, Any], name: str | None) -> str
 
 def _value(described: dict[str, Any], name: str | None) -> str | int | float | None:
     value = None if name is None else described.get(name)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else _text(value)
+    is_number = (
+        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**63
+    )
+    return value if is_number else _text(value)
 
 
 def _text(value: object) -> str | None:

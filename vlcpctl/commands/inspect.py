@@ -1,0 +1,39 @@
+"""`vlcpctl inspect`: what is this, and what was it made from?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vlcpctl.commands import options
+
+Place = Annotated[
+    Path, typer.Argument(metavar="PATH", help="A stream, task, buffer or checkpoint.")
+]
+
+
+def run(path: Place, json: options.Json = False, quiet: options.Quiet = False) -> None:
+    """Say what an artifact is and follow its parents back to the raw data.
+
+    Parents are found by their content id in the directories around; a stream shows its tasks.
+
+    Examples:
+      vlcpctl inspect stream
+
+      vlcpctl inspect --json runs/ctp/task-2 | jq .parents
+    """
+    options.start(quiet=quiet)
+    from json import dumps
+
+    from vlcpctl.core.console import emit
+    from vlcpctl.data.lineage import describe
+    from vlcpctl.data.lineage_text import lines
+
+    facts = describe(path)
+    if json:
+        emit(dumps(facts, ensure_ascii=False))
+        return
+    for line in lines(facts):
+        emit(line)

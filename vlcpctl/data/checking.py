@@ -1,0 +1,181 @@
+"""Look for damage in a stream, a task or a buffer: manifests, indices and tars against each other."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from vlcpctl.core.artifacts import read_manifest
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.hashing import content_id, sample_key
+from vlcpctl.data.images import KINDS
+from vlcpctl.data.index import SCHEMA, ContentId
+from vlcpctl.data.tar import BLOCK, END, caption_text, header
+
+Row = dict[str, Any]
+_ROWS_AT_ONCE = 1000
+
+
+def check_stream(path: Path, *, deep: bool) -> Iterator[str]:
+    """Every problem of a stream and of its tasks, a line each."""
+    manifest = read_manifest(path, "stream")
+    contents = []
+    for entry in manifest["tasks"]:
+        task = path / entry["path"]
+        contents.append(entry["content"])
+        try:
+            found = read_manifest(task, "task")["content"]
+        except BadInput as error:
+            yield str(error)
+            continue
+        if found != entry["content"]:
+            yield f"{task}: is another task than the one in stream.json (content {found}, expected {entry['content']})"
+        yield from check_task(task, deep=deep)
+    if content_id({"tasks": contents}) != manifest["content"]:
+        yield f"{path / 'stream.json'}: its content id does not follow from its tasks"
+
+
+def check_task(path: Path, *, deep: bool) -> Iterator[str]:
+    """Every problem of a task or buffer: what is missing, cut off or does not agree; `deep` reads every byte."""
+    manifest = read_manifest(path, "task")
+    for name, split in manifest["splits"].items():
+        yield from _check_split(path, name, split, deep=deep)
+    contents = {name: split["content"] for name, split in manifest["splits"].items()}
+    if content_id({"name": manifest["name"], "splits": contents}) != manifest["content"]:
+        yield f"{path / 'task.json'}: its content id does not follow from its splits"
+
+
+def _check_split(directory: Path, name: str, split: dict[str, Any], *, deep: bool) -> Iterator[str]:
+    yield from _check_shards(directory, split)
+    index = directory / f"{name}.parquet"
+    content = ContentId()
+    images = captions = 0
+    tars = _Tars(directory)
+    try:
+        for rows in _rows_of(index):
+            content.add([row["key"] for row in rows], [row["label"] for row in rows])
+            images += len(rows)
+            captions += sum(len(row["captions"]) for row in rows)
+            yield from chain.from_iterable(_check_row(tars, row, deep=deep) for row in rows)
+    except BadInput as error:
+        yield str(error)
+        return
+    finally:
+        tars.close()
+    for what, found in (
+        ("images", images),
+        ("captions", captions),
+        ("content", content.hexdigest()),
+    ):
+        if found != split[what]:
+            yield f"{index}: {what} is {found}, task.json says {split[what]}"
+    unlisted = sorted(tars.named - set(split["shards"]))
+    if unlisted:
+        yield f"{index}: names shard {unlisted[0]!r}, which is not in task.json"
+
+
+def _check_shards(directory: Path, split: dict[str, Any]) -> Iterator[str]:
+    total = 0
+    for shard in split["shards"]:
+        path = directory / shard
+        if not path.is_file():
+            yield f"{path}: is missing"
+            return
+        total += path.stat().st_size
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - len(END)))
+            if file.read() != END:
+                yield f"{path}: has no end mark; it is truncated or damaged"
+                return
+    if total != split["bytes"]:
+        yield f"{directory}: the shards {split['shards'][0]} and so on have {total} bytes, task.json says {split['bytes']}"
+
+
+def _rows_of(index: Path) -> Iterator[list[Row]]:
+    """The rows of an index, a batch at a time, its page checksums verified."""
+    try:
+        with pq.ParquetFile(
+            index, page_checksum_verification=True, pre_buffer=False, buffer_size=2**20
+        ) as file:
+            missing = [field.name for field in SCHEMA if field.name not in file.schema_arrow.names]
+            if missing:
+                raise BadInput(f"{index}: has no column {missing[0]!r}")
+            for batch in file.iter_batches(_ROWS_AT_ONCE, use_threads=False):
+                yield batch.to_pylist()
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{index}: cannot be read: {str(error).strip().splitlines()[0]}") from error
+
+
+class _Tars:
+    """The tars of a split, one open at a time."""
+
+    def __init__(self, directory: Path) -> None:
+        self.named: set[str] = set()
+        self.directory, self._open = directory, ""
+        self._file: BinaryIO | None = None
+
+    def read(self, shard: str, offset: int, size: int) -> bytes | None:
+        """Bytes of a shard, fewer behind its end; None when there is none (it is reported already)."""
+        if shard != self._open:
+            self.close()
+            self.named.add(shard)
+            path = self.directory / shard
+            self._open, self._file = shard, path.open("rb") if path.is_file() else None
+        return None if self._file is None else os.pread(self._file.fileno(), size, offset)
+
+    def close(self) -> None:
+        """Close the one that is open."""
+        if self._file is not None:
+            self._file.close()
+
+
+def _check_row(tars: _Tars, row: Row, *, deep: bool) -> Iterator[str]:
+    where = f"{tars.directory / row['shard']}, key {row['key']}"
+    block = tars.read(row["shard"], row["offset"] - BLOCK, BLOCK)
+    if block is None:
+        return
+    if block not in (header(row["key"], kind, row["size"]) for kind in KINDS):
+        yield f"{where}: no member of that name and size where the index says"
+    elif deep:
+        yield from _check_bytes(tars, row, where)
+
+
+def _check_bytes(tars: _Tars, row: Row, where: str) -> Iterator[str]:
+    image = tars.read(row["shard"], row["offset"], row["size"]) or b""
+    if hashlib.sha256(image).hexdigest() != row["sha256"]:
+        yield f"{where}: the image is not the one in the index (its sha256 differs)"
+    if sample_key(row["sha256"], row["captions"]) != row["key"]:
+        yield f"{where}: the key does not follow from image and captions"
+    text = caption_text(row["captions"])
+    at = row["offset"] + row["size"] + -row["size"] % BLOCK
+    expected = header(row["key"], "txt", len(text)) + text
+    if tars.read(row["shard"], at, len(expected)) != expected:
+        yield f"{where}: the captions in the tar are not those of the index"
+        return
+    at += len(expected) + -len(expected) % BLOCK
+    if not _describes(tars, row, at):
+        yield f"{where}: the description in the tar is not that of the index"
+
+
+def _describes(tars: _Tars, row: Row, at: int) -> bool:
+    """Whether the .json member at this place agrees with the index on key and captions."""
+    block = tars.read(row["shard"], at, BLOCK) or b""
+    digits = block[124:135]
+    size = int(digits, 8) if digits.isdigit() and not set(digits) & set(b"89") else 0
+    if block != header(row["key"], "json", size):
+        return False
+    try:
+        described = json.loads(tars.read(row["shard"], at + BLOCK, size) or b"")
+    except ValueError:
+        return False
+    return isinstance(described, dict) and all(
+        described.get(name) == row[name] for name in ("key", "captions")
+    )

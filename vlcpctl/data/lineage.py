@@ -1,0 +1,114 @@
+"""What an artifact is and what it was made from, back to the raw data, by the ids in manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.artifacts import kind_of, read_manifest
+from vlcpctl.core.errors import BadInput
+
+# Where an artifact's parents are looked for: so many levels down, and no more directories than that.
+_LEVELS = 3
+_MOST_DIRECTORIES = 10_000
+
+
+@dataclass(frozen=True)
+class Parent:
+    """Something an artifact was made from: its part in that, its id, and what is known of it."""
+
+    role: str
+    content: str
+    note: str = ""
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """The artifact at a path as one JSON object, its parents inside, found or not."""
+    kind = kind_of(path)
+    if kind is None:
+        raise BadInput(f"{path} is not a stream, task, buffer or checkpoint: it has no manifest")
+    return _described(path, kind, _artifacts_near(path), seen=frozenset())
+
+
+def _described(
+    path: Path, kind: str, near: dict[str, tuple[str, Path]], seen: frozenset[str]
+) -> dict[str, Any]:
+    manifest = read_manifest(path, kind)
+    content = str(manifest["content"])
+    is_buffer = kind == "task" and manifest.get("buffer") is not None
+    facts: dict[str, Any] = {
+        "path": str(path),
+        "kind": "buffer" if is_buffer else kind,
+        "content": content,
+    }
+    facts |= {
+        name: manifest[name]
+        for name in ("name", "run", "method", "step", "made_by")
+        if name in manifest
+    }
+    facts |= {
+        name: manifest[name] for name in ("rule", "tasks", "totals", "skipped") if name in manifest
+    }
+    if kind == "task":
+        facts["splits"] = {name: split["images"] for name, split in manifest["splits"].items()}
+    facts["parents"] = [_parent(parent, near, seen | {content}) for parent in parents_of(manifest)]
+    return facts
+
+
+def _parent(
+    parent: Parent, near: dict[str, tuple[str, Path]], seen: frozenset[str]
+) -> dict[str, Any]:
+    if parent.content in near and parent.content not in seen:
+        kind, path = near[parent.content]
+        return {"role": parent.role, **_described(path, kind, near, seen)}
+    return {
+        "role": parent.role,
+        "content": parent.content,
+        "note": parent.note or "not found nearby",
+    }
+
+
+def parents_of(manifest: dict[str, Any]) -> list[Parent]:
+    """The ids that a manifest names, with the part each had."""
+    parents = [Parent("parent", manifest["parent"])] if manifest.get("parent") else []
+    if manifest["schema"].startswith("vlcpctl.checkpoint/"):
+        # Earlier tasks hang on the parent.
+        parents += [Parent("task", content) for content in manifest.get("tasks", [])[-1:]]
+    if manifest.get("stream"):
+        return [*parents, Parent("stream", manifest["stream"])]
+    return parents + [_input(one) for one in manifest.get("inputs", [])]
+
+
+def _input(one: dict[str, Any] | str) -> Parent:
+    if isinstance(one, str):
+        return Parent("input", one)
+    return Parent("raw data", one["content"], f"{one['name']}, {one['bytes']} bytes")
+
+
+def _artifacts_near(path: Path) -> dict[str, tuple[str, Path]]:
+    """Artifacts around a path, by content id: beside it, and beside the directory it lies in."""
+    path = path.resolve()
+    found: dict[str, tuple[str, Path]] = {}
+    for top in (path.parent, path.parent.parent):
+        for place in islice(_directories(top, _LEVELS), _MOST_DIRECTORIES):
+            kind = kind_of(place)
+            if kind is not None:
+                with suppress(BadInput):  # a damaged neighbour is no concern of this artifact
+                    found.setdefault(str(read_manifest(place, kind)["content"]), (kind, place))
+    return found
+
+
+def _directories(top: Path, levels: int) -> Iterator[Path]:
+    try:
+        places = sorted(top.iterdir())
+    except PermissionError:
+        return
+    for place in places:
+        if place.is_dir() and not place.is_symlink() and not place.name.startswith("."):
+            yield place
+            if levels > 1:
+                yield from _directories(place, levels - 1)

@@ -61,11 +61,17 @@ class DualEncoder:
         """(n, L) token ids."""
         return self.tokenizer(texts)
 
+    def pixels(self, images: Tensor) -> Tensor:
+        """(B, H, W, 3) bytes as normalised (B, 3, H, W) floats on the module's device."""
+        like = next(self.module.parameters())
+        scaled = images.to(like.device).permute(0, 3, 1, 2).to(like.dtype).div(255)
+        mean, std = (scaled.new_tensor(v).view(1, 3, 1, 1) for v in (self.view.mean, self.view.std))
+        return (scaled - mean) / std
+
     def inputs(self, images: Tensor, texts: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, H, W, 3) bytes as normalised (B, 3, H, W) floats, and the texts, on the module's device."""
-        scale = next(self.module.parameters())
-        pixels = images.to(scale.device).permute(0, 3, 1, 2).to(scale.dtype).div(255)
-        return (pixels - self._mean) / self._std, texts.to(scale.device)
+        """The pixels of a batch and its token ids, on the module's device."""
+        pixels = self.pixels(images)
+        return pixels, texts.to(pixels.device)
 
     def features(
         self,
@@ -98,18 +104,6 @@ class DualEncoder:
     @cached_property
     def _projections(self) -> _Projections:
         return _Projections(self.module)
-
-    @property
-    def _mean(self) -> Tensor:
-        return self._channels(self.view.mean)
-
-    @property
-    def _std(self) -> Tensor:
-        return self._channels(self.view.std)
-
-    def _channels(self, values: tuple[float, float, float]) -> Tensor:
-        like = next(self.module.parameters())
-        return torch.tensor(values, dtype=like.dtype, device=like.device).view(1, 3, 1, 1)
 
 
 def build(

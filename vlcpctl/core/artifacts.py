@@ -22,6 +22,7 @@ MANIFESTS = {
     "task": "task.json",
     "checkpoint": "checkpoint.json",
     "targets": "targets.json",
+    "embeddings": "embeddings.json",
     "report": "summary.json",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeVar
 
 from torch import Tensor
 
@@ -13,6 +14,8 @@ from vlcpctl.eval.gallery import Embedded, Layout
 from vlcpctl.eval.retrieval import require_finite
 from vlcpctl.models.dual_encoder import DualEncoder
 from vlcpctl.models.embed import embed_images, embed_texts
+
+Batch = TypeVar("Batch", Tensor, list[str])
 
 
 def embed(
@@ -27,3 +30,13 @@ def embed(
     require_finite(image_ID, f"{what}, images")
     require_finite(text_TD, f"{what}, texts")
     return Embedded(layout, image_ID, text_TD)
+
+
+def _sliced(texts: list[str], size: int) -> Iterator[list[str]]:
+    yield from (texts[start : start + size] for start in range(0, len(texts), size))
+
+
+def _counted(batches: Iterator[Batch], bar: Progress) -> Iterator[Batch]:
+    for batch in batches:
+        yield batch
+        bar.advance(len(batch))

@@ -16,7 +16,7 @@ def recall_at(ranks: Ranks, cutoff: int) -> float:
     >>> recall_at(np.array([1, 3, 11]), 5)
     66.67
     """
-    return float(100 * np.mean(ranks <= cutoff))
+    return 100 * int(np.count_nonzero(ranks <= cutoff)) / len(ranks)
 
 
 def recalls(i2t: Ranks, t2i: Ranks) -> dict[str, float]:

@@ -1,0 +1,257 @@
+"""`vlcpctl eval-retrieval`: rows of real tasks and a real model, each task embedded once."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from support.tiny_stream import make_pair, make_stream, make_task
+
+from vlcpctl.commands.eval_retrieval import run
+from vlcpctl.core.artifacts import new_directory, write_manifest
+from vlcpctl.core.errors import BadInput, Diverged, OutputExists, UsageError
+from vlcpctl.core.rows import read_rows
+from vlcpctl.data.task import open_stream
+from vlcpctl.engine import embedding
+from vlcpctl.models import dual_encoder
+
+KEYS = [
+    "i2t_r1",
+    "i2t_r5",
+    "i2t_r10",
+    "i2t_rmean",
+    "t2i_r1",
+    "t2i_r5",
+    "t2i_r10",
+    "t2i_rmean",
+    "rm",
+]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stream of three tasks, two captions an image, and checkpoints of its first two steps."""
+    root = tmp_path_factory.mktemp("eval")
+    make_stream(root / "stream", 3, 4, test=12, pair=partial(make_pair, captions=2))
+    for step in range(2):
+        make_checkpoint(root / "run" / f"{step:02d}", root / "stream", step)
+    return root
+
+
+def make_checkpoint(directory: Path, stream: Path, step: int, *, scale: float = 1.0) -> Path:
+    encoder = dual_encoder.build("tiny", seed=step)
+    with torch.no_grad():
+        next(encoder.module.parameters()).mul_(scale)
+    body = {
+        "run": "seqf",
+        "method": "seqf",
+        "buffer": None,
+        "seed": 0,
+        "step": step,
+        "tasks": [task.content for task in open_stream(stream)][: step + 1],
+    }
+    with new_directory(directory, "checkpoint.json") as temporary:
+        dual_encoder.save(encoder, temporary)
+        write_manifest(temporary, "checkpoint", {}, f"content {step}", body)
+    return directory
+
+
+def tasks(place: Path) -> list[Path]:
+    return sorted((place / "stream").glob("[0-9]*"))
+
+
+def rows_of(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def evaluate(place: Path, out: Path, **options: Any) -> list[dict[str, Any]]:
+    run(tasks(place), [place / "run" / "00", place / "run" / "01"], out=out, quiet=True, **options)
+    return rows_of(out.read_text())
+
+
+def test_a_row_for_every_gallery_goes_to_stdout(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tasks(place), [place / "run" / "01"], gallery="both", quiet=True)
+    rows = rows_of(capsys.readouterr().out)
+    assert [(row["gallery"], row["task_step"], len(row["tasks"])) for row in rows] == [
+        *(("own", step, 1) for step in range(3)),
+        ("merged", 0, 1),
+        ("merged", 1, 2),
+    ]
+    assert [(row["n_images"], row["n_texts"]) for row in rows] == [(12, 24)] * 4 + [(24, 48)]
+    assert list(rows[0]["metrics"]) == KEYS
+    assert rows[0]["metrics"] == rows[3]["metrics"]
+    assert {row["checkpoint"] for row in rows} == {"content 1"}
+
+
+def test_rows_are_the_same_bytes_whatever_the_means(place: Path, tmp_path: Path) -> None:
+    evaluate(place, tmp_path / "a", gallery="both")
+    evaluate(place, tmp_path / "b", gallery="both", backend="torch", workers=2)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert len(read_rows([str(tmp_path / "a")])) == 9
+
+
+def test_a_task_is_embedded_once_per_checkpoint(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded: list[int] = []
+    real = embedding.embed_images
+
+    def counted(*args: Any, **options: Any) -> Any:
+        found = real(*args, **options)
+        embedded.append(len(found))
+        return found
+
+    monkeypatch.setattr(embedding, "embed_images", counted)
+    evaluate(place, tmp_path / "rows", gallery="both", save_embeddings=tmp_path / "emb")
+    assert embedded == [12] * 6
+
+
+def test_batches_change_no_row(place: Path, tmp_path: Path) -> None:
+    assert evaluate(place, tmp_path / "a") == evaluate(place, tmp_path / "b", batch_size=5)
+
+
+def test_recalls_are_those_of_the_saved_embeddings(place: Path, tmp_path: Path) -> None:
+    rows = evaluate(place, tmp_path / "rows", save_embeddings=tmp_path / "emb")
+    assert sorted(path.name for path in (tmp_path / "emb").iterdir()) == ["00", "01"]
+    saved = tmp_path / "emb" / "00"
+    images = np.load(saved / "img_emb" / "img_emb_2.npy").astype(np.float32)[::2]
+    texts = np.load(saved / "text_emb" / "text_emb_2.npy").astype(np.float32)
+    assert np.allclose(np.linalg.norm(images, axis=1), 1, atol=1e-2)
+    best = np.argmax(images @ texts.T, axis=1)
+    assert rows[2]["metrics"]["i2t_r1"] == pytest.approx(100 * np.mean(best // 2 == np.arange(12)))
+    metadata = pq.read_table(saved / "metadata" / "metadata_2.parquet").to_pylist()
+    split = open_stream(place / "stream")[2].split("test")
+    assert [row["image_path"] for row in metadata[::2]] == split.keys
+    assert [row["caption"] for row in metadata[:2]] == split.captions(0)
+
+
+def test_finished_rows_are_not_made_again(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "rows.ndjson"
+    evaluate(place, out)
+    made = out.stat().st_mtime_ns
+    capsys.readouterr()
+    run(tasks(place), [place / "run" / "00", place / "run" / "01"], out=out)
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == (f"{out}\n", f"eval-retrieval: {out} is there already\n")
+    assert out.stat().st_mtime_ns == made
+    with pytest.raises(OutputExists, match="holds other rows"):
+        evaluate(place, out, duplicates="separate")
+    evaluate(place, out, duplicates="separate", force=True)
+    assert len(rows_of((tmp_path / "rows.ndjson.old").read_text())) == 6
+
+
+def test_saved_embeddings_are_not_made_again(place: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "emb"
+    for out in ("a", "b"):
+        run(
+            tasks(place),
+            [place / "run" / "00"],
+            out=tmp_path / out,
+            save_embeddings=kept,
+            quiet=True,
+        )
+    with pytest.raises(OutputExists, match="limit is None there and 3 here"):
+        run(tasks(place), [place / "run" / "00"], save_embeddings=kept, limit=3)
+
+
+def test_json_tells_path_and_count(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evaluate(place, tmp_path / "rows", json_=True)
+    assert json.loads(capsys.readouterr().out) == {"path": str(tmp_path / "rows"), "rows": 6}
+
+
+def test_timings_are_kept_apart_from_rows(place: Path, tmp_path: Path) -> None:
+    evaluate(place, tmp_path / "rows", timings=tmp_path / "timings")
+    timings = rows_of((tmp_path / "timings").read_text())
+    assert [row["what"] for row in timings].count("embed") == 6
+    assert all(row["seconds"] >= 0 for row in timings)
+    assert "seconds" not in (tmp_path / "rows").read_text()
+
+
+def test_a_limit_is_in_the_row(place: Path, tmp_path: Path) -> None:
+    rows = evaluate(place, tmp_path / "rows", limit=3, run_name="tried")
+    assert {(row["n_images"], row["limit"], row["run"]) for row in rows} == {(3, 3, "tried")}
+
+
+def test_identical_content_counts_once(place: Path, tmp_path: Path) -> None:
+    twins = make_task(
+        tmp_path / "twins", splits={"test": 12}, pair=lambda number: make_pair(number // 2)
+    )
+    for way in ("unite", "separate"):
+        out = tmp_path / way
+        run([twins], [place / "run" / "00"], out=out, duplicates=way, quiet=True)
+    united, apart = (rows_of((tmp_path / way).read_text())[0] for way in ("unite", "separate"))
+    assert (united["n_images"], united["n_texts"]) == (6, 6)
+    assert (apart["n_images"], apart["n_texts"]) == (12, 12)
+    assert apart["metrics"]["i2t_r1"] == 0
+    assert united["task_step"] is None
+
+
+def test_a_plan_is_only_told(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(tasks(place), [place / "run" / "00"], gallery="merged", dry_run=True)
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", "seqf step 0: merged gallery of 00-part-0\n")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_image_that_cannot_be_decoded_is_named(
+    place: Path, tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split = open_stream(place / "stream")[0].split("test")
+    monkeypatch.setattr("vlcpctl.data.task.Split.image", lambda self, row: b"\xff\xd8\xff nothing")
+    with pytest.raises(
+        BadInput, match=f"the image of key {split.keys[0]} cannot be decoded"
+    ) as caught:
+        run(tasks(place)[:1], [place / "run" / "00"], workers=workers, quiet=True)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_diverged_model_is_named(place: Path, tmp_path: Path) -> None:
+    broken = make_checkpoint(tmp_path / "broken", place / "stream", 0, scale=float("nan"))
+    with pytest.raises(Diverged, match=r"broken on 00-part-0, .*NaN or infinite"):
+        run(tasks(place)[:1], [broken], quiet=True)
+
+
+def test_a_stream_is_answered_with_its_tasks(place: Path) -> None:
+    with pytest.raises(BadInput, match=r"is a stream; give one of its tasks: .*02-part-2"):
+        run([place / "stream"], [place / "run" / "00"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gallery": "merge"}, "did you mean 'merged'"),
+        ({"protocol": "multi"}, "unknown protocol 'multi'"),
+        ({"duplicates": "drop"}, "unknown way with duplicates"),
+    ],
+)
+def test_unknown_words_are_refused(place: Path, options: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        run(tasks(place), [place / "run" / "00"], **options)
+
+
+def test_a_split_that_is_not_there_is_named(place: Path) -> None:
+    with pytest.raises(BadInput, match=r"has no split 'val' \(it has: train, test\); see --split"):
+        run(tasks(place), [place / "run" / "00"], split="val")
+
+
+def test_merged_alone_needs_a_whole_gallery(place: Path) -> None:
+    with pytest.raises(UsageError, match="nothing to evaluate"):
+        run(tasks(place)[1:], [place / "run" / "01"], gallery="merged")
+
+
+def test_two_checkpoints_of_one_name_cannot_share_a_directory(place: Path, tmp_path: Path) -> None:
+    twin = make_checkpoint(tmp_path / "other" / "00", place / "stream", 0)
+    with pytest.raises(UsageError, match="two are named 00"):
+        run(tasks(place), [place / "run" / "00", twin], save_embeddings=tmp_path / "emb")

@@ -1,0 +1,170 @@
+"""`vlcpctl eval-retrieval`: how well checkpoints find texts by images and images by texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+
+from vlcpctl.commands import options
+from vlcpctl.core import console
+from vlcpctl.core.errors import OutputExists
+
+if TYPE_CHECKING:
+    from vlcpctl.engine.evaluation_plan import Job
+
+Tasks = Annotated[list[Path], typer.Argument(help="Task directories.")]
+Checkpoints = Annotated[
+    list[Path], typer.Option("--checkpoint", help="A checkpoint; may be given again.")
+]
+Gallery = Annotated[
+    str, typer.Option("--gallery", help="own (each task's), merged (all up to a step) or both.")
+]
+Protocol = Annotated[str, typer.Option("--protocol", help="cross-modal.")]
+SplitName = Annotated[str, typer.Option("--split", help="The part of each task to measure on.")]
+Duplicates = Annotated[
+    str,
+    typer.Option("--duplicates", help="unite: identical content is one entry; or separate."),
+]
+Backend = Annotated[str, typer.Option("--backend", help="auto, faiss or torch; same ranks.")]
+SaveEmbeddings = Annotated[
+    Path | None,
+    typer.Option("--save-embeddings", help="Also write them there, as clip-retrieval does."),
+]
+RunName = Annotated[
+    str | None, typer.Option("--run", help="Name in the rows. [default: the checkpoint's]")
+]
+BatchSize = Annotated[int, typer.Option("--batch-size", min=1, help="Items encoded at once.")]
+Timings = Annotated[Path | None, typer.Option("--timings", help="Write timings there, as NDJSON.")]
+
+STDOUT = Path("-")
+
+
+def run(
+    tasks: Tasks,
+    checkpoint: Checkpoints,
+    gallery: Gallery = "own",
+    protocol: Protocol = "cross-modal",
+    split: SplitName = "test",
+    duplicates: Duplicates = "unite",
+    backend: Backend = "auto",
+    save_embeddings: SaveEmbeddings = None,
+    run_name: RunName = None,
+    batch_size: BatchSize = 256,
+    timings: Timings = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="File of rows; - is stdout.")] = STDOUT,
+    device: options.Device = "auto",
+    workers: options.Workers = 0,
+    threads: options.Threads = options.DEFAULT_THREADS,
+    limit: options.Limit = None,
+    force: options.Force = False,
+    dry_run: options.DryRun = False,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Measure retrieval of checkpoints on tasks, as rows.
+
+    One line of JSON for each checkpoint and gallery, written when it is known: recall at 1, 5 and
+    10 in percent, from images to texts (i2t) and back (t2i). A right answer that is tied with a
+    wrong one is no hit; n_ties counts the queries that this decided. Images or texts of identical
+    content are one entry and one query, right for all that any of them is right for.
+
+    A merged gallery holds tasks 0..i of the stream; there is one for every i up to the
+    checkpoint's step.
+
+    vlcpctl eval-retrieval stream/0* --checkpoint run/02 -o rows.ndjson
+
+    vlcpctl eval-retrieval stream/0* --checkpoint run/00 --checkpoint run/01 --gallery both |
+    vlcpctl forgetting-report -
+
+    vlcpctl eval-retrieval coco --checkpoint run/02 --split val --save-embeddings emb
+    """
+    options.start(quiet=quiet, threads=threads)
+    from vlcpctl.data.task import open_task
+    from vlcpctl.engine.evaluation_plan import Request, make_plan
+
+    request = Request(
+        tasks=tuple(open_task(path) for path in dict.fromkeys(tasks)),
+        checkpoints=tuple(dict.fromkeys(checkpoint)),
+        gallery=gallery,
+        protocol=protocol,
+        split=split,
+        duplicates=duplicates,
+        run=run_name,
+        limit=limit,
+        save_embeddings=save_embeddings,
+        force=force,
+    )
+    jobs = make_plan(request)
+    if dry_run:
+        _say_plan(jobs)
+        return
+    if _is_there(out, jobs, force=force):
+        console.say(f"eval-retrieval: {out} is there already")
+    else:
+        from vlcpctl.core.rows import write_row
+        from vlcpctl.engine.evaluation import Means, evaluate
+
+        with _rows_to(out, force=force) as stream, _timings_to(timings) as note:
+            means = Means(
+                backend=backend, device=device, batch_size=batch_size, workers=workers, note=note
+            )
+            for row in evaluate(request, jobs, means):
+                write_row(stream, row)
+    if out != STDOUT:
+        count = sum(len(job.cells) for job in jobs)
+        console.emit(json.dumps({"path": str(out), "rows": count}) if json_ else out)
+
+
+def _say_plan(jobs: list[Job]) -> None:
+    for job in jobs:
+        for line in job.lines():
+            console.say(line)
+
+
+def _is_there(out: Path, jobs: list[Job], *, force: bool) -> bool:
+    """Whether the file holds these very rows already; other rows there are an error."""
+    if out == STDOUT or force or not out.exists():
+        return False
+    from vlcpctl.eval.cells import holds
+
+    if not holds(out, [cell for job in jobs for cell in job.cells]):
+        raise OutputExists(
+            f"{out} exists and holds other rows; choose another --out, or --force to move it aside"
+        )
+    return all(job.embeddings is None for job in jobs)
+
+
+@contextmanager
+def _rows_to(out: Path, *, force: bool) -> Iterator[TextIO]:
+    """Where rows go: stdout, or a file that appears when all of them are there."""
+    if out == STDOUT:
+        yield console.results()
+        return
+    from vlcpctl.core.artifacts import move_aside, new_file
+
+    with new_file(out) as temporary:
+        with temporary.open("w", encoding="utf-8") as stream:
+            yield stream
+        if force and out.exists():
+            move_aside(out)
+
+
+@contextmanager
+def _timings_to(path: Path | None) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Takes timings: each to the file, if there is one, and their sums to the log."""
+    found: list[dict[str, Any]] = []
+    yield found.append
+    for what in ("embed", "search"):
+        seconds = sum(row["seconds"] for row in found if row["what"] == what)
+        console.say(f"eval-retrieval: {what} {seconds:.1f} s")
+    if path is not None:
+        from vlcpctl.core.artifacts import new_file
+
+        with new_file(path) as temporary:
+            lines = (json.dumps({"schema": "vlcpctl.timings/1", **row}) for row in found)
+            temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -1,0 +1,76 @@
+"""Images as a model evaluates them, batch by batch, decoded here or in worker processes."""
+
+from __future__ import annotations
+
+import math
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.view import View
+from vlcpctl.data.task import Split
+from vlcpctl.data.views import decode_image, eval_view
+
+
+@dataclass
+class EvalImages(Dataset[Tensor]):
+    """Batch k of the images of some rows: (B, H, W, 3) bytes."""
+
+    split: Split
+    rows: np.ndarray
+    view: View
+    batch_size: int
+
+    def __len__(self) -> int:
+        return math.ceil(len(self.rows) / self.batch_size)
+
+    def __getitem__(self, number: int) -> Tensor:
+        rows = self.rows[number * self.batch_size :][: self.batch_size].tolist()
+        return torch.from_numpy(np.stack([self._view(row) for row in rows]))
+
+    def _view(self, row: int) -> np.ndarray:
+        what = f"{self.split.path}: the image of key {self.split.keys[row]}"
+        return eval_view(decode_image(self.split.image(row), what), self.view)
+
+
+def read_images(images: EvalImages, workers: int) -> Iterator[Tensor]:
+    """The batches in order; the number of workers changes nothing else."""
+    if workers == 0:
+        yield from (images[number] for number in range(len(images)))
+        return
+    loader = DataLoader(
+        _Carrying(images),
+        batch_size=None,
+        num_workers=min(workers, len(images)),
+        worker_init_fn=_leave_interrupts_to_the_parent,
+    )
+    for batch in loader:
+        if isinstance(batch, BadInput):
+            raise batch
+        yield batch
+
+
+@dataclass
+class _Carrying(Dataset["Tensor | BadInput"]):
+    """The same batches; an error comes as a value, for a worker would wrap it in a traceback."""
+
+    images: EvalImages
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, number: int) -> Tensor | BadInput:
+        try:
+            return self.images[number]
+        except BadInput as error:
+            return error
+
+
+def _leave_interrupts_to_the_parent(_worker: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,135 @@
+"""Which galleries a checkpoint is measured on, and what their rows say beside the numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.console import warn
+from vlcpctl.core.rows import SCHEMA
+
+GALLERIES = ("own", "merged", "both")
+_MEASURED = ("metrics", "n_images", "n_texts", "n_ties")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A task as a row names it."""
+
+    slug: str
+    step: int | None  # None: not a part of a stream
+    stream: str | None
+    content: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One row to come: the tasks in its gallery (indices of those given), and its fixed fields."""
+
+    tasks: tuple[int, ...]
+    fields: dict[str, Any]
+
+    def row(self, measured: Mapping[str, Any]) -> dict[str, Any]:
+        """The whole row, in the order of the schema."""
+        fixed = dict(self.fields)
+        checkpoint = {"checkpoint": fixed.pop("checkpoint")}
+        return {**fixed, **{name: measured[name] for name in _MEASURED}, **checkpoint}
+
+
+def cells(
+    checkpoint: Mapping[str, Any], places: Sequence[Place], gallery: str, common: Mapping[str, Any]
+) -> list[Cell]:
+    """The cells of a checkpoint (its manifest): own galleries as given, then merged ones by step.
+
+    A merged gallery holds tasks 0..i of the stream, for every i up to the checkpoint's step: the
+    last one is what CTP's tables show, and its "BWT" compares the others with earlier checkpoints.
+    """
+    home = _home(checkpoint, places)
+    steps = [_step_in(home, place, checkpoint) for place in places]
+    about = _about(checkpoint)
+    found = []
+    if gallery in {"own", "both"}:
+        for number, (place, step) in enumerate(zip(places, steps, strict=True)):
+            where = {
+                "task_step": step,
+                "stream": place.stream,
+                "gallery": "own",
+                "task": place.slug,
+            }
+            found.append(Cell((number,), _fields(about, where, [place.slug], common)))
+    if gallery in {"merged", "both"}:
+        for members in _prefixes(checkpoint, steps):
+            where = {
+                "task_step": len(members) - 1,
+                "stream": places[members[0]].stream,
+                "gallery": "merged",
+                "task": "merged",
+            }
+            slugs = [places[number].slug for number in members]
+            found.append(Cell(members, _fields(about, where, slugs, common)))
+    return found
+
+
+def holds(path: Path, expected: Iterable[Cell]) -> bool:
+    """Whether a file of rows is what these cells would make, whatever the numbers are."""
+    try:
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except ValueError:
+        return False
+    found = [
+        {name: value for name, value in row.items() if name not in _MEASURED}
+        for row in rows
+        if isinstance(row, dict)
+    ]
+    return found == [{"schema": SCHEMA, **cell.fields} for cell in expected]
+
+
+def _about(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("run", "method", "seed", "buffer", "step")
+    about = {name: checkpoint[name] for name in names}
+    return {**about, "checkpoint": checkpoint["content"]}
+
+
+def _fields(
+    about: Mapping[str, Any], where: Mapping[str, Any], slugs: list[str], common: Mapping[str, Any]
+) -> dict[str, Any]:
+    everything = {**about, **where, **common, "evaluator": "retrieval", "tasks": slugs}
+    first = ("run", "method", "seed", "buffer", "step", "task_step", "stream", "evaluator")
+    then = ("protocol", "gallery", "task", "tasks", "split")
+    ordered = {name: everything.pop(name) for name in (*first, *then)}
+    return {**ordered, **everything}
+
+
+def _home(checkpoint: Mapping[str, Any], places: Sequence[Place]) -> str | None:
+    """The stream that the checkpoint learns, if it says so or one of its tasks is here."""
+    if checkpoint.get("stream"):
+        return str(checkpoint["stream"])
+    seen = set(checkpoint["tasks"])
+    return next((place.stream for place in places if place.content in seen), None)
+
+
+def _step_in(home: str | None, place: Place, checkpoint: Mapping[str, Any]) -> int | None:
+    """The task's step in the checkpoint's stream; None for data from elsewhere."""
+    if place.step is None or (home is not None and place.stream != home):
+        return None
+    # Of a checkpoint that saw tasks, but none of these, an earlier task cannot be its own.
+    is_foreign = home is None and checkpoint["tasks"] and place.step <= checkpoint["step"]
+    return None if is_foreign else place.step
+
+
+def _prefixes(checkpoint: Mapping[str, Any], steps: Sequence[int | None]) -> list[tuple[int, ...]]:
+    """Tasks 0..i for every i up to the checkpoint's step, as far as all of them are given."""
+    number_of = {step: number for number, step in enumerate(steps) if step is not None}
+    last = -1 if checkpoint["step"] is None else int(checkpoint["step"])
+    absent = [step for step in range(last + 1) if step not in number_of]
+    if absent:
+        warn(
+            f"run {checkpoint['run']}, step {last}: a merged gallery needs every task up to its "
+            f"step, and task {absent[0]} of the stream is not given"
+        )
+        last = absent[0] - 1
+    members = [number_of[step] for step in range(last + 1)]
+    return [tuple(members[: step + 1]) for step in range(last + 1)]

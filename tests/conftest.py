@@ -1,4 +1,4 @@
-"""One thread for arithmetic, and tests/ importable so that fixtures can be shared as plain functions."""
+"""One thread for arithmetic, and tests/ importable, so that fixtures are shared as functions."""
 
 from __future__ import annotations
 

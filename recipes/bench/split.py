@@ -1,4 +1,4 @@
-"""Time `vlcpctl split` against copying and hashing, and against webdataset's writer; measure its memory.
+"""Time `vlcpctl split` against copying with hashing and against webdataset, and weigh its memory.
 
 Run: python recipes/bench/split.py [DIRECTORY] [--images 20000]
 """
@@ -54,9 +54,8 @@ def against_copy(directory: Path, images: int) -> None:
     rival = fastest(copy_and_hash)
     copy.unlink()
     ours = split_seconds(pairs, directory)
-    print(
-        f"{images} images of {LARGE_BYTES} bytes: split {ours:.2f} s, cp + sha256 {rival:.2f} s: {ours / rival:.2f}x"
-    )
+    print(f"{images} images of {LARGE_BYTES} bytes: split {ours:.2f} s, ", end="")
+    print(f"cp + sha256 {rival:.2f} s: {ours / rival:.2f}x")
     pairs.unlink()
 
 
@@ -65,13 +64,11 @@ def against_shard_writer(directory: Path, images: int) -> None:
     pairs = write_pairs(directory / "small.parquet", images, SMALL_BYTES)
     rival = shard_writer_seconds(pairs, directory / "rival")
     ours = split_seconds(pairs, directory)
+    each, rivals_each = ours / images * 1e6, rival / images * 1e6
     print(
-        f"{images} images of {SMALL_BYTES} bytes: split {ours:.2f} s ({ours / images * 1e6:.1f} us each), ",
-        end="",
+        f"{images} images of {SMALL_BYTES} bytes: split {ours:.2f} s ({each:.1f} us each), ", end=""
     )
-    print(
-        f"ShardWriter {rival:.2f} s ({rival / images * 1e6:.1f} us each): {rival / ours:.1f}x faster"
-    )
+    print(f"ShardWriter {rival:.2f} s ({rivals_each:.1f} us each): {rival / ours:.1f}x faster")
 
 
 def memory(directory: Path, images: int) -> None:
@@ -139,16 +136,20 @@ def split_seconds(pairs: Path, directory: Path) -> float:
     """Wall time of a split, its start-up (a dry run) subtracted."""
     out = directory / "out"
     command = split_command(pairs, out)
-    quiet = {"check": True, "stdout": subprocess.DEVNULL}
 
     def split() -> None:
         shutil.rmtree(out, ignore_errors=True)
-        subprocess.run(command, **quiet)  # type: ignore[call-overload]
+        run_quietly(command)
 
-    start_up = fastest(lambda: subprocess.run([*command, "--dry-run"], **quiet))  # type: ignore[call-overload]
+    start_up = fastest(lambda: run_quietly([*command, "--dry-run"]))
     seconds = fastest(split)
     shutil.rmtree(out)
     return seconds - start_up
+
+
+def run_quietly(command: list[str]) -> None:
+    """Run a command line that must succeed, its result not shown."""
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 def shard_writer_seconds(pairs: Path, out: Path) -> float:
@@ -186,7 +187,8 @@ def peak_megabytes(command: list[str]) -> float:
     # A process starts with the peak of the one that started it; this one has torch in memory, so a
     # small one goes between.
     code = (
-        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
+        "import resource, subprocess, sys; "
+        "subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
     )
     result = subprocess.run(

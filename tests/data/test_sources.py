@@ -90,16 +90,14 @@ def test_categories_and_numbers_become_text(tmp_path: Path) -> None:
     assert [pair.value for pair in pairs] == ["1970-01-01 00:00:00.000", "1970-01-02 00:00:00.000"]
 
 
-@pytest.mark.parametrize("damage", [30, 200, -60])
+@pytest.mark.parametrize("damage", [4, -900])
 def test_damaged_parquet_is_bad_input(tmp_path: Path, damage: int) -> None:
     path = write_parquet(tmp_path / "p.parquet", rows(20))
     data = bytearray(path.read_bytes())
-    data[damage : damage + 20 if damage > 0 else None] = b"\xff" * 20
+    data[damage : damage + 20] = b"\xff" * 20
     path.write_bytes(data)
-    try:
+    with pytest.raises(BadInput, match=r"p\.parquet"):
         read(ParquetFile(path))
-    except BadInput as error:
-        assert str(path) in str(error)
 
 
 def test_truncated_parquet_is_bad_input(tmp_path: Path) -> None:
@@ -109,10 +107,10 @@ def test_truncated_parquet_is_bad_input(tmp_path: Path) -> None:
         read(ParquetFile(path))
 
 
-@pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_long_and_foreign_names_are_read_in_every_tar_format(tmp_path: Path, format: int) -> None:
-    name = "/".join(["directory"] * (8 if format == tarfile.USTAR_FORMAT else 30)) + "/b\u00fcld"
-    path = write_tar(tmp_path / "x.tar", {f"{name}.png": IMAGE, f"{name}.txt": b"words"}, format)
+@pytest.mark.parametrize("kind", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_long_and_foreign_names_are_read_in_every_tar_format(tmp_path: Path, kind: int) -> None:
+    name = "/".join(["directory"] * (8 if kind == tarfile.USTAR_FORMAT else 30)) + "/b\u00fcld"
+    path = write_tar(tmp_path / "x.tar", {f"{name}.png": IMAGE, f"{name}.txt": b"words"}, kind)
     (pair,) = read(TarFile(path))
     assert (pair.source_key, pair.image, pair.captions) == (name, IMAGE, ["words"])
 

@@ -145,7 +145,7 @@ def test_take_keeps_the_first_pairs_of_each_task(tmp_path: Path, split: Split) -
     tasks = split(
         write_parquet(tmp_path / "p.parquet", rows(30)), by="column:group", take=4, holdout="none"
     )
-    assert [task.split("train").column("source_key") for task in tasks][0] == [
+    assert tasks[0].split("train").column("source_key") == [
         "id-0",
         "id-3",
         "id-6",

@@ -43,10 +43,10 @@ def write_parquet(path: Path, of: Iterable[Mapping[str, Any]], **columns: pa.Dat
     return path
 
 
-def write_tar(path: Path, of: Mapping[str, bytes], format: int = tarfile.USTAR_FORMAT) -> Path:
+def write_tar(path: Path, of: Mapping[str, bytes], kind: int = tarfile.USTAR_FORMAT) -> Path:
     """A tar with these members, by name."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w", format=format) as tar:
+    with tarfile.open(path, "w", format=kind) as tar:
         for name, data in of.items():
             member = tarfile.TarInfo(name)
             member.size = len(data)

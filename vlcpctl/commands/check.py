@@ -1,4 +1,4 @@
-"""`vlcpctl check`: is this artifact whole?"""
+"""`vlcpctl check`: find out whether artifacts are whole."""
 
 from __future__ import annotations
 

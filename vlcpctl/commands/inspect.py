@@ -1,4 +1,4 @@
-"""`vlcpctl inspect`: what is this, and what was it made from?"""
+"""`vlcpctl inspect`: say what an artifact is and what it was made from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Look for damage in a stream, a task or a buffer: manifests, indices and tars against each other."""
+"""Look for damage in streams, tasks and buffers: manifests, indices and tars must agree."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def check_stream(path: Path, *, deep: bool) -> Iterator[str]:
             yield str(error)
             continue
         if found != entry["content"]:
-            yield f"{task}: is another task than the one in stream.json (content {found}, expected {entry['content']})"
+            yield f"{task}: is another task than stream.json lists: content {found}"
         yield from check_task(task, deep=deep)
     if content_id({"tasks": contents}) != manifest["content"]:
         yield f"{path / 'stream.json'}: its content id does not follow from its tasks"
 
 
 def check_task(path: Path, *, deep: bool) -> Iterator[str]:
-    """Every problem of a task or buffer: what is missing, cut off or does not agree; `deep` reads every byte."""
+    """Every problem of a task or buffer, a line each; `deep` reads every byte."""
     manifest = read_manifest(path, "task")
     for name, split in manifest["splits"].items():
         yield from _check_split(path, name, split, deep=deep)
@@ -96,7 +96,8 @@ def _check_shards(directory: Path, split: dict[str, Any]) -> Iterator[str]:
                 yield f"{path}: has no end mark; it is truncated or damaged"
                 return
     if total != split["bytes"]:
-        yield f"{directory}: the shards {split['shards'][0]} and so on have {total} bytes, task.json says {split['bytes']}"
+        shards = f"{split['shards'][0]} to {split['shards'][-1]}"
+        yield f"{directory}: {shards} have {total} bytes, task.json says {split['bytes']}"
 
 
 def _rows_of(index: Path) -> Iterator[list[Row]]:
@@ -123,7 +124,7 @@ class _Tars:
         self._file: BinaryIO | None = None
 
     def read(self, shard: str, offset: int, size: int) -> bytes | None:
-        """Bytes of a shard, fewer behind its end; None when there is none (it is reported already)."""
+        """Bytes of a shard, fewer at its end; None when it is missing, as reported."""
         if shard != self._open:
             self.close()
             self.named.add(shard)

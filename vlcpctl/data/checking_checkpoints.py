@@ -1,4 +1,4 @@
-"""Look for damage in a checkpoint: its manifest, the hashes it lists, and the frame of every tensor file."""
+"""Look for damage in a checkpoint: the files it lists, and the frame of every tensor file."""
 
 from __future__ import annotations
 

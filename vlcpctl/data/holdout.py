@@ -1,4 +1,4 @@
-"""Which side of a task an image falls on: decided by its hash alone, so that it never stands on two."""
+"""Which side of a task an image falls on: its hash alone decides, so it never stands on two."""
 
 from __future__ import annotations
 
@@ -61,17 +61,15 @@ def parse_holdout(text: str) -> Holdout:
             or not number.replace(".", "", 1).isdigit()
             or float(number) == 0
         ):
-            known = ", ".join(SPLITS[1:])
-            raise UsageError(
-                f"--holdout {text!r}: write it like test=0.1,val=0.05 or test=5000, or none (parts: {known})"
-            )
+            example = f"test=0.1,val=0.05 or test=5000 or none; parts: {', '.join(SPLITS[1:])}"
+            raise UsageError(f"--holdout {text!r}: write it like {example}")
         parts[name] = float(number)
     whole = [value >= 1 and value.is_integer() for value in parts.values()]
     if all(whole):
         return Holdout(parts, counted=True)
     if any(value >= 1 for value in parts.values()) or sum(parts.values()) >= 1:
         raise UsageError(
-            f"--holdout {text!r}: give shares that leave something to train on, or numbers of images throughout"
+            f"--holdout {text!r}: give shares below 1 in all, or whole numbers throughout"
         )
     return Holdout(parts, counted=False)
 
@@ -85,7 +83,7 @@ def split_named(value: str | None) -> str | None:
 
 @dataclass
 class CountedHoldout:
-    """The images held out by number: in each task those that stand first; made in a pass of its own."""
+    """The images held out by number: in each task those that stand first."""
 
     holdout: Holdout
     _nearest: dict[str, list[float]] = field(default_factory=dict)
@@ -110,9 +108,8 @@ class CountedHoldout:
         for task, held in self._held.items():
             wanted = int(sum(self.holdout.parts.values()))
             if len(held) < wanted:
-                raise BadInput(
-                    f"task {task!r} has {len(held)} images, fewer than the {wanted} that --holdout takes"
-                )
+                found = f"task {task!r} has {len(held)} images"
+                raise BadInput(f"{found}, fewer than the {wanted} that --holdout takes")
             ranked = iter(sorted(held))
             self._sides[task] = {
                 next(ranked): name

@@ -1,4 +1,4 @@
-"""Look at the bytes of a JPEG, PNG or WebP without decoding it: its kind, its size, and whether it has an end."""
+"""Look at a JPEG, PNG or WebP without decoding it: its kind, its size, whether it has an end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Parquet index of a split: where each image lies in its tar, and everything known about the pair."""
+"""The Parquet index of a split: where each image lies in its tar, and all that is known of it."""
 
 from __future__ import annotations
 

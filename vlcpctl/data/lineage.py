@@ -12,7 +12,7 @@ from typing import Any
 from vlcpctl.core.artifacts import kind_of, read_manifest
 from vlcpctl.core.errors import BadInput
 
-# Where an artifact's parents are looked for: so many levels down, and no more directories than that.
+# Where an artifact's parents are looked for: so many levels down, in so many directories.
 _LEVELS = 3
 _MOST_DIRECTORIES = 10_000
 

@@ -24,7 +24,8 @@ def lines(facts: dict[str, Any], depth: int = 0) -> Iterator[str]:
         counts = ", ".join(f"{images} {split}" for split, images in facts["splits"].items())
         yield f"{margin}  images: {counts}"
     if facts.get("skipped"):
-        yield f"{margin}  skipped: {', '.join(f'{reason} {count}' for reason, count in facts['skipped'].items())}"
+        counts = ", ".join(f"{reason} {count}" for reason, count in facts["skipped"].items())
+        yield f"{margin}  skipped: {counts}"
     for parent in facts["parents"]:
         yield from lines(parent, depth + 1)
 

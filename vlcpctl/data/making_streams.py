@@ -34,9 +34,8 @@ def make_stream(options: SplitOptions, out: Path, *, force: bool = False) -> dic
         manifest = publish_stream(written, order, directory, identity, body)
     if written.skipped:
         counts = ", ".join(f"{reason} {count}" for reason, count in sorted(written.skipped.items()))
-        warn(
-            f"skipped of {written.read} samples: {counts}; each is named in {out / 'skipped.ndjson'}"
-        )
+        named = out / "skipped.ndjson"
+        warn(f"skipped of {written.read} samples: {counts}; each is named in {named}")
     return manifest
 
 

@@ -1,4 +1,4 @@
-"""The two nouns of splitting: a pair as a source gives it, and a sample with its identity and measures."""
+"""The nouns of splitting: a pair as a source gives it, and a sample that has an identity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make a stream out of written tasks: put them in order, name their directories, write the manifests."""
+"""Make a stream out of written tasks: order them, name their directories, write manifests."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def publish_stream(
     identity: dict[str, Any],
     body: dict[str, Any],
 ) -> dict[str, Any]:
-    """Rename the task directories, write each task.json, then stream.json; what stream.json says."""
+    """Rename the task directories, write every task.json, then stream.json; its body."""
     tasks = [written.tasks[place] for place in order]
     content = stream_content(tasks)
     entries = []

@@ -60,7 +60,7 @@ class Rule(Protocol):
         """The tasks in order, where the rule knows them before it has seen the pairs."""
 
     def begin(self) -> TaskOf:
-        """Start a pass over the kept pairs: a function from a pair and its source to the task's name."""
+        """Start a pass over the kept pairs: from a pair and its source to the name of its task."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class ByColumn:
     def begin(self) -> TaskOf:
         """See `Rule`."""
 
-        def task_of(pair: Pair, source: str) -> str:
+        def task_of(pair: Pair, _source: str) -> str:
             return str(present(pair.value, self.column))
 
         return task_of
@@ -87,7 +87,7 @@ class BySource:
 
     def begin(self) -> TaskOf:
         """See `Rule`."""
-        return lambda pair, source: source
+        return lambda _pair, source: source
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class InTurn:
     def begin(self) -> TaskOf:
         """See `Rule`."""
         turns = self._turns()
-        return lambda pair, source: self.names[next(turns)]
+        return lambda _pair, _source: self.names[next(turns)]
 
     def _turns(self) -> Iterator[int]:
         rounds = np.tile(np.arange(len(self.names)), (_GROUPS_AT_ONCE, 1))
@@ -120,7 +120,7 @@ class ByClass:
     def begin(self) -> TaskOf:
         """See `Rule`."""
 
-        def task_of(pair: Pair, source: str) -> str:
+        def task_of(pair: Pair, _source: str) -> str:
             return self.names[self.task_of_label[str(present(pair.label, "label"))]]
 
         return task_of
@@ -137,7 +137,7 @@ class ByTime:
     def begin(self) -> TaskOf:
         """See `Rule`."""
 
-        def task_of(pair: Pair, source: str) -> str:
+        def task_of(pair: Pair, _source: str) -> str:
             # Values of one kind only: `scan_values` has seen them all.
             value = present(pair.value, self.column)
             return self.names[bisect_right(self.firsts, value) - 1]

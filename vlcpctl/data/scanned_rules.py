@@ -14,16 +14,20 @@ from vlcpctl.data.seen import scratch_table
 
 MAX_TASKS = 1000
 MAX_CLASSES = 100_000
+_ADD = """
+INSERT INTO scratch VALUES (?, ?)
+ON CONFLICT (value) DO UPDATE SET pairs = pairs + excluded.pairs
+"""
 
 
 def by_class(batches: Iterable[list[Pair]], tasks: int, seed: int) -> ByClass:
-    """Deal the classes to tasks in a drawn order, so that no task has two classes more than another."""
+    """Deal the classes to tasks in a drawn order; no task gets two classes more than another."""
     labels: set[str] = set()
     for batch in batches:
         labels.update(pair.label for pair in batch if pair.label is not None)
         if len(labels) > MAX_CLASSES:
             raise BadInput(
-                f"more than {MAX_CLASSES} classes; name the column of class labels with --label-column"
+                f"more than {MAX_CLASSES} classes; name their column with --label-column"
             )
     if len(labels) < tasks:
         found = f"{len(labels)} classes" if labels else "no class label"
@@ -51,8 +55,7 @@ def by_time(batches: Iterable[list[Pair]], column: str, tasks: int | None, scrat
             kinds.update(isinstance(value, str) for value in counts)
             if len(kinds) > 1:
                 raise BadInput(f"column {column!r} holds both text and numbers; they have no order")
-            add = "INSERT INTO scratch VALUES (?, ?) ON CONFLICT (value) DO UPDATE SET pairs = pairs + excluded.pairs"
-            database.executemany(add, counts.items())
+            database.executemany(_ADD, counts.items())
         values, total = database.execute("SELECT count(*), sum(pairs) FROM scratch").fetchone()
         if not values:
             raise BadInput(f"no pair has a value in column {column!r}")
@@ -75,18 +78,16 @@ def _cut(rows: Iterable[tuple[Value, int]], column: str, tasks: int | None, tota
         )
         before += pairs
         if wanted > task + 1:
-            raise BadInput(
-                f"{value!r} alone fills more than a task of column {column!r}; give fewer than {tasks} --tasks"
-            )
+            found = f"{value!r} alone fills more than a task of column {column!r}"
+            raise BadInput(f"{found}; give fewer than {tasks} --tasks")
         if wanted > task:
             firsts.append(value)
             lasts.append(value)
         lasts[-1] = value
         task = wanted
     if tasks is not None and len(firsts) < tasks:
-        raise BadInput(
-            f"column {column!r} gives {len(firsts)} tasks with a pair; give fewer than {tasks} --tasks"
-        )
+        found = f"column {column!r} gives {len(firsts)} tasks with a pair"
+        raise BadInput(f"{found}; give fewer than {tasks} --tasks")
     names = [
         str(first) if first == last else f"{first} to {last}"
         for first, last in zip(firsts, lasts, strict=True)

@@ -1,4 +1,4 @@
-"""Which keys were there before, for any number of them: a table on disk behind a cache of fixed size."""
+"""Which keys were there before, however many: a table on disk behind a cache of fixed size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PRAGMA cache_size = -{_CACHE_KIB};
 
 @contextmanager
 def scratch_table(path: Path, columns: str) -> Iterator[sqlite3.Connection]:
-    """A table `scratch` that lives as long as the block; a full disk is an OSError like everywhere."""
+    """A table `scratch` that lives as long as the block; a full disk is an OSError here too."""
     database = sqlite3.connect(path, isolation_level=None)
     try:
         database.executescript(_SETTINGS)
@@ -49,6 +49,6 @@ class Seen:
         for start in range(0, len(keys), _KEYS_PER_STATEMENT):
             part = keys[start : start + _KEYS_PER_STATEMENT]
             marks = ",".join(["(?)"] * len(part))
-            statement = f"INSERT OR IGNORE INTO scratch VALUES {marks} RETURNING key"
+            statement = f"INSERT OR IGNORE INTO scratch VALUES {marks} RETURNING key"  # noqa: S608 - question marks
             fresh.update(key for (key,) in self._database.execute(statement, part))
         return fresh

@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from vlcpctl.core.errors import UsageError
-from vlcpctl.data.index import SCHEMA, IndexWriter
+from vlcpctl.data.index import IndexWriter
 from vlcpctl.data.pairs import Bytes, Sample
 from vlcpctl.data.tar import BLOCK, END, frame
 
@@ -31,7 +29,6 @@ class SplitWriter:
     split: str
     task: str
     shard_bytes: int = DEFAULT_SHARD_BYTES
-    schema: pa.Schema = SCHEMA
     _shards: list[str] = field(default_factory=list)
     _pieces: list[Bytes] = field(default_factory=list)
     _pending: int = 0
@@ -41,10 +38,10 @@ class SplitWriter:
     _captions: int = 0
 
     def __post_init__(self) -> None:
-        self._index = IndexWriter(self.directory / f"{self.split}.parquet", self.schema)
+        self._index = IndexWriter(self.directory / f"{self.split}.parquet")
 
-    def add(self, sample: Sample, *more: Any) -> None:
-        """Append a sample; `more` are the values of the columns that a buffer's index has besides."""
+    def add(self, sample: Sample) -> None:
+        """Append a sample."""
         before, after = frame(sample, self.task)
         size = len(sample.image)
         length = BLOCK + size + len(after)
@@ -53,7 +50,7 @@ class SplitWriter:
         key, source_key, image, _, captions, label, width, height, sha256 = sample
         place = (self._shards[-1], self._used + BLOCK, size)
         self._index.add(
-            (key, source_key, *place, captions, label, self.task, width, height, sha256, *more)
+            (key, source_key, *place, captions, label, self.task, width, height, sha256)
         )
         self._images += 1
         self._captions += len(captions)

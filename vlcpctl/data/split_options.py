@@ -63,7 +63,7 @@ class SplitOptions:
         )
 
     def identity(self, plan: SplitPlan) -> dict[str, Any]:
-        """What tells this split from another: the settings and the sources' sizes and ends, no path."""
+        """What tells this split from another: the settings, and what the sources hold."""
         settings = asdict(self)
         del settings["sources"]
         settings["holdout"] = self.holdout or (None if self.split_column else DEFAULT_HOLDOUT)

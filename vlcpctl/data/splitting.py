@@ -68,7 +68,7 @@ def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]
     finally:
         skips.close()
     skips.check(plan.tolerance, work.read)
-    _check_filled(rule, tasks, work.read, skips)
+    _check_filled(tasks, work.read, skips)
     directories = [writers.places[task.name] for task in tasks]
     return Written(tasks, directories, dict(skips.counts), work.read, work.inputs())
 
@@ -161,7 +161,7 @@ class _Writers:
         return self._splits[task]
 
 
-def _check_filled(rule: Rule, tasks: list[TaskSummary], read: int, skips: Skips) -> None:
+def _check_filled(tasks: list[TaskSummary], read: int, skips: Skips) -> None:
     if not any(task.splits for task in tasks):
         why = f" ({skips.summary()}; the first: {skips.first})" if skips.first else ""
         raise BadInput(f"none of {read} pairs can be used{why}")

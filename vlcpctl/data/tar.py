@@ -10,7 +10,7 @@ from vlcpctl.data.pairs import Sample
 BLOCK = 512
 END = bytes(2 * BLOCK)
 
-# Fields of a header that never change: mode, owner and group; time; then type to the end of the block.
+# Fields of a header that never change: mode, owner and group; time; from the type to the end.
 _OWNER = b"0000644\0" + 2 * b"0000000\0"
 _TIME = b"\0" + b"00000000000\0"
 _TAIL = b"0" + bytes(100) + b"ustar\0" + b"00" + bytes(247)
@@ -46,23 +46,24 @@ def frame(sample: Sample, task: str) -> tuple[bytes, bytes]:
 
 
 def caption_text(captions: list[str]) -> bytes:
-    """The .txt member: one caption a line, a newline inside a caption as a backslash and an n.
+    r"""The .txt member: one caption a line, a newline inside a caption as a backslash and an n.
 
-    >>> caption_text(["a cat", "two\\nlines"]).decode()
-    'a cat\\ntwo\\\\nlines'
+    >>> caption_text(["a cat", "two\nlines"]).decode()
+    'a cat\ntwo\\nlines'
     """
     return "\n".join([caption.replace("\n", "\\n") for caption in captions]).encode()
 
 
 def description(sample: Sample, task: str) -> bytes:
     """The .json member: what the index says of the sample, for readers that have only the tar."""
-    # Written out by hand: json.dumps takes as long as everything else that is done for a small image.
+    # Written out by hand: json.dumps takes as long as all else that is done for a small image.
     source_key = "null" if sample.source_key is None else quoted(sample.source_key)
     label = "null" if sample.label is None else quoted(sample.label)
     captions = ", ".join(map(quoted, sample.captions))
     return (
-        f'{{"key": "{sample.key}", "source_key": {source_key}, "label": {label}, "task": {quoted(task)}, '
-        f'"captions": [{captions}], "width": {sample.width}, "height": {sample.height}, "sha256": "{sample.sha256}"}}'
+        f'{{"key": "{sample.key}", "source_key": {source_key}, "label": {label}, '
+        f'"task": {quoted(task)}, "captions": [{captions}], "width": {sample.width}, '
+        f'"height": {sample.height}, "sha256": "{sample.sha256}"}}'
     ).encode()
 
 
@@ -75,7 +76,7 @@ def header(key: str, extension: str, size: int) -> bytes:
 
 @lru_cache(maxsize=8192)
 def _fixed(extension: str, size: int) -> tuple[bytes, int]:
-    """What of a header does not depend on the key, up to the checksum; and the sum of those bytes."""
+    """What of a header does not depend on the key, and its share of the checksum."""
     suffix = f".{extension}".encode().ljust(_NAME_LENGTH - _KEY_LENGTH, b"\0")
     fixed = suffix + _OWNER + b"%011o" % size + _TIME
     # The checksum counts its own field as eight spaces.

@@ -1,4 +1,4 @@
-"""Read a task directory: its manifest, and each split's images at random by their place in the tar."""
+"""Read a task directory: its manifest, and images at random by their place in the tar."""
 
 from __future__ import annotations
 
@@ -101,13 +101,12 @@ class Split:
         data = os.pread(self._descriptor(shard), size, int(self._offsets[row]))
         if hashlib.sha256(data).hexdigest() != self.table["sha256"][row].as_py():
             where = self.directory / self._shard_names[shard]
-            raise BadInput(
-                f"{where}: the image of key {self.keys[row]} is not what the index says; run 'vlcpctl check'"
-            )
+            found = f"{where}: the image of key {self.keys[row]} is not what the index says"
+            raise BadInput(f"{found}; run 'vlcpctl check'")
         return data
 
     def _descriptor(self, shard: int) -> int:
-        # Workers are forked: each process opens its own, so that none shares a handle with its parent.
+        # Workers are forked: each process opens its own, and shares no handle with its parent.
         place = (os.getpid(), shard)
         if place not in self._descriptors:
             path = self.directory / self._shard_names[shard]

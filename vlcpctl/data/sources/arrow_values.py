@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +83,7 @@ def _views(column: pa.Array) -> list[Bytes | None]:
         offsets, width, len(column) + 1, column.offset * np.dtype(width).itemsize
     ).tolist()
     view = memoryview(data).cast("B")
-    views: list[Bytes | None] = [
-        view[start:end] for start, end in zip(ends, ends[1:], strict=False)
-    ]
+    views: list[Bytes | None] = [view[start:end] for start, end in pairwise(ends)]
     if column.null_count:
         valid = column.is_valid().to_pylist()
         return [one if there else None for one, there in zip(views, valid, strict=True)]

@@ -30,7 +30,7 @@ KEY = ("key", "__key__", "id", "image_id", "item_id", "uid")
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """The columns to read: names the user gave; None where the usual names are tried or nothing is read."""
+    """The columns that the user named; where there is None, the usual names are tried."""
 
     image: str | None = None
     caption: str | None = None

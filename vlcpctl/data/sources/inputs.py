@@ -52,7 +52,7 @@ def distinct_names(sources: list[str]) -> list[str]:
 
 
 def fingerprint(path: Path) -> dict[str, Any]:
-    """What tells one version of a file from another without reading all of it; no directory is in it."""
+    """What tells one version of a file from another without reading all of it."""
     size = path.stat().st_size
     with path.open("rb") as file:
         digest = hashlib.sha256(file.read(_ENDS_BYTES))
@@ -69,7 +69,7 @@ def _files_of(source: str) -> list[PairFile]:
         return _files_in(path)
     if path.exists():
         return [_opened(path)]
-    found = sorted(glob.glob(source))
+    found = sorted(glob.glob(source))  # noqa: PTH207 - Path.glob takes no absolute pattern
     if not found:
         raise BadInput(f"{source}: there is no such file or directory")
     return [_opened(Path(name)) for name in found]
@@ -84,9 +84,8 @@ def _files_in(directory: Path) -> list[PairFile]:
     tables = sorted(directory.rglob("*.parquet"))
     tables = [path for path in tables if path.with_suffix("") not in described]
     if tars and tables:
-        raise BadInput(
-            f"{directory} holds both tars and Parquet files ({tables[0].name}); give the files themselves"
-        )
+        found = f"{directory} holds both tars and Parquet files ({tables[0].name})"
+        raise BadInput(f"{found}; give the files themselves")
     if not tars and not tables:
         raise BadInput(f"{directory} holds neither a .parquet nor a .tar file")
     return [_opened(path) for path in tars or tables]

@@ -22,7 +22,7 @@ _BATCH_ROWS = 1000
 
 @dataclass(frozen=True)
 class _Roles:
-    """The columns of one file by the part they play; None for parts that nobody plays or asks for."""
+    """The columns of one file by the part they play; None for a part without one."""
 
     image: str | None
     caption: str | None
@@ -53,7 +53,7 @@ class ParquetFile:
             self._roles(file.schema_arrow, wanted, images=True)
 
     def pairs(self, wanted: Wanted, *, images: bool = True) -> Iterator[list[Pair]]:
-        """The rows in order, a batch at a time; without images only what decides the task is read."""
+        """The rows in order, a batch at a time; without images, only what decides the task."""
         with self._open() as file:
             roles = self._roles(file.schema_arrow, wanted, images=images)
             row = 0
@@ -133,13 +133,11 @@ def _check_types(path: Path, schema: pa.Schema, roles: _Roles) -> None:
     image, caption = (_bare(schema.field(name).type) for name in (roles.image, roles.caption))
     if not (_is_binary(image) or _is_text(image) or _is_image_struct(image)):
         found = f"column {roles.image!r} is {image}"
-        raise BadInput(
-            f"{path}: {found}; images are bytes, a struct of bytes and path, or paths (see --image-column)"
-        )
-    texts = (
-        _is_text(caption)
-        or ((pa.types.is_list(caption) or pa.types.is_large_list(caption))
-        and _is_text(_bare(caption.value_type)))
+        allowed = "images are bytes, a struct of bytes and path, or paths"
+        raise BadInput(f"{path}: {found}; {allowed} (see --image-column)")
+    texts = _is_text(caption) or (
+        (pa.types.is_list(caption) or pa.types.is_large_list(caption))
+        and _is_text(_bare(caption.value_type))
     )
     if not texts:
         found = f"column {roles.caption!r} is {caption}"

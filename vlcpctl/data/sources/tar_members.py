@@ -14,6 +14,7 @@ from vlcpctl.data.tar import BLOCK
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZ": "bzip2", b"\xfd7": "xz", b"(\xb5": "zstd"}
 _REGULAR = (b"0", b"\0", b"7")
 _MAX_EXTENSION_HEADER = 2**20
+_MAX_DIGITS = 20
 
 
 @dataclass
@@ -78,13 +79,14 @@ class _Walk:
             self.overrides["path"] = data.rstrip(b"\0").decode(errors="replace")
             return
         while data:
-            length, _, rest = data.partition(b" ")
+            length = data[:_MAX_DIGITS].partition(b" ")[0]
             if not length.isdigit() or not 0 < int(length) <= len(data):
                 raise self._bad("an extended header that is not well formed")
             name, _, value = data[len(length) + 1 : int(length)].rstrip(b"\n").partition(b"=")
             self.overrides[name.decode(errors="replace")] = value.decode(errors="replace")
             data = data[int(length) :]
-        if not self.overrides.get("size", "0").isdigit():
+        size_text = self.overrides.get("size", "0")
+        if not size_text.isdigit() or len(size_text) > _MAX_DIGITS:
             raise self._bad("an extended header with a size that is no number")
 
     def _take(self, size: int, *, wanted: bool) -> bytes | None:
@@ -114,7 +116,7 @@ class _Walk:
 
 
 def members(path: Path, wants: Callable[[str, int], bool]) -> Iterator[Member]:
-    """The members in order; `wants(name, size)` says whose bytes are read, the others are passed over."""
+    """The members in order; `wants(name, size)` says whose bytes are read."""
     with path.open("rb", buffering=2**20) as file:
         start = file.read(2)
         file.seek(0)

@@ -35,7 +35,7 @@ class TarFile:
         """A tar has no columns to check before it is read."""
 
     def pairs(self, wanted: Wanted, *, images: bool = True) -> Iterator[list[Pair]]:
-        """The samples in order, a batch at a time; without images only what decides the task is read."""
+        """The samples in order, a batch at a time; without images, only what decides the task."""
         batch: list[Pair] = []
         size = 0
         for key, group in groupby(members(self.path, _chooser(images=images)), key=_sample_name):
@@ -136,8 +136,8 @@ def _captions(text: str | None, described: dict[str, Any], name: str | None) -> 
     if isinstance(described.get("captions"), list) and name is None:
         return _listed(described["captions"])
     if text is not None:
-        # One caption a line is CLIP_benchmark's custom; a tool that repeats the caption in its .json
-        # (img2dataset) writes a single one, line ends and all.
+        # One caption a line is CLIP_benchmark's custom; img2dataset writes one caption, line ends and
+        # all, and repeats it in the .json.
         return [text] if isinstance(described.get("caption"), str) else text.split("\n")
     return next((_listed(described[usual]) for usual in CAPTION if usual in described), [])
 

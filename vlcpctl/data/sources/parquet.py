@@ -18,6 +18,8 @@ from vlcpctl.data.sources.columns import CAPTION, IMAGE, KEY, LABEL, Wanted, nee
 
 _BATCH_BYTES = 8 * 2**20  # four times faster than 32 MB: the allocator gives the same pages again
 _BATCH_ROWS = 1000
+# Parquet reports damage as OSError too; one from the operating system has a number.
+_DAMAGE = (pa.ArrowException, OSError)
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,9 @@ class ParquetFile:
         try:
             # The default reads the whole file ahead: 360 MB of memory instead of 14.
             return pq.ParquetFile(self.path, pre_buffer=False, buffer_size=2**20)
-        except pa.ArrowException as error:
+        except _DAMAGE as error:
+            if isinstance(error, OSError) and error.errno:
+                raise
             raise BadInput(f"{self.path} is not readable Parquet: {_first_line(error)}") from error
 
     def _batches(self, file: pq.ParquetFile, names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -80,8 +84,9 @@ class ParquetFile:
         while True:
             try:
                 batch = next(batches, None)
-            except (pa.ArrowException, OSError) as error:
-                # Damaged pages arrive as OSError too.
+            except _DAMAGE as error:
+                if isinstance(error, OSError) and error.errno:
+                    raise
                 raise BadInput(
                     f"{self.path} is damaged behind row {row}: {_first_line(error)}"
                 ) from error

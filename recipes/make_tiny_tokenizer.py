@@ -1,9 +1,9 @@
-"""Make the tokenizers that ship with the package, from the words of Emoji-9.
+"""Make the tokenizer that ships with the package, from the words of Emoji-9.
 
-    python recipes/make_tiny_tokenizer.py vlcpctl/models/configs/emoji9 3000
-    python recipes/make_tiny_tokenizer.py vlcpctl/models/configs/characters 160
+    python recipes/make_tiny_tokenizer.py vlcpctl/models/configs/tiny-tokenizer
 
 Padding is token 0 and the end of the text the highest, as in CLIP: models pool at the highest id.
+Pieces that occur equally often are learned in no fixed order, so two runs differ in a few of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from tokenizers.trainers import WordPieceTrainer
 
 from vlcpctl.data.emoji9.glyphs import read_glyphs
 
-PAD, UNKNOWN, START, END = "[PAD]", "[UNK]", "[START]", "[END]"
+SIZE = 2500
+PAD, UNKNOWN, START, END = "[PAD]", "[UNK]", "[CLS]", "[SEP]"
 MORE = "a picture of an emoji of a small drawing of this is an icon of with the words"
 
 
@@ -34,29 +35,29 @@ def captions() -> Iterator[str]:
         yield from (glyph.name, *glyph.keywords, glyph.group, glyph.subgroup.replace("-", " "))
 
 
-def pieces(size: int) -> list[str]:
-    """Word pieces of the captions, at most `size`; every letter, digit and sign of ASCII is one."""
-    alphabet = sorted({char for char in string.printable if char.isprintable()} - {" "})
-    alphabet = [char for char in alphabet if char == char.lower()]
+def pieces(count: int) -> list[str]:
+    """`count` pieces of words; every sign of ASCII is one, at the start of a word and inside."""
+    signs = sorted({char for char in string.printable if char.isprintable()} - {" "})
+    signs = [char for char in signs if char == char.lower()]
+    inside = [f"##{char}" for char in signs]
     learner = _tokenizer({UNKNOWN: 0})
     trainer = WordPieceTrainer(
-        vocab_size=size - 3, initial_alphabet=alphabet, special_tokens=[UNKNOWN], show_progress=False
+        vocab_size=count, initial_alphabet=signs, special_tokens=[UNKNOWN], show_progress=False
     )
     learner.train_from_iterator(captions(), trainer)
     learned = learner.get_vocab()
-    inside = [f"##{char}" for char in alphabet if f"##{char}" not in learned]
-    return [*sorted(learned, key=learned.__getitem__), *inside]
+    common = [word for word in sorted(learned, key=learned.__getitem__) if word != UNKNOWN]
+    return list(dict.fromkeys([*signs, *inside, *common]))[:count]
 
 
 def numbered(words: list[str]) -> dict[str, int]:
     """Their ids: padding first, the end of the text last."""
-    words = [word for word in words if word != UNKNOWN]
     return {word: number for number, word in enumerate([PAD, UNKNOWN, START, *words, END])}
 
 
-def main(out: Path, size: int) -> None:
+def main(out: Path) -> None:
     """Write tokenizer.json and what transformers wants beside it."""
-    vocabulary = numbered(pieces(size))
+    vocabulary = numbered(pieces(SIZE - 4))
     tokenizer = _tokenizer(vocabulary)
     ends = [(START, vocabulary[START]), (END, vocabulary[END])]
     tokenizer.post_processor = TemplateProcessing(single=f"{START} $A {END}", special_tokens=ends)
@@ -67,8 +68,8 @@ def main(out: Path, size: int) -> None:
         "tokenizer_class": "PreTrainedTokenizerFast",
         "pad_token": PAD,
         "unk_token": UNKNOWN,
-        "bos_token": START,
-        "eos_token": END,
+        "cls_token": START,
+        "sep_token": END,
     }
     (out / "tokenizer_config.json").write_text(json.dumps(described, indent=1) + "\n")
     print(f"{out}: {tokenizer.get_vocab_size()} tokens")
@@ -82,4 +83,4 @@ def _tokenizer(vocabulary: dict[str, int]) -> Tokenizer:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]))

@@ -1,9 +1,10 @@
-"""Find a model's configuration: a JSON file, a packaged name, or a name that open_clip knows."""
+"""A model's configuration: of a JSON file, of a checkpoint, packaged, or known to open_clip."""
 
 from __future__ import annotations
 
-import copy
 import json
+import os
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,49 +12,77 @@ from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.core.view import View
 from vlcpctl.models.imports import open_clip
 
+CONFIG_FILE = "open_clip_config.json"
 PACKAGED = Path(__file__).parent / "configs"
 
 # Names that presets use and that later versions bring.
 NOT_YET = {"albef-base": "the fusion model", "albef-tiny": "the fusion model"}
 
 
-def find_config(model: str) -> dict[str, Any]:
-    """A copy of the configuration, its tokenizer's directory made absolute."""
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """The architecture and the preparation of images, as open_clip writes them."""
+
+    model: dict[str, Any]
+    preprocess: dict[str, Any] = field(default_factory=dict)
+    directory: Path | None = None  # the checkpoint that it lies in
+    learns_temperature: bool = True
+
+
+def find_configuration(model: str) -> Configuration:
+    """The configuration of a model given as a path or by name."""
     path = Path(model)
+    if (path / CONFIG_FILE).is_file():
+        return read_checkpoint_configuration(path)
     if path.suffix == ".json":
         return _read(path)
-    packaged = PACKAGED / f"{model}.json"
-    if packaged.is_file():
-        return _read(packaged)
+    if (PACKAGED / f"{model}.json").is_file():
+        return _read(PACKAGED / f"{model}.json")
     if model in NOT_YET:
         raise UsageError(
             f"model {model!r} is {NOT_YET[model]}, which this version does not have; "
             "give a dual encoder with --model, such as ViT-B-32, or --preset tiny"
         )
     library = open_clip()
-    config = library.get_model_config(model)
-    if config is None:
-        names = [*library.list_models(), *(path.stem for path in PACKAGED.glob("*.json"))]
-        raise UsageError(unknown_name("model", model, names)[:300] + " ...")
-    return copy.deepcopy(dict(config))
+    found = library.get_model_config(model)
+    if found is None:
+        names = [*library.list_models(), *(packaged.stem for packaged in PACKAGED.glob("*.json"))]
+        raise UsageError(unknown_name("model", model, names))
+    return Configuration(model=found)
 
 
-def with_shape(config: dict[str, Any], text_length: int | None, image_size: int | None) -> dict[str, Any]:
+def read_checkpoint_configuration(directory: Path) -> Configuration:
+    """The configuration of a checkpoint directory."""
+    found = _read(directory / CONFIG_FILE)
+    return replace(found, directory=directory)
+
+
+def with_shape(
+    found: Configuration, text_length: int | None, image_size: int | None
+) -> Configuration:
     """The configuration for another text length or image size."""
+    text, vision, preprocess = {}, {}, {}
     if text_length is not None:
-        config["text_cfg"]["context_length"] = text_length
+        text["context_length"] = text_length
     if image_size is not None:
-        config["vision_cfg"]["image_size"] = image_size
-    return config
+        vision["image_size"] = preprocess["size"] = image_size
+    changed = {
+        **found.model,
+        "text_cfg": {**found.model["text_cfg"], **text},
+        "vision_cfg": {**found.model["vision_cfg"], **vision},
+    }
+    return replace(found, model=changed, preprocess={**found.preprocess, **preprocess})
 
 
-def view_of(config: dict[str, Any], preprocess: dict[str, Any]) -> View:
-    """How images are prepared: the preprocess settings of a checkpoint, or open_clip's defaults."""
-    library = open_clip()
-    size = preprocess.get("size", config["vision_cfg"].get("image_size", 224))
-    side = size[-1] if isinstance(size, list | tuple) else size
+def view_of(found: Configuration) -> View:
+    """How the model takes images; what the configuration leaves out is as open_clip has it."""
+    library, preprocess = open_clip(), found.preprocess
+    size = preprocess.get("size", found.model["vision_cfg"].get("image_size", 224))
+    sides = {size} if isinstance(size, int) else set(size)
+    if len(sides) != 1:
+        raise BadInput(f"the model takes images of {size[0]} x {size[1]} pixels; only squares work")
     return View(
-        image_size=int(side),
+        image_size=sides.pop(),
         mean=tuple(preprocess.get("mean", library.OPENAI_DATASET_MEAN)),
         std=tuple(preprocess.get("std", library.OPENAI_DATASET_STD)),
         interpolation=preprocess.get("interpolation", "bicubic"),
@@ -75,16 +104,25 @@ def preprocess_of(view: View) -> dict[str, Any]:
     }
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Configuration:
+    """A model configuration, bare or inside `model_cfg` with `preprocess_cfg` beside it."""
     try:
-        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        model: dict[str, Any] = stored.get("model_cfg", stored)
+        missing = {"embed_dim", "vision_cfg", "text_cfg"} - model.keys()
+    except (OSError, ValueError, AttributeError) as error:
         raise BadInput(f"{path} is no model configuration: {error}") from error
-    missing = {"embed_dim", "vision_cfg", "text_cfg"} - config.keys()
     if missing:
-        raise BadInput(f"{path} is no open_clip model configuration: it has no {', '.join(sorted(missing))}")
-    for name in ("hf_tokenizer_name", "hf_model_name"):
-        local = path.parent / str(config["text_cfg"].get(name) or "")
-        if config["text_cfg"].get(name) and local.is_dir():
-            config["text_cfg"][name] = str(local)
-    return config
+        names = ", ".join(sorted(missing))
+        raise BadInput(f"{path} is no open_clip model configuration: it has no {names}")
+    text = model["text_cfg"]
+    beside = {
+        name: os.path.abspath(path.parent / text[name])
+        for name in ("hf_tokenizer_name", "hf_model_name")
+        if text.get(name) and (path.parent / text[name]).is_dir()
+    }
+    return Configuration(
+        model={**model, "text_cfg": {**text, **beside}},
+        preprocess=stored.get("preprocess_cfg", {}),
+        learns_temperature=stored.get("learns_temperature", True),
+    )

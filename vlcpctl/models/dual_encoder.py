@@ -1,4 +1,4 @@
-"""Dual encoders: open_clip models built, loaded, saved and run, their checkpoints readable by open_clip itself.
+"""Dual encoders: open_clip models built, loaded, saved and run.
 
 Shapes: B samples, L tokens, D channels of the shared space.
 """
@@ -6,72 +6,80 @@ Shapes: B samples, L tokens, D channels of the shared space.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import Any, final, overload
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from vlcpctl.core.errors import Incompatible
-from vlcpctl.core.seeds import torch_seed
-from vlcpctl.core.tensors import read_tensors, require_same_names, write_tensors
+from vlcpctl.core.errors import Incompatible, UsageError
+from vlcpctl.core.tensors import write_tensors
 from vlcpctl.core.view import View
-from vlcpctl.models.configuration import find_config, preprocess_of, view_of, with_shape
-from vlcpctl.models.imports import open_clip
-from vlcpctl.models.pretrained import pretrained_weights
-from vlcpctl.models.temperature import parse_temperature
+from vlcpctl.models.configuration import (
+    CONFIG_FILE,
+    Configuration,
+    find_configuration,
+    preprocess_of,
+    read_checkpoint_configuration,
+    view_of,
+    with_shape,
+)
+from vlcpctl.models.pretrained import find_pretrained, set_weights
+from vlcpctl.models.projections import Projections, evaluating
+from vlcpctl.models.temperature import Temperature, parse_temperature
 from vlcpctl.models.tokens import Tokenizer, tokenizer_of
+from vlcpctl.models.towers import new_module, portable, save_tower, without_downloads
 
-CONFIG_FILE = "open_clip_config.json"
 WEIGHTS_FILE = "open_clip_model.safetensors"
-
-
-class _Projections(nn.Module):
-    """Runs both encoders as one module, so that functional_call can give it other weights."""
-
-    def __init__(self, clip: nn.Module) -> None:
-        super().__init__()
-        self.clip = clip
-
-    def forward(
-        self, images: Tensor | None, texts: Tensor | None
-    ) -> tuple[Tensor | None, Tensor | None]:
-        clip: Any = self.clip
-        image = None if images is None else clip.encode_image(images)
-        text = None if texts is None else clip.encode_text(texts)
-        return image, text
+FOREIGN_WEIGHTS_FILES = ("open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin")
 
 
 @final
 @dataclass
 class DualEncoder:
-    """An image and a text encoder with a shared space; `config` and `view` as open_clip has them."""
+    """An image and a text encoder with a shared space; `config` is open_clip's `model_cfg`."""
 
     module: nn.Module
     config: dict[str, Any]
     view: View
     tokenizer: Tokenizer
+    _held: Tensor = field(init=False, repr=False)  # mean and deviation, see _statistics
+
+    def __post_init__(self) -> None:
+        held = torch.tensor((self.view.mean, self.view.std), dtype=torch.float64)
+        self._held = held.view(2, 1, 3, 1, 1)
 
     def tokenize(self, texts: list[str]) -> Tensor:
         """(n, L) token ids."""
         return self.tokenizer(texts)
 
-    def pixels(self, images: Tensor) -> Tensor:
-        """(B, H, W, 3) bytes as normalised (B, 3, H, W) floats on the module's device."""
-        like = next(self.module.parameters())
-        scaled = images.to(like.device).permute(0, 3, 1, 2).to(like.dtype).div(255)
-        mean, std = (scaled.new_tensor(v).view(1, 3, 1, 1) for v in (self.view.mean, self.view.std))
-        return (scaled - mean) / std
-
     def inputs(self, images: Tensor, texts: Tensor) -> tuple[Tensor, Tensor]:
-        """The pixels of a batch and its token ids, on the module's device."""
+        """Images as `pixels` gives them, and texts, where the module is."""
         pixels = self.pixels(images)
         return pixels, texts.to(pixels.device)
+
+    def pixels(self, images: Tensor) -> Tensor:
+        """(B, H, W, 3) bytes as normalised (B, 3, H, W) floats, where the module is."""
+        mean, std = self._statistics
+        floats = images.to(mean.device).permute(0, 3, 1, 2).to(mean.dtype).div(255)
+        return floats.sub_(mean).div_(std)
+
+    @overload
+    def features(
+        self, images: Tensor, texts: Tensor, weights: Mapping[str, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]: ...
+
+    @overload
+    def features(
+        self,
+        images: Tensor | None,
+        texts: Tensor | None,
+        weights: Mapping[str, Tensor] | None = None,
+    ) -> tuple[Tensor | None, Tensor | None]: ...
 
     def features(
         self,
@@ -79,16 +87,17 @@ class DualEncoder:
         texts: Tensor | None,
         weights: Mapping[str, Tensor] | None = None,
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Raw projections (B, D) of both sides.
+        """Raw projections (B, D) of both sides, or of the one that is given.
 
         With other `weights` the model runs in eval mode; buffers that they do not hold, such as
         BatchNorm's statistics, are its own.
         """
+        sides: tuple[Tensor | None, Tensor | None]
         if weights is None:
-            sides: tuple[Tensor | None, Tensor | None] = self._projections(images, texts)
+            sides = self._projections(images, texts)
             return sides
         named = {f"clip.{name}": tensor for name, tensor in weights.items()}
-        with _evaluating(self._projections):
+        with evaluating(self.module):
             sides = functional_call(self._projections, named, (images, texts))
         return sides
 
@@ -102,12 +111,20 @@ class DualEncoder:
         return {name: buffer for name, buffer in self.module.named_buffers() if name in saved}
 
     @cached_property
-    def _projections(self) -> _Projections:
-        return _Projections(self.module)
+    def _projections(self) -> Projections:
+        return Projections(self.module)
+
+    @property
+    def _statistics(self) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of the channels, where the module is."""
+        like = next(self.module.parameters())
+        if (self._held.device, self._held.dtype) != (like.device, like.dtype):
+            self._held = self._held.to(like)
+        return self._held[0], self._held[1]
 
 
 def build(
-    model: str,
+    model: str | Path,
     pretrained: str | None = None,
     *,
     temperature: str | None = None,
@@ -115,92 +132,77 @@ def build(
     text_length: int | None = None,
     image_size: int | None = None,
 ) -> DualEncoder:
-    """A new model: an open_clip name, a packaged name such as `tiny`, or a JSON config file."""
-    config = with_shape(find_config(model), text_length, image_size)
-    encoder = _encoder(config, {}, None, seed)
-    if pretrained:
-        weights, preprocess = pretrained_weights(model, pretrained, encoder.module)
-        _set_weights(encoder.module, weights, f"pretrained {pretrained}")
-        encoder.view = view_of(config, {**preprocess, "size": encoder.view.image_size})
+    """A model to start from, by an open_clip or packaged name, a JSON config file or a checkpoint.
+
+    Its weights are those of the checkpoint or of `pretrained`, or drawn from the seed.
+    """
+    found = with_shape(find_configuration(str(model)), text_length, image_size)
+    start = None
+    if found.directory is not None:
+        if pretrained:
+            raise UsageError(f"--pretrained {pretrained}: {model} has weights of its own")
+        start = _weights_file(found.directory)
+    elif pretrained:
+        source = find_pretrained(str(model), pretrained)
+        found = replace(found, preprocess={**source.preprocess, **found.preprocess})
+        if source.quick_gelu:
+            found = replace(found, model={**found.model, "quick_gelu": True})
+        start = source.file
+    encoder = _encoder(found, start, seed, resizes=True)
     if temperature:
-        parsed = parse_temperature(temperature)
-        with torch.no_grad():
-            encoder.weights()["logit_scale"].fill_(parsed.log_scale)
-        encoder.weights()["logit_scale"].requires_grad_(parsed.learned)
+        _set_temperature(encoder.weights()["logit_scale"], parse_temperature(temperature))
     return encoder
 
 
 def load(directory: Path) -> DualEncoder:
     """The model of a checkpoint directory; every tensor's name and shape is checked."""
-    path = directory / CONFIG_FILE
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        config = stored["model_cfg"]
-    except (OSError, ValueError, KeyError) as error:
-        raise Incompatible(f"{path} is no open_clip configuration: {error}") from error
-    encoder = _encoder(_without_downloads(config), stored.get("preprocess_cfg", {}), directory, seed=0)
-    weights = directory / WEIGHTS_FILE
-    _set_weights(encoder.module, read_tensors(weights), str(weights))
-    encoder.weights()["logit_scale"].requires_grad_(stored.get("learns_temperature", True))
-    return encoder
+    found = read_checkpoint_configuration(directory)
+    return _encoder(found, _weights_file(directory), seed=0, resizes=False)
 
 
 def save(encoder: DualEncoder, directory: Path) -> None:
     """Write config, weights and tokenizer files, which open_clip loads as local-dir:DIRECTORY."""
     config = {
-        "model_cfg": _portable(encoder.config),
+        "model_cfg": portable(encoder.config),
         "preprocess_cfg": preprocess_of(encoder.view),
         "learns_temperature": encoder.weights()["logit_scale"].requires_grad,
     }
-    (directory / CONFIG_FILE).write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+    text = json.dumps(config, indent=1, ensure_ascii=False)
+    (directory / CONFIG_FILE).write_text(text + "\n", encoding="utf-8")
     encoder.tokenizer.save(directory)
+    save_tower(encoder.module, directory)
     write_tensors(directory / WEIGHTS_FILE, encoder.module.state_dict())
 
 
-def _encoder(
-    config: dict[str, Any], preprocess: dict[str, Any], directory: Path | None, seed: int
-) -> DualEncoder:
-    library = open_clip(config)
-    text = config["text_cfg"]
-    separate = config.get("custom_text") or text.get("hf_model_name")
-    if "multimodal_cfg" in config:
-        raise Incompatible("CoCa models have a caption decoder, which no method here trains")
-    kind = library.CustomTextCLIP if separate else library.CLIP
-    shape = {name: value for name, value in config.items() if name != "custom_text"}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(torch_seed(seed, "init"))
-        module: nn.Module = kind(**shape)
-    return DualEncoder(module, config, view_of(config, preprocess), tokenizer_of(config, directory))
+def _encoder(found: Configuration, start: Path | None, seed: int, *, resizes: bool) -> DualEncoder:
+    tokenizer = tokenizer_of(found.model, found.directory)
+    size = found.model["text_cfg"].get("vocab_size")
+    if size is not None and tokenizer.size > size:
+        raise Incompatible(
+            f"the tokenizer has {tokenizer.size} tokens, the model's vocabulary {size}"
+        )
+    shape = found.model if start is None else without_downloads(found.model, found.directory)
+    module = new_module(shape, seed)
+    if start is not None:
+        set_weights(module, start, resizes=resizes)
+    encoder = DualEncoder(module, found.model, view_of(found), tokenizer)
+    encoder.weights()["logit_scale"].requires_grad_(found.learns_temperature)
+    return encoder
 
 
-def _set_weights(module: nn.Module, weights: dict[str, Tensor], source: str) -> None:
-    require_same_names(weights, module.state_dict(), source)
-    module.load_state_dict(weights)
+def _weights_file(directory: Path) -> Path:
+    """The weights beside a configuration, under one of the names that open_clip gives them."""
+    for name in (
+        WEIGHTS_FILE,
+        "open_clip_pytorch_model.safetensors",
+        "open_clip_pytorch_model.bin",
+    ):
+        if (directory / name).is_file():
+            return directory / name
+    raise Incompatible(f"{directory} has a model configuration and no {WEIGHTS_FILE}")
 
 
-def _without_downloads(config: dict[str, Any]) -> dict[str, Any]:
-    """The towers' own pretrained weights are not wanted: the checkpoint has all of them."""
-    vision = {**config["vision_cfg"], "timm_model_pretrained": False}
-    text = {**config["text_cfg"], "hf_model_pretrained": False}
-    return {**config, "vision_cfg": vision, "text_cfg": text}
-
-
-def _portable(config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration without a path of this machine."""
-    text = dict(config["text_cfg"])
-    name = text.get("hf_tokenizer_name")
-    if name and Path(name).is_dir():
-        text["hf_tokenizer_name"] = Path(name).name
-    return {**config, "text_cfg": text}
-
-
-@contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
-    if not module.training:
-        yield
-        return
-    module.eval()
-    try:
-        yield
-    finally:
-        module.train()
+@torch.no_grad()
+def _set_temperature(log_scale: nn.Parameter, temperature: Temperature) -> None:
+    log_scale.fill_(temperature.log_scale)
+    log_scale.requires_grad_(temperature.learned)

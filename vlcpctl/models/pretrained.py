@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -10,51 +11,99 @@ import torch
 from torch import Tensor, nn
 
 from vlcpctl.core.errors import Incompatible, UsageError, unknown_name
-from vlcpctl.core.tensors import read_tensors
+from vlcpctl.core.tensors import read_tensors, require_same_names
 from vlcpctl.models.imports import open_clip
 
+SUFFIXES = frozenset({".safetensors", ".pt", ".pth", ".bin"})
 
-def pretrained_weights(
-    model: str, pretrained: str, module: nn.Module
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights by name, and how their images were prepared."""
+_TEXT_POSITIONS = ("positional_embedding", "text.positional_embedding")
+_PREPARATION = ("mean", "std", "interpolation", "resize_mode")
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A file of weights, and what is known of how they were trained."""
+
+    file: Path
+    preprocess: dict[str, Any] = field(default_factory=dict)
+    quick_gelu: bool = False
+
+
+def find_pretrained(model: str, pretrained: str) -> Pretrained:
+    """The file that `--pretrained` names, downloaded if it is a tag."""
     path = Path(pretrained)
-    if path.suffix in {".safetensors", ".pt", ".pth", ".bin"} or path.is_file():
-        return _as_open_clip(_read(path), module), {}
+    if path.suffix in SUFFIXES or path.is_file():
+        return Pretrained(path)
     library = open_clip()
     known = library.list_pretrained_tags_by_model(model)
     if pretrained not in known:
-        raise UsageError(unknown_name(f"pretrained tag of {model}:", pretrained, known))
+        what = f"--pretrained {pretrained!r} is no file"
+        if not known:
+            raise UsageError(f"{what}, and open_clip has no weights for the model {model}")
+        raise UsageError(f"{what}; {unknown_name(f'tag of {model}', pretrained, known)}")
     tag = library.get_pretrained_cfg(model, pretrained)
     try:
         file = library.download_pretrained(tag)
-    except Exception as error:  # noqa: BLE001 - the hub's clients raise whatever they like
+    except (OSError, RuntimeError) as error:
+        source = tag.get("hf_hub") or tag.get("url")
         raise Incompatible(
-            f"the weights {pretrained!r} of {model} cannot be downloaded: {str(error).splitlines()[0]}; "
+            f"the weights {pretrained!r} of {model} cannot be downloaded from {source}; "
             "fetch the file elsewhere and pass --pretrained FILE.safetensors"
         ) from error
-    return _as_open_clip(_read(Path(file)), module), {n: tag[n] for n in _PREPARATION if n in tag}
+    preprocess = {name: tag[name] for name in _PREPARATION if name in tag}
+    return Pretrained(Path(file), preprocess, quick_gelu=bool(tag.get("quick_gelu")))
 
 
-_PREPARATION = ("mean", "std", "interpolation", "resize_mode")
+def set_weights(module: nn.Module, file: Path, *, resizes: bool) -> None:
+    """Give the module the weights of a file; every name and shape is checked.
+
+    With `resizes`, position embeddings of another length are interpolated, as open_clip does.
+    """
+    weights = _under_own_names(_read(file), module)
+    own = module.state_dict(keep_vars=True)
+    if resizes:
+        open_clip().model.resize_pos_embed(weights, module)
+        if all(_same_width(weights, own, name) for name in _TEXT_POSITIONS):
+            open_clip().model.resize_text_pos_embed(weights, module)
+    require_same_names(weights, own, str(file))
+    module.load_state_dict(weights)
 
 
 def _read(path: Path) -> dict[str, Tensor]:
     if path.suffix == ".safetensors":
-        return read_tensors(path)
+        return _unwrapped(read_tensors(path))
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, UnpicklingError, EOFError) as error:
-        raise Incompatible(f"{path} cannot be read safely: {str(error).splitlines()[0]}") from error
-    weights = found.get("state_dict", found)
-    return {name.removeprefix("module."): value for name, value in weights.items()}
+        raise Incompatible(
+            f"{path} cannot be read as weights without running code from it: "
+            f"{str(error).strip().splitlines()[0]}; convert it to safetensors where you trust it"
+        ) from error
+    weights = found.get("state_dict", found) if isinstance(found, dict) else found
+    if not isinstance(weights, dict) or not all(isinstance(v, Tensor) for v in weights.values()):
+        raise Incompatible(f"{path} holds no weights by name, alone or as 'state_dict'")
+    return _unwrapped(weights)
 
 
-def _as_open_clip(weights: dict[str, Tensor], module: nn.Module) -> dict[str, Tensor]:
-    """The weights under the module's own names: with or without a text tower of its own."""
-    if "positional_embedding" in weights and not hasattr(module, "positional_embedding"):
+def _unwrapped(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Without the prefix that DistributedDataParallel gives."""
+    if all(name.startswith("module.") for name in weights):
+        return {name.removeprefix("module."): value for name, value in weights.items()}
+    return weights
+
+
+def _under_own_names(weights: dict[str, Tensor], module: nn.Module) -> dict[str, Tensor]:
+    """Old and foreign checkpoints, named as this module names its tensors."""
+    own = module.state_dict(keep_vars=True)
+    weights = open_clip().convert.convert_state_dict(module, weights)
+    if "positional_embedding" in weights and "positional_embedding" not in own:
         weights = open_clip().model.convert_to_custom_text_state_dict(weights)
-    scale = weights.get("logit_scale")
-    if scale is not None:
-        weights["logit_scale"] = scale.reshape(module.logit_scale.shape)  # type: ignore[arg-type]
+    for name in ("logit_scale", "logit_bias"):
+        if name in weights and name in own and weights[name].numel() == 1:
+            weights[name] = weights[name].reshape(own[name].shape)
+    # Once a buffer of BERT, now computed.
     return {name: value for name, value in weights.items() if not name.endswith("position_ids")}
+
+
+def _same_width(weights: dict[str, Tensor], own: dict[str, Tensor], name: str) -> bool:
+    return weights.get(name, torch.empty(0)).shape[1:] == own.get(name, torch.empty(0)).shape[1:]

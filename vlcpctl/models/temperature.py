@@ -33,5 +33,7 @@ def parse_temperature(text: str) -> Temperature:
     except ValueError:
         value = math.nan
     if kind not in {"fixed", "learn"} or not 0 < value < math.inf:
-        raise UsageError(f"--temperature {text!r} is neither fixed:X nor learn:X with X > 0, such as fixed:0.07")
+        raise UsageError(
+            f"--temperature {text!r} is neither fixed:X nor learn:X with X > 0, such as fixed:0.07"
+        )
     return Temperature(value, learned=kind == "learn")

@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
-import shutil
+import json
+import tempfile
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, final
 
 import torch
 from torch import Tensor
 
 from vlcpctl.core.errors import Incompatible
 
+# What open_clip and transformers look for; a checkpoint holds copies.
 FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 
 
 class Tokenizer(Protocol):
     """Texts to (n, L) token ids; and the files that a checkpoint must hold for it."""
 
+    @property
+    def size(self) -> int:
+        """How many ids there are."""
+
     def __call__(self, texts: list[str]) -> Tensor:
         """The ids, cut or padded to the model's length."""
-        ...
 
     def save(self, directory: Path) -> None:
         """Put what a reader needs beside the weights."""
-        ...
 
 
+@final
 class BytePairs:
     """CLIP's own tokenizer, which ships with open_clip."""
 
-    def __init__(self, length: int) -> None:
+    def __init__(self, length: int, options: dict[str, Any]) -> None:
         from open_clip.tokenizer import SimpleTokenizer
 
-        self._tokenizer = SimpleTokenizer(context_length=length)
+        self._tokenizer = SimpleTokenizer(context_length=length, **options)
+
+    @property
+    def size(self) -> int:
+        return int(self._tokenizer.vocab_size)
 
     def __call__(self, texts: list[str]) -> Tensor:
         ids: Tensor = self._tokenizer(texts)
@@ -42,64 +51,83 @@ class BytePairs:
         """Nothing: every open_clip has it."""
 
 
-class LocalFile:
-    """A tokenizer.json, read without transformers; equal to open_clip's HFTokenizer over the same files."""
+@final
+class WordPieces:
+    """A tokenizer.json without transformers, equal to open_clip's HFTokenizer over its files."""
 
-    def __init__(self, directory: Path, length: int) -> None:
+    def __init__(self, directory: Path, length: int, options: dict[str, Any]) -> None:
+        from open_clip.tokenizer import get_clean_fn
         from tokenizers import Tokenizer as Fast
 
-        path = directory / "tokenizer.json"
-        if not path.is_file():
-            raise Incompatible(f"{directory} has no tokenizer.json")
-        self._directory = directory
-        self._tokenizer = Fast.from_file(str(path))
-        self._tokenizer.enable_truncation(length)
-        pad = self._tokenizer.token_to_id("[PAD]")
-        self._tokenizer.enable_padding(length=length, pad_id=pad or 0, pad_token="[PAD]")
+        self._files = {n: (directory / n).read_bytes() for n in FILES if (directory / n).is_file()}
+        self._clean = get_clean_fn(options.get("clean", "whitespace"))
+        self._tokenizer = Fast.from_str(self._files["tokenizer.json"].decode())
+        described = json.loads(self._files.get("tokenizer_config.json", b"{}"))
+        padding = _content(described.get("pad_token")) or "[PAD]"
+        padding_id = self._tokenizer.token_to_id(padding)
+        if padding_id is None:
+            raise Incompatible(f"{directory}: the tokenizer has no padding token {padding!r}")
+        separator = self._tokenizer.token_to_id(_content(described.get("sep_token")) or "")
+        self._blanked = separator if options.get("strip_sep_token") else None
+        self._tokenizer.enable_truncation(
+            length, direction=described.get("truncation_side", "right")
+        )
+        self._tokenizer.enable_padding(
+            length=length,
+            pad_id=padding_id,
+            pad_token=padding,
+            direction=described.get("padding_side", "right"),
+        )
+
+    @property
+    def size(self) -> int:
+        return int(self._tokenizer.get_vocab_size())
 
     def __call__(self, texts: list[str]) -> Tensor:
-        cleaned = [" ".join(text.split()) for text in texts]
-        return torch.tensor([encoding.ids for encoding in self._tokenizer.encode_batch(cleaned)])
+        # One by one: encode_batch starts threads, which a process that forks workers must not have.
+        ids = torch.tensor([self._tokenizer.encode(self._clean(text)).ids for text in texts])
+        return ids if self._blanked is None else ids.masked_fill(ids == self._blanked, 0)
 
     def save(self, directory: Path) -> None:
         """The files as they are."""
-        for name in FILES:
-            if (self._directory / name).is_file():
-                shutil.copyfile(self._directory / name, directory / name)
-
-
-class FromHub:
-    """A tokenizer that transformers knows by name."""
-
-    def __init__(self, name: str, length: int) -> None:
-        from open_clip.tokenizer import HFTokenizer
-
-        try:
-            self._tokenizer = HFTokenizer(name, context_length=length)
-        except (OSError, ValueError) as error:
-            raise Incompatible(
-                f"the tokenizer {name!r} cannot be had: {str(error).splitlines()[0]}; "
-                "give a directory with its files as text_cfg.hf_tokenizer_name"
-            ) from error
-
-    def __call__(self, texts: list[str]) -> Tensor:
-        ids: Tensor = self._tokenizer(texts)
-        return ids
-
-    def save(self, directory: Path) -> None:
-        """The tokenizer's own files."""
-        self._tokenizer.save_pretrained(str(directory))
+        for name, data in self._files.items():
+            (directory / name).write_bytes(data)
 
 
 def tokenizer_of(config: dict[str, Any], directory: Path | None = None) -> Tokenizer:
     """The tokenizer of a model configuration; a checkpoint's own files come first."""
     text = config["text_cfg"]
-    length = int(text.get("context_length", 77))
-    name = text.get("hf_tokenizer_name")
+    length, name = int(text.get("context_length", 77)), text.get("hf_tokenizer_name")
+    options = text.get("tokenizer_kwargs") or {}
     if not name:
-        return BytePairs(length)
-    if directory is not None and (directory / "tokenizer.json").is_file():
-        return LocalFile(directory, length)
-    if (Path(name) / "tokenizer.json").is_file():
-        return LocalFile(Path(name), length)
-    return FromHub(name, length)
+        return BytePairs(length, options)
+    unknown = sorted(options.keys() - {"clean", "strip_sep_token"})
+    if text.get("tokenizer_mode") or unknown:
+        what = unknown[0] if unknown else "tokenizer_mode"
+        raise Incompatible(f"text_cfg sets {what!r}, which is not supported with {name!r}")
+    for place in (directory, Path(name)):
+        if place is not None and (place / "tokenizer.json").is_file():
+            return WordPieces(place, length, options)
+    return _from_hub(name, length, options)
+
+
+def _from_hub(name: str, length: int, options: dict[str, Any]) -> Tokenizer:
+    """A tokenizer that transformers knows by name, through the tokenizer.json that it writes."""
+    from transformers import AutoTokenizer
+
+    with tempfile.TemporaryDirectory() as place:
+        try:
+            AutoTokenizer.from_pretrained(name).save_pretrained(place)
+        except (OSError, ValueError) as error:
+            raise Incompatible(
+                f"the tokenizer {name!r} cannot be had: {str(error).strip().splitlines()[0]}; "
+                "give a directory with its tokenizer.json as text_cfg.hf_tokenizer_name"
+            ) from error
+        if not (Path(place) / "tokenizer.json").is_file():
+            raise Incompatible(f"the tokenizer {name!r} cannot be written as a tokenizer.json")
+        return WordPieces(Path(place), length, options)
+
+
+def _content(token: str | dict[str, Any] | None) -> str | None:
+    """A special token as tokenizer_config.json writes it: plain, or with its properties."""
+    return token["content"] if isinstance(token, dict) else token

@@ -1,0 +1,266 @@
+"""Dual encoders: equal to open_clip's own, refused when unfit, undisturbed by other weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from vlcpctl.core.errors import BadInput, Incompatible, UsageError
+from vlcpctl.models import dual_encoder
+from vlcpctl.models.dual_encoder import DualEncoder
+from vlcpctl.models.imports import open_clip
+
+TEXTS = ["grinning face", "Tom &amp; Jerry,  a cat", "", "a very long text " * 20, "naïve 中文"]
+
+RESNET = {
+    "embed_dim": 8,
+    "vision_cfg": {"image_size": 32, "layers": [1, 1, 1, 1], "width": 4, "head_width": 8},
+    "text_cfg": {"context_length": 8, "width": 8, "heads": 2, "layers": 1},
+}
+
+
+def encoder_of(name: str = "micro", **how: object) -> DualEncoder:
+    return dual_encoder.build(name, **how)  # type: ignore[arg-type]
+
+
+def inputs(encoder: DualEncoder, count: int = 5) -> tuple[Tensor, Tensor]:
+    size = encoder.view.image_size
+    images = torch.randint(
+        256, (count, size, size, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
+    return encoder.inputs(images, encoder.tokenize(TEXTS[:count]))
+
+
+@pytest.fixture
+def resnet(tmp_path: Path) -> DualEncoder:
+    path = tmp_path / "resnet.json"
+    path.write_text(json.dumps(RESNET))
+    return dual_encoder.build(path)
+
+
+# Reading and writing
+
+
+@pytest.mark.parametrize("name", ["micro", "tiny"])
+def test_bare_open_clip_gives_the_same_embeddings_and_tokens(name: str, tmp_path: Path) -> None:
+    encoder = encoder_of(name, seed=3)
+    dual_encoder.save(encoder, tmp_path)
+    bare, _, preprocess = open_clip().create_model_and_transforms(f"local-dir:{tmp_path}")
+    tokens = open_clip().get_tokenizer(f"local-dir:{tmp_path}")(TEXTS)
+    assert torch.equal(tokens, encoder.tokenize(TEXTS))
+    images, texts = inputs(encoder)
+    ours = encoder.features(images, texts)
+    assert torch.equal(bare.encode_image(images), ours[0])
+    assert torch.equal(bare.encode_text(tokens), ours[1])
+    assert preprocess.transforms[0].size == encoder.view.image_size
+
+
+def test_pixels_are_normalised_as_open_clip_does_it() -> None:
+    from PIL import Image
+
+    encoder = encoder_of("tiny")
+    image = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+    transform = open_clip().image_transform(32, is_train=False)
+    theirs = transform(Image.fromarray(image))
+    assert torch.equal(encoder.pixels(torch.from_numpy(image[None]))[0], theirs)
+
+
+def test_a_loaded_checkpoint_is_what_was_saved(tmp_path: Path) -> None:
+    encoder = encoder_of(seed=1, temperature="fixed:0.05", text_length=7, image_size=24)
+    dual_encoder.save(encoder, tmp_path)
+    loaded = dual_encoder.load(tmp_path)
+    assert loaded.view == encoder.view
+    assert loaded.tokenize(["a"]).shape == (1, 7)
+    assert not loaded.weights()["logit_scale"].requires_grad
+    for name, weight in encoder.weights().items():
+        assert torch.equal(weight, loaded.weights()[name])
+
+
+def test_saved_bytes_depend_on_the_weights_alone(tmp_path: Path) -> None:
+    first, second, third = (tmp_path / name for name in "abc")
+    for place in (first, second, third):
+        place.mkdir()
+    dual_encoder.save(encoder_of(seed=1), first)
+    dual_encoder.save(encoder_of(seed=1), second)
+    dual_encoder.save(dual_encoder.load(first), third)
+    files = sorted(path.name for path in first.iterdir())
+    assert "open_clip_model.safetensors" in files
+    for name in files:
+        one = (first / name).read_bytes()
+        assert one == (second / name).read_bytes()
+        assert one == (third / name).read_bytes()
+
+
+def test_a_checkpoint_names_no_path_of_this_machine(tmp_path: Path) -> None:
+    dual_encoder.save(encoder_of(), tmp_path)
+    assert "/" not in (tmp_path / "open_clip_config.json").read_text()
+
+
+def test_other_weights_are_refused_with_the_tensor_named(tmp_path: Path) -> None:
+    dual_encoder.save(encoder_of("micro"), tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    dual_encoder.save(encoder_of("micro", text_length=9), other)
+    (other / "open_clip_model.safetensors").replace(tmp_path / "open_clip_model.safetensors")
+    with pytest.raises(Incompatible, match="'positional_embedding' has shape"):
+        dual_encoder.load(tmp_path)
+
+
+def test_a_checkpoint_without_weights_is_refused(tmp_path: Path) -> None:
+    dual_encoder.save(encoder_of(), tmp_path)
+    (tmp_path / "open_clip_model.safetensors").unlink()
+    with pytest.raises(Incompatible, match=r"no open_clip_model\.safetensors"):
+        dual_encoder.load(tmp_path)
+
+
+def test_a_directory_without_configuration_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"open_clip_config\.json"):
+        dual_encoder.load(tmp_path)
+
+
+# Building
+
+
+def test_the_seed_decides_the_weights_and_nothing_else_is_drawn() -> None:
+    torch.manual_seed(0)
+    before = torch.random.get_rng_state()
+    first, again, other = encoder_of(seed=1), encoder_of(seed=1), encoder_of(seed=2)
+    assert torch.equal(before, torch.random.get_rng_state())
+    name = "visual.proj"
+    assert torch.equal(first.weights()[name], again.weights()[name])
+    assert not torch.equal(first.weights()[name], other.weights()[name])
+
+
+def test_micro_is_below_fifty_thousand_parameters() -> None:
+    assert sum(weight.numel() for weight in encoder_of("micro").weights().values()) < 50_000
+
+
+@pytest.mark.parametrize(("text", "trains"), [("fixed:0.07", False), ("learn:0.2", True)])
+def test_temperature_sets_the_scale_and_whether_it_trains(text: str, trains: bool) -> None:
+    scale = encoder_of(temperature=text).weights()["logit_scale"]
+    assert scale.requires_grad is trains
+    assert scale.exp().item() == pytest.approx(1 / float(text.split(":")[1]))
+
+
+def test_an_unknown_model_is_answered_with_the_nearest_name() -> None:
+    with pytest.raises(UsageError, match="did you mean 'ViT-B-32'"):
+        encoder_of("ViT-B32")
+
+
+def test_a_checkpoint_can_be_started_from(tmp_path: Path) -> None:
+    encoder = encoder_of(seed=5)
+    dual_encoder.save(encoder, tmp_path)
+    started = dual_encoder.build(tmp_path, temperature="learn:0.1")
+    assert torch.equal(started.weights()["visual.proj"], encoder.weights()["visual.proj"])
+    assert started.weights()["logit_scale"].exp().item() == pytest.approx(10)
+    with pytest.raises(UsageError, match="weights of its own"):
+        dual_encoder.build(tmp_path, "openai")
+
+
+def test_a_tokenizer_larger_than_the_vocabulary_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    text = {"context_length": 8, "width": 8, "heads": 2, "layers": 1, "vocab_size": 100}
+    path.write_text(json.dumps({**RESNET, "text_cfg": text}))
+    with pytest.raises(Incompatible, match="49408 tokens, the model's vocabulary 100"):
+        dual_encoder.build(path)
+
+
+# Running
+
+
+def test_other_weights_leave_the_model_as_it_was(resnet: DualEncoder) -> None:
+    images, texts = inputs(resnet)
+    resnet.module.train()
+    others = {name: torch.zeros_like(weight) for name, weight in resnet.weights().items()}
+    before = {name: tensor.clone() for name, tensor in resnet.buffers().items()}
+    image, text = resnet.features(images, texts, others)
+    assert image.abs().sum() == 0
+    assert text.abs().sum() == 0
+    assert all(torch.equal(before[name], buffer) for name, buffer in resnet.buffers().items())
+    assert all(part.training for part in resnet.module.modules())
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_other_weights_keep_the_mode_of_every_part(resnet: DualEncoder, trains: bool) -> None:
+    resnet.module.train(trains)
+    norm = next(part for part in resnet.module.modules() if isinstance(part, nn.BatchNorm2d))
+    norm.training = not trains
+    modes = [part.training for part in resnet.module.modules()]
+    resnet.features(*inputs(resnet), dict(resnet.weights()))
+    assert [part.training for part in resnet.module.modules()] == modes
+
+
+def test_other_weights_run_in_eval_mode(resnet: DualEncoder) -> None:
+    images, texts = inputs(resnet)
+    with torch.no_grad():
+        for name, buffer in resnet.buffers().items():
+            if name.endswith("running_var"):
+                buffer.fill_(2.0)
+    resnet.module.train()
+    same = dict(resnet.weights())
+    frozen = resnet.features(images, texts, same)[0]
+    resnet.module.eval()
+    assert torch.equal(frozen, resnet.features(images, texts)[0])
+
+
+def test_given_buffers_take_the_place_of_the_models_own(resnet: DualEncoder) -> None:
+    images, texts = inputs(resnet)
+    everything = {**resnet.weights(), **resnet.buffers()}
+    changed = {
+        name: torch.full_like(tensor, 2.0) if name.endswith("running_var") else tensor
+        for name, tensor in everything.items()
+    }
+    one = resnet.features(images, texts, everything)[0]
+    assert not torch.equal(one, resnet.features(images, texts, changed)[0])
+
+
+def test_gradients_flow_into_every_trained_weight() -> None:
+    encoder = encoder_of(temperature="learn:0.07")
+    image, text = encoder.features(*inputs(encoder))
+    (image.sum() + text.sum() + encoder.weights()["logit_scale"]).backward()
+    assert all(weight.grad is not None for weight in encoder.weights().values())
+
+
+def test_either_side_can_be_run_alone() -> None:
+    encoder = encoder_of()
+    images, texts = inputs(encoder)
+    both = encoder.features(images, texts)
+    alone, nothing = encoder.features(images, None)
+    assert torch.equal(both[0], alone)
+    assert nothing is None
+    assert torch.equal(both[1], encoder.features(None, texts)[1])
+
+
+def test_double_precision_works_throughout() -> None:
+    encoder = encoder_of()
+    encoder.module.double()
+    images, texts = inputs(encoder)
+    image, text = encoder.features(images, texts, dict(encoder.weights()))
+    assert images.dtype == image.dtype == text.dtype == torch.float64
+
+
+def test_the_last_token_reaches_the_text_embedding() -> None:
+    encoder = encoder_of()
+    _, texts = inputs(encoder, 1)
+    changed = texts.clone()
+    changed[0, 1] += 1
+    text = encoder.features(None, texts)[1]
+    assert not torch.allclose(text, encoder.features(None, changed)[1])
+
+
+def test_the_image_embedding_sees_every_corner() -> None:
+    encoder = encoder_of()
+    images, _ = inputs(encoder, 1)
+    changed = images.clone()
+    changed[0, :, -1, -1] += 5
+    image = encoder.features(images, None)[0]
+    assert not torch.allclose(image, encoder.features(changed, None)[0])
+
+
+def test_buffers_that_no_checkpoint_holds_are_left_out() -> None:
+    assert encoder_of().buffers() == {}

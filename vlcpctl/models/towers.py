@@ -1,0 +1,93 @@
+"""Build the module of a configuration, and carry along the config of a Hugging Face text tower."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from vlcpctl.core.errors import Incompatible, UsageError
+from vlcpctl.core.seeds import torch_seed
+from vlcpctl.models.imports import open_clip
+
+TOWER = "text_tower"  # holds the config.json of a text tower that transformers builds
+
+
+def new_module(config: dict[str, Any], seed: int) -> nn.Module:
+    """A module with weights drawn from the seed; the global generator stays as it was."""
+    if "multimodal_cfg" in config:
+        raise Incompatible("CoCa models have a caption decoder, which no method here trains")
+    library, text = open_clip(config), config["text_cfg"]
+    separate = config.get("custom_text") or text.get("hf_model_name")
+    kind = library.CustomTextCLIP if separate else library.CLIP
+    shape = {name: value for name, value in config.items() if name != "custom_text"}
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(torch_seed(seed, "init"))
+        try:
+            module: nn.Module = kind(**shape)
+        except OSError as error:  # what the clients of the hub raise
+            raise Incompatible(_no_tower(config, error)) from error
+    _check_length(module, text)
+    return module
+
+
+def without_downloads(config: dict[str, Any], directory: Path | None) -> dict[str, Any]:
+    """The configuration for a module that gets all its weights from elsewhere.
+
+    A text tower is built from the config that lies in the checkpoint, if one does.
+    """
+    vision = {**config["vision_cfg"], "timm_model_pretrained": False}
+    text = {**config["text_cfg"], "hf_model_pretrained": False}
+    if directory is not None and text.get("hf_model_name") and (directory / TOWER).is_dir():
+        text["hf_model_name"] = str(directory / TOWER)
+    return {**config, "vision_cfg": vision, "text_cfg": text}
+
+
+def portable(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration without a path of this machine; names of the hub stay."""
+    text = dict(config["text_cfg"])
+    tokenizer, tower = (Path(text.get(f"hf_{what}_name") or "") for what in ("tokenizer", "model"))
+    if tokenizer.is_absolute():
+        text["hf_tokenizer_name"] = tokenizer.name
+    if tower.is_absolute():
+        text["hf_model_name"] = TOWER
+    return {**config, "text_cfg": text}
+
+
+def save_tower(module: nn.Module, directory: Path) -> None:
+    """Write the config of a text tower that transformers built; nothing for others."""
+    config: Any = getattr(getattr(module, "text", None), "config", None)
+    if config is not None:
+        config.name_or_path = ""
+        config.save_pretrained(directory / TOWER)
+
+
+def _check_length(module: nn.Module, text: dict[str, Any]) -> None:
+    """Refuse a text length beyond the positions of a tower whose positions are fixed."""
+    wanted = text.get("context_length", 77)
+    if not text.get("hf_model_name"):
+        return
+    longest: Any = getattr(module, "text").context_length  # noqa: B009 - nn.Module hides its type
+    if longest and wanted > longest:
+        raise UsageError(
+            f"--text-length {wanted}: the tower {text['hf_model_name']} has {longest} positions"
+        )
+
+
+def _no_tower(config: dict[str, Any], error: OSError) -> str:
+    names = [
+        name
+        for name in (
+            config["text_cfg"].get("hf_model_name"),
+            config["vision_cfg"].get("timm_model_name"),
+        )
+        if name
+    ]
+    reason = str(error).strip().splitlines()[0]
+    return (
+        f"the tower {' or '.join(map(repr, names))} cannot be had from the hub: {reason}; "
+        "fetch it elsewhere and give its directory as text_cfg.hf_model_name in a JSON --model, "
+        'with "hf_model_pretrained" and "timm_model_pretrained" false where no weights are wanted'
+    )

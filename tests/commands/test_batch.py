@@ -23,7 +23,15 @@ from vlcpctl import cli
 from vlcpctl.core import console
 from vlcpctl.core.errors import BadInput, Interrupted
 
-def run(does: str, file: Annotated[Path, typer.Argument()] = Path("unused")) -> None:
+def run(
+    does: str,
+    file: Annotated[Path, typer.Argument()] = Path("unused"),
+    out: Annotated[Path, typer.Option("-o", "--out")] = Path("unused"),
+) -> None:
+    if does == "make-late":
+        time.sleep(0.5)
+        out.mkdir()
+        (out / "inside").touch()
     if does == "fail":
         raise BadInput("row 3")
     if does == "write":
@@ -91,6 +99,23 @@ def test_wait_holds_back_what_follows(tmp_path: Path) -> None:
     lines = f"check write-late {tmp_path}/a\nwait\ncheck expect {tmp_path}/a\n"
     ended = batch(lines, "--jobs", "2")
     assert ended.returncode == 0, ended.stderr
+
+
+def test_a_line_waits_for_the_line_that_makes_what_it_reads(tmp_path: Path) -> None:
+    lines = f"check make-late -o {tmp_path}/a\ncheck expect {tmp_path}/./a/inside\n"
+    ended = batch(lines, "--jobs", "2")
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_a_line_that_can_start_overtakes_one_that_waits(tmp_path: Path) -> None:
+    lines = (
+        f"check make-late -o {tmp_path}/a\ncheck expect {tmp_path}/a\n"
+        f"check write {tmp_path}/b\ncheck expect {tmp_path}/a -o {tmp_path}/c\n"
+    )
+    ended = batch(lines, "--jobs", "2")
+    assert ended.returncode == 0, ended.stderr
+    started = [line.split("]")[0][1:] for line in ended.stderr.splitlines() if "] vlcpctl" in line]
+    assert started == ["1", "3", "2", "4"]
 
 
 def test_after_a_failure_running_lines_end_and_no_other_starts(tmp_path: Path) -> None:

@@ -40,7 +40,8 @@ def run(
     r"""Run many command lines in one warm process.
 
     One vlcpctl command per line, quoted as for a shell; comments start with #, and a line with a
-    backslash at its end goes on. Lines start in order. With --jobs, a line 'wait' holds back what
+    backslash at its end goes on. With --jobs, a line starts when what it reads is there: one that
+    names the --out of an earlier line waits for that line. A line 'wait' holds back all that
     follows until all before it has ended. After a line fails no other starts, and its code is the
     code of the whole.
 

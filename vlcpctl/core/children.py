@@ -1,4 +1,4 @@
-"""Command lines run as children of one warm process: forked where that is safe, in order."""
+"""Command lines run as children of one warm process: forked where that is safe, each when it can."""
 
 from __future__ import annotations
 
@@ -39,18 +39,28 @@ class Children:
         """Start every line and wait for the last; `failed` is the first that failed, if any."""
         with self._forwarding():
             while self.running or self._may_go_on():
-                if self._may_start():
-                    self._start(self.waiting.popleft())
-                else:
+                line = self._next()
+                if line is None:
                     self._collect()
+                else:
+                    self.waiting.remove(line)
+                    self._start(line)
 
     def _may_go_on(self) -> bool:
         return bool(self.waiting) and self.failed is None and self.signal is None
 
-    def _may_start(self) -> bool:
+    def _next(self) -> CommandLine | None:
+        """The first line that can start now: what it reads is written, and no barrier is before it."""
         if not self._may_go_on() or len(self.running) >= self.jobs:
-            return False
-        return not (self.waiting[0].is_barrier and self.running)
+            return None
+        unwritten = [child.line.makes for child in self.running]
+        for line in self.waiting:
+            if line.is_barrier:
+                return None if unwritten else line
+            if not line.reads(unwritten):
+                return line
+            unwritten.append(line.makes)
+        return None
 
     def _start(self, line: CommandLine) -> None:
         if line.is_barrier:

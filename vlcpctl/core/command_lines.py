@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from os.path import normpath
 
 from vlcpctl.core.errors import UsageError
 
@@ -26,6 +27,32 @@ class CommandLine:
     def is_barrier(self) -> bool:
         """Whether this is `wait`: what comes after it starts when all before it has ended."""
         return self.words == ("wait",)
+
+    @property
+    def makes(self) -> str | None:
+        """What the line writes: the value of its --out.
+
+        >>> CommandLine(1, ("buffer", "stream/00", "-o", "./b/00")).makes
+        'b/00'
+        """
+        for word, following in zip(self.words, (*self.words[1:], ""), strict=True):
+            if word in {"-o", "--out"}:
+                return normpath(following)
+            if word.startswith("--out="):
+                return normpath(word.removeprefix("--out="))
+        return None
+
+    def reads(self, made: Iterable[str | None]) -> bool:
+        """Whether one of these outputs, or something inside it, is among the line's words.
+
+        >>> CommandLine(1, ("check", "runs/a/00")).reads({"runs/a"})
+        True
+        """
+        words = {normpath(word) for word in self.words}
+        return any(
+            path is not None and any(f"{word}/".startswith(f"{path}/") for word in words)
+            for path in made
+        )
 
     def __str__(self) -> str:
         return "wait" if self.is_barrier else shlex.join(["vlcpctl", *self.words])

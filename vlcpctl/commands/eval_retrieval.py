@@ -15,7 +15,7 @@ from vlcpctl.core import console
 from vlcpctl.core.errors import OutputExists
 
 if TYPE_CHECKING:
-    from vlcpctl.engine.evaluation_plan import Job
+    from vlcpctl.engine.evaluation_plan import Job, Means, Request
 
 Tasks = Annotated[list[Path], typer.Argument(help="Task directories.")]
 Checkpoints = Annotated[
@@ -85,7 +85,7 @@ def run(
     """
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.data.task import open_task
-    from vlcpctl.engine.evaluation_plan import Request, make_plan
+    from vlcpctl.engine.evaluation_plan import Means, Request, make_plan
 
     request = Request(
         tasks=tuple(open_task(path) for path in dict.fromkeys(tasks)),
@@ -106,18 +106,22 @@ def run(
     if _is_there(out, jobs, force=force):
         console.say(f"eval-retrieval: {out} is there already")
     else:
-        from vlcpctl.core.rows import write_row
-        from vlcpctl.engine.evaluation import Means, evaluate
-
-        with _rows_to(out, force=force) as stream, _timings_to(timings) as note:
-            means = Means(
-                backend=backend, device=device, batch_size=batch_size, workers=workers, note=note
-            )
-            for row in evaluate(request, jobs, means):
-                write_row(stream, row)
+        means = Means(backend=backend, device=device, batch_size=batch_size, workers=workers)
+        _measure(request, jobs, means, out, timings)
     if out != STDOUT:
         count = sum(len(job.cells) for job in jobs)
         console.emit(json.dumps({"path": str(out), "rows": count}) if json_ else out)
+
+
+def _measure(
+    request: Request, jobs: list[Job], means: Means, out: Path, timings: Path | None
+) -> None:
+    from vlcpctl.core.rows import write_row
+    from vlcpctl.engine.evaluation import evaluate
+
+    with _rows_to(out, force=request.force) as stream, _timings_to(timings) as note:
+        for row in evaluate(request, jobs, means, note):
+            write_row(stream, row)
 
 
 def _say_plan(jobs: list[Job]) -> None:

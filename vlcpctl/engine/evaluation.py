@@ -6,7 +6,6 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +14,7 @@ from vlcpctl.core.devices import torch_device
 from vlcpctl.core.hashing import content_id
 from vlcpctl.data.task import Split, Task
 from vlcpctl.engine.embedding import embed
-from vlcpctl.engine.evaluation_plan import Job, Request
+from vlcpctl.engine.evaluation_plan import Job, Means, Request
 from vlcpctl.eval.embedding_files import Samples, write_part
 from vlcpctl.eval.gallery import GATHER, Embedded, Layout, lay_out
 from vlcpctl.eval.retrieval import cross_modal
@@ -23,29 +22,22 @@ from vlcpctl.eval.search import choose
 from vlcpctl.models import dual_encoder
 from vlcpctl.models.dual_encoder import DualEncoder
 
-
-@dataclass(frozen=True, kw_only=True)
-class Means:
-    """How the work is done; rows depend on none of it."""
-
-    backend: str
-    device: str
-    batch_size: int
-    workers: int
-    note: Callable[[dict[str, Any]], None]  # takes the timings
+Note = Callable[[dict[str, Any]], None]  # takes a timing
 
 
-def evaluate(request: Request, jobs: list[Job], means: Means) -> Iterator[dict[str, Any]]:
+def evaluate(
+    request: Request, jobs: list[Job], means: Means, note: Note
+) -> Iterator[dict[str, Any]]:
     """The rows, each as soon as it is known; embeddings are saved after a checkpoint's rows."""
     open_index = choose(means.backend, means.device)
     sources = [_Source(task, request.split, request.limit) for task in request.tasks]
     gather = GATHER[request.duplicates]
     for job in jobs:
-        model = _Model(job, sources, means)
+        model = _Model(job, sources, means, note)
         for cell in job.cells:
             parts = [model.embedded(number) for number in cell.tasks]
             with _timed(
-                means, job, "search", gallery=cell.fields["gallery"], tasks=cell.fields["tasks"]
+                note, job, "search", gallery=cell.fields["gallery"], tasks=cell.fields["tasks"]
             ):
                 result = cross_modal(gather(parts), open_index)
             yield cell.row(dataclasses.asdict(result))
@@ -76,8 +68,8 @@ class _Source:
 class _Model:
     """A checkpoint, and the tasks as it sees them."""
 
-    def __init__(self, job: Job, sources: list[_Source], means: Means) -> None:
-        self.job, self.sources, self.means = job, sources, means
+    def __init__(self, job: Job, sources: list[_Source], means: Means, note: Note) -> None:
+        self.job, self.sources, self.means, self.note = job, sources, means, note
         self._embedded: dict[int, Embedded] = {}
 
     @cached_property
@@ -92,7 +84,7 @@ class _Model:
             source, layout = self.sources[number], self.sources[number].layout
             what = f"{self.job.checkpoint} on {source.task.slug}"
             counts = {"images": len(layout.image_ids), "texts": len(layout.texts)}
-            with _timed(self.means, self.job, "embed", task=source.task.slug, **counts):
+            with _timed(self.note, self.job, "embed", task=source.task.slug, **counts):
                 self._embedded[number] = embed(
                     self.encoder,
                     source.split,
@@ -111,14 +103,15 @@ class _Model:
             for number, source in enumerate(self.sources):
                 part = self.embedded(number)
                 write_part(directory, number, len(self.sources), part, source.samples())
-            body = {"tasks": [source.task.slug for source in self.sources]}
+            names = [source.task.slug for source in self.sources]
+            body = {"tasks": names, "inputs": [identity["checkpoint"], *identity["tasks"]]}
             write_manifest(directory, "embeddings", identity, content_id(identity), body)
 
 
 @contextmanager
-def _timed(means: Means, job: Job, what: str, **fields: Any) -> Iterator[None]:
+def _timed(note: Note, job: Job, what: str, **fields: Any) -> Iterator[None]:
     started = time.perf_counter()
     yield
     seconds = round(time.perf_counter() - started, 4)
     about = {"run": job.manifest["run"], "step": job.manifest["step"], "what": what}
-    means.note({**about, **fields, "seconds": seconds})
+    note({**about, **fields, "seconds": seconds})

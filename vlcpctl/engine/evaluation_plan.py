@@ -32,6 +32,16 @@ class Request:
     force: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class Means:
+    """How the work is done; rows depend on none of it."""
+
+    backend: str
+    device: str
+    batch_size: int
+    workers: int
+
+
 @dataclass(frozen=True)
 class Job:
     """One checkpoint and the rows that it will give; `embeddings` is where to keep what it sees."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -36,3 +38,20 @@ def test_a_window_reads_only_its_own_blocks() -> None:
     order = Order(1000, seed=0, name="x", block=10, window=4)
     blocks = {row // 10 for row in order.rows(0, 0, 40).tolist()}
     assert len(blocks) == 4
+
+
+def test_a_small_task_is_one_plain_permutation() -> None:
+    row = Order(5000, seed=0, name="x").rows(0, 0, 5000)
+    assert len({place // 500 for place in np.flatnonzero(row < 4096)}) == 10
+
+
+def test_an_order_goes_to_another_process_without_its_rows() -> None:
+    order = Order(10_000_000, seed=0, name="x")
+    rows = order.rows(3, 9_000_000, 9_000_064)
+    sent = pickle.dumps(order)
+    assert len(sent) < 1000
+    np.testing.assert_array_equal(pickle.loads(sent).rows(3, 9_000_000, 9_000_064), rows)
+
+
+def test_no_rows_have_no_order() -> None:
+    assert Order(0, seed=0, name="x").rows(0, 0, 0).tolist() == []

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
-from vlcpctl.core.errors import BadInput
 from vlcpctl.core.view import View
 from vlcpctl.data.task import Split
 from vlcpctl.data.views import decode_image, eval_view
+from vlcpctl.data.workers import read_in_order
 
 
 @dataclass
@@ -41,36 +40,4 @@ class EvalImages(Dataset[Tensor]):
 
 def read_images(images: EvalImages, workers: int) -> Iterator[Tensor]:
     """The batches in order; the number of workers changes nothing else."""
-    if workers == 0:
-        yield from (images[number] for number in range(len(images)))
-        return
-    loader = DataLoader(
-        _Carrying(images),
-        batch_size=None,
-        num_workers=min(workers, len(images)),
-        worker_init_fn=_leave_interrupts_to_the_parent,
-    )
-    for batch in loader:
-        if isinstance(batch, BadInput):
-            raise batch
-        yield batch
-
-
-@dataclass
-class _Carrying(Dataset["Tensor | BadInput"]):
-    """The same batches; an error comes as a value, for a worker would wrap it in a traceback."""
-
-    images: EvalImages
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, number: int) -> Tensor | BadInput:
-        try:
-            return self.images[number]
-        except BadInput as error:
-            return error
-
-
-def _leave_interrupts_to_the_parent(_worker: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return read_in_order(images, range(len(images)), workers)

@@ -6,7 +6,6 @@ at step k costs nothing.
 
 from __future__ import annotations
 
-import signal
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,13 +14,14 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from vlcpctl.core.method import Batch
 from vlcpctl.core.view import View
 from vlcpctl.data.batch_plan import BatchPlan
 from vlcpctl.data.task import Split
 from vlcpctl.data.views import decode_image, train_view
+from vlcpctl.data.workers import read_in_order
 
 CACHE_BYTES = 256 * 2**20
 
@@ -92,18 +92,4 @@ class PlannedBatches(Dataset[Batch]):
 
 def read_batches(dataset: PlannedBatches, first: int, stop: int, workers: int) -> Iterator[Batch]:
     """Batches first..stop-1, in order."""
-    if workers == 0:
-        yield from (dataset[step] for step in range(first, stop))
-        return
-    yield from DataLoader(
-        dataset,
-        batch_size=None,
-        sampler=range(first, stop),
-        num_workers=workers,
-        worker_init_fn=_leave_signals_to_the_parent,
-    )
-
-
-def _leave_signals_to_the_parent(_worker: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    return read_in_order(dataset, range(first, stop), workers)

@@ -1,7 +1,8 @@
-"""The order that rows are read in: a pure function of (seed, name, epoch, place), nothing to lose or save."""
+"""The order that rows are read in: a pure function of (seed, name, epoch, place)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -16,7 +17,7 @@ class Order:
     """A keyed permutation of blocks, then of the rows inside a window of blocks.
 
     Rows that lie together are read together, so a window fits a cache; data of one window or less
-    is one plain permutation.
+    is one plain permutation. Nothing is lost or saved: any place of any epoch can be asked for.
 
     >>> order = Order(5, seed=0, name="pairs")
     >>> sorted(order.rows(0, 0, 5).tolist())
@@ -26,10 +27,7 @@ class Order:
     def __init__(
         self, rows: int, seed: int, name: str, *, block: int = BLOCK, window: int = WINDOW
     ) -> None:
-        self.count, self.seed, self.name = rows, seed, name
-        self.block, self.window = block, window
-        self._window_rows = lru_cache(maxsize=2)(self._shuffled_window)
-        self._blocks = lru_cache(maxsize=1)(self._shuffled_blocks)
+        self._shuffle = _Shuffle(rows, seed, name, block, window)
 
     def row(self, epoch: int, place: int) -> int:
         """The row at one place of an epoch."""
@@ -37,35 +35,45 @@ class Order:
 
     def rows(self, epoch: int, start: int, stop: int) -> np.ndarray:
         """The rows at places start..stop-1 of an epoch."""
-        assert 0 <= start <= stop <= self.count
-        pieces, begin = [], 0
-        for number in range(self._windows):
-            size = self._window_size(epoch, number)
-            low, high = max(start - begin, 0), min(stop - begin, size)
-            if low < high:
-                pieces.append(self._window_rows(epoch, number)[low:high])
-            begin += size
+        assert 0 <= start <= stop <= self._shuffle.count
+        _, begins = _blocks(self._shuffle, epoch)
+        first, last = np.searchsorted(begins, (start, stop - 1), side="right") - 1
+        pieces = [
+            _window(self._shuffle, epoch, number)[
+                max(start - begins[number], 0) : stop - begins[number]
+            ]
+            for number in range(first, last + 1)
+            if start < stop
+        ]
         return np.concatenate(pieces) if pieces else np.empty(0, dtype=np.int64)
 
-    @property
-    def _windows(self) -> int:
-        return -(-self._block_count // self.window)
 
-    @property
-    def _block_count(self) -> int:
-        return -(-self.count // self.block)
+@dataclass(frozen=True)
+class _Shuffle:
+    count: int
+    seed: int
+    name: str
+    block: int
+    window: int
 
-    def _window_size(self, epoch: int, number: int) -> int:
-        blocks = self._blocks(epoch)[number * self.window : (number + 1) * self.window]
-        short = self._block_count * self.block - self.count  # the last block is not full
-        return len(blocks) * self.block - (short if self._block_count - 1 in blocks else 0)
 
-    def _shuffled_blocks(self, epoch: int) -> np.ndarray:
-        return generator(self.seed, "blocks", self.name, epoch).permutation(self._block_count)
+# Shared between orders, so that an order can be handed to a worker process: it holds four numbers.
+@lru_cache(maxsize=8)
+def _blocks(shuffle: _Shuffle, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+    """The blocks in their order, and the place where each window of them begins."""
+    blocks = -(-shuffle.count // shuffle.block)
+    order = generator(shuffle.seed, "blocks", shuffle.name, epoch).permutation(blocks)
+    sizes = np.full(blocks, shuffle.block)
+    sizes[order == blocks - 1] -= blocks * shuffle.block - shuffle.count  # the last is not full
+    ends = np.cumsum(sizes)
+    return order, np.concatenate([[0], ends[shuffle.window - 1 : -1 : shuffle.window]])
 
-    def _shuffled_window(self, epoch: int, number: int) -> np.ndarray:
-        blocks = self._blocks(epoch)[number * self.window : (number + 1) * self.window]
-        rows = np.concatenate(
-            [np.arange(b * self.block, min((b + 1) * self.block, self.count)) for b in blocks]
-        )
-        return generator(self.seed, "rows", self.name, epoch, number).permutation(rows)
+
+@lru_cache(maxsize=8)
+def _window(shuffle: _Shuffle, epoch: int, number: int) -> np.ndarray:
+    """The rows of a window, shuffled."""
+    order, _ = _blocks(shuffle, epoch)
+    blocks = order[number * shuffle.window : (number + 1) * shuffle.window]
+    starts = blocks[:, None] * shuffle.block + np.arange(shuffle.block)
+    rows = starts[starts < shuffle.count]
+    return generator(shuffle.seed, "rows", shuffle.name, epoch, number).permutation(rows)

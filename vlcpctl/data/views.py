@@ -7,6 +7,7 @@ whatever order, process or run it is made.
 from __future__ import annotations
 
 import io
+import struct
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -17,16 +18,21 @@ from vlcpctl.core.view import View
 from vlcpctl.data.images import BrokenImage, look
 from vlcpctl.data.randaugment import randaugment
 
+_DECODING_FAILS = (
+    *(BrokenImage, Image.DecompressionBombError),
+    *(OSError, SyntaxError, ValueError, IndexError, struct.error),  # what Pillow's readers raise
+)
+
 FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 
 
 def decode_image(data: bytes, what: str = "image") -> Image.Image:
-    """The RGB image; broken or huge ones are refused by their header, before any pixel is decoded."""
+    """The RGB image; broken or huge ones are refused by their header, before any pixel is made."""
     try:
         look(data)
         with Image.open(io.BytesIO(data), formats=("JPEG", "PNG", "WEBP")) as image:
             return _rgb(image)
-    except (BrokenImage, OSError, SyntaxError, ValueError) as error:
+    except _DECODING_FAILS as error:
         raise BadInput(f"{what} cannot be decoded: {error}") from error
 
 
@@ -36,7 +42,7 @@ def eval_view(image: Image.Image, view: View) -> np.ndarray:
     if image.size == (size, size):
         return np.asarray(image)
     if view.resize_mode == "squash":
-        return np.asarray(image.resize((size, size), FILTERS[view.interpolation]))
+        return _squashed(image, view)
     if view.resize_mode == "longest":
         return _padded(_scaled(image, size / max(image.size), view), view)
     return _center(_shortest(image, view), size)
@@ -45,12 +51,12 @@ def eval_view(image: Image.Image, view: View) -> np.ndarray:
 def train_view(image: Image.Image, view: View, seed: int, key: str, visit: int) -> np.ndarray:
     """(H, W, 3) bytes of one visit to an image."""
     if view.crop != "random" and not view.flip and view.randaugment is None:
-        return eval_view(image, view) if view.crop == "center" else _squashed(image, view)
+        return _unvaried(image, view)
     draw = generator(seed, "view", key, visit)
     if view.crop == "random":
         image = _random_crop(image, view, draw)
     else:
-        image = Image.fromarray(eval_view(image, view))
+        image = Image.fromarray(_unvaried(image, view))
     if view.flip and draw.random() < 0.5:
         image = ImageOps.mirror(image)
     if view.randaugment is not None:
@@ -59,10 +65,18 @@ def train_view(image: Image.Image, view: View, seed: int, key: str, visit: int) 
 
 
 def _rgb(image: Image.Image) -> Image.Image:
+    """Transparent parts become white; of 16 bits a channel the upper 8 stay."""
+    if image.mode.startswith("I"):
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
     if image.mode in {"RGBA", "LA", "PA"} or "transparency" in image.info:
         solid = Image.new("RGBA", image.size, (255, 255, 255, 255))
         return Image.alpha_composite(solid, image.convert("RGBA")).convert("RGB")
     return image.convert("RGB")
+
+
+def _unvaried(image: Image.Image, view: View) -> np.ndarray:
+    """The centre as in evaluation; or, without a crop, the whole image whatever its shape."""
+    return _squashed(image, view) if view.crop == "none" else eval_view(image, view)
 
 
 def _squashed(image: Image.Image, view: View) -> np.ndarray:
@@ -101,7 +115,7 @@ def _padded(image: Image.Image, view: View) -> np.ndarray:
 
 
 def _random_crop(image: Image.Image, view: View, draw: np.random.Generator) -> Image.Image:
-    """A crop of random area and shape (Szegedy et al., 2015), resized."""
+    """A crop of random area and shape (Szegedy et al., 2015), resized; the centre if none fits."""
     width, height = image.size
     for _ in range(10):
         area = width * height * draw.uniform(*view.crop_scale)
@@ -111,4 +125,4 @@ def _random_crop(image: Image.Image, view: View, draw: np.random.Generator) -> I
             left, top = int(draw.integers(0, width - w + 1)), int(draw.integers(0, height - h + 1))
             box = (left, top, left + w, top + h)
             return image.resize((view.image_size,) * 2, FILTERS[view.interpolation], box=box)
-    return Image.fromarray(_squashed(image, view))
+    return Image.fromarray(eval_view(image, view))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from vlcpctl.data.holdout import split_named
 from vlcpctl.data.pairs import Pair, Sample
@@ -18,13 +18,9 @@ from vlcpctl.data.skips import Skips
 from vlcpctl.data.sources.columns import Wanted
 from vlcpctl.data.sources.inputs import Input, PairFile, fingerprint
 
-
-class Kept(NamedTuple):
-    """A sample, its task, and the split its row asks for (None: the hold-out decides)."""
-
-    task: str
-    sample: Sample
-    split: str | None
+# The task, the sample, and the split its row asks for (None: the hold-out decides). A plain tuple,
+# as one is made per pair.
+Kept = tuple[str, Sample, str | None]
 
 
 @dataclass(frozen=True)
@@ -90,7 +86,7 @@ class Pass:
                         self.skips.add(file.path, pair.place, error.reason, str(error))
                         continue
                     if self._takes(task):
-                        kept.append(Kept(task, sample, split_named(pair.split) if by_row else None))
+                        kept.append((task, sample, split_named(pair.split) if by_row else None))
                 self._digest(file, kept)
                 yield kept
 
@@ -128,7 +124,7 @@ class Pass:
 
     def _digest(self, file: PairFile, kept: list[Kept]) -> None:
         digest = self._digests.setdefault(file, blake2b(digest_size=16))
-        digest.update("".join([one.sample.key for one in kept]).encode())
+        digest.update("".join([sample.key for _, sample, _ in kept]).encode())
 
 
 def _asked_for(pair: Pair) -> str:

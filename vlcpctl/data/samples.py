@@ -25,7 +25,7 @@ def identify(pair: Pair, *, decode: bool = False) -> Sample:
     image = pair.image
     if image is None:
         raise Unfit("no image", pair.flaw or "no image")
-    captions = [caption for caption in pair.captions if caption and not caption.isspace()]
+    captions = list(filter(str.strip, pair.captions))
     if not captions:
         raise Unfit("empty caption", "every caption is empty" if pair.captions else "no caption")
     if len(image) > MAX_BYTES:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _CACHE_KIB = 65536
+_KEYS_IN_MEMORY = 250_000  # 25 MB
 _KEYS_PER_STATEMENT = 500  # below the oldest limit on parameters, 999
 _SETTINGS = f"""
 PRAGMA journal_mode = OFF;
@@ -36,19 +37,36 @@ def scratch_table(path: Path, columns: str) -> Iterator[sqlite3.Connection]:
 
 
 class Seen:
-    """Remembers keys in a scratch table of one column."""
+    """Remembers keys: the latest in memory, the others in a scratch table of one column."""
 
     COLUMNS = "key BLOB PRIMARY KEY"
 
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._database = database
+    def __init__(self, database: sqlite3.Connection, most_in_memory: int = _KEYS_IN_MEMORY) -> None:
+        self._database, self._most_in_memory = database, most_in_memory
+        self._latest: set[bytes] = set()
+        self._has_older = False
 
     def new(self, keys: list[bytes]) -> set[bytes]:
         """Those of the keys that were never given before; all of them are remembered."""
-        fresh: set[bytes] = set()
+        fresh = set(keys) - self._latest
+        if self._has_older:
+            fresh -= self._older(list(fresh))
+        self._latest |= fresh
+        if len(self._latest) > self._most_in_memory:
+            self._move()
+        return fresh
+
+    def _older(self, keys: list[bytes]) -> set[bytes]:
+        found: set[bytes] = set()
         for start in range(0, len(keys), _KEYS_PER_STATEMENT):
             part = keys[start : start + _KEYS_PER_STATEMENT]
-            marks = ",".join(["(?)"] * len(part))
-            statement = f"INSERT OR IGNORE INTO scratch VALUES {marks} RETURNING key"  # noqa: S608 - question marks
-            fresh.update(key for (key,) in self._database.execute(statement, part))
-        return fresh
+            marks = ",".join("?" * len(part))
+            statement = f"SELECT key FROM scratch WHERE key IN ({marks})"  # noqa: S608 - question marks
+            found.update(key for (key,) in self._database.execute(statement, part))
+        return found
+
+    def _move(self) -> None:
+        # In order, so that the table is walked through once and not at random.
+        rows = ((key,) for key in sorted(self._latest))
+        self._database.executemany("INSERT INTO scratch VALUES (?)", rows)
+        self._latest, self._has_older = set(), True

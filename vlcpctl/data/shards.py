@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import UsageError
+from vlcpctl.data.appending import MAX_PIECES, append_to
 from vlcpctl.data.index import IndexWriter
 from vlcpctl.data.pairs import Bytes, Sample
 from vlcpctl.data.tar import BLOCK, END, frame
 
 DEFAULT_SHARD_BYTES = 256_000_000
 _FLUSH_BYTES = 4 * 2**20
-_FLUSH_PIECES = 1023  # POSIX promises 1024 pieces per writev
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
 @dataclass
 class SplitWriter:
-    """Appends samples to numbered shards; `close` returns what the manifest says of the split.
-
-    The bytes of a sample are read when they are written: call `flush` before its image is reused.
-    """
+    """Appends samples to numbered shards; `close` returns what the manifest says of the split."""
 
     directory: Path
     split: str
@@ -58,11 +54,9 @@ class SplitWriter:
         self._put(length, before, image, after)
 
     def flush(self) -> None:
-        """Hand everything pending to the operating system."""
+        """Write everything pending, so that the memory of its images is free."""
         if self._pieces:
-            # Opened anew each time: a stream of a thousand tasks would run out of open files.
-            with (self.directory / self._shards[-1]).open("ab", buffering=0) as file:
-                _write_all(file.fileno(), self._pieces)
+            append_to(self.directory / self._shards[-1], self._pieces)
             self._pieces, self._pending = [], 0
 
     def close(self) -> dict[str, Any]:
@@ -85,7 +79,7 @@ class SplitWriter:
     def _put(self, length: int, *pieces: Bytes) -> None:
         self._pieces.extend(pieces)
         self._pending += length
-        if self._pending >= _FLUSH_BYTES or len(self._pieces) > _FLUSH_PIECES - 3:
+        if self._pending >= _FLUSH_BYTES or len(self._pieces) > MAX_PIECES - 3:
             self.flush()
 
     def _next_shard(self) -> None:
@@ -115,15 +109,3 @@ def parse_bytes(text: str) -> int:
     if size < 1:
         raise UsageError(f"{text!r} is no size at all; write it like 256MB or 1GiB")
     return size
-
-
-def _write_all(descriptor: int, pieces: list[Bytes]) -> None:
-    left = sum(map(len, pieces))
-    while True:
-        written = os.writev(descriptor, pieces)
-        left -= written
-        if left == 0:
-            return
-        while written >= len(pieces[0]):
-            written -= len(pieces.pop(0))
-        pieces[0] = memoryview(pieces[0])[written:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -11,9 +12,9 @@ from typing import Any
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.holdout import CountedHoldout, Holdout
 from vlcpctl.data.index import SPLITS
-from vlcpctl.data.kept import Kept, Pass, Reading
+from vlcpctl.data.kept import Pass, Reading
 from vlcpctl.data.manifests import TaskSummary
-from vlcpctl.data.pairs import Pair
+from vlcpctl.data.pairs import Pair, Sample
 from vlcpctl.data.rules import By, ByColumn, BySource, InTurn, Rule, numbered
 from vlcpctl.data.scanned_rules import MAX_TASKS, by_class, by_time
 from vlcpctl.data.shards import DEFAULT_SHARD_BYTES, SplitWriter
@@ -21,7 +22,7 @@ from vlcpctl.data.skips import Skips, Tolerance
 
 ELSEWHERE = "held out in another task"
 BEYOND = "beyond --take"
-SideOf = Callable[[Kept], str | None]
+SideOf = Callable[[str, Sample, str | None], str | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +56,11 @@ def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]
     skips = Skips(directory / "skipped.ndjson")
     work = Pass(plan.reading, rule, skips)
     writers = _Writers(directory, plan.shard_bytes)
+    gc.disable()  # the loop makes millions of small tuples and no cycle
     try:
         for batch in work.batches(directory / "seen.sqlite"):
-            for kept in batch:
-                writers.add(kept, side_of(kept))
+            for task, sample, asked in batch:
+                writers.add(task, sample, side_of(task, sample, asked))
             writers.flush()
             advance(len(batch))
         tasks = writers.close(rule.names, work.beyond_take)
@@ -66,6 +68,7 @@ def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]
         writers.abandon()
         raise
     finally:
+        gc.enable()
         skips.close()
     skips.check(plan.tolerance, work.read)
     _check_filled(tasks, work.read, skips)
@@ -91,15 +94,15 @@ def make_rule(plan: SplitPlan, scratch: Path) -> Rule:
 def _sides(plan: SplitPlan, rule: Rule, directory: Path) -> SideOf:
     holdout = plan.holdout
     if holdout is None:
-        return lambda kept: kept.split
+        return lambda _task, _sample, split: split
     if not holdout.counted:
-        return lambda kept: holdout.side(kept.sample.sha256)
+        return lambda _task, sample, _split: holdout.side(sample.sha256)
     counted = CountedHoldout(holdout)
     for batch in Pass(plan.reading, rule, Skips(None)).batches(directory / "seen.sqlite"):
-        for kept in batch:
-            counted.count(kept.task, kept.sample.sha256)
+        for task, sample, _ in batch:
+            counted.count(task, sample.sha256)
     counted.decide()
-    return lambda kept: counted.side(kept.task, kept.sample.sha256)
+    return lambda task, sample, _split: counted.side(task, sample.sha256)
 
 
 class _Writers:
@@ -112,9 +115,8 @@ class _Writers:
         self._labels: dict[str, set[str]] = {}
         self._left_out: Counter[str] = Counter()
 
-    def add(self, kept: Kept, side: str | None) -> None:
+    def add(self, task: str, sample: Sample, side: str | None) -> None:
         """Append a sample to its split, which is made when it is the first."""
-        task, sample, _ = kept
         splits = self._splits.get(task)
         if splits is None:
             splits = self._new_task(task)

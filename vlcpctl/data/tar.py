@@ -15,6 +15,7 @@ _OWNER = b"0000644\0" + 2 * b"0000000\0"
 _TIME = b"\0" + b"00000000000\0"
 _TAIL = b"0" + bytes(100) + b"ustar\0" + b"00" + bytes(247)
 _NAME_LENGTH, _KEY_LENGTH = 100, 32
+_PADDING = [bytes(-size % BLOCK) for size in range(BLOCK)]
 
 
 def frame(sample: Sample, task: str) -> tuple[bytes, bytes]:
@@ -29,17 +30,19 @@ def frame(sample: Sample, task: str) -> tuple[bytes, bytes]:
     before = b"".join((key, image_field, b"%06o\0 " % (key_sum + image_sum), _TAIL))
     after = b"".join(
         (
-            bytes(-len(sample.image) % BLOCK),
-            *(
-                key,
-                text_field,
-                b"%06o\0 " % (key_sum + text_sum),
-                _TAIL,
-                text,
-                bytes(-len(text) % BLOCK),
-            ),
-            *(key, described_field, b"%06o\0 " % (key_sum + described_sum), _TAIL, described),
-            bytes(-len(described) % BLOCK),
+            _PADDING[len(sample.image) % BLOCK],
+            key,
+            text_field,
+            b"%06o\0 " % (key_sum + text_sum),
+            _TAIL,
+            text,
+            _PADDING[len(text) % BLOCK],
+            key,
+            described_field,
+            b"%06o\0 " % (key_sum + described_sum),
+            _TAIL,
+            described,
+            _PADDING[len(described) % BLOCK],
         )
     )
     return before, after

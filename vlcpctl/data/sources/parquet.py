@@ -17,7 +17,8 @@ from vlcpctl.data.sources.arrow_values import captions_of, images_of, names_of, 
 from vlcpctl.data.sources.columns import CAPTION, IMAGE, KEY, LABEL, Wanted, need, pick
 
 _BATCH_BYTES = 8 * 2**20  # four times faster than 32 MB: the allocator gives the same pages again
-_BATCH_ROWS = 1000
+_BATCH_ROWS = 500
+_WORTH_A_THREAD = 2**14  # bytes per row; below, handing over costs more than reading
 # Parquet reports damage as OSError too; one from the operating system has a number.
 _DAMAGE = (pa.ArrowException, OSError)
 
@@ -79,7 +80,9 @@ class ParquetFile:
         )
         mean = max(size // max(file.metadata.num_rows, 1), 1)
         rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // mean))
-        batches = one_ahead(file.iter_batches(rows, columns=names, use_threads=False))
+        batches = file.iter_batches(rows, columns=names, use_threads=False)
+        if mean >= _WORTH_A_THREAD:
+            batches = one_ahead(batches)
         row = 0
         while True:
             try:

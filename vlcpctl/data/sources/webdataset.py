@@ -136,8 +136,8 @@ def _captions(text: str | None, described: dict[str, Any], name: str | None) -> 
     if isinstance(described.get("captions"), list) and name is None:
         return _listed(described["captions"])
     if text is not None:
-        # One caption a line is CLIP_benchmark's custom; img2dataset writes one caption, line ends and
-        # all, and repeats it in the .json.
+        # One caption a line is CLIP_benchmark's custom. img2dataset writes one caption, line ends
+        # and all, and repeats it in the .json.
         return [text] if isinstance(described.get("caption"), str) else text.split("\n")
     return next((_listed(described[usual]) for usual in CAPTION if usual in described), [])
 

@@ -25,7 +25,7 @@ STEPS, SIZE = 6, 4
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:This DataLoader will create:UserWarning"
-)  # few cores
+)
 
 
 def lengths(texts: list[str]) -> Tensor:

@@ -1,4 +1,4 @@
-"""Views: evaluation as open_clip has it, training fixed by (seed, key, visit), bad images refused."""
+"""Views: open_clip in evaluation, fixed by (seed, key, visit) in training; bad images refused."""
 
 from __future__ import annotations
 

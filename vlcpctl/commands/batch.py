@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,9 +15,8 @@ from vlcpctl.core.children import Children
 from vlcpctl.core.command_lines import CommandLine, parse
 from vlcpctl.core.errors import UsageError, VlcpError, unknown_name
 
-# What takes seconds to import, and who needs it.
-SLOW_IMPORTS = ("torch", "open_clip")
-NEED_THEM = ("train-step", "eval-retrieval")
+# The commands whose imports take seconds; with the first optimizer, training's take three more.
+TRAINS, EVALUATES = "train-step", "eval-retrieval"
 
 Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Lines that may run at once.")]
 
@@ -56,9 +54,11 @@ def run(
         for line in lines:
             console.emit(line)
         return
-    if sys.platform == "linux" and any(line.words[0] in NEED_THEM for line in lines):
-        for module in SLOW_IMPORTS:
-            importlib.import_module(module)
+    names = {line.words[0] for line in lines}
+    if sys.platform == "linux" and names & {TRAINS, EVALUATES}:
+        from vlcpctl.models.imports import preload
+
+        preload(trains=TRAINS in names)
     console.release_stdout()  # the children write to it; each claims it for itself
     children = Children(lines, jobs)
     children.run()

@@ -1,4 +1,4 @@
-"""The promise: one interpreter = one process per task = processes killed and resumed, byte for byte.
+"""One interpreter = one process per task = processes killed and resumed, byte for byte.
 
 A method is in the battery by being in the table.
 """

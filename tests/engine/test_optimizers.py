@@ -72,7 +72,7 @@ def test_lamb_step_is_algorithm_2_written_out() -> None:
     optimizer = new_optimizer(weights, settings)
     weights["w"].grad = torch.tensor([[0.5, -2.0]])
     optimizer.step()
-    # After one step the bias-corrected moments are g and g squared, so the Adam direction is the sign.
+    # After one step the corrected moments are g and g squared: Adam's direction is the sign.
     direction = torch.tensor([[1.0, -1.0]]) + 0.01 * torch.tensor([[3.0, 4.0]])
     expected = torch.tensor([[3.0, 4.0]]) - 0.1 * 5.0 / direction.norm() * direction
     torch.testing.assert_close(weights["w"].detach(), expected, rtol=1e-5, atol=1e-6)

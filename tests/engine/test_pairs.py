@@ -27,7 +27,9 @@ class FakeSplit:
 
 
 def _split(first: int, count: int, captions: int = 1) -> FakeSplit:
-    return FakeSplit([f"{number:04d}" for number in range(first, first + count)], [captions] * count)
+    return FakeSplit(
+        [f"{number:04d}" for number in range(first, first + count)], [captions] * count
+    )
 
 
 def _pairs(tasks: list[FakeSplit], buffer: FakeSplit | None = None, **settings: object) -> Pairs:
@@ -55,7 +57,9 @@ def test_union_shuffles_task_and_buffer_together_with_each_key_once() -> None:
     pairs = _pairs([_split(0, 10)], _split(5, 10), batch_size=5)
     seen = [key for step in range(pairs.epoch_steps) for key in _keys(pairs, step)]
     assert sorted(seen) == [f"{number:04d}" for number in range(15)]
-    from_buffer = sum(int((pairs.plan(step).source == pairs.buffer_source).sum()) for step in range(3))
+    from_buffer = sum(
+        int((pairs.plan(step).source == pairs.buffer_source).sum()) for step in range(3)
+    )
     assert from_buffer == 5
 
 
@@ -63,13 +67,24 @@ def test_share_takes_that_share_of_every_batch_from_the_buffer() -> None:
     pairs = _pairs([_split(0, 12)], _split(100, 7), batch_size=4, replay="share=0.5")
     assert pairs.epoch_steps == 6
     for step in range(20):
-        assert (pairs.plan(step).source == pairs.buffer_source).tolist() == [False, False, True, True]
+        assert (pairs.plan(step).source == pairs.buffer_source).tolist() == [
+            False,
+            False,
+            True,
+            True,
+        ]
 
 
 @pytest.mark.parametrize("replay", ["union", "share=0.5"])
 @pytest.mark.parametrize("captions", ["one", "all"])
 def test_a_key_never_occurs_twice_in_a_batch(replay: str, captions: str) -> None:
-    pairs = _pairs([_split(0, 9, 3), _split(6, 9, 2)], _split(3, 8, 2), batch_size=4, replay=replay, captions=captions)
+    pairs = _pairs(
+        [_split(0, 9, 3), _split(6, 9, 2)],
+        _split(3, 8, 2),
+        batch_size=4,
+        replay=replay,
+        captions=captions,
+    )
     for step in range(3 * pairs.epoch_steps):
         keys = _keys(pairs, step)
         assert len(set(keys)) == len(keys) == 4
@@ -87,7 +102,10 @@ def test_all_captions_are_pairs_of_their_own() -> None:
 
 def test_one_caption_is_drawn_by_epoch_and_key() -> None:
     pairs = _pairs([_split(0, 40, 4)], batch_size=40)
-    first, second = ({key: int(c) for key, c in zip(_keys(pairs, e), pairs.plan(e).caption, strict=True)} for e in (0, 1))
+    first, second = (
+        {key: int(c) for key, c in zip(_keys(pairs, e), pairs.plan(e).caption, strict=True)}
+        for e in (0, 1)
+    )
     assert first != second
     assert set(first.values()) == {0, 1, 2, 3}
 

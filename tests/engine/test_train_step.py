@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-
 from support.battery import World, in_child, kill_at, make_world, request
 from support.tiny_stream import make_pair, make_task
+
 from vlcpctl.core.artifacts import read_manifest
 from vlcpctl.core.errors import Diverged, Incompatible, Interrupted, OutputExists, UsageError
 from vlcpctl.engine.compose import compose
@@ -68,7 +68,9 @@ def test_a_finished_command_does_nothing_again(world: World, tmp_path: Path) -> 
     assert (tmp_path / "00" / "checkpoint.json").stat().st_mtime_ns == before
 
 
-def test_another_command_at_the_same_place_is_refused_and_force_moves_aside(world: World, tmp_path: Path) -> None:
+def test_another_command_at_the_same_place_is_refused_and_force_moves_aside(
+    world: World, tmp_path: Path
+) -> None:
     step = _first(world, tmp_path)
     train_step(step)
     with pytest.raises(OutputExists, match="seed is 0 there and 1 here"):
@@ -83,7 +85,7 @@ def test_an_unfinished_run_of_another_command_is_refused(world: World, tmp_path:
     assert in_child(step, kill_at("step=3")) == -signal.SIGKILL
     with pytest.raises(OutputExists, match="unfinished run of another command: seed is 0"):
         train_step(replace(step, seed=1))
-    with pytest.raises(Incompatible, match="threads is 1 there and 2 here.*--accept-inexact"):
+    with pytest.raises(Incompatible, match=r"threads is 1 there and 2 here.*--accept-inexact"):
         train_step(replace(step, threads=2))
     train_step(replace(step, threads=2, accept_inexact=True))
     torch.set_num_threads(1)
@@ -101,7 +103,9 @@ def test_a_signal_saves_at_the_step_boundary(world: World, tmp_path: Path, numbe
         train_step(step, observe)
     train_step(step)
     train_step(_first(world, tmp_path / "whole"))
-    assert (tmp_path / "00" / WEIGHTS).read_bytes() == (tmp_path / "whole" / "00" / WEIGHTS).read_bytes()
+    assert (tmp_path / "00" / WEIGHTS).read_bytes() == (
+        tmp_path / "whole" / "00" / WEIGHTS
+    ).read_bytes()
 
 
 def test_two_signals_end_the_process_at_once(world: World, tmp_path: Path) -> None:
@@ -123,14 +127,24 @@ def test_workers_change_nothing(world: World, tmp_path: Path) -> None:
     train_step(_first(world, tmp_path / "none"))
     train_step(_first(world, tmp_path / "two", workers=2))
     for name in (WEIGHTS, "metrics.jsonl"):
-        assert (tmp_path / "none" / "00" / name).read_bytes() == (tmp_path / "two" / "00" / name).read_bytes()
+        assert (tmp_path / "none" / "00" / name).read_bytes() == (
+            tmp_path / "two" / "00" / name
+        ).read_bytes()
 
 
 def test_micro_batches_give_the_gradients_of_the_whole_batch(world: World, tmp_path: Path) -> None:
-    step = _with(request(world, "seqf", 0, tmp_path / "whole", buffered=False), optimizer="sgd", lr=0.1, steps=1)
+    step = _with(
+        request(world, "seqf", 0, tmp_path / "whole", buffered=False),
+        optimizer="sgd",
+        lr=0.1,
+        steps=1,
+    )
     train_step(step)
     train_step(_with(replace(step, out=tmp_path / "parts"), micro_batch=2))
-    whole, parts = load_file(tmp_path / "whole" / "00" / WEIGHTS), load_file(tmp_path / "parts" / WEIGHTS)
+    whole, parts = (
+        load_file(tmp_path / "whole" / "00" / WEIGHTS),
+        load_file(tmp_path / "parts" / WEIGHTS),
+    )
     for name, tensor in whole.items():
         torch.testing.assert_close(parts[name], tensor, rtol=1e-5, atol=1e-7)
 
@@ -165,9 +179,15 @@ def test_a_method_of_no_strength_is_plain_fine_tuning(
     assert (tmp_path / "off" / WEIGHTS).read_bytes() == plain.read_bytes()
 
 
-def test_a_diverging_loss_names_the_step_the_term_and_the_last_good_state(world: World, tmp_path: Path) -> None:
-    step = _with(_first(world, tmp_path, save_every="1"), lr=1e30, optimizer="sgd", schedule="constant")
-    with pytest.raises(Diverged, match=r"step \d+ of phase 0: contrastive is nan; the last good state is .*at-0000"):
+def test_a_diverging_loss_names_the_step_the_term_and_the_last_good_state(
+    world: World, tmp_path: Path
+) -> None:
+    step = _with(
+        _first(world, tmp_path, save_every="1"), lr=1e30, optimizer="sgd", schedule="constant"
+    )
+    with pytest.raises(
+        Diverged, match=r"step \d+ of phase 0: contrastive is nan; the last good state is .*at-0000"
+    ):
         train_step(step)
 
 
@@ -192,15 +212,20 @@ def test_replay_without_a_buffer_is_refused(world: World, tmp_path: Path) -> Non
 
 def test_a_task_is_not_trained_twice(world: World, tmp_path: Path) -> None:
     train_step(_first(world, tmp_path))
-    step = replace(_first(world, tmp_path), origins={}, previous=tmp_path / "00", out=tmp_path / "again")
+    step = replace(
+        _first(world, tmp_path), origins={}, previous=tmp_path / "00", out=tmp_path / "again"
+    )
     with pytest.raises(UsageError, match="was already trained on"):
         train_step(step)
 
 
 def test_memory_of_a_method_is_missing_rather_than_zero(world: World, tmp_path: Path) -> None:
     train_step(_first(world, tmp_path))
-    kept = replace(request(world, "ctp", 1, tmp_path, buffered=False), methods=compose("ctp", ["ctp.keep_queue=true"]))
-    with pytest.raises(Incompatible, match="has no state 'queue' of method ctp .*--fresh-state"):
+    kept = replace(
+        request(world, "ctp", 1, tmp_path, buffered=False),
+        methods=compose("ctp", ["ctp.keep_queue=true"]),
+    )
+    with pytest.raises(Incompatible, match=r"has no state 'queue' of method ctp .*--fresh-state"):
         train_step(kept)
     train_step(replace(kept, fresh_state=True))
     assert read_manifest(tmp_path / "01", "checkpoint")["fresh_state"] is True
@@ -215,7 +240,9 @@ def test_memory_of_methods_that_do_not_run_is_carried_through(world: World, tmp_
 
 
 def test_best_on_validation_is_kept(tmp_path: Path, world: World) -> None:
-    task = make_task(tmp_path / "task", splits={"train": 12, "val": 8}, pair=lambda n: make_pair(n, captions=1))
+    task = make_task(
+        tmp_path / "task", splits={"train": 12, "val": 8}, pair=lambda n: make_pair(n, captions=1)
+    )
     step = replace(_first(world, tmp_path), tasks=(task,))
     step = _with(step, keep="best:val_loss", schedule="plateau", epochs=3, lr=0.05)
     train_step(replace(step, save_every="2"))
@@ -223,7 +250,9 @@ def test_best_on_validation_is_kept(tmp_path: Path, world: World) -> None:
     losses = [row["val_loss"] for row in rows if "val_loss" in row]
     assert len(losses) == 3
     train_step(_with(replace(step, out=tmp_path / "rmean"), keep="best:val_rmean"))
-    assert all(0 <= row["val_rmean"] <= 100 for row in _rows(tmp_path / "rmean") if "val_rmean" in row)  # type: ignore[operator]
+    assert all(
+        0 <= row["val_rmean"] <= 100 for row in _rows(tmp_path / "rmean") if "val_rmean" in row
+    )  # type: ignore[operator]
 
 
 def test_plateau_without_a_validation_split_is_refused(world: World, tmp_path: Path) -> None:

@@ -52,12 +52,14 @@ def test_towers_get_the_libraries_they_need() -> None:
     assert _printed(*lines).split() == ["True", "True", "True"]
 
 
-def test_a_stand_in_gives_way_to_the_real_module() -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("wanted", ["utils import counters", "config import verbose"])
+def test_a_stand_in_gives_way_to_the_real_module(wanted: str) -> None:
     lines = (
         "from vlcpctl.models import imports; import torch",
-        "with imports._dynamo_on_demand():",
-        "    from torch._dynamo.utils import counters",
-        "import torch._dynamo.utils",
-        "print(counters is torch._dynamo.utils.counters)",
+        "with imports._utils_on_demand():",
+        f"    from torch._dynamo.{wanted}",
+        "import torch._dynamo.utils as utils",
+        "print(type(utils).__name__, utils is torch._dynamo.utils, utils.counters is not None)",
     )
-    assert _printed(*lines) == "True"
+    assert _printed(*lines) == "module True True"

@@ -1,4 +1,4 @@
-"""Run a method over a stream in one interpreter, in one process per task, or in processes that get killed."""
+"""A method over a stream: in one interpreter, in a process per task, in processes killed."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def fake_batch(size: int) -> Batch:
 
 @dataclass
 class FakeRun:
-    """What a method sees, with `old` and `slow` features standing for the previous and other models."""
+    """What a method sees; `old` and `slow` stand for the previous and the momentum model."""
 
     weights: Weights = field(default_factory=dict)
     old: Features | None = None

@@ -134,7 +134,8 @@ def run(
 
     vlcpctl train-step stream/01-people -o run/01 --method ctp --preset tiny --previous run/00
 
-    vlcpctl train-step stream/01-people -o run/01 --method ctp+dha --set ctp.m=0.8 --previous run/00 --buffer buffer/00
+    vlcpctl train-step stream/01-people -o run/01 --method ctp+dha --set ctp.m=0.8
+    --previous run/00 --buffer buffer/00
     """
     flags = {name: value for name, value in locals().items() if value is not None}
     options.start(quiet=quiet, threads=threads)

@@ -1,4 +1,4 @@
-"""Files and directories that are either whole or absent: written aside, manifest last, then renamed."""
+"""Files and directories that are whole or absent: written aside, manifest last, then renamed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def publish(temporary: Path, final: Path, manifest: str) -> None:
 
 
 def finish_swap(final: Path) -> None:
-    """Complete a swap that was killed half-way: the new directory stands ready, the place is empty."""
+    """Complete a swap killed half-way: the new directory stands ready, the place is empty."""
     ready = _ready_name(final)
     if ready.exists() and not final.exists():
         ready.rename(final)
@@ -148,7 +148,7 @@ def kind_of(directory: Path) -> str | None:
 def already_made(out: Path, kind: str, identity: dict[str, Any], *, force: bool) -> bool:
     """Whether the finished output of this very command is there; another one there is an error.
 
-    With `force` the answer is False and the old output is moved aside when the new one is published.
+    With `force` the answer is False; publishing the new output moves the old one aside.
     """
     finish_swap(out)
     if not out.exists() or force:

@@ -1,4 +1,4 @@
-"""Command lines run as children of one warm process: forked where that is safe, each when it can."""
+"""Command lines as children of one warm process: forked where safe, each when it can start."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Children:
         return bool(self.waiting) and self.failed is None and self.signal is None
 
     def _next(self) -> CommandLine | None:
-        """The first line that can start now: what it reads is written, and no barrier is before it."""
+        """The first line that can start: what it reads is written, no barrier is before it."""
         if not self._may_go_on() or len(self.running) >= self.jobs:
             return None
         unwritten = [child.line.makes for child in self.running]

@@ -60,7 +60,7 @@ class GateFailed(VlcpError):
 
 
 class Diverged(VlcpError):
-    """A loss became NaN or infinite; the message names the step, the term and the last good state."""
+    """A loss became NaN or infinite; the message names step, term and last good state."""
 
     exit_code = 8
 

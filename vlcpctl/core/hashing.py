@@ -1,4 +1,4 @@
-"""Content hashes: the identity of a sample, of an artifact, and the random order that hangs on it."""
+"""Content hashes: the identity of samples and artifacts, and the draws that hang on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The method protocol: what a continual-learning method declares, and the hooks that the engine calls.
+"""The method protocol: what a method declares, and the hooks that the engine calls.
 
 A method sees the step and never performs it. It is a frozen dataclass of hyper-parameters that
 declares its memory (slots), its inputs (needs) and its phases, and adds named terms to the loss.
@@ -43,7 +43,7 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Features:
-    """What a model says of a batch: projections as they come and of unit length, and 1 / temperature."""
+    """What a model says of a batch: raw and unit-length projections, and 1 / temperature."""
 
     image: Tensor  # (B, D), unit length
     text: Tensor  # (B, D), unit length
@@ -154,17 +154,17 @@ class Method:
         return {}, {}
 
     def after_backward(self, run: Run, grads: Mapping[str, Tensor]) -> None:
-        """See or add to the gradients of the loss: reduced over ranks, unscaled, not yet clipped."""
+        """See or add to the loss's gradients: reduced over ranks, unscaled, not clipped."""
 
     def after_step(self, run: Run, batch: Batch, aux: dict[str, Any], *, stepped: bool) -> None:
         """Update slots after the optimizer; `stepped` is false when fp16 skipped the update."""
 
 
-def hyper(default: Any, *, help: str, origin: str, choices: Sequence[str] = ()) -> Any:
+def hyper(default: Any, *, doc: str, origin: str, choices: Sequence[str] = ()) -> Any:
     """A hyper-parameter: its default, what it does, and the equation or table it comes from.
 
     `origin="ours"` marks a value that no paper gives.
     """
     return field(
-        default=default, metadata={"help": help, "origin": origin, "choices": tuple(choices)}
+        default=default, metadata={"help": doc, "origin": origin, "choices": tuple(choices)}
     )

@@ -37,5 +37,6 @@ def require_same_names(
             raise Incompatible(f"{what} has a tensor {name!r} that does not belong here")
         if found[name].shape != wanted[name].shape:
             raise Incompatible(
-                f"{what}: {name!r} has shape {tuple(found[name].shape)}, expected {tuple(wanted[name].shape)}"
+                f"{what}: {name!r} has shape {tuple(found[name].shape)}, "
+                f"expected {tuple(wanted[name].shape)}"
             )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """Size, resizing and channel statistics as the model takes them; then training's augmentation."""
+    """Size, resizing and channel statistics of the model; then training's augmentation."""
 
     image_size: int
     mean: tuple[float, float, float]

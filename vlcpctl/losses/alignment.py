@@ -1,4 +1,4 @@
-"""Off-diagonal alignment of Mod-X: keep the old similarity distributions, except where they were wrong.
+"""Off-diagonal alignment of Mod-X: keep the old similarity rows, except wrong ones.
 
 Shapes: B pairs, D channels; features are of unit length.
 """
@@ -13,7 +13,7 @@ from torch.nn.functional import kl_div, log_softmax
 def off_diagonal(
     new_BB: Tensor, old_BB: Tensor, *, reduction: str = "sum", temperature: float = 1.0
 ) -> Tensor:
-    """KL from the old rows to the new ones, over the rows that the old model ranks rightly (Mod-X eqs. 3-4).
+    """KL from old to new rows, over those that the old model ranks rightly (Mod-X eqs. 3-4).
 
     A row whose largest old entry is not the diagonal is replaced by the current model's own, so it
     adds neither value nor gradient. `mean` divides by B, wrong rows included.

@@ -1,4 +1,4 @@
-"""Keep what a previous model says: Kullback-Leibler divergences from its outputs to the current ones."""
+"""Keep what a previous model says: the divergence from its outputs to the current ones."""
 
 from __future__ import annotations
 

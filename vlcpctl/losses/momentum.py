@@ -1,4 +1,4 @@
-"""Compatible momentum contrast of CTP: pairs against a momentum model's features and a queue of them.
+"""Compatible momentum contrast of CTP: pairs against a momentum model and its queue.
 
 Shapes: B pairs, D channels, Q features in the queue; features are of unit length.
 """

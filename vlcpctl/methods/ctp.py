@@ -25,15 +25,15 @@ from vlcpctl.core.method import (
 
 @dataclass(frozen=True, kw_only=True)
 class Ctp(Method):
-    """A momentum model between the previous and the current one, and the previous model's topology."""
+    """A momentum model between previous and current, and the previous topology."""
 
     name: ClassVar[str] = "ctp"
     title: ClassVar[str] = "CTP: compatible momentum contrast and topology preservation"
     preset: ClassVar[str] = "ctp"
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
-            title="CTP: Towards Vision-Language Continual Pretraining via Compatible Momentum Contrast "
-            "and Topology Preservation",
+            title="CTP: Towards Vision-Language Continual Pretraining "
+            "via Compatible Momentum Contrast and Topology Preservation",
             authors="Zhu, Wei, Liang, Zhang and Zhao",
             venue="ICCV",
             year=2023,
@@ -42,41 +42,41 @@ class Ctp(Method):
     )
 
     momentum: bool = hyper(
-        True, help="Contrast with the momentum model.", origin="CTP eq. 4, table 2"
+        True, doc="Contrast with the momentum model.", origin="CTP eq. 4, table 2"
     )
     cross_modal: bool = hyper(
-        True, help="Keep image-text similarities.", origin="CTP eq. 7, table 2"
+        True, doc="Keep image-text similarities.", origin="CTP eq. 7, table 2"
     )
     same_modal: bool = hyper(
-        True, help="Keep similarities within a modality.", origin="CTP eq. 9, table 2"
+        True, doc="Keep similarities within a modality.", origin="CTP eq. 9, table 2"
     )
     suppress_diagonal: bool = hyper(
         True,
-        help="Leave a sample's similarity to itself out of the same-modal rows.",
+        doc="Leave a sample's similarity to itself out of the same-modal rows.",
         origin="CTP eq. 8, table 3",
     )
     queue: int = hyper(
         1024,
-        help="Momentum features kept as negatives; 0 for none.",
+        doc="Momentum features kept as negatives; 0 for none.",
         origin="CTP, section 5.1, table 3",
     )
     keep_queue: bool = hyper(
         False,
-        help="Carry the queue over task borders and start it with random directions.",
+        doc="Carry the queue over task borders and start it with random directions.",
         origin="CTP authors' code; the paper takes negatives of the current task",
     )
     momentum_from: str = hyper(
         "both",
-        help="Which models the momentum model follows.",
+        doc="Which models the momentum model follows.",
         origin="CTP eq. 3, table 3",
         choices=("both", "previous", "current"),
     )
     m: float = hyper(
-        0.9, help="What the momentum model keeps of itself per step.", origin="CTP eq. 3"
+        0.9, doc="What the momentum model keeps of itself per step.", origin="CTP eq. 3"
     )
     m_first: float = hyper(
         0.995,
-        help="The same in the first task, where it follows the current model alone.",
+        doc="The same in the first task, where it follows the current model alone.",
         origin="CTP, appendix E.1",
     )
 

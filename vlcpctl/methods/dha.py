@@ -30,22 +30,22 @@ class Dha(Method):
     )
 
     adapt: bool = hyper(
-        True, help="Adapt the main model before every step.", origin="DHA eqs. 7-9, table 3"
+        True, doc="Adapt the main model before every step.", origin="DHA eqs. 7-9, table 3"
     )
     dynamic: bool = hyper(
-        True, help="Adapt the historical model every k steps.", origin="DHA eq. 10, table 3"
+        True, doc="Adapt the historical model every k steps.", origin="DHA eq. 10, table 3"
     )
     main_share: float = hyper(
-        0.995, help="lambda 1: what the main model keeps of itself.", origin="DHA eq. 7, table 5"
+        0.995, doc="lambda 1: what the main model keeps of itself.", origin="DHA eq. 7, table 5"
     )
     history_share: float = hyper(
         0.985,
-        help="lambda 2: what the historical model keeps of itself.",
+        doc="lambda 2: what the historical model keeps of itself.",
         origin="DHA eq. 10, table 5",
     )
     every: int = hyper(
         5,
-        help="k: steps between two adaptations of the historical model.",
+        doc="k: steps between two adaptations of the historical model.",
         origin="DHA eq. 10, table 4",
     )
 

@@ -29,16 +29,16 @@ class Lwf(Method):
         ),
     )
 
-    strength: float = hyper(1.0, help="Weight of the distillation term.", origin="CTP, section 4.2")
+    strength: float = hyper(1.0, doc="Weight of the distillation term.", origin="CTP, section 4.2")
     target: str = hyper(
         "similarity",
-        help="What is distilled: rows of the similarity matrix, or feature channels as the CTP authors' code does.",
+        doc="What is distilled: similarity rows, or feature channels (the CTP authors).",
         origin="ours; 'channels' is the CTP authors' code",
         choices=("similarity", "channels"),
     )
     channel_temperature: float = hyper(
         0.07,
-        help="Temperature of the softmax over channels (target=channels).",
+        doc="Temperature of the softmax over channels (target=channels).",
         origin="CTP authors' code",
     )
 

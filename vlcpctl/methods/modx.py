@@ -29,18 +29,18 @@ class Modx(Method):
     )
 
     alpha: float = hyper(
-        20.0, help="Weight of the alignment term.", origin="Mod-X eq. 5, section 5.1"
+        20.0, doc="Weight of the alignment term.", origin="Mod-X eq. 5, section 5.1"
     )
     directions: str = hyper(
         "both",
-        help="Which similarity matrices are kept; the equations print i2t only.",
+        doc="Which similarity matrices are kept; the equations print i2t only.",
         origin="Mod-X, released code",
         choices=("both", "i2t"),
     )
     reduction: str = hyper(
-        "sum", help="Over the rows of a batch.", origin="Mod-X eq. 4", choices=("sum", "mean")
+        "sum", doc="Over the rows of a batch.", origin="Mod-X eq. 4", choices=("sum", "mean")
     )
-    temperature: float = hyper(1.0, help="Divides the bare cosines.", origin="Mod-X, released code")
+    temperature: float = hyper(1.0, doc="Divides the bare cosines.", origin="Mod-X, released code")
 
     def needs(self, *, first: bool) -> Needs:
         """The previous model, once there is one."""

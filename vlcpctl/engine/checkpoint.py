@@ -13,8 +13,8 @@ from vlcpctl.core.artifacts import new_directory, read_manifest, write_manifest
 from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.hashing import content_id, file_sha256
 from vlcpctl.core.method import Method, Weights
-from vlcpctl.engine.run import Slots, TrainRun
 from vlcpctl.core.tensors import read_tensors, require_same_names, write_tensors
+from vlcpctl.engine.run import Slots, TrainRun
 from vlcpctl.models import dual_encoder
 from vlcpctl.models.dual_encoder import DualEncoder
 
@@ -63,7 +63,7 @@ def all_tensors(encoder: DualEncoder) -> Weights:
 def carried_slots(
     parent: Parent | None, methods: tuple[Method, ...], *, fresh_state: bool
 ) -> Slots:
-    """The stream memories of these methods in the parent; a missing one is an error, never a zero."""
+    """These methods' stream memories in the parent; a missing one is an error, never 0."""
     if parent is None or fresh_state:
         return {}
     files, carried = parent.slot_files(), Slots()
@@ -77,8 +77,9 @@ def carried_slots(
                 carried[method.name][slot.name] = read_tensors(path)
             elif parent.tasks:
                 raise Incompatible(
-                    f"{parent.path} has no state {slot.name!r} of method {method.name} (it was trained with "
-                    f"{parent.manifest['method']!r}); --fresh-state begins it anew"
+                    f"{parent.path} has no state {slot.name!r} of method {method.name} "
+                    f"(it was trained with {parent.manifest['method']!r}); "
+                    "--fresh-state begins it anew"
                 )
     return carried
 

@@ -1,4 +1,4 @@
-"""metrics.jsonl: one row per step, every loss term under its own name, the same however often a run resumed."""
+"""metrics.jsonl: one row per step, every loss term by name, the same for a resumed run."""
 
 from __future__ import annotations
 

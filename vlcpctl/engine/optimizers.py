@@ -13,7 +13,7 @@ from vlcpctl.engine.settings import Settings
 
 
 class Lamb(Optimizer):
-    """Layer-wise adaptive moments (You et al., 2020, algorithm 2): Adam steps scaled by trust ratios."""
+    """LAMB (You et al., 2020, algorithm 2): Adam's steps scaled layer by layer."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Lamb(Optimizer):
 
 
 def _trust(weight: Tensor, direction: Tensor, weight_decay: float) -> float:
-    # Biases and norms are neither decayed nor scaled, as in the authors' description of BERT training.
+    # Biases and norms are neither decayed nor scaled, as the paper does for BERT.
     if not weight_decay:
         return 1.0
     size, length = weight.norm().item(), direction.norm().item()
@@ -65,7 +65,7 @@ def _trust(weight: Tensor, direction: Tensor, weight_decay: float) -> float:
 
 
 def new_optimizer(weights: Mapping[str, Tensor], settings: Settings) -> Optimizer:
-    """The optimizer that the settings name, over every weight that trains, in the order of their names."""
+    """The optimizer that the settings name, over every weight that trains."""
     groups = decay_groups(weights, settings)
     adaptive: dict[str, Any] = {"lr": settings.lr, "betas": settings.betas, "eps": settings.eps}
     if settings.optimizer == "adamw":
@@ -78,7 +78,7 @@ def new_optimizer(weights: Mapping[str, Tensor], settings: Settings) -> Optimize
 
 
 def decay_groups(weights: Mapping[str, Tensor], settings: Settings) -> list[dict[str, Any]]:
-    """Two parameter groups: decayed, and not (norms, biases and the temperature, unless `decay` is `all`)."""
+    """Two groups: decayed, and not (norms, biases, temperature, unless `decay` is `all`)."""
     trained = {name: weight for name, weight in sorted(weights.items()) if weight.requires_grad}
     decayed = [weight for weight in trained.values() if settings.decay == "all" or weight.ndim >= 2]
     spared = [

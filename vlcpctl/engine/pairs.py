@@ -21,7 +21,7 @@ from vlcpctl.engine.settings import Settings, replay_share
 
 @dataclass(frozen=True)
 class Pool:
-    """Rows that one shuffle runs over: (source, row) pairs, `source` an index into the open splits."""
+    """Rows that one shuffle runs over, each a place (source, row) in the open splits."""
 
     name: str
     source: np.ndarray
@@ -33,7 +33,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class Round:
-    """A part of an epoch: the pool, how many of its pairs each batch takes, and the caption used."""
+    """A part of an epoch: its pool, the pairs that each batch takes, the caption used."""
 
     pool: Pool
     share: int
@@ -49,7 +49,7 @@ class Round:
 
 
 class Pairs:
-    """The training pairs of a run, batch by batch. Whole epochs only: what does not fill a batch is left out."""
+    """The training pairs of a run, batch by batch; what does not fill a batch is left out."""
 
     def __init__(
         self,
@@ -72,7 +72,8 @@ class Pairs:
         self.epoch_steps = sum(part.steps for part in self.rounds)
         if not self.epoch_steps:
             raise UsageError(
-                f"--batch-size {settings.batch_size} is larger than the data ({len(pools[0])} pairs); "
+                f"--batch-size {settings.batch_size} is larger than the data "
+                f"({len(pools[0])} pairs); "
                 f"at most {len(pools[0])} works here"
             )
 

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from vlcpctl.core.artifacts import identity_differences, move_aside
 from vlcpctl.core.errors import Incompatible, OutputExists
+from vlcpctl.core.tensors import read_tensors, write_tensors
 from vlcpctl.engine.journal import FILE_NAME
 from vlcpctl.engine.schedules import Plateau
-from vlcpctl.core.tensors import read_tensors, write_tensors
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Partial:
         force: bool,
         accept_inexact: bool,
     ) -> None:
-        """Make or enter the directory; a partial run of another command is an error that names what differs."""
+        """Make or enter the directory; an error names what differs from another command's."""
         identity = self.path / "identity.json"
         if self.newest() is not None and identity.is_file() and not force:
             found = json.loads(identity.read_text())
@@ -76,17 +76,19 @@ class Partial:
         differences = identity_differences(found["semantic"], semantic)
         if differences:
             raise OutputExists(
-                f"{self.path} is an unfinished run of another command: {'; '.join(differences)}; --force moves it aside"
+                f"{self.path} is an unfinished run of another command: "
+                f"{'; '.join(differences)}; --force moves it aside"
             )
         inexact = identity_differences(found["numeric"], numeric)
         if inexact and not accept_inexact:
             raise Incompatible(
-                f"{self.path} was begun elsewhere and would not end bit-equal: {'; '.join(inexact)}; "
+                f"{self.path} was begun elsewhere and would not end bit-equal: "
+                f"{'; '.join(inexact)}; "
                 "--accept-inexact goes on all the same"
             )
 
     def save(self, saved: Saved, tensors: dict[str, dict[str, Tensor]]) -> None:
-        """Write a complete state, then drop the older ones. `tensors` maps a file's name to its contents."""
+        """Write a complete state, its tensors by file, then drop the older ones."""
         final = self.path / f"at-{saved.phase:04d}-{saved.step:010d}"
         temporary = self.path / "writing"
         shutil.rmtree(temporary, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Check a request against its inputs and say what it will do, before anything heavy is loaded. Torch-free."""
+"""Check a request against its inputs and say what it will do. Torch-free."""
 
 from __future__ import annotations
 
@@ -44,12 +44,14 @@ class Plan:
         settings = self.request.settings
         names = ", ".join(task.name for task in self.tasks)
         held = f" + buffer of {self.buffer.counts['train']}" if self.buffer else ""
-        yield f"{self.request.method_name} on {names}: {sum(t.counts['train'] for t in self.tasks)} images{held}"
+        images = sum(task.counts["train"] for task in self.tasks)
+        yield f"{self.request.method_name} on {names}: {images} images{held}"
         for phase in self.phases:
             epochs = phase.steps / self.pairs.epoch_steps
             yield (
                 f"  {phase.name}: {phase.steps} steps of {settings.batch_size} pairs "
-                f"({epochs:.3g} epochs of {len(self.pairs)}), {self._time(phase.steps * settings.batch_size)}"
+                f"({epochs:.3g} epochs of {len(self.pairs)}), "
+                f"{self._time(phase.steps * settings.batch_size)}"
             )
 
     def _time(self, pairs: int) -> str:
@@ -77,7 +79,7 @@ def _train_split(task: Task) -> Split:
 
 
 def _phases(request: Request, pairs: Pairs) -> Iterator[PhasePlan]:
-    """The phases of all methods: those named `train` are one, shared; the others run for their own method."""
+    """The phases of all methods: `train` is shared, the others are their own method's."""
     settings = request.settings
     planned: dict[str, PhasePlan] = {}
     for method in request.methods:
@@ -116,13 +118,13 @@ def _check_chain(
 def _check_parent(request: Request, tasks: tuple[Task, ...], parent: dict[str, Any]) -> None:
     if request.origins.get("model") == "flag":
         raise UsageError(
-            "--model and --previous exclude each other: the model is that of the previous checkpoint"
+            "--model and --previous exclude each other: the previous checkpoint is the model"
         )
     for method in request.methods:
         if method.from_unseen and parent["tasks"]:
             raise UsageError(
-                f"method {method.name} starts from a model that has seen no task; {request.previous} has seen "
-                f"{len(parent['tasks'])}"
+                f"method {method.name} starts from a model that has seen no task; "
+                f"{request.previous} has seen {len(parent['tasks'])}"
             )
     seen = [task.path for task in tasks if task.content in parent["tasks"]]
     if seen:

@@ -164,7 +164,7 @@ class MethodRun:
 
 
 def start_slots(run: TrainRun, carried: Slots) -> None:
-    """Give every method its slots: carried from the parent where they live for the stream, else new."""
+    """Give every method its slots: from the parent where they outlive tasks, else new."""
     for method in run.methods:
         view = MethodRun(run, method.name)
         run.slots[method.name] = {}

@@ -1,4 +1,4 @@
-"""Learning-rate schedules: pure functions of the step, and the plateau rule of the validation loss."""
+"""Learning-rate schedules: functions of the step, and the plateau rule on validation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PLATEAU_FACTOR = 0.1  # DHA, section 4.1
 
 @dataclass(frozen=True)
 class Plateau:
-    """Counts validations without progress; a drop follows each run of them longer than the patience."""
+    """Counts validations without progress; more than the patience make a drop."""
 
     best: float | None = None
     stalled: int = 0

@@ -82,7 +82,7 @@ def configuration(
 def resolve(
     preset_name: str, flags: Mapping[str, Any], inherited: Mapping[str, Any]
 ) -> tuple[Settings, dict[str, str]]:
-    """The settings and where each value comes from; later sources win: default, preset, method, flag."""
+    """The settings and each value's origin; later ones win: default, preset, method, flag."""
     values: dict[str, Any] = {}
     origins = dict.fromkeys(SETTINGS, "default")
     for name, value in preset(preset_name).items():
@@ -107,7 +107,8 @@ def _check(settings: Settings) -> None:
             )
     if settings.micro_batch and settings.batch_size % settings.micro_batch:
         raise UsageError(
-            f"--micro-batch {settings.micro_batch} does not divide --batch-size {settings.batch_size}"
+            f"--micro-batch {settings.micro_batch} does not divide "
+            f"--batch-size {settings.batch_size}"
         )
     for name in ("epochs", "batch_size", "lr"):
         if getattr(settings, name) <= 0:

@@ -26,13 +26,13 @@ class _Adapter(NamedTuple):
 _TIMM = _Adapter("timm", "open_clip.timm_model", "TimmModel")
 _TRANSFORMERS = _Adapter("transformers", "open_clip.hf_model", "HFTextEncoder")
 
-_DYNAMO, _DYNAMO_UTILS = "torch._dynamo", "torch._dynamo.utils"
+_UTILS = "torch._dynamo.utils"
 
 
 def open_clip(config: dict[str, Any] | None = None) -> ModuleType:
     """The package, able to build the towers of this configuration."""
     if "open_clip" not in sys.modules:
-        with _halted(_TIMM.library, _TRANSFORMERS.library), _dynamo_on_demand():
+        with _halted(_TIMM.library, _TRANSFORMERS.library), _utils_on_demand():
             importlib.import_module("open_clip")
     if config and config["vision_cfg"].get("timm_model_name"):
         _complete(_TIMM)
@@ -45,7 +45,7 @@ def preload(*, trains: bool = True) -> None:
     """Import what forked children would each import again."""
     open_clip()
     if trains:
-        importlib.import_module(_DYNAMO)
+        importlib.import_module("torch._dynamo")
 
 
 def _complete(adapter: _Adapter) -> None:
@@ -71,36 +71,31 @@ def _halted(*libraries: str) -> Iterator[None]:
 
 
 @contextmanager
-def _dynamo_on_demand() -> Iterator[None]:
-    """While this holds, torch._dynamo is a stand-in that offers what torchvision takes from it."""
-    if _DYNAMO in sys.modules:
-        yield
-        return
-    package, utils = _StandIn(_DYNAMO), _StandIn(_DYNAMO_UTILS)
-    vars(package)["utils"] = utils
-    vars(utils)["is_compile_supported"] = _is_compile_supported
-    sys.modules.update({_DYNAMO: package, _DYNAMO_UTILS: utils})
+def _utils_on_demand() -> Iterator[None]:
+    """While this holds, torch._dynamo.utils stands in with the one function taken from it."""
+    if _UTILS not in sys.modules:
+        sys.modules[_UTILS] = _StandIn(_UTILS)
     try:
         yield
     finally:
-        _withdraw_stand_ins()
+        _withdraw_stand_in()
 
 
 class _StandIn(ModuleType):
     """Gives way to the module that it stands for when anything else of it is wanted."""
 
+    @staticmethod
+    def is_compile_supported(device_type: str) -> bool:
+        _withdraw_stand_in()
+        return bool(importlib.import_module(_UTILS).is_compile_supported(device_type))
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # the import system asks for these
             raise AttributeError(name)
-        _withdraw_stand_ins()
-        return getattr(importlib.import_module(self.__name__), name)
+        _withdraw_stand_in()
+        return getattr(importlib.import_module(_UTILS), name)
 
 
-def _withdraw_stand_ins() -> None:
-    for name in (_DYNAMO, _DYNAMO_UTILS):
-        if isinstance(sys.modules.get(name), _StandIn):
-            del sys.modules[name]
-
-
-def _is_compile_supported(device_type: str) -> bool:
-    return bool(importlib.import_module(_DYNAMO_UTILS).is_compile_supported(device_type))
+def _withdraw_stand_in() -> None:
+    if isinstance(sys.modules.get(_UTILS), _StandIn):
+        del sys.modules[_UTILS]

@@ -37,9 +37,8 @@ def make_pair(
         for view in range(captions)
     ]
     label = f"class-{number % labels}" if labels else None
-    return Pair(
-        f"row {number}", f"{number:06d}", make_image(number, size, kind), texts, label, None, None
-    )
+    image = make_image(number, size, kind)
+    return Pair(number, f"{number:06d}", image, texts, label, None, None)
 
 
 def make_task(
@@ -118,11 +117,10 @@ def _write(
     written, labels, number = {}, set(), first
     for split, count in splits.items():
         writer = SplitWriter(directory, split, name, shard_bytes)
-        for _ in range(count):
-            sample = identify(pair(number))
-            labels.add(sample.label)
-            writer.add(sample)
-            number += 1
+        samples = [identify(pair(number + place)) for place in range(count)]
+        writer.extend(samples)
+        labels.update(sample.label for sample in samples)
+        number += count
         written[split] = writer.close()
     return TaskSummary(name, written, sorted(label for label in labels if label is not None))
 

@@ -58,6 +58,12 @@ class IndexWriter:
         if len(self._rows) >= _ROWS_PER_GROUP:
             self._flush()
 
+    def extend(self, rows: Iterable[Sequence[Any]]) -> None:
+        """Append rows."""
+        self._rows.extend(rows)
+        while len(self._rows) >= _ROWS_PER_GROUP:
+            self._flush()
+
     def close(self) -> None:
         """Write what is left, and the footer."""
         self._flush()
@@ -79,13 +85,13 @@ class IndexWriter:
                 write_statistics=False,
                 write_page_checksum=True,
             )
-        columns = list(zip(*self._rows, strict=True)) or [() for _ in self.schema]
+        rows, self._rows = self._rows[:_ROWS_PER_GROUP], self._rows[_ROWS_PER_GROUP:]
+        columns = list(zip(*rows, strict=True)) or [() for _ in self.schema]
         self.content.add(columns[_KEY], columns[_LABEL])
         arrays = [
             pa.array(values, field.type) for values, field in zip(columns, self.schema, strict=True)
         ]
         self._writer.write_batch(pa.record_batch(arrays, schema=self.schema))
-        self._rows = []
 
 
 class ContentId:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -62,31 +63,14 @@ class Pass:
     def batches(self, scratch: Path) -> Iterator[list[Kept]]:
         """The kept pairs, a batch at a time; images are valid until the next batch is asked for."""
         task_of = self.rule.begin()
-        by_row = self.reading.wanted.split is not None
         with scratch_table(scratch, Seen.COLUMNS) as table:
             seen = Seen(table)
             for source, file, pairs in self.reading.batches():
                 self.read += len(pairs)
                 named = self._identified(file, pairs)
                 fresh = seen.new([place for _, _, place in named])
-                kept: list[Kept] = []
-                for pair, sample, place in named:
-                    if place not in fresh:
-                        self.skips.add(
-                            file.path,
-                            pair.place,
-                            "duplicate",
-                            f"the same pair as before (key {sample.key})",
-                        )
-                        continue
-                    fresh.remove(place)  # the batch may hold it twice
-                    try:
-                        task = task_of(pair, source)
-                    except Unfit as error:
-                        self.skips.add(file.path, pair.place, error.reason, str(error))
-                        continue
-                    if self._takes(task):
-                        kept.append((task, sample, split_named(pair.split) if by_row else None))
+                single = self._without_repeats(file, named, fresh)
+                kept = self._assigned(file, single, partial(task_of, source))
                 self._digest(file, kept)
                 yield kept
 
@@ -112,6 +96,32 @@ class Pass:
                 continue
             named.append((pair, sample, place))
         return named
+
+    def _without_repeats(
+        self, file: PairFile, named: list[tuple[Pair, Sample, bytes]], fresh: set[bytes]
+    ) -> Iterator[tuple[Pair, Sample]]:
+        for pair, sample, place in named:
+            if place in fresh:
+                fresh.remove(place)  # the batch may hold it twice
+                yield pair, sample
+            else:
+                detail = f"the same pair as before (key {sample.key})"
+                self.skips.add(file.path, pair.place, "duplicate", detail)
+
+    def _assigned(
+        self, file: PairFile, single: Iterator[tuple[Pair, Sample]], task_of: Callable[[Pair], str]
+    ) -> list[Kept]:
+        by_row = self.reading.wanted.split is not None
+        kept: list[Kept] = []
+        for pair, sample in single:
+            try:
+                task = task_of(pair)
+            except Unfit as error:
+                self.skips.add(file.path, pair.place, error.reason, str(error))
+                continue
+            if self._takes(task):
+                kept.append((task, sample, split_named(pair.split) if by_row else None))
+        return kept
 
     def _takes(self, task: str) -> bool:
         if self.reading.take is None:

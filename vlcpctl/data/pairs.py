@@ -8,12 +8,12 @@ Bytes = bytes | memoryview
 
 
 class Pair(NamedTuple):
-    """What a source says of one image; `place` is its row or member, for messages.
+    """What a source says of one image; `place` is its row, or the name of its member.
 
     `image` is None and `flaw` says why when the source could not give the bytes.
     """
 
-    place: str
+    place: str | int
     source_key: str | None
     image: Bytes | None
     captions: list[str]

@@ -15,7 +15,7 @@ from vlcpctl.data.pairs import Pair
 from vlcpctl.data.samples import Unfit
 
 Value = str | int | float
-TaskOf = Callable[[Pair, str], str]
+TaskOf = Callable[[str, Pair], str]
 
 KINDS = {
     "column": "column:NAME",
@@ -60,7 +60,7 @@ class Rule(Protocol):
         """The tasks in order, where the rule knows them before it has seen the pairs."""
 
     def begin(self) -> TaskOf:
-        """Start a pass over the kept pairs: from a pair and its source to the name of its task."""
+        """Start a pass over the kept pairs: from the source and a pair to the name of its task."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class ByColumn:
     def begin(self) -> TaskOf:
         """See `Rule`."""
 
-        def task_of(pair: Pair, _source: str) -> str:
+        def task_of(_source: str, pair: Pair) -> str:
             return str(present(pair.value, self.column))
 
         return task_of
@@ -87,7 +87,7 @@ class BySource:
 
     def begin(self) -> TaskOf:
         """See `Rule`."""
-        return lambda _pair, source: source
+        return lambda source, _pair: source
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class InTurn:
     def begin(self) -> TaskOf:
         """See `Rule`."""
         turns = self._turns()
-        return lambda _pair, _source: self.names[next(turns)]
+        return lambda _source, _pair: self.names[next(turns)]
 
     def _turns(self) -> Iterator[int]:
         rounds = np.tile(np.arange(len(self.names)), (_GROUPS_AT_ONCE, 1))
@@ -120,7 +120,7 @@ class ByClass:
     def begin(self) -> TaskOf:
         """See `Rule`."""
 
-        def task_of(pair: Pair, _source: str) -> str:
+        def task_of(_source: str, pair: Pair) -> str:
             return self.names[self.task_of_label[str(present(pair.label, "label"))]]
 
         return task_of
@@ -137,7 +137,7 @@ class ByTime:
     def begin(self) -> TaskOf:
         """See `Rule`."""
 
-        def task_of(pair: Pair, _source: str) -> str:
+        def task_of(_source: str, pair: Pair) -> str:
             # Values of one kind only: `scan_values` has seen them all.
             value = present(pair.value, self.column)
             return self.names[bisect_right(self.firsts, value) - 1]

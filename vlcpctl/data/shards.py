@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.data.appending import MAX_PIECES, append_to
+from vlcpctl.data.appending import append_to
 from vlcpctl.data.index import IndexWriter
 from vlcpctl.data.pairs import Bytes, Sample
 from vlcpctl.data.tar import BLOCK, END, frame
 
 DEFAULT_SHARD_BYTES = 256_000_000
-_FLUSH_BYTES = 4 * 2**20
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
@@ -26,8 +25,6 @@ class SplitWriter:
     task: str
     shard_bytes: int = DEFAULT_SHARD_BYTES
     _shards: list[str] = field(default_factory=list)
-    _pieces: list[Bytes] = field(default_factory=list)
-    _pending: int = 0
     _used: int = 0
     _total: int = 0
     _images: int = 0
@@ -36,28 +33,29 @@ class SplitWriter:
     def __post_init__(self) -> None:
         self._index = IndexWriter(self.directory / f"{self.split}.parquet")
 
-    def add(self, sample: Sample) -> None:
-        """Append a sample."""
-        before, after = frame(sample, self.task)
-        size = len(sample.image)
-        length = BLOCK + size + len(after)
-        if not self._shards or (self._used and self._used + length + len(END) > self.shard_bytes):
-            self._next_shard()
-        key, source_key, image, _, captions, label, width, height, sha256 = sample
-        place = (self._shards[-1], self._used + BLOCK, size)
-        self._index.add(
-            (key, source_key, *place, captions, label, self.task, width, height, sha256)
-        )
-        self._images += 1
-        self._captions += len(captions)
-        self._used += length
-        self._put(length, before, image, after)
-
-    def flush(self) -> None:
-        """Write everything pending, so that the memory of its images is free."""
-        if self._pieces:
-            append_to(self.directory / self._shards[-1], self._pieces)
-            self._pieces, self._pending = [], 0
+    def extend(self, samples: list[Sample]) -> None:
+        """Append samples; their images are on file when this returns."""
+        pieces: list[Bytes] = []
+        rows = []
+        for sample in samples:
+            before, after = frame(sample, self.task)
+            key, source_key, image, _, captions, label, width, height, sha256 = sample
+            size = len(image)
+            length = BLOCK + size + len(after)
+            if not self._shards or (self._used and self._used + length > self._room):
+                self._append(pieces)
+                pieces = []
+                self._next_shard()
+            place = (self._shards[-1], self._used + BLOCK, size)
+            rows.append(
+                (key, source_key, *place, captions, label, self.task, width, height, sha256)
+            )
+            pieces += (before, image, after)
+            self._used += length
+            self._captions += len(captions)
+        self._images += len(samples)
+        self._append(pieces)
+        self._index.extend(rows)
 
     def close(self) -> dict[str, Any]:
         """Finish the last shard and the index."""
@@ -76,11 +74,13 @@ class SplitWriter:
         """Let go of open files when the work has failed."""
         self._index.abandon()
 
-    def _put(self, length: int, *pieces: Bytes) -> None:
-        self._pieces.extend(pieces)
-        self._pending += length
-        if self._pending >= _FLUSH_BYTES or len(self._pieces) > MAX_PIECES - 3:
-            self.flush()
+    @property
+    def _room(self) -> int:
+        return self.shard_bytes - len(END)
+
+    def _append(self, pieces: list[Bytes]) -> None:
+        if pieces:
+            append_to(self.directory / self._shards[-1], pieces)
 
     def _next_shard(self) -> None:
         if self._shards:
@@ -89,8 +89,7 @@ class SplitWriter:
         self._used = 0
 
     def _end_shard(self) -> None:
-        self._put(len(END), END)
-        self.flush()
+        self._append([END])
         self._total += self._used + len(END)
 
 

@@ -49,15 +49,16 @@ class Skips:
     first: str = ""
     _file: TextIO | None = None
 
-    def add(self, file: Path, place: str, reason: str, detail: str) -> None:
-        """Count a sample by its reason and name it."""
+    def add(self, file: Path, place: str | int, reason: str, detail: str) -> None:
+        """Count a sample by its reason and name it; `place` is a row or the name of a member."""
+        where = f"row {place}" if isinstance(place, int) else f"member {place}"
         self.counts[reason] += 1
-        self.first = self.first or f"{file}, {place}: {detail}"
+        self.first = self.first or f"{file}, {where}: {detail}"
         if self.path is None:
             return
         if self._file is None:
             self._file = self.path.open("w", encoding="utf-8")
-        row = {"file": file.name, "place": place, "reason": reason, "detail": detail}
+        row = {"file": file.name, "place": where, "reason": reason, "detail": detail}
         self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.holdout import CountedHoldout, Holdout
 from vlcpctl.data.index import SPLITS
-from vlcpctl.data.kept import Pass, Reading
+from vlcpctl.data.kept import Kept, Pass, Reading
 from vlcpctl.data.manifests import TaskSummary
 from vlcpctl.data.pairs import Pair, Sample
 from vlcpctl.data.rules import By, ByColumn, BySource, InTurn, Rule, numbered
@@ -59,9 +59,7 @@ def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]
     gc.disable()  # the loop makes millions of small tuples and no cycle
     try:
         for batch in work.batches(directory / "seen.sqlite"):
-            for task, sample, asked in batch:
-                writers.add(task, sample, side_of(task, sample, asked))
-            writers.flush()
+            writers.add(batch, side_of)
             advance(len(batch))
         tasks = writers.close(rule.names, work.beyond_take)
     except BaseException:
@@ -115,26 +113,23 @@ class _Writers:
         self._labels: dict[str, set[str]] = {}
         self._left_out: Counter[str] = Counter()
 
-    def add(self, task: str, sample: Sample, side: str | None) -> None:
-        """Append a sample to its split, which is made when it is the first."""
-        splits = self._splits.get(task)
-        if splits is None:
-            splits = self._new_task(task)
-        if side is None:
-            self._left_out[task] += 1
-            return
-        writer = splits.get(side)
-        if writer is None:
-            writer = splits[side] = SplitWriter(self.places[task], side, task, self._shard_bytes)
-        if sample.label is not None:
-            self._labels[task].add(sample.label)
-        writer.add(sample)
-
-    def flush(self) -> None:
-        """Write out what refers to the images of this batch."""
-        for splits in self._splits.values():
-            for writer in splits.values():
-                writer.flush()
+    def add(self, batch: list[Kept], side_of: SideOf) -> None:
+        """Append each sample to its split, which is made when it is the first."""
+        groups: dict[tuple[str, str | None], list[Sample]] = {}
+        for task, sample, asked in batch:
+            side = side_of(task, sample, asked)
+            groups.setdefault((task, side), []).append(sample)
+        for (task, side), samples in groups.items():
+            splits = self._splits.get(task)
+            if splits is None:
+                splits = self._new_task(task)
+            if side is None:
+                self._left_out[task] += len(samples)
+                continue
+            if side not in splits:
+                splits[side] = SplitWriter(self.places[task], side, task, self._shard_bytes)
+            splits[side].extend(samples)
+            self._labels[task].update(one.label for one in samples if one.label is not None)
 
     def close(self, names: list[str], beyond_take: Counter[str]) -> list[TaskSummary]:
         """Finish every split; the tasks in the order of the rule, else of first appearance."""

@@ -133,7 +133,7 @@ class ParquetFile:
         images, flaws = (
             images_of(column(roles.image), self.path.parent) if roles.image else (nothing, nothing)
         )
-        places = [f"row {row}" for row in range(first_row, first_row + count)]
+        places = range(first_row, first_row + count)
         return list(map(Pair, places, key, images, captions, label, value, split, flaws))
 
 

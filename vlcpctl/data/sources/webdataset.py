@@ -58,7 +58,6 @@ class TarFile:
                 raise BadInput(f"{self.path} has two members named {member.name!r}")
         if not parts:
             return None  # a directory, or a file that is no part of a pair
-        place = f"member {key}"
         try:
             texts = {
                 name: member.data.decode()
@@ -68,7 +67,7 @@ class TarFile:
             described = _parsed(texts.get("json"))
         except (ValueError, RecursionError) as error:
             return Pair(
-                place,
+                key,
                 key,
                 None,
                 [],
@@ -80,7 +79,7 @@ class TarFile:
         image, flaw = _image(parts)
         captions = _captions(texts.get("txt"), described, wanted.caption)
         return Pair(
-            place,
+            key,
             _text(described.get("source_key")) or key,
             image,
             captions,

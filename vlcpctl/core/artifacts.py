@@ -58,7 +58,7 @@ def publish(temporary: Path, final: Path, manifest: str) -> None:
     if final.exists():
         move_aside(final)
     ready.rename(final)
-    _sync_directory(final.parent)
+    _sync(final.parent)
 
 
 def finish_swap(final: Path) -> None:
@@ -89,7 +89,7 @@ def new_file(final: Path) -> Iterator[Path]:
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(final)
-        _sync_directory(final.parent)
+        _sync(final.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -220,17 +220,17 @@ def _alive(pid: int) -> bool:
 
 
 def _sync_tree(directory: Path) -> None:
-    for path in directory.rglob("*"):
-        if path.is_file():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-        else:
-            _sync_directory(path)
-    _sync_directory(directory)
+    from concurrent.futures import ThreadPoolExecutor
+
+    # A disk serves many requests at once faster than one after the other.
+    with ThreadPoolExecutor(8) as threads:
+        for synced in [threads.submit(_sync, path) for path in (directory, *directory.rglob("*"))]:
+            synced.result()
 
 
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    """Wait until a file or a directory is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

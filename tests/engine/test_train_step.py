@@ -19,6 +19,7 @@ from vlcpctl.core.errors import Diverged, Incompatible, Interrupted, OutputExist
 from vlcpctl.engine.compose import compose
 from vlcpctl.engine.request import Request
 from vlcpctl.engine.train import train_step
+from vlcpctl.models.configuration import PACKAGED
 
 WEIGHTS = "open_clip_model.safetensors"
 
@@ -258,3 +259,24 @@ def test_best_on_validation_is_kept(tmp_path: Path, world: World) -> None:
 def test_plateau_without_a_validation_split_is_refused(world: World, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--schedule plateau needs a validation split"):
         train_step(_with(_first(world, tmp_path), schedule="plateau"))
+
+
+@pytest.mark.parametrize("blends", [False, True])
+def test_slow_models_take_or_average_the_statistics_of_batch_norm(
+    world: World, tmp_path: Path, *, blends: bool
+) -> None:
+    config = json.loads((PACKAGED / "micro.json").read_text())
+    config["vision_cfg"] = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}
+    config["text_cfg"]["hf_tokenizer_name"] = str(PACKAGED / "tiny-tokenizer")
+    (tmp_path / "resnet.json").write_text(json.dumps(config))
+    step = _with(
+        _first(world, tmp_path, "ctp", save_every="1"),
+        model=str(tmp_path / "resnet.json"),
+        image_size=None,
+        blend_buffers=blends,
+        steps=2,
+    )
+    assert in_child(step, kill_at("step=1")) == -signal.SIGKILL
+    slots = next((tmp_path / "00.partial").glob("at-*")) / "slots" / "ctp"
+    assert ("visual.bn1.running_mean" in load_file(slots / "momentum.safetensors")) == blends
+    assert in_child(step) == 0

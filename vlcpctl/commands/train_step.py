@@ -101,6 +101,10 @@ def run(
         str | None, typer.Option(metavar="N,M", help="N operations of magnitude M.")
     ] = None,
     keep: Annotated[str | None, typer.Option(help="last, best:val_loss or best:val_rmean.")] = None,
+    blend_buffers: Annotated[
+        bool | None,
+        typer.Option("--blend-buffers", help="Average BatchNorm statistics in slow models too."),
+    ] = None,
     from_scratch: Annotated[
         bool, typer.Option("--from-scratch", help="Begin a later task without --previous.")
     ] = False,
@@ -111,7 +115,16 @@ def run(
     accept_inexact: Annotated[
         bool, typer.Option("--accept-inexact", help="Resume on another kind of machine.")
     ] = False,
-    nproc: Annotated[int, typer.Option(min=1, help="Processes that train together.")] = 1,
+    nproc: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes that train together, one per GPU (default: 1)."),
+    ] = None,
+    nodes: Annotated[
+        int, typer.Option(min=1, help="Machines they run on; start the same line on each.")
+    ] = 1,
+    rendezvous: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="On one of the machines, for --nodes.")
+    ] = None,
     tensorboard: Annotated[Path | None, typer.Option(help="Also write scalars there.")] = None,
     print_config: Annotated[
         bool, typer.Option("--print-config", help="Show every setting with its origin.")
@@ -136,6 +149,8 @@ def run(
 
     vlcpctl train-step stream/01-people -o run/01 --method ctp+dha --set ctp.m=0.8
     --previous run/00 --buffer buffer/00
+
+    vlcpctl train-step stream/00-smileys -o run/00 --method ctp --nproc 4 --batch-size 1024
     """
     flags = {name: value for name, value in locals().items() if value is not None}
     options.start(quiet=quiet, threads=threads)
@@ -146,15 +161,17 @@ def run(
     if dry_run:
         _say_plan(request)
         return
-    from vlcpctl.engine.train import train_step
+    from vlcpctl.engine.launch import train
 
-    path = train_step(request)
-    console.emit(_result(path) if json else path)
+    path = train(request, quiet=quiet)
+    if path is not None:
+        console.emit(_result(path) if json else path)
 
 
 def _request(flags: dict[str, Any]) -> Request:
     """The request that the options make; no torch is imported for it."""
     from vlcpctl.engine.compose import compose, preset_of, settings_of_methods
+    from vlcpctl.engine.processes import processes
     from vlcpctl.engine.request import Request, save_every
     from vlcpctl.engine.settings import SETTINGS, resolve
 
@@ -169,7 +186,8 @@ def _request(flags: dict[str, Any]) -> Request:
     )
     carried = {field.name for field in dataclasses.fields(Request)} & flags.keys()
     return Request(
-        **{name: flags[name] for name in carried - {"tasks", "run"}},
+        **{name: flags[name] for name in carried - {"tasks", "run", "nproc"}},
+        nproc=processes(flags.get("nproc")),
         tasks=tuple(flags["tasks"]),
         run=flags["run_name"] or flags["method"],
         methods=methods,

@@ -129,6 +129,7 @@ class Method:
     title: ClassVar[str]
     papers: ClassVar[tuple[Paper, ...]] = ()
     preset: ClassVar[str]
+    note: ClassVar[str] = ""  # what a user must know before the first step
     replaces_base: ClassVar[bool] = False
     writes_weights: ClassVar[bool] = False
     from_unseen: ClassVar[bool] = False  # starts from a model that has seen no task

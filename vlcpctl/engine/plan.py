@@ -10,6 +10,7 @@ from vlcpctl.core.artifacts import read_manifest
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.task import Split, Task, open_task
 from vlcpctl.engine.pairs import Pairs
+from vlcpctl.engine.processes import check_processes
 from vlcpctl.engine.request import Request
 
 
@@ -46,6 +47,9 @@ class Plan:
         held = f" + buffer of {self.buffer.counts['train']}" if self.buffer else ""
         images = sum(task.counts["train"] for task in self.tasks)
         yield f"{self.request.method_name} on {names}: {images} images{held}"
+        for method in self.request.methods:
+            if method.note:
+                yield f"  {method.name}: {method.note}"
         for phase in self.phases:
             epochs = phase.steps / self.pairs.epoch_steps
             yield (
@@ -64,6 +68,7 @@ class Plan:
 
 def make_plan(request: Request) -> Plan:
     """Open the inputs and check that they fit together."""
+    check_processes(request)
     tasks = tuple(open_task(path) for path in request.tasks)
     buffer = open_task(request.buffer) if request.buffer else None
     parent = read_manifest(request.previous, "checkpoint") if request.previous else None

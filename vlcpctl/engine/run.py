@@ -51,17 +51,13 @@ class TrainRun:
         """The trained model's parameters, live."""
         return dict(self.encoder.weights())
 
-    @cached_property
-    def anchor(self) -> Weights:
-        """The previous model's parameters, without its buffers."""
-        assert self.previous is not None, (
-            "a method asked for a previous model that there is none of"
-        )
-        return {name: self.previous[name] for name in self.weights}
-
     def everything(self) -> Weights:
         """The trained model's parameters and buffers, live."""
         return {**self.weights, **self.encoder.buffers()}
+
+    def everything_blended(self) -> Weights:
+        """Parameters and those buffers that an average makes sense of."""
+        return {n: t for n, t in self.everything().items() if t.is_floating_point()}
 
     @torch.no_grad()
     def load(self, tensors: Weights) -> None:
@@ -137,13 +133,16 @@ class MethodRun:
 
     @property
     def weights(self) -> Weights:
-        """The trained model's parameters."""
-        return self.run.weights
+        """The trained model's parameters, and its BatchNorm statistics if those are blended too."""
+        return (
+            self.run.everything_blended() if self.run.settings.blend_buffers else self.run.weights
+        )
 
     @property
     def anchor(self) -> Weights:
-        """The previous model's parameters."""
-        return self.run.anchor
+        """The previous model's tensors under the same names."""
+        assert self.run.previous is not None, "a method asked for a previous model; there is none"
+        return {name: self.run.previous[name] for name in self.weights}
 
     @property
     def width(self) -> int:

@@ -30,6 +30,7 @@ class Ctp(Method):
     name: ClassVar[str] = "ctp"
     title: ClassVar[str] = "CTP: compatible momentum contrast and topology preservation"
     preset: ClassVar[str] = "ctp"
+    note: ClassVar[str] = "the dual-encoder form: all terms but the masked-language ones"
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="CTP: Towards Vision-Language Continual Pretraining "

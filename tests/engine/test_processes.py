@@ -1,0 +1,69 @@
+"""The command itself, as true processes: stopped by signals and killed at random times."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from support.battery import World, checkpoint_bytes, make_world
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+def _start(world: World, root: Path, number: int, steps: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "vlcpctl", "train-step", str(world.tasks[number])]
+    command += ["-o", str(root / f"{number:02d}"), "--method", "ctp", "--preset", "tiny"]
+    command += ["--batch-size", "4", "--steps", str(steps), "--save-every", "3", "--quiet"]
+    command += ["--previous", str(root / f"{number - 1:02d}")] if number else ["--model", "micro"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, text=True, stdout=-1, stderr=-1, env=environment)
+
+
+def _partial_step(root: Path, number: int) -> int:
+    states = sorted((root / f"{number:02d}.partial").glob("at-*"))
+    return int(states[-1].name.rsplit("-", 1)[1]) if states else 0
+
+
+def test_killed_at_random_times_equals_never_stopped(world: World, tmp_path: Path) -> None:
+    steps, draw = 600, random.Random(0)
+    for number in (0, 1):
+        assert _start(world, tmp_path / "whole", number, steps).wait() == 0
+    killed = 0
+    for number in (0, 1):
+        while not (tmp_path / "cut" / f"{number:02d}").exists():
+            process = _start(world, tmp_path / "cut", number, steps)
+            begun = _partial_step(tmp_path / "cut", number)
+            while process.poll() is None and _partial_step(tmp_path / "cut", number) == begun:
+                time.sleep(0.01)
+            time.sleep(draw.uniform(0, 1.5))
+            process.kill()
+            killed += process.wait() == -signal.SIGKILL
+    assert killed >= 3
+    assert checkpoint_bytes(tmp_path / "cut") == checkpoint_bytes(tmp_path / "whole")
+
+
+def test_sigterm_saves_and_exits_75_and_the_same_command_goes_on(
+    world: World, tmp_path: Path
+) -> None:
+    process = _start(world, tmp_path, 0, 3000)
+    while not _partial_step(tmp_path, 0):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    out, error = process.communicate()
+    assert (process.returncode, out) == (75, "")
+    assert error.startswith("vlcpctl train-step: stopped after step ")
+    again = _start(world, tmp_path, 0, 3000)
+    assert again.communicate()[0].strip() == str(tmp_path / "00")

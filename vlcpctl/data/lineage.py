@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -78,8 +79,10 @@ def parents_of(manifest: dict[str, Any]) -> list[Parent]:
     if manifest["schema"].startswith("vlcpctl.checkpoint/"):
         # Earlier tasks hang on the parent.
         parents += [Parent("task", content) for content in manifest.get("tasks", [])[-1:]]
-    if manifest.get("stream"):
-        return [*parents, Parent("stream", manifest["stream"])]
+    elif manifest.get("buffer"):
+        return [Parent("task", content) for content in manifest["buffer"].get("seen", ())]
+    elif manifest.get("stream"):
+        return [Parent("stream", manifest["stream"])]
     return parents + [_input(one) for one in manifest.get("inputs", [])]
 
 
@@ -94,7 +97,7 @@ def _artifacts_near(path: Path) -> dict[str, tuple[str, Path]]:
     path = path.resolve()
     found: dict[str, tuple[str, Path]] = {}
     for top in (path.parent, path.parent.parent):
-        for place in islice(_directories(top, _LEVELS), _MOST_DIRECTORIES):
+        for place in islice(_directories(top), _MOST_DIRECTORIES):
             kind = kind_of(place)
             if kind is not None:
                 with suppress(BadInput):  # a damaged neighbour is no concern of this artifact
@@ -102,13 +105,11 @@ def _artifacts_near(path: Path) -> dict[str, tuple[str, Path]]:
     return found
 
 
-def _directories(top: Path, levels: int) -> Iterator[Path]:
-    try:
-        places = sorted(top.iterdir())
-    except PermissionError:
-        return
-    for place in places:
-        if place.is_dir() and not place.is_symlink() and not place.name.startswith("."):
-            yield place
-            if levels > 1:
-                yield from _directories(place, levels - 1)
+def _directories(top: Path) -> Iterator[Path]:
+    if top == top.parent:
+        return  # all that this machine has is not a neighbourhood
+    for name, below, _ in os.walk(top):
+        place = Path(name)
+        yield place
+        is_deep = len(place.relative_to(top).parts) >= _LEVELS
+        below[:] = [] if is_deep else sorted(one for one in below if not one.startswith("."))

@@ -209,3 +209,12 @@ def test_a_full_disk_is_one_line() -> None:
     with open("/dev/full", "w") as full:
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (1, "vlcpctl methods: No space left on device\n")
+
+
+def test_an_option_takes_its_value_from_its_variable(tmp_path: Path) -> None:
+    out = tmp_path / "pairs.parquet"
+    environment = {**os.environ, "VLCPCTL_SAMPLE_VIEWS": "0"}
+    command = [sys.executable, "-m", "vlcpctl", "sample", "emoji9", "-o", str(out)]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert "--views" in ended.stderr

@@ -12,13 +12,17 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
+import typer.core
 
 import vlcpctl
 from vlcpctl.commands import COMMANDS, module_name
 from vlcpctl.core import console
 from vlcpctl.core.errors import VlcpError
 
-EPILOG = "--debug, anywhere in the line, or VLCPCTL_DEBUG=1 shows where an error came from."
+EPILOG = (
+    "Every option has its variable, such as VLCPCTL_TRAIN_STEP_LR for --lr of train-step. "
+    "--debug, anywhere in the line, or VLCPCTL_DEBUG=1 shows where an error came from."
+)
 PIPE_CLOSED, TERMINATED = 141, 143  # 128 + the number of the signal
 
 
@@ -30,12 +34,22 @@ def main() -> None:
     application(_chosen(words))(words, prog_name="vlcpctl")
 
 
+class _Command(typer.core.TyperCommand):
+    """A command whose help leaves out the variable of every option; the epilog says it once."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for parameter in self.params:
+            if isinstance(parameter, typer.core.TyperOption):
+                parameter.show_envvar = False
+
+
 def application(chosen: str | None) -> typer.Typer:
     """The program with every command's name, of which only the chosen one is loaded."""
     app = typer.Typer(
         epilog=EPILOG,
         no_args_is_help=True,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "VLCPCTL"},
         rich_markup_mode=None,  # rich takes 60 ms to import
         pretty_exceptions_enable=False,
     )
@@ -43,7 +57,7 @@ def application(chosen: str | None) -> typer.Typer:
     for name, summary in COMMANDS.items():
         if name == chosen:
             run = importlib.import_module(module_name(name)).run
-            app.command(name)(_guarded(name, run))
+            app.command(name, cls=_Command)(_guarded(name, run))
         else:
             app.command(name, help=summary)(_not_loaded)
     return app
@@ -58,7 +72,13 @@ def _show_version(wanted: bool) -> None:
 def _root(
     version: Annotated[
         bool,
-        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+        typer.Option(
+            "--version",
+            help="Show the version.",
+            callback=_show_version,
+            is_eager=True,
+            show_envvar=False,
+        ),
     ] = False,
 ) -> None:
     """Continual vision-language pretraining: one task after another, without forgetting."""

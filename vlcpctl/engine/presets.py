@@ -97,7 +97,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "lr": 1e-3,
         "schedule": "cosine",
         "warmup": 0.1,
-        "batch_size": 32,
+        "batch_size": 64,
         "epochs": 10,
         "temperature": "fixed:0.07",
         "crop": "none",

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 ROWS_PER_GROUP = 100
-REPEATS = 3
+REPEATS = 5
 SMALL_BYTES, LARGE_BYTES = 3_000, 100_000
 
 

@@ -37,12 +37,13 @@ class SplitWriter:
         """Append samples; their images are on file when this returns."""
         pieces: list[Bytes] = []
         rows = []
+        room = self.shard_bytes - len(END)
         for sample in samples:
             before, after = frame(sample, self.task)
             key, source_key, image, _, captions, label, width, height, sha256 = sample
             size = len(image)
             length = BLOCK + size + len(after)
-            if not self._shards or (self._used and self._used + length > self._room):
+            if not self._shards or (self._used and self._used + length > room):
                 self._append(pieces)
                 pieces = []
                 self._next_shard()
@@ -73,10 +74,6 @@ class SplitWriter:
     def abandon(self) -> None:
         """Let go of open files when the work has failed."""
         self._index.abandon()
-
-    @property
-    def _room(self) -> int:
-        return self.shard_bytes - len(END)
 
     def _append(self, pieces: list[Bytes]) -> None:
         if pieces:

@@ -110,7 +110,7 @@ class _Writers:
         self._directory, self._shard_bytes = directory, shard_bytes
         self.places: dict[str, Path] = {}
         self._splits: dict[str, dict[str, SplitWriter]] = {}
-        self._labels: dict[str, set[str]] = {}
+        self._labels: dict[str, set[str | None]] = {}
         self._left_out: Counter[str] = Counter()
 
     def add(self, batch: list[Kept], side_of: SideOf) -> None:
@@ -129,7 +129,7 @@ class _Writers:
             if side not in splits:
                 splits[side] = SplitWriter(self.places[task], side, task, self._shard_bytes)
             splits[side].extend(samples)
-            self._labels[task].update(one.label for one in samples if one.label is not None)
+            self._labels[task].update([sample.label for sample in samples])
 
     def close(self, names: list[str], beyond_take: Counter[str]) -> list[TaskSummary]:
         """Finish every split; the tasks in the order of the rule, else of first appearance."""
@@ -137,9 +137,10 @@ class _Writers:
         for name in names or list(self._splits):
             open_splits = self._splits.get(name, {})
             splits = {split: open_splits[split].close() for split in SPLITS if split in open_splits}
+            labels = sorted(label for label in self._labels.get(name, ()) if label is not None)
             skipped = {ELSEWHERE: self._left_out[name], BEYOND: beyond_take[name]}
             skipped = {reason: count for reason, count in skipped.items() if count}
-            tasks.append(TaskSummary(name, splits, sorted(self._labels.get(name, ())), skipped))
+            tasks.append(TaskSummary(name, splits, labels, skipped))
         return tasks
 
     def abandon(self) -> None:

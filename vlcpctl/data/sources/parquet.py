@@ -134,7 +134,8 @@ class ParquetFile:
             images_of(column(roles.image), self.path.parent) if roles.image else (nothing, nothing)
         )
         places = range(first_row, first_row + count)
-        return list(map(Pair, places, key, images, captions, label, value, split, flaws))
+        rows = zip(places, key, images, captions, label, value, split, flaws, strict=True)
+        return [tuple.__new__(Pair, row) for row in rows]  # see `identify`
 
 
 def _check_types(path: Path, schema: pa.Schema, roles: _Roles) -> None:

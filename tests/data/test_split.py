@@ -346,3 +346,11 @@ def test_every_kind_of_binary_column_is_read(
     pairs = write_parquet(tmp_path / "p.parquet", rows(9), image=kind)
     (task,) = split(pairs, by="source", holdout="none")
     assert task.split("train").image(4) == rows(9)[4]["image"]
+
+
+def test_labels_that_name_no_classes_are_refused(
+    tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vlcpctl.data.splitting.MAX_CLASSES", 3)
+    with pytest.raises(BadInput, match="--label-column"):
+        split(write_parquet(tmp_path / "p.parquet", rows(30)), by="source")

@@ -14,6 +14,7 @@ from vlcpctl.data.seen import scratch_table
 
 MAX_TASKS = 1000
 MAX_CLASSES = 100_000
+NO_CLASSES = "(these are no classes; name another column with --label-column)"
 _ADD = """
 INSERT INTO scratch VALUES (?, ?)
 ON CONFLICT (value) DO UPDATE SET pairs = pairs + excluded.pairs

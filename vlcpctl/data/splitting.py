@@ -130,6 +130,8 @@ class _Writers:
                 splits[side] = SplitWriter(self.places[task], side, task, self._shard_bytes)
             splits[side].extend(samples)
             self._labels[task].update([sample.label for sample in samples])
+            if len(self._labels[task]) > MAX_CLASSES:
+                raise BadInput(f"task {task!r} has more than {MAX_CLASSES} labels {NO_CLASSES}")
 
     def close(self, names: list[str], beyond_take: Counter[str]) -> list[TaskSummary]:
         """Finish every split; the tasks in the order of the rule, else of first appearance."""

@@ -11,27 +11,34 @@ FILE_NAME = "metrics.jsonl"
 
 
 class Journal:
-    """Appends rows; a resumed run first cuts off what lies behind its position."""
+    """Appends rows; a resumed run first cuts off what lies behind its position.
 
-    def __init__(self, path: Path, keep_bytes: int) -> None:
-        self.path = path
-        self._file = path.open("ab")
-        self._file.truncate(keep_bytes)
-        self._file.seek(keep_bytes)
+    Of several processes one writes; the others have no path.
+    """
+
+    def __init__(self, path: Path | None, keep_bytes: int) -> None:
+        self._file = path.open("ab") if path else None
+        if self._file:
+            self._file.truncate(keep_bytes)
+            self._file.seek(keep_bytes)
 
     def write(self, row: dict[str, Any]) -> None:
         """Add one row. No times: they would differ between runs that are equal."""
-        self._file.write((json.dumps(row) + "\n").encode())
+        if self._file:
+            self._file.write((json.dumps(row) + "\n").encode())
 
     def sync(self) -> int:
         """Put everything on disk and return the size."""
+        if not self._file:
+            return 0
         self._file.flush()
         os.fsync(self._file.fileno())
         return self._file.tell()
 
     def close(self) -> None:
         """Flush and close."""
-        self._file.close()
+        if self._file:
+            self._file.close()
 
 
 class Board:

@@ -68,6 +68,9 @@ class Loop:
 
     def _phase(self, phase: PhasePlan, state: dict[str, Tensor]) -> None:
         run, first = self.run, self.saved.step
+        run.position.plan = phase
+        if self.best and not phase.trains:
+            run.load(self.best)
         methods = [method for method in run.methods if method.name in phase.methods]
         optimizer = new_optimizer(run.weights, run.settings)
         restore(optimizer, run.weights, state)
@@ -77,10 +80,11 @@ class Loop:
         run.encoder.module.train(phase.trains)
         with console.progress(phase.name, phase.steps, "steps") as bar:
             bar.advance(first)
-            for step, batch in enumerate(self.batches(first, phase.steps), start=first):
+            batches = self.batches(phase.start + first, phase.start + phase.steps)
+            for step, batch in enumerate(batches, start=first):
                 run.position.step = step
                 rate = self._set_rate(optimizer, step, phase.steps)
-                values = self._checked_step(step_once, batch, trains=phase.trains)
+                values = self._checked_step(step_once, batch)
                 self._record(phase, step, values, rate)
                 bar.advance(1, f"loss {values['loss']:.3f}, {self._pairs_per_second():.0f} pairs/s")
                 self.saved.step = step + 1
@@ -89,9 +93,9 @@ class Loop:
                 self._save_if_due(optimizer, step_once)
                 self.observe(f"step={step}")
 
-    def _checked_step(self, step_once: Step, batch: Batch, *, trains: bool) -> dict[str, float]:
+    def _checked_step(self, step_once: Step, batch: Batch) -> dict[str, float]:
         try:
-            return step_once(batch, trains=trains)
+            return step_once(batch)
         except Diverged as error:
             self.journal.sync()
             state = self.partial.newest()
@@ -116,7 +120,7 @@ class Loop:
 
     def _validation(self, phase: PhasePlan, step: int) -> None:
         assert self.validate is not None
-        values = self.validate()
+        values = self.run.world.first(self.validate(), self.run.device)
         self.journal.write({"phase": phase.name, "step": step, **values})
         settings = self.run.settings
         if settings.schedule == "plateau":
@@ -132,11 +136,10 @@ class Loop:
             }
 
     def _save_if_due(self, optimizer: Optimizer, step_once: Step) -> None:
-        stopping = self.run.world.any(bool(self.stop), self.run.device)
         since = time.monotonic() - self.last_saved
         due = self.every.seconds is not None and since >= self.every.seconds
-        due = self.run.world.any(due, self.run.device) if self.run.world.size > 1 else due
         due = due or (self.every.steps is not None and self.saved.step % self.every.steps == 0)
+        stopping, due = self.run.world.any([bool(self.stop), due], self.run.device)
         if not (due or stopping):
             return
         self.save(state_tensors(optimizer, self.run.weights), step_once.scaler.state_dict())

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Batch
 from vlcpctl.core.view import View
 from vlcpctl.data.batch_plan import BatchPlan
@@ -18,9 +17,6 @@ from vlcpctl.engine.run import TrainRun
 
 def training_batches(plan: Plan, run: TrainRun, first: int, stop: int) -> Iterator[Batch]:
     """Batches first..stop-1 of a phase."""
-    size, world = plan.request.settings.batch_size, run.world.size
-    if size % world:
-        raise UsageError(f"--batch-size {size} does not divide among {world} processes")
     dataset = PlannedBatches(
         splits=plan.pairs.splits,
         plan=plan.pairs.plan,

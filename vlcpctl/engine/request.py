@@ -35,6 +35,8 @@ class Request:
     workers: int = 0
     threads: int = 1
     nproc: int = 1
+    nodes: int = 1
+    rendezvous: str | None = None
     save_every: str = "10min"
     tensorboard: Path | None = None
 

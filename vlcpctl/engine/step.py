@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from vlcpctl.core.errors import Diverged
@@ -23,6 +23,7 @@ from vlcpctl.engine.run import MethodRun, TrainRun
 from vlcpctl.losses.contrastive import image_text
 
 MAX_LOG_SCALE = math.log(100)  # a learned temperature stays above 0.01, as in CLIP
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 class Step:
@@ -30,12 +31,14 @@ class Step:
 
     def __init__(self, run: TrainRun, optimizer: Optimizer, methods: Sequence[Method]) -> None:
         self.run, self.optimizer = run, optimizer
-        fp16 = run.settings.precision == "fp16"
+        fp16 = run.settings.precision == "fp16" and run.position.plan.trains
         self.scaler = torch.amp.GradScaler(run.device.type, enabled=fp16)
         self.views = [(method, MethodRun(run, method.name)) for method in methods]
+        self.statistics = _running_statistics(run.encoder.module)
 
-    def __call__(self, batch: Batch, *, trains: bool = True) -> dict[str, float]:
+    def __call__(self, batch: Batch) -> dict[str, float]:
         """Train on one batch (or only measure gradients) and return the value of every term."""
+        trains = self.run.position.plan.trains
         self.optimizer.zero_grad(set_to_none=True)
         with torch.no_grad():
             for method, view in self.views:
@@ -46,6 +49,8 @@ class Step:
             for method, view in self.views:
                 method.after_backward(view, grads)
             stepped = self._update() if trains else False
+            if trains:
+                self._share_statistics()
             for (method, view), own in zip(self.views, aux, strict=True):
                 method.after_step(view, batch, own, stepped=stepped)
         return terms
@@ -54,23 +59,25 @@ class Step:
         run = self.run
         chunks = run.chunks(batch)
         with torch.set_grad_enabled(len(chunks) == 1):
-            parts = [self._encode(batch, index, chunk) for index, chunk in enumerate(chunks)]
+            parts = [self._encode(batch, chunk) for chunk in chunks]
         sides = [run.world.gather(torch.cat(side).detach()) for side in zip(*parts, strict=True)]
         leaves = [side.requires_grad_() for side in sides]
         total, terms, aux = self._loss(batch, *leaves)
         self.scaler.scale(total).backward()
+        if run.world.rank > 0:  # what a loss gives a weight itself is whole in every process
+            self.optimizer.zero_grad(set_to_none=True)
         own = run.world.slice_of(len(batch.keys))
-        for index, chunk in enumerate(chunks):
-            outputs = parts[0] if len(chunks) == 1 else self._encode(batch, index, chunk)
+        for chunk in chunks:
+            outputs = parts[0] if len(chunks) == 1 else self._encode(batch, chunk)
             torch.autograd.backward(outputs, [_gradient(leaf)[own][chunk] for leaf in leaves])
         return terms, aux
 
-    def _encode(self, batch: Batch, index: int, chunk: slice) -> tuple[Tensor, Tensor]:
-        # Nothing random survives a step, and a chunk's second forward repeats its first (dropout).
-        position, world = self.run.position, self.run.world
-        torch.manual_seed(
-            torch_seed(self.run.seed, position.phase, position.step, world.rank, index)
-        )
+    def _encode(self, batch: Batch, chunk: slice) -> tuple[Tensor, Tensor]:
+        # Nothing random survives a step, and a chunk's second forward repeats its first (dropout);
+        # a process draws what a micro-batch in its place would.
+        position = self.run.position
+        first = self.run.world.slice_of(len(batch.keys)).start + chunk.start
+        torch.manual_seed(torch_seed(self.run.seed, position.phase, position.step, first))
         return self.run.encode(batch, chunk)
 
     def _loss(
@@ -78,7 +85,8 @@ class Step:
     ) -> tuple[Tensor, dict[str, float], list[dict[str, Any]]]:
         out = as_features(image, text, self.run.scale(self.run.weights))
         terms: Terms = {}
-        if not any(method.replaces_base for method, _ in self.views):
+        replaced = any(method.replaces_base for method, _ in self.views)
+        if self.run.position.plan.contrasts and not replaced:
             i2t, t2i = image_text(out.image, out.text, out.scale)
             terms["contrastive"] = (
                 i2t + t2i if self.run.settings.base_loss == "sum" else (i2t + t2i) / 2
@@ -105,21 +113,25 @@ class Step:
 
     def _gradients(self) -> dict[str, Tensor]:
         """Gradients by name: unscaled, and summed over processes."""
-        run = self.run
-        shared = run.weights["logit_scale"].grad
-        if shared is not None and run.world.rank > 0:
-            shared.zero_()  # every process has the whole gradient of the temperature
-        if run.world.size > 1:
-            for weight in run.weights.values():
-                if weight.requires_grad and weight.grad is None:
-                    weight.grad = torch.zeros_like(weight)
+        weights, world = self.run.weights, self.run.world
+        found = [weight.grad is not None for weight in weights.values()]
+        used = world.any(found, self.run.device)
         grads = {
-            name: weight.grad for name, weight in run.weights.items() if weight.grad is not None
+            name: _grad_of(weight)
+            for (name, weight), somewhere in zip(weights.items(), used, strict=True)
+            if somewhere
         }
-        run.world.sum_(grads.values())
+        world.sum_(grads.values())
         if grads:
             self.scaler.unscale_(self.optimizer)
         return grads
+
+    def _share_statistics(self) -> None:
+        # A batch norm sees what is encoded at once; processes go on with the mean of what they saw.
+        if self.run.world.size > 1 and self.statistics:
+            self.run.world.sum_(self.statistics)
+            for counted in self.statistics:
+                counted.div_(self.run.world.size)
 
     def _update(self) -> bool:
         if self.run.settings.clip_norm:
@@ -133,6 +145,20 @@ class Step:
         return self.scaler.get_scale() >= before
 
 
+def _running_statistics(module: nn.Module) -> list[Tensor]:
+    """What batch norms have counted, live."""
+    norms = [part for part in module.modules() if isinstance(part, BATCH_NORMS)]
+    both = [counted for norm in norms for counted in (norm.running_mean, norm.running_var)]
+    return [counted for counted in both if counted is not None]
+
+
 def _gradient(leaf: Tensor) -> Tensor:
     assert leaf.grad is not None
     return leaf.grad
+
+
+def _grad_of(weight: Tensor) -> Tensor:
+    """Its gradient, zero where only another process has used it."""
+    if weight.grad is None:
+        weight.grad = torch.zeros_like(weight)
+    return weight.grad

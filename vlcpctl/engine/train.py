@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-import os
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial as bound
@@ -14,6 +13,7 @@ import torch
 
 from vlcpctl.core import console
 from vlcpctl.core.artifacts import already_made
+from vlcpctl.core.devices import torch_device
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.engine import identity
 from vlcpctl.engine.checkpoint import (
@@ -55,7 +55,7 @@ def train_step(
             console.say(line)
     torch.set_num_threads(request.threads)
     with stop_flag() as stop:
-        context = TrainContext(_device(request.device), world, stop, observe)
+        context = TrainContext(torch_device(request.device), world, stop, observe)
         _train(plan, partial, semantic, context)
     return request.out
 
@@ -70,9 +70,7 @@ class TrainContext:
     observe: Observer
 
 
-def _train(
-    plan: Plan, partial: Partial, semantic: dict[str, Any], context: TrainContext
-) -> None:
+def _train(plan: Plan, partial: Partial, semantic: dict[str, Any], context: TrainContext) -> None:
     request, rank = plan.request, context.world.rank
     parent = open_parent(request.previous) if request.previous else None
     run = _new_run(request, parent, context)
@@ -101,9 +99,7 @@ def _train(
     context.world.wait()
 
 
-def _loop(
-    plan: Plan, run: TrainRun, partial: Partial, saved: Saved, context: TrainContext
-) -> Loop:
+def _loop(plan: Plan, run: TrainRun, partial: Partial, saved: Saved, context: TrainContext) -> Loop:
     request, leads = plan.request, context.world.rank == 0
     return Loop(
         run=run,
@@ -111,7 +107,7 @@ def _loop(
         epoch_steps=plan.pairs.epoch_steps,
         batches=bound(training_batches, plan, run),
         partial=partial,
-        journal=Journal(partial.journal if leads else Path(os.devnull), saved.journal_bytes),
+        journal=Journal(partial.journal if leads else None, saved.journal_bytes),
         every=save_every(request.save_every),
         stop=context.stop,
         board=Board(request.tensorboard) if request.tensorboard and leads else None,
@@ -210,11 +206,3 @@ def _body(plan: Plan, parent: Parent | None, saved: Saved, seconds: float) -> di
         "fresh_state": request.fresh_state,
         "origins": dict(request.origins),
     }
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise UsageError("--device cuda: torch sees no CUDA device here")
-    return torch.device(name)

@@ -1,13 +1,23 @@
-"""The processes that train together: who am I, gather features, sum gradients, agree on a flag."""
+"""The processes that train together: who am I, gather features, sum gradients, agree."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import gc
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from vlcpctl.core.errors import VlcpError
+from vlcpctl.engine.processes import Place
+
+
+class LostProcess(VlcpError):
+    """Another process of the run has ended; what it said tells why."""
 
 
 @dataclass(frozen=True)
@@ -27,24 +37,70 @@ class World:
         if self.size == 1:
             return local
         parts = [torch.empty_like(local) for _ in range(self.size)]
-        dist.all_gather(parts, local.contiguous())
+        with _talking():
+            dist.all_gather(parts, local.contiguous())
         return torch.cat(parts)
 
     def sum_(self, tensors: Iterable[Tensor]) -> None:
-        """Sum over processes, in place."""
-        if self.size > 1:
-            for tensor in tensors:
-                dist.all_reduce(tensor)
-
-    def any(self, flag: bool, device: torch.device) -> bool:
-        """Whether the flag is set on some process."""
+        """Sum over processes, in place: one message for all tensors of a kind."""
         if self.size == 1:
-            return flag
-        agreed = torch.tensor(int(flag), device=device)
-        dist.all_reduce(agreed, op=dist.ReduceOp.MAX)
-        return bool(agreed)
+            return
+        for _, alike in groupby(tensors, key=lambda tensor: tensor.dtype):
+            kept = list(alike)
+            flat = torch.cat([tensor.reshape(-1) for tensor in kept])
+            with _talking():
+                dist.all_reduce(flat)
+            sizes = [tensor.numel() for tensor in kept]
+            for tensor, part in zip(kept, flat.split(sizes), strict=True):
+                tensor.copy_(part.view_as(tensor))
+
+    def any(self, flags: Sequence[bool], device: torch.device) -> list[bool]:
+        """Which of the flags are set on some process."""
+        if self.size == 1:
+            return list(flags)
+        agreed = torch.tensor(flags, dtype=torch.int32, device=device)
+        with _talking():
+            dist.all_reduce(agreed, op=dist.ReduceOp.MAX)
+        return [bool(flag) for flag in agreed.tolist()]
+
+    def first(self, values: Mapping[str, float], device: torch.device) -> dict[str, float]:
+        """The numbers that rank 0 has: what is decided by them is decided alike."""
+        if self.size == 1:
+            return dict(values)
+        told = torch.tensor(list(values.values()), dtype=torch.float64, device=device)
+        with _talking():
+            dist.broadcast(told, src=0)
+        return dict(zip(values, told.tolist(), strict=True))
 
     def wait(self) -> None:
         """Until every process is here."""
         if self.size > 1:
-            dist.barrier()
+            with _talking():
+                dist.barrier()
+
+
+@contextmanager
+def joined(here: Place, device: torch.device) -> Iterator[World]:
+    """The world of the processes that a launcher started, once all of them have come."""
+    with _talking():
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+            dist.init_process_group("nccl", device_id=device)
+        else:
+            dist.init_process_group("gloo")
+    try:
+        world = World(here.rank, here.size)
+        yield world
+        gc.collect()  # tensors that outlive their group can abort the process at its exit
+        world.wait()
+    finally:
+        dist.destroy_process_group()
+
+
+@contextmanager
+def _talking() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:  # gloo raises it bare; NCCL's DistBackendError is one
+        first = str(error).strip().splitlines()[0]
+        raise LostProcess(f"another process of the run has ended ({first})") from error

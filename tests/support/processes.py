@@ -1,0 +1,76 @@
+"""Processes that train together, forked from the warm one that runs the tests."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from vlcpctl import cli
+
+TIMEOUT_S = 100
+
+
+def together(act: Callable[[int], None], count: int = 2) -> list[int]:
+    """Let `count` processes act, each knowing its place as torchrun tells it; their exit codes."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    world = {"WORLD_SIZE": count, "MASTER_ADDR": "localhost", "MASTER_PORT": port}
+    pids = [
+        _forked(act, rank, {**world, "RANK": rank, "LOCAL_RANK": rank}) for rank in range(count)
+    ]
+    return [ended(pid) for pid in pids]
+
+
+def start(words: Sequence[object], output: Path) -> int:
+    """A process that runs a command line, with `output`.out and `output`.err; its id."""
+    return _forked(lambda _: run_line(words, output), 0, {})
+
+
+def run_line(words: Sequence[object], output: Path) -> None:
+    """Be the program `vlcpctl WORDS`."""
+    for descriptor, ending in ((1, ".out"), (2, ".err")):
+        file = output.with_name(output.name + ending).open("wb")
+        os.dup2(file.fileno(), descriptor)
+    sys.stdin = sys.__stdin__
+    sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+    sys.argv = ["vlcpctl", *map(str, words)]
+    cli.main()
+
+
+def ended(pid: int) -> int:
+    """The exit code of a process, once it has ended; negative for a signal."""
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for something that another process does."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.002)
+
+
+def _forked(act: Callable[[int], None], rank: int, environment: dict[str, object]) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    signal.alarm(TIMEOUT_S)  # a process that hangs is killed
+    os.environ.update({name: str(value) for name, value in environment.items()})
+    code = 1
+    try:
+        act(rank)
+        code = 0
+    except SystemExit as end:
+        code = int(end.code or 0)
+    except BaseException:  # noqa: BLE001 - a child must not run the parent's tests
+        traceback.print_exc()
+    sys.stderr.flush()
+    os._exit(code)

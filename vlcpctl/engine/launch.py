@@ -1,0 +1,133 @@
+"""train-step in one process or many; torch's elastic launcher starts many and watches them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.elastic.rendezvous import RendezvousError
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from vlcpctl.core.artifacts import already_made
+from vlcpctl.core.devices import torch_device
+from vlcpctl.core.errors import VlcpError
+from vlcpctl.core.hashing import content_id
+from vlcpctl.engine.identity import semantic
+from vlcpctl.engine.plan import make_plan
+from vlcpctl.engine.processes import place
+from vlcpctl.engine.request import Request
+from vlcpctl.engine.signals import forwarded
+from vlcpctl.engine.train import train_step
+from vlcpctl.engine.worker import launched, take_part
+from vlcpctl.models.imports import preload
+
+
+class ProcessFailed(VlcpError):
+    """A process of the run failed; its error and its exit code become those of the whole."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.exit_code = code
+
+
+def train(request: Request, *, quiet: bool = False) -> Path | None:
+    """Train in as many processes as asked for.
+
+    Returns the checkpoint's path in the one process that should tell it, else None.
+    """
+    here = place()
+    if here is not None and here.size > 1:
+        take_part(request, here)
+        return request.out if here.rank == 0 else None
+    if request.nproc > 1:
+        return _launch(request, quiet=quiet)
+    return train_step(request)
+
+
+def _launch(request: Request, *, quiet: bool) -> Path | None:
+    identity = semantic(request)
+    if already_made(request.out, "checkpoint", identity, force=request.force):
+        return request.out
+    make_plan(request)  # what cannot be meant is refused once, before any process starts
+    method = _start_method(request)
+    if method == "fork":
+        preload()
+    with TemporaryDirectory(prefix="vlcpctl-") as logs, _torch_silent(), forwarded():
+        configuration = _configuration(request, method, content_id(identity), logs)
+        try:
+            results = elastic_launch(configuration, launched)(request, quiet)
+        except ChildFailedError as error:
+            raise _first_failure(Path(logs), error) from error
+        except RendezvousError as error:
+            raise VlcpError(
+                f"{request.nodes} machines did not meet at {request.rendezvous}: {error}"
+            ) from error
+    return request.out if 0 in results else None
+
+
+def _start_method(request: Request) -> str:
+    """Forked processes need not import torch again; CUDA and macOS do not survive a fork."""
+    on_cpu = torch_device(request.device).type == "cpu"
+    return "fork" if on_cpu and sys.platform == "linux" else "spawn"
+
+
+def _configuration(request: Request, method: str, run_id: str, logs: str) -> LaunchConfig:
+    """Every process at once or none; a machine's ranks are for torch to give."""
+    alone = request.nodes == 1
+    return LaunchConfig(
+        min_nodes=request.nodes,
+        max_nodes=request.nodes,
+        nproc_per_node=request.nproc // request.nodes,
+        run_id=run_id,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0" if alone else str(request.rendezvous),
+        local_addr="localhost" if alone else None,
+        max_restarts=0,
+        start_method=method,
+        logs_specs=DefaultLogsSpecs(log_dir=logs),
+    )
+
+
+def _first_failure(logs: Path, error: ChildFailedError) -> ProcessFailed:
+    """The first error that is a cause: not that of a process that lost another."""
+    records = [json.loads(path.read_text()) for path in logs.rglob("error.json")]
+    causes = [record for record in records if not record.get("lost")]
+    rank, failure = error.get_first_failure()
+    if not causes and failure.exitcode < 0:
+        return ProcessFailed(
+            f"process {rank} was killed ({failure.signal_name()}); the same command goes on from "
+            "what had been saved",
+            128 - failure.exitcode,
+        )
+    if not records:
+        return ProcessFailed(f"process {rank} ended with code {failure.exitcode}", failure.exitcode)
+    first = min(causes or records, key=_time)
+    if "code" in first:
+        return ProcessFailed(first["message"], first["code"])
+    return ProcessFailed(f"a process failed:\n{first['message']['extraInfo']['py_callstack']}", 1)
+
+
+def _time(record: dict[str, Any]) -> float:
+    """When an error was recorded, by our worker or by torch."""
+    ours = "code" in record
+    return float(record["timestamp"] if ours else record["message"]["extraInfo"]["timestamp"])
+
+
+@contextmanager
+def _torch_silent() -> Iterator[None]:
+    """The launcher logs each failure with its own traceback; ours is the line that is read."""
+    if not os.environ.get("VLCPCTL_DEBUG"):
+        logging.disable()
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)

@@ -27,9 +27,7 @@ def by_class(batches: Iterable[list[Pair]], tasks: int, seed: int) -> ByClass:
     for batch in batches:
         labels.update(pair.label for pair in batch if pair.label is not None)
         if len(labels) > MAX_CLASSES:
-            raise BadInput(
-                f"more than {MAX_CLASSES} classes; name their column with --label-column"
-            )
+            raise BadInput(f"more than {MAX_CLASSES} labels {NO_CLASSES}")
     if len(labels) < tasks:
         found = f"{len(labels)} classes" if labels else "no class label"
         raise BadInput(f"--by classes --tasks {tasks}: the data has {found} (see --label-column)")

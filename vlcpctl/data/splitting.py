@@ -16,7 +16,7 @@ from vlcpctl.data.kept import Kept, Pass, Reading
 from vlcpctl.data.manifests import TaskSummary
 from vlcpctl.data.pairs import Pair, Sample
 from vlcpctl.data.rules import By, ByColumn, BySource, InTurn, Rule, numbered
-from vlcpctl.data.scanned_rules import MAX_TASKS, by_class, by_time
+from vlcpctl.data.scanned_rules import MAX_CLASSES, MAX_TASKS, NO_CLASSES, by_class, by_time
 from vlcpctl.data.shards import DEFAULT_SHARD_BYTES, SplitWriter
 from vlcpctl.data.skips import Skips, Tolerance
 

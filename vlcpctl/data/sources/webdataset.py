@@ -59,30 +59,17 @@ class TarFile:
         if not parts:
             return None  # a directory, or a file that is no part of a pair
         try:
-            texts = {
-                name: member.data.decode()
-                for name, member in parts.items()
-                if name in _TEXTS and member.data
-            }
+            texts = _texts(parts)
             described = _parsed(texts.get("json"))
         except (ValueError, RecursionError) as error:
-            return Pair(
-                key,
-                key,
-                None,
-                [],
-                None,
-                None,
-                None,
-                f"its text or description cannot be read: {error}",
-            )
+            why = f"its text or description cannot be read: {error}"
+            return Pair(key, key, None, [], None, None, None, why)
         image, flaw = _image(parts)
-        captions = _captions(texts.get("txt"), described, wanted.caption)
         return Pair(
             key,
             _text(described.get("source_key")) or key,
             image,
-            captions,
+            _captions(texts.get("txt"), described, wanted.caption),
             _label(texts.get("cls"), described, wanted.label),
             _value(described, wanted.value),
             None if wanted.split is None else _text(described.get(wanted.split)),
@@ -118,6 +105,11 @@ def _image(parts: dict[str, Member]) -> tuple[bytes | None, str | None]:
     if member.data is None:
         return None, f"{member.name} has {member.size} bytes, the limit is {MAX_BYTES}"
     return member.data, None
+
+
+def _texts(parts: dict[str, Member]) -> dict[str, str]:
+    found = {name: member.data for name, member in parts.items() if name in _TEXTS}
+    return {name: data.decode() for name, data in found.items() if data}
 
 
 def _parsed(text: str | None) -> dict[str, Any]:

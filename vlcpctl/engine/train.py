@@ -197,6 +197,7 @@ def _body(plan: Plan, parent: Parent | None, saved: Saved, seconds: float) -> di
         "method": request.method_name,
         "seed": request.seed,
         "buffer": {"policy": buffer["policy"], "size": buffer["size"]} if buffer else None,
+        "stream": plan.tasks[0].manifest.get("stream"),
         "step": max([task.step for task in plan.tasks if task.step is not None], default=len(seen)),
         "tasks": [*seen, *(task.content for task in plan.tasks)],
         "task_names": [*names, *(task.name for task in plan.tasks)],

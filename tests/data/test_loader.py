@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -23,9 +24,7 @@ from vlcpctl.data.task import Split, open_task
 VIEW = View(image_size=16, mean=(0.5,) * 3, std=(0.5,) * 3, crop="random", flip=True)
 STEPS, SIZE = 6, 4
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:This DataLoader will create:UserWarning"
-)
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 
 
 def lengths(texts: list[str]) -> Tensor:
@@ -129,6 +128,13 @@ def _interrupted(texts: list[str]) -> Tensor:
     for number in (signal.SIGINT, signal.SIGTERM):
         os.kill(os.getpid(), number)
     return lengths(texts)
+
+
+def test_reading_can_move_to_a_process_that_shares_nothing(splits: list[Split]) -> None:
+    dataset = batches(splits)
+    dataset[0]
+    sent = pickle.loads(pickle.dumps(dataset))
+    assert same(sent[1], dataset[1])
 
 
 # The cache

@@ -83,6 +83,17 @@ def test_a_checkpoint_loads_where_the_towers_own_files_are_gone(
         assert data == (again / path.relative_to(moved)).read_bytes()
 
 
+def test_a_tower_of_the_hub_keeps_its_name_and_needs_no_hub(
+    encoder: DualEncoder, tmp_path: Path
+) -> None:
+    dual_encoder.save(encoder, tmp_path)
+    path = tmp_path / "open_clip_config.json"
+    path.write_text(path.read_text().replace('"text_tower"', '"bert-base-uncased"'))
+    loaded = dual_encoder.load(tmp_path)
+    dual_encoder.save(loaded, tmp_path)
+    assert '"hf_model_name": "bert-base-uncased"' in path.read_text()
+
+
 def test_open_clip_loads_the_checkpoint_when_the_tower_is_at_hand(
     encoder: DualEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import numpy as np
 
@@ -15,13 +15,13 @@ from vlcpctl.engine.plan import Plan
 from vlcpctl.engine.run import TrainRun
 
 
-def training_batches(plan: Plan, run: TrainRun, first: int, stop: int) -> Iterator[Batch]:
+def training_batches(plan: Plan, run: TrainRun, first: int, stop: int) -> Generator[Batch]:
     """Batches first..stop-1 of a phase."""
     dataset = PlannedBatches(
         splits=plan.pairs.splits,
         plan=plan.pairs.plan,
         view=training_view(run),
-        tokenise=run.encoder.tokenize,
+        tokenise=run.encoder.tokenizer,
         seed=run.seed,
         part=run.world.slice_of,
         buffer_source=plan.pairs.buffer_source,
@@ -29,7 +29,7 @@ def training_batches(plan: Plan, run: TrainRun, first: int, stop: int) -> Iterat
     return read_batches(dataset, first, stop, plan.request.workers)
 
 
-def validation_batches(plan: Plan, run: TrainRun) -> Iterator[Batch]:
+def validation_batches(plan: Plan, run: TrainRun) -> Generator[Batch]:
     """The validation splits of the tasks, in order, first captions, without augmentation."""
     splits = [task.split("val") for task in plan.tasks]
     source = np.repeat(np.arange(len(splits)), [len(split) for split in splits])

@@ -31,6 +31,22 @@ class Configuration:
 
 def find_configuration(model: str) -> Configuration:
     """The configuration of a model given as a path or by name."""
+    found = configuration_here(model)
+    if found is not None:
+        return found
+    library = open_clip()
+    known = library.get_model_config(model)
+    if known is None:
+        names = [*library.list_models(), *(packaged.stem for packaged in PACKAGED.glob("*.json"))]
+        raise UsageError(unknown_name("model", model, names))
+    return Configuration(model=known)
+
+
+def configuration_here(model: str) -> Configuration | None:
+    """The configuration of a path or a packaged name; None for what open_clip may know.
+
+    Imports neither torch nor open_clip, so that a plan can ask.
+    """
     path = Path(model)
     if (path / CONFIG_FILE).is_file():
         return read_checkpoint_configuration(path)
@@ -43,12 +59,7 @@ def find_configuration(model: str) -> Configuration:
             f"model {model!r} is {NOT_YET[model]}, which this version does not have; "
             "give a dual encoder with --model, such as ViT-B-32, or --preset tiny"
         )
-    library = open_clip()
-    found = library.get_model_config(model)
-    if found is None:
-        names = [*library.list_models(), *(packaged.stem for packaged in PACKAGED.glob("*.json"))]
-        raise UsageError(unknown_name("model", model, names))
-    return Configuration(model=found)
+    return None
 
 
 def read_checkpoint_configuration(directory: Path) -> Configuration:
@@ -110,7 +121,9 @@ def _read(path: Path) -> Configuration:
         stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         model: dict[str, Any] = stored.get("model_cfg", stored)
         missing = {"embed_dim", "vision_cfg", "text_cfg"} - model.keys()
-    except (OSError, ValueError, AttributeError) as error:
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, AttributeError) as error:
         raise BadInput(f"{path} is no model configuration: {error}") from error
     if missing:
         names = ", ".join(sorted(missing))

@@ -61,8 +61,11 @@ class WordPieces:
 
         self._files = {n: (directory / n).read_bytes() for n in FILES if (directory / n).is_file()}
         self._clean = get_clean_fn(options.get("clean", "whitespace"))
-        self._tokenizer = Fast.from_str(self._files["tokenizer.json"].decode())
-        described = json.loads(self._files.get("tokenizer_config.json", b"{}"))
+        try:
+            self._tokenizer = Fast.from_str(self._files["tokenizer.json"].decode())
+            described = json.loads(self._files.get("tokenizer_config.json", b"{}"))
+        except Exception as error:  # tokenizers raises nothing narrower
+            raise Incompatible(f"{directory}: the tokenizer cannot be read: {error}") from error
         padding = _content(described.get("pad_token")) or "[PAD]"
         padding_id = self._tokenizer.token_to_id(padding)
         if padding_id is None:

@@ -60,7 +60,6 @@ def save_tower(module: nn.Module, directory: Path) -> None:
     """Write the config of a text tower that transformers built; nothing for others."""
     config: Any = getattr(getattr(module, "text", None), "config", None)
     if config is not None:
-        config.name_or_path = ""
         config.save_pretrained(directory / TOWER)
 
 

@@ -75,11 +75,16 @@ class Needs:
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """One pass or several over the training data; `trains=False` measures and moves no weight."""
+    """One pass or several over the training data.
+
+    `trains=False` measures gradients: in eval mode, on the weights that the run will keep, over an
+    epoch of its own after those trained on. It moves no parameter and no buffer.
+    """
 
     name: str
     epochs: int | None = None  # None: as many as the run trains
     trains: bool = True
+    contrasts: bool = True  # whether the contrastive loss is part of it
 
 
 TRAIN = Phase(name="train")
@@ -97,8 +102,16 @@ class Run(Protocol):
         """The run's seed."""
 
     @property
+    def phase(self) -> str:
+        """The current phase, as the method named it."""
+
+    @property
     def step(self) -> int:
         """The step of the current phase, from 0."""
+
+    @property
+    def steps(self) -> int:
+        """How many steps the current phase has."""
 
     @property
     def weights(self) -> Weights:

@@ -22,6 +22,8 @@ class PhasePlan:
     steps: int
     trains: bool
     methods: tuple[str, ...]
+    contrasts: bool = True
+    start: int = 0  # where in the order of the pairs it begins
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ def _phases(request: Request, pairs: Pairs) -> Iterator[PhasePlan]:
     """The phases of all methods: `train` is shared, the others are their own method's."""
     settings = request.settings
     planned: dict[str, PhasePlan] = {}
+    trained = settings.steps or pairs.epoch_steps * settings.epochs
+    unread = -(-trained // pairs.epoch_steps) * pairs.epoch_steps  # the first epoch not trained on
     for method in request.methods:
         for phase in method.phases():
             shared = phase.name == "train"
@@ -95,7 +99,8 @@ def _phases(request: Request, pairs: Pairs) -> Iterator[PhasePlan]:
             if shared and settings.steps:
                 steps = settings.steps
             names = (*planned[label].methods, method.name) if label in planned else (method.name,)
-            planned[label] = PhasePlan(label, steps, phase.trains, names)
+            start = 0 if phase.trains else unread
+            planned[label] = PhasePlan(label, steps, phase.trains, names, phase.contrasts, start)
     yield from planned.values()
 
 

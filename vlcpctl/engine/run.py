@@ -12,6 +12,7 @@ from torch import Tensor
 from vlcpctl.core.features import as_features
 from vlcpctl.core.method import Batch, Features, Method, Weights
 from vlcpctl.core.params import copy_of
+from vlcpctl.engine.plan import PhasePlan
 from vlcpctl.engine.settings import Settings
 from vlcpctl.engine.world import World
 from vlcpctl.models.dual_encoder import DualEncoder
@@ -21,12 +22,16 @@ Slots = dict[str, dict[str, Weights]]  # method, slot, name
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
+UNPLANNED = PhasePlan("train", steps=0, trains=True, methods=())
+
+
 @dataclass
 class Position:
     """How far a run has come."""
 
     phase: int = 0
     step: int = 0
+    plan: PhasePlan = UNPLANNED
 
 
 @dataclass
@@ -79,6 +84,8 @@ class TrainRun:
     ) -> tuple[Tensor, Tensor]:
         """Raw projections of a part of the local batch, in single precision at least."""
         dtype = _AUTOCAST.get(self.settings.precision)
+        if dtype is torch.float16 and not self.position.plan.trains:
+            dtype = None  # an overflow would lose what a batch measures
         images, texts = self.encoder.inputs(batch.images[chunk], batch.texts[chunk])
         with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
             image, text = self.encoder.features(images, texts, weights)
@@ -127,9 +134,19 @@ class MethodRun:
         return self.run.seed
 
     @property
+    def phase(self) -> str:
+        """The current phase, as the method named it."""
+        return self.run.position.plan.name.removeprefix(f"{self.method}/")
+
+    @property
     def step(self) -> int:
         """The step of the current phase."""
         return self.run.position.step
+
+    @property
+    def steps(self) -> int:
+        """How many steps the current phase has."""
+        return self.run.position.plan.steps
 
     @property
     def weights(self) -> Weights:

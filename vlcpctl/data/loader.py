@@ -7,7 +7,7 @@ at step k costs nothing.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,6 +90,6 @@ class PlannedBatches(Dataset[Batch]):
         )
 
 
-def read_batches(dataset: PlannedBatches, first: int, stop: int, workers: int) -> Iterator[Batch]:
+def read_batches(dataset: PlannedBatches, first: int, stop: int, workers: int) -> Generator[Batch]:
     """Batches first..stop-1, in order."""
     return read_in_order(dataset, range(first, stop), workers)

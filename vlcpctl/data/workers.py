@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import multiprocessing
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -15,7 +17,7 @@ from vlcpctl.core.errors import BadInput
 Item = TypeVar("Item")
 
 
-def read_in_order(dataset: Dataset[Item], places: Sequence[int], workers: int) -> Iterator[Item]:
+def read_in_order(dataset: Dataset[Item], places: Sequence[int], workers: int) -> Generator[Item]:
     """dataset[place] for every place; the number of workers changes nothing but the time."""
     if workers == 0 or not places:
         yield from (dataset[place] for place in places)
@@ -28,10 +30,16 @@ def read_in_order(dataset: Dataset[Item], places: Sequence[int], workers: int) -
         worker_init_fn=_leave_signals_to_the_parent,
         generator=torch.Generator(),  # else the loader draws from the global one
     )
-    for item in loader:
-        if isinstance(item, BadInput):
-            raise item
-        yield item
+    atexit.unregister(_kill_workers)  # once is enough, and last in is first out
+    atexit.register(_kill_workers)
+    items = iter(loader)
+    try:
+        for item in items:
+            if isinstance(item, BadInput):
+                raise item
+            yield item
+    finally:
+        del items  # the workers end with it, also when the reader stops early
 
 
 @dataclass
@@ -50,3 +58,10 @@ class _Carrying(Dataset["Item | BadInput"], Generic[Item]):
 def _leave_signals_to_the_parent(_worker: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def _kill_workers() -> None:
+    """At exit multiprocessing would send its daemons a SIGTERM, which they ignore, and wait."""
+    for child in multiprocessing.active_children():
+        if child.daemon:
+            child.kill()

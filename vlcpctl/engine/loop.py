@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import torch
@@ -39,7 +40,7 @@ class Loop:
     run: TrainRun
     phases: Sequence[PhasePlan]
     epoch_steps: int
-    batches: Callable[[int, int], Iterator[Batch]]
+    batches: Callable[[int, int], Generator[Batch]]
     partial: Partial
     journal: Journal
     every: SaveEvery
@@ -78,9 +79,9 @@ class Loop:
         if self.saved.scaler:
             step_once.scaler.load_state_dict(self.saved.scaler)
         run.encoder.module.train(phase.trains)
-        with console.progress(phase.name, phase.steps, "steps") as bar:
+        batches = self.batches(phase.start + first, phase.start + phase.steps)
+        with console.progress(phase.name, phase.steps, "steps") as bar, closing(batches):
             bar.advance(first)
-            batches = self.batches(phase.start + first, phase.start + phase.steps)
             for step, batch in enumerate(batches, start=first):
                 run.position.step = step
                 rate = self._set_rate(optimizer, step, phase.steps)

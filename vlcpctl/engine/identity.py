@@ -14,6 +14,7 @@ from typing import Any
 
 from vlcpctl.core.artifacts import read_manifest
 from vlcpctl.core.hashing import file_sha256
+from vlcpctl.data.task import open_task
 from vlcpctl.engine.compose import hyper_of
 from vlcpctl.engine.request import Request
 
@@ -29,7 +30,7 @@ def semantic(request: Request) -> dict[str, Any]:
         "hyper": hyper_of(request.methods),
         "settings": settings,
         "seed": request.seed,
-        "tasks": [read_manifest(path, "task")["content"] for path in request.tasks],
+        "tasks": [open_task(path).content for path in request.tasks],
         "previous": _content(request.previous, "checkpoint"),
         "teacher": _content(request.teacher, "checkpoint"),
         "buffer": _content(request.buffer, "task"),

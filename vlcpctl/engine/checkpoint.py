@@ -14,7 +14,7 @@ from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.hashing import content_id, file_sha256
 from vlcpctl.core.method import Method, Weights
 from vlcpctl.core.tensors import read_tensors, require_same_names, write_tensors
-from vlcpctl.engine.run import Slots, TrainRun
+from vlcpctl.engine.run import MethodRun, Slots, TrainRun
 from vlcpctl.models import dual_encoder
 from vlcpctl.models.dual_encoder import DualEncoder
 
@@ -87,9 +87,11 @@ def carried_slots(
 def check_slots(run: TrainRun, carried: Slots, path: Path | None) -> None:
     """Refuse a carried memory whose names or shapes are not those of a new one."""
     for method in run.methods:
-        for name, values in carried.get(method.name, {}).items():
-            wanted = run.slots[method.name][name]
-            require_same_names(values, wanted, f"{path}: state {method.name}/{name}")
+        view, handed = MethodRun(run, method.name), carried.get(method.name, {})
+        for slot in method.slots(first=view.first):
+            if slot.name in handed:
+                what = f"{path}: state {method.name}/{slot.name}"
+                require_same_names(handed[slot.name], slot.start(view), what)
 
 
 @dataclass(frozen=True)

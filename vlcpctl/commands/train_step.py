@@ -161,9 +161,11 @@ def run(
     if dry_run:
         _say_plan(request)
         return
+    from vlcpctl.core.artifacts import naming
     from vlcpctl.engine.launch import train
 
-    path = train(request, quiet=quiet)
+    with naming(out):
+        path = train(request, quiet=quiet)
     if path is not None:
         console.emit(_result(path) if json else path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -26,6 +27,8 @@ MANIFESTS = {
     "report": "summary.json",
 }
 
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
 
 @contextmanager
 def new_directory(final: Path, manifest: str) -> Iterator[Path]:
@@ -40,8 +43,9 @@ def new_directory(final: Path, manifest: str) -> Iterator[Path]:
     temporary = final.with_name(f".{final.name}.tmp-{socket.gethostname()}-{os.getpid()}")
     temporary.mkdir()
     try:
-        yield temporary
-        publish(temporary, final, manifest)
+        with naming(final):
+            yield temporary
+            publish(temporary, final, manifest)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -85,13 +89,25 @@ def new_file(final: Path) -> Iterator[Path]:
     final.parent.mkdir(parents=True, exist_ok=True)
     temporary = final.with_name(f".{final.name}.tmp-{os.getpid()}")
     try:
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(final)
-        _sync(final.parent)
+        with naming(final):
+            yield temporary
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            temporary.replace(final)
+            _sync(final.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(output: Path) -> Iterator[None]:
+    """Say what was being written when the disk is full: writing names no file by itself."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in _DISK_FULL:
+            error.filename = str(output)
+        raise
 
 
 def write_manifest(
@@ -136,6 +152,9 @@ def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
         raise BadInput(
             f"{path} has schema {manifest['schema']!r}; this version reads vlcpctl.{kind}/1"
         )
+    for name in ("content", "identity"):
+        if name not in manifest:
+            raise BadInput(f"{path} has no {name}: it was changed after it was written")
     return manifest
 
 

@@ -9,13 +9,17 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from vlcpctl.core.errors import Incompatible
+from vlcpctl.core.errors import Incompatible, VlcpError
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors by name; the bytes depend on nothing else."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_file({name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}, path)
+    plain = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
+    try:
+        save_file(plain, path)
+    except SafetensorError as error:  # what it makes of a full disk
+        raise VlcpError(f"{path} cannot be written: {error}") from error
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

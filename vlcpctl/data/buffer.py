@@ -118,11 +118,14 @@ def write_buffer(out: Path, request: Request, plan: Plan, features: Features) ->
         held = request.held()
         writer = SegmentWriter(directory, next_number(held["shard_rows"]))
         rows: list[Row] = []
-        if request.previous is not None:
-            previous = request.previous.split("train")
-            rows += carry(previous, plan.allotment.stays, held["shard_rows"], writer)
-        rows += _admit(request, split, plan, picked, writer)
-        writer.close()
+        try:
+            if request.previous is not None:
+                previous = request.previous.split("train")
+                rows += carry(previous, plan.allotment.stays, held["shard_rows"], writer)
+            rows += _admit(request, split, plan, picked, writer)
+            writer.close()
+        finally:
+            writer.abandon()
         _write_index(directory, rows)
         _write_manifest(directory, request, plan, rows, dict(writer.rows))
 

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -60,6 +61,13 @@ class SegmentWriter:
         if self._file is not None:
             with self._file as file:
                 file.write(END)
+            self._file = None
+
+    def abandon(self) -> None:
+        """Let go of the last tar, if it is not finished because the work has failed."""
+        if self._file is not None:
+            with suppress(OSError):  # what it still holds back may not fit on the disk
+                self._file.close()
             self._file = None
 
     def _room_for(self, length: int) -> BinaryIO:
@@ -116,5 +124,5 @@ def _link(source: Path, target: Path) -> None:
 def _copy(source: Path, target: Path) -> None:
     try:
         shutil.copyfile(source, target)
-    except OSError as error:
-        raise BadInput(f"{source} cannot be copied: {error.strerror}") from error
+    except FileNotFoundError as error:
+        raise BadInput(f"{source} is missing; run 'vlcpctl check'") from error

@@ -116,15 +116,15 @@ def _content(checkpoint: Path) -> str:
 
 def _embed(checkpoint: Path | None, device: str, split: Split, rows: np.ndarray) -> np.ndarray:
     """Features of some pairs of a task; called only by a policy that looks at them."""
-    import torch
-
+    from vlcpctl.core.devices import torch_device
     from vlcpctl.engine.pair_features import pair_features
+    from vlcpctl.eval.retrieval import require_finite
     from vlcpctl.models.dual_encoder import load
 
     assert checkpoint is not None, "check_policy has seen to it"
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    return pair_features(load(checkpoint), split, rows, torch.device(device))
+    features = pair_features(load(checkpoint), split, rows, torch_device(device))
+    require_finite(features, f"{checkpoint} on {split.directory}")
+    return features
 
 
 def _result(out: Path) -> str:

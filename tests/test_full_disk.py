@@ -1,0 +1,121 @@
+"""Disks that are full or read-only: one line, the old output untouched, nothing half-written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.eval_rows import own_rows, written
+from support.pair_files import rows, write_parquet
+from support.program import run_program
+from support.tiny_stream import make_stream
+
+SIZE = 4 * 2**20
+WRITERS = ["split", "buffer", "train-step", "eval-retrieval", "forgetting-report"]
+each_writer = pytest.mark.parametrize("command", WRITERS)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the commands read."""
+    from vlcpctl.commands.train_step import run as train_step
+
+    root = tmp_path_factory.mktemp("inputs")
+    make_stream(root / "stream", 1, 12)
+    write_parquet(root / "pairs.parquet", rows(200))
+    written(root / "rows.ndjson", own_rows())
+    how = {"preset": "tiny", "model": "micro", "batch_size": 4, "epochs": 1, "quiet": True}
+    train_step([root / "stream" / "00-part-0"], root / "checkpoint", "seqf", **how)  # type: ignore[arg-type]
+    return root
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of four megabytes."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    made = _mount("-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", path)
+    if made.returncode:
+        pytest.skip(f"no disk can be mounted here: {made.stderr.strip()}")
+    yield path
+    subprocess.run(["umount", path], check=True)
+
+
+def _mount(*words: object) -> subprocess.CompletedProcess[str]:
+    command = ["mount", *map(str, words)]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        return subprocess.CompletedProcess(command, 1, "", str(error))
+
+
+def command_line(command: str, place: Path, out: Path) -> list[object]:
+    """The command with `out` as its output."""
+    task = place / "stream" / "00-part-0"
+    tiny = ("--method", "ctp", "--preset", "tiny", "--model", "micro", "--batch-size", 4)
+    how: dict[str, tuple[object, ...]] = {
+        "split": (place / "pairs.parquet", "--by", "source", "-q"),
+        "buffer": (task, "--size", 12, "-q"),
+        "train-step": (task, *tiny, "--epochs", 2, "--save-every", 3, "-q"),
+        "eval-retrieval": (task, "--checkpoint", place / "checkpoint", "-q"),
+        "forgetting-report": (place / "rows.ndjson", "-q"),
+    }
+    return [command, *how[command], "-o", out]
+
+
+def files(disk: Path) -> dict[str, bytes]:
+    """Everything on the disk except what a train-step goes on from."""
+    found = (path for path in disk.rglob("*") if ".partial" not in str(path.relative_to(disk)))
+    return {str(path): path.read_bytes() if path.is_file() else b"" for path in found}
+
+
+def fill(disk: Path, leave: int) -> Path:
+    """A file that leaves so many bytes of the disk free."""
+    path = disk / "filler"
+    path.unlink(missing_ok=True)
+    free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize
+    path.write_bytes(bytes(max(0, free - leave)))
+    return path
+
+
+@each_writer
+def test_a_full_disk_leaves_the_old_output_until_there_is_room(
+    place: Path, disk: Path, capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    words = command_line(command, place, disk / "out")
+    assert run_program(capfd, *words).code == 0
+    again = [*words, "--force"]
+    if command in {"split", "buffer", "train-step"}:
+        again += ["--seed", 1]
+    failed = 0
+    for leave in (0, *(int(8192 * 1.5**power) for power in range(14))):
+        filler = fill(disk, leave)
+        before = files(disk)
+        ended = run_program(capfd, *again)
+        if ended.code == 0:
+            break
+        failed += 1
+        (line,) = ended.err.splitlines()
+        assert line.startswith(f"vlcpctl {command}: {disk}/")
+        assert "No space left on device" in line or "disk is full" in line
+        assert (ended.code, ended.out) == (1, "")
+        assert files(disk) == before
+        filler.unlink()
+    assert failed
+    assert (disk / "out").exists()
+    assert (disk / "out.old").exists()
+
+
+@each_writer
+def test_a_read_only_disk_is_one_line(
+    place: Path, disk: Path, capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    ended = run_program(capfd, *command_line(command, place, disk / "out"))
+    (line,) = ended.err.splitlines()
+    assert line.startswith(f"vlcpctl {command}: {disk}/")
+    assert line.endswith("Read-only file system")
+    assert (ended.code, ended.out) == (1, "")

@@ -12,6 +12,7 @@ from vlcpctl.data.task import Split, Task, open_task
 from vlcpctl.engine.pairs import Pairs
 from vlcpctl.engine.processes import check_processes
 from vlcpctl.engine.request import Request
+from vlcpctl.models.configuration import configuration_here
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,8 @@ def _check_chain(
         raise BadInput(f"--buffer {buffer.path} is not a buffer; make one with 'vlcpctl buffer'")
     if parent is not None:
         _check_parent(request, tasks, parent)
+    else:
+        configuration_here(request.settings.model)
     first = parent is None and request.teacher is None
     for method in request.methods:
         needs = method.needs(first=first)

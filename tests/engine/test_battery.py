@@ -20,13 +20,17 @@ from support.battery import (
     request,
 )
 
+from vlcpctl.engine.compose import compose
 from vlcpctl.methods import TABLE
 
-COMPOSED = ["ctp+dha"]
+COMPOSED = ["ctp+dha", "ewc+mas"]
 BUFFERED = ["er", "ctp"]
 
 # Between two saves, right after one, at the end of the phase, and on both sides of the rename.
 POINTS = ["step=0", "saved", "step=3", "step=4", "step=5", "phase=0", "before-rename", "renamed"]
+
+# The same inside a second phase, of three steps, which measures: after a save, before the next.
+MEASURING = ["step=0", "step=1", "step=2", "phase=1"]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +39,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 def test_the_battery_covers_the_table() -> None:
-    assert sorted(TABLE) == ["ctp", "dha", "er", "joint", "lwf", "modx", "seqf"]
+    names = ["ctp", "dha", "er", "ewc", "joint", "lwf", "mas", "modx", "rwalk", "seqf", "si"]
+    assert sorted(TABLE) == names
 
 
 @pytest.mark.parametrize(
@@ -50,11 +55,15 @@ def test_killed_and_resumed_equals_never_stopped(world: World, tmp_path: Path, n
             for number in range(TASKS)
         ]
 
+    points = list(POINTS)
+    if any(not phase.trains for part in compose(method) for phase in part.phases()):
+        after = points.index("phase=0") + 1
+        points[after:after] = MEASURING
     in_one_interpreter(chain("one"))
     for step in chain("apart"):
         assert in_child(step) == 0
     for step in chain("killed"):
-        for point in POINTS:
+        for point in points:
             assert in_child(step, kill_at(point)) == -signal.SIGKILL, point
         assert in_child(step) == 0
     expected = checkpoint_bytes(tmp_path / "one")

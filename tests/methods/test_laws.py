@@ -10,7 +10,9 @@ from vlcpctl.methods import TABLE
 
 
 def test_table_is_this_list() -> None:
-    assert list(TABLE) == ["seqf", "joint", "er", "lwf", "ctp", "modx", "dha"]
+    assert list(TABLE) == [
+        *("seqf", "joint", "er", "lwf", "ewc", "mas", "si", "rwalk", "ctp", "modx", "dha")
+    ]
 
 
 @pytest.mark.parametrize("name", TABLE)

@@ -30,7 +30,9 @@ class FakeRun:
     old: Features | None = None
     slow: Features | None = None
     anchor: Weights = field(default_factory=dict)
+    phase: str = "train"
     step: int = 0
+    steps: int = 1
     seed: int = 0
     width: int = 8
     slots: dict[str, Weights] = field(default_factory=dict)

@@ -13,6 +13,38 @@ def copy_of(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in weights.items()}
 
 
+def trained(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Those weights that an optimizer moves, live."""
+    return {name: tensor for name, tensor in weights.items() if tensor.requires_grad}
+
+
+def zeros_of(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A zero for every number of every weight that an optimizer moves."""
+    return {name: torch.zeros_like(tensor).detach() for name, tensor in trained(weights).items()}
+
+
+def zero_count() -> Tensor:
+    """A counter at 0 that can be saved with weights."""
+    return torch.zeros((), dtype=torch.int64)
+
+
+@torch.no_grad()
+def zero_(target: Mapping[str, Tensor]) -> None:
+    """Target = 0."""
+    for tensor in target.values():
+        tensor.zero_()
+
+
+@torch.no_grad()
+def copy_(target: Mapping[str, Tensor], source: Mapping[str, Tensor]) -> None:
+    """Target = source, tensor by tensor; 0 where the source has none."""
+    for name, tensor in target.items():
+        if name in source:
+            tensor.copy_(source[name])
+        else:
+            tensor.zero_()
+
+
 @torch.no_grad()
 def blend_(
     target: Mapping[str, Tensor], keep: float, *sources: tuple[float, Mapping[str, Tensor]]

@@ -10,9 +10,25 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vlcpctl.losses import alignment, contrastive, distillation, momentum, topology
+    from vlcpctl.losses import (
+        alignment,
+        contrastive,
+        distillation,
+        importance,
+        momentum,
+        penalty,
+        topology,
+    )
 
-__all__ = ["alignment", "contrastive", "distillation", "momentum", "topology"]
+__all__ = [
+    "alignment",
+    "contrastive",
+    "distillation",
+    "importance",
+    "momentum",
+    "penalty",
+    "topology",
+]
 
 
 def __getattr__(name: str) -> ModuleType:

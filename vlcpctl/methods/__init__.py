@@ -6,11 +6,15 @@ from vlcpctl.core.method import Method
 from vlcpctl.methods.ctp import Ctp
 from vlcpctl.methods.dha import Dha
 from vlcpctl.methods.er import Er
+from vlcpctl.methods.ewc import Ewc
 from vlcpctl.methods.joint import Joint
 from vlcpctl.methods.lwf import Lwf
+from vlcpctl.methods.mas import Mas
 from vlcpctl.methods.modx import Modx
+from vlcpctl.methods.rwalk import Rwalk
 from vlcpctl.methods.seqf import Seqf
+from vlcpctl.methods.si import Si
 
 TABLE: dict[str, type[Method]] = {
-    method.name: method for method in (Seqf, Joint, Er, Lwf, Ctp, Modx, Dha)
+    method.name: method for method in (Seqf, Joint, Er, Lwf, Ewc, Mas, Si, Rwalk, Ctp, Modx, Dha)
 }

@@ -1,0 +1,105 @@
+"""A method over tasks of a toy model, without the engine: three parameters that a loss moves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from support.fake_run import FakeRun, fake_batch
+from torch import Tensor
+
+from vlcpctl.core.method import Features, Method, Weights
+from vlcpctl.core.params import copy_of
+
+# The loss of a batch of a task, and the raw features that MAS takes the length of.
+Model = Callable[[Weights, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+
+BATCH = fake_batch(4)
+
+
+def toy_model(weights: Weights, image: Tensor, caption: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The toy of the CTP authors' numbers.
+
+    Its third, fused, feature has no place in two towers: its length is added to the text's.
+    """
+    hidden = torch.tanh(image @ weights["W1"].T + weights["b1"])
+    text = caption[:, 1:] @ weights["U"].T
+    loss = (hidden @ weights["v"] - caption[:, 0]).square().mean()
+    loss = loss + text.logsumexp(1).mean()
+    fused = (hidden[:, :2] * text).norm(dim=1, keepdim=True)
+    return loss, hidden, text.norm(dim=1, keepdim=True) + fused
+
+
+@dataclass
+class ToyStream:
+    """Weights that a method is taken along tasks with, and what it hands from task to task."""
+
+    method: Method
+    weights: Weights
+    model: Model = toy_model
+    epochs: int = 2
+    optimizer: Callable[[list[Tensor]], torch.optim.Optimizer] = lambda weights: torch.optim.AdamW(
+        weights, weight_decay=0.05
+    )
+    rates: tuple[float, float] = (1e-2, 1e-3)  # cosine, from and to
+    carried: dict[str, Weights] = field(default_factory=dict)
+    penalties: list[float] = field(default_factory=list)
+    anchor: Weights | None = None
+    run: FakeRun = field(default_factory=FakeRun)
+
+    def task(self, images: Tensor, captions: Tensor) -> Iterator[FakeRun]:
+        """Train on a task and measure it; gives the run after every step."""
+        first = self.anchor is None
+        self.run = run = FakeRun(
+            weights=self.weights, anchor=self.anchor or {}, started_first=first
+        ).start(self.method)
+        run.slots |= self.carried
+        optimizer = self.optimizer([w for w in self.weights.values() if w.requires_grad])
+        for phase in self.method.phases():
+            run.phase, run.steps = phase.name, (phase.epochs or self.epochs) * len(images)
+            for step in range(run.steps):
+                run.step = step
+                inputs = images[step % len(images)], captions[step % len(images)]
+                aux = self._differentiate(*inputs, contrasts=phase.contrasts)
+                with torch.no_grad():
+                    if phase.trains:
+                        self._update(optimizer, step / run.steps)
+                    self.method.after_step(run, BATCH, aux, stepped=phase.trains)
+                yield run
+        self.carried = self._handed_on(first=first)
+        self.anchor = copy_of(self.weights)
+
+    def finish(self, images: Tensor, captions: Tensor) -> FakeRun:
+        """A whole task."""
+        return list(self.task(images, captions))[-1]
+
+    def _differentiate(self, image: Tensor, caption: Tensor, *, contrasts: bool) -> dict[str, Any]:
+        for weight in self.weights.values():
+            # An authors' penalty reaches weights that the loss does not: weight decay moves them.
+            reached = weight.requires_grad and self.anchor is not None
+            weight.grad = torch.zeros_like(weight) if reached else None
+        with torch.no_grad():
+            self.method.before_forward(self.run)
+        loss, *raw = self.model(self.weights, image, caption)
+        out = Features(image=raw[0], text=raw[1], raw_image=raw[0], raw_text=raw[1], scale=loss)
+        terms, aux = self.method.loss(self.run, BATCH, out)
+        self.penalties += [terms["penalty"].item()] if "penalty" in terms else []
+        total = sum(terms.values(), loss if contrasts else torch.zeros(()))
+        total.backward()
+        grads = {n: w.grad for n, w in self.weights.items() if w.grad is not None}
+        with torch.no_grad():
+            self.method.after_backward(self.run, grads)
+        return aux
+
+    def _update(self, optimizer: torch.optim.Optimizer, share: float) -> None:
+        high, low = self.rates
+        for group in optimizer.param_groups:
+            group["lr"] = low + (high - low) * (1 + math.cos(math.pi * share)) / 2
+        optimizer.step()
+
+    def _handed_on(self, *, first: bool) -> dict[str, Weights]:
+        slots = self.method.slots(first=first)
+        return {s.name: copy_of(self.run.slot(s.name)) for s in slots if s.lifetime == "stream"}

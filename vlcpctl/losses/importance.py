@@ -1,0 +1,87 @@
+"""How important each weight was: squared and absolute gradients, path integrals, scores.
+
+Shapes: B pairs, D channels; named tensors are of the shapes of the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+Named = Mapping[str, Tensor]
+
+
+@torch.no_grad()
+def add_squares_(target: Named, grads: Named, share: float) -> None:
+    """Target += share * gradient^2: the diagonal of the empirical Fisher matrix."""
+    for name, grad in grads.items():
+        target[name].addcmul_(grad, grad, value=share)
+
+
+@torch.no_grad()
+def add_sizes_(target: Named, grads: Named, share: float) -> None:
+    """Target += share * |gradient|."""
+    for name, grad in grads.items():
+        target[name].add_(grad.abs(), alpha=share)
+
+
+def mean_length(raw_BD: Tensor, *, squared: bool) -> Tensor:
+    """Mean length of projections over the batch, or of squared length, with gradient.
+
+    >>> mean_length(torch.tensor([[3.0, 4.0], [0.0, 1.0]]), squared=False).item()
+    3.0
+    """
+    return (raw_BD.square().sum(1) if squared else raw_BD.norm(dim=1)).mean()
+
+
+@torch.no_grad()
+def add_path_(path: Named, gradient: Named, before: Named, after: Named) -> None:
+    """Path -= gradient * (after - before): by how much a step's move lowered the loss.
+
+    >>> path = {"w": torch.zeros(1)}
+    >>> up, was, now = torch.tensor([2.0]), torch.tensor([1.0]), torch.tensor([0.5])
+    >>> add_path_(path, {"w": up}, {"w": was}, {"w": now})
+    >>> path["w"].item()
+    1.0
+    """
+    for name, travelled in path.items():
+        travelled.addcmul_(gradient[name], after[name] - before[name], value=-1)
+
+
+@torch.no_grad()
+def per_distance(path: Named, start: Named, end: Named, damping: float) -> dict[str, Tensor]:
+    """Path / ((end - start)^2 + damping), as SI weighs it (Zenke et al., eq. 5)."""
+    return {
+        name: travelled / ((end[name] - start[name]).square() + damping)
+        for name, travelled in path.items()
+    }
+
+
+@torch.no_grad()
+def per_fisher_distance(
+    path: Named, fisher: Named, ends: tuple[Named, Named], *, half: float, damping: float
+) -> dict[str, Tensor]:
+    """The positive part of path / (half * fisher * (end - start)^2 + damping), RWalk's score."""
+    start, end = ends
+    return {
+        name: (
+            travelled / (half * fisher[name] * (end[name] - start[name]).square() + damping)
+        ).clamp_min(0)
+        for name, travelled in path.items()
+    }
+
+
+@torch.no_grad()
+def over_largest(values: Named) -> dict[str, Tensor]:
+    """Values divided by the largest of all, so that none is above 1; all zeros stay zeros.
+
+    >>> over_largest({"a": torch.tensor([1.0, 4.0]), "b": torch.tensor([2.0])})["b"].item()
+    0.5
+    """
+    largest = torch.stack([value.max() for value in values.values()]).max()
+    return {
+        name: value / torch.where(largest > 0, largest, torch.ones_like(largest))
+        for name, value in values.items()
+    }

@@ -1,0 +1,38 @@
+"""Quadratic penalties that hold weights near an anchor, with their gradients in closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+
+@torch.no_grad()
+def quadratic(
+    importance: Mapping[str, Tensor], weights: Mapping[str, Tensor], anchor: Mapping[str, Tensor]
+) -> Tensor:
+    """Sum over every number of importance * (weight - anchor)^2, outside of autograd.
+
+    >>> one = {"w": torch.tensor([1.0, 2.0])}
+    >>> quadratic({"w": torch.tensor([3.0, 5.0])}, one, {"w": torch.zeros(2)}).item()
+    23.0
+    """
+    parts = [
+        (held * (weights[name] - anchor[name]).square()).sum() for name, held in importance.items()
+    ]
+    return torch.stack(parts).sum()
+
+
+@torch.no_grad()
+def add_gradient_(
+    grads: Mapping[str, Tensor],
+    importance: Mapping[str, Tensor],
+    weights: Mapping[str, Tensor],
+    anchor: Mapping[str, Tensor],
+    *,
+    strength: float,
+) -> None:
+    """Add the gradient of strength * `quadratic` to the gradients that there are."""
+    for name, grad in grads.items():
+        grad.addcmul_(importance[name], weights[name] - anchor[name], value=2 * strength)

@@ -1,0 +1,79 @@
+"""MAS: memory aware synapses (Aljundi et al., 2018)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from vlcpctl import losses
+from vlcpctl.core.method import TRAIN, Batch, Features, Paper, Phase, Run, Slot, Terms, hyper
+from vlcpctl.methods.anchored import Anchored
+from vlcpctl.methods.measured import IMPORTANCE, TASKS, measure
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mas(Anchored):
+    """Importance is how much a weight changes the length of the projections; no loss is needed."""
+
+    name: ClassVar[str] = "mas"
+    title: ClassVar[str] = "Memory aware synapses: hold the weights that the projections hang on"
+    note: ClassVar[str] = "importances are of a batch's mean projection length, not pair by pair"
+    papers: ClassVar[tuple[Paper, ...]] = (
+        Paper(
+            title="Memory Aware Synapses: Learning what (not) to forget",
+            authors="Aljundi, Babiloni, Elhoseiny, Rohrbach and Tuytelaars",
+            venue="ECCV",
+            year=2018,
+            url="https://arxiv.org/abs/1711.09601",
+        ),
+    )
+
+    strength: float = hyper(1.0, doc="lambda: weight of the penalty.", origin="CTP authors' code")
+    variant: str = hyper(
+        "paper",
+        doc="Squared lengths, summed over tasks; or lengths, their mean, half the penalty (ctp).",
+        origin="MAS, sections 4.1-4.2; 'ctp' is the CTP authors' code",
+        choices=("paper", "ctp"),
+    )
+
+    @property
+    def importances(self) -> tuple[str, ...]:
+        """Omega alone."""
+        return ("omega",)
+
+    @property
+    def weight(self) -> float:
+        """The strength; half of it in the CTP authors' code."""
+        return self.strength / 2 if self.variant == "ctp" else self.strength
+
+    def slots(self, *, first: bool) -> tuple[Slot, ...]:
+        """Omega, and how many tasks it is of."""
+        return (*super().slots(first=first), TASKS)
+
+    def phases(self) -> tuple[Phase, ...]:
+        """Train, then one pass over the task for its importances."""
+        return (TRAIN, dataclasses.replace(IMPORTANCE, contrasts=False))
+
+    def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
+        """The penalty or, once trained, the mean length of the batch's projections."""
+        if run.phase != IMPORTANCE.name:
+            return super().loss(run, batch, out)
+        squared = self.variant == "paper"
+        lengths = [
+            losses.importance.mean_length(side, squared=squared)
+            for side in (out.raw_image, out.raw_text)
+        ]
+        return {"length": lengths[0] + lengths[1]}, {}
+
+    def after_backward(self, run: Run, grads: Mapping[str, Tensor]) -> None:
+        """Add the gradient of the penalty or, once trained, the sizes of a batch's gradients."""
+        if run.phase == IMPORTANCE.name:
+            sizes, averages = losses.importance.add_sizes_, self.variant == "ctp"
+            measure(run, "omega", grads, sizes, averages=averages)
+        else:
+            super().after_backward(run, grads)

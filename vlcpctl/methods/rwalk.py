@@ -1,0 +1,144 @@
+"""RWalk: Riemannian walk (Chaudhry et al., 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from vlcpctl import core, losses
+from vlcpctl.core.method import TRAIN, Batch, Paper, Phase, Run, Slot, hyper
+from vlcpctl.methods.anchored import Anchored, zeros
+from vlcpctl.methods.measured import IMPORTANCE, TASKS, measure
+from vlcpctl.methods.path import path_slots, remember, start_of, trained_copy, walk
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rwalk(Anchored):
+    """EWC's Fisher diagonal and a path score per Riemannian distance, added up.
+
+    In the paper's variant both grow while training: every `every` steps the mean of the squared
+    gradients moves Fisher, and the way of these steps adds to the score. At the end of a task the
+    score is averaged with the earlier one, and both are divided by their largest value.
+    """
+
+    name: ClassVar[str] = "rwalk"
+    title: ClassVar[str] = "Riemannian walk: Fisher and path scores together hold the weights"
+    papers: ClassVar[tuple[Paper, ...]] = (
+        Paper(
+            title="Riemannian Walk for Incremental Learning: Understanding Forgetting and "
+            "Intransigence",
+            authors="Chaudhry, Dokania, Ajanthan and Torr",
+            venue="ECCV",
+            year=2018,
+            url="https://arxiv.org/abs/1801.10112",
+        ),
+    )
+
+    strength: float = hyper(
+        1000.0, doc="lambda: weight of the penalty.", origin="CTP authors' code"
+    )
+    damping: float = hyper(
+        0.1, doc="epsilon: added to a weight's squared distance.", origin="CTP authors' code"
+    )
+    alpha: float = hyper(
+        0.9,
+        doc="What a new Fisher diagonal counts in the moving average (variant=paper).",
+        origin="RWalk, section 4.1; the authors' code",
+    )
+    every: int = hyper(
+        50,
+        doc="Steps between two updates of Fisher and score (variant=paper).",
+        origin="RWalk, the authors' code",
+    )
+    variant: str = hyper(
+        "paper",
+        doc="'ctp': Fisher as EWC measures it, one score at the end of the task, nothing scaled.",
+        origin="RWalk, section 4; 'ctp' is the CTP authors' code",
+        choices=("paper", "ctp"),
+    )
+
+    @property
+    def importances(self) -> tuple[str, ...]:
+        """What the penalty adds up: already together in the paper's variant."""
+        return ("omega",) if self.variant == "paper" else ("fisher", "scores")
+
+    def slots(self, *, first: bool) -> tuple[Slot, ...]:
+        """Fisher and scores, the path and, in the paper's variant, what the next score needs."""
+        kept = [Slot(name=name, lifetime="stream", start=zeros) for name in ("fisher", "scores")]
+        common = (*kept, TASKS, *path_slots(first=first))
+        if self.variant == "ctp":
+            return common
+        return (
+            *common,
+            Slot(name="omega", lifetime="stream", start=zeros),
+            Slot(name="squares", lifetime="task", start=zeros),
+            Slot(name="gained", lifetime="task", start=zeros),
+            Slot(name="opening", lifetime="task", start=trained_copy),
+        )
+
+    def phases(self) -> tuple[Phase, ...]:
+        """Train; the CTP authors then measure Fisher in a pass of its own."""
+        return (TRAIN,) if self.variant == "paper" else (TRAIN, IMPORTANCE)
+
+    def after_backward(self, run: Run, grads: Mapping[str, Tensor]) -> None:
+        """Keep the loss's own gradient and add the penalty's; once trained, measure Fisher."""
+        if run.phase != IMPORTANCE.name:
+            remember(run, grads)
+            super().after_backward(run, grads)
+            return
+        squares = losses.importance.add_squares_
+        measure(run, "fisher", grads, squares, averages=True)
+        if run.step + 1 == run.steps:
+            self._score_once(run)
+
+    def after_step(self, run: Run, batch: Batch, aux: dict[str, Any], *, stepped: bool) -> None:
+        """Go on with the path, and in the paper's variant with Fisher and the score."""
+        if stepped:
+            walk(run)
+        if self.variant == "ctp":
+            return
+        if stepped:
+            losses.importance.add_squares_(run.slot("squares"), run.slot("gradient"), 1.0)
+        ends = run.step + 1 == run.steps
+        if ends or (run.step + 1) % self.every == 0:
+            self._score_window(run)
+        if ends:
+            self._consolidate(run)
+
+    def _score_window(self, run: Run) -> None:
+        """Close a window of steps: move Fisher, add to the score, begin anew from here."""
+        path, squares, opening = (run.slot(name) for name in ("path", "squares", "opening"))
+        fisher, steps = run.slot("fisher"), run.step % self.every + 1
+        core.params.blend_(fisher, 1 - self.alpha, (self.alpha / steps, squares))
+        score = losses.importance.per_fisher_distance(
+            path, fisher, (opening, run.weights), half=0.5, damping=self.damping
+        )
+        core.params.blend_(run.slot("gained"), 1.0, (1.0, score))
+        core.params.copy_(opening, run.weights)
+        core.params.zero_(path)
+        core.params.zero_(squares)
+
+    def _consolidate(self, run: Run) -> None:
+        """Average the scores and bring Fisher and scores to the same height."""
+        fisher, scores, count = run.slot("fisher"), run.slot("scores"), run.slot("tasks")["count"]
+        kept = 0.5 if int(count) else 0.0
+        core.params.blend_(scores, kept, (1 - kept, run.slot("gained")))
+        omega = run.slot("omega")
+        core.params.copy_(omega, losses.importance.over_largest(fisher))
+        core.params.blend_(omega, 1.0, (1.0, losses.importance.over_largest(scores)))
+        count.add_(1)
+
+    def _score_once(self, run: Run) -> None:
+        """The CTP authors' score: of the whole task, by the Fisher diagonal merged already."""
+        score = losses.importance.per_fisher_distance(
+            run.slot("path"),
+            run.slot("fisher"),
+            (start_of(run), run.weights),
+            half=1.0,
+            damping=self.damping,
+        )
+        core.params.blend_(run.slot("scores"), 0.5, (0.5, score))

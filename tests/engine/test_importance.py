@@ -65,6 +65,40 @@ def test_measuring_leaves_the_statistics_of_batch_norm_alone(
     assert any("running_mean" in key for key in load_file(plain / WEIGHTS))
 
 
+def _rows(checkpoint: Path, phase: str) -> list[dict[str, float]]:
+    lines = (checkpoint / "metrics.jsonl").read_text().splitlines()
+    return [row for row in map(json.loads, lines) if row["phase"] == phase]
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_penalty_is_0_at_the_first_step_and_grows(world: World, tmp_path: Path, name: str) -> None:
+    for number in range(2):
+        train_step(request(world, name, number, tmp_path, buffered=False))
+    penalties = [row[f"{name}/penalty"] for row in _rows(tmp_path / "01", "train")]
+    assert penalties[0] == 0
+    assert all(penalty > 0 for penalty in penalties[1:])
+    assert not any(f"{name}/penalty" in row for row in _rows(tmp_path / "00", "train"))
+
+
+def test_each_measuring_phase_has_its_own_loss(world: World, tmp_path: Path) -> None:
+    train_step(request(world, "ewc+mas", 0, tmp_path, buffered=False))
+    common = {"phase", "step", "loss", "lr"}
+    terms = {
+        phase: {key for row in _rows(tmp_path / "00", phase) for key in row} - common
+        for phase in ("ewc/importance", "mas/importance")
+    }
+    assert terms == {"ewc/importance": {"contrastive"}, "mas/importance": {"mas/length"}}
+
+
+def test_fp16_measures_what_single_precision_does(world: World, tmp_path: Path) -> None:
+    fisher = {}
+    for precision in ("fp32", "fp16"):
+        out = _trained(world, tmp_path / precision, "ewc", tasks=1, precision=precision, lr=1e-9)
+        fisher[precision] = load_file(out / "method" / "ewc" / "fisher.safetensors")
+    torch.testing.assert_close(fisher["fp16"], fisher["fp32"], rtol=1e-3, atol=1e-9)
+    assert fisher["fp16"]["visual.proj"].any()
+
+
 @pytest.mark.parametrize(("steps", "begins"), [(None, 6), (4, 6), (6, 6), (7, 9)])
 def test_measuring_reads_the_first_epoch_that_was_not_trained_on(
     world: World, tmp_path: Path, steps: int | None, begins: int

@@ -47,12 +47,12 @@ class Rwalk(Anchored):
     alpha: float = hyper(
         0.9,
         doc="What a new Fisher diagonal counts in the moving average (variant=paper).",
-        origin="RWalk, section 4.1; the authors' code",
+        origin="RWalk authors' code",
     )
     every: int = hyper(
         50,
         doc="Steps between two updates of Fisher and score (variant=paper).",
-        origin="RWalk, the authors' code",
+        origin="RWalk authors' code",
     )
     variant: str = hyper(
         "paper",

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Si(Anchored):
-    """Importance is what each weight's way through the task took off the loss, per distance."""
+    """Importance is what each weight's way through the task took off the loss, per distance.
+
+    The way is that of the whole task, also where the best weights on the way are kept.
+    """
 
     name: ClassVar[str] = "si"
     title: ClassVar[str] = "Synaptic intelligence: hold the weights whose way lowered the loss"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import vlcpctl
+from vlcpctl.core.differences import identity_differences
 from vlcpctl.core.errors import BadInput, OutputExists
 
 # What an artifact is, and the manifest that makes its directory exist.
@@ -183,25 +184,6 @@ def already_made(out: Path, kind: str, identity: dict[str, Any], *, force: bool)
             f"{out} was made with other settings: {'; '.join(differences)}; --force replaces it"
         )
     return True
-
-
-def identity_differences(found: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
-    """What differs between two identities, one phrase each.
-
-    >>> identity_differences({"seed": 0}, {"seed": 1})
-    ['seed is 0 there and 1 here']
-    """
-    names = sorted(found.keys() | wanted.keys())
-    return [
-        f"{name} is {found.get(name)!r} there and {wanted.get(name)!r} here"
-        for name in names
-        if _plain(found.get(name)) != _plain(wanted.get(name))
-    ]
-
-
-def _plain(value: object) -> object:
-    """A value as it looks after a trip through JSON (tuples become lists)."""
-    return json.loads(json.dumps(value))
 
 
 def _what_it_is(directory: Path) -> str:

@@ -16,7 +16,8 @@ from typing import Any
 
 from torch import Tensor
 
-from vlcpctl.core.artifacts import identity_differences, move_aside
+from vlcpctl.core.artifacts import move_aside
+from vlcpctl.core.differences import identity_differences
 from vlcpctl.core.errors import Incompatible, OutputExists
 from vlcpctl.core.tensors import read_tensors, write_tensors
 from vlcpctl.engine.journal import FILE_NAME

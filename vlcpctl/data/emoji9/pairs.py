@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.core.artifacts import identity_differences, move_aside, new_file
+from vlcpctl.core.artifacts import move_aside, new_file
 from vlcpctl.core.console import progress
+from vlcpctl.core.differences import identity_differences
 from vlcpctl.core.errors import BadInput, OutputExists
 from vlcpctl.core.seeds import generator
 from vlcpctl.data.emoji9.captions import plain_captions, train_captions

@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from vlcpctl.core.errors import BadInput
+
 # One row per image. `offset` and `size` are the bytes of the image inside its shard; the index owns
 # the captions, and the .txt members of the tars repeat them for readers that do not know the index.
 FIELDS = [
@@ -92,6 +94,34 @@ class IndexWriter:
             pa.array(values, field.type) for values, field in zip(columns, self.schema, strict=True)
         ]
         self._writer.write_batch(pa.record_batch(arrays, schema=self.schema))
+
+
+def read_index(path: Path) -> pa.Table:
+    """An index, with every column that a split needs, of its type and without holes."""
+    try:
+        table = pq.read_table(path)
+        for field in FIELDS:
+            table = _with_checked(table, field, path)
+    except (OSError, pa.ArrowException) as error:
+        raise BadInput(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+    return table
+
+
+def _with_checked(table: pa.Table, field: pa.Field, path: Path) -> pa.Table:
+    """Other programs write other types for the same: large strings, or lists of other names."""
+    place = table.schema.get_field_index(field.name)
+    if place < 0:
+        raise BadInput(f"{path} has no column {field.name!r}; run 'vlcpctl check'")
+    column = table[field.name]
+    if column.null_count and not field.nullable:
+        raise BadInput(f"{path}: column {field.name!r} has holes; run 'vlcpctl check'")
+    if column.type == field.type:
+        return table
+    try:
+        return table.set_column(place, field, column.cast(field.type))
+    except pa.ArrowException as error:
+        found = f"column {field.name!r} is {column.type}, not {field.type}"
+        raise BadInput(f"{path}: {found}; run 'vlcpctl check'") from error
 
 
 class ContentId:

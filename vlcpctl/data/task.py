@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from vlcpctl.core.artifacts import kind_of, read_manifest
 from vlcpctl.core.errors import BadInput
+from vlcpctl.data.index import read_index
 
 
 @dataclass(frozen=True)
@@ -64,10 +63,7 @@ class Split:
     def __init__(self, directory: Path, name: str) -> None:
         self.directory, self.name = directory, name
         self.path = directory / f"{name}.parquet"
-        try:
-            self.table = pq.read_table(self.path)
-        except (OSError, pa.ArrowInvalid) as error:
-            raise BadInput(f"{self.path} cannot be read: {error}") from error
+        self.table = read_index(self.path)
         self.keys: list[str] = self.table["key"].to_pylist()
         self._offsets = self.table["offset"].to_numpy()
         self._sizes = self.table["size"].to_numpy()

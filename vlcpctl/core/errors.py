@@ -16,6 +16,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+MOST_NAMES = 20  # that a message lists
+
 
 class VlcpError(Exception):
     """A failure that the user can act on: one line that says what, where, and what would do."""
@@ -80,4 +82,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1)
     guess = f"; did you mean {near[0]!r}?" if near else ""
-    return f"unknown {kind} {name!r}{guess} (known: {', '.join(names)})"
+    shown = names
+    if len(names) > MOST_NAMES:
+        like = difflib.get_close_matches(name, names, n=MOST_NAMES, cutoff=0.3)
+        shown = [*like, f"... {len(names)} in all"]
+    return f"unknown {kind} {name!r}{guess} (known: {', '.join(shown)})"

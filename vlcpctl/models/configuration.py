@@ -18,6 +18,8 @@ PACKAGED = Path(__file__).parent / "configs"
 # Names that presets use and that later versions bring.
 NOT_YET = {"albef-base": "the fusion model", "albef-tiny": "the fusion model"}
 
+_PARTS = {"embed_dim": int, "vision_cfg": dict, "text_cfg": dict}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
@@ -36,6 +38,8 @@ def find_configuration(model: str) -> Configuration:
         return found
     library = open_clip()
     known = library.get_model_config(model)
+    if known is None and Path(model).is_dir():
+        raise BadInput(f"{model} is no checkpoint: it has no {CONFIG_FILE}")
     if known is None:
         names = [*library.list_models(), *(packaged.stem for packaged in PACKAGED.glob("*.json"))]
         raise UsageError(unknown_name("model", model, names))
@@ -120,14 +124,14 @@ def _read(path: Path) -> Configuration:
     try:
         stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         model: dict[str, Any] = stored.get("model_cfg", stored)
-        missing = {"embed_dim", "vision_cfg", "text_cfg"} - model.keys()
+        wrong = [name for name, kind in _PARTS.items() if not isinstance(model.get(name), kind)]
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, AttributeError) as error:
         raise BadInput(f"{path} is no model configuration: {error}") from error
-    if missing:
-        names = ", ".join(sorted(missing))
-        raise BadInput(f"{path} is no open_clip model configuration: it has no {names}")
+    if wrong:
+        parts = ", ".join(f"{name} ({_PARTS[name].__name__})" for name in wrong)
+        raise BadInput(f"{path} is no open_clip model configuration: it lacks {parts}")
     text = model["text_cfg"]
     beside = {
         name: os.path.abspath(path.parent / text[name])

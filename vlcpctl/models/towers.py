@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from vlcpctl.core.errors import Incompatible, UsageError
+from vlcpctl.core.errors import BadInput, Incompatible, UsageError
 from vlcpctl.core.seeds import torch_seed
 from vlcpctl.models.imports import open_clip
 
@@ -29,6 +29,9 @@ def new_module(config: dict[str, Any], seed: int) -> nn.Module:
             module: nn.Module = kind(**shape)
         except OSError as error:  # what the clients of the hub raise
             raise Incompatible(_no_tower(config, error)) from error
+        except (TypeError, ValueError, RuntimeError, AssertionError) as error:
+            what = str(error).strip().splitlines()[0]
+            raise BadInput(f"open_clip builds no model of this configuration: {what}") from error
     _check_length(module, text)
     return module
 

@@ -195,7 +195,6 @@ def _write_manifest(
     }
     labels = {row["label"] for row in rows if row["label"] is not None}
     summary = TaskSummary(NAME, {"train": train}, sorted(labels))
-    size = request.size
     body = {
         "name": NAME,
         "slug": NAME,
@@ -207,17 +206,25 @@ def _write_manifest(
         "skipped": {},
         "inputs": [one for one in (request.task.content, request.checkpoint) if one],
         NAME: {
-            "policy": request.policy,
-            "size": size.written,
-            "of": size.of,
-            "kind": size.kind,
-            "count": size.count,
-            "share": size.share,
-            "seed": request.seed,
-            "checkpoint": request.checkpoint,
+            **_settings(request),
             "seen": plan.seen,
             "items": dict(Counter(str(row["task"]) for row in rows)),
             "shard_rows": shard_rows,
         },
     }
     write_manifest(directory, "task", request.identity(), summary.content, body)
+
+
+def _settings(request: Request) -> dict[str, Any]:
+    """What the next update must agree with, or rows tell."""
+    size = request.size
+    return {
+        "policy": request.policy,
+        "size": size.written,
+        "of": size.of,
+        "kind": size.kind,
+        "count": size.count,
+        "share": size.share,
+        "seed": request.seed,
+        "checkpoint": request.checkpoint,
+    }

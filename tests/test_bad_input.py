@@ -1,28 +1,22 @@
-"""Bad input, foreign state and full disks: one line that says what would do, and the exit code."""
+"""Bad data and foreign state: one line that names the file and what would do, and the code."""
 
 from __future__ import annotations
 
-import os
-import pty
 import shutil
 import struct
-import subprocess
-import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.pair_files import img2dataset_members, rows, write_parquet, write_tar
-from support.program import Ended, run_program
-from support.tiny_stream import make_image, make_stream
+from support.program import QUEUE, TINY, Ended, make_inputs, refused, run_program
+from support.tiny_stream import make_image
 
 Program = Callable[..., Ended]
 Change = Callable[[dict[str, object]], object]
-
-TINY = ("--method", "ctp", "--preset", "tiny", "--batch-size", "4", "--epochs", "1", "-q")
-MICRO = ("--model", "micro")
-QUEUE = ("--set", "ctp.keep_queue=true")
 
 
 @pytest.fixture
@@ -34,27 +28,8 @@ def program(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A stream, a buffer of its first task, and checkpoints of it with and without a queue."""
-    from vlcpctl.commands.buffer import run as buffer
-    from vlcpctl.commands.train_step import run as train_step
-
-    root = tmp_path_factory.mktemp("bad")
-    make_stream(root / "stream", 3, 12)
-    first = root / "stream" / "00-part-0"
-    buffer(first, root / "buffer", size="6", quiet=True)
-    how = {"preset": "tiny", "model": "micro", "batch_size": 4, "epochs": 1, "quiet": True}
-    train_step([first], root / "plain", "seqf", **how)  # type: ignore[arg-type]
-    train_step([first], root / "queued", "ctp", set_=[QUEUE[1]], **how)  # type: ignore[arg-type]
-    return root
-
-
-def refused(ended: Ended, command: str, code: int, *said: object) -> None:
-    """One line about this command on stderr, nothing on stdout, and this code."""
-    assert (ended.code, ended.out) == (code, ""), ended.err
-    (line,) = ended.err.splitlines()
-    assert line.startswith(f"vlcpctl {command}: ")
-    for words in said:
-        assert str(words) in line
+    """What the commands read."""
+    return make_inputs(tmp_path_factory.mktemp("inputs"))
 
 
 # Pairs
@@ -230,96 +205,49 @@ def test_state_with_other_tensors_is_refused(
     refused(ended, "train-step", 5, f"{other}: state ctp/queue", said)
 
 
-# Command lines
-
-
-def test_a_batch_larger_than_the_task_is_refused_with_both_numbers(
-    program: Program, place: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("name", "values", "said"),
+    [
+        ("captions", None, "has no column 'captions'"),
+        ("captions", [3] * 12, "column 'captions' is int64, not list"),
+        ("captions", [["one"]] * 11 + [None], "column 'captions' has holes"),
+        ("offset", ["x"] * 12, "column 'offset' is string, not int64"),
+    ],
+)
+@pytest.mark.parametrize("command", ["train-step", "buffer"])
+def test_an_index_that_others_have_changed_is_named(
+    program: Program,
+    place: Path,
+    tmp_path: Path,
+    name: str,
+    values: object,
+    said: str,
+    command: str,
 ) -> None:
-    how = ("-o", tmp_path / "out", *TINY, *MICRO, "--batch-size", 64)
-    ended = program("train-step", place / "stream" / "00-part-0", *how)
-    refused(ended, "train-step", 2, "64", "12 pairs")
-
-
-@pytest.mark.parametrize("dry", [False, True])
-@pytest.mark.parametrize("command", ["train-step", "buffer", "eval-retrieval"])
-def test_a_stream_is_answered_with_its_tasks(
-    program: Program, place: Path, tmp_path: Path, command: str, *, dry: bool
-) -> None:
+    task = tmp_path / "task"
+    shutil.copytree(place / "stream" / "01-part-1", task)
+    table = pq.read_table(task / "train.parquet").drop_columns([name])
+    if values is not None:
+        table = table.append_column(name, pa.array(values))
+    pq.write_table(table, task / "train.parquet")
     how = {
-        "train-step": ("-o", tmp_path / "out", *TINY, *MICRO),
-        "buffer": ("-o", tmp_path / "out", "--size", 6),
-        "eval-retrieval": ("--checkpoint", place / "plain"),
+        "train-step": (*TINY, "--previous", place / "plain"),
+        "buffer": ("-q", "--size", 6),
     }
-    stream = place / "stream"
-    ended = program(command, stream, *how[command], *(["--dry-run"] if dry else []))
-    tasks = " ".join(str(path) for path in sorted(stream.glob("0*")))
-    refused(ended, command, 3, f"{stream} is a stream; give one of its tasks: {tasks}")
+    ended = program(command, task, "-o", tmp_path / "out", *how[command])
+    refused(ended, command, 3, task / "train.parquet", said, "run 'vlcpctl check'")
 
 
-@pytest.mark.parametrize("command", ["forgetting-report", "batch"])
-def test_a_terminal_is_not_waited_for(
-    program: Program, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    ours, theirs = pty.openpty()
-    with os.fdopen(theirs) as terminal:
-        monkeypatch.setattr(sys, "stdin", terminal)
-        ended = program(command, "-")
-    os.close(ours)
-    refused(ended, command, 2, "pipe them in")
-
-
-def test_a_plain_task_is_no_buffer(program: Program, place: Path, tmp_path: Path) -> None:
-    how = ("-o", tmp_path / "out", *TINY, *MICRO, "--buffer", place / "stream" / "01-part-1")
-    ended = program("train-step", place / "stream" / "00-part-0", *how)
-    refused(ended, "train-step", 3, "01-part-1 is not a buffer; make one with 'vlcpctl buffer'")
-
-
-@pytest.mark.parametrize("how", [(), ("--dry-run",), ("--batch-size", 4)])
-def test_a_preset_whose_model_is_not_here_says_which_is(
-    program: Program, place: Path, tmp_path: Path, how: tuple[object, ...]
-) -> None:
-    words = (place / "stream" / "00-part-0", "-o", tmp_path / "out", "--method", "ctp", *how)
-    ended = program("train-step", *words)
-    refused(ended, "train-step", 2, "albef-base", "--model, such as ViT-B-32, or --preset tiny")
-
-
-def test_weights_that_cannot_be_fetched_say_how_to_pass_a_file(
-    program: Program, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
-    how = ("-o", tmp_path / "out", *TINY, "--model", "ViT-B-32", "--pretrained", "openai")
-    ended = program("train-step", place / "stream" / "00-part-0", *how)
-    said = ("'openai' of ViT-B-32 cannot be downloaded", "pass --pretrained FILE.safetensors")
-    refused(ended, "train-step", 5, *said)
-
-
-MISTYPED = (*TINY, *MICRO, "--set", "ctp.keep_queu=true")
-
-
-def test_a_mistyped_hyper_parameter_is_answered_with_the_nearest(
+def test_an_index_of_large_strings_in_another_order_is_read(
     program: Program, place: Path, tmp_path: Path
 ) -> None:
-    ended = program("train-step", place / "stream" / "00-part-0", "-o", tmp_path / "out", *MISTYPED)
-    refused(ended, "train-step", 2, "'keep_queu'; did you mean 'keep_queue'? (known: cross_modal,")
-
-
-@pytest.mark.parametrize(("how", "code"), [((*TINY, *MICRO, "--dry-run"), 0), (MISTYPED, 2)])
-def test_a_plan_and_a_refusal_wait_for_no_torch(
-    place: Path, tmp_path: Path, how: tuple[str, ...], code: int
-) -> None:
-    words = ["train-step", place / "stream" / "00-part-0", "-o", tmp_path / "out", *how]
-    program = f"""
-import sys
-from vlcpctl.cli import main
-sys.argv = ["vlcpctl", *{[str(word) for word in words]}]
-try:
-    main()
-finally:
-    print([name for name in ("torch", "open_clip", "transformers") if name in sys.modules])
-"""
-    command = [sys.executable, "-c", program]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == code, ended.stderr
-    assert ended.stdout.splitlines()[-1] == "[]"
+    task, other = place / "stream" / "01-part-1", tmp_path / "task"
+    shutil.copytree(task, other)
+    table = pq.read_table(task / "train.parquet")
+    large = table.set_column(0, "key", table["key"].cast(pa.large_string()))
+    pq.write_table(large.select(table.column_names[::-1]), other / "train.parquet")
+    for path, out in ((task, "a"), (other, "b")):
+        how = (*TINY, "--previous", place / "plain")
+        assert program("train-step", path, "-o", tmp_path / out, *how).code == 0
+    a, b = (tmp_path / out / "open_clip_model.safetensors" for out in "ab")
+    assert a.read_bytes() == b.read_bytes()

@@ -5,10 +5,16 @@ from __future__ import annotations
 import signal
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+from support.tiny_stream import make_stream
 
 from vlcpctl import cli
+
+TINY = ("--method", "ctp", "--preset", "tiny", "--batch-size", "4", "--epochs", "1", "-q")
+MICRO = ("--model", "micro")
+QUEUE = ("--set", "ctp.keep_queue=true")
 
 
 @dataclass(frozen=True)
@@ -32,3 +38,26 @@ def run_program(capfd: pytest.CaptureFixture[str], *words: object) -> Ended:
         sys.argv = arguments
         signal.signal(signal.SIGTERM, handler)
     return Ended(int(stop.value.code or 0), *capfd.readouterr())
+
+
+def refused(ended: Ended, command: str, code: int, *said: object) -> None:
+    """One line about this command on stderr, nothing on stdout, and this code."""
+    assert (ended.code, ended.out) == (code, ""), ended.err
+    (line,) = ended.err.splitlines()
+    assert line.startswith(f"vlcpctl {command}: ")
+    for words in said:
+        assert str(words) in line
+
+
+def make_inputs(root: Path) -> Path:
+    """A stream, a buffer of its first task, and checkpoints of it with and without a queue."""
+    from vlcpctl.commands.buffer import run as buffer
+    from vlcpctl.commands.train_step import run as train_step
+
+    make_stream(root / "stream", 3, 12)
+    first = root / "stream" / "00-part-0"
+    buffer(first, root / "buffer", size="6", quiet=True)
+    how = {"preset": "tiny", "model": "micro", "batch_size": 4, "epochs": 1, "quiet": True}
+    train_step([first], root / "plain", "seqf", **how)  # type: ignore[arg-type]
+    train_step([first], root / "queued", "ctp", set_=[QUEUE[1]], **how)  # type: ignore[arg-type]
+    return root

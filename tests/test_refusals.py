@@ -1,0 +1,166 @@
+"""Command lines that cannot be carried out: one line with the way out, the code, no torch."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.program import MICRO, TINY, Ended, make_inputs, refused, run_program
+
+Program = Callable[..., Ended]
+
+MISTYPED = (*TINY, *MICRO, "--set", "ctp.keep_queu=true")
+
+
+@pytest.fixture
+def program(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Program:
+    """Runs a command line in this process."""
+    monkeypatch.delenv("VLCPCTL_DEBUG", raising=False)
+    return lambda *words: run_program(capfd, *words)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the commands read."""
+    return make_inputs(tmp_path_factory.mktemp("inputs"))
+
+
+def test_a_batch_larger_than_the_task_is_refused_with_both_numbers(
+    program: Program, place: Path, tmp_path: Path
+) -> None:
+    how = ("-o", tmp_path / "out", *TINY, *MICRO, "--batch-size", 64)
+    ended = program("train-step", place / "stream" / "00-part-0", *how)
+    refused(ended, "train-step", 2, "64", "12 pairs")
+
+
+@pytest.mark.parametrize("dry", [False, True])
+@pytest.mark.parametrize("command", ["train-step", "buffer", "eval-retrieval"])
+def test_a_stream_is_answered_with_its_tasks(
+    program: Program, place: Path, tmp_path: Path, command: str, *, dry: bool
+) -> None:
+    how = {
+        "train-step": ("-o", tmp_path / "out", *TINY, *MICRO),
+        "buffer": ("-o", tmp_path / "out", "--size", 6),
+        "eval-retrieval": ("--checkpoint", place / "plain"),
+    }
+    stream = place / "stream"
+    ended = program(command, stream, *how[command], *(["--dry-run"] if dry else []))
+    tasks = " ".join(str(path) for path in sorted(stream.glob("0*")))
+    refused(ended, command, 3, f"{stream} is a stream; give one of its tasks: {tasks}")
+
+
+@pytest.mark.parametrize("command", ["forgetting-report", "batch"])
+def test_a_terminal_is_not_waited_for(
+    program: Program, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs) as terminal:
+        monkeypatch.setattr(sys, "stdin", terminal)
+        ended = program(command, "-")
+    os.close(ours)
+    refused(ended, command, 2, "pipe them in")
+
+
+def test_a_plain_task_is_no_buffer(program: Program, place: Path, tmp_path: Path) -> None:
+    how = ("-o", tmp_path / "out", *TINY, *MICRO, "--buffer", place / "stream" / "01-part-1")
+    ended = program("train-step", place / "stream" / "00-part-0", *how)
+    refused(ended, "train-step", 3, "01-part-1 is not a buffer; make one with 'vlcpctl buffer'")
+
+
+@pytest.mark.parametrize("how", [(), ("--dry-run",), ("--batch-size", 4)])
+def test_a_preset_whose_model_is_not_here_says_which_is(
+    program: Program, place: Path, tmp_path: Path, how: tuple[object, ...]
+) -> None:
+    words = (place / "stream" / "00-part-0", "-o", tmp_path / "out", "--method", "ctp", *how)
+    ended = program("train-step", *words)
+    refused(ended, "train-step", 2, "albef-base", "--model, such as ViT-B-32, or --preset tiny")
+
+
+def test_weights_that_cannot_be_fetched_say_how_to_pass_a_file(
+    program: Program, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    how = ("-o", tmp_path / "out", *TINY, "--model", "ViT-B-32", "--pretrained", "openai")
+    ended = program("train-step", place / "stream" / "00-part-0", *how)
+    said = ("'openai' of ViT-B-32 cannot be downloaded", "pass --pretrained FILE.safetensors")
+    refused(ended, "train-step", 5, *said)
+
+
+def test_a_mistyped_hyper_parameter_is_answered_with_the_nearest(
+    program: Program, place: Path, tmp_path: Path
+) -> None:
+    ended = program("train-step", place / "stream" / "00-part-0", "-o", tmp_path / "out", *MISTYPED)
+    refused(ended, "train-step", 2, "'keep_queu'; did you mean 'keep_queue'? (known: cross_modal,")
+
+
+def test_another_command_at_the_same_place_is_told_what_differs(
+    program: Program, place: Path, tmp_path: Path
+) -> None:
+    words = ("train-step", place / "stream" / "00-part-0", "-o", tmp_path / "out", *TINY, *MICRO)
+    assert program(*words).code == 0
+    ended = program(*words, "--lr", "0.5", "--set", "ctp.m=0.5")
+    differs = "hyper.ctp.m is 0.9 there and 0.5 here; settings.lr is 0.001 there and 0.5 here;"
+    refused(ended, "train-step", 4, tmp_path / "out", differs, "--force replaces it")
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("{}", "lacks embed_dim (int), vision_cfg (dict), text_cfg (dict)"),
+        ("{", "is no model configuration"),
+        (
+            '{"embed_dim": 8, "vision_cfg": {}, "text_cfg": {"widht": 8}}',
+            "open_clip builds no model of this configuration",
+        ),
+    ],
+)
+def test_a_model_configuration_is_checked(
+    program: Program, place: Path, tmp_path: Path, written: str, said: str
+) -> None:
+    (tmp_path / "model.json").write_text(written)
+    how = ("-o", tmp_path / "out", *TINY, "--model", tmp_path / "model.json")
+    ended = program("train-step", place / "stream" / "00-part-0", *how)
+    refused(ended, "train-step", 3, said)
+
+
+def test_a_directory_that_is_no_model_is_named(
+    program: Program, place: Path, tmp_path: Path
+) -> None:
+    how = ("-o", tmp_path / "out", *TINY, "--model", place / "stream")
+    ended = program("train-step", place / "stream" / "00-part-0", *how)
+    refused(ended, "train-step", 3, f"{place / 'stream'} is no checkpoint: it has no open_clip_con")
+
+
+def test_an_unknown_model_lists_those_of_like_names(
+    program: Program, place: Path, tmp_path: Path
+) -> None:
+    how = ("-o", tmp_path / "out", *TINY, "--model", "ViT-B32")
+    ended = program("train-step", place / "stream" / "00-part-0", *how)
+    refused(ended, "train-step", 2, "did you mean 'ViT-B-32'? (known: ViT-B-32,", " in all)")
+    assert len(ended.err) < 600
+
+
+@pytest.mark.parametrize(("how", "code"), [((*TINY, *MICRO, "--dry-run"), 0), (MISTYPED, 2)])
+def test_a_plan_and_a_refusal_wait_for_no_torch(
+    place: Path, tmp_path: Path, how: tuple[str, ...], code: int
+) -> None:
+    words = ["train-step", place / "stream" / "00-part-0", "-o", tmp_path / "out", *how]
+    program = f"""
+import sys
+from vlcpctl.cli import main
+sys.argv = ["vlcpctl", *{[str(word) for word in words]}]
+try:
+    main()
+finally:
+    print([name for name in ("torch", "open_clip", "transformers") if name in sys.modules])
+"""
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == code, ended.stderr
+    assert ended.stdout.splitlines()[-1] == "[]"

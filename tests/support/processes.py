@@ -23,46 +23,18 @@ def together(act: Callable[[int], None], count: int = 2) -> list[int]:
         port = free.getsockname()[1]
     world = {"WORLD_SIZE": count, "MASTER_ADDR": "localhost", "MASTER_PORT": port}
     pids = [
-        _forked(act, rank, {**world, "RANK": rank, "LOCAL_RANK": rank}) for rank in range(count)
+        started(act, rank, **world, RANK=rank, LOCAL_RANK=rank)  # type: ignore[arg-type]
+        for rank in range(count)
     ]
     return [ended(pid) for pid in pids]
 
 
-def start(words: Sequence[object], output: Path) -> int:
-    """A process that runs a command line, with `output`.out and `output`.err; its id."""
-    return _forked(lambda _: run_line(words, output), 0, {})
-
-
-def run_line(words: Sequence[object], output: Path) -> None:
-    """Be the program `vlcpctl WORDS`."""
-    for descriptor, ending in ((1, ".out"), (2, ".err")):
-        file = output.with_name(output.name + ending).open("wb")
-        os.dup2(file.fileno(), descriptor)
-    sys.stdin = sys.__stdin__
-    sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
-    sys.argv = ["vlcpctl", *map(str, words)]
-    cli.main()
-
-
-def ended(pid: int) -> int:
-    """The exit code of a process, once it has ended; negative for a signal."""
-    _, status = os.waitpid(pid, 0)
-    return os.waitstatus_to_exitcode(status)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for something that another process does."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.002)
-
-
-def _forked(act: Callable[[int], None], rank: int, environment: dict[str, object]) -> int:
+def started(act: Callable[[int], None], rank: int = 0, **environment: object) -> int:
+    """The id of a child that acts; one that hangs is killed."""
     pid = os.fork()
     if pid:
         return pid
-    signal.alarm(TIMEOUT_S)  # a process that hangs is killed
+    signal.alarm(TIMEOUT_S)
     os.environ.update({name: str(value) for name, value in environment.items()})
     code = 1
     try:
@@ -74,3 +46,27 @@ def _forked(act: Callable[[int], None], rank: int, environment: dict[str, object
         traceback.print_exc()
     sys.stderr.flush()
     os._exit(code)
+
+
+def ended(pid: int) -> int:
+    """The exit code of a child, once it has ended; negative for a signal."""
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def run_line(words: Sequence[object], log: Path) -> None:
+    """In a child: be the program `vlcpctl WORDS`, and write to LOG.out and LOG.err."""
+    for descriptor, ending in ((1, "out"), (2, "err")):
+        file = os.open(f"{log}.{ending}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(file, descriptor)
+    sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+    sys.argv = ["vlcpctl", *map(str, words)]
+    cli.main()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for something that another process does."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.002)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
@@ -10,10 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -66,7 +64,7 @@ def _launch(request: Request, *, quiet: bool) -> Path | None:
         try:
             results = elastic_launch(configuration, launched)(request, quiet)
         except ChildFailedError as error:
-            raise _first_failure(Path(logs), error) from error
+            raise _relayed(*error.get_first_failure()) from error
         except RendezvousError as error:
             raise VlcpError(
                 f"{request.nodes} machines did not meet at {request.rendezvous}: {error}"
@@ -93,33 +91,25 @@ def _configuration(request: Request, method: str, run_id: str, logs: str) -> Lau
         local_addr="localhost" if alone else None,
         max_restarts=0,
         start_method=method,
+        signals_to_handle="SIGQUIT",  # the others are forwarded
         logs_specs=DefaultLogsSpecs(log_dir=logs),
     )
 
 
-def _first_failure(logs: Path, error: ChildFailedError) -> ProcessFailed:
-    """The first error that is a cause: not that of a process that lost another."""
-    records = [json.loads(path.read_text()) for path in logs.rglob("error.json")]
-    causes = [record for record in records if not record.get("lost")]
-    rank, failure = error.get_first_failure()
-    if not causes and failure.exitcode < 0:
+def _relayed(rank: int, failure: ProcessFailure) -> ProcessFailed:
+    """What the first process to fail said, as the error of the whole."""
+    told, code = failure.error_file_data, failure.exitcode
+    if "code" in told:
+        return ProcessFailed(told["message"], told["code"])
+    if isinstance(told["message"], dict):  # torch's record of an exception that is not ours
+        return ProcessFailed(f"process {rank}: {told['message']['extraInfo']['py_callstack']}", 1)
+    if code < 0:
         return ProcessFailed(
             f"process {rank} was killed ({failure.signal_name()}); the same command goes on from "
             "what had been saved",
-            128 - failure.exitcode,
+            128 - code,
         )
-    if not records:
-        return ProcessFailed(f"process {rank} ended with code {failure.exitcode}", failure.exitcode)
-    first = min(causes or records, key=_time)
-    if "code" in first:
-        return ProcessFailed(first["message"], first["code"])
-    return ProcessFailed(f"a process failed:\n{first['message']['extraInfo']['py_callstack']}", 1)
-
-
-def _time(record: dict[str, Any]) -> float:
-    """When an error was recorded, by our worker or by torch."""
-    ours = "code" in record
-    return float(record["timestamp"] if ours else record["message"]["extraInfo"]["timestamp"])
+    return ProcessFailed(f"process {rank} ended with code {code}", code)
 
 
 @contextmanager

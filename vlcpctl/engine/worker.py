@@ -18,6 +18,8 @@ from vlcpctl.engine.request import Request
 from vlcpctl.engine.train import train_step
 from vlcpctl.engine.world import LostProcess, joined
 
+LOST_S = 2.0  # longer than the launcher takes to see which process ended first, and why
+
 
 def take_part(request: Request, here: Place) -> None:
     """Train as one of the processes that a launcher started; those behind rank 0 are quiet."""
@@ -37,17 +39,14 @@ def launched(request: Request, quiet: bool) -> None:
     console.set_quiet(quiet)
     try:
         take_part(request, here)
-    except VlcpError as error:
-        # The file that torch's launcher reads too, so it has its fields beside ours.
-        record = {
-            "message": str(error),
-            "timestamp": time.time(),
-            "rank": here.rank,
-            "code": error.exit_code,
-            "lost": isinstance(error, LostProcess),
-        }
+    except (VlcpError, OSError) as error:
+        if isinstance(error, LostProcess):
+            time.sleep(LOST_S)
+        code = error.exit_code if isinstance(error, VlcpError) else 1
+        # torch's launcher reads this file too, and wants its own two fields in it.
+        record = {"message": str(error), "timestamp": time.time(), "code": code}
         Path(os.environ["TORCHELASTIC_ERROR_FILE"]).write_text(json.dumps(record))
-        raise SystemExit(error.exit_code) from error
+        raise SystemExit(code) from error
 
 
 def _device(name: str, here: Place) -> torch.device:

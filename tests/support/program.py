@@ -56,7 +56,7 @@ def make_inputs(root: Path) -> Path:
 
     make_stream(root / "stream", 3, 12)
     first = root / "stream" / "00-part-0"
-    buffer(first, root / "buffer", size="6", quiet=True)
+    buffer(first, root / "buffer", policy="ring", size="6", quiet=True)
     how = {"preset": "tiny", "model": "micro", "batch_size": 4, "epochs": 1, "quiet": True}
     train_step([first], root / "plain", "seqf", **how)  # type: ignore[arg-type]
     train_step([first], root / "queued", "ctp", set_=[QUEUE[1]], **how)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ vlcpctl split pairs.parquet -o stream --by column:group --split-column split --q
 tasks=$(cd stream && ls -d [0-9]*)
 last=$(echo "$tasks" | tail -n 1)
 paths=$(printf 'stream/%s ' $tasks)
-steps=150
+steps=200
 
 # The lines of one method and seed; 'batch' starts each when what it reads is there.
 chain() {

@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from support.battery import World, make_world, request
 from support.processes import ended, run_line, started, together, until
+from support.tiny_stream import make_task
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.engine import train, worker
@@ -24,10 +25,16 @@ from vlcpctl.engine.request import Request
 from vlcpctl.engine.run import TrainRun
 from vlcpctl.engine.train import train_step
 from vlcpctl.models.configuration import PACKAGED
+from vlcpctl.models.imports import preload
 
 pytestmark = pytest.mark.dist
 
 WEIGHTS = "open_clip_model.safetensors"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _warm() -> None:
+    preload()  # what each process would import again
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +46,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 def first(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the first task's checkpoint, 00."""
     root = tmp_path_factory.mktemp("first")
-    train_step(request(world, "seqf", 0, root, buffered=False))
+    step = request(world, "seqf", 0, root, buffered=False)
+    train_step(_with(step, temperature="learn:0.1"))
     return root
 
 
@@ -53,34 +61,44 @@ def _take_part(step: Request) -> None:
     worker.take_part(replace(step, nproc=here.size), here)
 
 
-def _resnet(directory: Path) -> str:
-    """A configuration with batch norms."""
+def _model(directory: Path, **vision: object) -> dict[str, object]:
+    """Settings that name `micro` with another image encoder."""
     config = json.loads((PACKAGED / "micro.json").read_text())
-    config["vision_cfg"] = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}
+    config["vision_cfg"] = vision
     config["text_cfg"]["hf_tokenizer_name"] = str(PACKAGED / "tiny-tokenizer")
-    path = directory / "resnet.json"
+    path = directory / "model.json"
     path.write_text(json.dumps(config))
-    return str(path)
+    return {"model": str(path), "image_size": None}
 
 
 @pytest.mark.parametrize("names", ["seqf", "ctp", "modx"])
 def test_two_processes_train_as_one_with_micro_batches_does(
     world: World, first: Path, tmp_path: Path, names: str
 ) -> None:
-    step = _with(request(world, names, 1, first, buffered=False), micro_batch=2)
-    train_step(replace(step, out=tmp_path / "one"))
-    both = replace(step, out=tmp_path / "two")
-    assert together(lambda rank: _take_part(both)) == [0, 0]
-    one, two = (load_file(tmp_path / name / WEIGHTS) for name in ("one", "two"))
+    _expect_equal(request(world, names, 1, first, buffered=False), tmp_path)
+
+
+def test_what_is_drawn_for_a_pair_is_drawn_in_any_process(world: World, tmp_path: Path) -> None:
+    step = request(world, "seqf", 0, tmp_path, buffered=False)
+    shape = {"image_size": 16, "layers": 1, "width": 8, "head_width": 4, "patch_size": 4}
+    _expect_equal(_with(step, **_model(tmp_path, **shape, patch_dropout=0.5)), tmp_path)
+
+
+def _expect_equal(step: Request, root: Path) -> None:
+    """Half of the batch in each of two processes, or one after the other in one."""
+    step = _with(step, micro_batch=2, optimizer="sgd", lr=0.1)  # adam would hide a wrong scale
+    train_step(replace(step, out=root / "one"))
+    assert together(lambda rank: _take_part(replace(step, out=root / "two"))) == [0, 0]
+    one, two = (load_file(root / name / WEIGHTS) for name in ("one", "two"))
     for name, tensor in one.items():
         torch.testing.assert_close(two[name], tensor, rtol=1e-5, atol=1e-7)
-    losses = [_losses(tmp_path / name) for name in ("one", "two")]
+    losses = [_column(root / name, "loss") for name in ("one", "two")]
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
 
 
-def _losses(checkpoint: Path) -> list[float]:
-    rows = (checkpoint / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(row)["loss"] for row in rows]
+def _column(checkpoint: Path, name: str) -> list[float]:
+    rows = [json.loads(row) for row in (checkpoint / "metrics.jsonl").read_text().splitlines()]
+    return [row[name] for row in rows if name in row]
 
 
 def _trained(step: Request, keep: Callable[[TrainRun], dict[str, torch.Tensor]]) -> list[Any]:
@@ -105,10 +123,30 @@ def test_every_process_has_the_same_queue(world: World, first: Path, tmp_path: P
 
 def test_every_process_has_the_same_batch_norm_statistics(world: World, tmp_path: Path) -> None:
     step = request(world, "seqf", 0, tmp_path, buffered=False)
-    step = _with(step, model=_resnet(tmp_path), image_size=None, steps=2)
+    shape = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}
+    step = _with(step, **_model(tmp_path, **shape), steps=2)
     one, other = _trained(step, TrainRun.everything)
     assert any(name.endswith("running_var") for name in one)
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_what_validation_decides_is_decided_alike(world: World, tmp_path: Path) -> None:
+    task = make_task(tmp_path / "task", splits={"train": 12, "val": 8})
+    step = replace(request(world, "seqf", 0, tmp_path, buffered=False), tasks=(task,))
+    step = _with(step, schedule="plateau", patience=0, epochs=3)
+    progress = iter([3.0, 2.0, 1.0])
+
+    def validate(*_: object, **__: object) -> dict[str, float]:
+        here = place()
+        assert here is not None
+        return {"val_loss": next(progress) if here.rank else 1.0}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train, "validate", validate)
+        one, other = _trained(step, TrainRun.everything)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    rates = _column(step.out, "lr")
+    assert rates[-1] == pytest.approx(rates[0] / 10)
 
 
 def test_a_gradient_that_one_process_lacks_is_zero_there(
@@ -154,7 +192,7 @@ def test_sigterm_saves_and_the_same_line_ends_as_if_never_stopped(
     assert log.with_suffix(".err").read_text().count("vlcpctl train-step: stopped after step") == 1
     assert ended(started(lambda _: run_line(launched, log))) == 0
     assert log.with_suffix(".out").read_text() == f"{out}\n"
-    assert "resuming" in log.with_suffix(".err").read_text()
+    assert log.with_suffix(".err").read_text().count("resuming") == 1
 
     whole = _words(world, tmp_path / "whole", *many)
     assert together(lambda rank: run_line(whole, tmp_path / f"log-{rank}")) == [0, 0]

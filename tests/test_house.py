@@ -7,6 +7,7 @@ import difflib
 import itertools
 import re
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -95,8 +96,13 @@ def test_few_types_are_ignored() -> None:
 
 
 def test_methods_are_not_copies_of_each_other() -> None:
-    """Of any two, at least 60 % of the shorter one's lines of code are its own."""
-    bodies = {name: code_lines(PACKAGE / "methods" / f"{name}.py") for name in TABLE}
+    """Of any two, at least 60 % of the shorter one's lines of code are its own.
+
+    What four or more methods say is the form of a declaration, and not counted.
+    """
+    lines = {name: code_lines(PACKAGE / "methods" / f"{name}.py") for name in TABLE}
+    users = Counter(line for body in lines.values() for line in set(body))
+    bodies = {name: [line for line in body if users[line] < 4] for name, body in lines.items()}
     for (one, first), (other, second) in itertools.combinations(bodies.items(), 2):
         matcher = difflib.SequenceMatcher(None, first, second, autojunk=False)
         shared = sum(block.size for block in matcher.get_matching_blocks())

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from support.battery import World, checkpoint_bytes, make_world
 
 pytestmark = pytest.mark.slow

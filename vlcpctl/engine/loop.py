@@ -25,7 +25,7 @@ from vlcpctl.engine.schedules import learning_rate
 from vlcpctl.engine.signals import Stop
 from vlcpctl.engine.step import Step
 
-# Called with the name of each point that a run passes: "step=3", "phase=1", "saved", "before-rename".
+# Called with the name of each point that a run passes, such as "step=3", "phase=1" or "saved".
 Observer = Callable[[str], None]
 
 
@@ -146,7 +146,8 @@ class Loop:
         self.save(state_tensors(optimizer, self.run.weights), step_once.scaler.state_dict())
         if stopping:
             raise Interrupted(
-                f"stopped after step {self.saved.step}; the same command goes on from {self.partial.path}"
+                f"stopped after step {self.saved.step}; "
+                f"the same command goes on from {self.partial.path}"
             )
 
     def save(self, optimizer: dict[str, Tensor], scaler: dict[str, float]) -> None:

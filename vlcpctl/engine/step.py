@@ -1,4 +1,4 @@
-"""One optimizer step: forward in chunks, one loss over the global batch, backward in chunks, hooks in order.
+"""One optimizer step: forward and backward in chunks, one loss over the batch, hooks in order.
 
 The loss sees the features of the whole batch as leaves. Its gradient with respect to them is then
 carried through the encoder chunk by chunk, and process by process: the same arithmetic whether a

@@ -1,4 +1,4 @@
-"""train_step: from a request to a finished checkpoint, resuming whatever an earlier process left."""
+"""train_step: from a request to a finished checkpoint, going on from what was left."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ from vlcpctl.engine.signals import Stop, stop_flag
 from vlcpctl.engine.validation import validate
 from vlcpctl.engine.world import World
 from vlcpctl.models import dual_encoder
+from vlcpctl.models.dual_encoder import DualEncoder
 
 
 def train_step(
@@ -117,55 +118,55 @@ def _loop(plan: Plan, run: TrainRun, partial: Partial, saved: Saved, context: Tr
 
 
 def _new_run(request: Request, parent: Parent | None, context: TrainContext) -> TrainRun:
-    settings = request.settings
-    if parent:
-        encoder = parent.encoder()
-        _refuse_other_shape(request, encoder.view.image_size)
-    else:
-        encoder = dual_encoder.build(
-            settings.model,
-            settings.pretrained,
-            temperature=settings.temperature,
-            seed=request.seed,
-            text_length=settings.text_length,
-            image_size=settings.image_size,
-        )
+    encoder = _encoder(request, parent)
     encoder.module.to(context.device)
     teacher = open_parent(request.teacher) if request.teacher else None
     source = teacher.encoder() if teacher else encoder if parent else None
-    previous = all_tensors(source) if source else None
+    frozen = all_tensors(source) if source else {}
     run = TrainRun(
         encoder=encoder,
         methods=request.methods,
-        settings=settings,
+        settings=request.settings,
         seed=request.seed,
         device=context.device,
-        previous={name: value.to(context.device) for name, value in previous.items()}
-        if previous
-        else None,
+        previous={name: value.to(context.device) for name, value in frozen.items()} or None,
         world=context.world,
     )
-    if previous is not None and previous.keys() != run.everything().keys():
-        raise Incompatible(
-            f"the teacher {request.teacher} is another model than {request.previous or settings.model}"
-        )
+    if frozen and frozen.keys() != run.everything().keys():
+        student = request.previous or request.settings.model
+        raise Incompatible(f"the teacher {request.teacher} is another model than {student}")
     carried = carried_slots(parent, request.methods, fresh_state=request.fresh_state)
     start_slots(run, carried)
     check_slots(run, carried, request.previous)
     return run
 
 
+def _encoder(request: Request, parent: Parent | None) -> DualEncoder:
+    """The parent's model, or a new one."""
+    settings = request.settings
+    if parent:
+        encoder = parent.encoder()
+        _refuse_other_shape(request, encoder.view.image_size)
+        return encoder
+    return dual_encoder.build(
+        settings.model,
+        settings.pretrained,
+        temperature=settings.temperature,
+        seed=request.seed,
+        text_length=settings.text_length,
+        image_size=settings.image_size,
+    )
+
+
 def _refuse_other_shape(request: Request, image_size: int) -> None:
     """What the previous model fixes cannot be set again."""
     for name in ("temperature", "text_length", "pretrained"):
         if request.origins.get(name) == "flag":
-            raise UsageError(
-                f"--{name.replace('_', '-')} has no effect with --previous: the checkpoint decides it"
-            )
-    if request.settings.image_size not in (None, image_size):
-        raise UsageError(
-            f"--image-size {request.settings.image_size}: the previous checkpoint takes {image_size}"
-        )
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} has no effect with --previous: the checkpoint decides it")
+    wanted = request.settings.image_size
+    if wanted not in (None, image_size):
+        raise UsageError(f"--image-size {wanted}: the previous checkpoint takes {image_size}")
 
 
 def _validation(plan: Plan, run: TrainRun) -> Callable[[], dict[str, float]] | None:

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from vlcpctl import losses
-from vlcpctl.core.method import TRAIN, Paper, Phase, Run, Slot, hyper
-from vlcpctl.methods.anchored import Anchored
-from vlcpctl.methods.measured import IMPORTANCE, TASKS, measure
+from vlcpctl.core.method import Paper, Weights, hyper
+from vlcpctl.methods.bases.measured import Measured
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ewc(Anchored):
+class Ewc(Measured):
     """One anchor, the previous model; Fisher diagonals of the tasks add up (online EWC)."""
 
     name: ClassVar[str] = "ewc"
@@ -63,18 +62,6 @@ class Ewc(Anchored):
         """Half the strength, as the paper's eq. 3 has it."""
         return self.strength / 2
 
-    def slots(self, *, first: bool) -> tuple[Slot, ...]:
-        """The Fisher diagonal, and how many tasks it is of."""
-        return (*super().slots(first=first), TASKS)
-
-    def phases(self) -> tuple[Phase, ...]:
-        """Train, then one pass over the task for its Fisher diagonal."""
-        return (TRAIN, IMPORTANCE)
-
-    def after_backward(self, run: Run, grads: Mapping[str, Tensor]) -> None:
-        """Add the gradient of the penalty or, once trained, the squares of a batch's gradients."""
-        if run.phase == IMPORTANCE.name:
-            squares, averages = losses.importance.add_squares_, self.variant == "ctp"
-            measure(run, "fisher", grads, squares, averages=averages)
-        else:
-            super().after_backward(run, grads)
+    def add(self, importance: Weights, grads: Mapping[str, Tensor], share: float) -> None:
+        """The squares of a batch's gradients."""
+        losses.importance.add_squares_(importance, grads, share)

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vlcpctl import losses
-from vlcpctl.core.method import TRAIN, Batch, Features, Paper, Phase, Run, Slot, Terms, hyper
-from vlcpctl.methods.anchored import Anchored
-from vlcpctl.methods.measured import IMPORTANCE, TASKS, measure
+from vlcpctl.core.method import Batch, Features, Paper, Phase, Run, Terms, Weights, hyper
+from vlcpctl.methods.bases.measured import IMPORTANCE, Measured
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mas(Anchored):
+class Mas(Measured):
     """Importance is how much a weight changes the length of the projections; no loss is needed."""
 
     name: ClassVar[str] = "mas"
@@ -32,6 +31,8 @@ class Mas(Anchored):
             url="https://arxiv.org/abs/1711.09601",
         ),
     )
+
+    importance_pass: ClassVar[Phase] = dataclasses.replace(IMPORTANCE, contrasts=False)
 
     strength: float = hyper(1.0, doc="lambda: weight of the penalty.", origin="CTP authors' code")
     variant: str = hyper(
@@ -51,14 +52,6 @@ class Mas(Anchored):
         """The strength; half of it in the CTP authors' code."""
         return self.strength / 2 if self.variant == "ctp" else self.strength
 
-    def slots(self, *, first: bool) -> tuple[Slot, ...]:
-        """Omega, and how many tasks it is of."""
-        return (*super().slots(first=first), TASKS)
-
-    def phases(self) -> tuple[Phase, ...]:
-        """Train, then one pass over the task for its importances."""
-        return (TRAIN, dataclasses.replace(IMPORTANCE, contrasts=False))
-
     def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
         """The penalty or, once trained, the mean length of the batch's projections."""
         if run.phase != IMPORTANCE.name:
@@ -70,10 +63,6 @@ class Mas(Anchored):
         ]
         return {"length": lengths[0] + lengths[1]}, {}
 
-    def after_backward(self, run: Run, grads: Mapping[str, Tensor]) -> None:
-        """Add the gradient of the penalty or, once trained, the sizes of a batch's gradients."""
-        if run.phase == IMPORTANCE.name:
-            sizes, averages = losses.importance.add_sizes_, self.variant == "ctp"
-            measure(run, "omega", grads, sizes, averages=averages)
-        else:
-            super().after_backward(run, grads)
+    def add(self, importance: Weights, grads: Mapping[str, Tensor], share: float) -> None:
+        """The sizes of a batch's gradients."""
+        losses.importance.add_sizes_(importance, grads, share)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from vlcpctl import core, losses
 from vlcpctl.core.method import TRAIN, Batch, Paper, Phase, Run, Slot, hyper
-from vlcpctl.methods.anchored import Anchored, zeros
-from vlcpctl.methods.measured import IMPORTANCE, TASKS, measure
-from vlcpctl.methods.path import path_slots, remember, start_of, trained_copy, walk
+from vlcpctl.methods.bases.anchored import Anchored, zeros
+from vlcpctl.methods.bases.measured import IMPORTANCE, TASKS, measure
+from vlcpctl.methods.bases.path import path_slots, remember, start_of, trained_copy, walk
 
 if TYPE_CHECKING:
     from torch import Tensor

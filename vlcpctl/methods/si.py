@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from vlcpctl import losses
 from vlcpctl.core.method import Batch, Paper, Run, Slot, hyper
-from vlcpctl.methods.anchored import Anchored
-from vlcpctl.methods.path import path_slots, remember, start_of, walk
+from vlcpctl.methods.bases.anchored import Anchored
+from vlcpctl.methods.bases.path import path_slots, remember, start_of, walk
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from vlcpctl import core, losses
 from vlcpctl.core.method import Run, Slot, Weights
-from vlcpctl.methods.anchored import zeros
+from vlcpctl.methods.bases.anchored import zeros
 
 if TYPE_CHECKING:
     from torch import Tensor

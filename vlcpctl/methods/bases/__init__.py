@@ -1,0 +1,1 @@
+"""What several methods share: anchoring, measuring importances, following the path of a step."""

@@ -56,11 +56,11 @@ def test_penalty_and_gradient_are_0_at_the_anchor_and_nowhere_else(method: Metho
     run.slots |= stream.carried
     grads = {name: torch.zeros_like(w) for name, w in run.weights.items() if w.requires_grad}
     assert _penalty(method, run) == 0
-    method.after_backward(run, grads)
+    method.add_gradients(run, grads)
     assert not any(grad.any() for grad in grads.values())
     run.weights = {name: value.detach() + 0.1 for name, value in run.weights.items()}
     assert _penalty(method, run) > 0
-    method.after_backward(run, grads)
+    method.add_gradients(run, grads)
     assert all(grads[name].any() for name in ("W1", "b1", "U"))
 
 

@@ -124,9 +124,8 @@ def test_each_penalty_and_its_gradient_are_the_authors(
         slots={ours: _given(theirs) for ours, theirs in slots.items()},
     )
     grads = {name: torch.zeros_like(weight) for name, weight in run.weights.items()}
-    run.slots |= {"gradient": {}, "before": {}}  # SI and RWalk also follow the step
     terms, _ = method.loss(run, BATCH, features(torch.ones(4, 2), torch.ones(4, 2)))
-    method.after_backward(run, grads)
+    method.add_gradients(run, grads)
     _close(terms["penalty"], PENALTY[f"penalty/{golden}"])
     for name, grad in grads.items():
         _close(grad, PENALTY[f"penalty/{golden}_grad:{name}"])

@@ -92,6 +92,7 @@ class ToyStream:
         grads = {n: w.grad for n, w in self.weights.items() if w.grad is not None}
         with torch.no_grad():
             self.method.after_backward(self.run, grads)
+            self.method.add_gradients(self.run, grads)
         return aux
 
     def _update(self, optimizer: torch.optim.Optimizer, share: float) -> None:

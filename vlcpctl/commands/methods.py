@@ -16,7 +16,14 @@ from vlcpctl.core.method import Method, Paper
 from vlcpctl.methods import TABLE
 
 SCHEMA = "vlcpctl.methods/1"
-HOOKS = ("before_forward", "loss", "after_backward", "after_step")
+HOOKS = (
+    "before_forward",
+    "loss",
+    "token_loss",
+    "after_backward",
+    "add_gradients",
+    "after_step",
+)
 
 
 def run(

@@ -105,6 +105,15 @@ def run(
         bool | None,
         typer.Option("--blend-buffers", help="Average BatchNorm statistics in slow models too."),
     ] = None,
+    mask_share: Annotated[
+        float | None, typer.Option(help="Share of words to mask and guess (fusion models).")
+    ] = None,
+    masking: Annotated[
+        str | None, typer.Option(help="'bert' (80/10/10) or 'all' hidden (fusion models).")
+    ] = None,
+    heads: Annotated[
+        str | None, typer.Option(help="linear or cosine, of a new fusion model.")
+    ] = None,
     from_scratch: Annotated[
         bool, typer.Option("--from-scratch", help="Begin a later task without --previous.")
     ] = False,

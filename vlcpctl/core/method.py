@@ -4,7 +4,8 @@ A method sees the step and never performs it. It is a frozen dataclass of hyper-
 declares its memory (slots), its inputs (needs) and its phases, and adds named terms to the loss.
 Nothing here imports torch, so that `vlcpctl methods` and a mistyped `--set` answer at once.
 
-Shapes: B pairs in the global batch, D channels of the shared space.
+Shapes: B pairs in the global batch, b of this process or of a part of its pairs, D channels of the
+shared space, L tokens of a text, N of an image, C channels of a token, m masked tokens, V words.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Batch:
     replayed: Tensor  # (B,) true where the pair comes from the buffer
     images: Tensor  # (b, H, W, 3) bytes
     texts: Tensor  # (b, L) token ids
+    masked: Tensor | None = None  # (b, L) the same with words masked, for a fusion model
+    labels: Tensor | None = None  # (b, L) what was masked, -100 elsewhere
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +53,35 @@ class Features:
     raw_image: Tensor  # (B, D)
     raw_text: Tensor  # (B, D)
     scale: Tensor  # (), 1 / temperature
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """What a fusion model says of each token of a part of the batch."""
+
+    image: Tensor  # (b, N, C)
+    text: Tensor  # (b, L, C), of the text as it is
+    fused: Tensor  # (b, C), the [CLS] state of image and text together
+    logits: Tensor  # (m, V), of the masked tokens
+    labels: Tensor  # (m,), their ids
+
+
+class Part(Protocol):
+    """A part of the batch, for terms that are sums over its pairs or tokens."""
+
+    @property
+    def pairs(self) -> int:
+        """B, the pairs of the global batch."""
+
+    @property
+    def masked(self) -> int:
+        """The masked tokens of the global batch, 1 if there is none."""
+
+    def previous(self) -> Tokens:
+        """The frozen previous model's tokens; `Needs.previous_tokens` asks for them."""
+
+    def under(self, weights: Weights) -> Tokens:
+        """The model's tokens under other weights, in eval mode and without gradient."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +103,8 @@ class Needs:
 
     buffer: bool = False
     previous: bool = False  # the frozen previous model's features
+    previous_tokens: bool = False  # and what it says of tokens, where the model is a fusion model
+    fusion: bool = False  # a fusion model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +113,16 @@ class Phase:
 
     `trains=False` measures gradients: in eval mode, on the weights that the run will keep, over an
     epoch of its own after those trained on. It moves no parameter and no buffer.
+
+    With `each_epoch` it is one pass before each epoch of the training, over that epoch's batches.
     """
 
     name: str
     epochs: int | None = None  # None: as many as the run trains
     trains: bool = True
-    contrasts: bool = True  # whether the contrastive loss is part of it
+    contrasts: bool = True  # whether the base loss is part of it
+    each_epoch: bool = False
+    weights: str = ""  # a slot that takes the model's place; its optimizer lives as long as the run
 
 
 TRAIN = Phase(name="train")
@@ -118,6 +156,10 @@ class Run(Protocol):
         """The trained model's own parameters, live."""
 
     @property
+    def everything(self) -> Weights:
+        """The trained model's parameters and buffers, live."""
+
+    @property
     def anchor(self) -> Weights:
         """The previous model's parameters, frozen."""
 
@@ -131,8 +173,11 @@ class Run(Protocol):
     def previous(self, batch: Batch) -> Features:
         """The frozen previous model's view of the batch, computed once however many ask."""
 
-    def features(self, batch: Batch, weights: Weights) -> Features:
-        """The model's view of the batch under other weights: in eval mode and without gradient."""
+    def features(self, batch: Batch, weights: Weights, *, tokens: bool = False) -> Features:
+        """The model's view of the batch under other weights: in eval mode and without gradient.
+
+        With `tokens`, a later `Part.under` of the same weights costs no second pass.
+        """
 
 
 class Method:
@@ -167,8 +212,15 @@ class Method:
         """Named terms, already weighted, and whatever `after_step` needs of them."""
         return {}, {}
 
+    def token_loss(self, run: Run, part: Part, out: Tokens) -> Terms:
+        """Named terms of a fusion model, each a sum over the part by a count of the whole batch."""
+        return {}
+
     def after_backward(self, run: Run, grads: Mapping[str, Tensor]) -> None:
-        """See or add to the loss's gradients: reduced over ranks, unscaled, not clipped."""
+        """See the gradients of the loss alone: reduced over ranks, unscaled, not clipped."""
+
+    def add_gradients(self, run: Run, grads: Mapping[str, Tensor]) -> None:
+        """Add, in place, the gradients of penalties in closed form, once all methods have seen."""
 
     def after_step(self, run: Run, batch: Batch, aux: dict[str, Any], *, stepped: bool) -> None:
         """Update slots after the optimizer; `stepped` is false when fp16 skipped the update."""

@@ -19,6 +19,7 @@ from torch.utils.data import Dataset
 from vlcpctl.core.method import Batch
 from vlcpctl.core.view import View
 from vlcpctl.data.batch_plan import BatchPlan
+from vlcpctl.data.masking import Masking
 from vlcpctl.data.task import Split
 from vlcpctl.data.views import decode_image, train_view
 from vlcpctl.data.workers import read_in_order
@@ -62,6 +63,7 @@ class PlannedBatches(Dataset[Batch]):
     seed: int
     part: Callable[[int], slice]  # of a batch of that size, what this process encodes
     buffer_source: int = -1
+    masking: Masking | None = None
 
     def __post_init__(self) -> None:
         self._cache = ImageCache()
@@ -82,11 +84,15 @@ class PlannedBatches(Dataset[Batch]):
             self.splits[places[i][0]].captions(places[i][1])[captions[i]]
             for i in range(len(keys))[own]
         ]
+        ids = self.tokenise(texts)
+        masked, labels = self.masking(ids, keys[own], visits[own]) if self.masking else (None, None)
         return Batch(
             keys=keys,
             replayed=torch.from_numpy(plan.source == self.buffer_source),
             images=torch.from_numpy(np.stack(images)),
-            texts=self.tokenise(texts),
+            texts=ids,
+            masked=masked,
+            labels=labels,
         )
 
 

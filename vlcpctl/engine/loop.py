@@ -14,16 +14,18 @@ from torch.optim import Optimizer
 
 from vlcpctl.core import console
 from vlcpctl.core.errors import Diverged, Interrupted
-from vlcpctl.core.method import Batch, Weights
+from vlcpctl.core.method import TRAIN, Batch, Weights
 from vlcpctl.engine.journal import Board, Journal
 from vlcpctl.engine.optimizers import new_optimizer, restore, state_tensors
 from vlcpctl.engine.partial import Partial, Saved
-from vlcpctl.engine.plan import PhasePlan
+from vlcpctl.engine.phases import PhasePlan
 from vlcpctl.engine.request import SaveEvery
 from vlcpctl.engine.run import Slots, TrainRun
 from vlcpctl.engine.schedules import learning_rate
 from vlcpctl.engine.signals import Stop
 from vlcpctl.engine.step import Step
+
+OPTIMIZERS = "optimizers/"
 
 # Called with the name of each point that a run passes, such as "step=3", "phase=1" or "saved".
 Observer = Callable[[str], None]
@@ -53,28 +55,31 @@ class Loop:
 
     def __post_init__(self) -> None:
         self.last_saved = self.started = time.monotonic()
+        self._optimizers: dict[str, Optimizer] = {}
 
-    def train(self, state: dict[str, Tensor]) -> Weights:
-        """Run every phase that is left, the first from the optimizer's `state`.
+    def train(self, states: dict[str, dict[str, Tensor]]) -> Weights:
+        """Run every phase that is left, going on from the optimizers' `states`.
 
         Returns the best weights, where the best are kept.
         """
+        for weights, state in states.items():
+            restore(self._optimizer(weights), self.run.weights, state)
         for number in range(self.saved.phase, len(self.phases)):
             self.run.position.phase = number
-            self._phase(self.phases[number], state)
-            state = {}
+            self._phase(self.phases[number])
             self.saved.phase, self.saved.step, self.saved.scaler = number + 1, 0, {}
             self.observe(f"phase={number}")
         return self.best
 
-    def _phase(self, phase: PhasePlan, state: dict[str, Tensor]) -> None:
+    def _phase(self, phase: PhasePlan) -> None:
         run, first = self.run, self.saved.step
         run.position.plan = phase
-        if self.best and not phase.trains:
+        if self.best and not phase.trains and phase.last:
             run.load(self.best)
+        if phase.weights and first == 0:
+            run.swap(phase.weights)
         methods = [method for method in run.methods if method.name in phase.methods]
-        optimizer = new_optimizer(run.weights, run.settings)
-        restore(optimizer, run.weights, state)
+        optimizer = self._optimizer(phase.weights)
         step_once = Step(run, optimizer, methods)
         if self.saved.scaler:
             step_once.scaler.load_state_dict(self.saved.scaler)
@@ -84,15 +89,26 @@ class Loop:
             bar.advance(first)
             for step, batch in enumerate(batches, start=first):
                 run.position.step = step
-                rate = self._set_rate(optimizer, step, phase.steps)
+                rate = self._set_rate(optimizer, phase, step)
                 values = self._checked_step(step_once, batch)
                 self._record(phase, step, values, rate)
                 bar.advance(1, f"loss {values['loss']:.3f}, {self._pairs_per_second():.0f} pairs/s")
                 self.saved.step = step + 1
-                if phase.trains and self.validate and (step + 1) % self.epoch_steps == 0:
+                if phase.name == TRAIN.name and self.validate and self._ends_epoch(phase, step):
                     self._validation(phase, step)
-                self._save_if_due(optimizer, step_once)
+                self._save_if_due(step_once)
                 self.observe(f"step={step}")
+        if phase.weights:
+            run.swap(phase.weights)
+
+    def _optimizer(self, weights: str) -> Optimizer:
+        """The optimizer of the model, or of the slot that takes its place; each lives on."""
+        if weights not in self._optimizers:
+            self._optimizers[weights] = new_optimizer(self.run.weights, self.run.settings)
+        return self._optimizers[weights]
+
+    def _ends_epoch(self, phase: PhasePlan, step: int) -> bool:
+        return (phase.offset + step + 1) % self.epoch_steps == 0
 
     def _checked_step(self, step_once: Step, batch: Batch) -> dict[str, float]:
         try:
@@ -105,13 +121,15 @@ class Loop:
                 f"the loss diverged at {error}; {good}; a lower --lr or --clip-norm may help"
             ) from error
 
-    def _set_rate(self, optimizer: Optimizer, step: int, steps: int) -> float:
-        rate = learning_rate(self.run.settings, step, steps, self.saved.plateau.drops)
+    def _set_rate(self, optimizer: Optimizer, phase: PhasePlan, step: int) -> float:
+        settings, drops = self.run.settings, self.saved.plateau.drops
+        rate = learning_rate(settings, phase.offset + step, phase.whole, drops)
         for group in optimizer.param_groups:
             group["lr"] = rate
         return rate
 
     def _record(self, phase: PhasePlan, step: int, values: dict[str, float], rate: float) -> None:
+        step += phase.offset
         row = {"phase": phase.name, "step": step, **values, "lr": rate}
         self.journal.write(row)
         if self.board:
@@ -122,7 +140,7 @@ class Loop:
     def _validation(self, phase: PhasePlan, step: int) -> None:
         assert self.validate is not None
         values = self.run.world.first(self.validate(), self.run.device)
-        self.journal.write({"phase": phase.name, "step": step, **values})
+        self.journal.write({"phase": phase.name, "step": phase.offset + step, **values})
         settings = self.run.settings
         if settings.schedule == "plateau":
             self.saved.plateau = self.saved.plateau.after(values["val_loss"], settings.patience)
@@ -136,21 +154,21 @@ class Loop:
                 key: value.detach().clone() for key, value in self.run.everything().items()
             }
 
-    def _save_if_due(self, optimizer: Optimizer, step_once: Step) -> None:
+    def _save_if_due(self, step_once: Step) -> None:
         since = time.monotonic() - self.last_saved
         due = self.every.seconds is not None and since >= self.every.seconds
         due = due or (self.every.steps is not None and self.saved.step % self.every.steps == 0)
         stopping, due = self.run.world.any([bool(self.stop), due], self.run.device)
         if not (due or stopping):
             return
-        self.save(state_tensors(optimizer, self.run.weights), step_once.scaler.state_dict())
+        self.save(step_once.scaler.state_dict())
         if stopping:
             raise Interrupted(
                 f"stopped after step {self.saved.step}; "
                 f"the same command goes on from {self.partial.path}"
             )
 
-    def save(self, optimizer: dict[str, Tensor], scaler: dict[str, float]) -> None:
+    def save(self, scaler: dict[str, float]) -> None:
         """Write a state that a later process goes on from."""
         self.saved.scaler = scaler
         self.saved.train_seconds = self.seconds()
@@ -159,7 +177,7 @@ class Loop:
             self.saved.journal_bytes = self.journal.sync()
             tensors = {
                 "model": self.run.everything(),
-                "optimizer": optimizer,
+                **self._optimizer_files(),
                 **_slot_files(self.run.slots),
             }
             if self.best:
@@ -167,6 +185,12 @@ class Loop:
             self.partial.save(self.saved, tensors)
         self.run.world.wait()
         self.observe("saved")
+
+    def _optimizer_files(self) -> dict[str, dict[str, Tensor]]:
+        return {
+            f"{OPTIMIZERS}{weights or 'model'}": state_tensors(optimizer, self.run.weights)
+            for weights, optimizer in self._optimizers.items()
+        }
 
     def close(self) -> None:
         """Close the journal and the board."""
@@ -180,6 +204,16 @@ class Loop:
 
     def _pairs_per_second(self) -> float:
         return self.saved.pairs / max(self.seconds(), 1e-9)
+
+
+def optimizer_states(tensors: dict[str, dict[str, Tensor]]) -> dict[str, dict[str, Tensor]]:
+    """Of a saved state, the optimizers' memories: "" is the model's, else METHOD/SLOT."""
+    found = {
+        name.removeprefix(OPTIMIZERS): values
+        for name, values in tensors.items()
+        if name.startswith(OPTIMIZERS)
+    }
+    return {"" if name == "model" else name: values for name, values in found.items()}
 
 
 def _slot_files(slots: Slots) -> dict[str, dict[str, Tensor]]:

@@ -10,21 +10,10 @@ from vlcpctl.core.artifacts import read_manifest
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.task import Split, Task, open_task
 from vlcpctl.engine.pairs import Pairs
+from vlcpctl.engine.phases import PhasePlan, plan_phases
 from vlcpctl.engine.processes import check_processes
 from vlcpctl.engine.request import Request
 from vlcpctl.models.configuration import configuration_here
-
-
-@dataclass(frozen=True)
-class PhasePlan:
-    """A phase of the methods, and its steps."""
-
-    name: str
-    steps: int
-    trains: bool
-    methods: tuple[str, ...]
-    contrasts: bool = True
-    start: int = 0  # where in the order of the pairs it begins
 
 
 @dataclass(frozen=True)
@@ -53,12 +42,13 @@ class Plan:
         for method in self.request.methods:
             if method.note:
                 yield f"  {method.name}: {method.note}"
-        for phase in self.phases:
-            epochs = phase.steps / self.pairs.epoch_steps
+        for name in dict.fromkeys(phase.name for phase in self.phases):
+            steps = sum(phase.steps for phase in self.phases if phase.name == name)
+            epochs = steps / self.pairs.epoch_steps
             yield (
-                f"  {phase.name}: {phase.steps} steps of {settings.batch_size} pairs "
+                f"  {name}: {steps} steps of {settings.batch_size} pairs "
                 f"({epochs:.3g} epochs of {len(self.pairs)}), "
-                f"{self._time(phase.steps * settings.batch_size)}"
+                f"{self._time(steps * settings.batch_size)}"
             )
 
     def _time(self, pairs: int) -> str:
@@ -79,30 +69,18 @@ def make_plan(request: Request) -> Plan:
     splits = [_train_split(task) for task in tasks]
     held = _train_split(buffer) if buffer else None
     pairs = Pairs(splits, held, request.settings, request.seed, limit=request.limit)
-    return Plan(request, tasks, buffer, pairs, tuple(_phases(request, pairs)), parent)
+    settings = request.settings
+    phases = plan_phases(
+        request.methods,
+        epoch_steps=pairs.epoch_steps,
+        epochs=settings.epochs,
+        steps=settings.steps,
+    )
+    return Plan(request, tasks, buffer, pairs, phases, parent)
 
 
 def _train_split(task: Task) -> Split:
     return task.split("train")
-
-
-def _phases(request: Request, pairs: Pairs) -> Iterator[PhasePlan]:
-    """The phases of all methods: `train` is shared, the others are their own method's."""
-    settings = request.settings
-    planned: dict[str, PhasePlan] = {}
-    trained = settings.steps or pairs.epoch_steps * settings.epochs
-    unread = -(-trained // pairs.epoch_steps) * pairs.epoch_steps  # the first epoch not trained on
-    for method in request.methods:
-        for phase in method.phases():
-            shared = phase.name == "train"
-            label = phase.name if shared else f"{method.name}/{phase.name}"
-            steps = pairs.epoch_steps * (phase.epochs or settings.epochs)
-            if shared and settings.steps:
-                steps = settings.steps
-            names = (*planned[label].methods, method.name) if label in planned else (method.name,)
-            start = 0 if phase.trains else unread
-            planned[label] = PhasePlan(label, steps, phase.trains, names, phase.contrasts, start)
-    yield from planned.values()
 
 
 def _check_chain(

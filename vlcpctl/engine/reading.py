@@ -11,6 +11,7 @@ from vlcpctl.core.method import Batch
 from vlcpctl.core.view import View
 from vlcpctl.data.batch_plan import BatchPlan
 from vlcpctl.data.loader import PlannedBatches, read_batches
+from vlcpctl.data.masking import Masking
 from vlcpctl.engine.plan import Plan
 from vlcpctl.engine.run import TrainRun
 
@@ -25,6 +26,7 @@ def training_batches(plan: Plan, run: TrainRun, first: int, stop: int) -> Genera
         seed=run.seed,
         part=run.world.slice_of,
         buffer_source=plan.pairs.buffer_source,
+        masking=_masking(run),
     )
     return read_batches(dataset, first, stop, plan.request.workers)
 
@@ -50,6 +52,15 @@ def validation_batches(plan: Plan, run: TrainRun) -> Generator[Batch]:
         part=lambda count: slice(0, count),
     )
     return read_batches(dataset, 0, len(row) // size, workers=0)
+
+
+def _masking(run: TrainRun) -> Masking | None:
+    """How words are masked, where the model learns from that."""
+    settings = run.settings
+    if run.encoder.family != "fusion" or not settings.mask_share:
+        return None
+    hides_all = settings.masking == "all"
+    return Masking(run.encoder.special, settings.mask_share, run.seed, hides_all=hides_all)
 
 
 def training_view(run: TrainRun) -> View:

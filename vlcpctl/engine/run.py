@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from vlcpctl.core.features import as_features
-from vlcpctl.core.method import Batch, Features, Method, Weights
+from vlcpctl.core.method import Batch, Features, Method, Tokens, Weights
 from vlcpctl.core.params import copy_of
-from vlcpctl.engine.plan import PhasePlan
+from vlcpctl.engine.phases import PhasePlan
 from vlcpctl.engine.settings import Settings
 from vlcpctl.engine.world import World
 from vlcpctl.models.dual_encoder import DualEncoder
@@ -22,7 +22,7 @@ Slots = dict[str, dict[str, Weights]]  # method, slot, name
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-UNPLANNED = PhasePlan("train", steps=0, trains=True, methods=())
+UNPLANNED = PhasePlan("train", steps=0)
 
 
 @dataclass
@@ -50,6 +50,7 @@ class TrainRun:
 
     def __post_init__(self) -> None:
         self._remembered: tuple[Batch, Features] | None = None
+        self._kept_tokens: tuple[Batch, dict[int, Tokens]] | None = None
 
     @cached_property
     def weights(self) -> Weights:
@@ -70,6 +71,16 @@ class TrainRun:
         for name, tensor in self.everything().items():
             tensor.copy_(tensors[name])
 
+    @torch.no_grad()
+    def swap(self, path: str) -> None:
+        """Exchange every parameter and buffer with those in the slot METHOD/SLOT."""
+        method, slot = path.split("/")
+        held = self.slots[method][slot]
+        for name, tensor in self.everything().items():
+            aside = tensor.clone()
+            tensor.copy_(held[name])
+            held[name].copy_(aside)
+
     @cached_property
     def width(self) -> int:
         """Channels of the shared space."""
@@ -83,15 +94,45 @@ class TrainRun:
         self, batch: Batch, chunk: slice, weights: Weights | None = None
     ) -> tuple[Tensor, Tensor]:
         """Raw projections of a part of the local batch, in single precision at least."""
-        dtype = _AUTOCAST.get(self.settings.precision)
-        if dtype is torch.float16 and not self.position.plan.trains:
-            dtype = None  # an overflow would lose what a batch measures
         images, texts = self.encoder.inputs(batch.images[chunk], batch.texts[chunk])
-        with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
+        with self._autocast():
             image, text = self.encoder.features(images, texts, weights)
         assert image is not None
         assert text is not None
         return _at_least_single(image), _at_least_single(text)
+
+    def encode_tokens(
+        self, batch: Batch, chunk: slice, weights: Weights | None = None
+    ) -> tuple[Tensor, Tensor, Tokens]:
+        """The same, and what a fusion model says of the tokens of this part.
+
+        Where the phase has no base loss, image and unmasked text are fused.
+        """
+        encoder = self.encoder
+        assert encoder.family == "fusion", "tokens of a model that fuses nothing"
+        images, texts = encoder.inputs(batch.images[chunk], batch.texts[chunk])
+        fused, labels, at = texts, texts.new_empty(0), None
+        if batch.masked is not None and batch.labels is not None and self.position.plan.contrasts:
+            fused = batch.masked[chunk].to(texts.device)
+            labels = batch.labels[chunk].to(texts.device)
+            at = labels >= 0
+            labels = labels[at]
+        with self._autocast():
+            found = encoder.outputs(images, texts, fused, at, weights)
+        tokens = Tokens(
+            image=_at_least_single(found.image_tokens),
+            text=_at_least_single(found.text_tokens),
+            fused=_at_least_single(found.fused),
+            logits=_at_least_single(found.logits),
+            labels=labels,
+        )
+        return _at_least_single(found.image), _at_least_single(found.text), tokens
+
+    def _autocast(self) -> torch.autocast:
+        dtype = _AUTOCAST.get(self.settings.precision)
+        if dtype is torch.float16 and not self.position.plan.trains:
+            dtype = None  # an overflow would lose what a batch measures
+        return torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None)
 
     def chunks(self, batch: Batch) -> list[slice]:
         """The local batch cut into what is encoded at once."""
@@ -100,20 +141,46 @@ class TrainRun:
         return [slice(start, start + size) for start in range(0, local, size)]
 
     @torch.no_grad()
-    def frozen_features(self, batch: Batch, weights: Weights) -> Features:
-        """The whole batch under other weights, in eval mode."""
-        parts = [self.encode(batch, chunk, weights) for chunk in self.chunks(batch)]
-        image, text = (self.world.gather(torch.cat(side)) for side in zip(*parts, strict=True))
+    def frozen_features(self, batch: Batch, weights: Weights, *, tokens: bool = False) -> Features:
+        """The whole batch under other weights, in eval mode.
+
+        With `tokens` those are kept for `frozen_tokens`, unless the batch is encoded in parts: of a
+        large batch they would fill the memory, and are made part by part.
+        """
+        chunks = self.chunks(batch)
+        if tokens and self.encoder.family == "fusion" and len(chunks) == 1:
+            image, text, found = self.encode_tokens(batch, chunks[0], weights)
+            if self._kept_tokens is None or self._kept_tokens[0] is not batch:
+                self._kept_tokens = (batch, {})
+            self._kept_tokens[1][id(weights)] = found
+        else:
+            parts = [self.encode(batch, chunk, weights) for chunk in chunks]
+            image, text = (torch.cat(side) for side in zip(*parts, strict=True))
+        image, text = self.world.gather(image), self.world.gather(text)
         return as_features(image, text, self.scale(weights))
+
+    @torch.no_grad()
+    def frozen_tokens(self, batch: Batch, chunk: slice, weights: Weights) -> Tokens:
+        """The tokens of a part of the local batch under other weights, in eval mode."""
+        if self._kept_tokens is not None and self._kept_tokens[0] is batch:
+            found = self._kept_tokens[1].get(id(weights))
+            if found is not None:
+                return found
+        return self.encode_tokens(batch, chunk, weights)[2]
 
     def previous_features(self, batch: Batch) -> Features:
         """The frozen previous model's view, computed once per batch."""
-        assert self.previous is not None, (
-            "a method asked for a previous model that there is none of"
-        )
         if self._remembered is None or self._remembered[0] is not batch:
-            self._remembered = (batch, self.frozen_features(batch, self.previous))
+            tokens = any(method.needs(first=False).previous_tokens for method in self.methods)
+            features = self.frozen_features(batch, self.previous_weights, tokens=tokens)
+            self._remembered = (batch, features)
         return self._remembered[1]
+
+    @property
+    def previous_weights(self) -> Weights:
+        """Parameters and buffers of the previous model."""
+        assert self.previous is not None, "a method asked for a previous model; there is none"
+        return self.previous
 
 
 @dataclass(frozen=True)
@@ -141,12 +208,12 @@ class MethodRun:
     @property
     def step(self) -> int:
         """The step of the current phase."""
-        return self.run.position.step
+        return self.run.position.plan.offset + self.run.position.step
 
     @property
     def steps(self) -> int:
         """How many steps the current phase has."""
-        return self.run.position.plan.steps
+        return self.run.position.plan.whole
 
     @property
     def weights(self) -> Weights:
@@ -156,10 +223,15 @@ class MethodRun:
         )
 
     @property
+    def everything(self) -> Weights:
+        """The trained model's parameters and buffers, live."""
+        return self.run.everything()
+
+    @property
     def anchor(self) -> Weights:
         """The previous model's tensors under the same names."""
-        assert self.run.previous is not None, "a method asked for a previous model; there is none"
-        return {name: self.run.previous[name] for name in self.weights}
+        previous = self.run.previous_weights
+        return {name: previous[name] for name in self.weights}
 
     @property
     def width(self) -> int:
@@ -174,9 +246,32 @@ class MethodRun:
         """The frozen previous model's view."""
         return self.run.previous_features(batch)
 
-    def features(self, batch: Batch, weights: Weights) -> Features:
+    def features(self, batch: Batch, weights: Weights, *, tokens: bool = False) -> Features:
         """The model's view under other weights."""
-        return self.run.frozen_features(batch, weights)
+        return self.run.frozen_features(batch, weights, tokens=tokens)
+
+
+@dataclass(frozen=True)
+class ChunkPart:
+    """What is encoded at once of this process's pairs, as terms that are sums see it."""
+
+    run: TrainRun
+    batch: Batch
+    chunk: slice
+    masked: int
+
+    @property
+    def pairs(self) -> int:
+        """The pairs of the global batch."""
+        return len(self.batch.keys)
+
+    def previous(self) -> Tokens:
+        """The frozen previous model's tokens."""
+        return self.run.frozen_tokens(self.batch, self.chunk, self.run.previous_weights)
+
+    def under(self, weights: Weights) -> Tokens:
+        """The model's tokens under other weights."""
+        return self.run.frozen_tokens(self.batch, self.chunk, weights)
 
 
 def start_slots(run: TrainRun, carried: Slots) -> None:

@@ -19,6 +19,8 @@ CHOICES = {
     "crop": ("none", "center", "random"),
     "precision": ("fp32", "bf16", "fp16"),
     "base_loss": ("mean", "sum"),
+    "masking": ("bert", "all"),
+    "heads": ("linear", "cosine"),
     "keep": ("last", "best:val_loss", "best:val_rmean"),
 }
 
@@ -58,6 +60,9 @@ class Settings:
     randaugment: tuple[int, int] | None = None
     keep: str = "last"
     blend_buffers: bool = False
+    mask_share: float = 0.15
+    masking: str = "bert"
+    heads: str = "linear"
 
 
 SETTINGS = tuple(field.name for field in dataclasses.fields(Settings))
@@ -115,6 +120,8 @@ def _check(settings: Settings) -> None:
             raise UsageError(
                 f"--{name.replace('_', '-')} must be above 0, not {getattr(settings, name)}"
             )
+    if not 0 <= settings.mask_share < 1:
+        raise UsageError(f"--mask-share must lie in [0, 1), not {settings.mask_share}")
     replay_share(settings.replay)
 
 

@@ -2,7 +2,8 @@
 
 The loss sees the features of the whole batch as leaves. Its gradient with respect to them is then
 carried through the encoder chunk by chunk, and process by process: the same arithmetic whether a
-batch is encoded at once, in micro-batches (as GradCache does), or by several processes.
+batch is encoded at once, in micro-batches (as GradCache does), or by several processes. Terms over
+tokens are sums over a chunk's own, so they need no leaves.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from torch.optim import Optimizer
 
 from vlcpctl.core.errors import Diverged
 from vlcpctl.core.features import as_features
-from vlcpctl.core.method import Batch, Method, Terms
+from vlcpctl.core.method import Batch, Method, Terms, Tokens
 from vlcpctl.core.seeds import torch_seed
-from vlcpctl.engine.run import MethodRun, TrainRun
+from vlcpctl.engine.run import ChunkPart, MethodRun, TrainRun
 from vlcpctl.losses.contrastive import image_text
+from vlcpctl.losses.masked import word_loss
 
 MAX_LOG_SCALE = math.log(100)  # a learned temperature stays above 0.01, as in CLIP
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -35,6 +37,9 @@ class Step:
         self.scaler = torch.amp.GradScaler(run.device.type, enabled=fp16)
         self.views = [(method, MethodRun(run, method.name)) for method in methods]
         self.statistics = _running_statistics(run.encoder.module)
+        asked = any(type(method).token_loss is not Method.token_loss for method in methods)
+        masks = run.position.plan.contrasts and run.settings.mask_share > 0
+        self.fuses = run.encoder.family == "fusion" and (masks or asked)
 
     def __call__(self, batch: Batch) -> dict[str, float]:
         """Train on one batch (or only measure gradients) and return the value of every term."""
@@ -48,6 +53,8 @@ class Step:
         with torch.no_grad():
             for method, view in self.views:
                 method.after_backward(view, grads)
+            for method, view in self.views:
+                method.add_gradients(view, grads)
             stepped = self._update() if trains else False
             if trains:
                 self._share_statistics()
@@ -58,27 +65,52 @@ class Step:
     def _forward_backward(self, batch: Batch) -> tuple[dict[str, float], list[dict[str, Any]]]:
         run = self.run
         chunks = run.chunks(batch)
-        with torch.set_grad_enabled(len(chunks) == 1):
-            parts = [self._encode(batch, chunk) for chunk in chunks]
-        sides = [run.world.gather(torch.cat(side).detach()) for side in zip(*parts, strict=True)]
-        leaves = [side.requires_grad_() for side in sides]
+        once = len(chunks) == 1
+        if once:
+            image, text, tokens = self._encode(batch, chunks[0], fuses=self.fuses)
+        else:
+            with torch.no_grad():
+                parts = [self._encode(batch, chunk, fuses=False)[:2] for chunk in chunks]
+            image, text = (torch.cat(side) for side in zip(*parts, strict=True))
+        leaves = [run.world.gather(side.detach()).requires_grad_() for side in (image, text)]
         total, terms, aux = self._loss(batch, *leaves)
         self.scaler.scale(total).backward()
         if run.world.rank > 0:  # what a loss gives a weight itself is whole in every process
             self.optimizer.zero_grad(set_to_none=True)
         own = run.world.slice_of(len(batch.keys))
+        found: list[Terms] = []
+        masked = self._masked(batch)
         for chunk in chunks:
-            outputs = parts[0] if len(chunks) == 1 else self._encode(batch, chunk)
-            torch.autograd.backward(outputs, [_gradient(leaf)[own][chunk] for leaf in leaves])
-        return terms, aux
+            if not once:
+                image, text, tokens = self._encode(batch, chunk, fuses=self.fuses)
+            outputs, grads = [image, text], [_gradient(leaf)[own][chunk] for leaf in leaves]
+            if tokens is not None:
+                part = ChunkPart(run, batch, chunk, masked)
+                found.append(self._token_terms(part, tokens))
+                self._backward(outputs, grads, found[-1])
+            else:
+                torch.autograd.backward(outputs, grads)
+        return self._with_token_terms(terms, found), aux
 
-    def _encode(self, batch: Batch, chunk: slice) -> tuple[Tensor, Tensor]:
+    def _backward(self, outputs: list[Tensor], grads: list[Tensor], terms: Terms) -> None:
+        """Carry the leaves' gradients and that of the token terms through the encoder at once."""
+        moving = [value for value in terms.values() if value.requires_grad]
+        if moving:
+            outputs = [*outputs, self.scaler.scale(torch.stack(moving).sum())]
+            grads = [*grads, torch.ones_like(outputs[-1])]
+        torch.autograd.backward(outputs, grads)
+
+    def _encode(
+        self, batch: Batch, chunk: slice, *, fuses: bool
+    ) -> tuple[Tensor, Tensor, Tokens | None]:
         # Nothing random survives a step, and a chunk's second forward repeats its first (dropout);
         # a process draws what a micro-batch in its place would.
         position = self.run.position
         first = self.run.world.slice_of(len(batch.keys)).start + chunk.start
         torch.manual_seed(torch_seed(self.run.seed, position.phase, position.step, first))
-        return self.run.encode(batch, chunk)
+        if fuses:
+            return self.run.encode_tokens(batch, chunk)
+        return *self.run.encode(batch, chunk), None
 
     def _loss(
         self, batch: Batch, image: Tensor, text: Tensor
@@ -104,6 +136,34 @@ class Step:
         values = {name: value.item() for name, value in terms.items()}
         self._refuse_non_finite(values)
         return total, {"loss": total.item(), **values}, kept
+
+    def _token_terms(self, part: ChunkPart, tokens: Tokens) -> Terms:
+        terms: Terms = {}
+        if self.run.position.plan.contrasts and self.run.settings.mask_share:
+            terms["mlm"] = word_loss(tokens.logits, tokens.labels) / part.masked
+        for method, view in self.views:
+            own = method.token_loss(view, part, tokens)
+            terms |= {f"{method.name}/{name}": value for name, value in own.items()}
+        return terms
+
+    def _with_token_terms(self, values: dict[str, float], found: list[Terms]) -> dict[str, float]:
+        """The terms over tokens summed over chunks and processes, beside the others."""
+        if not found or not found[0]:
+            return values
+        stacks = [torch.stack([value.detach() for value in terms.values()]) for terms in found]
+        summed = torch.stack(stacks).sum(0)
+        self.run.world.sum_([summed])
+        own = dict(zip(found[0], summed.tolist(), strict=True))
+        self._refuse_non_finite(own)
+        return {**values, "loss": values["loss"] + sum(own.values()), **own}
+
+    def _masked(self, batch: Batch) -> int:
+        """The masked tokens of the global batch, at least 1."""
+        if not self.fuses or batch.labels is None:
+            return 1
+        count = (batch.labels >= 0).sum().to(self.run.device)
+        self.run.world.sum_([count])
+        return max(1, int(count))
 
     def _refuse_non_finite(self, values: Mapping[str, float]) -> None:
         bad = [f"{name} is {value}" for name, value in values.items() if not math.isfinite(value)]

@@ -26,7 +26,7 @@ from vlcpctl.engine.checkpoint import (
     write_checkpoint,
 )
 from vlcpctl.engine.journal import Board, Journal
-from vlcpctl.engine.loop import Loop, Observer, restore_run, unobserved
+from vlcpctl.engine.loop import Loop, Observer, optimizer_states, restore_run, unobserved
 from vlcpctl.engine.partial import Partial, Saved
 from vlcpctl.engine.plan import Plan, make_plan
 from vlcpctl.engine.reading import training_batches, validation_batches
@@ -88,7 +88,7 @@ def _train(plan: Plan, partial: Partial, semantic: dict[str, Any], context: Trai
     loop.validate = validates
     loop.best = tensors.get("best", {})
     with closing(loop):
-        best = loop.train(tensors.get("optimizer", {}))
+        best = loop.train(optimizer_states(tensors))
     if best:
         run.load(best)
     if rank == 0:

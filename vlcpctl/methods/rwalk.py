@@ -85,10 +85,9 @@ class Rwalk(Anchored):
         return (TRAIN,) if self.variant == "paper" else (TRAIN, IMPORTANCE)
 
     def after_backward(self, run: Run, grads: Mapping[str, Tensor]) -> None:
-        """Keep the loss's own gradient and add the penalty's; once trained, measure Fisher."""
+        """Keep the loss's own gradient; once trained, measure Fisher."""
         if run.phase != IMPORTANCE.name:
             remember(run, grads)
-            super().after_backward(run, grads)
             return
         squares = losses.importance.add_squares_
         measure(run, "fisher", grads, squares, averages=True)

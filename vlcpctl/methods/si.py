@@ -61,9 +61,8 @@ class Si(Anchored):
         return (*super().slots(first=first), *path_slots(first=first))
 
     def after_backward(self, run: Run, grads: Mapping[str, Tensor]) -> None:
-        """Keep the loss's own gradient, then add the penalty's."""
+        """Keep the loss's own gradient."""
         remember(run, grads)
-        super().after_backward(run, grads)
 
     def after_step(self, run: Run, batch: Batch, aux: dict[str, Any], *, stepped: bool) -> None:
         """Go on with the path; at the end of the task turn it into importance (eq. 5)."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final, overload
+from typing import Any, ClassVar, Literal, final, overload
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +42,8 @@ FOREIGN_WEIGHTS_FILES = ("open_clip_pytorch_model.safetensors", "open_clip_pytor
 @dataclass
 class DualEncoder:
     """An image and a text encoder with a shared space; `config` is open_clip's `model_cfg`."""
+
+    family: ClassVar[Literal["dual", "fusion"]] = "dual"
 
     module: nn.Module
     config: dict[str, Any]

@@ -42,7 +42,7 @@ class Anchored(Method):
         return tuple(Slot(name=name, lifetime="stream", start=zeros) for name in self.importances)
 
     def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
-        """The penalty's value, without gradient: `after_backward` adds that."""
+        """The penalty's value, without gradient: `add_gradients` adds that."""
         if not self._holds(run):
             return {}, {}
         parts = [
@@ -51,7 +51,7 @@ class Anchored(Method):
         ]
         return {"penalty": self.weight * sum(parts[1:], parts[0])}, {}
 
-    def after_backward(self, run: Run, grads: Mapping[str, Tensor]) -> None:
+    def add_gradients(self, run: Run, grads: Mapping[str, Tensor]) -> None:
         """Add the gradient of the penalty."""
         if not self._holds(run):
             return

@@ -59,9 +59,7 @@ class Measured(Anchored):
         return (TRAIN, self.importance_pass)
 
     def after_backward(self, run: Run, grads: Mapping[str, Tensor]) -> None:
-        """Add the gradient of the penalty or, once trained, what a batch says to the importance."""
+        """Once trained, add what a batch says to the importance."""
         if run.phase == self.importance_pass.name:
             averages = self.variant == "ctp"
             measure(run, self.importances[0], grads, self.add, averages=averages)
-        else:
-            super().after_backward(run, grads)

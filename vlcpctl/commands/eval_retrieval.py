@@ -6,13 +6,13 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vlcpctl.commands import options
+from vlcpctl.commands.row_files import STDOUT, has_rows, rows_to
 from vlcpctl.core import console
-from vlcpctl.core.errors import OutputExists
 
 if TYPE_CHECKING:
     from vlcpctl.engine.evaluation_plan import Job, Means, Request
@@ -40,8 +40,6 @@ RunName = Annotated[
 ]
 BatchSize = Annotated[int, typer.Option("--batch-size", min=1, help="Items encoded at once.")]
 Timings = Annotated[Path | None, typer.Option("--timings", help="Write timings there, as NDJSON.")]
-
-STDOUT = Path("-")
 
 
 def run(
@@ -103,14 +101,14 @@ def run(
     if dry_run:
         _say_plan(jobs)
         return
-    if _is_there(out, jobs, force=force):
+    cells = [cell for job in jobs for cell in job.cells]
+    if has_rows(out, cells, force=force) and all(job.embeddings is None for job in jobs):
         console.say(f"eval-retrieval: {out} is there already")
     else:
         means = Means(backend=backend, device=device, batch_size=batch_size, workers=workers)
         _measure(request, jobs, means, out, timings)
     if out != STDOUT:
-        count = sum(len(job.cells) for job in jobs)
-        console.emit(json.dumps({"path": str(out), "rows": count}) if json_ else out)
+        console.emit(json.dumps({"path": str(out), "rows": len(cells)}) if json_ else out)
 
 
 def _measure(
@@ -119,7 +117,7 @@ def _measure(
     from vlcpctl.core.rows import write_row
     from vlcpctl.engine.evaluation import evaluate
 
-    with _rows_to(out, force=request.force) as stream, _timings_to(timings) as note:
+    with rows_to(out, force=request.force) as stream, _timings_to(timings) as note:
         for row in evaluate(request, jobs, means, note):
             write_row(stream, row)
 
@@ -128,34 +126,6 @@ def _say_plan(jobs: list[Job]) -> None:
     for job in jobs:
         for line in job.lines():
             console.say(line)
-
-
-def _is_there(out: Path, jobs: list[Job], *, force: bool) -> bool:
-    """Whether the file holds these very rows already; other rows there are an error."""
-    if out == STDOUT or force or not out.exists():
-        return False
-    from vlcpctl.eval.cells import holds
-
-    if not holds(out, [cell for job in jobs for cell in job.cells]):
-        raise OutputExists(
-            f"{out} exists and holds other rows; choose another --out, or --force to move it aside"
-        )
-    return all(job.embeddings is None for job in jobs)
-
-
-@contextmanager
-def _rows_to(out: Path, *, force: bool) -> Iterator[TextIO]:
-    """Where rows go: stdout, or a file that appears when all of them are there."""
-    if out == STDOUT:
-        yield console.results()
-        return
-    from vlcpctl.core.artifacts import move_aside, new_file
-
-    with new_file(out) as temporary:
-        with temporary.open("w", encoding="utf-8") as stream:
-            yield stream
-        if force and out.exists():
-            move_aside(out)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from vlcpctl.core.console import warn
 from vlcpctl.core.rows import SCHEMA
 
 GALLERIES = ("own", "merged", "both")
-_MEASURED = ("metrics", "n_images", "n_texts", "n_ties")
+_MEASURED = ("metrics", "n_images", "n_texts", "n_ties", "n_skipped")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class Cell:
         """The whole row, in the order of the schema."""
         fixed = dict(self.fields)
         checkpoint = {"checkpoint": fixed.pop("checkpoint")}
-        return {**fixed, **{name: measured[name] for name in _MEASURED}, **checkpoint}
+        found = {name: measured[name] for name in _MEASURED if name in measured}
+        return {**fixed, **found, **checkpoint}
 
 
 def cells(
@@ -47,9 +48,9 @@ def cells(
     A merged gallery holds tasks 0..i of the stream, for every i up to the checkpoint's step: the
     last one is what CTP's tables show, and its "BWT" compares the others with earlier checkpoints.
     """
-    home = _home(checkpoint, places)
-    steps = [_step_in(home, place, checkpoint) for place in places]
-    about = _about(checkpoint)
+    steps = steps_of(checkpoint, places)
+    about = about_of(checkpoint)
+    common = {"evaluator": "retrieval", **common}
     found = []
     if gallery in {"own", "both"}:
         for number, (place, step) in enumerate(zip(places, steps, strict=True)):
@@ -59,7 +60,7 @@ def cells(
                 "gallery": "own",
                 "task": place.slug,
             }
-            found.append(Cell((number,), _fields(about, where, [place.slug], common)))
+            found.append(Cell((number,), fields_of(about, where, [place.slug], common)))
     if gallery in {"merged", "both"}:
         for members in _prefixes(checkpoint, steps):
             where = {
@@ -69,7 +70,7 @@ def cells(
                 "task": "merged",
             }
             slugs = [places[number].slug for number in members]
-            found.append(Cell(members, _fields(about, where, slugs, common)))
+            found.append(Cell(members, fields_of(about, where, slugs, common)))
     return found
 
 
@@ -87,20 +88,28 @@ def holds(path: Path, expected: Iterable[Cell]) -> bool:
     return found == [{"schema": SCHEMA, **cell.fields} for cell in expected]
 
 
-def _about(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+def about_of(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+    """What every row says of a checkpoint, given its manifest."""
     names = ("run", "method", "seed", "buffer", "step")
     about = {name: checkpoint[name] for name in names}
     return {**about, "checkpoint": checkpoint["content"]}
 
 
-def _fields(
+def fields_of(
     about: Mapping[str, Any], where: Mapping[str, Any], slugs: list[str], common: Mapping[str, Any]
 ) -> dict[str, Any]:
-    everything = {**about, **where, **common, "evaluator": "retrieval", "tasks": slugs}
+    """The fixed fields of a row in the order of the schema; others follow."""
+    everything = {**about, **where, **common, "tasks": slugs}
     first = ("run", "method", "seed", "buffer", "step", "task_step", "stream", "evaluator")
     then = ("protocol", "gallery", "task", "tasks", "split")
     ordered = {name: everything.pop(name) for name in (*first, *then)}
     return {**ordered, **everything}
+
+
+def steps_of(checkpoint: Mapping[str, Any], places: Sequence[Place]) -> list[int | None]:
+    """The step of each place in the stream that the checkpoint (its manifest) learns, or None."""
+    home = _home(checkpoint, places)
+    return [_step_in(home, place, checkpoint) for place in places]
 
 
 def _home(checkpoint: Mapping[str, Any], places: Sequence[Place]) -> str | None:

@@ -24,6 +24,13 @@ OUR_NAMES = {
     "r_mean": "rm",
 }
 
+LEFT = {
+    "all_ties": "ties, where theirs takes the last index",
+    "one_image": "theirs ends with a ZeroDivisionError",
+    "images_2846": "only that the size of their own test set is fitted in",
+    "images_2847": "theirs ends with an UnboundLocalError",
+}
+
 rank_lists = st.lists(st.integers(1, 11), min_size=1, max_size=30).map(np.array)
 
 
@@ -41,6 +48,20 @@ def test_recalls_are_those_of_the_authors_code(name: str) -> None:
     found = recalls(ranks_of(scores_i2t, belongs.T), ranks_of(scores_t2i, belongs))
     for key, value in zip(ARRAYS["key_order"], ARRAYS[f"{name}/result"], strict=True):
         assert found[OUR_NAMES[key]] == pytest.approx(value, abs=1e-9)
+
+
+@pytest.mark.golden
+def test_what_is_left_out_are_ties_and_errors() -> None:
+    names = {name.split("/")[0] for name in ARRAYS.files if "/" in name} - {"evaluation"}
+    assert names - {"rand0", "rand3"} == set(LEFT)
+    assert np.ptp(ARRAYS["all_ties/scores_i2t"]) == 0
+    assert ARRAYS["one_image/error"] == "ZeroDivisionError"
+    assert ARRAYS["images_2847/outcome"] == "UnboundLocalError"
+
+
+def test_one_image_is_measured_where_the_authors_code_divides_by_zero() -> None:
+    ranks = ranks_of(ARRAYS["one_image/scores_i2t"], np.array([[True]]))
+    assert set(recalls(ranks, ranks).values()) == {100.0}
 
 
 def test_all_ties_score_zero_where_the_authors_code_rewards_the_last_index() -> None:

@@ -22,6 +22,7 @@ class Member:
     """A member: its name, and its bytes unless they were not wanted or it is not a regular file."""
 
     name: str
+    offset: int  # where its bytes begin in the tar
     size: int
     is_regular: bool
     data: bytes | None
@@ -52,11 +53,11 @@ class _Walk:
         if any(key.startswith("GNU.sparse") for key in self.overrides):
             raise self._bad(f"member {name!r} is a sparse file; write the tar without --sparse")
         self.overrides = {}
-        is_regular = kind in _REGULAR
+        is_regular, offset = kind in _REGULAR, self.at
         if not is_regular and kind in b"123456":
             size = 0  # links, devices and directories carry no data whatever they say
         data = self._take(size, wanted=is_regular and self.wants(name, size))
-        return Member(name, size, is_regular or kind == b"5", data)
+        return Member(name, offset, size, is_regular or kind == b"5", data)
 
     def _header(self) -> bytes | None:
         block = self.file.read(BLOCK)
@@ -115,9 +116,14 @@ class _Walk:
         return BadInput(f"{self.path}, byte {self.at}: {what}")
 
 
-def members(path: Path, wants: Callable[[str, int], bool]) -> Iterator[Member]:
-    """The members in order; `wants(name, size)` says whose bytes are read."""
-    with path.open("rb", buffering=2**20) as file:
+def members(
+    path: Path, wants: Callable[[str, int], bool], *, reads_ahead: int = 2**20
+) -> Iterator[Member]:
+    """The members in order; `wants(name, size)` says whose bytes are read.
+
+    A reader of few members gains from reading less ahead.
+    """
+    with path.open("rb", buffering=reads_ahead) as file:
         start = file.read(2)
         file.seek(0)
         if start in _COMPRESSED:

@@ -15,7 +15,7 @@ from vlcpctl.data.pairs import Pair
 from vlcpctl.data.sources.columns import CAPTION, LABEL, Wanted
 from vlcpctl.data.sources.tar_members import Member, members
 
-_IMAGES = ("webp", "png", "jpg", "jpeg")  # in the order in which CLIP_benchmark looks for them
+IMAGES = ("webp", "png", "jpg", "jpeg")  # in the order in which CLIP_benchmark looks for them
 _TEXTS = ("txt", "json", "cls")
 _MAX_TEXT_BYTES = 4 * 2**20
 _BATCH_BYTES = 8 * 2**20
@@ -38,7 +38,7 @@ class TarFile:
         """The samples in order, a batch at a time; without images, only what decides the task."""
         batch: list[Pair] = []
         size = 0
-        for key, group in groupby(members(self.path, _chooser(images=images)), key=_sample_name):
+        for key, group in groupby(members(self.path, _chooser(images=images)), key=sample_name):
             pair = self._pair(key, list(group), wanted)
             if pair is None:
                 continue
@@ -53,8 +53,8 @@ class TarFile:
     def _pair(self, key: str, group: list[Member], wanted: Wanted) -> Pair | None:
         parts: dict[str, Member] = {}
         for member in group:
-            extension = _extension(member.name)
-            if extension in _IMAGES + _TEXTS and parts.setdefault(extension, member) is not member:
+            extension = extension_of(member.name)
+            if extension in IMAGES + _TEXTS and parts.setdefault(extension, member) is not member:
                 raise BadInput(f"{self.path} has two members named {member.name!r}")
         if not parts:
             return None  # a directory, or a file that is no part of a pair
@@ -79,25 +79,27 @@ class TarFile:
 
 def _chooser(*, images: bool) -> Any:
     def wants(name: str, size: int) -> bool:
-        extension = _extension(name)
+        extension = extension_of(name)
         if extension in _TEXTS:
             return size <= _MAX_TEXT_BYTES
-        return images and extension in _IMAGES and size <= MAX_BYTES
+        return images and extension in IMAGES and size <= MAX_BYTES
 
     return wants
 
 
-def _sample_name(member: Member) -> str:
+def sample_name(member: Member) -> str:
+    """What the members of one sample share: the name up to the first dot behind its directory."""
     directory, slash, base = member.name.rpartition("/")
     return directory + slash + base.split(".", 1)[0]
 
 
-def _extension(name: str) -> str:
+def extension_of(name: str) -> str:
+    """What says which part of its sample a member is, in small letters."""
     return name.rpartition("/")[2].partition(".")[2].lower()
 
 
 def _image(parts: dict[str, Member]) -> tuple[bytes | None, str | None]:
-    member = next((parts[kind] for kind in _IMAGES if kind in parts), None)
+    member = next((parts[kind] for kind in IMAGES if kind in parts), None)
     if member is None:
         return None, "no member with an image"
     if not member.is_regular:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vlcpctl.eval import ranks
+from vlcpctl.eval import candidates
+from vlcpctl.eval.candidates import BAND
 from vlcpctl.eval.gallery import Right
-from vlcpctl.eval.ranks import BAND, Queries, rank
+from vlcpctl.eval.ranks import Queries, rank
 from vlcpctl.eval.search import Index, OpenIndex, Vectors, choose
 
 
@@ -148,7 +149,7 @@ def test_near_duplicates_come_to_an_end() -> None:
 def test_queries_are_searched_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     queries = crowd(0, 0.5)
     whole = rank(queries, NaiveIndex(queries.gallery_GD), 10)
-    monkeypatch.setattr(ranks, "_BLOCK_SCORES", 64)
+    monkeypatch.setattr(candidates, "_BLOCK_SCORES", 64)
     index = NaiveIndex(queries.gallery_GD)
     parts = rank(queries, index, 10)
     assert len(index.asked) > 10

@@ -29,8 +29,9 @@ from vlcpctl.models.configuration import (
     with_shape,
 )
 from vlcpctl.models.pretrained import find_pretrained, set_weights
-from vlcpctl.models.projections import Projections, evaluating
+from vlcpctl.models.projections import EmbeddedTexts, Projections, evaluating
 from vlcpctl.models.temperature import Temperature, parse_temperature
+from vlcpctl.models.text_tower import TextTower, text_tower_of
 from vlcpctl.models.tokens import Tokenizer, tokenizer_of
 from vlcpctl.models.towers import new_module, portable, save_tower, without_downloads
 
@@ -103,6 +104,27 @@ class DualEncoder:
             sides = functional_call(self._projections, named, (images, texts))
         return sides
 
+    def embedded_texts(
+        self, embeddings: Tensor, ends: Tensor, weights: Mapping[str, Tensor] | None = None
+    ) -> Tensor:
+        """Raw projections (B, D) of texts given as token embeddings (B, L, W), ending at (B,).
+
+        Those of embeddings that `text_tower.lookup` gives are those of the ids themselves.
+        """
+        text: Tensor
+        if weights is None:
+            text = self._embedded(embeddings, ends)
+            return text
+        named = {f"clip.{name}": tensor for name, tensor in weights.items()}
+        with evaluating(self.module):
+            text = functional_call(self._embedded, named, (embeddings, ends))
+        return text
+
+    @cached_property
+    def text_tower(self) -> TextTower:
+        """The embedding table of the text encoder, and where texts end."""
+        return text_tower_of(self.module)
+
     def weights(self) -> dict[str, nn.Parameter]:
         """The module's parameters by name, live."""
         return dict(self.module.named_parameters())
@@ -115,6 +137,10 @@ class DualEncoder:
     @cached_property
     def _projections(self) -> Projections:
         return Projections(self.module)
+
+    @cached_property
+    def _embedded(self) -> EmbeddedTexts:
+        return EmbeddedTexts(self.module, self.text_tower)
 
     @property
     def _statistics(self) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,98 @@
+"""A text tower run from token embeddings instead of token ids.
+
+The tower runs its own code: only the output of its embedding table is replaced, and ids stand in
+that say no more than where a text ends. So what open_clip and transformers do about positions,
+masks and pooling is done here too.
+
+Shapes: b texts, L tokens, W channels of a token's embedding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+
+@final
+@dataclass(frozen=True)
+class TextTower:
+    """The embedding table of a text tower, and the ids that tell it where a text ends."""
+
+    embedding: nn.Module
+    name: str  # of the table among the module's parts
+    pooling: str  # argmax, eos, or anything else that does not look at the ids
+    padding: int
+    end: int
+    word: int  # stands for any word: neither padding nor the end
+
+    @property
+    def width(self) -> int:
+        """W."""
+        width: int = next(self.embedding.parameters()).shape[1]
+        return width
+
+    def lookup(self, ids: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        """(b, L, W) embeddings of the token ids."""
+        table = {}
+        for name, tensor in (weights or {}).items():
+            part, _, own = name.rpartition(".")
+            if part == self.name:
+                table[own] = tensor
+        embeddings: Tensor = functional_call(self.embedding, table, (ids,))
+        return embeddings
+
+    def ends(self, ids: Tensor) -> Tensor:
+        """(b,) where each text ends: its end-of-text token, else its last that is no padding."""
+        if self.pooling == "argmax":
+            return ids.argmax(-1)
+        if self.pooling == "eos":
+            return (ids == self.end).int().argmax(-1)
+        places = torch.arange(ids.shape[1], device=ids.device)
+        return torch.where(ids == self.padding, 0, places).amax(-1)
+
+    def stand_in(self, ends: Tensor, length: int) -> Tensor:
+        """(b, L) ids that the tower takes for texts with these ends."""
+        places = torch.arange(length, device=ends.device)
+        words = torch.where(places < ends[:, None], self.word, self.padding)
+        return torch.where(places == ends[:, None], self.end, words)
+
+    @contextmanager
+    def embedding_is(self, embeddings: Tensor) -> Iterator[None]:
+        """Whatever ids are looked up, these embeddings come out."""
+        hook = self.embedding.register_forward_hook(lambda *_: embeddings)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+
+def text_tower_of(module: nn.Module) -> TextTower:
+    """The text tower of a module that open_clip built."""
+    clip: Any = module
+    tower = getattr(clip, "text", clip)
+    if getattr(tower, "config", None) is not None:  # of transformers, which masks padding
+        embedding = tower.transformer.get_input_embeddings()
+        return _tower(module, embedding, "mask", tower.config.pad_token_id, None)
+    if tower is clip:
+        return _tower(module, clip.token_embedding, clip.text_pool_type, 0, clip.text_eos_id)
+    return _tower(module, tower.token_embedding, tower.pool_type, tower.pad_id, tower.eos_id)
+
+
+def _tower(
+    module: nn.Module, embedding: nn.Module, pooling: str, padding: int | None, end: int | None
+) -> TextTower:
+    """With argmax the highest id ends a text; where the ids are not looked at, any id may."""
+    highest = int(next(embedding.parameters()).shape[0]) - 1
+    if padding is None:
+        padding = 0
+    if pooling != "eos" or end is None:
+        end = highest if highest != padding else highest - 1
+    word = next(number for number in range(highest + 1) if number not in (padding, end))
+    name = next(name for name, part in module.named_modules() if part is embedding)
+    return TextTower(embedding, name, pooling, padding, end, word)

@@ -20,17 +20,29 @@ from support.battery import (
     request,
 )
 
-from vlcpctl.engine.compose import compose
+from vlcpctl.engine.plan import make_plan
+from vlcpctl.engine.request import Request
 from vlcpctl.methods import TABLE
 
 COMPOSED = ["ctp+dha", "ewc+mas"]
-BUFFERED = ["er", "ctp"]
+BUFFERED = ["ctp"]
 
-# Between two saves, right after one, at the end of the phase, and on both sides of the rename.
-POINTS = ["step=0", "saved", "step=3", "step=4", "step=5", "phase=0", "before-rename", "renamed"]
+ENDS = ["before-rename", "renamed"]
 
-# The same inside a second phase, of three steps, which measures: after a save, before the next.
-MEASURING = ["step=0", "step=1", "step=2", "phase=1"]
+
+def points_of(step: Request) -> list[str]:
+    """Where to kill: before the first save, right after it, near the end of each phase, at its end.
+
+    A process that was killed goes on from the last save, every second step, to the next point.
+    """
+    points = []
+    for number, phase in enumerate(make_plan(step).phases):
+        opening = ["step=0", "saved"] if number == 0 else ["step=0"]
+        closing = [
+            f"step={last}" for last in range(max(len(opening), phase.steps - 3), phase.steps)
+        ]
+        points += [*opening, *closing, f"phase={number}"]
+    return [*points, *ENDS]
 
 
 @pytest.fixture(scope="module")
@@ -39,31 +51,27 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 def test_the_battery_covers_the_table() -> None:
-    names = ["ctp", "dha", "er", "ewc", "joint", "lwf", "mas", "modx", "rwalk", "seqf", "si"]
-    assert sorted(TABLE) == names
+    names = "afec ctp dha er ewc icarl joint lucir lwf mas modx rwalk seqf si"
+    assert sorted(TABLE) == names.split()
 
 
 @pytest.mark.parametrize(
     "name", [*sorted(TABLE), *COMPOSED, *(f"{name} with a buffer" for name in BUFFERED)]
 )
 def test_killed_and_resumed_equals_never_stopped(world: World, tmp_path: Path, name: str) -> None:
-    method, buffered = name.removesuffix(" with a buffer"), name.endswith("buffer") or name == "er"
+    method, buffered = name.removesuffix(" with a buffer"), name.endswith("buffer")
 
-    def chain(root: str) -> list[object]:
+    def chain(root: str) -> list[Request]:
         return [
             request(world, method, number, tmp_path / root, buffered=buffered, save_every="2")
             for number in range(TASKS)
         ]
 
-    points = list(POINTS)
-    if any(not phase.trains for part in compose(method) for phase in part.phases()):
-        after = points.index("phase=0") + 1
-        points[after:after] = MEASURING
     in_one_interpreter(chain("one"))
     for step in chain("apart"):
         assert in_child(step) == 0
     for step in chain("killed"):
-        for point in points:
+        for point in points_of(step):
             assert in_child(step, kill_at(point)) == -signal.SIGKILL, point
         assert in_child(step) == 0
     expected = checkpoint_bytes(tmp_path / "one")

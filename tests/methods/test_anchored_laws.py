@@ -19,7 +19,7 @@ from vlcpctl.methods.seqf import Seqf
 from vlcpctl.methods.si import Si
 
 ALL = [kind(variant=variant) for kind in (Ewc, Mas, Si, Rwalk) for variant in ("paper", "ctp")]
-MEASURED = [method for method in ALL if len(method.phases()) > 1]
+MEASURED = [method for method in ALL if len(method.phases(first=False)) > 1]
 
 
 def _label(method: Method) -> str:

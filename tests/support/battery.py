@@ -30,31 +30,37 @@ class World:
     """A tiny stream, and the buffers that grow along it."""
 
     tasks: list[Path]
-    buffers: list[Path]
+    buffers: dict[str, list[Path]]  # by policy
     flags: dict[str, object] = field(default_factory=lambda: dict(FLAGS))
 
 
 def make_world(directory: Path) -> World:
-    """Three tasks of twelve pairs, and a buffer of six after each."""
+    """Three tasks of twelve pairs, and buffers of six after each."""
     stream = make_stream(directory / "stream", TASKS, IMAGES)
     tasks = [task.path for task in open_stream(stream)]
-    made: list[Path] = []
-    for number, task in enumerate(tasks):
-        out = directory / f"buffer-{number}"
-        request = buffers.Request(
-            task=open_task(task),
-            previous=open_task(made[-1]) if made else None,
-            policy="reservoir",
-            size=Size(count=6, written=6),
-            seed=0,
-        )
-        buffers.write_buffer(out, request, buffers.plan_update(request), _no_features)
-        made.append(out)
+    made = {policy: _buffers(directory, tasks, policy) for policy in ("reservoir", "herding")}
     return World(tasks, made)
 
 
-def _no_features(split: Split, rows: np.ndarray) -> np.ndarray:
-    raise AssertionError("reservoir looks at no features")
+def _buffers(directory: Path, tasks: list[Path], policy: str) -> list[Path]:
+    made: list[Path] = []
+    for number, task in enumerate(tasks):
+        out = directory / f"{policy}-{number}"
+        request = buffers.Request(
+            task=open_task(task),
+            previous=open_task(made[-1]) if made else None,
+            policy=policy,
+            size=Size(count=6, written=6),
+            seed=0,
+        )
+        buffers.write_buffer(out, request, buffers.plan_update(request), _features)
+        made.append(out)
+    return made
+
+
+def _features(split: Split, rows: np.ndarray) -> np.ndarray:
+    drawn = np.random.default_rng(len(rows)).normal(size=(len(rows), 4)).astype(np.float32)
+    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
 
 
 def request(
@@ -65,6 +71,9 @@ def request(
     joint = any(method.from_unseen for method in methods)
     settings, origins = resolve("tiny", world.flags, {})
     first = number == 0 or joint
+    needs = [method.needs(first=False) for method in methods]
+    policy = next((need.policy for need in needs if need.policy), "reservoir")
+    replays = (buffered or any(need.buffer for need in needs)) and not first
     return Request(
         tasks=tuple(world.tasks[: number + 1]) if joint else (world.tasks[number],),
         out=root / f"{number:02d}",
@@ -73,7 +82,7 @@ def request(
         settings=settings,
         origins={} if not first else origins,
         previous=None if first else root / f"{number - 1:02d}",
-        buffer=world.buffers[number - 1] if buffered and not first else None,
+        buffer=world.buffers[policy][number - 1] if replays else None,
         **how,  # type: ignore[arg-type]
     )
 

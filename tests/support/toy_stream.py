@@ -58,7 +58,7 @@ class ToyStream:
         ).start(self.method)
         run.slots |= self.carried
         optimizer = self.optimizer([w for w in self.weights.values() if w.requires_grad])
-        for phase in self.method.phases():
+        for phase in self.method.phases(first=first):
             run.phase, run.steps = phase.name, (phase.epochs or self.epochs) * len(images)
             for step in range(run.steps):
                 run.step = step

@@ -102,9 +102,10 @@ class Needs:
     """Inputs without which a method cannot train; checked before anything is computed."""
 
     buffer: bool = False
+    policy: str = ""  # how the buffer must have been chosen; "": in any way
     previous: bool = False  # the frozen previous model's features
     previous_tokens: bool = False  # and what it says of tokens, where the model is a fusion model
-    fusion: bool = False  # a fusion model
+    fusion: bool = False  # a fusion model, with its tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,6 +165,10 @@ class Run(Protocol):
         """The previous model's parameters, frozen."""
 
     @property
+    def processes(self) -> int:
+        """How many processes train together; each has an equal block of the batch."""
+
+    @property
     def width(self) -> int:
         """D, the channels of the shared space."""
 
@@ -201,7 +206,7 @@ class Method:
         """The method's memory in this task."""
         return ()
 
-    def phases(self) -> tuple[Phase, ...]:
+    def phases(self, *, first: bool) -> tuple[Phase, ...]:
         """What the engine runs, in order; phases of the name `train` are shared between methods."""
         return (TRAIN,)
 

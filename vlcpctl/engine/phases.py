@@ -38,11 +38,11 @@ class PhasePlan:
 
 
 def plan_phases(
-    methods: Sequence[Method], *, epoch_steps: int, epochs: int, steps: int | None
+    methods: Sequence[Method], *, first: bool, epoch_steps: int, epochs: int, steps: int | None
 ) -> tuple[PhasePlan, ...]:
     """Training is shared by all methods; the other phases are their own method's."""
     trained = steps or epoch_steps * epochs
-    own = [(method.name, phase) for method in methods for phase in method.phases()]
+    own = [(method.name, phase) for method in methods for phase in method.phases(first=first)]
     sharing = tuple(name for name, phase in own if phase.name == TRAIN.name)
     training = PhasePlan(TRAIN.name, trained, methods=sharing)
     before = [(name, phase) for name, phase in own if phase.each_epoch]

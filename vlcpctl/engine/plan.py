@@ -8,6 +8,7 @@ from typing import Any
 
 from vlcpctl.core.artifacts import read_manifest
 from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.core.method import Needs
 from vlcpctl.data.task import Split, Task, open_task
 from vlcpctl.engine.pairs import Pairs
 from vlcpctl.engine.phases import PhasePlan, plan_phases
@@ -72,6 +73,7 @@ def make_plan(request: Request) -> Plan:
     settings = request.settings
     phases = plan_phases(
         request.methods,
+        first=_is_first(request),
         epoch_steps=pairs.epoch_steps,
         epochs=settings.epochs,
         steps=settings.steps,
@@ -99,11 +101,26 @@ def _check_chain(
         _check_parent(request, tasks, parent)
     else:
         configuration_here(request.settings.model)
-    first = parent is None and request.teacher is None
     for method in request.methods:
-        needs = method.needs(first=first)
-        if needs.buffer and buffer is None:
-            raise UsageError(f"method {method.name} needs --buffer after the first task")
+        _check_needs(method.name, method.needs(first=_is_first(request)), buffer)
+
+
+def _is_first(request: Request) -> bool:
+    """Whether there is no previous model to learn from."""
+    return request.previous is None and request.teacher is None
+
+
+def _check_needs(name: str, needs: Needs, buffer: Task | None) -> None:
+    if not needs.buffer:
+        return
+    if buffer is None:
+        raise UsageError(f"method {name} needs --buffer after the first task")
+    policy = buffer.manifest["buffer"]["policy"]
+    if needs.policy and policy != needs.policy:
+        raise UsageError(
+            f"method {name} replays a buffer of 'vlcpctl buffer --policy {needs.policy}'; "
+            f"{buffer.path} was made with {policy!r}"
+        )
 
 
 def _check_parent(request: Request, tasks: tuple[Task, ...], parent: dict[str, Any]) -> None:

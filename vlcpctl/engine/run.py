@@ -234,6 +234,11 @@ class MethodRun:
         return {name: previous[name] for name in self.weights}
 
     @property
+    def processes(self) -> int:
+        """How many processes train together."""
+        return self.run.world.size
+
+    @property
     def width(self) -> int:
         """Channels of the shared space."""
         return self.run.width

@@ -135,6 +135,7 @@ def _new_run(request: Request, parent: Parent | None, context: TrainContext) -> 
     if frozen and frozen.keys() != run.everything().keys():
         student = request.previous or request.settings.model
         raise Incompatible(f"the teacher {request.teacher} is another model than {student}")
+    _check_family(request, encoder.family)
     carried = carried_slots(parent, request.methods, fresh_state=request.fresh_state)
     start_slots(run, carried)
     check_slots(run, carried, request.previous)
@@ -158,9 +159,25 @@ def _encoder(request: Request, parent: Parent | None) -> DualEncoder:
     )
 
 
+def _check_family(request: Request, family: str) -> None:
+    """Refuse what only a fusion model has, if there is none."""
+    if family == "fusion":
+        return
+    for name in ("mask_share", "masking", "heads"):
+        if request.origins.get(name) == "flag":
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} has no effect: the model is no fusion model")
+    for method in request.methods:
+        if method.needs(first=False).fusion:
+            raise UsageError(
+                f"method {method.name} as it is set needs a fusion model, such as albef-tiny; "
+                f"see 'vlcpctl methods {method.name}'"
+            )
+
+
 def _refuse_other_shape(request: Request, image_size: int) -> None:
     """What the previous model fixes cannot be set again."""
-    for name in ("temperature", "text_length", "pretrained"):
+    for name in ("temperature", "text_length", "pretrained", "heads"):
         if request.origins.get(name) == "flag":
             option = f"--{name.replace('_', '-')}"
             raise UsageError(f"{option} has no effect with --previous: the checkpoint decides it")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from vlcpctl.losses import (
         alignment,
         contrastive,
+        direction,
         distillation,
         importance,
         masked,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "alignment",
     "contrastive",
+    "direction",
     "distillation",
     "importance",
     "masked",

@@ -27,13 +27,13 @@ def add_sizes_(target: Named, grads: Named, share: float) -> None:
         target[name].add_(grad.abs(), alpha=share)
 
 
-def mean_length(raw_BD: Tensor, *, squared: bool) -> Tensor:
-    """Mean length of projections over the batch, or of squared length, with gradient.
+def lengths(raw_BD: Tensor, *, squared: bool) -> Tensor:
+    """Length of each sample's projection, or its square, (B,), with gradient.
 
-    >>> mean_length(torch.tensor([[3.0, 4.0], [0.0, 1.0]]), squared=False).item()
-    3.0
+    >>> lengths(torch.tensor([[3.0, 4.0], [0.0, 1.0]]), squared=False).tolist()
+    [5.0, 1.0]
     """
-    return (raw_BD.square().sum(1) if squared else raw_BD.norm(dim=1)).mean()
+    return raw_BD.square().sum(1) if squared else raw_BD.norm(dim=1)
 
 
 @torch.no_grad()

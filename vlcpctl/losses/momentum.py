@@ -13,19 +13,31 @@ from vlcpctl.core.seeds import torch_seed
 
 
 def momentum_contrast(
-    image_BD: Tensor,
-    text_BD: Tensor,
+    pairs: tuple[Tensor, Tensor],
     slow: tuple[Tensor, Tensor],
     queue: tuple[Tensor, Tensor],
     scale: Tensor | float,
+    *,
+    blocks: int = 1,
 ) -> Tensor:
     """Each sample finds its pair among the momentum model's batch and queue (CTP eq. 4).
 
-    `slow` and `queue` hold the images (B, D) and (Q, D), then the texts.
+    `pairs` and `slow` hold the images (B, D), then the texts, `queue` (Q, D) each. With several
+    `blocks` of the batch a sample is contrasted with its own block and the queue.
     """
+    image_BD, text_BD = pairs
+    cut = [side.chunk(blocks) for side in (image_BD, text_BD, *slow)]
+    found = [_one_block(part, queue, scale) for part in zip(*cut, strict=True)]
+    return torch.stack(found).mean()
+
+
+def _one_block(
+    block: tuple[Tensor, ...], queue: tuple[Tensor, Tensor], scale: Tensor | float
+) -> Tensor:
+    image_BD, text_BD, slow_image_BD, slow_text_BD = block
     labels_B = torch.arange(len(image_BD), device=image_BD.device)
-    to_text = scale * image_BD @ torch.cat([slow[1], queue[1]]).T
-    to_image = scale * text_BD @ torch.cat([slow[0], queue[0]]).T
+    to_text = scale * image_BD @ torch.cat([slow_text_BD, queue[1]]).T
+    to_image = scale * text_BD @ torch.cat([slow_image_BD, queue[0]]).T
     return (cross_entropy(to_text, labels_B) + cross_entropy(to_image, labels_B)) / 2
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from vlcpctl.core.method import Method
+from vlcpctl.methods.afec import Afec
 from vlcpctl.methods.ctp import Ctp
 from vlcpctl.methods.dha import Dha
 from vlcpctl.methods.er import Er
 from vlcpctl.methods.ewc import Ewc
+from vlcpctl.methods.icarl import Icarl
 from vlcpctl.methods.joint import Joint
+from vlcpctl.methods.lucir import Lucir
 from vlcpctl.methods.lwf import Lwf
 from vlcpctl.methods.mas import Mas
 from vlcpctl.methods.modx import Modx
@@ -16,5 +19,10 @@ from vlcpctl.methods.seqf import Seqf
 from vlcpctl.methods.si import Si
 
 TABLE: dict[str, type[Method]] = {
-    method.name: method for method in (Seqf, Joint, Er, Lwf, Ewc, Mas, Si, Rwalk, Ctp, Modx, Dha)
+    method.name: method
+    for method in (
+        *(Seqf, Joint, Er, Lwf, Icarl, Lucir),
+        *(Ewc, Mas, Si, Rwalk, Afec),
+        *(Ctp, Modx, Dha),
+    )
 }

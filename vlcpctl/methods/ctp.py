@@ -1,7 +1,4 @@
-"""CTP: compatible momentum contrast with topology preservation (Zhu et al., 2023).
-
-The dual-encoder form: every term of the paper but the masked-language ones.
-"""
+"""CTP: compatible momentum contrast with topology preservation (Zhu et al., 2023)."""
 
 from __future__ import annotations
 
@@ -15,9 +12,11 @@ from vlcpctl.core.method import (
     Method,
     Needs,
     Paper,
+    Part,
     Run,
     Slot,
     Terms,
+    Tokens,
     Weights,
     hyper,
 )
@@ -30,7 +29,7 @@ class Ctp(Method):
     name: ClassVar[str] = "ctp"
     title: ClassVar[str] = "CTP: compatible momentum contrast and topology preservation"
     preset: ClassVar[str] = "ctp"
-    note: ClassVar[str] = "the dual-encoder form: all terms but the masked-language ones"
+    note: ClassVar[str] = "of a dual encoder, all terms but the masked-language ones"
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="CTP: Towards Vision-Language Continual Pretraining "
@@ -43,7 +42,9 @@ class Ctp(Method):
     )
 
     momentum: bool = hyper(
-        True, doc="Contrast with the momentum model.", origin="CTP eq. 4, table 2"
+        True,
+        doc="Contrast with the momentum model, and learn its guesses of masked words.",
+        origin="CTP eqs. 4-5, table 2",
     )
     cross_modal: bool = hyper(
         True, doc="Keep image-text similarities.", origin="CTP eq. 7, table 2"
@@ -65,6 +66,13 @@ class Ctp(Method):
         False,
         doc="Carry the queue over task borders and start it with random directions.",
         origin="CTP authors' code; the paper takes negatives of the current task",
+    )
+    positives: str = hyper(
+        "batch",
+        doc="Whose momentum features a sample is contrasted with: of the whole batch, or of its "
+        "own process alone, which makes the loss depend on the number of processes.",
+        origin="CTP eq. 4; 'process' is the CTP authors' code",
+        choices=("batch", "process"),
     )
     momentum_from: str = hyper(
         "both",
@@ -113,21 +121,28 @@ class Ctp(Method):
             core.params.blend_(slow, keep, (1 - keep, source))
 
     def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
-        """The terms of eq. 10 that a dual encoder has, each with weight 1."""
+        """The terms of eq. 10 over features, each with weight 1."""
         terms: Terms = {}
         aux: dict[str, Any] = {}
         if self.momentum:
-            aux["slow"] = slow = run.features(batch, run.slot("momentum"))
+            aux["slow"] = slow = run.features(batch, run.slot("momentum"), tokens=True)
             terms["momentum"] = losses.momentum.momentum_contrast(
-                out.image,
-                out.text,
+                (out.image, out.text),
                 (slow.image, slow.text),
                 self._negatives(run, slow),
                 out.scale,
+                blocks=run.processes if self.positives == "process" else 1,
             )
         if not run.first:
             terms |= self._topology(run, batch, out)
         return terms, aux
+
+    def token_loss(self, run: Run, part: Part, out: Tokens) -> Terms:
+        """The momentum model's guesses of the masked words (eq. 5)."""
+        if not self.momentum:
+            return {}
+        slow = part.under(run.slot("momentum"))
+        return {"words": losses.masked.soft_word_loss(out.logits, slow.logits) / part.masked}
 
     def after_step(self, run: Run, batch: Batch, aux: dict[str, Any], *, stepped: bool) -> None:
         """Put the momentum model's features of this batch into the queue."""

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
-from vlcpctl import losses
-from vlcpctl.core.method import Batch, Features, Method, Needs, Paper, Run, Terms, hyper
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from vlcpctl.core.method import Paper
+from vlcpctl.methods.bases.distilled import Distilled
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lwf(Method):
+class Lwf(Distilled):
     """Distil the previous model's outputs on the new task's pairs."""
 
     name: ClassVar[str] = "lwf"
     title: ClassVar[str] = "Learning without forgetting: distil the previous model on the new task"
-    preset: ClassVar[str] = "ctp"
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="Learning without Forgetting",
@@ -28,46 +24,3 @@ class Lwf(Method):
             url="https://arxiv.org/abs/1606.09282",
         ),
     )
-
-    strength: float = hyper(1.0, doc="Weight of the distillation term.", origin="CTP, section 4.2")
-    target: str = hyper(
-        "similarity",
-        doc="What is distilled: similarity rows, or feature channels (the CTP authors).",
-        origin="ours; 'channels' is the CTP authors' code",
-        choices=("similarity", "channels"),
-    )
-    channel_temperature: float = hyper(
-        0.07,
-        doc="Temperature of the softmax over channels (target=channels).",
-        origin="CTP authors' code",
-    )
-
-    def needs(self, *, first: bool) -> Needs:
-        """The previous model, once there is one."""
-        return Needs(previous=not first)
-
-    def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
-        """KL from the previous model's distributions to the current ones, both modalities."""
-        if run.first or not self.strength:
-            return {}, {}
-        old = run.previous(batch)
-        kept = (
-            self._similarities(out, old)
-            if self.target == "similarity"
-            else self._channels(out, old)
-        )
-        return {"distill": self.strength * kept}, {}
-
-    def _similarities(self, out: Features, old: Features) -> Tensor:
-        new_BB = out.scale * out.image @ out.text.T
-        old_BB = old.scale * old.image @ old.text.T
-        return (
-            losses.distillation.row_kl(old_BB, new_BB)
-            + losses.distillation.row_kl(old_BB.T, new_BB.T)
-        ) / 2
-
-    def _channels(self, out: Features, old: Features) -> Tensor:
-        heat = self.channel_temperature
-        image = losses.distillation.row_kl(old.raw_image / heat, out.raw_image / heat)
-        text = losses.distillation.row_kl(old.raw_text / heat, out.raw_text / heat)
-        return (image + text) / 2

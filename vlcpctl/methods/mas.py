@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vlcpctl import losses
-from vlcpctl.core.method import Batch, Features, Paper, Phase, Run, Terms, Weights, hyper
+from vlcpctl.core.method import (
+    Batch,
+    Features,
+    Paper,
+    Part,
+    Phase,
+    Run,
+    Terms,
+    Tokens,
+    Weights,
+    hyper,
+)
 from vlcpctl.methods.bases.measured import IMPORTANCE, Measured
 
 if TYPE_CHECKING:
@@ -58,10 +69,17 @@ class Mas(Measured):
             return super().loss(run, batch, out)
         squared = self.variant == "paper"
         lengths = [
-            losses.importance.mean_length(side, squared=squared)
+            losses.importance.lengths(side, squared=squared).mean()
             for side in (out.raw_image, out.raw_text)
         ]
         return {"length": lengths[0] + lengths[1]}, {}
+
+    def token_loss(self, run: Run, part: Part, out: Tokens) -> Terms:
+        """Once trained, the mean length of a fusion model's fused feature too."""
+        if run.phase != IMPORTANCE.name:
+            return {}
+        length = losses.importance.lengths(out.fused, squared=self.variant == "paper").sum()
+        return {"fused_length": length / part.pairs}
 
     def add(self, importance: Weights, grads: Mapping[str, Tensor], share: float) -> None:
         """The sizes of a batch's gradients."""

@@ -80,7 +80,7 @@ class Rwalk(Anchored):
             Slot(name="opening", lifetime="task", start=trained_copy),
         )
 
-    def phases(self) -> tuple[Phase, ...]:
+    def phases(self, *, first: bool) -> tuple[Phase, ...]:
         """Train; the CTP authors then measure Fisher in a pass of its own."""
         return (TRAIN,) if self.variant == "paper" else (TRAIN, IMPORTANCE)
 

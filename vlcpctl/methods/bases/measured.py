@@ -54,7 +54,7 @@ class Measured(Anchored):
         """The importance, and how many tasks it is of."""
         return (*super().slots(first=first), TASKS)
 
-    def phases(self) -> tuple[Phase, ...]:
+    def phases(self, *, first: bool) -> tuple[Phase, ...]:
         """Train, then one pass over the task for its importance."""
         return (TRAIN, self.importance_pass)
 

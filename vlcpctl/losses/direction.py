@@ -1,0 +1,27 @@
+"""Keep the direction of features: one minus the cosine between an old and a new one.
+
+Shapes: B pairs, D channels of the shared space, N tokens, C channels of a token.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+
+def turned(new_BD: Tensor, old_BD: Tensor) -> Tensor:
+    """One minus the cosine of each sample's features, (B,) (LUCIR, eq. 6).
+
+    >>> import torch
+    >>> turned(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 2.0]])).item()
+    1.0
+    """
+    return 1 - cosine_similarity(new_BD, old_BD, dim=1)
+
+
+def profiles_turned(new_BNC: Tensor, old_BNC: Tensor) -> Tensor:
+    """The same for each channel's profile over the tokens, averaged over channels, (B,).
+
+    The CTP authors take the cosine along dimension 1, which holds the tokens.
+    """
+    return (1 - cosine_similarity(new_BNC, old_BNC, dim=1)).mean(1)

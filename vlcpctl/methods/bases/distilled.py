@@ -1,0 +1,74 @@
+"""What LwF and iCaRL share: the previous model's outputs as targets on the pairs of each batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from vlcpctl import losses
+from vlcpctl.core.method import Batch, Features, Method, Needs, Part, Run, Terms, Tokens, hyper
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distilled(Method):
+    """Distils similarities or channels and, of a fusion model, guesses of masked words."""
+
+    preset: ClassVar[str] = "ctp"
+
+    strength: float = hyper(1.0, doc="Weight of the distillation terms.", origin="CTP, section 4.2")
+    target: str = hyper(
+        "similarity",
+        doc="What is distilled: similarity rows, or feature channels (the CTP authors).",
+        origin="ours; 'channels' is the CTP authors' code",
+        choices=("similarity", "channels"),
+    )
+    channel_temperature: float = hyper(
+        0.07,
+        doc="Temperature of the softmax over channels (target=channels).",
+        origin="CTP authors' code",
+    )
+    words: bool = hyper(
+        True,
+        doc="Distil the guesses of masked words too (fusion models).",
+        origin="CTP authors' code",
+    )
+
+    def needs(self, *, first: bool) -> Needs:
+        """The previous model, once there is one."""
+        return Needs(previous=not first, previous_tokens=not first and self.words)
+
+    def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
+        """KL from the previous model's distributions to the current ones, both modalities."""
+        if run.first or not self.strength:
+            return {}, {}
+        old = run.previous(batch)
+        kept = (
+            self._similarities(out, old)
+            if self.target == "similarity"
+            else self._channels(out, old)
+        )
+        return {"distill": self.strength * kept}, {}
+
+    def token_loss(self, run: Run, part: Part, out: Tokens) -> Terms:
+        """Cross-entropy with the previous model's guesses of the masked words."""
+        if run.first or not (self.strength and self.words):
+            return {}
+        kept = losses.masked.soft_word_loss(out.logits, part.previous().logits)
+        return {"words": self.strength * kept / part.masked}
+
+    def _similarities(self, out: Features, old: Features) -> Tensor:
+        new_BB = out.scale * out.image @ out.text.T
+        old_BB = old.scale * old.image @ old.text.T
+        return (
+            losses.distillation.row_kl(old_BB, new_BB)
+            + losses.distillation.row_kl(old_BB.T, new_BB.T)
+        ) / 2
+
+    def _channels(self, out: Features, old: Features) -> Tensor:
+        heat = self.channel_temperature
+        image = losses.distillation.row_kl(old.raw_image / heat, out.raw_image / heat)
+        text = losses.distillation.row_kl(old.raw_text / heat, out.raw_text / heat)
+        return (image + text) / 2

@@ -1,0 +1,96 @@
+"""LUCIR (Hou et al., 2019), for image-text pairs as the CTP authors have it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from vlcpctl import losses
+from vlcpctl.core.method import (
+    Batch,
+    Features,
+    Method,
+    Needs,
+    Paper,
+    Part,
+    Run,
+    Terms,
+    Tokens,
+    hyper,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lucir(Method):
+    """Keep each sample's feature near the direction that the previous model gives it.
+
+    Pairs have no classes, so the margin between classes is left out. A new fusion model gets the
+    CTP authors' cosine heads (`--heads`); the projections of a dual encoder are as they are.
+    """
+
+    name: ClassVar[str] = "lucir"
+    title: ClassVar[str] = "LUCIR: features keep their direction, with a herding buffer"
+    preset: ClassVar[str] = "ctp"
+    settings: ClassVar[Mapping[str, Any]] = MappingProxyType({"heads": "cosine"})
+    papers: ClassVar[tuple[Paper, ...]] = (
+        Paper(
+            title="Learning a Unified Classifier Incrementally via Rebalancing",
+            authors="Hou, Pan, Loy, Wang and Lin",
+            venue="CVPR",
+            year=2019,
+            url="https://openaccess.thecvf.com/content_CVPR_2019/html/"
+            "Hou_Learning_a_Unified_Classifier_Incrementally_via_Rebalancing_CVPR_2019_paper.html",
+        ),
+    )
+
+    strength: float = hyper(
+        1.0, doc="Weight of the terms that keep directions.", origin="CTP authors' code"
+    )
+    words: bool = hyper(
+        True,
+        doc="Distil the guesses of masked words too (fusion models).",
+        origin="CTP authors' code",
+    )
+    variant: str = hyper(
+        "paper",
+        doc="Directions of the projections; or, for each channel, of its profile over all tokens, "
+        "padding included (fusion models, ctp).",
+        origin="LUCIR, eq. 6; 'ctp' is the CTP authors' code",
+        choices=("paper", "ctp"),
+    )
+
+    def needs(self, *, first: bool) -> Needs:
+        """The previous model and a herding buffer, once there is something to replay."""
+        return Needs(
+            buffer=not first,
+            policy="herding",
+            previous=not first,
+            previous_tokens=not first and (self.words or self.variant == "ctp"),
+            fusion=self.variant == "ctp",
+        )
+
+    def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
+        """One minus the cosine of old and new projections, averaged over both modalities."""
+        if run.first or not self.strength or self.variant == "ctp":
+            return {}, {}
+        old = run.previous(batch)
+        image = losses.direction.turned(out.image, old.image).mean()
+        text = losses.direction.turned(out.text, old.text).mean()
+        return {"direction": self.strength * (image + text) / 2}, {}
+
+    def token_loss(self, run: Run, part: Part, out: Tokens) -> Terms:
+        """The CTP authors' profiles over tokens, and the previous model's guesses of words."""
+        if run.first or not self.strength:
+            return {}
+        terms: Terms = {}
+        old = part.previous()
+        if self.variant == "ctp":
+            image = losses.direction.profiles_turned(out.image, old.image).sum()
+            text = losses.direction.profiles_turned(out.text, old.text).sum()
+            terms["direction"] = self.strength * (image + text) / 2 / part.pairs
+        if self.words:
+            kept = losses.masked.soft_word_loss(out.logits, old.logits)
+            terms["words"] = self.strength * kept / part.masked
+        return terms

@@ -68,6 +68,14 @@ def test_a_collapsed_model_scores_0_and_every_query_is_a_tie(variant: str) -> No
     assert found.n_ties == 300
 
 
+def test_the_authors_cut_offs_know_a_query_that_the_gallery_holds() -> None:
+    # The other of the class is second: of a class of two, two places are looked at.
+    vectors = np.array([[1, 0], [1, 0.1], [1, 0.2]])
+    inside = together(vectors, np.array([0, 1, 0]))
+    found = multi_modal(inside, choose("auto", "cpu"), "ctp")
+    assert found.metrics["map_5"] == pytest.approx(100 * (0.5 + 0 + 0.5) / 3)
+
+
 def test_a_query_without_a_right_answer_scores_0_and_is_counted() -> None:
     classes = np.array([0, 0, 1])
     found = multi_modal(together(np.eye(3) + 0.1, classes), choose("auto", "cpu"))

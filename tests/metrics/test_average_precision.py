@@ -124,6 +124,15 @@ def test_the_authors_cut_offs_are_what_sets_ctp_apart() -> None:
     }
 
 
+def test_the_authors_count_the_query_in_its_class_and_among_the_ten() -> None:
+    second = [0, 1] + [0] * 8
+    assert ctp(ranked_of(second, right=1, is_inside=True), 5).tolist() == [0.5]
+    assert ctp(ranked_of(second, right=1, is_inside=False), 5).tolist() == [0.0]
+    tenth = [0] * 9 + [1]
+    assert ctp(ranked_of(tenth, right=20, is_inside=True), 10).tolist() == [0.0]
+    assert ctp(ranked_of(tenth, right=20, is_inside=False), 10).tolist() == [0.1]
+
+
 @every_variant
 def test_every_place_right_is_1_and_none_is_0(variant: str) -> None:
     precision = VARIANTS[variant]

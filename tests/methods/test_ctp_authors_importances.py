@@ -1,4 +1,4 @@
-"""EWC, MAS, SI and RWalk against what the CTP authors' own code gave over three toy tasks."""
+"""EWC, MAS, SI, RWalk and AFEC against what the CTP authors' own code gave over three toy tasks."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from support.toy_stream import BATCH, ToyStream
 
 from vlcpctl.core.method import Method, Weights
 from vlcpctl.losses.penalty import add_gradient_, quadratic
+from vlcpctl.methods.afec import Afec
 from vlcpctl.methods.ewc import Ewc
 from vlcpctl.methods.mas import Mas
 from vlcpctl.methods.rwalk import Rwalk
@@ -24,6 +25,7 @@ PENALTY = np.load(DATA / "ctp_functional.npz")
 
 METHODS = {
     "EWC": Ewc(variant="ctp"),
+    "AFEC": Afec(variant="ctp"),
     "MAS": Mas(variant="ctp"),
     "SI": Si(variant="ctp"),
     "RWalk": Rwalk(variant="ctp"),
@@ -32,6 +34,7 @@ METHODS = {
 # The authors' names of a task's last values, and ours.
 KEPT = {
     "EWC": {"fisher": "fisher"},
+    "AFEC": {"fisher": "fisher"},
     "MAS": {"fisher": "omega"},
     "SI": {"importance": "omega"},
     "RWalk": {"fisher": "fisher", "scores": "scores"},
@@ -87,6 +90,16 @@ def test_paths_are_the_authors_after_each_epoch(name: str) -> None:
         for run in stream.task(images, captions):
             if run.phase == "train" and run.step in (2, 5):
                 _all_close(run.slot("path"), f"{name}/task{number}/epoch{run.step // 3}/w")
+
+
+def test_forward_model_and_its_fisher_are_the_authors_after_each_epoch() -> None:
+    stream = ToyStream(METHODS["AFEC"], _start())
+    for number, (images, captions) in enumerate(_tasks()):
+        for run in stream.task(images, captions):
+            if number and run.phase == "train" and run.step in (2, 5):
+                now = f"AFEC/task{number}/epoch{run.step // 3}"
+                _all_close(run.slot("forward_fisher"), f"{now}/forward_fisher")
+                _all_close(run.slot("forward"), f"{now}/forward_params")
 
 
 @pytest.mark.parametrize("name", METHODS)

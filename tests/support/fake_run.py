@@ -35,12 +35,17 @@ class FakeRun:
     steps: int = 1
     seed: int = 0
     width: int = 8
+    processes: int = 1
     slots: dict[str, Weights] = field(default_factory=dict)
     started_first: bool = False
 
     @property
     def first(self) -> bool:
         return self.started_first
+
+    @property
+    def everything(self) -> Weights:
+        return self.weights
 
     def slot(self, name: str) -> Weights:
         return self.slots[name]
@@ -49,7 +54,7 @@ class FakeRun:
         assert self.old is not None
         return self.old
 
-    def features(self, batch: Batch, weights: Weights) -> Features:
+    def features(self, batch: Batch, weights: Weights, *, tokens: bool = False) -> Features:
         assert self.slow is not None
         return self.slow
 

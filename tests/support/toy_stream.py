@@ -13,6 +13,7 @@ from torch import Tensor
 
 from vlcpctl.core.method import Features, Method, Weights
 from vlcpctl.core.params import copy_of
+from vlcpctl.engine.phases import plan_phases
 
 # The loss of a batch of a task, and the raw features that MAS takes the length of.
 Model = Callable[[Weights, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
@@ -57,20 +58,43 @@ class ToyStream:
             weights=self.weights, anchor=self.anchor or {}, started_first=first
         ).start(self.method)
         run.slots |= self.carried
-        optimizer = self.optimizer([w for w in self.weights.values() if w.requires_grad])
-        for phase in self.method.phases(first=first):
-            run.phase, run.steps = phase.name, (phase.epochs or self.epochs) * len(images)
-            for step in range(run.steps):
-                run.step = step
+        optimizers: dict[str, torch.optim.Optimizer] = {}
+        plan = plan_phases(
+            [self.method],
+            first=first,
+            epoch_steps=len(images),
+            epochs=self.epochs,
+            steps=None,
+        )
+        for phase in plan:
+            run.phase = phase.name.removeprefix(f"{self.method.name}/")
+            run.steps = phase.whole
+            if phase.weights not in optimizers:
+                optimizers[phase.weights] = self.optimizer(
+                    [w for w in self.weights.values() if w.requires_grad]
+                )
+            self._swap(phase.weights)
+            for step in range(phase.steps):
+                run.step = phase.offset + step
                 inputs = images[step % len(images)], captions[step % len(images)]
                 aux = self._differentiate(*inputs, contrasts=phase.contrasts)
                 with torch.no_grad():
                     if phase.trains:
-                        self._update(optimizer, step / run.steps)
+                        self._update(optimizers[phase.weights], run.step / run.steps)
                     self.method.after_step(run, BATCH, aux, stepped=phase.trains)
                 yield run
+            self._swap(phase.weights)
         self.carried = self._handed_on(first=first)
         self.anchor = copy_of(self.weights)
+
+    @torch.no_grad()
+    def _swap(self, path: str) -> None:
+        if path:
+            held = self.run.slot(path.split("/")[1])
+            for name, weight in self.weights.items():
+                aside = weight.clone()
+                weight.copy_(held[name])
+                held[name].copy_(aside)
 
     def finish(self, images: Tensor, captions: Tensor) -> FakeRun:
         """A whole task."""
@@ -79,14 +103,16 @@ class ToyStream:
     def _differentiate(self, image: Tensor, caption: Tensor, *, contrasts: bool) -> dict[str, Any]:
         for weight in self.weights.values():
             # An authors' penalty reaches weights that the loss does not: weight decay moves them.
-            reached = weight.requires_grad and self.anchor is not None
+            holds = self.anchor is not None and self.run.phase != "forward"
+            reached = weight.requires_grad and holds
             weight.grad = torch.zeros_like(weight) if reached else None
         with torch.no_grad():
             self.method.before_forward(self.run)
         loss, *raw = self.model(self.weights, image, caption)
         out = Features(image=raw[0], text=raw[1], raw_image=raw[0], raw_text=raw[1], scale=loss)
         terms, aux = self.method.loss(self.run, BATCH, out)
-        self.penalties += [terms["penalty"].item()] if "penalty" in terms else []
+        held = [value.item() for name, value in terms.items() if name.endswith("penalty")]
+        self.penalties += [sum(held)] if held else []
         total = sum(terms.values(), loss if contrasts else torch.zeros(()))
         total.backward()
         grads = {n: w.grad for n, w in self.weights.items() if w.grad is not None}

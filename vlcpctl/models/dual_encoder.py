@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, final, overload
+from typing import ClassVar, Literal, final
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from torch.func import functional_call
 
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.tensors import write_tensors
-from vlcpctl.core.view import View
+from vlcpctl.models.base import BaseEncoder
 from vlcpctl.models.configuration import (
     CONFIG_FILE,
     Configuration,
@@ -32,7 +32,7 @@ from vlcpctl.models.pretrained import find_pretrained, set_weights
 from vlcpctl.models.projections import EmbeddedTexts, Projections, evaluating
 from vlcpctl.models.temperature import Temperature, parse_temperature
 from vlcpctl.models.text_tower import TextTower, text_tower_of
-from vlcpctl.models.tokens import Tokenizer, tokenizer_of
+from vlcpctl.models.tokens import tokenizer_of
 from vlcpctl.models.towers import new_module, portable, save_tower, without_downloads
 
 WEIGHTS_FILE = "open_clip_model.safetensors"
@@ -41,60 +41,14 @@ FOREIGN_WEIGHTS_FILES = ("open_clip_pytorch_model.safetensors", "open_clip_pytor
 
 @final
 @dataclass
-class DualEncoder:
+class DualEncoder(BaseEncoder):
     """An image and a text encoder with a shared space; `config` is open_clip's `model_cfg`."""
 
-    family: ClassVar[Literal["dual", "fusion"]] = "dual"
+    family: ClassVar[Literal["dual"]] = "dual"
 
-    module: nn.Module
-    config: dict[str, Any]
-    view: View
-    tokenizer: Tokenizer
-    _held: Tensor = field(init=False, repr=False)  # mean and deviation, see _statistics
-
-    def __post_init__(self) -> None:
-        held = torch.tensor((self.view.mean, self.view.std), dtype=torch.float64)
-        self._held = held.view(2, 1, 3, 1, 1)
-
-    def tokenize(self, texts: list[str]) -> Tensor:
-        """(n, L) token ids."""
-        return self.tokenizer(texts)
-
-    def inputs(self, images: Tensor, texts: Tensor) -> tuple[Tensor, Tensor]:
-        """Images as `pixels` gives them, and texts, where the module is."""
-        pixels = self.pixels(images)
-        return pixels, texts.to(pixels.device)
-
-    def pixels(self, images: Tensor) -> Tensor:
-        """(B, H, W, 3) bytes as normalised (B, 3, H, W) floats, where the module is."""
-        mean, std = self._statistics
-        floats = images.to(mean.device).permute(0, 3, 1, 2).to(mean.dtype).div(255)
-        return floats.sub_(mean).div_(std)
-
-    @overload
-    def features(
-        self, images: Tensor, texts: Tensor, weights: Mapping[str, Tensor] | None = None
-    ) -> tuple[Tensor, Tensor]: ...
-
-    @overload
-    def features(
-        self,
-        images: Tensor | None,
-        texts: Tensor | None,
-        weights: Mapping[str, Tensor] | None = None,
-    ) -> tuple[Tensor | None, Tensor | None]: ...
-
-    def features(
-        self,
-        images: Tensor | None,
-        texts: Tensor | None,
-        weights: Mapping[str, Tensor] | None = None,
+    def _sides(
+        self, images: Tensor | None, texts: Tensor | None, weights: Mapping[str, Tensor] | None
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Raw projections (B, D) of both sides, or of the one that is given.
-
-        With other `weights` the model runs in eval mode; buffers that they do not hold, such as
-        BatchNorm's statistics, are its own.
-        """
         sides: tuple[Tensor | None, Tensor | None]
         if weights is None:
             sides = self._projections(images, texts)
@@ -125,15 +79,6 @@ class DualEncoder:
         """The embedding table of the text encoder, and where texts end."""
         return text_tower_of(self.module)
 
-    def weights(self) -> dict[str, nn.Parameter]:
-        """The module's parameters by name, live."""
-        return dict(self.module.named_parameters())
-
-    def buffers(self) -> dict[str, Tensor]:
-        """The module's saved buffers by name, live."""
-        saved = self.module.state_dict(keep_vars=True).keys()
-        return {name: buffer for name, buffer in self.module.named_buffers() if name in saved}
-
     @cached_property
     def _projections(self) -> Projections:
         return Projections(self.module)
@@ -141,14 +86,6 @@ class DualEncoder:
     @cached_property
     def _embedded(self) -> EmbeddedTexts:
         return EmbeddedTexts(self.module, self.text_tower)
-
-    @property
-    def _statistics(self) -> tuple[Tensor, Tensor]:
-        """Mean and deviation of the channels, where the module is."""
-        like = next(self.module.parameters())
-        if (self._held.device, self._held.dtype) != (like.device, like.dtype):
-            self._held = self._held.to(like)
-        return self._held[0], self._held[1]
 
 
 def build(

@@ -9,12 +9,6 @@ import pytest
 from vlcpctl.methods import TABLE
 
 
-def test_table_is_this_list() -> None:
-    assert list(TABLE) == [
-        *("seqf", "joint", "er", "lwf", "ewc", "mas", "si", "rwalk", "ctp", "modx", "dha")
-    ]
-
-
 @pytest.mark.parametrize("name", TABLE)
 def test_every_hyper_parameter_says_what_it_does_and_where_it_comes_from(name: str) -> None:
     for field in dataclasses.fields(TABLE[name]):

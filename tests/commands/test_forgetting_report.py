@@ -98,3 +98,30 @@ def test_the_report_imports_no_torch(rows: str) -> None:
         f"run([{rows!r}], quiet=True); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_two_protocols_are_two_sections_with_their_own_metrics(rows: str, tmp_path: Path) -> None:
+    other = [
+        one | {"protocol": "multi-modal", "metrics": {"map_1": rm, "map_5": rm + 1, "map_10": rm}}
+        for one in own_rows() + merged_rows()
+        for rm in [one["metrics"]["rm"] / 2]
+    ]
+    fused = written(tmp_path / "fused.ndjson", other)
+    done = _run(rows, fused)
+    assert (done.returncode, done.stderr) == (0, "")
+    first, second = done.stdout.split("retrieval, multi-modal, test split")
+    assert "Forgetting in rm, own galleries" in first
+    assert "map_" not in first
+    assert "Forgetting in map_1, own galleries" in second
+    assert "t2i_r1" not in second
+    chosen = _run(rows, fused, "--metric", "map_5").stdout
+    assert "Forgetting in map_5, own galleries" in chosen
+    assert "Forgetting in rm, own galleries" in chosen
+    summary = json.loads(_run(rows, fused, "--json").stdout)["tracks"][1]
+    assert summary["protocol"] == "multi-modal"
+    (run,) = summary["runs"]
+    for name, values in run["summary"].items():
+        assert set(values) == {"map_1", "map_5", "map_10"}
+        assert name == "fwt_gem" or all(values.values())
+    assert run["summary"]["bwt_gem"]["map_1"]["mean"] == -4.5
+    assert _run(rows, fused, "--fail-if", "bwt_gem.map_5:lt:-4").returncode == 7

@@ -121,3 +121,20 @@ def test_two_tasks_at_one_place_are_two_streams(tmp_path: Path) -> None:
 def test_a_damaged_row_is_refused(tmp_path: Path, fields: dict[str, object], said: str) -> None:
     with pytest.raises(BadInput, match=f"r:1: .*{said}"):
         collect(parsed(tmp_path / "r", [row(task="x", **fields)]))
+
+
+def test_variants_of_average_precision_are_tracks_of_their_own(tmp_path: Path) -> None:
+    fields = {"protocol": "multi-modal", "metrics": {"map_1": 40.0, "map_5": 50.0}}
+    rows = [
+        *own_rows(),
+        row(**fields),
+        row(**fields | {"metrics": {"map_1": 9}}, map_variant="ctp"),
+    ]
+    tracks = collect(parsed(tmp_path / "r", rows))
+    assert [track.title for track in tracks] == [
+        "retrieval, cross-modal, test split",
+        "retrieval, multi-modal, test split",
+        "retrieval, multi-modal, map_variant ctp, test split",
+    ]
+    assert [track.keys for track in tracks] == [("rm", "t2i_r1"), ("map_1", "map_5"), ("map_1",)]
+    assert [track.runs[0].scores[track.keys[0]][0].own[0, 0] for track in tracks] == [60, 40, 9]

@@ -42,12 +42,14 @@ class Row:
     split: str
     metrics: dict[str, float]
     checkpoint: str | None
+    map_variant: str | None = None  # of mean average precision, where it is not the usual one
     place: str = field(default="", compare=False)
 
     def subject(self) -> tuple[object, ...]:
         """What was evaluated on what: two rows with one subject must agree."""
-        where = (self.evaluator, self.protocol, self.gallery, self.task, self.tasks, self.split)
-        return (self.run, self.seed, self.step, *where)
+        what = (self.evaluator, self.protocol, self.map_variant)
+        where = (self.gallery, self.task, self.tasks, self.split)
+        return (self.run, self.seed, self.step, *what, *where)
 
 
 def read_rows(sources: Iterable[str]) -> list[Row]:
@@ -130,6 +132,7 @@ def _row(value: dict[str, Any], place: str) -> Row:
         split=take("split", str),
         metrics=_metrics(take("metrics", dict), place),
         checkpoint=take("checkpoint", str, None),
+        map_variant=take("map_variant", str, None),
         place=place,
     )
 

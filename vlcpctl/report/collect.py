@@ -17,11 +17,13 @@ MOST_TASKS = 1000  # a stream of a task a week for nineteen years; more is a dam
 
 def collect(rows: Iterable[Row]) -> list[Track]:
     """The tracks of these rows, in an order that does not depend on the order of the rows."""
-    tracks = _grouped(rows, lambda row: (row.evaluator, row.protocol, row.split))
-    return [_track(*key, members) for key, members in sorted(tracks.items())]
+    tracks = _grouped(
+        rows, lambda row: (row.evaluator, row.protocol, row.map_variant or "", row.split)
+    )
+    return [_track(members) for _, members in sorted(tracks.items())]
 
 
-def _track(evaluator: str, protocol: str, split: str, rows: list[Row]) -> Track:
+def _track(rows: list[Row]) -> Track:
     for row in rows:
         _check(row)
     foreign = {row.task for row in rows if row.gallery == "own" and row.task_step is None}
@@ -30,9 +32,10 @@ def _track(evaluator: str, protocol: str, split: str, rows: list[Row]) -> Track:
     runs = _grouped(inside, lambda row: row.run)
     transfers = _grouped(outside, lambda row: (row.run, row.task))
     return Track(
-        evaluator=evaluator,
-        protocol=protocol,
-        split=split,
+        evaluator=rows[0].evaluator,
+        protocol=rows[0].protocol,
+        map_variant=rows[0].map_variant,
+        split=rows[0].split,
         keys=tuple(dict.fromkeys(key for row in rows for key in row.metrics)),
         runs=tuple(_run(name, members) for name, members in sorted(runs.items())),
         transfers=tuple(_transfer(*key, members) for key, members in sorted(transfers.items())),

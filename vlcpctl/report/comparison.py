@@ -17,7 +17,7 @@ _TITLES = {
     "own_final": "Last model, mean over the tasks' own galleries",
 }
 
-_RANKS = {"_rmean": 4, "_r10": 3, "_r5": 2}
+_RANKS = {"_rmean": 4, "_r10": 3, "_10": 3, "_r5": 2, "_5": 2}
 _WORDS_RANK = 5
 _OWN = tuple(name for name, definition in DEFINITIONS.items() if definition.gallery != "merged")
 

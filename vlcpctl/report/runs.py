@@ -59,10 +59,11 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Track:
-    """What can be compared: one evaluator, protocol and split."""
+    """What can be compared: one evaluator, protocol, variant and split."""
 
     evaluator: str
     protocol: str
+    map_variant: str | None
     split: str
     keys: tuple[str, ...]
     runs: tuple[Run, ...]
@@ -71,6 +72,6 @@ class Track:
     @property
     def title(self) -> str:
         """Such as "retrieval, cross-modal, test split"."""
-        return ", ".join(
-            part for part in (self.evaluator, self.protocol, f"{self.split} split") if part
-        )
+        variant = f"map_variant {self.map_variant}" if self.map_variant else ""
+        parts = (self.evaluator, self.protocol, variant, f"{self.split} split")
+        return ", ".join(part for part in parts if part)

@@ -48,6 +48,7 @@ def _track_json(track: Track, key: str) -> dict[str, Any]:
     return {
         "evaluator": track.evaluator,
         "protocol": track.protocol,
+        "map_variant": track.map_variant,
         "split": track.split,
         "metric": key,
         "runs": [_run_json(run) for run in ordered_runs(track, key)],

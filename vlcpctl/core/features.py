@@ -8,7 +8,9 @@ from torch.nn.functional import normalize
 from vlcpctl.core.method import Features
 
 
-def as_features(raw_image: Tensor, raw_text: Tensor, scale: Tensor) -> Features:
+def as_features(
+    raw_image: Tensor, raw_text: Tensor, scale: Tensor, raw_pseudo: Tensor | None = None
+) -> Features:
     """Projections with their unit-length forms."""
     return Features(
         image=normalize(raw_image, dim=-1),
@@ -16,4 +18,5 @@ def as_features(raw_image: Tensor, raw_text: Tensor, scale: Tensor) -> Features:
         raw_image=raw_image,
         raw_text=raw_text,
         scale=scale,
+        pseudo=None if raw_pseudo is None else normalize(raw_pseudo, dim=-1),
     )

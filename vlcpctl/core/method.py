@@ -5,7 +5,8 @@ declares its memory (slots), its inputs (needs) and its phases, and adds named t
 Nothing here imports torch, so that `vlcpctl methods` and a mistyped `--set` answer at once.
 
 Shapes: B pairs in the global batch, b of this process or of a part of its pairs, D channels of the
-shared space, L tokens of a text, N of an image, C channels of a token, m masked tokens, V words.
+shared space, L tokens of a text, N of an image, C channels of a token, m masked tokens, V words,
+K texts without image.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+from vlcpctl.core.pseudo_texts import Inversion, PseudoTexts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,6 +45,8 @@ class Batch:
     texts: Tensor  # (b, L) token ids
     masked: Tensor | None = None  # (b, L) the same with words masked, for a fusion model
     labels: Tensor | None = None  # (b, L) what was masked, -100 elsewhere
+    memory: Batch | None = None  # earlier pairs that pseudo texts are made of
+    pseudo: PseudoTexts | None = None  # this process's part of the texts without image
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +58,7 @@ class Features:
     raw_image: Tensor  # (B, D)
     raw_text: Tensor  # (B, D)
     scale: Tensor  # (), 1 / temperature
+    pseudo: Tensor | None = None  # (K, D), unit length, of texts without image
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +112,7 @@ class Needs:
     previous: bool = False  # the frozen previous model's features
     previous_tokens: bool = False  # and what it says of tokens, where the model is a fusion model
     fusion: bool = False  # a fusion model, with its tokens
+    pseudo_texts: Inversion | None = None  # texts made of the buffer, or given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +179,9 @@ class Run(Protocol):
     def width(self) -> int:
         """D, the channels of the shared space."""
 
+    def joined(self, i2t: Tensor, t2i: Tensor) -> Tensor:
+        """Both directions of a contrast as the base loss takes them: their mean, or their sum."""
+
     def slot(self, name: str) -> Weights:
         """The values of one of the method's own slots; hooks change them in place."""
 
@@ -195,6 +205,7 @@ class Method:
     note: ClassVar[str] = ""  # what a user must know before the first step
     replaces_base: ClassVar[bool] = False
     writes_weights: ClassVar[bool] = False
+    keeps: ClassVar[str] = ""  # a slot validated and written as the model, in place of what trains
     from_unseen: ClassVar[bool] = False  # starts from a model that has seen no task
     settings: ClassVar[Mapping[str, Any]] = {}  # training settings the method asks for; flags win
 

@@ -255,7 +255,8 @@ def test_img2dataset_output_is_read_as_it_is(tmp_path: Path, split: Split) -> No
     write_tar(tmp_path / "in/00000.tar", img2dataset_members(5))
     write_tar(tmp_path / "in/00001.tar", img2dataset_members(5, 5))
     write_parquet(tmp_path / "in/00000.parquet", [{"url": "x", "key": "1"}])
-    (tmp_path / "in/00000_stats.json").write_text("{}")
+    for shard in ("00000", "00001"):
+        (tmp_path / f"in/{shard}_stats.json").write_text("{}")
     (task,) = split(tmp_path / "in", by="source", holdout="none")
     train = task.split("train")
     assert train.column("source_key") == [f"{number:09d}" for number in range(10)]

@@ -10,7 +10,10 @@ from vlcpctl.commands import options
 
 Sources = Annotated[
     list[str],
-    typer.Argument(metavar="SOURCE...", help="Parquet files, tars, or directories of them."),
+    typer.Argument(
+        metavar="SOURCE...",
+        help="Parquet, tar, JSON, CSV or TSV files, directories of them, or folders of images.",
+    ),
 ]
 ByOption = Annotated[
     str,
@@ -36,7 +39,10 @@ HoldoutOption = Annotated[
 ]
 SplitColumn = Annotated[
     str | None,
-    typer.Option("--split-column", help="Column that says train, val, test, query or gallery."),
+    typer.Option(
+        "--split-column",
+        help="Column that says train, val, test, query or gallery; split: a list's name does.",
+    ),
 ]
 ShardSize = Annotated[str, typer.Option("--shard-size", help="Size of a tar, such as 256MB.")]
 ImageColumn = Annotated[
@@ -44,6 +50,14 @@ ImageColumn = Annotated[
 ]
 CaptionColumn = Annotated[
     str | None, typer.Option("--caption-column", help="A caption or a list of them.")
+]
+ImageRoot = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--image-root",
+        metavar="DIR",
+        help="Where paths of images begin; may be given again. [beside the list]",
+    ),
 ]
 LabelColumn = Annotated[str | None, typer.Option("--label-column", help="Class labels.")]
 Decode = Annotated[bool, typer.Option("--decode", help="Decode every image, not only its header.")]
@@ -62,6 +76,7 @@ def run(
     image_column: ImageColumn = None,
     caption_column: CaptionColumn = None,
     label_column: LabelColumn = None,
+    image_root: ImageRoot = None,
     max_skip: options.MaxSkip = "0.1%",
     decode: Decode = False,
     limit: options.Limit = None,
@@ -76,10 +91,20 @@ def run(
     Images are passed through byte for byte; what cannot be used is counted and named. An image is
     held out by its own hash, so it falls on the same side in every task and in every later split.
 
+    Lists are ALBEF's, Karpathy's, COCO's and P9D's JSON, and text tables with a header. Rows that
+    follow each other with one image are its captions. In folders, and in tars, files of one name
+    make a pair: an image, .txt with a caption a line, .json. Failed downloads of img2dataset are
+    left out. No pickle is read.
+
     Examples:
       vlcpctl split pairs.parquet -o stream --by column:group
 
       vlcpctl split shards/ -o stream --by iid --tasks 5 --holdout test=0.1,val=0.05
+
+      vlcpctl split P9D -o stream --by column:industry_name --split-column split
+
+      vlcpctl split dataset_coco.json -o stream --by iid --tasks 5 --split-column split
+      --image-root coco
 
       vlcpctl split week1.parquet week2.parquet -o stream --by source
 
@@ -104,6 +129,7 @@ def run(
         image_column=image_column,
         caption_column=caption_column,
         label_column=label_column,
+        image_root=tuple(image_root or ()),
         max_skip=max_skip,
         decode=decode,
         limit=limit,

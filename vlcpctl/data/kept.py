@@ -77,7 +77,7 @@ class Pass:
     def inputs(self) -> list[dict[str, Any]]:
         """The files read, each with an id of the pairs kept of it."""
         return [
-            {**fingerprint(file.path), "content": digest.hexdigest()}
+            {**fingerprint(file), "content": digest.hexdigest()}
             for file, digest in self._digests.items()
         ]
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from vlcpctl.core.artifacts import already_made, new_directory, read_manifest
 from vlcpctl.core.console import progress, say, warn
+from vlcpctl.core.errors import UsageError
 from vlcpctl.data.publishing import order_of, publish_stream
+from vlcpctl.data.sources.inputs import fingerprint
 from vlcpctl.data.split_options import SplitOptions
 from vlcpctl.data.splitting import SplitPlan, write_tasks
 
@@ -48,7 +50,7 @@ def describe_plan(options: SplitOptions) -> dict[str, Any]:
         "sources": {
             one.name: [str(file.path) for file in one.files] for one in plan.reading.inputs
         },
-        "bytes": sum(file.path.stat().st_size for file in files),
+        "bytes": sum(fingerprint(file)["bytes"] for file in files),
         "pairs": _rows(plan) or None,
         "by": options.by,
         "tasks": len(plan.reading.inputs) if plan.by.kind == "source" else plan.tasks,
@@ -58,9 +60,12 @@ def describe_plan(options: SplitOptions) -> dict[str, Any]:
 
 
 def _check_columns(plan: SplitPlan) -> None:
-    for one in plan.reading.inputs:
-        for file in one.files:
-            file.check_columns(plan.reading.wanted)
+    wanted = plan.reading.wanted
+    files = [file for one in plan.reading.inputs for file in one.files]
+    for file in files:
+        file.check_columns(wanted)
+    if wanted.image_roots and not any(file.names_files(wanted) for file in files):
+        raise UsageError("--image-root has no effect: these sources hold the images themselves")
 
 
 def _rows(plan: SplitPlan) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.errors import UsageError
+from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.holdout import Holdout, parse_holdout
 from vlcpctl.data.kept import Reading
 from vlcpctl.data.rules import By
@@ -33,6 +34,7 @@ class SplitOptions:
     image_column: str | None = None
     caption_column: str | None = None
     label_column: str | None = None
+    image_root: tuple[str, ...] = ()
     max_skip: str = "0.1%"
     decode: bool = False
     limit: int | None = None
@@ -51,7 +53,9 @@ class SplitOptions:
             label=self.label_column,
             value=by.column,
             split=self.split_column,
+            image_roots=tuple(map(Path, self.image_root)),
         )
+        _check_roots(wanted.image_roots)
         return SplitPlan(
             reading=Reading(find_inputs(self.sources), wanted, self.decode, self.limit, self.take),
             by=by,
@@ -66,12 +70,19 @@ class SplitOptions:
         """What tells this split from another: the settings, and what the sources hold."""
         settings = asdict(self)
         del settings["sources"]
+        # Its name and not its place: no path of a machine is in an id.
+        settings["image_root"] = [Path(root).resolve().name for root in self.image_root]
         settings["holdout"] = self.holdout or (None if self.split_column else DEFAULT_HOLDOUT)
         files = [
-            [one.name, [fingerprint(file.path) for file in one.files]]
-            for one in plan.reading.inputs
+            [one.name, [fingerprint(file) for file in one.files]] for one in plan.reading.inputs
         ]
         return {**settings, "sources": files}
 
     def _holdout(self) -> Holdout | None:
         return None if self.split_column else parse_holdout(self.holdout or DEFAULT_HOLDOUT)
+
+
+def _check_roots(roots: tuple[Path, ...]) -> None:
+    missing = [root for root in roots if not root.is_dir()]
+    if missing:
+        raise BadInput(f"--image-root {missing[0]} is no directory")

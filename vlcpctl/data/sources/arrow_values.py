@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vlcpctl.data.images import MAX_BYTES
 from vlcpctl.data.pairs import Bytes
+from vlcpctl.data.sources.image_files import ImageFiles
 
 Images = tuple[list[Bytes | None], list[str | None]]
 
@@ -52,25 +49,25 @@ def values_of(column: pa.Array) -> list[Any]:
     return names_of(column)
 
 
-def images_of(column: pa.Array, beside: Path) -> Images:
-    """The bytes of each image, or None with the reason; paths are looked up beside the file."""
+def images_of(column: pa.Array, files: ImageFiles) -> Images:
+    """The bytes of each image, or None with the reason."""
     if pa.types.is_struct(column.type):
-        return _images_of_structs(column, beside)
+        return _images_of_structs(column, files)
     if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
         images = _views(column)
         return images, [None if image is not None else "the image is null" for image in images]
-    read = [_read_image(beside, path) for path in column.to_pylist()]
+    read = [files.read(path) for path in column.to_pylist()]
     return [image for image, _ in read], [flaw for _, flaw in read]
 
 
-def _images_of_structs(column: pa.StructArray, beside: Path) -> Images:
+def _images_of_structs(column: pa.StructArray, files: ImageFiles) -> Images:
     children = dict(zip([field.name for field in column.type], column.flatten(), strict=True))
     images = _views(plain(children["bytes"]))
     paths = plain(children["path"]).to_pylist() if "path" in children else [None] * len(images)
     flaws: list[str | None] = [None] * len(images)
     for row, image in enumerate(images):
         if image is None:
-            images[row], flaws[row] = _read_image(beside, paths[row])
+            images[row], flaws[row] = files.read(paths[row])
     return images, flaws
 
 
@@ -88,22 +85,3 @@ def _views(column: pa.Array) -> list[Bytes | None]:
         valid = column.is_valid().to_pylist()
         return [one if there else None for one, there in zip(views, valid, strict=True)]
     return views
-
-
-def _read_image(beside: Path, name: str | None) -> tuple[bytes | None, str | None]:
-    if not name:
-        return None, "neither image bytes nor a path"
-    if "://" in name or "\0" in name or name.startswith("pipe:"):
-        return None, f"{name!r} is not a file path"
-    try:
-        # Without O_NONBLOCK a named pipe in the list would stop the program for ever.
-        descriptor = os.open(beside / name, os.O_RDONLY | os.O_NONBLOCK)
-        with open(descriptor, "rb", buffering=0) as file:
-            facts = os.fstat(descriptor)
-            if not stat.S_ISREG(facts.st_mode):
-                return None, f"{name} is not a regular file"
-            if facts.st_size > MAX_BYTES:
-                return None, f"{name} has {facts.st_size} bytes, the limit is {MAX_BYTES}"
-            return file.read(), None
-    except OSError as error:
-        return None, f"{name} cannot be read: {error.strerror}"

@@ -37,6 +37,40 @@ class Wanted:
     label: str | None = None
     value: str | None = None  # decides the task
     split: str | None = None  # decides the split
+    image_roots: tuple[Path, ...] = ()  # where paths of images begin; none: beside their list
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The columns of one file by the part they play; None for a part without one."""
+
+    image: str | None
+    caption: str | None
+    label: str | None
+    value: str | None
+    split: str | None
+    key: str | None
+
+    def names(self) -> list[str]:
+        """Every column that plays a part, once."""
+        every = (self.image, self.caption, self.label, self.value, self.split, self.key)
+        return list(dict.fromkeys(name for name in every if name is not None))
+
+
+def roles_of(path: Path, names: list[str], wanted: Wanted, *, images: bool) -> Roles:
+    """Which of a file's columns play which part; without images, only those that decide."""
+    roles = Roles(
+        image=need(path, names, wanted.image, IMAGE, "image") if images else None,
+        caption=need(path, names, wanted.caption, CAPTION, "caption") if images else None,
+        label=pick(path, names, wanted.label, LABEL),
+        value=pick(path, names, wanted.value, ()),
+        split=pick(path, names, wanted.split, ()),
+        key=pick(path, names, None, KEY) if images else None,
+    )
+    repeated = [name for name in roles.names() if names.count(name) > 1]
+    if repeated:
+        raise BadInput(f"{path} has two columns named {repeated[0]!r}")
+    return roles
 
 
 def need(path: Path, names: list[str], given: str | None, usual: Iterable[str], part: str) -> str:

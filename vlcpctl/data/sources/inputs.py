@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.data.index import SPLITS
+from vlcpctl.data.sources.folders import Folder
+from vlcpctl.data.sources.lists import JSON, TABLES, ListFile
 from vlcpctl.data.sources.parquet import ParquetFile
 from vlcpctl.data.sources.webdataset import TarFile
 
-PairFile = ParquetFile | TarFile
+PairFile = ParquetFile | TarFile | ListFile | Folder
 _ENDS_BYTES = 65536
+_PICKLES = frozenset({".pkl", ".pickle", ".npy", ".npz", ".pt", ".pth"})
+_STATISTICS = "_stats.json"  # of img2dataset, written when a shard is complete
 
 
 @dataclass(frozen=True)
@@ -51,13 +56,16 @@ def distinct_names(sources: list[str]) -> list[str]:
     raise UsageError("two sources differ in their ending alone; rename one")
 
 
-def fingerprint(path: Path) -> dict[str, Any]:
+def fingerprint(file: PairFile) -> dict[str, Any]:
     """What tells one version of a file from another without reading all of it."""
+    if isinstance(file, Folder):
+        return file.fingerprint()
+    path = file.path
     size = path.stat().st_size
-    with path.open("rb") as file:
-        digest = hashlib.sha256(file.read(_ENDS_BYTES))
-        file.seek(max(0, size - _ENDS_BYTES))
-        digest.update(file.read())
+    with path.open("rb") as data:
+        digest = hashlib.sha256(data.read(_ENDS_BYTES))
+        data.seek(max(0, size - _ENDS_BYTES))
+        digest.update(data.read())
     return {"name": path.name, "bytes": size, "ends": digest.hexdigest()[:32]}
 
 
@@ -76,19 +84,57 @@ def _files_of(source: str) -> list[PairFile]:
 
 
 def _files_in(directory: Path) -> list[PairFile]:
+    lists = _lists_of_splits(directory)
+    if lists:
+        return [ListFile(path) for path in lists]
     tars = sorted(directory.rglob("*.tar"))
     # The pairs are in the tars where a table only describes them: img2dataset's has the name of its
-    # tar, ours the name of its split.
+    # tar or directory, ours the name of its split.
     described = {tar.with_suffix("") for tar in tars}
     described |= {stem.with_name(stem.name.rpartition("-")[0] or stem.name) for stem in described}
     tables = sorted(directory.rglob("*.parquet"))
-    tables = [path for path in tables if path.with_suffix("") not in described]
+    tables = [
+        path
+        for path in tables
+        if path.with_suffix("") not in described and not path.with_suffix("").is_dir()
+    ]
     if tars and tables:
         found = f"{directory} holds both tars and Parquet files ({tables[0].name})"
         raise BadInput(f"{found}; give the files themselves")
-    if not tars and not tables:
-        raise BadInput(f"{directory} holds neither a .parquet nor a .tar file")
-    return [_opened(path) for path in tars or tables]
+    _check_complete(directory, tars or tables)
+    if tars or tables:
+        return [_opened(path) for path in tars or tables]
+    folder = Folder(directory)
+    if folder.holds_images():
+        return [folder]
+    raise BadInput(
+        f"{directory} holds neither a .parquet nor a .tar file, no train.json and no image"
+    )
+
+
+def _lists_of_splits(directory: Path) -> list[Path]:
+    """Lists that are named by their split alone, as those of P9D, here or in `json`."""
+    if any(directory.glob("*.tar")) or any(directory.glob("*.parquet")):
+        return []
+    found = [*directory.glob("*.json"), *directory.glob("json/*.json")]
+    return sorted(
+        (path for path in found if path.stem in SPLITS), key=lambda path: SPLITS.index(path.stem)
+    )
+
+
+def _check_complete(directory: Path, shards: list[Path]) -> None:
+    """Refuse a shard that img2dataset has not finished: it writes the statistics last."""
+    finished = set(directory.rglob(f"*{_STATISTICS}"))
+    if not finished:
+        return
+    places = {path.parent for path in finished}
+    shards = shards or [path for place in places for path in place.iterdir() if path.is_dir()]
+    for shard in sorted(shards):
+        if shard.name != "_tmp" and shard.with_name(shard.stem + _STATISTICS) not in finished:
+            raise BadInput(
+                f"{shard} has no {shard.stem}{_STATISTICS}: img2dataset has not finished it; "
+                "run it again, or move the shard away"
+            )
 
 
 def _opened(path: Path) -> PairFile:
@@ -102,4 +148,11 @@ def _opened(path: Path) -> PairFile:
         raise BadInput(f"{path} is not a Parquet file: it starts with {start!r}")
     if ".tar" in path.suffixes or path.suffix == ".tgz":
         return TarFile(path)
-    raise BadInput(f"{path} is neither Parquet nor a tar")
+    if path.suffix in _PICKLES or start[:1] == b"\x80":
+        raise BadInput(
+            f"{path} is a pickle or an array, which could run code when it is read; "
+            "convert it to Parquet, CSV or JSON"
+        )
+    if path.suffix in JSON | TABLES:
+        return ListFile(path)
+    raise BadInput(f"{path} is no Parquet, tar, JSON, CSV or TSV file")

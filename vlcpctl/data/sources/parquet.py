@@ -14,29 +14,17 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.data.ahead import one_ahead
 from vlcpctl.data.pairs import Pair
 from vlcpctl.data.sources.arrow_values import captions_of, images_of, names_of, plain, values_of
-from vlcpctl.data.sources.columns import CAPTION, IMAGE, KEY, LABEL, Wanted, need, pick
+from vlcpctl.data.sources.columns import Roles, Wanted, roles_of
+from vlcpctl.data.sources.image_files import ImageFiles
 
 _BATCH_BYTES = 8 * 2**20  # four times faster than 32 MB: the allocator gives the same pages again
 _BATCH_ROWS = 500
+_BATCH_PATHS = 64  # rows whose images are files of their own, of unknown size
+_HOLDS_NO_IMAGE = 4096  # bytes per row; above, the rows of a column of structs hold their images
+_STATUS = "status"  # a column of img2dataset, which keeps rows of what it could not download
 _WORTH_A_THREAD = 2**14  # bytes per row; below, handing over costs more than reading
 # Parquet reports damage as OSError too; one from the operating system has a number.
 _DAMAGE = (pa.ArrowException, OSError)
-
-
-@dataclass(frozen=True)
-class _Roles:
-    """The columns of one file by the part they play; None for a part without one."""
-
-    image: str | None
-    caption: str | None
-    label: str | None
-    value: str | None
-    split: str | None
-    key: str | None
-
-    def names(self) -> list[str]:
-        every = (self.image, self.caption, self.label, self.value, self.split, self.key)
-        return list(dict.fromkeys(name for name in every if name is not None))
 
 
 @dataclass(frozen=True)
@@ -55,13 +43,24 @@ class ParquetFile:
         with self._open() as file:
             self._roles(file.schema_arrow, wanted, images=True)
 
+    def names_files(self, wanted: Wanted) -> bool:
+        """Whether some of its images are given by path."""
+        with self._open() as file:
+            schema = file.schema_arrow
+            return _names_files(schema, self._roles(schema, wanted, images=True))
+
     def pairs(self, wanted: Wanted, *, images: bool = True) -> Iterator[list[Pair]]:
         """The rows in order, a batch at a time; without images, only what decides the task."""
         with self._open() as file:
             roles = self._roles(file.schema_arrow, wanted, images=images)
+            leaves_out = _is_img2dataset(file.schema_arrow)
+            names = list(dict.fromkeys(roles.names() + [_STATUS] * leaves_out))
+            most = _BATCH_PATHS if _names_files(file.schema_arrow, roles) else _BATCH_ROWS
+            files = ImageFiles(wanted.image_roots or (self.path.parent,))
             row = 0
-            for batch in self._batches(file, roles.names()):
-                yield self._pairs_of(batch, roles, row)
+            for batch in self._batches(file, names, most):
+                pairs = self._pairs_of(batch, roles, files, row)
+                yield _downloaded(batch, pairs) if leaves_out else pairs
                 row += batch.num_rows
 
     def _open(self) -> pq.ParquetFile:
@@ -73,13 +72,16 @@ class ParquetFile:
                 raise
             raise BadInput(f"{self.path} is not readable Parquet: {_first_line(error)}") from error
 
-    def _batches(self, file: pq.ParquetFile, names: list[str]) -> Iterator[pa.RecordBatch]:
+    def _batches(
+        self, file: pq.ParquetFile, names: list[str], most: int
+    ) -> Iterator[pa.RecordBatch]:
         size = sum(
             file.metadata.row_group(group).total_byte_size
             for group in range(file.metadata.num_row_groups)
         )
         mean = max(size // max(file.metadata.num_rows, 1), 1)
-        rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // mean))
+        most = _BATCH_ROWS if mean > _HOLDS_NO_IMAGE else most
+        rows = max(1, min(most, _BATCH_BYTES // mean))
         batches = file.iter_batches(rows, columns=names, use_threads=False)
         if mean >= _WORTH_A_THREAD:
             batches = one_ahead(batches)
@@ -98,24 +100,15 @@ class ParquetFile:
             yield batch
             row += batch.num_rows
 
-    def _roles(self, schema: pa.Schema, wanted: Wanted, *, images: bool) -> _Roles:
-        names = schema.names
-        roles = _Roles(
-            image=need(self.path, names, wanted.image, IMAGE, "image") if images else None,
-            caption=need(self.path, names, wanted.caption, CAPTION, "caption") if images else None,
-            label=pick(self.path, names, wanted.label, LABEL),
-            value=pick(self.path, names, wanted.value, ()),
-            split=pick(self.path, names, wanted.split, ()),
-            key=pick(self.path, names, None, KEY) if images else None,
-        )
-        repeated = [name for name in roles.names() if names.count(name) > 1]
-        if repeated:
-            raise BadInput(f"{self.path} has two columns named {repeated[0]!r}")
+    def _roles(self, schema: pa.Schema, wanted: Wanted, *, images: bool) -> Roles:
+        roles = roles_of(self.path, schema.names, wanted, images=images)
         if images:
             _check_types(self.path, schema, roles)
         return roles
 
-    def _pairs_of(self, batch: pa.RecordBatch, roles: _Roles, first_row: int) -> list[Pair]:
+    def _pairs_of(
+        self, batch: pa.RecordBatch, roles: Roles, files: ImageFiles, first_row: int
+    ) -> list[Pair]:
         def column(name: str | None) -> Any:
             return None if name is None else plain(batch.column(name))
 
@@ -130,15 +123,13 @@ class ParquetFile:
         except UnicodeDecodeError as error:
             where = f"rows {first_row} to {first_row + count - 1}"
             raise BadInput(f"{self.path}, {where}: text that is not UTF-8 ({error})") from error
-        images, flaws = (
-            images_of(column(roles.image), self.path.parent) if roles.image else (nothing, nothing)
-        )
+        images, flaws = images_of(column(roles.image), files) if roles.image else (nothing, nothing)
         places = range(first_row, first_row + count)
         rows = zip(places, key, images, captions, label, value, split, flaws, strict=True)
         return [tuple.__new__(Pair, row) for row in rows]  # see `identify`
 
 
-def _check_types(path: Path, schema: pa.Schema, roles: _Roles) -> None:
+def _check_types(path: Path, schema: pa.Schema, roles: Roles) -> None:
     image, caption = (_bare(schema.field(name).type) for name in (roles.image, roles.caption))
     if not (_is_binary(image) or _is_text(image) or _is_image_struct(image)):
         found = f"column {roles.image!r} is {image}"
@@ -153,6 +144,24 @@ def _check_types(path: Path, schema: pa.Schema, roles: _Roles) -> None:
         raise BadInput(
             f"{path}: {found}; captions are strings or lists of strings (see --caption-column)"
         )
+
+
+def _is_img2dataset(schema: pa.Schema) -> bool:
+    return _STATUS in schema.names and "error_message" in schema.names
+
+
+def _downloaded(batch: pa.RecordBatch, pairs: list[Pair]) -> list[Pair]:
+    """Without the rows of img2dataset that never had an image; its tars leave them out too."""
+    states = batch.column(_STATUS).to_pylist()
+    return [pair for pair, state in zip(pairs, states, strict=True) if state in (None, "success")]
+
+
+def _names_files(schema: pa.Schema, roles: Roles) -> bool:
+    """Whether the images, or some of them, are given by path."""
+    if roles.image is None:
+        return False
+    kind = _bare(schema.field(roles.image).type)
+    return _is_text(kind) or (_is_image_struct(kind) and kind.get_field_index("path") >= 0)
 
 
 def _bare(kind: pa.DataType) -> pa.DataType:

@@ -1,0 +1,111 @@
+"""Read pairs from a directory of images, each beside a text of its own name (and a description)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.data.pairs import Pair
+from vlcpctl.data.sources.batches import in_batches
+from vlcpctl.data.sources.columns import Wanted
+from vlcpctl.data.sources.sample_parts import IMAGES, is_wanted, pair_of_parts
+from vlcpctl.data.sources.tar_members import Member
+
+# Images that are not kept are named rather than passed over.
+_OTHER_IMAGES = ("gif", "bmp", "tif", "tiff", "heic", "avif")
+_UNFINISHED = "_tmp"  # img2dataset's
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A directory of samples: files that share a name up to its last dot."""
+
+    path: Path
+
+    def rows(self) -> None:
+        """A directory does not say how many samples it has."""
+
+    def check_columns(self, wanted: Wanted) -> None:
+        """A directory has no columns."""
+
+    def names_files(self, wanted: Wanted) -> bool:
+        """Whether images are given by path; here they lie."""
+        return False
+
+    def pairs(self, wanted: Wanted, *, images: bool = True) -> Iterator[list[Pair]]:
+        """The samples by name, a batch at a time; without images, only what decides the task."""
+        yield from in_batches(self._pairs(wanted, images=images))
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What tells one version of the directory from another: the names and sizes in it."""
+        digest, size = hashlib.sha256(), 0
+        for name in self._names():
+            length = (self.path / name).stat().st_size
+            digest.update(f"{len(name)}:{name}:{length};".encode(errors="surrogateescape"))
+            size += length
+        return {"name": self.path.name, "bytes": size, "ends": digest.hexdigest()[:32]}
+
+    def holds_images(self) -> bool:
+        """Whether there is an image in it."""
+        return any(_extension(name) in IMAGES for name in self._names())
+
+    def _pairs(self, wanted: Wanted, *, images: bool) -> Iterator[Pair]:
+        for stem, group in groupby(self._names(), key=_stem):
+            names = self._by_extension(list(group))
+            if not names.keys() & {*IMAGES, *_OTHER_IMAGES, "txt"}:
+                continue  # statistics, lists of classes: no part of a pair
+            # A name that is not UTF-8 could be written nowhere.
+            key = stem.encode(errors="surrogateescape").decode(errors="replace")
+            other = next((names[kind] for kind in _OTHER_IMAGES if kind in names), None)
+            if other is not None and not names.keys() & set(IMAGES):
+                flaw = f"{other} is no JPEG, PNG or WebP"
+                yield Pair(key, key, None, [], None, None, None, flaw)
+                continue
+            parts = {kind: self._member(name, images=images) for kind, name in names.items()}
+            yield pair_of_parts(key, parts, wanted)
+
+    def _by_extension(self, names: list[str]) -> dict[str, str]:
+        found = {_extension(name): name for name in names}
+        if len(found) < len(names):
+            raise BadInput(f"{self.path} holds one sample twice: {', '.join(names)}")
+        return found
+
+    def _member(self, name: str, *, images: bool) -> Member:
+        path = self.path / name
+        if not path.is_file():
+            return Member(name, 0, 0, is_regular=False, data=None)
+        size = path.stat().st_size
+        data = path.read_bytes() if is_wanted(_extension(name), size, images=images) else None
+        return Member(name, 0, size, is_regular=True, data=data)
+
+    def _names(self) -> Iterator[str]:
+        """Files below the directory, those of one sample together; hidden ones left out."""
+        for place, directories, files in os.walk(self.path):
+            directories[:] = sorted(
+                one for one in directories if one[0] != "." and one != _UNFINISHED
+            )
+            relative = Path(place).relative_to(self.path)
+            names = [str(relative / one) for one in files if one[0] != "."]
+            yield from sorted(names, key=_by_sample)
+
+
+def _stem(name: str) -> str:
+    return name[: -len(_suffix(name))] if _suffix(name) else name
+
+
+def _extension(name: str) -> str:
+    return _suffix(name)[1:].lower()
+
+
+def _suffix(name: str) -> str:
+    return PurePosixPath(name).suffix
+
+
+def _by_sample(name: str) -> tuple[str, str]:
+    return _stem(name), _suffix(name)

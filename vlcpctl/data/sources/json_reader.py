@@ -1,0 +1,123 @@
+"""Read a JSON text a piece at a time, so that a file of any length needs little memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from vlcpctl.core.errors import BadInput
+
+_PIECE = 2**20
+_MAX_VALUE = 2**26  # characters that are decoded at once
+_SPACE = " \t\r\n"
+
+
+@contextmanager
+def open_json(path: Path) -> Iterator[JsonReader]:
+    """A reader at the start of a file."""
+    with path.open(encoding="utf-8-sig") as file:
+        yield JsonReader(path, file)
+
+
+class JsonReader:
+    """Walks through lists and objects, and decodes what is wanted of them whole."""
+
+    def __init__(self, path: Path, file: TextIO) -> None:
+        self.path = path
+        self._file = file
+        self._decoder = json.JSONDecoder()
+        self._text = ""
+        self._at = 0
+        self._dropped = 0  # characters before the text at hand
+        self._more()
+
+    def peek(self) -> str:
+        """The next character that is no space; empty at the end."""
+        while True:
+            while self._at < len(self._text) and self._text[self._at] in _SPACE:
+                self._at += 1
+            if self._at < len(self._text) or not self._more():
+                return self._text[self._at : self._at + 1]
+
+    def value(self) -> Any:
+        """The next value, decoded."""
+        self.peek()
+        while True:
+            try:
+                found, end = self._decoder.raw_decode(self._text, self._at)
+            except (ValueError, RecursionError) as error:
+                if isinstance(error, RecursionError) or not self._more():
+                    raise self.bad(str(getattr(error, "msg", error))) from error
+                continue
+            # A number may go on behind the end of what was read: 1.5, then e+16.
+            if end + len("e+1") <= len(self._text) or not self._more():
+                self._at = end
+                return found
+
+    def skip(self) -> None:
+        """Pass over the next value; of a list, an element at a time."""
+        if self.peek() == "[":
+            for _ in self.elements():
+                self.value()
+        else:
+            self.value()
+
+    def elements(self) -> Iterator[int]:
+        """Before each element of a list, its number; the caller takes the element."""
+        self._take("[")
+        number = 0
+        while self.peek() != "]":
+            if number:
+                self._take(",")
+            yield number
+            number += 1
+        self._take("]")
+
+    def members(self) -> Iterator[str]:
+        """Before each value of an object, its name; the caller takes the value."""
+        self._take("{")
+        is_first = True
+        while self.peek() != "}":
+            if not is_first:
+                self._take(",")
+            is_first = False
+            if self.peek() != '"':
+                raise self.bad("expected a name in quotes")
+            name = str(self.value())
+            self._take(":")
+            yield name
+        self._take("}")
+
+    def end(self) -> None:
+        """Nothing may follow."""
+        if self.peek():
+            raise self.bad("more text behind the end")
+
+    def bad(self, what: str) -> BadInput:
+        """The error for what stands here."""
+        return BadInput(f"{self.path}, character {self._dropped + self._at}: {what}")
+
+    def _take(self, character: str) -> None:
+        found = self.peek()
+        if found != character:
+            raise self.bad(f"expected {character!r}, found {found or 'the end of the file'!r}")
+        self._at += 1
+
+    def _more(self) -> bool:
+        """Read on, at least as much again as is left; False, and nothing moved, at the end."""
+        left = len(self._text) - self._at
+        if left > _MAX_VALUE:
+            raise self.bad(f"a value that does not end within {_MAX_VALUE} characters")
+        try:
+            piece = self._file.read(max(_PIECE, left))
+        except UnicodeDecodeError as error:
+            raise BadInput(f"{self.path} is not UTF-8: {error}") from error
+        if not piece:
+            return False
+        self._dropped += self._at
+        self._text = self._text[self._at :] + piece
+        self._at = 0
+        return True

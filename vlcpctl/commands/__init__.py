@@ -9,6 +9,7 @@ COMMANDS = {
     "buffer": "Choose which pairs of a task to keep for replay.",
     "train-step": "Train on one task, from the checkpoint of the last one.",
     "eval-retrieval": "Measure retrieval of checkpoints on tasks, as rows.",
+    "eval-zeroshot": "Measure zero-shot classification of checkpoints, as rows.",
     "forgetting-report": "Turn rows into tables of learning and forgetting.",
     "batch": "Run many command lines in one warm process.",
     "inspect": "Show what a path is and what it was made from.",

@@ -31,7 +31,8 @@ def class_embeddings(parts: Iterable[tuple[Ids, Vectors]], classes: int, width: 
         np.add.at(count_C, class_P, 1)
     mean_CD = sum_CD / count_C[:, None]
     length_C = np.linalg.norm(mean_CD, axis=1, keepdims=True)
-    return (mean_CD / np.maximum(length_C, _SHORTEST)).astype(np.float32)
+    unit_CD: Vectors = (mean_CD / np.maximum(length_C, _SHORTEST)).astype(np.float32)
+    return unit_CD
 
 
 def class_ranks(image_BD: Vectors, label_B: Ids, class_CD: Vectors, index: Index) -> Ranks:

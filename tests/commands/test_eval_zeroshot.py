@@ -1,0 +1,350 @@
+"""`vlcpctl eval-zeroshot`: rows of tasks and of folders, as a loop over a real model has them."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from support.class_folders import write_class_folder, write_lines
+from support.tiny_stream import make_image, make_pair, make_stream, make_task
+
+from vlcpctl.commands.eval_zeroshot import run
+from vlcpctl.core.artifacts import new_directory, write_manifest
+from vlcpctl.core.errors import BadInput, Diverged, OutputExists, TooManySkipped, UsageError
+from vlcpctl.core.rows import read_rows
+from vlcpctl.data.task import open_stream
+from vlcpctl.models import dual_encoder
+
+CLASSES = ("cat", "dog", "bird", "fish", "frog", "horse")
+TEMPLATES = ("a photo of a {c}.", "the {c}")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stream of three tasks with three classes, a folder, and checkpoints of two steps."""
+    root = tmp_path_factory.mktemp("zeroshot")
+    make_stream(root / "stream", 3, 6, test=7)
+    for step in range(2):
+        make_checkpoint(root / "run" / f"{step:02d}", root / "stream", step)
+    images = [(make_image(number), "png", number % 6) for number in range(25)]
+    write_class_folder(root / "pets", images, CLASSES, TEMPLATES, per_tar=11)
+    return root
+
+
+def make_checkpoint(directory: Path, stream: Path, step: int, *, scale: float = 1.0) -> Path:
+    encoder = dual_encoder.build("micro", seed=step)
+    with torch.no_grad():
+        next(encoder.module.parameters()).mul_(scale)
+    body = {
+        "run": "seqf",
+        "method": "seqf",
+        "buffer": None,
+        "seed": 0,
+        "step": step,
+        "tasks": [task.content for task in open_stream(stream)][: step + 1],
+    }
+    with new_directory(directory, "checkpoint.json") as temporary:
+        dual_encoder.save(encoder, temporary)
+        write_manifest(temporary, "checkpoint", {}, f"content {step}", body)
+    return directory
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def evaluate(place: Path, out: Path, *words: Path | str, **options: Any) -> list[dict[str, Any]]:
+    checkpoints = options.pop("checkpoints", [place / "run" / "00"])
+    run([str(word) for word in words], checkpoints, out=out, quiet=True, **options)
+    return rows_of(out)
+
+
+def tasks(place: Path) -> list[Path]:
+    return sorted((place / "stream").glob("[0-9]*"))
+
+
+def naive(
+    checkpoint: Path, images: list[bytes], labels: list[int], prompts: list[list[str]]
+) -> dict[str, float]:
+    """One image and one prompt at a time, with open_clip's own transforms."""
+    import open_clip
+
+    model, _, transform = open_clip.create_model_and_transforms(f"local-dir:{checkpoint}")
+    tokenizer = open_clip.get_tokenizer(f"local-dir:{checkpoint}")
+    model.eval()
+    classes = []
+    with torch.no_grad():
+        for own in prompts:
+            texts = [model.encode_text(tokenizer([text]), normalize=True)[0] for text in own]
+            mean = torch.stack(texts).mean(0)
+            classes.append(mean / mean.norm())
+        first, five, per_class = 0, 0, {label: [] for label in labels}
+        for data, label in zip(images, labels, strict=True):
+            pixels = transform(Image.open(io.BytesIO(data)).convert("RGB"))[None]
+            image = model.encode_image(pixels, normalize=True)[0]
+            scores = torch.stack([image @ one for one in classes])
+            place = int((scores > scores[label]).sum())
+            first, five = first + (place < 1), five + (place < 5)
+            per_class[label].append(place < 1)
+    found = {"acc1": 100 * first / len(images), "acc5": 100 * five / len(images)}
+    recalls = [np.mean(hits) for hits in per_class.values()]
+    return {**found, "mean_per_class_recall": 100 * float(np.mean(recalls))}
+
+
+def test_a_folder_is_measured_as_a_loop_over_its_images_would(place: Path, tmp_path: Path) -> None:
+    (row,) = evaluate(place, tmp_path / "rows", place / "pets", batch_size=4)
+    images = [make_image(number) for number in range(25)]
+    prompts = [[template.format(c=name) for template in TEMPLATES] for name in CLASSES]
+    labels = [number % 6 for number in range(25)]
+    assert row["metrics"] == pytest.approx(naive(place / "run" / "00", images, labels, prompts))
+    assert 0 < row["metrics"]["acc1"] < row["metrics"]["acc5"]
+    assert {**row, "metrics": None, "prompts": None} == {
+        "schema": "vlcpctl.eval/1",
+        "run": "seqf",
+        "method": "seqf",
+        "seed": 0,
+        "buffer": None,
+        "step": 0,
+        "task_step": None,
+        "stream": None,
+        "evaluator": "zeroshot",
+        "protocol": "all-classes",
+        "gallery": "own",
+        "task": "pets",
+        "tasks": ["pets"],
+        "split": "test",
+        "n_classes": 6,
+        "prompts": None,
+        "metrics": None,
+        "n_images": 25,
+        "n_ties": 0,
+        "n_skipped": 0,
+        "checkpoint": "content 0",
+    }
+
+
+def test_the_classes_of_a_task_are_the_labels_of_its_stream_or_its_own(tmp_path: Path) -> None:
+    stream = make_stream(
+        tmp_path / "stream", 2, 6, test=6, pair=lambda n: make_pair(n)._replace(label=f"{n // 4}")
+    )
+    checkpoint = make_checkpoint(tmp_path / "00", stream, 0)
+    _, second = sorted(stream.glob("[0-9]*"))
+    how = {"checkpoints": [checkpoint]}
+    (every,) = evaluate(tmp_path, tmp_path / "a", second, **how)
+    (own,) = evaluate(tmp_path, tmp_path / "b", second, classes="task", **how)
+    assert (every["n_classes"], own["n_classes"]) == (6, 3)
+    assert (every["protocol"], own["protocol"]) == ("all-classes", "task-classes")
+    assert (every["task_step"], own["task_step"]) == (1, 1)
+    assert "acc5" not in own["metrics"]
+    split = open_stream(stream)[1].split("test")
+    expected = naive(
+        checkpoint,
+        [split.image(row) for row in range(len(split))],
+        [int(label) for label in split.column("label")],
+        [[f"a photo of a {number}."] for number in range(6)],
+    )
+    assert every["metrics"] == pytest.approx(expected)
+
+
+def test_a_task_away_from_its_stream_needs_all_tasks(place: Path, tmp_path: Path) -> None:
+    away = [Path(shutil.copytree(task, tmp_path / task.name)) for task in tasks(place)]
+    with pytest.raises(BadInput, match="give all 3 tasks, or --classes task"):
+        evaluate(place, tmp_path / "rows", *away[:2])
+    here = evaluate(place, tmp_path / "a", *tasks(place))
+    assert evaluate(place, tmp_path / "b", *away) == here
+
+
+def test_tasks_have_their_step_and_the_rest_an_average(place: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(place / "pets", tmp_path / "wds_vtab-flowers")
+    rows = evaluate(place, tmp_path / "rows", *tasks(place), place / "pets", other, split="test")
+    assert [(row["task"], row["task_step"]) for row in rows] == [
+        *(("00-part-0", 0), ("01-part-1", 1), ("02-part-2", 2)),
+        *(("pets", None), ("flowers", None), ("average of 2", None)),
+    ]
+    for key, value in rows[5]["metrics"].items():
+        assert value == pytest.approx((rows[3]["metrics"][key] + rows[4]["metrics"][key]) / 2)
+    assert (rows[5]["tasks"], rows[5]["n_images"]) == (["pets", "flowers"], 50)
+    assert len(read_rows([str(tmp_path / "rows")])) == 6
+
+
+def test_rows_are_the_same_bytes_whatever_the_means(place: Path, tmp_path: Path) -> None:
+    words = (*tasks(place), place / "pets")
+    evaluate(place, tmp_path / "a", *words)
+    evaluate(place, tmp_path / "b", *words, workers=2, batch_size=7)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_a_collapsed_model_is_right_about_nothing(place: Path, tmp_path: Path) -> None:
+    text = {"pets": {name: ["an animal"] for name in CLASSES}}
+    (tmp_path / "same.json").write_text(json.dumps(text))
+    (row,) = evaluate(place, tmp_path / "rows", place / "pets", templates=tmp_path / "same.json")
+    assert (row["metrics"]["acc1"], row["n_ties"]) == (0, 25)
+
+
+def test_prompts_are_the_given_ones_before_the_folders_own(place: Path, tmp_path: Path) -> None:
+    write_lines(tmp_path / "own.txt", TEMPLATES)
+    write_lines(tmp_path / "other.txt", ["some {c}"])
+    (usual,) = evaluate(place, tmp_path / "a", place / "pets")
+    (same,) = evaluate(place, tmp_path / "b", place / "pets", templates=tmp_path / "own.txt")
+    (other,) = evaluate(place, tmp_path / "c", place / "pets", templates=tmp_path / "other.txt")
+    assert usual == same
+    assert other["prompts"] != usual["prompts"]
+    with pytest.raises(OutputExists, match="holds other rows"):
+        evaluate(place, tmp_path / "c", place / "pets")
+
+
+def test_finished_rows_are_not_made_again(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evaluate(place, tmp_path / "rows", place / "pets")
+    made = (tmp_path / "rows").stat().st_mtime_ns
+    capsys.readouterr()
+    run([str(place / "pets")], [place / "run" / "00"], out=tmp_path / "rows")
+    assert capsys.readouterr().err.endswith("rows is there already\n")
+    assert (tmp_path / "rows").stat().st_mtime_ns == made
+
+
+def broken_folder(folder: Path, broken: int, count: int = 40) -> Path:
+    images = [(make_image(number), "png", number % 6) for number in range(count)]
+    for number in range(broken):
+        images[number] = (images[number][0][:-30], "png", 0)
+    return write_class_folder(folder, images, CLASSES)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_truncated_image_is_counted_and_named(
+    place: Path, tmp_path: Path, workers: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = broken_folder(tmp_path / "pets", 2)
+    both = [place / "run" / "00", place / "run" / "01"]
+    how = {"max_skip": "2", "workers": workers, "checkpoints": both}
+    rows = evaluate(place, tmp_path / "rows", folder, **how)
+    assert [(row["n_images"], row["n_skipped"]) for row in rows] == [(38, 2)] * 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: pets: left out 2 of 40 images: ")
+    assert "0.tar, s0000000: image cannot be decoded: truncated" in line
+    whole = broken_folder(tmp_path / "whole" / "pets", 0)
+    (row,) = evaluate(place, tmp_path / "whole.rows", whole)
+    assert row["n_images"] == 40
+
+
+def test_too_many_broken_images_are_an_error(place: Path, tmp_path: Path) -> None:
+    folder = broken_folder(tmp_path / "pets", 7)
+    with pytest.raises(TooManySkipped, match=r"7 of 40 images cannot be used, .*; and 2 more$"):
+        evaluate(place, tmp_path / "rows", folder)
+    assert not (tmp_path / "rows").exists()
+    with pytest.raises(BadInput, match="there is no image to measure on"):
+        evaluate(place, tmp_path / "rows", folder, limit=5, max_skip="100%")
+
+
+def test_images_without_a_label_are_left_out(place: Path, tmp_path: Path) -> None:
+    def pair(number: int) -> Any:
+        return make_pair(number, labels=3 if number else 0)
+
+    task = make_task(tmp_path / "task", splits={"test": 9}, pair=pair)
+    (row,) = evaluate(place, tmp_path / "rows", task, max_skip="1")
+    assert (row["n_images"], row["n_skipped"], row["n_classes"]) == (8, 1, 3)
+    nothing = make_task(tmp_path / "bare", pair=lambda number: make_pair(number, labels=0))
+    with pytest.raises(BadInput, match="has no class labels; split gives them with"):
+        evaluate(place, tmp_path / "rows", nothing, split="train")
+
+
+def test_a_data_set_is_found_by_name(place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place / "pets", tmp_path / "wds_vtab-dtd")
+    (row,) = evaluate(place, tmp_path / "rows", "dtd", data=tmp_path)
+    assert row["task"] == "dtd"
+    with pytest.raises(BadInput, match=r"has no folder of flowers: looked for flowers, wds_flower"):
+        evaluate(place, tmp_path / "rows", "flowers102", data=tmp_path)
+    with pytest.raises(UsageError, match="say with --data in which directory"):
+        evaluate(place, tmp_path / "rows", "dtd")
+    with pytest.raises(UsageError, match="did you mean 'food101'"):
+        evaluate(place, tmp_path / "rows", "food11", data=tmp_path)
+
+
+def test_imagenet_brings_names_and_templates(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_class_folder(tmp_path / "imagenet", [(make_image(0), "png", 999)], [])
+    (folder / "classnames.txt").unlink()
+    run(["imagenet1k"], [place / "run" / "00"], data=tmp_path, dry_run=True)
+    warning, line = capsys.readouterr().err.splitlines()
+    assert warning.startswith("warning: imagenet1k: classes with the same prompts as another (2: ")
+    assert line == "seqf step 0: imagenet1k, 1000 classes, 80000 prompts"
+
+
+def test_a_group_of_names_is_all_of_them(place: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="has no folder of imagenet1k"):
+        evaluate(place, tmp_path / "rows", "incclip", data=tmp_path)
+
+
+def test_a_diverged_model_is_named(place: Path, tmp_path: Path) -> None:
+    broken = make_checkpoint(tmp_path / "broken", place / "stream", 0, scale=float("nan"))
+    with pytest.raises(Diverged, match=r"broken on pets, .*NaN or infinite"):
+        evaluate(place, tmp_path / "rows", place / "pets", checkpoints=[broken])
+
+
+def test_a_split_that_is_not_there_is_named(place: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"has no split 'val' \(it has: test\)"):
+        evaluate(place, tmp_path / "rows", place / "pets", split="val")
+    with pytest.raises(BadInput, match=r"no images in split 'val' \(it has: train, test\)"):
+        evaluate(place, tmp_path / "rows", tasks(place)[0], split="val")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda folder: (folder / "test" / "1.tar").unlink(), "1.tar is missing"),
+        (lambda folder: write_lines(folder / "test" / "nshards.txt", ["x"]), "holds 'x', not the"),
+        (lambda folder: write_lines(folder / "classnames.txt", CLASSES[:3]), "label is 3, but"),
+        (lambda folder: write_lines(folder / "classnames.txt", ["a", "", "b"]), "an empty line"),
+        (lambda folder: (folder / "classnames.txt").unlink(), "has no classnames.txt"),
+        (lambda folder: (folder / "test" / "nshards.txt").unlink(), "no data set in CLIP_bench"),
+        (lambda folder: write_lines(folder / "dataset_type.txt", ["retrieval"]), "is a retrieval"),
+        (
+            lambda folder: write_lines(folder / "zeroshot_classification_templates.txt", ["a {}"]),
+            "'a {}', where each must hold {c}",
+        ),
+        (
+            lambda folder: (folder / "test" / "0.tar").write_bytes(
+                (folder / "test" / "0.tar").read_bytes()[:3000]
+            ),
+            "the tar is truncated",
+        ),
+    ],
+)
+def test_a_folder_that_is_not_whole_is_named(
+    place: Path, tmp_path: Path, change: Any, said: str
+) -> None:
+    folder = shutil.copytree(place / "pets", tmp_path / "pets")
+    change(folder)
+    with pytest.raises(BadInput) as caught:
+        evaluate(place, tmp_path / "rows", folder)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"classes": "own"}, "unknown word 'own'"),
+        ({"classes": "task"}, "--classes task has no effect"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(
+    place: Path, tmp_path: Path, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        evaluate(place, tmp_path / "rows", place / "pets", **options)
+
+
+def test_two_data_sets_of_one_name_are_refused(place: Path, tmp_path: Path) -> None:
+    twin = shutil.copytree(place / "pets", tmp_path / "pets")
+    with pytest.raises(UsageError, match="two data sets are named pets"):
+        evaluate(place, tmp_path / "rows", place / "pets", twin)

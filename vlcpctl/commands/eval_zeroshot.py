@@ -1,0 +1,123 @@
+"""`vlcpctl eval-zeroshot`: how well checkpoints tell classes apart by their names alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vlcpctl.commands import options
+from vlcpctl.commands.row_files import STDOUT, has_rows, rows_to
+from vlcpctl.core import console
+
+if TYPE_CHECKING:
+    from vlcpctl.engine.zeroshot import Means
+    from vlcpctl.engine.zeroshot_plan import Request, ZeroshotPlan
+
+DataSets = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="DATASET...",
+        help="Task directories, folders in CLIP_benchmark's layout, or names (above).",
+    ),
+]
+Checkpoints = Annotated[
+    list[Path], typer.Option("--checkpoint", help="A checkpoint; may be given again.")
+]
+Data = Annotated[
+    Path | None, typer.Option("--data", help="Where to look for data sets given by name.")
+]
+Templates = Annotated[
+    Path | None,
+    typer.Option("--templates", help="Templates with {c}, one a line, or CLIP_benchmark's JSON."),
+]
+Classes = Annotated[
+    str,
+    typer.Option("--classes", help="Of a task: those of its stream (all), or its own (task)."),
+]
+SplitName = Annotated[str, typer.Option("--split", help="The part of each data set to measure on.")]
+RunName = Annotated[
+    str | None, typer.Option("--run", help="Name in the rows. [default: the checkpoint's]")
+]
+BatchSize = Annotated[int, typer.Option("--batch-size", min=1, help="Items encoded at once.")]
+
+
+def run(
+    data_sets: DataSets,
+    checkpoint: Checkpoints,
+    data: Data = None,
+    templates: Templates = None,
+    classes: Classes = "all",
+    split: SplitName = "test",
+    run_name: RunName = None,
+    batch_size: BatchSize = 256,
+    max_skip: options.MaxSkip = "0.1%",
+    out: Annotated[Path, typer.Option("--out", "-o", help="File of rows; - is stdout.")] = STDOUT,
+    device: options.Device = "auto",
+    workers: options.Workers = 0,
+    threads: options.Threads = options.DEFAULT_THREADS,
+    limit: options.Limit = None,
+    force: options.Force = False,
+    dry_run: options.DryRun = False,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Measure zero-shot classification of checkpoints, as rows.
+
+    One line of JSON for each checkpoint and data set, written when it is known: acc1, acc5 and
+    mean_per_class_recall in percent. A class is the mean of its prompts' embeddings; a class that
+    is tied with the right one outranks it. Data sets outside the stream get an average row.
+
+    A task's classes are its labels, with the template "a photo of a {c}.". A folder brings
+    classnames.txt, zeroshot_classification_templates.txt and test/0.tar, test/1.tar, ...; for
+    ImageNet, names and templates that it lacks are open_clip's.
+
+    Names that are looked for below --data: imagenet1k, cifar10, cifar100, caltech101, sun397,
+    food101, flowers, dtd (together: incclip), places365, objectnet.
+
+    vlcpctl eval-zeroshot incclip --data benchmarks --checkpoint run/02 -o rows.ndjson
+
+    vlcpctl eval-zeroshot stream/0* --split train --checkpoint run/00 --checkpoint run/01 |
+    vlcpctl forgetting-report -
+    """
+    options.start(quiet=quiet, threads=threads)
+    from vlcpctl.data.benchmarks import expanded
+    from vlcpctl.data.skips import Tolerance
+    from vlcpctl.engine.zeroshot_plan import Request, make_plan
+
+    request = Request(
+        words=tuple(dict.fromkeys(expanded(data_sets))),
+        checkpoints=tuple(dict.fromkeys(checkpoint)),
+        data=data,
+        templates=templates,
+        classes=classes,
+        split=split,
+        run=run_name,
+        limit=limit,
+    )
+    tolerance = Tolerance.parse(max_skip)
+    plan = make_plan(request)
+    if dry_run:
+        console.say("\n".join(plan.lines()))
+        return
+    if has_rows(out, plan.cells(), force=force):
+        console.say(f"eval-zeroshot: {out} is there already")
+    else:
+        from vlcpctl.engine.zeroshot import Means
+
+        means = Means(device=device, batch_size=batch_size, workers=workers, tolerance=tolerance)
+        _measure(request, plan, means, out, force=force)
+    if out != STDOUT:
+        result = {"path": str(out), "rows": len(plan.cells())}
+        console.emit(json.dumps(result) if json_ else out)
+
+
+def _measure(request: Request, plan: ZeroshotPlan, means: Means, out: Path, *, force: bool) -> None:
+    from vlcpctl.core.rows import write_row
+    from vlcpctl.engine.zeroshot import evaluate
+
+    with rows_to(out, force=force) as stream:
+        for row in evaluate(request, plan, means):
+            write_row(stream, row)

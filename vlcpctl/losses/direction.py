@@ -6,7 +6,7 @@ Shapes: B pairs, D channels of the shared space, N tokens, C channels of a token
 from __future__ import annotations
 
 from torch import Tensor
-from torch.nn.functional import cosine_similarity
+from torch.nn.functional import cosine_similarity, normalize
 
 
 def turned(new_BD: Tensor, old_BD: Tensor) -> Tensor:
@@ -20,8 +20,9 @@ def turned(new_BD: Tensor, old_BD: Tensor) -> Tensor:
 
 
 def profiles_turned(new_BNC: Tensor, old_BNC: Tensor) -> Tensor:
-    """The same for each channel's profile over the tokens, averaged over channels, (B,).
+    """The same for each channel's profile over unit-length tokens, averaged over channels, (B,).
 
     The CTP authors take the cosine along dimension 1, which holds the tokens.
     """
-    return (1 - cosine_similarity(new_BNC, old_BNC, dim=1)).mean(1)
+    new, old = normalize(new_BNC, dim=-1), normalize(old_BNC, dim=-1)
+    return (1 - cosine_similarity(new, old, dim=1)).mean(1)

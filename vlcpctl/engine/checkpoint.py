@@ -14,7 +14,8 @@ from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.hashing import content_id, file_sha256
 from vlcpctl.core.method import Method, Weights
 from vlcpctl.core.tensors import read_tensors, require_same_names, write_tensors
-from vlcpctl.engine.run import MethodRun, Slots, TrainRun
+from vlcpctl.engine.method_run import MethodRun
+from vlcpctl.engine.run import Slots, TrainRun
 from vlcpctl.models import dual_encoder
 from vlcpctl.models.dual_encoder import DualEncoder
 

@@ -86,6 +86,7 @@ def _refuse_clashes(methods: Sequence[Method]) -> None:
     for claim, what in (
         ("replaces_base", "replace the contrastive loss"),
         ("writes_weights", "write the weights"),
+        ("keeps", "keep other weights than those that train"),
     ):
         names = [method.name for method in methods if getattr(method, claim)]
         if len(names) > 1:

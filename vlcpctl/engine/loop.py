@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from vlcpctl.core import console
 from vlcpctl.core.errors import Diverged, Interrupted
 from vlcpctl.core.method import TRAIN, Batch, Weights
+from vlcpctl.core.params import copy_of
 from vlcpctl.engine.journal import Board, Journal
 from vlcpctl.engine.optimizers import new_optimizer, restore, state_tensors
 from vlcpctl.engine.partial import Partial, Saved
@@ -100,6 +101,8 @@ class Loop:
                 self.observe(f"step={step}")
         if phase.weights:
             run.swap(phase.weights)
+        if run.kept and phase.name == TRAIN.name and phase.last:
+            run.keep()
 
     def _optimizer(self, weights: str) -> Optimizer:
         """The optimizer of the model, or of the slot that takes its place; each lives on."""
@@ -139,20 +142,23 @@ class Loop:
 
     def _validation(self, phase: PhasePlan, step: int) -> None:
         assert self.validate is not None
-        values = self.run.world.first(self.validate(), self.run.device)
+        with self.run.as_kept():
+            values = self.run.world.first(self.validate(), self.run.device)
+            if self._is_best(values):
+                self.best = copy_of(self.run.everything())
         self.journal.write({"phase": phase.name, "step": phase.offset + step, **values})
         settings = self.run.settings
         if settings.schedule == "plateau":
             self.saved.plateau = self.saved.plateau.after(values["val_loss"], settings.patience)
-        if settings.keep == "last":
-            return
-        name = settings.keep.removeprefix("best:")
+
+    def _is_best(self, values: dict[str, float]) -> bool:
+        if self.run.settings.keep == "last":
+            return False
+        name = self.run.settings.keep.removeprefix("best:")
         score = values[name] if name == "val_rmean" else -values[name]
-        if score > (-math.inf if self.saved.best is None else self.saved.best):
-            self.saved.best = score
-            self.best = {
-                key: value.detach().clone() for key, value in self.run.everything().items()
-            }
+        is_best = score > (-math.inf if self.saved.best is None else self.saved.best)
+        self.saved.best = score if is_best else self.saved.best
+        return is_best
 
     def _save_if_due(self, step_once: Step) -> None:
         since = time.monotonic() - self.last_saved

@@ -1,8 +1,9 @@
-"""The state of one train-step, and the view of it that each method gets."""
+"""The state of one train-step: the model, the methods' memories, where it is, what it sees."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -11,7 +12,6 @@ from torch import Tensor
 
 from vlcpctl.core.features import as_features
 from vlcpctl.core.method import Batch, Features, Method, Tokens, Weights
-from vlcpctl.core.params import copy_of
 from vlcpctl.engine.phases import PhasePlan
 from vlcpctl.engine.settings import Settings
 from vlcpctl.engine.world import World
@@ -73,13 +73,34 @@ class TrainRun:
 
     @torch.no_grad()
     def swap(self, path: str) -> None:
-        """Exchange every parameter and buffer with those in the slot METHOD/SLOT."""
+        """Exchange the parameters and buffers that the slot METHOD/SLOT holds with those in it."""
         method, slot = path.split("/")
-        held = self.slots[method][slot]
-        for name, tensor in self.everything().items():
-            aside = tensor.clone()
-            tensor.copy_(held[name])
-            held[name].copy_(aside)
+        live = self.everything()
+        for name, held in self.slots[method][slot].items():
+            aside = live[name].clone()
+            live[name].copy_(held)
+            held.copy_(aside)
+
+    @property
+    def kept(self) -> str:
+        """The slot METHOD/SLOT that is the model to others; "" where it is what trains."""
+        return next((f"{one.name}/{one.keeps}" for one in self.methods if one.keeps), "")
+
+    @contextmanager
+    def as_kept(self) -> Iterator[None]:
+        """The model as it would be written now."""
+        if self.kept:
+            self.swap(self.kept)
+        yield
+        if self.kept:
+            self.swap(self.kept)
+
+    @torch.no_grad()
+    def keep(self) -> None:
+        """Make the slot that is the model to others the model."""
+        method, slot = self.kept.split("/")
+        for name, held in self.slots[method][slot].items():
+            self.everything()[name].copy_(held)
 
     @cached_property
     def width(self) -> int:
@@ -89,6 +110,10 @@ class TrainRun:
     def scale(self, weights: Weights) -> Tensor:
         """1 / temperature."""
         return weights["logit_scale"].exp()
+
+    def joined(self, i2t: Tensor, t2i: Tensor) -> Tensor:
+        """Both directions of a contrast: their mean, or their sum."""
+        return i2t + t2i if self.settings.base_loss == "sum" else (i2t + t2i) / 2
 
     def encode(
         self, batch: Batch, chunk: slice, weights: Weights | None = None
@@ -181,117 +206,6 @@ class TrainRun:
         """Parameters and buffers of the previous model."""
         assert self.previous is not None, "a method asked for a previous model; there is none"
         return self.previous
-
-
-@dataclass(frozen=True)
-class MethodRun:
-    """A run as one method sees it: its own slots, and nothing of the engine."""
-
-    run: TrainRun
-    method: str
-
-    @property
-    def first(self) -> bool:
-        """Whether there is no previous model."""
-        return self.run.previous is None
-
-    @property
-    def seed(self) -> int:
-        """The run's seed."""
-        return self.run.seed
-
-    @property
-    def phase(self) -> str:
-        """The current phase, as the method named it."""
-        return self.run.position.plan.name.removeprefix(f"{self.method}/")
-
-    @property
-    def step(self) -> int:
-        """The step of the current phase."""
-        return self.run.position.plan.offset + self.run.position.step
-
-    @property
-    def steps(self) -> int:
-        """How many steps the current phase has."""
-        return self.run.position.plan.whole
-
-    @property
-    def weights(self) -> Weights:
-        """The trained model's parameters, and its BatchNorm statistics if those are blended too."""
-        return (
-            self.run.everything_blended() if self.run.settings.blend_buffers else self.run.weights
-        )
-
-    @property
-    def everything(self) -> Weights:
-        """The trained model's parameters and buffers, live."""
-        return self.run.everything()
-
-    @property
-    def anchor(self) -> Weights:
-        """The previous model's tensors under the same names."""
-        previous = self.run.previous_weights
-        return {name: previous[name] for name in self.weights}
-
-    @property
-    def processes(self) -> int:
-        """How many processes train together."""
-        return self.run.world.size
-
-    @property
-    def width(self) -> int:
-        """Channels of the shared space."""
-        return self.run.width
-
-    def slot(self, name: str) -> Weights:
-        """One of the method's own slots."""
-        return self.run.slots[self.method][name]
-
-    def previous(self, batch: Batch) -> Features:
-        """The frozen previous model's view."""
-        return self.run.previous_features(batch)
-
-    def features(self, batch: Batch, weights: Weights, *, tokens: bool = False) -> Features:
-        """The model's view under other weights."""
-        return self.run.frozen_features(batch, weights, tokens=tokens)
-
-
-@dataclass(frozen=True)
-class ChunkPart:
-    """What is encoded at once of this process's pairs, as terms that are sums see it."""
-
-    run: TrainRun
-    batch: Batch
-    chunk: slice
-    masked: int
-
-    @property
-    def pairs(self) -> int:
-        """The pairs of the global batch."""
-        return len(self.batch.keys)
-
-    def previous(self) -> Tokens:
-        """The frozen previous model's tokens."""
-        return self.run.frozen_tokens(self.batch, self.chunk, self.run.previous_weights)
-
-    def under(self, weights: Weights) -> Tokens:
-        """The model's tokens under other weights."""
-        return self.run.frozen_tokens(self.batch, self.chunk, weights)
-
-
-def start_slots(run: TrainRun, carried: Slots) -> None:
-    """Give every method its slots: from the parent where they outlive tasks, else new."""
-    for method in run.methods:
-        view = MethodRun(run, method.name)
-        run.slots[method.name] = {}
-        for slot in method.slots(first=view.first):
-            handed = (
-                carried.get(method.name, {}).get(slot.name) if slot.lifetime == "stream" else None
-            )
-            values = copy_of(handed) if handed is not None else slot.start(view)
-            run.slots[method.name][slot.name] = {
-                name: value.to(run.device) for name, value in values.items()
-            }
 
 
 def _at_least_single(features: Tensor) -> Tensor:

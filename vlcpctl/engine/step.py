@@ -20,7 +20,8 @@ from vlcpctl.core.errors import Diverged
 from vlcpctl.core.features import as_features
 from vlcpctl.core.method import Batch, Method, Terms, Tokens
 from vlcpctl.core.seeds import torch_seed
-from vlcpctl.engine.run import ChunkPart, MethodRun, TrainRun
+from vlcpctl.engine.method_run import ChunkPart, MethodRun
+from vlcpctl.engine.run import TrainRun
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.losses.masked import word_loss
 
@@ -119,10 +120,7 @@ class Step:
         terms: Terms = {}
         replaced = any(method.replaces_base for method, _ in self.views)
         if self.run.position.plan.contrasts and not replaced:
-            i2t, t2i = image_text(out.image, out.text, out.scale)
-            terms["contrastive"] = (
-                i2t + t2i if self.run.settings.base_loss == "sum" else (i2t + t2i) / 2
-            )
+            terms["contrastive"] = self.run.joined(*image_text(out.image, out.text, out.scale))
         kept = []
         for method, view in self.views:
             own, aux = method.loss(view, batch, out)

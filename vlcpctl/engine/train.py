@@ -27,11 +27,12 @@ from vlcpctl.engine.checkpoint import (
 )
 from vlcpctl.engine.journal import Board, Journal
 from vlcpctl.engine.loop import Loop, Observer, optimizer_states, restore_run, unobserved
+from vlcpctl.engine.method_run import start_slots
 from vlcpctl.engine.partial import Partial, Saved
 from vlcpctl.engine.plan import Plan, make_plan
 from vlcpctl.engine.reading import training_batches, validation_batches
 from vlcpctl.engine.request import Request, save_every
-from vlcpctl.engine.run import TrainRun, start_slots
+from vlcpctl.engine.run import TrainRun
 from vlcpctl.engine.signals import Stop, stop_flag
 from vlcpctl.engine.validation import validate
 from vlcpctl.engine.world import World

@@ -43,8 +43,7 @@ def _features(run: TrainRun, batch: Batch) -> Features:
 
 
 def _loss(run: TrainRun, out: Features) -> Tensor:
-    i2t, t2i = image_text(out.image, out.text, out.scale)
-    return i2t + t2i if run.settings.base_loss == "sum" else (i2t + t2i) / 2
+    return run.joined(*image_text(out.image, out.text, out.scale))
 
 
 def _recall(run: TrainRun, outputs: list[Features], tokens: Tensor) -> float:

@@ -30,9 +30,8 @@ from vlcpctl.methods.seqf import Seqf
 pytestmark = pytest.mark.dist
 
 DATA = Path(__file__).parent.parent / "methods" / "data"
-ALONE = dict(
-    np.load(DATA / "ctp_functional.npz")
-)  # whole: forked readers would share a place in the file
+# Read whole: forked readers would share a place in the file.
+ALONE = dict(np.load(DATA / "ctp_functional.npz"))
 TWO = dict(np.load(DATA / "ctp_two_ranks.npz"))
 
 MODES: dict[str, tuple[Method, bool]] = {

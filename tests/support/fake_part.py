@@ -29,7 +29,7 @@ class FakePart:
 
 
 def tokens(logits: Tensor, labels: Tensor, *sides: Tensor) -> Tokens:
-    """Tokens of logits (b, L, V) and labels (b, L), -100 where not masked; image and text tokens."""
+    """Tokens of logits (b, L, V) and labels (b, L), with image and text tokens if given."""
     at = labels >= 0
     image, text = sides or (torch.empty(0), torch.empty(0))
     return Tokens(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from vlcpctl.core.features import as_features
 from vlcpctl.core.method import Batch, Features, Method, Weights
@@ -46,6 +47,9 @@ class FakeRun:
     @property
     def everything(self) -> Weights:
         return self.weights
+
+    def joined(self, i2t: Tensor, t2i: Tensor) -> Tensor:
+        return (i2t + t2i) / 2
 
     def slot(self, name: str) -> Weights:
         return self.slots[name]

@@ -29,6 +29,12 @@ Checkpoint = Annotated[
 Policy = Annotated[
     str, typer.Option("--policy", help="reservoir, ring, herding, kmeans or random.")
 ]
+Variant = Annotated[
+    str,
+    typer.Option(
+        "--variant", help="paper, or ctp: quotas, evictions and draws of the CTP authors' code."
+    ),
+]
 Size = Annotated[
     str | None, typer.Option("--size", help="Items (10000), or a share of every task (5%).")
 ]
@@ -47,6 +53,7 @@ def run(
     previous: Previous = None,
     checkpoint: Checkpoint = None,
     policy: Policy = "reservoir",
+    variant: Variant = "paper",
     size: Size = None,
     of: Of = None,
     add: Add = None,
@@ -72,6 +79,11 @@ def run(
 
       random     of every task in proportion, or --add with every task
 
+    --variant ctp does as the CTP authors' code in reservoir, herding and kmeans: quotas are rounded
+    each on its own, so that the buffer may be a little over its size; an earlier task keeps the
+    first of its items in the order of the data set; the reservoir draws from Python's generator
+    (theirs begins with --seed 42).
+
     vlcpctl buffer stream/00-smileys -o buffer/00 --policy reservoir --size 500
 
     vlcpctl buffer stream/01-people -o buffer/01 --previous buffer/00 --policy reservoir --size 500
@@ -81,19 +93,23 @@ def run(
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.core.artifacts import already_made
     from vlcpctl.data.buffer import NAME, Request, open_buffer, plan_update, write_buffer
+    from vlcpctl.data.buffer_ctp import check_variant
     from vlcpctl.data.buffer_policy import check_policy
     from vlcpctl.data.buffer_size import parse_size
     from vlcpctl.data.task import open_task
 
     check_policy(policy, adds=add is not None, has_checkpoint=checkpoint is not None)
     new = open_task(task)
+    wanted = parse_size(size, of, add, new)
+    check_variant(variant, policy, wanted)
     if NAME in new.manifest:
         raise BadInput(f"{task} is a buffer; give a task, and the buffer as --previous")
     request = Request(
         task=new,
         previous=open_buffer(previous) if previous else None,
         policy=policy,
-        size=parse_size(size, of, add, new),
+        variant=variant,
+        size=wanted,
         seed=seed,
         checkpoint=_content(checkpoint) if checkpoint else None,
     )
@@ -119,7 +135,7 @@ def _embed(checkpoint: Path | None, device: str, split: Split, rows: np.ndarray)
     from vlcpctl.core.devices import torch_device
     from vlcpctl.engine.pair_features import pair_features
     from vlcpctl.eval.retrieval import require_finite
-    from vlcpctl.models.dual_encoder import load
+    from vlcpctl.models.encoders import load
 
     assert checkpoint is not None, "check_policy has seen to it"
     features = pair_features(load(checkpoint), split, rows, torch_device(device))

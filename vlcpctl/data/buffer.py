@@ -13,6 +13,7 @@ import numpy as np
 from vlcpctl.core.artifacts import MANIFESTS, new_directory, write_manifest
 from vlcpctl.core.console import warn
 from vlcpctl.core.errors import BadInput, Incompatible
+from vlcpctl.data.buffer_ctp import CTP, PAPER, allot_as_ctp, pick_as_ctp
 from vlcpctl.data.buffer_policy import NEEDS_FEATURES, Allotment, Candidates, allot, pick
 from vlcpctl.data.buffer_segments import Row, SegmentWriter, carry, next_number
 from vlcpctl.data.buffer_size import Size
@@ -35,6 +36,7 @@ class Request:
     size: Size
     seed: int
     checkpoint: str | None = None  # content id of the model that features come from
+    variant: str = PAPER
 
     def identity(self) -> dict[str, Any]:
         """The settings that decide what the buffer holds."""
@@ -42,11 +44,17 @@ class Request:
             "task": self.task.content,
             "previous": self.previous and self.previous.content,
             "policy": self.policy,
+            "variant": self.variant,
             "size": self.size.written,
             "of": self.size.of,
             "seed": self.seed,
             "checkpoint": self.checkpoint,
         }
+
+    def ranks_by(self) -> str:
+        """The column of the index that says in which order held items are given up."""
+        by_rank = self.policy in NEEDS_FEATURES or self.variant == CTP
+        return "rank" if by_rank else "order"
 
     def held(self) -> dict[str, Any]:
         """What the previous buffer says of itself; the same fields of an empty one without it."""
@@ -96,24 +104,17 @@ def plan_update(request: Request) -> Plan:
         known.update(held.keys)
         places = {content: place for place, content in enumerate(seen)}
         held_task = np.array([places[one] for one in held.column("origin_task")], dtype=np.int64)
-        column = "rank" if request.policy in NEEDS_FEATURES else "order"
-        priority = np.array(held.column(column), dtype=np.float64)
+        priority = np.array(held.column(request.ranks_by()), dtype=np.float64)
     fresh = _unknown_rows(split.keys, known)
     order = hash_order(request.seed, (split.keys[row] for row in fresh))
-    candidates = Candidates(list(seen.values()), held_task, priority, order)
-    return Plan(seen, fresh, order, allot(request.policy, request.size, candidates))
+    candidates = Candidates(list(seen.values()), held_task, priority, order, fresh)
+    return Plan(seen, fresh, order, _allot(request, candidates))
 
 
 def write_buffer(out: Path, request: Request, plan: Plan, features: Features) -> None:
     """Write the buffer that the plan describes; the previous one is left as it is."""
     split = request.task.split("train")
-    picked = pick(
-        request.policy,
-        plan.allotment.admitted,
-        plan.order,
-        lambda: features(split, plan.fresh),
-        request.seed,
-    )
+    picked = _picked(request, plan, lambda: features(split, plan.fresh))
     with new_directory(out, MANIFESTS["task"]) as directory:
         held = request.held()
         writer = SegmentWriter(directory, next_number(held["shard_rows"]))
@@ -130,17 +131,34 @@ def write_buffer(out: Path, request: Request, plan: Plan, features: Features) ->
         _write_manifest(directory, request, plan, rows, dict(writer.rows))
 
 
+def _allot(request: Request, candidates: Candidates) -> Allotment:
+    if request.variant == CTP:
+        assert request.size.count is not None, "check_variant has seen to it"
+        return allot_as_ctp(request.policy, request.size.count, candidates, request.seed)
+    return allot(request.policy, request.size, candidates)
+
+
+def _picked(request: Request, plan: Plan, features: Callable[[], np.ndarray]) -> np.ndarray:
+    """The places among the fresh items of those to admit, best first."""
+    if plan.allotment.picked is not None:
+        return plan.allotment.picked
+    count = plan.allotment.admitted
+    if request.variant == CTP:
+        return pick_as_ctp(request.policy, count, features)
+    return pick(request.policy, count, plan.order, features, request.seed)
+
+
 def _check_continues(request: Request, previous: Task) -> None:
     """Refuse a task seen before, and settings that the held items were not chosen by."""
     held, size = request.held(), request.size
     if request.task.content in held["seen"]:
         raise BadInput(f"{previous.path} has seen {request.task.path} already; give the next task")
-    given = {"policy": request.policy, "size": size.kind, "seed": request.seed}
-    made_with = {"policy": held["policy"], "size": held["kind"], "seed": held["seed"]}
-    for name, wanted in given.items():
-        if made_with[name] != wanted:
+    given = {name: request.identity()[name] for name in ("policy", "variant", "seed")}
+    for name, wanted in {**given, "kind": size.kind}.items():
+        if held[name] != wanted:
+            option = "size" if name == "kind" else name
             raise Incompatible(
-                f"{previous.path} was made with {name} {made_with[name]!r}, not {wanted!r}; "
+                f"{previous.path} was made with {option} {held[name]!r}, not {wanted!r}; "
                 "use the same, or start a new buffer without --previous"
             )
     grows = (size.count or 0) > (held["count"] or 0) or (size.share or 0) > (held["share"] or 0)
@@ -163,12 +181,13 @@ def _admit(
 ) -> list[Row]:
     """Copy the picked items of the task, in the order in which they lie there."""
     numbers = plan.fresh[picked]
+    ranks = np.arange(len(picked)) if plan.allotment.ranks is None else plan.allotment.ranks
     records: list[Row] = split.table.take(numbers).to_pylist()
     admitted = []
-    for rank in np.argsort(numbers).tolist():
-        row = writer.add(split, int(numbers[rank]), records[rank], request.task.name)
-        origin = {"origin_task": request.task.content, "rank": rank}
-        admitted.append({**row, **origin, "order": float(plan.order[picked[rank]])})
+    for place in np.argsort(numbers).tolist():
+        row = writer.add(split, int(numbers[place]), records[place], request.task.name)
+        origin = {"origin_task": request.task.content, "rank": int(ranks[place])}
+        admitted.append({**row, **origin, "order": float(plan.order[picked[place]])})
     return admitted
 
 
@@ -220,6 +239,7 @@ def _settings(request: Request) -> dict[str, Any]:
     size = request.size
     return {
         "policy": request.policy,
+        "variant": request.variant,
         "size": size.written,
         "of": size.of,
         "kind": size.kind,

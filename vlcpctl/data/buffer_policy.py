@@ -37,14 +37,20 @@ class Candidates:
     held_task: np.ndarray  # (N,) place in `sizes`
     held_priority: np.ndarray  # (N,)
     fresh_order: np.ndarray  # (M,) hashes
+    fresh_rows: np.ndarray  # (M,) rows of the task
 
 
 @dataclass(frozen=True)
 class Allotment:
-    """Which of the held items stay, and how many fresh ones join them."""
+    """Which of the held items stay, and how many fresh ones join them.
+
+    Where the policy has settled which ones already, `picked` are their places and `ranks` theirs.
+    """
 
     stays: np.ndarray  # (N,) bool
     admitted: int
+    picked: np.ndarray | None = None
+    ranks: np.ndarray | None = None
 
 
 def check_policy(policy: str, *, adds: bool, has_checkpoint: bool) -> None:
@@ -63,9 +69,18 @@ def allot(policy: str, size: Size, candidates: Candidates) -> Allotment:
     """Divide the buffer between what it holds and the new task."""
     if policy == "reservoir":
         return _reservoir(size, candidates)
+    quotas = _quotas(policy, size, candidates.sizes, available(candidates))
+    return by_quota(quotas, candidates)
+
+
+def available(candidates: Candidates) -> list[int]:
+    """How many items of every task there are to choose from."""
     held = np.bincount(candidates.held_task, minlength=len(candidates.sizes)).tolist()
-    available = [*held[:-1], len(candidates.fresh_order)]
-    quotas = _quotas(policy, size, candidates.sizes, available)
+    return [*held[:-1], len(candidates.fresh_order)]
+
+
+def by_quota(quotas: list[int], candidates: Candidates) -> Allotment:
+    """Of every earlier task the items given up last; of the new one its quota."""
     stays = np.zeros(len(candidates.held_task), dtype=bool)
     for task, quota in enumerate(quotas[:-1]):
         rows = np.flatnonzero(candidates.held_task == task)
@@ -98,12 +113,12 @@ def _reservoir(size: Size, candidates: Candidates) -> Allotment:
     return Allotment(chosen[:held], int(chosen[held:].sum()))
 
 
-def _quotas(policy: str, size: Size, sizes: list[int], available: list[int]) -> list[int]:
+def _quotas(policy: str, size: Size, sizes: list[int], there: list[int]) -> list[int]:
     if size.add is not None:
-        return [*available[:-1], min(size.add, available[-1])]
+        return [*there[:-1], min(size.add, there[-1])]
     if size.share is not None:
-        return shares(sizes, size.share, available)
+        return shares(sizes, size.share, there)
     assert size.count is not None
     if policy == "ring":
-        return even(size.count, available)
-    return proportional(sizes, size.count, available)
+        return even(size.count, there)
+    return proportional(sizes, size.count, there)

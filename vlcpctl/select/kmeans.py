@@ -8,6 +8,7 @@ import numpy as np
 
 from vlcpctl.core.errors import VlcpError
 
+_AUTHORS_SEED, _AUTHORS_ROUNDS = 1234, 500  # FAISS's default, and what their code asks for
 ROUNDS = 50  # Lloyd's iterations; centroids of normalised features rarely move after twenty
 
 
@@ -39,13 +40,25 @@ def pick_nearest(features: np.ndarray, centroids: np.ndarray, members: np.ndarra
     return np.array(picked, dtype=np.int64)
 
 
-def _clusters(features: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def in_order_of_centroids(features: np.ndarray, count: int) -> np.ndarray:
+    """(count,) different rows as the CTP authors choose and store them: centroid by centroid."""
+    features = np.ascontiguousarray(features, dtype=np.float32)
+    count = min(count, len(features))
+    if count == 0:
+        return np.empty(0, dtype=np.int64)
+    centroids, _ = _clusters(features, count, _AUTHORS_SEED, _AUTHORS_ROUNDS)
+    return pick_nearest(features, centroids, np.zeros(count))
+
+
+def _clusters(
+    features: np.ndarray, count: int, seed: int, rounds: int = ROUNDS
+) -> tuple[np.ndarray, np.ndarray]:
     """Centroids by FAISS, and how many rows lie nearest to each."""
     faiss = _faiss()
     kmeans = faiss.Kmeans(
         features.shape[1],
         count,
-        niter=ROUNDS,
+        niter=rounds,
         seed=seed,
         # FAISS would subsample large clusters and warn about small ones.
         min_points_per_centroid=1,

@@ -1,4 +1,4 @@
-"""How many items of a buffer each task gets; the sum never exceeds the buffer."""
+"""How many items of a buffer each task gets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fractions import Fraction
 def proportional(sizes: Sequence[int], total: int, available: Sequence[int]) -> list[int]:
     """Quotas in proportion to the tasks' sizes, by largest remainder, none above what there is.
 
-    What one task cannot fill goes to the others in proportion.
+    They fill the buffer exactly: what one task cannot fill goes to the others in proportion.
 
     >>> proportional([10, 10, 10], 20, [10, 10, 10])
     [7, 7, 6]
@@ -42,6 +42,19 @@ def shares(sizes: Sequence[int], share: float, available: Sequence[int]) -> list
     [5, 3]
     """
     wanted = [math.floor(share * size + 0.5) for size in sizes]
+    return [min(one, there) for one, there in zip(wanted, available, strict=True)]
+
+
+def rounded(sizes: Sequence[int], total: int, available: Sequence[int]) -> list[int]:
+    """The CTP authors' quotas: each rounded on its own, halves to the even number.
+
+    The sum may be a little over the buffer, or under it.
+
+    >>> rounded([30, 50], 20, [30, 50]), rounded([10, 10, 10], 20, [10, 10, 10])
+    ([8, 12], [7, 7, 7])
+    """
+    seen = sum(sizes)
+    wanted = [round(size / seen * total) for size in sizes]
     return [min(one, there) for one, there in zip(wanted, available, strict=True)]
 
 

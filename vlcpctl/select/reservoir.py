@@ -6,6 +6,8 @@ whatever order and in however many parts it comes.
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 
 from vlcpctl.select.order import lowest
@@ -29,3 +31,26 @@ def fixed_share(order: np.ndarray, share: float) -> np.ndarray:
     array([ True,  True, False, False])
     """
     return order < share
+
+
+def algorithm_r(count: int, seen: int, fresh: int, seed: int) -> np.ndarray:
+    """(slots,) which of the fresh items each slot holds after they came by; -1: what it held.
+
+    Algorithm R with Python's own generator, as the CTP authors run it: item number n, from 0, takes
+    an empty slot or draws one of n + 1. The draws of the `seen` items before are made again, so
+    that one pass and several give the same.
+
+    >>> algorithm_r(3, 0, 3, 42), algorithm_r(3, 3, 5, 42)
+    (array([0, 1, 2]), array([ 1, -1,  3]))
+    """
+    # Not for secrets: the point is to draw what random.seed and random.randint draw.
+    draw = random.Random(seed)
+    for number in range(count, seen):
+        draw.randint(0, number)
+    slots = np.full(min(count, seen + fresh), -1, dtype=np.int64)
+    for place in range(fresh):
+        number = seen + place
+        slot = number if number < count else draw.randint(0, number)
+        if slot < count:
+            slots[slot] = place
+    return slots

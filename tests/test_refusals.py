@@ -66,6 +66,10 @@ def test_a_terminal_is_not_waited_for(
     refused(ended, command, 2, "pipe them in")
 
 
+def test_a_file_of_lines_that_is_not_there_is_named(program: Program, tmp_path: Path) -> None:
+    refused(program("batch", tmp_path / "lines"), "batch", 3, tmp_path / "lines", "No such file")
+
+
 def test_a_plain_task_is_no_buffer(program: Program, place: Path, tmp_path: Path) -> None:
     how = ("-o", tmp_path / "out", *TINY, *MICRO, "--buffer", place / "stream" / "01-part-1")
     ended = program("train-step", place / "stream" / "00-part-0", *how)

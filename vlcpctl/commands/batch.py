@@ -13,7 +13,7 @@ from vlcpctl.commands import COMMANDS, options
 from vlcpctl.core import console
 from vlcpctl.core.children import Children
 from vlcpctl.core.command_lines import CommandLine, parse
-from vlcpctl.core.errors import UsageError, VlcpError, unknown_name
+from vlcpctl.core.errors import BadInput, UsageError, VlcpError, unknown_name
 
 # The commands whose imports take seconds; with the first optimizer, training's take three more.
 TRAINS, EVALUATES = "train-step", "eval-retrieval"
@@ -67,7 +67,10 @@ def run(
 
 def _read(file: Path) -> str:
     if str(file) != "-":
-        return file.read_text(encoding="utf-8")
+        try:
+            return file.read_text(encoding="utf-8")
+        except OSError as error:
+            raise BadInput(f"{file} cannot be read: {error.strerror}") from error
     if sys.stdin.isatty():
         raise UsageError("no command lines: give a file, or pipe them in")
     return sys.stdin.read()

@@ -72,6 +72,12 @@ class Split:
         self._shard_of = np.asarray(self._shards.indices)
         self._captions = self.table["captions"].combine_chunks()
         self._descriptors: dict[tuple[int, int], int] = {}
+        bare = np.flatnonzero(self.caption_counts() == 0)
+        if len(bare):
+            raise BadInput(
+                f"{self.path}: the image of key {self.keys[bare[0]]} has no caption; "
+                "run 'vlcpctl check'"
+            )
 
     def __len__(self) -> int:
         return len(self.keys)

@@ -16,8 +16,8 @@ from vlcpctl.core.method import Method, Weights
 from vlcpctl.core.tensors import read_tensors, require_same_names, write_tensors
 from vlcpctl.engine.method_run import MethodRun
 from vlcpctl.engine.run import Slots, TrainRun
-from vlcpctl.models import dual_encoder
-from vlcpctl.models.dual_encoder import DualEncoder
+from vlcpctl.models import encoders
+from vlcpctl.models.encoders import Encoder
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Parent:
         """Content ids of the tasks that it has seen, in order."""
         return list(self.manifest["tasks"])
 
-    def encoder(self) -> DualEncoder:
+    def encoder(self) -> Encoder:
         """The model."""
-        return dual_encoder.load(self.path)
+        return encoders.load(self.path)
 
     def slot_files(self) -> dict[str, Path]:
         """The methods' memories by `METHOD/SLOT`."""
@@ -55,7 +55,7 @@ def open_parent(path: Path) -> Parent:
     return Parent(path, read_manifest(path, "checkpoint"))
 
 
-def all_tensors(encoder: DualEncoder) -> Weights:
+def all_tensors(encoder: Encoder) -> Weights:
     """Copies of a model's parameters and buffers, by name."""
     tensors = {**encoder.weights(), **encoder.buffers()}
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
@@ -108,7 +108,7 @@ class Record:
 def write_checkpoint(out: Path, run: TrainRun, record: Record, parent: Parent | None) -> None:
     """Write the finished checkpoint in one rename."""
     with new_directory(out, "checkpoint.json") as directory:
-        dual_encoder.save(run.encoder, directory)
+        encoders.save(run.encoder, directory)
         _write_slots(directory / "method", run, parent)
         files = {
             str(path.relative_to(directory)): file_sha256(path)

@@ -10,14 +10,14 @@ from torch.nn.functional import normalize
 from vlcpctl.core.console import progress
 from vlcpctl.data.task import Split
 from vlcpctl.data.views import decode_image, eval_view
-from vlcpctl.models.dual_encoder import DualEncoder
+from vlcpctl.models.encoders import Encoder
 
 BATCH = 256
 
 
 @torch.inference_mode()
 def pair_features(
-    encoder: DualEncoder, split: Split, rows: np.ndarray, device: torch.device
+    encoder: Encoder, split: Split, rows: np.ndarray, device: torch.device
 ) -> np.ndarray:
     """(N, D) float32 of unit length: the mean of the image's embedding and its captions'.
 
@@ -34,7 +34,7 @@ def pair_features(
     return np.concatenate(parts)
 
 
-def _features(encoder: DualEncoder, split: Split, rows: list[int]) -> Tensor:
+def _features(encoder: Encoder, split: Split, rows: list[int]) -> Tensor:
     captions = [split.captions(row) for row in rows]
     texts = encoder.tokenize([caption for some in captions for caption in some])
     pixels = torch.from_numpy(np.stack([_view(encoder, split, row) for row in rows]))
@@ -46,6 +46,6 @@ def _features(encoder: DualEncoder, split: Split, rows: list[int]) -> Tensor:
     return normalize(normalize(image, dim=-1) + normalize(sums, dim=-1), dim=-1)
 
 
-def _view(encoder: DualEncoder, split: Split, row: int) -> np.ndarray:
+def _view(encoder: Encoder, split: Split, row: int) -> np.ndarray:
     what = f"{split.path}: the image of key {split.keys[row]}"
     return eval_view(decode_image(split.image(row), what), encoder.view)

@@ -15,7 +15,7 @@ from vlcpctl.core.method import Batch, Features, Method, Tokens, Weights
 from vlcpctl.engine.phases import PhasePlan
 from vlcpctl.engine.settings import Settings
 from vlcpctl.engine.world import World
-from vlcpctl.models.dual_encoder import DualEncoder
+from vlcpctl.models.encoders import Encoder
 
 Slots = dict[str, dict[str, Weights]]  # method, slot, name
 
@@ -38,7 +38,7 @@ class Position:
 class TrainRun:
     """Everything a train-step holds while it runs."""
 
-    encoder: DualEncoder
+    encoder: Encoder
     methods: Sequence[Method]
     settings: Settings
     seed: int
@@ -105,7 +105,7 @@ class TrainRun:
     @cached_property
     def width(self) -> int:
         """Channels of the shared space."""
-        return int(self.encoder.config["embed_dim"])
+        return self.encoder.width
 
     def scale(self, weights: Weights) -> Tensor:
         """1 / temperature."""

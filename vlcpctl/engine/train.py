@@ -36,8 +36,8 @@ from vlcpctl.engine.run import TrainRun
 from vlcpctl.engine.signals import Stop, stop_flag
 from vlcpctl.engine.validation import validate
 from vlcpctl.engine.world import World
-from vlcpctl.models import dual_encoder
-from vlcpctl.models.dual_encoder import DualEncoder
+from vlcpctl.models import encoders
+from vlcpctl.models.encoders import Encoder, Start
 
 
 def train_step(
@@ -143,21 +143,22 @@ def _new_run(request: Request, parent: Parent | None, context: TrainContext) -> 
     return run
 
 
-def _encoder(request: Request, parent: Parent | None) -> DualEncoder:
+def _encoder(request: Request, parent: Parent | None) -> Encoder:
     """The parent's model, or a new one."""
     settings = request.settings
     if parent:
         encoder = parent.encoder()
         _refuse_other_shape(request, encoder.view.image_size)
         return encoder
-    return dual_encoder.build(
-        settings.model,
-        settings.pretrained,
+    start = Start(
+        pretrained=settings.pretrained,
         temperature=settings.temperature,
         seed=request.seed,
         text_length=settings.text_length,
         image_size=settings.image_size,
+        heads=settings.heads if settings.heads != "linear" else None,
     )
+    return encoders.build(settings.model, start)
 
 
 def _check_family(request: Request, family: str) -> None:

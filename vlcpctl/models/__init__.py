@@ -1,1 +1,1 @@
-"""Models that vlcpctl trains: the dual encoder."""
+"""Models that vlcpctl trains: the dual encoder and the fusion model."""

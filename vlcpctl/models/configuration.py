@@ -10,13 +10,12 @@ from typing import Any
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.core.view import View
+from vlcpctl.models.fusion.configuration import CONFIG_FILE as FUSION_CONFIG_FILE
+from vlcpctl.models.fusion.configuration import FusionConfig, read_fusion
 from vlcpctl.models.imports import open_clip
 
 CONFIG_FILE = "open_clip_config.json"
 PACKAGED = Path(__file__).parent / "configs"
-
-# Names that presets use and that later versions bring.
-NOT_YET = {"albef-base": "the fusion model", "albef-tiny": "the fusion model"}
 
 _PARTS = {"embed_dim": int, "vision_cfg": dict, "text_cfg": dict}
 
@@ -49,8 +48,10 @@ def find_configuration(model: str) -> Configuration:
 def configuration_here(model: str) -> Configuration | None:
     """The configuration of a path or a packaged name; None for what open_clip may know.
 
-    Imports neither torch nor open_clip, so that a plan can ask.
+    Imports neither torch nor open_clip, so that a plan can ask; a fusion model's is checked too.
     """
+    if fusion_configuration(model) is not None:
+        return None
     path = Path(model)
     if (path / CONFIG_FILE).is_file():
         return read_checkpoint_configuration(path)
@@ -58,12 +59,19 @@ def configuration_here(model: str) -> Configuration | None:
         return _read(path)
     if (PACKAGED / f"{model}.json").is_file():
         return _read(PACKAGED / f"{model}.json")
-    if model in NOT_YET:
-        raise UsageError(
-            f"model {model!r} is {NOT_YET[model]}, which this version does not have; "
-            "give a dual encoder with --model, such as ViT-B-32, or --preset tiny"
-        )
     return None
+
+
+def fusion_configuration(model: str) -> FusionConfig | None:
+    """The configuration of a checkpoint, JSON file or packaged name; None if of no fusion model."""
+    path = Path(model)
+    if (path / CONFIG_FILE).is_file():
+        return None
+    if path.is_dir():
+        found = read_fusion(path / FUSION_CONFIG_FILE)
+        return None if found is None else replace(found, directory=path)
+    packaged = PACKAGED / f"{model}.json"
+    return read_fusion(path if path.suffix == ".json" else packaged)
 
 
 def read_checkpoint_configuration(directory: Path) -> Configuration:

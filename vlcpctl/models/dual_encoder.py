@@ -12,8 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Literal, final
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call
 
 from vlcpctl.core.errors import Incompatible, UsageError
@@ -28,9 +27,9 @@ from vlcpctl.models.configuration import (
     view_of,
     with_shape,
 )
-from vlcpctl.models.pretrained import find_pretrained, set_weights
+from vlcpctl.models.pretrained import find_pretrained, set_temperature, set_weights
 from vlcpctl.models.projections import EmbeddedTexts, Projections, evaluating
-from vlcpctl.models.temperature import Temperature, parse_temperature
+from vlcpctl.models.temperature import parse_temperature
 from vlcpctl.models.text_tower import TextTower, text_tower_of
 from vlcpctl.models.tokens import tokenizer_of
 from vlcpctl.models.towers import new_module, portable, save_tower, without_downloads
@@ -115,7 +114,7 @@ def build(
         start = source.file
     encoder = _encoder(found, start, seed, resizes=True)
     if temperature:
-        _set_temperature(encoder.weights()["logit_scale"], parse_temperature(temperature))
+        set_temperature(encoder.weights()["logit_scale"], parse_temperature(temperature))
     return encoder
 
 
@@ -165,9 +164,3 @@ def _weights_file(directory: Path) -> Path:
         if (directory / name).is_file():
             return directory / name
     raise Incompatible(f"{directory} has a model configuration and no {WEIGHTS_FILE}")
-
-
-@torch.no_grad()
-def _set_temperature(log_scale: nn.Parameter, temperature: Temperature) -> None:
-    log_scale.fill_(temperature.log_scale)
-    log_scale.requires_grad_(temperature.learned)

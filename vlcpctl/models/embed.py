@@ -9,18 +9,19 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from vlcpctl.models.dual_encoder import DualEncoder
+from vlcpctl.models.encoders import Encoder
+from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
 
 
 @torch.inference_mode()
-def embed_images(encoder: DualEncoder, batches: Iterable[Tensor]) -> np.ndarray:
+def embed_images(encoder: Encoder, batches: Iterable[Tensor]) -> np.ndarray:
     """(N, D) float32 of batches of (B, H, W, 3) bytes, in eval mode."""
     encoder.module.eval()
     return _joined(encoder, (encoder.features(encoder.pixels(batch), None)[0] for batch in batches))
 
 
 @torch.inference_mode()
-def embed_texts(encoder: DualEncoder, batches: Iterable[list[str]]) -> np.ndarray:
+def embed_texts(encoder: Encoder, batches: Iterable[list[str]]) -> np.ndarray:
     """(N, D) float32 of batches of texts, in eval mode."""
     encoder.module.eval()
     device = next(encoder.module.parameters()).device
@@ -28,7 +29,16 @@ def embed_texts(encoder: DualEncoder, batches: Iterable[list[str]]) -> np.ndarra
     return _joined(encoder, (encoder.features(None, ids)[1] for ids in tokens))
 
 
-def _joined(encoder: DualEncoder, parts: Iterable[Tensor | None]) -> np.ndarray:
+@torch.inference_mode()
+def embed_pairs(encoder: FusionEncoder, batches: Iterable[tuple[Tensor, list[str]]]) -> np.ndarray:
+    """(N, C) float32 of batches of images and texts, each image fused with its text."""
+    encoder.module.eval()
+    inputs = (encoder.inputs(images, encoder.tokenize(texts)) for images, texts in batches)
+    parts = (normalize(encoder.fused(*pair).float(), dim=-1) for pair in inputs)
+    return np.concatenate([part.cpu().numpy() for part in parts])
+
+
+def _joined(encoder: Encoder, parts: Iterable[Tensor | None]) -> np.ndarray:
     arrays = [normalize(part.float(), dim=-1).cpu().numpy() for part in parts if part is not None]
-    empty = np.empty((0, int(encoder.config["embed_dim"])), dtype=np.float32)
+    empty = np.empty((0, encoder.width), dtype=np.float32)
     return np.concatenate([empty, *arrays])

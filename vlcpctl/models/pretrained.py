@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from vlcpctl.core.errors import Incompatible, UsageError, unknown_name
 from vlcpctl.core.tensors import read_tensors, require_same_names
 from vlcpctl.models.imports import open_clip
+from vlcpctl.models.temperature import Temperature
 
 SUFFIXES = frozenset({".safetensors", ".pt", ".pth", ".bin"})
 
@@ -67,6 +68,13 @@ def set_weights(module: nn.Module, file: Path, *, resizes: bool) -> None:
             open_clip().model.resize_text_pos_embed(weights, module)
     require_same_names(weights, own, str(file))
     module.load_state_dict(weights)
+
+
+@torch.no_grad()
+def set_temperature(log_scale: nn.Parameter, temperature: Temperature) -> None:
+    """Start with this temperature, and train it or not."""
+    log_scale.fill_(temperature.log_scale)
+    log_scale.requires_grad_(temperature.learned)
 
 
 def _read(path: Path) -> dict[str, Tensor]:

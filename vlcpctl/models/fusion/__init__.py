@@ -1,0 +1,1 @@
+"""Fusion models: an image encoder, and a text encoder whose second half attends to the image."""

@@ -1,0 +1,105 @@
+"""The fusion model: images and texts apart, then the text again, fused with the image.
+
+Shapes: b pairs, N tokens of an image (the first is [CLS]), L of a text, C channels of a token, D of
+the shared space, m masked tokens, V words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from vlcpctl.models.fusion.configuration import FusionConfig
+from vlcpctl.models.fusion.heads import WordHead, projection
+from vlcpctl.models.fusion.image_encoder import new_image_encoder
+from vlcpctl.models.fusion.text_encoder import TextEncoder
+
+START_TEMPERATURE = 0.07
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outputs:
+    """What a fusion model says of pairs."""
+
+    image: Tensor  # (b, D), raw
+    text: Tensor  # (b, D), raw
+    image_tokens: Tensor  # (b, N, C)
+    text_tokens: Tensor  # (b, L, C), of the text alone
+    fused: Tensor  # (b, C), the [CLS] state of image and text together
+    logits: Tensor  # (m, V), of the tokens asked for
+
+
+class FusionModel(nn.Module):
+    """An image encoder, a text encoder that fuses both, two projections and a head for words."""
+
+    def __init__(self, config: FusionConfig, *, words: int, pad: int) -> None:
+        super().__init__()
+        width = config.text_cfg.width
+        self.image_encoder = new_image_encoder(config.image_cfg)
+        self.text_encoder = TextEncoder(config.text_cfg, words, pad)
+        self.word_head = WordHead(width, words)
+        _draw_as_bert([self.text_encoder, self.word_head])
+        self.image_projection = projection(config.heads, width, config.embed_dim)
+        self.text_projection = projection(config.heads, width, config.embed_dim)
+        self.logit_scale = nn.Parameter(torch.tensor(-math.log(START_TEMPERATURE)))
+
+    def forward(self, run: Callable[[], Result]) -> Result:
+        """Run one of the methods below, so that functional_call can give them other weights."""
+        return run()
+
+    def sides(
+        self, images: Tensor | None, texts: Tensor | None
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Raw projections (b, D) of images (b, 3, H, W) and ids (b, L)."""
+        image = None if images is None else self._image(self.image_encoder.forward_features(images))
+        text = None if texts is None else self._text(self.text_encoder(texts))
+        return image, text
+
+    def fused(self, images: Tensor, texts: Tensor) -> Tensor:
+        """The [CLS] state (b, C) of image and text together."""
+        image_tokens = self.image_encoder.forward_features(images)
+        tokens = self.text_encoder.fuse(texts, self.text_encoder(texts), image_tokens)
+        return tokens[:, 0]
+
+    def outputs(
+        self, images: Tensor, texts: Tensor, fused_ids: Tensor, at: Tensor | None
+    ) -> Outputs:
+        """Everything, with one pass over the images."""
+        image_tokens = self.image_encoder.forward_features(images)
+        text_tokens = self.text_encoder(texts)
+        start = text_tokens if fused_ids is texts else self.text_encoder(fused_ids)
+        tokens = self.text_encoder.fuse(fused_ids, start, image_tokens)
+        asked = tokens[:0, 0] if at is None else tokens[at]
+        return Outputs(
+            image=self._image(image_tokens),
+            text=self._text(text_tokens),
+            image_tokens=image_tokens,
+            text_tokens=text_tokens,
+            fused=tokens[:, 0],
+            logits=self.word_head(asked, self.text_encoder.embeddings.words.weight),
+        )
+
+    def _image(self, tokens: Tensor) -> Tensor:
+        projected: Tensor = self.image_projection(tokens[:, 0])
+        return projected
+
+    def _text(self, tokens: Tensor) -> Tensor:
+        projected: Tensor = self.text_projection(tokens[:, 0])
+        return projected
+
+
+@torch.no_grad()
+def _draw_as_bert(modules: list[nn.Module]) -> None:
+    """Matrices from a normal distribution of deviation 0.02, biases 0."""
+    for name, weight in (found for module in modules for found in module.named_parameters()):
+        if weight.ndim > 1:
+            nn.init.normal_(weight, std=0.02)
+        elif name.endswith("bias"):
+            nn.init.zeros_(weight)

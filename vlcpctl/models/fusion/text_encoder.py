@@ -1,0 +1,92 @@
+"""The text side of a fusion model: a BERT whose last layers attend to the image.
+
+Layers are torch's own, norms after each part, as BERT has them. Attention goes both ways: there is
+no causal mask. Inside, the sequence comes first, (L, b, C): with the batch first, torch runs fused
+kernels where no gradient is wanted, and their last bits differ from those of training.
+
+Shapes: b texts, L tokens, N image tokens, C channels of a token.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn.functional import gelu
+
+from vlcpctl.models.fusion.configuration import TextConfig
+
+EPSILON = 1e-12  # BERT's
+
+
+class Embeddings(nn.Module):
+    """What a word, its place and the first of BERT's token types give, summed and normalised."""
+
+    def __init__(self, config: TextConfig, words: int, pad: int) -> None:
+        super().__init__()
+        self.words = nn.Embedding(words, config.width, padding_idx=pad)
+        self.positions = nn.Embedding(config.positions, config.width)
+        self.token_types = nn.Embedding(config.token_types, config.width)
+        self.norm = nn.LayerNorm(config.width, eps=EPSILON)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(L, b, C) of (b, L) ids."""
+        placed = self.positions.weight[: ids.shape[1]] + self.token_types.weight[0]
+        summed: Tensor = self.dropout(self.norm(self.words(ids) + placed))
+        return summed.transpose(0, 1)
+
+
+class TextEncoder(nn.Module):
+    """Layers that read the text alone, and layers that read it together with an image."""
+
+    def __init__(self, config: TextConfig, words: int, pad: int) -> None:
+        super().__init__()
+        self.pad = pad
+        alone = config.layers - config.fusion_layers
+        self.embeddings = Embeddings(config, words, pad)
+        self.text_layers = nn.ModuleList(_text_layer(config) for _ in range(alone))
+        self.fusion_layers = nn.ModuleList(
+            _fusion_layer(config) for _ in range(config.fusion_layers)
+        )
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(b, L, C) of (b, L) ids, of the text alone."""
+        hidden: Tensor = self.embeddings(ids)
+        padding = ids == self.pad
+        for layer in self.text_layers:
+            hidden = layer(hidden, src_key_padding_mask=padding)
+        return hidden.transpose(0, 1)
+
+    def fuse(self, ids: Tensor, text_tokens: Tensor, image_tokens: Tensor) -> Tensor:
+        """(b, L, C) of the ids, what `forward` made of them, and image tokens (b, N, C)."""
+        hidden, image = text_tokens.transpose(0, 1), image_tokens.transpose(0, 1)
+        padding = ids == self.pad
+        for layer in self.fusion_layers:
+            hidden = layer(hidden, image, tgt_key_padding_mask=padding)
+        return hidden.transpose(0, 1)
+
+
+def _text_layer(config: TextConfig) -> nn.TransformerEncoderLayer:
+    layer = nn.TransformerEncoderLayer(
+        config.width,
+        config.heads,
+        config.feed_forward,
+        config.dropout,
+        activation=gelu,
+        layer_norm_eps=EPSILON,
+    )
+    layer.dropout.p = 0.0  # BERT drops nothing between the two halves of the feed-forward
+    return layer
+
+
+def _fusion_layer(config: TextConfig) -> nn.TransformerDecoderLayer:
+    """Self-attention, then attention to the image, then the feed-forward."""
+    layer = nn.TransformerDecoderLayer(
+        config.width,
+        config.heads,
+        config.feed_forward,
+        config.dropout,
+        activation=gelu,
+        layer_norm_eps=EPSILON,
+    )
+    layer.dropout.p = 0.0
+    return layer

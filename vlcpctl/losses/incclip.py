@@ -21,32 +21,40 @@ def margins(scores_BK: Tensor, low: float, high: float) -> Tensor:
     return ((low - scores_BK).clamp_min(0) + (scores_BK - high).clamp_min(0)).mean(0)
 
 
-def contrast(logits_BT: Tensor, share: float) -> Tensor:
-    """Each image finds its text among all, each text its image; `share` is alpha (eqs. 2-6).
+def logits(
+    image_BD: Tensor, text_BD: Tensor, pseudo_KD: Tensor | None, scale: Tensor | float
+) -> Tensor:
+    """(B, T) similarities of unit features to the texts of the batch, then to those without image.
 
-    >>> round(contrast(torch.eye(2) * 9, 0.5).item(), 5)
+    >>> logits(torch.eye(2), torch.eye(2), torch.ones(1, 2), 2.0)
+    tensor([[2., 0., 2.],
+            [0., 2., 2.]])
+    """
+    text_TD = text_BD if pseudo_KD is None else torch.cat([text_BD, pseudo_KD])
+    return scale * image_BD @ text_TD.T
+
+
+def contrast(logits_BT: Tensor) -> tuple[Tensor, Tensor]:
+    """Each image finds its text among all, each of their texts its image (eqs. 2-5).
+
+    >>> round(contrast(torch.eye(2) * 9)[0].item(), 5)
     0.00012
     """
     size = len(logits_BT)
     labels_B = torch.arange(size, device=logits_BT.device)
-    to_text = cross_entropy(logits_BT, labels_B)
-    to_image = cross_entropy(logits_BT[:, :size].T, labels_B)
-    return share * to_text + (1 - share) * to_image
+    return cross_entropy(logits_BT, labels_B), cross_entropy(logits_BT[:, :size].T, labels_B)
 
 
-def distil(new_BT: Tensor, old_BT: Tensor, share: float, *, is_reversed: bool = False) -> Tensor:
-    """Keep the rows and columns of the previous logits; `share` is eta (eqs. 7-9).
+def distil(new_BT: Tensor, old_BT: Tensor, *, is_reversed: bool = False) -> tuple[Tensor, Tensor]:
+    """How far the rows, and the columns of texts with an image, are from the old ones (eqs. 7-8).
 
     As printed, from the current distribution to the previous one; reversed, the other way round.
-    Columns are those of the texts that have an image.
     """
     size = len(new_BT)
-    rows, columns = (new_BT, old_BT), (new_BT[:, :size].T, old_BT[:, :size].T)
-    to_text, to_image = (
-        _divergence(old, new) if is_reversed else _divergence(new, old)
-        for new, old in (rows, columns)
-    )
-    return share * to_text + (1 - share) * to_image
+    student = (new_BT, new_BT[:, :size].T)
+    teacher = (old_BT, old_BT[:, :size].T)
+    one, other = (teacher, student) if is_reversed else (student, teacher)
+    return _divergence(one[0], other[0]), _divergence(one[1], other[1])
 
 
 def _divergence(one: Tensor, other: Tensor) -> Tensor:

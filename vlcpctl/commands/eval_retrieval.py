@@ -1,4 +1,4 @@
-"""`vlcpctl eval-retrieval`: how well checkpoints find texts by images and images by texts."""
+"""`vlcpctl eval-retrieval`: how well checkpoints find texts, images or pairs of a class."""
 
 from __future__ import annotations
 
@@ -24,8 +24,27 @@ Checkpoints = Annotated[
 Gallery = Annotated[
     str, typer.Option("--gallery", help="own (each task's), merged (all up to a step) or both.")
 ]
-Protocol = Annotated[str, typer.Option("--protocol", help="cross-modal.")]
-SplitName = Annotated[str, typer.Option("--split", help="The part of each task to measure on.")]
+Protocol = Annotated[
+    str,
+    typer.Option(
+        "--protocol", help="cross-modal (recall) or multi-modal (fused pairs, average precision)."
+    ),
+]
+MapVariant = Annotated[
+    str | None,
+    typer.Option(
+        "--map-variant",
+        help="Average precision by eq11 (CTP's equation), ctp (with the cut-offs of its authors' "
+        "code) or min-rn (over all hits that are possible). [default: eq11]",
+    ),
+]
+SplitName = Annotated[
+    str | None,
+    typer.Option(
+        "--split",
+        help="The part of each task to measure on. [default: test, or query and gallery]",
+    ),
+]
 Duplicates = Annotated[
     str,
     typer.Option("--duplicates", help="unite: identical content is one entry; or separate."),
@@ -47,7 +66,8 @@ def run(
     checkpoint: Checkpoints,
     gallery: Gallery = "own",
     protocol: Protocol = "cross-modal",
-    split: SplitName = "test",
+    map_variant: MapVariant = None,
+    split: SplitName = None,
     duplicates: Duplicates = "unite",
     backend: Backend = "auto",
     save_embeddings: SaveEmbeddings = None,
@@ -71,6 +91,12 @@ def run(
     wrong one is no hit; n_ties counts the queries that this decided. Images or texts of identical
     content are one entry and one query, right for all that any of them is right for.
 
+    With --protocol multi-modal queries and gallery are pairs, each image fused with its first
+    caption, and pairs of one class are right for each other; the query itself is left out. The
+    rows have mean average precision at 1, 5 and 10 in percent (map_1, map_5, map_10), and n_alone,
+    the queries without a right answer, which score 0. It takes a fusion model and tasks with class
+    labels, and their splits query and gallery where all of them have both.
+
     A merged gallery holds tasks 0..i of the stream; there is one for every i up to the
     checkpoint's step.
 
@@ -78,6 +104,8 @@ def run(
 
     vlcpctl eval-retrieval stream/0* --checkpoint run/00 --checkpoint run/01 --gallery both |
     vlcpctl forgetting-report -
+
+    vlcpctl eval-retrieval stream/0* --checkpoint run/02 --gallery merged --protocol multi-modal
 
     vlcpctl eval-retrieval coco --checkpoint run/02 --split val --save-embeddings emb
     """
@@ -90,6 +118,7 @@ def run(
         checkpoints=tuple(dict.fromkeys(checkpoint)),
         gallery=gallery,
         protocol=protocol,
+        map_variant=map_variant,
         split=split,
         duplicates=duplicates,
         run=run_name,

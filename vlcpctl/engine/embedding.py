@@ -1,4 +1,4 @@
-"""A split's distinct images and texts through a model, in batches, with progress."""
+"""A split's distinct images and texts, or pairs, through a model, in batches, with progress."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from vlcpctl.core.console import Progress, progress
 from vlcpctl.data.eval_images import EvalImages, read_images
 from vlcpctl.data.task import Split
 from vlcpctl.eval.gallery import Embedded, Layout
+from vlcpctl.eval.items import Fused, Items
 from vlcpctl.eval.retrieval import require_finite
-from vlcpctl.models.dual_encoder import DualEncoder
-from vlcpctl.models.embed import embed_images, embed_texts
+from vlcpctl.models.embed import embed_images, embed_pairs, embed_texts
+from vlcpctl.models.encoders import Encoder
+from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
 
 Batch = TypeVar("Batch", Tensor, list[str])
 
 
 def embed(
-    encoder: DualEncoder, split: Split, layout: Layout, batch_size: int, workers: int, what: str
+    encoder: Encoder, split: Split, layout: Layout, batch_size: int, workers: int, what: str
 ) -> Embedded:
     """The embeddings of a layout; `what` is the checkpoint and the task, for messages."""
     images = EvalImages(split, layout.first_row_I, encoder.view, batch_size)
@@ -30,6 +32,18 @@ def embed(
     require_finite(image_ID, f"{what}, images")
     require_finite(text_TD, f"{what}, texts")
     return Embedded(layout, image_ID, text_TD)
+
+
+def fuse(
+    encoder: FusionEncoder, split: Split, items: Items, batch_size: int, workers: int, what: str
+) -> Fused:
+    """The fused features of a split's distinct pairs; `what` as above."""
+    images = EvalImages(split, items.first_row_P, encoder.view, batch_size)
+    with progress(f"{what}: pairs", len(items.texts), "pairs") as bar:
+        batches = _counted(read_images(images, workers), bar)
+        fused_PD = embed_pairs(encoder, zip(batches, _sliced(items.texts, batch_size), strict=True))
+    require_finite(fused_PD, f"{what}, pairs")
+    return Fused(items, fused_PD)
 
 
 def _sliced(texts: list[str], size: int) -> Iterator[list[str]]:

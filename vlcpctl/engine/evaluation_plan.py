@@ -10,26 +10,39 @@ from typing import Any
 from vlcpctl.core.artifacts import already_made, read_manifest
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.data.task import Task
+from vlcpctl.engine.protocols import (
+    MULTI_MODAL,
+    check_options,
+    require_classes,
+    require_fusion,
+    splits_of,
+)
 from vlcpctl.eval.cells import GALLERIES, Cell, Place, cells
+from vlcpctl.metrics.average_precision import DEFAULT_VARIANT
 
-PROTOCOLS = ("cross-modal",)
 DUPLICATES = ("unite", "separate")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is asked for."""
+    """What is asked for; no `split` is the protocol's own choice, no `map_variant` the usual."""
 
     tasks: tuple[Task, ...]
     checkpoints: tuple[Path, ...]
     gallery: str
     protocol: str
-    split: str
+    map_variant: str | None
+    split: str | None
     duplicates: str
     run: str | None
     limit: int | None
     save_embeddings: Path | None
     force: bool
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The split to measure on, or the queries' and the gallery's."""
+        return splits_of(self.tasks, self.protocol, self.split)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +77,13 @@ class Job:
 def make_plan(request: Request) -> list[Job]:
     """The jobs of a request, its inputs checked."""
     _check_names(request)
-    places = [_place(task, request.split) for task in request.tasks]
+    places = [_place(task, request.splits) for task in request.tasks]
     manifests = [read_manifest(path, "checkpoint") for path in request.checkpoints]
+    if request.protocol == MULTI_MODAL:
+        for path in request.checkpoints:
+            require_fusion(path)
+        for task in request.tasks:
+            require_classes(task)
     jobs = [
         _job(path, manifest, places, request)
         for path, manifest in zip(request.checkpoints, manifests, strict=True)
@@ -81,11 +99,11 @@ def make_plan(request: Request) -> list[Job]:
 def _check_names(request: Request) -> None:
     for kind, name, known in (
         ("gallery", request.gallery, GALLERIES),
-        ("protocol", request.protocol, PROTOCOLS),
         ("way with duplicates", request.duplicates, DUPLICATES),
     ):
         if name not in known:
             raise UsageError(unknown_name(kind, name, known))
+    check_options(request)
     names = [path.name for path in request.checkpoints]
     again = [name for name in names if names.count(name) > 1]
     if request.save_embeddings and again:
@@ -95,28 +113,32 @@ def _check_names(request: Request) -> None:
         )
 
 
-def _place(task: Task, split: str) -> Place:
-    if split not in task.counts:
-        known = ", ".join(task.counts)
-        raise BadInput(f"{task.path} has no split {split!r} (it has: {known}); see --split")
-    if task.counts[split] == 0:
-        raise BadInput(f"{task.path}: split {split} has no images")
+def _place(task: Task, splits: tuple[str, ...]) -> Place:
+    for split in splits:
+        if split not in task.counts:
+            known = ", ".join(task.counts)
+            raise BadInput(f"{task.path} has no split {split!r} (it has: {known}); see --split")
+        if task.counts[split] == 0:
+            raise BadInput(f"{task.path}: split {split} has no images")
     return Place(task.slug, task.step, task.manifest.get("stream"), task.content)
 
 
 def _job(path: Path, manifest: dict[str, Any], places: list[Place], request: Request) -> Job:
     if request.run:
         manifest["run"] = request.run
-    common: dict[str, Any] = {"protocol": request.protocol, "split": request.split}
+    split = "+".join(request.splits)
+    common: dict[str, Any] = {"protocol": request.protocol, "split": split}
     # Readers ignore fields that they do not know; these say why a row differs from the usual one.
     if request.duplicates != "unite":
         common["duplicates"] = request.duplicates
+    if request.map_variant not in {None, DEFAULT_VARIANT}:
+        common["map_variant"] = request.map_variant
     if request.limit:
         common["limit"] = request.limit
     identity = {
         "checkpoint": manifest["content"],
         "tasks": [place.content for place in places],
-        "split": request.split,
+        "split": split,
         "limit": request.limit,
     }
     out = _embeddings_of(path, request)

@@ -12,7 +12,10 @@ from vlcpctl.core.console import warn
 from vlcpctl.core.rows import SCHEMA
 
 GALLERIES = ("own", "merged", "both")
-_MEASURED = ("metrics", "n_images", "n_texts", "n_ties", "n_skipped")
+_MEASURED = (
+    *("metrics", "n_images", "n_texts", "n_queries", "n_gallery"),
+    *("n_ties", "n_alone", "n_skipped"),
+)
 
 
 @dataclass(frozen=True)

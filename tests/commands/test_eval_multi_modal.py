@@ -1,0 +1,288 @@
+"""`eval-retrieval --protocol multi-modal`: rows of real tasks, their numbers worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.fused_by_colour import FusedByColour, feature
+from support.program import refused, run_program
+from support.tiny_stream import make_pair, make_stream, make_task
+
+from vlcpctl.commands.eval_retrieval import run
+from vlcpctl.core.artifacts import new_directory, write_manifest
+from vlcpctl.core.errors import BadInput, Diverged, OutputExists, UsageError
+from vlcpctl.core.rows import read_rows
+from vlcpctl.data.task import Split, open_stream
+from vlcpctl.data.views import decode_image, eval_view
+from vlcpctl.engine.evaluated import Evaluated
+from vlcpctl.models import configuration, dual_encoder
+from vlcpctl.report.build import Request, build
+
+KEYS = ["map_1", "map_5", "map_10"]
+TWO = {"train": 2, "query": 5, "gallery": 25}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stream of three tasks with two captions an image, and checkpoints of two steps."""
+    root = tmp_path_factory.mktemp("multi")
+    make_stream(root / "stream", 3, 2, test=30, pair=partial(make_pair, captions=2, labels=4))
+    for step in range(2):
+        make_checkpoint(root / "run" / f"{step:02d}", root / "stream", step)
+    return root
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> FusedByColour:
+    """What every checkpoint is taken to be."""
+    encoder = FusedByColour()
+    monkeypatch.setattr(Evaluated, "fusion_encoder", encoder)
+    return encoder
+
+
+def make_checkpoint(directory: Path, stream: Path, step: int) -> Path:
+    body = {
+        "run": "seqf",
+        "method": "seqf",
+        "buffer": None,
+        "seed": 0,
+        "step": step,
+        "tasks": [task.content for task in open_stream(stream)][: step + 1],
+    }
+    with new_directory(directory, "checkpoint.json") as temporary:
+        config = (configuration.PACKAGED / "albef-micro.json").read_text()
+        (temporary / "config.json").write_text(config)
+        write_manifest(temporary, "checkpoint", {}, f"content {step}", body)
+    return directory
+
+
+def tasks(place: Path) -> list[Path]:
+    return sorted((place / "stream").glob("[0-9]*"))
+
+
+def evaluate(place: Path, out: Path, *given: Path, **options: Any) -> list[dict[str, Any]]:
+    run(
+        list(given) or tasks(place),
+        [place / "run" / "00", place / "run" / "01"],
+        out=out,
+        quiet=True,
+        protocol="multi-modal",
+        **options,
+    )
+    return [json.loads(line) for line in out.read_text().splitlines()]
+
+
+def features(split: Split, view: Any) -> np.ndarray:
+    rows = range(len(split))
+    images = [eval_view(decode_image(split.image(row), "it"), view) for row in rows]
+    found = np.array([feature(images[row], split.captions(row)[0]) for row in rows])
+    return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+def by_hand(queries: list[Split], gallery: list[Split], cutoff: int, view: Any) -> float:
+    """Equation 11, query by query, sorted by score; there are no ties."""
+    asked = np.concatenate([features(split, view) for split in queries])
+    held = np.concatenate([features(split, view) for split in gallery])
+    names = [
+        [name for split in side for name in split.column("label")] for side in (queries, gallery)
+    ]
+    values = []
+    for number, (row, name) in enumerate(zip(asked @ held.T, names[0], strict=True)):
+        order = [at for at in np.argsort(-row) if queries is not gallery or at != number]
+        hits = [names[1][at] == name for at in order[:cutoff]]
+        found = [sum(hits[: at + 1]) / (at + 1) for at, hit in enumerate(hits) if hit]
+        values.append(np.mean(found) if found else 0.0)
+    return 100 * float(np.mean(values))
+
+
+def test_rows_have_the_average_precisions_of_every_gallery(
+    place: Path, tmp_path: Path, model: FusedByColour
+) -> None:
+    rows = evaluate(place, tmp_path / "rows", gallery="both")
+    assert [(row["step"], row["gallery"], row["task_step"], row["n_gallery"]) for row in rows] == [
+        *((0, "own", step, 30) for step in range(3)),
+        (0, "merged", 0, 30),
+        *((1, "own", step, 30) for step in range(3)),
+        (1, "merged", 0, 30),
+        (1, "merged", 1, 60),
+    ]
+    assert {(row["evaluator"], row["protocol"], row["split"]) for row in rows} == {
+        ("retrieval", "multi-modal", "test")
+    }
+    assert all(
+        list(row["metrics"]) == KEYS and row["n_queries"] == row["n_gallery"] for row in rows
+    )
+    assert list(rows[0])[-7:] == [
+        "split",
+        *("metrics", "n_queries", "n_gallery", "n_ties", "n_alone"),
+        "checkpoint",
+    ]
+    assert all(row["n_ties"] == row["n_alone"] == 0 for row in rows)
+    splits = [task.split("test") for task in open_stream(place / "stream")]
+    for cutoff in (1, 5, 10):
+        own, merged = splits[:1], splits[:2]
+        wanted = [by_hand(some, some, cutoff, model.view) for some in (own, merged)]
+        found = [rows[at]["metrics"][f"map_{cutoff}"] for at in (0, -1)]
+        assert found == pytest.approx(wanted, abs=1e-9)
+
+
+def test_a_task_is_fused_once_per_checkpoint(
+    place: Path, tmp_path: Path, model: FusedByColour
+) -> None:
+    evaluate(place, tmp_path / "rows", gallery="both", batch_size=12)
+    assert model.fused_pairs == [12, 12, 6] * 6
+
+
+def test_the_first_caption_of_an_image_is_taken(
+    place: Path, tmp_path: Path, model: FusedByColour
+) -> None:
+    evaluate(place, tmp_path / "rows", *tasks(place)[:1])
+    split = open_stream(place / "stream")[0].split("test")
+    assert model.texts == [split.captions(row)[0] for row in range(30)] * 2
+
+
+def test_rows_are_the_same_bytes_whatever_the_means(
+    place: Path, tmp_path: Path, model: FusedByColour
+) -> None:
+    evaluate(place, tmp_path / "a", gallery="both")
+    evaluate(place, tmp_path / "b", gallery="both", backend="torch", workers=2, batch_size=7)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_queries_and_gallery_come_from_their_splits(
+    place: Path, tmp_path: Path, model: FusedByColour
+) -> None:
+    make = partial(make_pair, labels=4)
+    given = [
+        make_task(tmp_path / f"two-{step}", splits=TWO, pair=make, first=100 * step, step=step)
+        for step in range(2)
+    ]
+    (row, *_) = evaluate(place, tmp_path / "rows", *given)
+    assert (row["split"], row["n_queries"], row["n_gallery"]) == ("query+gallery", 5, 25)
+    queries, gallery = (Split(given[0], name) for name in ("query", "gallery"))
+    wanted = by_hand([queries], [gallery], 5, model.view)
+    assert row["metrics"]["map_5"] == pytest.approx(wanted, abs=1e-9)
+    (row, *_) = evaluate(place, tmp_path / "one", *given, split="gallery")
+    assert (row["split"], row["n_queries"], row["n_gallery"]) == ("gallery", 25, 25)
+
+
+def test_tasks_with_and_without_the_two_splits_are_told_apart(
+    place: Path, tmp_path: Path, model: FusedByColour
+) -> None:
+    two = make_task(tmp_path / "two", splits=TWO)
+    with pytest.raises(UsageError, match=r"two has splits query and gallery, and .*00-part-0 has"):
+        evaluate(place, tmp_path / "rows", tasks(place)[0], two)
+    with pytest.raises(BadInput, match=r"two has no split 'test' \(it has: train, query, gallery"):
+        evaluate(place, tmp_path / "rows", tasks(place)[0], two, split="test")
+
+
+def test_a_variant_is_in_the_row_where_it_is_not_the_usual_one(
+    place: Path, tmp_path: Path, model: FusedByColour
+) -> None:
+    found = {
+        name: evaluate(place, tmp_path / f"{name}", map_variant=name)
+        for name in ("eq11", "ctp", "min-rn")
+    }
+    usual = evaluate(place, tmp_path / "usual")
+    assert found["eq11"] == usual
+    assert "map_variant" not in usual[0]
+    assert found["ctp"][0]["map_variant"] == "ctp"
+    numbers = [found[name][0]["metrics"]["map_10"] for name in found]
+    assert len(set(numbers)) == 3
+    assert len({found[name][0]["metrics"]["map_1"] for name in found}) == 1
+    with pytest.raises(OutputExists, match="holds other rows"):
+        evaluate(place, tmp_path / "usual", map_variant="ctp")
+
+
+def test_identical_pairs_of_a_class_are_one_item(
+    place: Path, tmp_path: Path, model: FusedByColour
+) -> None:
+    twins = make_task(
+        tmp_path / "twins", splits={"test": 20}, pair=lambda number: make_pair(number // 2)
+    )
+    united = evaluate(place, tmp_path / "unite", twins)[0]
+    apart = evaluate(place, tmp_path / "separate", twins, duplicates="separate")[0]
+    assert (united["n_queries"], united["n_gallery"]) == (10, 10)
+    assert (apart["n_queries"], apart["n_gallery"]) == (20, 20)
+    assert apart["duplicates"] == "separate"
+    assert apart["metrics"]["map_1"] == 100
+    assert model.fused_pairs == [10] * 4
+
+
+def test_a_limit_holds_for_queries_and_gallery(
+    place: Path, tmp_path: Path, model: FusedByColour
+) -> None:
+    two = make_task(tmp_path / "two", splits=TWO)
+    (row, _) = evaluate(place, tmp_path / "rows", two, limit=4)
+    assert (row["n_queries"], row["n_gallery"], row["limit"]) == (4, 4, 4)
+
+
+def test_reports_keep_the_protocols_apart(
+    place: Path, tmp_path: Path, model: FusedByColour
+) -> None:
+    evaluate(place, tmp_path / "usual", gallery="both")
+    evaluate(place, tmp_path / "ctp", gallery="both", map_variant="ctp")
+    rows = read_rows([str(tmp_path / "usual"), str(tmp_path / "ctp")])
+    document = build(rows, Request())
+    assert [(title, tables[-2].title) for title, tables in document.sections()] == [
+        ("retrieval, multi-modal, test split", "Forgetting in map_1, own galleries"),
+        (
+            "retrieval, multi-modal, map_variant ctp, test split",
+            "Forgetting in map_1, own galleries",
+        ),
+    ]
+
+
+@pytest.mark.parametrize("dry", [False, True])
+def test_a_dual_encoder_is_refused_with_the_way_out(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], *, dry: bool
+) -> None:
+    plain = make_checkpoint(tmp_path / "plain", place / "stream", 0)
+    (plain / "config.json").unlink()
+    dual_encoder.save(dual_encoder.build("micro"), plain)
+    ended = run_program(
+        capfd,
+        *("eval-retrieval", tasks(place)[0], "--checkpoint", plain, "--protocol", "multi-modal"),
+        *(["--dry-run"] if dry else []),
+    )
+    refused(ended, "eval-retrieval", 5, plain, "is a dual encoder", "--protocol cross-modal")
+
+
+def test_classes_are_asked_for(place: Path, tmp_path: Path, model: FusedByColour) -> None:
+    bare = make_task(tmp_path / "bare", splits={"test": 4}, pair=partial(make_pair, labels=0))
+    with pytest.raises(BadInput, match=r"bare has no class labels.*--label-column"):
+        evaluate(place, tmp_path / "rows", bare)
+    some = make_task(
+        tmp_path / "some",
+        splits={"test": 4},
+        pair=lambda number: make_pair(number, labels=number % 2),
+    )
+    with pytest.raises(BadInput, match=r"test.parquet: 2 of 4 images have no class label"):
+        evaluate(place, tmp_path / "rows", some)
+
+
+def test_a_diverged_model_is_named(place: Path, tmp_path: Path, model: FusedByColour) -> None:
+    model.scale = float("nan")
+    with pytest.raises(Diverged, match=r"00 on 00-part-0 \(test\), pairs: 30 of 30 .* NaN"):
+        evaluate(place, tmp_path / "rows")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"protocol": "cross-modal", "map_variant": "ctp"}, "is of --protocol multi-modal"),
+        ({"protocol": "multi-modal", "map_variant": "eq12"}, "did you mean 'eq11'"),
+        ({"protocol": "multi-modal", "save_embeddings": Path("emb")}, "--save-embeddings keeps"),
+        ({"protocol": "multimodal"}, "did you mean 'multi-modal'"),
+    ],
+)
+def test_options_without_effect_are_refused(
+    place: Path, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        run(tasks(place), [place / "run" / "00"], **options)

@@ -1,0 +1,95 @@
+"""Cross-modal retrieval of a checkpoint: each task is embedded once, whatever the galleries."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+from typing import Any, final
+
+from vlcpctl.core.artifacts import MANIFESTS, new_directory, write_manifest
+from vlcpctl.core.hashing import content_id
+from vlcpctl.data.task import Split, Task
+from vlcpctl.engine.embedding import embed
+from vlcpctl.engine.evaluated import Evaluated
+from vlcpctl.engine.evaluation_plan import Request
+from vlcpctl.eval.cells import Cell
+from vlcpctl.eval.embedding_files import Samples, write_part
+from vlcpctl.eval.gallery import GATHER, Embedded, Layout, lay_out
+from vlcpctl.eval.retrieval import cross_modal
+from vlcpctl.eval.search import OpenIndex
+
+
+@final
+class CrossModalTasks:
+    """The tasks of a request, read once for all checkpoints."""
+
+    def __init__(self, request: Request, open_index: OpenIndex) -> None:
+        (split,) = request.splits
+        self.sources = [_Source(task, split, request.limit) for task in request.tasks]
+        self.gather, self.open_index = GATHER[request.duplicates], open_index
+
+    def seen_by(self, model: Evaluated) -> _CrossModal:
+        """The tasks as a checkpoint sees them."""
+        return _CrossModal(self, model)
+
+
+class _Source:
+    """One split of one task, and what in it is identical."""
+
+    def __init__(self, task: Task, split: str, limit: int | None) -> None:
+        self.task, self.name, self.limit = task, split, limit
+
+    @cached_property
+    def split(self) -> Split:
+        return self.task.split(self.name)
+
+    @cached_property
+    def layout(self) -> Layout:
+        count = min(len(self.split), self.limit or len(self.split))
+        captions = (self.split.captions(row) for row in range(count))
+        return lay_out(self.split.column("sha256")[:count], captions)
+
+    def samples(self) -> Samples:
+        return Samples(self.task.slug, self.split.keys, self.split.column("label"))
+
+
+class _CrossModal:
+    """See `evaluated.Measure`."""
+
+    def __init__(self, tasks: CrossModalTasks, model: Evaluated) -> None:
+        self.tasks, self.sources, self.model = tasks, tasks.sources, model
+        self._embedded: dict[int, Embedded] = {}
+
+    def measured(self, cell: Cell) -> dict[str, Any]:
+        parts = [self._part(number) for number in cell.tasks]
+        with self.model.searching(cell):
+            found = cross_modal(self.tasks.gather(parts), self.tasks.open_index)
+        return dataclasses.asdict(found)
+
+    def save(self) -> None:
+        """Write the embeddings of every task of the request."""
+        out, identity = self.model.job.embeddings, self.model.job.embeddings_identity
+        assert out is not None
+        with new_directory(out, MANIFESTS["embeddings"]) as directory:
+            for number, source in enumerate(self.sources):
+                part = self._part(number)
+                write_part(directory, number, len(self.sources), part, source.samples())
+            names = [source.task.slug for source in self.sources]
+            body = {"tasks": names, "inputs": [identity["checkpoint"], *identity["tasks"]]}
+            write_manifest(directory, "embeddings", identity, content_id(identity), body)
+
+    def _part(self, number: int) -> Embedded:
+        """A task of the request, embedded when it is first asked for."""
+        if number not in self._embedded:
+            source, layout = self.sources[number], self.sources[number].layout
+            counts = {"images": len(layout.image_ids), "texts": len(layout.texts)}
+            with self.model.timed("embed", task=source.task.slug, **counts):
+                self._embedded[number] = embed(
+                    self.model.encoder,
+                    source.split,
+                    layout,
+                    batch_size=self.model.means.batch_size,
+                    workers=self.model.means.workers,
+                    what=f"{self.model.job.checkpoint} on {source.task.slug}",
+                )
+        return self._embedded[number]

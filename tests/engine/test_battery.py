@@ -24,7 +24,7 @@ from vlcpctl.engine.plan import make_plan
 from vlcpctl.engine.request import Request
 from vlcpctl.methods import TABLE
 
-COMPOSED = ["ctp+dha", "ewc+mas"]
+COMPOSED = ["ctp+dha", "ema+ewc", "ewc+mas"]
 BUFFERED = ["ctp"]
 
 ENDS = ["before-rename", "renamed"]
@@ -51,7 +51,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 def test_the_battery_covers_the_table() -> None:
-    names = "afec ctp dha er ewc icarl joint lucir lwf mas modx rwalk seqf si"
+    names = "afec co2l ctp dha ema er ewc geodl icarl joint lucir lwf mas modx rwalk seqf si"
     assert sorted(TABLE) == names.split()
 
 

@@ -12,27 +12,33 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from vlcpctl.losses import (
         alignment,
+        asymmetric,
         contrastive,
         direction,
         distillation,
+        geodesic,
         importance,
         incclip,
         masked,
         momentum,
         penalty,
+        relations,
         topology,
     )
 
 __all__ = [
     "alignment",
+    "asymmetric",
     "contrastive",
     "direction",
     "distillation",
+    "geodesic",
     "importance",
     "incclip",
     "masked",
     "momentum",
     "penalty",
+    "relations",
     "topology",
 ]
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from vlcpctl.core.method import Method
 from vlcpctl.methods.afec import Afec
+from vlcpctl.methods.co2l import Co2l
 from vlcpctl.methods.ctp import Ctp
 from vlcpctl.methods.dha import Dha
+from vlcpctl.methods.ema import Ema
 from vlcpctl.methods.er import Er
 from vlcpctl.methods.ewc import Ewc
+from vlcpctl.methods.geodl import Geodl
 from vlcpctl.methods.icarl import Icarl
 from vlcpctl.methods.joint import Joint
 from vlcpctl.methods.lucir import Lucir
@@ -23,6 +26,7 @@ TABLE: dict[str, type[Method]] = {
     for method in (
         *(Seqf, Joint, Er, Lwf, Icarl, Lucir),
         *(Ewc, Mas, Si, Rwalk, Afec),
+        *(Co2l, Geodl, Ema),
         *(Ctp, Modx, Dha),
     )
 }

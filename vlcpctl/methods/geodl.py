@@ -1,0 +1,61 @@
+"""GeoDL: distillation along the geodesic path (Simon et al., 2021), for image-text pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from vlcpctl import losses
+from vlcpctl.core.method import Batch, Features, Method, Needs, Paper, Run, Terms, hyper
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Geodl(Method):
+    """Old and new features stay alike along the shortest path between their subspaces.
+
+    Images and texts have a path each. Pairs have no classes, so the strength does not grow with the
+    numbers of old and new ones, and there is no classifier.
+    """
+
+    name: ClassVar[str] = "geodl"
+    title: ClassVar[str] = "GeoDL: features stay alike along the path between old and new subspaces"
+    preset: ClassVar[str] = "incclip"
+    papers: ClassVar[tuple[Paper, ...]] = (
+        Paper(
+            title="On Learning the Geodesic Path for Incremental Learning",
+            authors="Simon, Koniusz and Harandi",
+            venue="CVPR",
+            year=2021,
+            url="https://arxiv.org/abs/2104.08572",
+        ),
+    )
+
+    strength: float = hyper(
+        10.0, doc="Weight of the distillation term.", origin="GeoDL authors' code, its base value"
+    )
+    dimensions: int = hyper(
+        0,
+        doc="Of the subspaces; 0: two fewer than the pairs of a batch, at most D - 2.",
+        origin="GeoDL authors' code",
+    )
+
+    def needs(self, *, first: bool) -> Needs:
+        """The previous model, once there is one."""
+        return Needs(previous=not first and self.strength != 0)
+
+    def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
+        """One minus the cosine under the flow kernel, averaged over both modalities."""
+        if run.first or not self.strength:
+            return {}, {}
+        old = run.previous(batch)
+        image, text = self._turned(out.image, old.image), self._turned(out.text, old.text)
+        return {"path": self.strength * (image + text) / 2}, {}
+
+    def _turned(self, new_BD: Tensor, old_BD: Tensor) -> Tensor:
+        most = max(1, min(new_BD.shape) - 2)
+        wanted = min(self.dimensions or most, most)
+        turned_B: Tensor = losses.geodesic.path_angle(new_BD, old_BD, wanted)
+        return turned_B.mean()

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from vlcpctl.core.view import View
+from vlcpctl.models.text_tower import TextTower
 from vlcpctl.models.tokens import Tokenizer
 
 
@@ -76,6 +77,24 @@ class BaseEncoder(ABC):
         BatchNorm's statistics, are its own.
         """
         return self._sides(images, texts, weights)
+
+    def embedded_texts(
+        self, embeddings: Tensor, ends: Tensor, weights: Mapping[str, Tensor] | None = None
+    ) -> Tensor:
+        """Raw projections (B, D) of texts given as token embeddings (B, L, W), ending at (B,).
+
+        Those of what `text_tower.lookup` gives are those of the ids themselves.
+        """
+        with self.text_tower.embedding_is(embeddings):
+            stand_in = self.text_tower.stand_in(ends, embeddings.shape[1])
+            _, text = self.features(None, stand_in, weights)
+        assert text is not None
+        return text
+
+    @property
+    @abstractmethod
+    def text_tower(self) -> TextTower:
+        """The embedding table of the text encoder, and where texts end."""
 
     @abstractmethod
     def _sides(

@@ -28,9 +28,9 @@ from vlcpctl.models.configuration import (
     with_shape,
 )
 from vlcpctl.models.pretrained import find_pretrained, set_temperature, set_weights
-from vlcpctl.models.projections import EmbeddedTexts, Projections, evaluating
+from vlcpctl.models.projections import Projections, evaluating
 from vlcpctl.models.temperature import parse_temperature
-from vlcpctl.models.text_tower import TextTower, text_tower_of
+from vlcpctl.models.text_tower import TextTower, open_clip_tower
 from vlcpctl.models.tokens import tokenizer_of
 from vlcpctl.models.towers import new_module, portable, save_tower, without_downloads
 
@@ -57,34 +57,14 @@ class DualEncoder(BaseEncoder):
             sides = functional_call(self._projections, named, (images, texts))
         return sides
 
-    def embedded_texts(
-        self, embeddings: Tensor, ends: Tensor, weights: Mapping[str, Tensor] | None = None
-    ) -> Tensor:
-        """Raw projections (B, D) of texts given as token embeddings (B, L, W), ending at (B,).
-
-        Those of embeddings that `text_tower.lookup` gives are those of the ids themselves.
-        """
-        text: Tensor
-        if weights is None:
-            text = self._embedded(embeddings, ends)
-            return text
-        named = {f"clip.{name}": tensor for name, tensor in weights.items()}
-        with evaluating(self.module):
-            text = functional_call(self._embedded, named, (embeddings, ends))
-        return text
-
     @cached_property
     def text_tower(self) -> TextTower:
         """The embedding table of the text encoder, and where texts end."""
-        return text_tower_of(self.module)
+        return open_clip_tower(self.module)
 
     @cached_property
     def _projections(self) -> Projections:
         return Projections(self.module)
-
-    @cached_property
-    def _embedded(self) -> EmbeddedTexts:
-        return EmbeddedTexts(self.module, self.text_tower)
 
 
 def build(

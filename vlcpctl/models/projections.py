@@ -1,4 +1,4 @@
-"""Both encoders, and the text encoder on token embeddings, as modules for functional_call."""
+"""Both encoders as one module, which functional_call can give other weights."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor, nn
-
-from vlcpctl.models.text_tower import TextTower
 
 
 class Projections(nn.Module):
@@ -25,20 +23,6 @@ class Projections(nn.Module):
         image = None if images is None else clip.encode_image(images)
         text = None if texts is None else clip.encode_text(texts)
         return image, text
-
-
-class EmbeddedTexts(nn.Module):
-    """Runs the text encoder on token embeddings, as a module for the same reason."""
-
-    def __init__(self, clip: nn.Module, tower: TextTower) -> None:
-        super().__init__()
-        self.clip, self.tower = clip, tower
-
-    def forward(self, embeddings: Tensor, ends: Tensor) -> Tensor:
-        clip: Any = self.clip
-        with self.tower.embedding_is(embeddings):
-            text: Tensor = clip.encode_text(self.tower.stand_in(ends, embeddings.shape[1]))
-        return text
 
 
 @contextmanager

@@ -26,7 +26,7 @@ class TextTower:
 
     embedding: nn.Module
     name: str  # of the table among the module's parts
-    pooling: str  # argmax, eos, or anything else that does not look at the ids
+    pooling: str  # argmax, eos, or anything that asks for no end
     padding: int
     end: int
     word: int  # stands for any word: neither padding nor the end
@@ -72,22 +72,18 @@ class TextTower:
             hook.remove()
 
 
-def text_tower_of(module: nn.Module) -> TextTower:
-    """The text tower of a module that open_clip built."""
-    clip: Any = module
-    tower = getattr(clip, "text", clip)
-    if getattr(tower, "config", None) is not None:  # of transformers, which masks padding
-        embedding = tower.transformer.get_input_embeddings()
-        return _tower(module, embedding, "mask", tower.config.pad_token_id, None)
-    if tower is clip:
-        return _tower(module, clip.token_embedding, clip.text_pool_type, 0, clip.text_eos_id)
-    return _tower(module, tower.token_embedding, tower.pool_type, tower.pad_id, tower.eos_id)
-
-
-def _tower(
-    module: nn.Module, embedding: nn.Module, pooling: str, padding: int | None, end: int | None
+def tower_around(
+    embedding: nn.Module,
+    module: nn.Module,
+    *,
+    pooling: str = "none",
+    padding: int | None = 0,
+    end: int | None = None,
 ) -> TextTower:
-    """With argmax the highest id ends a text; where the ids are not looked at, any id may."""
+    """The text tower of a module whose tokens this table embeds.
+
+    With argmax the highest id ends a text; where the ids are not looked at, any id may.
+    """
     highest = int(next(embedding.parameters()).shape[0]) - 1
     if padding is None:
         padding = 0
@@ -96,3 +92,18 @@ def _tower(
     word = next(number for number in range(highest + 1) if number not in (padding, end))
     name = next(name for name, part in module.named_modules() if part is embedding)
     return TextTower(embedding, name, pooling, padding, end, word)
+
+
+def open_clip_tower(module: nn.Module) -> TextTower:
+    """The text tower of a module that open_clip built, its own or one of transformers."""
+    clip: Any = module
+    tower = getattr(clip, "text", clip)
+    if getattr(tower, "config", None) is not None:
+        embedding = tower.transformer.get_input_embeddings()
+        return tower_around(embedding, module, padding=tower.config.pad_token_id)
+    if tower is clip:
+        pooling, padding, end = clip.text_pool_type, 0, clip.text_eos_id
+    else:
+        pooling, padding, end = tower.pool_type, tower.pad_id, tower.eos_id
+    embedding = tower.token_embedding
+    return tower_around(embedding, module, pooling=pooling, padding=padding, end=end)

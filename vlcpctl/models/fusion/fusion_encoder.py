@@ -18,6 +18,7 @@ from vlcpctl.core.words import SpecialTokens
 from vlcpctl.models.base import BaseEncoder
 from vlcpctl.models.fusion.model import FusionModel, Outputs
 from vlcpctl.models.projections import evaluating
+from vlcpctl.models.text_tower import TextTower, tower_around
 from vlcpctl.models.tokens import WordPieces
 
 Result = TypeVar("Result")
@@ -34,6 +35,12 @@ class FusionEncoder(BaseEncoder):
     def special(self) -> SpecialTokens:
         """Ids that stand for no word, and how many ids there are."""
         return cast("WordPieces", self.tokenizer).special
+
+    @cached_property
+    def text_tower(self) -> TextTower:
+        """The embedding table of the text encoder, and where texts end."""
+        words = self._model.text_encoder.embeddings.words
+        return tower_around(words, self.module, padding=self.special.pad)
 
     def outputs(
         self,

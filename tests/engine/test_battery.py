@@ -13,6 +13,7 @@ from support.battery import (
     TASKS,
     World,
     checkpoint_bytes,
+    fused,
     in_child,
     in_one_interpreter,
     kill_at,
@@ -26,6 +27,7 @@ from vlcpctl.methods import TABLE
 
 COMPOSED = ["ctp+dha", "ema+ewc", "ewc+mas"]
 BUFFERED = ["ctp"]
+FUSED = ["ctp", "lucir", "mas", "afec"]  # each has terms over tokens of its own
 
 ENDS = ["before-rename", "renamed"]
 
@@ -56,10 +58,18 @@ def test_the_battery_covers_the_table() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [*sorted(TABLE), *COMPOSED, *(f"{name} with a buffer" for name in BUFFERED)]
+    "name",
+    [
+        *(*sorted(TABLE), *COMPOSED),
+        *(f"{name} with a buffer" for name in BUFFERED),
+        *(f"fused {name}" for name in FUSED),
+    ],
 )
 def test_killed_and_resumed_equals_never_stopped(world: World, tmp_path: Path, name: str) -> None:
-    method, buffered = name.removesuffix(" with a buffer"), name.endswith("buffer")
+    method = name.removesuffix(" with a buffer").removeprefix("fused ")
+    buffered = name.endswith("buffer")
+    if name.startswith("fused"):
+        world = fused(world)
 
     def chain(root: str) -> list[Request]:
         return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -40,6 +41,11 @@ def make_world(directory: Path) -> World:
     tasks = [task.path for task in open_stream(stream)]
     made = {policy: _buffers(directory, tasks, policy) for policy in ("reservoir", "herding")}
     return World(tasks, made)
+
+
+def fused(world: World) -> World:
+    """The same data for a fusion model."""
+    return dataclasses.replace(world, flags={**world.flags, "model": "albef-micro"})
 
 
 def _buffers(directory: Path, tasks: list[Path], policy: str) -> list[Path]:

@@ -62,7 +62,7 @@ class Settings:
     blend_buffers: bool = False
     mask_share: float = 0.15
     masking: str = "bert"
-    heads: str = "linear"
+    heads: str | None = None  # as the configuration has it
 
 
 SETTINGS = tuple(field.name for field in dataclasses.fields(Settings))
@@ -106,7 +106,7 @@ def resolve(
 def _check(settings: Settings) -> None:
     for name, choices in CHOICES.items():
         value = getattr(settings, name)
-        if value not in choices:
+        if value is not None and value not in choices:
             raise UsageError(
                 f"--{name.replace('_', '-')} {value!r} is none of {', '.join(choices)}"
             )

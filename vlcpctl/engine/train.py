@@ -156,7 +156,7 @@ def _encoder(request: Request, parent: Parent | None) -> Encoder:
         seed=request.seed,
         text_length=settings.text_length,
         image_size=settings.image_size,
-        heads=settings.heads if settings.heads != "linear" else None,
+        heads=settings.heads,
     )
     return encoders.build(settings.model, start)
 

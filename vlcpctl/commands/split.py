@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vlcpctl.commands import options
+from vlcpctl.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from vlcpctl.data.pseudo_labels import Classifier
+    from vlcpctl.data.split_options import SplitOptions
 
 Sources = Annotated[
     list[str],
@@ -60,6 +67,29 @@ ImageRoot = Annotated[
     ),
 ]
 LabelColumn = Annotated[str | None, typer.Option("--label-column", help="Class labels.")]
+LabelsFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--labels-from",
+        metavar="SOURCE",
+        help="A column, timm:MODEL[,WEIGHTS], checkpoint:DIR, or open_clip:MODEL,WEIGHTS.",
+    ),
+]
+ClassNames = Annotated[
+    Path | None,
+    typer.Option("--class-names", help="Names of a classifier's classes, a line each."),
+]
+Templates = Annotated[
+    Path | None,
+    typer.Option("--templates", help='Of a classifier by names. ["a photo of a {c}."]'),
+]
+Device = Annotated[
+    str | None, typer.Option("--device", help="Of a classifier: auto, cpu or cuda. [auto]")
+]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", min=0, help="Threads that decode images for a classifier. [0]"),
+]
 Decode = Annotated[bool, typer.Option("--decode", help="Decode every image, not only its header.")]
 
 
@@ -76,14 +106,19 @@ def run(
     image_column: ImageColumn = None,
     caption_column: CaptionColumn = None,
     label_column: LabelColumn = None,
+    labels_from: LabelsFrom = None,
+    class_names: ClassNames = None,
+    templates: Templates = None,
     image_root: ImageRoot = None,
     max_skip: options.MaxSkip = "0.1%",
     decode: Decode = False,
     limit: options.Limit = None,
     seed: options.Seed = 0,
+    device: Device = None,
+    workers: Workers = None,
     force: options.Force = False,
     dry_run: options.DryRun = False,
-    json: options.Json = False,
+    json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Split image-text pairs into a stream of tasks.
@@ -95,6 +130,10 @@ def run(
     follow each other with one image are its captions. In folders, and in tars, files of one name
     make a pair: an image, .txt with a caption a line, .json. Failed downloads of img2dataset are
     left out. No pickle is read.
+
+    --labels-from takes class labels from a column, or from a classifier that looks at every image
+    first: one of timm, or a model here that knows --class-names. Tasks --by classes, and what
+    eval-zeroshot measures on them, need such labels where the data has none.
 
     Examples:
       vlcpctl split pairs.parquet -o stream --by column:group
@@ -109,12 +148,12 @@ def run(
       vlcpctl split week1.parquet week2.parquet -o stream --by source
 
       vlcpctl split pairs.parquet -o stream --by time:date --tasks 12 --order reverse
+
+      vlcpctl split shards/ -o stream --by classes --tasks 4
+      --labels-from timm:beit_base_patch16_224,beit.safetensors
     """
     options.start(quiet=quiet)
-    from json import dumps
-
     from vlcpctl.core.console import emit
-    from vlcpctl.data.making_streams import describe_plan, make_stream
     from vlcpctl.data.split_options import SplitOptions
 
     given = SplitOptions(
@@ -129,14 +168,41 @@ def run(
         image_column=image_column,
         caption_column=caption_column,
         label_column=label_column,
+        labels_from=labels_from,
+        class_names=class_names,
+        templates=templates,
         image_root=tuple(image_root or ()),
         max_skip=max_skip,
         decode=decode,
         limit=limit,
         seed=seed,
     )
-    if dry_run:
-        emit(dumps({"path": str(out), **describe_plan(given)}, ensure_ascii=False))
-        return
-    stream = make_stream(given, out, force=force)
-    emit(dumps({"path": str(out), **stream}, ensure_ascii=False) if json else out)
+    result = _plan(given) if dry_run else _stream(given, out, device, workers, force=force)
+    whole = {"path": str(out), **result}
+    emit(json.dumps(whole, ensure_ascii=False) if dry_run or json_ else out)
+
+
+def _plan(given: SplitOptions) -> dict[str, Any]:
+    from vlcpctl.data.making_streams import describe_plan
+
+    return describe_plan(given)
+
+
+def _stream(
+    given: SplitOptions, out: Path, device: str | None, workers: int | None, *, force: bool
+) -> dict[str, Any]:
+    from vlcpctl.data.making_streams import make_stream
+
+    labelling = given.labelling()
+    if labelling is None:
+        for option, value in (("--device", device), ("--workers", workers)):
+            if value is not None:
+                raise UsageError(f"{option} has no effect without a classifier (--labels-from)")
+        return make_stream(given, out, force=force)
+
+    def load() -> Classifier:
+        from vlcpctl.engine.labelling import classifier_of
+
+        return classifier_of(labelling, device or "auto")
+
+    return make_stream(given, out, force=force, classifier=load, threads=workers or 0)

@@ -14,8 +14,9 @@ from pathlib import Path
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.images import MAX_BYTES
 from vlcpctl.data.labelled_images import Flaw, ImagesInTars
+from vlcpctl.data.sources.sample_parts import IMAGES
 from vlcpctl.data.sources.tar_members import Member, members
-from vlcpctl.data.sources.webdataset import IMAGES, extension_of, sample_name
+from vlcpctl.data.sources.webdataset import extension_of, sample_name
 
 CLASS_NAMES = "classnames.txt"
 TEMPLATES = "zeroshot_classification_templates.txt"

@@ -12,6 +12,7 @@ from typing import Any
 
 from vlcpctl.data.holdout import split_named
 from vlcpctl.data.pairs import Pair, Sample
+from vlcpctl.data.pseudo_labels import PseudoLabels, labelled
 from vlcpctl.data.rules import Rule
 from vlcpctl.data.samples import Unfit, identify
 from vlcpctl.data.seen import Seen, scratch_table
@@ -33,9 +34,19 @@ class Reading:
     decode: bool = False
     limit: int | None = None
     take: int | None = None
+    labels: PseudoLabels | None = None  # take the place of the sources' own
 
     def batches(self, *, images: bool = True) -> Iterator[tuple[str, PairFile, list[Pair]]]:
         """Every batch of pairs with the source and file it came from; stops at the limit."""
+        batches = self._batches(images=images)
+        if self.labels is None:
+            yield from batches
+            return
+        labels = self.labels.read()
+        for source, file, pairs in batches:
+            yield source, file, labelled(pairs, labels)
+
+    def _batches(self, *, images: bool) -> Iterator[tuple[str, PairFile, list[Pair]]]:
         left = self.limit
         for one in self.inputs:
             for file in one.files:

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.artifacts import already_made, new_directory, read_manifest
 from vlcpctl.core.console import progress, say, warn
 from vlcpctl.core.errors import UsageError
+from vlcpctl.data.pseudo_labels import Classifier, LoadClassifier, write_labels
 from vlcpctl.data.publishing import order_of, publish_stream
 from vlcpctl.data.sources.inputs import fingerprint
 from vlcpctl.data.split_options import SplitOptions
 from vlcpctl.data.splitting import SplitPlan, write_tasks
 
 
-def make_stream(options: SplitOptions, out: Path, *, force: bool = False) -> dict[str, Any]:
-    """Write the stream, or find it finished; its manifest."""
+def make_stream(
+    options: SplitOptions,
+    out: Path,
+    *,
+    force: bool = False,
+    classifier: LoadClassifier | None = None,
+    threads: int = 0,
+) -> dict[str, Any]:
+    """Write the stream, or find it finished; its manifest.
+
+    A classifier is loaded only when it is needed; `threads` prepare images for it.
+    """
     plan = options.plan()
     identity = options.identity(plan)
     if already_made(out, "stream", identity, force=force):
@@ -23,11 +35,15 @@ def make_stream(options: SplitOptions, out: Path, *, force: bool = False) -> dic
         return read_manifest(out, "stream")
     _check_columns(plan)
     with new_directory(out, "stream.json") as directory:
+        if classifier is not None:
+            plan = _with_labels(plan, classifier(), directory / "labels", threads)
         with progress("split", _rows(plan), "pairs") as bar:
             written = write_tasks(plan, directory, bar.advance)
+        (directory / "labels").unlink(missing_ok=True)
         order = order_of([task.name for task in written.tasks], options.order, options.seed)
         rule = {
             "by": options.by,
+            "labels_from": options.labels_from,
             "tasks": options.tasks,
             "order": options.order,
             "holdout": identity["holdout"],
@@ -39,6 +55,14 @@ def make_stream(options: SplitOptions, out: Path, *, force: bool = False) -> dic
         named = out / "skipped.ndjson"
         warn(f"skipped of {written.read} samples: {counts}; each is named in {named}")
     return manifest
+
+
+def _with_labels(plan: SplitPlan, classifier: Classifier, path: Path, threads: int) -> SplitPlan:
+    """The plan with the labels that the classifier gives."""
+    with progress("labels", _rows(plan), "images") as bar:
+        batches = (pairs for _, _, pairs in plan.reading.batches())
+        labels = write_labels(batches, classifier, path, threads=threads, advance=bar.advance)
+    return replace(plan, reading=replace(plan.reading, labels=labels))
 
 
 def describe_plan(options: SplitOptions) -> dict[str, Any]:
@@ -53,6 +77,7 @@ def describe_plan(options: SplitOptions) -> dict[str, Any]:
         "bytes": sum(fingerprint(file)["bytes"] for file in files),
         "pairs": _rows(plan) or None,
         "by": options.by,
+        "labels_from": options.labels_from,
         "tasks": len(plan.reading.inputs) if plan.by.kind == "source" else plan.tasks,
         "holdout": dict(plan.holdout.parts) if plan.holdout else f"column {options.split_column}",
         "shard_bytes": plan.shard_bytes,

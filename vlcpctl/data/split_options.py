@@ -9,6 +9,7 @@ from typing import Any
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.holdout import Holdout, parse_holdout
 from vlcpctl.data.kept import Reading
+from vlcpctl.data.labels_from import Labelling, LabelsFrom, labelling_of, parse_labels_from
 from vlcpctl.data.rules import By
 from vlcpctl.data.shards import parse_bytes
 from vlcpctl.data.skips import Tolerance
@@ -34,6 +35,9 @@ class SplitOptions:
     image_column: str | None = None
     caption_column: str | None = None
     label_column: str | None = None
+    labels_from: str | None = None
+    class_names: Path | None = None
+    templates: Path | None = None
     image_root: tuple[str, ...] = ()
     max_skip: str = "0.1%"
     decode: bool = False
@@ -47,10 +51,11 @@ class SplitOptions:
                 "--holdout has no effect with --split-column, which decides every row's split"
             )
         by = By.parse(self.by, self.tasks)
+        self.labelling()  # what contradicts itself is refused here
         wanted = Wanted(
             image=self.image_column,
             caption=self.caption_column,
-            label=self.label_column,
+            label=self._label_column(),
             value=by.column,
             split=self.split_column,
             image_roots=tuple(map(Path, self.image_root)),
@@ -66,10 +71,23 @@ class SplitOptions:
             tolerance=Tolerance.parse(self.max_skip),
         )
 
+    def labelling(self) -> Labelling | None:
+        """The classifier that gives the labels, if one does."""
+        source = self._labels_from()
+        if source is not None and self.label_column is not None:
+            raise UsageError("--label-column has no effect with --labels-from")
+        return labelling_of(source, self.class_names, self.templates)
+
     def identity(self, plan: SplitPlan) -> dict[str, Any]:
         """What tells this split from another: the settings, and what the sources hold."""
         settings = asdict(self)
         del settings["sources"]
+        labelling = self.labelling()
+        for name in ("labels_from", "class_names", "templates"):
+            del settings[name]
+        settings["label_column"] = self._label_column()
+        if labelling is not None:
+            settings["labels_from"] = labelling.identity()
         # Its name and not its place: no path of a machine is in an id.
         settings["image_root"] = [Path(root).resolve().name for root in self.image_root]
         settings["holdout"] = self.holdout or (None if self.split_column else DEFAULT_HOLDOUT)
@@ -77,6 +95,13 @@ class SplitOptions:
             [one.name, [fingerprint(file) for file in one.files]] for one in plan.reading.inputs
         ]
         return {**settings, "sources": files}
+
+    def _labels_from(self) -> LabelsFrom | None:
+        return None if self.labels_from is None else parse_labels_from(self.labels_from)
+
+    def _label_column(self) -> str | None:
+        source = self._labels_from()
+        return source.name if source and source.kind == "column" else self.label_column
 
     def _holdout(self) -> Holdout | None:
         return None if self.split_column else parse_holdout(self.holdout or DEFAULT_HOLDOUT)

@@ -17,16 +17,17 @@ from vlcpctl.core.errors import BadInput, TooManySkipped
 from vlcpctl.data.labelled_batches import LabelledBatches, read_labelled
 from vlcpctl.data.labelled_images import Flaw, LabelledImages
 from vlcpctl.data.skips import Tolerance
+from vlcpctl.engine.class_vectors import class_vectors
 from vlcpctl.engine.zeroshot_plan import Request, Subject, ZeroshotPlan
 from vlcpctl.eval.retrieval import require_finite
 from vlcpctl.eval.search import Ids, Vectors
 from vlcpctl.eval.torch_search import TorchIndex
-from vlcpctl.eval.zeroshot import class_embeddings, class_ranks
+from vlcpctl.eval.zeroshot import class_ranks
 from vlcpctl.metrics.accuracy import accuracies, mean_accuracies, tally
 from vlcpctl.metrics.recall import count_touched
-from vlcpctl.models import dual_encoder
-from vlcpctl.models.dual_encoder import DualEncoder
-from vlcpctl.models.embed import embed_images, embed_texts
+from vlcpctl.models import encoders
+from vlcpctl.models.embed import embed_images
+from vlcpctl.models.encoders import Encoder
 
 _FLAWS_SHOWN = 5
 
@@ -119,14 +120,14 @@ class _Model:
         self._classes: tuple[str, Vectors] | None = None  # tasks of a stream often share them
 
     @cached_property
-    def encoder(self) -> DualEncoder:
-        encoder = dual_encoder.load(self.checkpoint)
+    def encoder(self) -> Encoder:
+        encoder = encoders.load(self.checkpoint)
         encoder.module.to(torch_device(self.means.device)).eval()
         return encoder
 
     def measured(self, opened: _Opened) -> Measured:
         """The accuracies on a data set, in one pass over its images."""
-        class_CD = self._class_embeddings(opened.subject)
+        class_CD = self._class_vectors(opened.subject)
         index = TorchIndex(class_CD, self.means.device)
         labels, flaws = opened.images.labels, list(opened.images.flaws)
         nothing = np.empty(0, dtype=np.int64)
@@ -150,22 +151,9 @@ class _Model:
                 yield batch.rows, image_BD, batch.flaws
                 bar.advance(batch.size)
 
-    def _class_embeddings(self, subject: Subject) -> Vectors:
+    def _class_vectors(self, subject: Subject) -> Vectors:
         if self._classes is None or self._classes[0] != subject.digest:
             what = f"{self.checkpoint} on {subject.data.name}"
-            width = int(self.encoder.config["embed_dim"])
-            parts = self._embedded_prompts(subject, what)
-            class_CD = class_embeddings(parts, len(subject.prompts), width)
-            require_finite(class_CD, f"{what}, class names")
+            class_CD = class_vectors(self.encoder, subject.prompts, self.means.batch_size, what)
             self._classes = (subject.digest, class_CD)
         return self._classes[1]
-
-    def _embedded_prompts(self, subject: Subject, what: str) -> Iterator[tuple[Ids, Vectors]]:
-        owners = [number for number, own in enumerate(subject.prompts) for _ in own]
-        texts = [text for own in subject.prompts for text in own]
-        with progress(f"{what}: prompts", len(texts), "prompts") as bar:
-            for start in range(0, len(texts), self.means.batch_size):
-                part = slice(start, start + self.means.batch_size)
-                class_P = np.array(owners[part], dtype=np.int64)
-                yield class_P, embed_texts(self.encoder, [texts[part]])
-                bar.advance(len(class_P))

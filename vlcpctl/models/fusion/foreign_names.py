@@ -1,0 +1,144 @@
+"""Tensors as BERT checkpoints and the CTP authors name them, and as this model names them.
+
+One of ours is one of theirs under another name, or several joined along their first dimension:
+torch keeps the matrices of queries, keys and values as one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Names = dict[str, tuple[str, ...]]  # ours: theirs
+
+_QUERY_KEY_VALUE = ("query", "key", "value")
+
+_BERT = {
+    "text_encoder.embeddings.words": "bert.embeddings.word_embeddings",
+    "text_encoder.embeddings.positions": "bert.embeddings.position_embeddings",
+    "text_encoder.embeddings.token_types": "bert.embeddings.token_type_embeddings",
+    "text_encoder.embeddings.norm": "bert.embeddings.LayerNorm",
+    "word_head.dense": "cls.predictions.transform.dense",
+    "word_head.norm": "cls.predictions.transform.LayerNorm",
+    "word_head": "cls.predictions",  # its bias
+}
+_LAYER = {
+    "self_attn.in_proj": "attention.self",
+    "self_attn.out_proj": "attention.output.dense",
+    "norm1": "attention.output.LayerNorm",
+    "multihead_attn.in_proj": "crossattention.self",
+    "multihead_attn.out_proj": "crossattention.output.dense",
+    "linear1": "intermediate.dense",
+    "linear2": "output.dense",
+}
+_LATER_NORMS = {
+    ("text_layers", "norm2"): "output.LayerNorm",
+    ("fusion_layers", "norm2"): "crossattention.output.LayerNorm",
+    ("fusion_layers", "norm3"): "output.LayerNorm",
+}
+_CTP = {
+    "image_encoder": "visual_encoder",
+    "image_projection": "vision_proj",
+    "text_projection": "text_proj",
+}
+# What their checkpoints hold besides: the text encoder a second time, tied matrices, no weights.
+_CTP_BESIDES = re.compile(
+    r"text_encoder\..*|text_mlm_encoder\.cls\.predictions\.decoder\..*|.*\.position_ids"
+    r"|(image|text)_queue|queue_ptr|distill_temp|idx_queue"
+)
+
+
+def bert_names(own: Iterable[str]) -> Names:
+    """How a BERT for masked words names those of our tensors that it may have."""
+    own = list(own)
+    found: Names = {}
+    text_layers = _count(own, "text_layers")
+    for name in own:
+        part, _, kind = name.rpartition(".")
+        layer = re.fullmatch(r"text_encoder\.(text_layers|fusion_layers)\.(\d+)\.(.+)", part)
+        if part in _BERT:
+            found[name] = (f"{_BERT[part]}.{kind}",)
+        elif layer:
+            which, number, inner = layer.groups()
+            index = int(number) + (text_layers if which == "fusion_layers" else 0)
+            found[name] = _in_layer(f"bert.encoder.layer.{index}", which, inner, kind)
+    return found
+
+
+def ctp_names(own: Iterable[str]) -> Names:
+    """How the CTP authors name our tensors; their `temp` is no logarithm, see `from_ctp`."""
+    own = list(own)
+    found: Names = {"logit_scale": ("temp",)}
+    for name in own:
+        first, _, rest = name.partition(".")
+        if first in _CTP:
+            found[name] = (f"{_CTP[first]}.{rest}",)
+    text = bert_names(own).items()
+    return found | {ours: tuple(f"text_mlm_encoder.{name}" for name in all_) for ours, all_ in text}
+
+
+def joined(theirs: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
+    """Their tensors as ours, as far as they are there."""
+    return {
+        ours: torch.cat([theirs[name] for name in parts]) if len(parts) > 1 else theirs[parts[0]]
+        for ours, parts in names.items()
+        if all(name in theirs for name in parts)
+    }
+
+
+def parted(ours: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
+    """Our tensors as theirs: the inverse of `joined`."""
+    found: dict[str, Tensor] = {}
+    for name, tensor in ours.items():
+        theirs = names[name]
+        parts = tensor.chunk(len(theirs)) if len(theirs) > 1 else (tensor,)
+        found.update(zip(theirs, parts, strict=True))
+    return found
+
+
+@dataclass(frozen=True)
+class FromCtp:
+    """A checkpoint of the CTP authors under our names, and what of it or of ours is left over."""
+
+    tensors: dict[str, Tensor]
+    missing: list[str]  # their names
+    unexpected: list[str]
+
+
+def from_ctp(theirs: Mapping[str, Tensor], own: Iterable[str]) -> FromCtp:
+    """Their tensors under our names `own`; what they hold twice, or only to train, is dropped."""
+    names = ctp_names(own)
+    theirs = {name.removeprefix("module."): tensor for name, tensor in theirs.items()}
+    wanted = {name for parts in names.values() for name in parts}
+    tensors = joined(theirs, names)
+    if "temp" in theirs:
+        tensors["logit_scale"] = -theirs["temp"].reshape(()).log()
+    unexpected = [
+        name for name in theirs if name not in wanted and not _CTP_BESIDES.fullmatch(name)
+    ]
+    return FromCtp(tensors, sorted(wanted - theirs.keys()), sorted(unexpected))
+
+
+def is_ctp(names: Iterable[str]) -> bool:
+    """Whether these are names of the CTP authors."""
+    first = {name.removeprefix("module.").partition(".")[0] for name in names}
+    return {"visual_encoder", "text_mlm_encoder"} <= first
+
+
+def _in_layer(layer: str, which: str, inner: str, kind: str) -> tuple[str, ...]:
+    """Of one layer; torch says `in_proj_weight` where others say `in_proj.weight`."""
+    if kind.startswith("in_proj_"):
+        attention, kind = _LAYER[f"{inner}.in_proj"], kind.removeprefix("in_proj_")
+        return tuple(f"{layer}.{attention}.{part}.{kind}" for part in _QUERY_KEY_VALUE)
+    theirs = _LATER_NORMS.get((which, inner)) or _LAYER[inner]
+    return (f"{layer}.{theirs}.{kind}",)
+
+
+def _count(own: Iterable[str], which: str) -> int:
+    """How many layers there are of a kind."""
+    found = (re.match(rf"text_encoder\.{which}\.(\d+)\.", name) for name in own)
+    return len({match[1] for match in found if match})

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from support.fused_by_colour import FusedByColour, feature
 from support.program import refused, run_program
 from support.tiny_stream import make_pair, make_stream, make_task
@@ -20,7 +21,7 @@ from vlcpctl.core.rows import read_rows
 from vlcpctl.data.task import Split, open_stream
 from vlcpctl.data.views import decode_image, eval_view
 from vlcpctl.engine.evaluated import Evaluated
-from vlcpctl.models import configuration, dual_encoder
+from vlcpctl.models import configuration, dual_encoder, encoders
 from vlcpctl.report.build import Request, build
 
 KEYS = ["map_1", "map_5", "map_10"]
@@ -129,6 +130,35 @@ def test_rows_have_the_average_precisions_of_every_gallery(
         wanted = [by_hand(some, some, cutoff, model.view) for some in (own, merged)]
         found = [rows[at]["metrics"][f"map_{cutoff}"] for at in (0, -1)]
         assert found == pytest.approx(wanted, abs=1e-9)
+
+
+def test_a_fusion_model_is_measured_by_both_protocols(place: Path, tmp_path: Path) -> None:
+    real = make_checkpoint(tmp_path / "real", place / "stream", 0)
+    encoders.save(encoders.build("albef-micro"), real)
+    for protocol in ("multi-modal", "cross-modal"):
+        run(tasks(place), [real], protocol=protocol, out=tmp_path / protocol, quiet=True)
+    rows = read_rows([str(tmp_path / "multi-modal"), str(tmp_path / "cross-modal")])
+    assert [track.title for track in build(rows, Request(allow_missing=True)).tracks] == [
+        "retrieval, cross-modal, test split",
+        "retrieval, multi-modal, test split",
+    ]
+    fused = rows[0]
+    encoder = encoders.load(real)
+    assert encoder.family == "fusion"
+    split = open_stream(place / "stream")[0].split("test")
+    images = [
+        eval_view(decode_image(split.image(row), "it"), encoder.view) for row in range(len(split))
+    ]
+    ids = encoder.tokenize([split.captions(row)[0] for row in range(len(split))])
+    encoder.module.eval()
+    with torch.no_grad():
+        raw = encoder.fused(*encoder.inputs(torch.from_numpy(np.stack(images)), ids))
+    unit = torch.nn.functional.normalize(raw, dim=-1).double()
+    scores = (unit @ unit.T).fill_diagonal_(-1).numpy()
+    names = np.array(split.column("label"))
+    first = 100 * float(np.mean(names[scores.argmax(axis=1)] == names))
+    ties = json.loads((tmp_path / "multi-modal").read_text().splitlines()[0])["n_ties"]
+    assert first - 100 * ties / 30 - 1e-9 <= fused.metrics["map_1"] <= first + 1e-9
 
 
 def test_a_task_is_fused_once_per_checkpoint(

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import UnionType
 from typing import Any, NoReturn, TextIO
 
 from vlcpctl.core.errors import BadInput, UsageError
@@ -117,7 +118,7 @@ def _check_schema(schema: object, place: str) -> None:
 def _row(value: dict[str, Any], place: str) -> Row:
     take = _Fields(value, place)
     return Row(
-        run=take("run", str),
+        run=_label(take("run", str), take("alpha", int | float, None)),
         method=take("method", str),
         seed=take("seed", int),
         buffer=take("buffer", dict, None),
@@ -137,7 +138,19 @@ def _row(value: dict[str, Any], place: str) -> Row:
     )
 
 
+def _label(run: str, alpha: float | None) -> str:
+    """Each share of an average of two checkpoints is a run of its own."""
+    return run if alpha is None else f"{run} alpha={alpha:g}"
+
+
 _REQUIRED = object()
+_KINDS: dict[type | UnionType, str] = {
+    str: "text",
+    int: "an integer",
+    int | float: "a number",
+    dict: "an object",
+    list: "a list",
+}
 
 
 @dataclass(frozen=True)
@@ -147,12 +160,12 @@ class _Fields:
     value: dict[str, Any]
     place: str
 
-    def __call__(self, name: str, kind: type, default: object = _REQUIRED) -> Any:
+    def __call__(self, name: str, kind: type | UnionType, default: object = _REQUIRED) -> Any:
         found = self.value.get(name)
         if found is None and default is not _REQUIRED:
             return default
         if not isinstance(found, kind) or isinstance(found, bool):
-            wanted = {str: "text", int: "an integer", dict: "an object", list: "a list"}[kind]
+            wanted = _KINDS[kind]
             raise BadInput(f"{self.place}: field {name!r} is {found!r}, not {wanted}")
         return found
 

@@ -75,7 +75,8 @@ def _parent(
 
 def parents_of(manifest: dict[str, Any]) -> list[Parent]:
     """The ids that a manifest names, with the part each had."""
-    parents = [Parent("parent", manifest["parent"])] if manifest.get("parent") else []
+    one = [manifest["parent"]] if manifest.get("parent") else []
+    parents = [Parent("parent", content) for content in manifest.get("parents", one)]
     if manifest["schema"].startswith("vlcpctl.checkpoint/"):
         # Earlier tasks hang on the parent.
         parents += [Parent("task", content) for content in manifest.get("tasks", [])[-1:]]

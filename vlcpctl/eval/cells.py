@@ -95,6 +95,8 @@ def about_of(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
     """What every row says of a checkpoint, given its manifest."""
     names = ("run", "method", "seed", "buffer", "step")
     about = {name: checkpoint[name] for name in names}
+    if checkpoint.get("alpha") is not None:  # of an average of two checkpoints
+        about["alpha"] = checkpoint["alpha"]
     return {**about, "checkpoint": checkpoint["content"]}
 
 

@@ -1,0 +1,99 @@
+"""What invert-texts was asked to do, checked against its inputs. Torch-free."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.artifacts import read_manifest
+from vlcpctl.core.differences import identity_differences
+from vlcpctl.core.errors import BadInput, OutputExists, UsageError
+from vlcpctl.core.pseudo_texts import Inversion
+from vlcpctl.data.buffer import open_buffer
+from vlcpctl.data.pseudo_texts import open_pseudo_texts
+from vlcpctl.data.task import Split
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The inputs, how texts are made, and how the work is done."""
+
+    checkpoint: Path
+    buffer: Path
+    out: Path
+    count: int
+    how: Inversion
+    seed: int = 0
+    # How the work is done: changes the last bits at most.
+    batch_size: int = 256
+    device: str = "auto"
+    workers: int = 0
+    threads: int = 1
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class InvertPlan:
+    """A request, the buffer that it opens, and the size of its mini-batches."""
+
+    request: Request
+    buffer: Split
+    how: Inversion
+    identity: dict[str, Any]
+
+    @property
+    def parts(self) -> int:
+        """Mini-batches, the last perhaps not full."""
+        return -(-self.request.count // self.how.texts)
+
+    def texts_of(self, part: int) -> int:
+        """How many texts are made of a mini-batch."""
+        return min(self.how.texts, self.request.count - part * self.how.texts)
+
+    def __str__(self) -> str:
+        """One line for the log."""
+        how = self.how
+        return (
+            f"{self.request.count} texts from a buffer of {len(self.buffer)}: {how.iterations} "
+            f"iterations each, {how.texts} at a time against {how.pairs} images"
+        )
+
+
+def make_plan(request: Request) -> InvertPlan:
+    """Open the inputs; a mini-batch larger than the buffer is all of it."""
+    if request.count < 1 or request.batch_size < 1:
+        raise UsageError("--count and --batch-size must be at least 1")
+    buffer = open_buffer(request.buffer)
+    split = buffer.split("train")
+    if not len(split):
+        raise BadInput(f"{request.buffer} is empty: there is nothing to make texts of")
+    pairs = min(request.how.pairs, len(split))
+    how = replace(request.how, pairs=pairs, texts=pairs)
+    identity = {
+        "checkpoint": str(read_manifest(request.checkpoint, "checkpoint")["content"]),
+        "buffer": buffer.content,
+        "count": request.count,
+        "inversion": asdict(how),
+        "seed": request.seed,
+    }
+    return InvertPlan(request, split, how, identity)
+
+
+def already_inverted(plan: InvertPlan) -> bool:
+    """Whether the finished file of this very command is there; another one there is an error."""
+    out = plan.request.out
+    if not out.exists() or plan.request.force:
+        return False
+    try:
+        found = open_pseudo_texts(out).metadata["identity"]
+    except BadInput as error:
+        raise OutputExists(
+            f"{out} exists and is no file of pseudo texts; choose another --out, or --force"
+        ) from error
+    differences = identity_differences(found, plan.identity)
+    if differences:
+        raise OutputExists(
+            f"{out} was made with other settings: {'; '.join(differences)}; --force replaces it"
+        )
+    return True

@@ -1,0 +1,158 @@
+"""invert-texts: from a checkpoint and a buffer to a file of pseudo texts, part by part.
+
+FILE.partial/identity.json         what is being made; another command's is refused
+FILE.partial/part-NNNNNN.parquet   what was made of mini-batch N, whole or absent
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import normalize
+
+from vlcpctl.core.artifacts import move_aside, new_file
+from vlcpctl.core.console import progress, say
+from vlcpctl.core.devices import torch_device
+from vlcpctl.core.differences import identity_differences
+from vlcpctl.core.errors import Diverged, OutputExists
+from vlcpctl.core.method import Batch
+from vlcpctl.data.loader import PlannedBatches
+from vlcpctl.data.pseudo_texts import Columns, join_parts, write_part
+from vlcpctl.data.workers import read_in_order
+from vlcpctl.engine.inversion import Inverted, Inverter, Parents, draw_parents
+from vlcpctl.engine.invert_plan import InvertPlan
+from vlcpctl.engine.memory import Memory
+from vlcpctl.models import encoders
+from vlcpctl.models.encoders import Encoder
+
+
+def invert_texts(plan: InvertPlan) -> None:
+    """Make the parts that are missing, and the file of them all."""
+    request = plan.request
+    torch.set_num_threads(request.threads)
+    partial = request.out.with_name(request.out.name + ".partial")
+    _claim(partial, plan)
+    encoder = encoders.load(request.checkpoint)
+    encoder.module.to(torch_device(request.device)).eval()
+    encoder.module.requires_grad_(False)
+    work = Work(plan, encoder)
+    parts = [partial / f"part-{number:06d}.parquet" for number in range(plan.parts)]
+    missing = [number for number, part in enumerate(parts) if not part.is_file()]
+    if len(missing) < len(parts):
+        say(f"resuming {request.out}: {len(parts) - len(missing)} of {len(parts)} parts are there")
+    with progress("invert", request.count, "texts") as bar:
+        bar.advance(request.count - sum(map(plan.texts_of, missing)))
+        for number, columns in work.parts(missing):
+            write_part(parts[number], columns)
+            bar.advance(plan.texts_of(number))
+    length, width = work.shape
+    facts = {"length": length, "width": width, "identity": plan.identity}
+    if request.out.exists():
+        move_aside(request.out)
+    join_parts(request.out, parts, facts)
+    shutil.rmtree(partial)
+
+
+def _claim(partial: Path, plan: InvertPlan) -> None:
+    """Make or enter the directory of parts; an error names what differs from another command's."""
+    identity, own = partial / "identity.json", {**plan.identity, "numeric": _numeric(plan)}
+    if plan.request.force:
+        shutil.rmtree(partial, ignore_errors=True)
+    if identity.is_file():
+        differences = identity_differences(json.loads(identity.read_text()), own)
+        if differences:
+            raise OutputExists(
+                f"{partial} is unfinished work of another command: {'; '.join(differences)}; "
+                "--force begins anew"
+            )
+        return
+    partial.mkdir(parents=True, exist_ok=True)
+    with new_file(identity) as temporary:
+        temporary.write_text(json.dumps(own, indent=1))
+
+
+def _numeric(plan: InvertPlan) -> dict[str, Any]:
+    """What decides the last bits of a text."""
+    device = torch_device(plan.request.device)
+    return {
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name() if device.type == "cuda" else platform.machine(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "threads": plan.request.threads,
+        "batch_size": plan.request.batch_size,
+    }
+
+
+@dataclass(frozen=True)
+class Work:
+    """The model on its device, and the texts that it makes of each mini-batch."""
+
+    plan: InvertPlan
+    encoder: Encoder
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """L tokens, and W channels of each."""
+        return self.encoder.tokenize([""]).shape[1], self.encoder.text_tower.width
+
+    def parts(self, numbers: Sequence[int]) -> Iterator[tuple[int, Columns]]:
+        """The rows of each of these parts."""
+        dataset = PlannedBatches(
+            splits=[self.plan.buffer],
+            plan=Memory(self.plan.buffer, self.plan.how.pairs, self.plan.request.seed).plan,
+            view=self.encoder.view,
+            tokenise=self.encoder.tokenizer,
+            seed=self.plan.request.seed,
+            part=lambda count: slice(0, count),
+        )
+        batches = read_in_order(dataset, numbers, self.plan.request.workers)
+        for number, batch in zip(numbers, batches, strict=True):
+            yield number, self._rows(number, batch)
+
+    def _rows(self, number: int, batch: Batch) -> Columns:
+        request, how = self.plan.request, self.plan.how
+        parents = draw_parents(request.seed, number, how.texts, how.pairs)
+        images, ids = self.encoder.inputs(batch.images, batch.texts)
+        with torch.no_grad():
+            image, _ = self.encoder.features(images, None)
+        assert image is not None
+        image_BD = normalize(image, dim=-1)
+        count = self.plan.texts_of(number)
+        some = [
+            parents.part(slice(start, min(start + request.batch_size, count)))
+            for start in range(0, count, request.batch_size)
+        ]
+        inverter = Inverter(self.encoder, how)
+        found = [_columns(inverter.invert(image_BD, ids, part), part) for part in some]
+        columns = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
+        if not np.isfinite(columns["loss"]).all():
+            raise Diverged(f"{request.checkpoint} gives similarities that are no numbers")
+        keys = np.array(batch.keys)
+        return {**columns, "first": keys[columns["first"]], "second": keys[columns["second"]]}
+
+
+def _columns(inverted: Inverted, parents: Parents) -> dict[str, np.ndarray]:
+    """A text's row, its parents as places in the mini-batch."""
+    before, after = inverted.before, inverted.after
+    columns = {
+        "first": parents.first,
+        "second": parents.second,
+        "share": parents.share,
+        "end": inverted.texts.ends,
+        "embeddings": inverted.texts.embeddings,
+        "loss_before": before.loss,
+        "loss": after.loss,
+        "similarity_before": before.similarity,
+        "similarity": after.similarity,
+        "within_before": before.within,
+        "within": after.within,
+    }
+    return {name: column.cpu().numpy() for name, column in columns.items()}

@@ -8,6 +8,7 @@ COMMANDS = {
     "split": "Split image-text pairs into a stream of tasks.",
     "buffer": "Choose which pairs of a task to keep for replay.",
     "train-step": "Train on one task, from the checkpoint of the last one.",
+    "interpolate": "Average the weights of two checkpoints (WiSE-FT).",
     "eval-retrieval": "Measure retrieval of checkpoints on tasks, as rows.",
     "eval-zeroshot": "Measure zero-shot classification of checkpoints, as rows.",
     "forgetting-report": "Turn rows into tables of learning and forgetting.",

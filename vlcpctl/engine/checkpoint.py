@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,11 +110,7 @@ def write_checkpoint(out: Path, run: TrainRun, record: Record, parent: Parent | 
     with new_directory(out, "checkpoint.json") as directory:
         encoders.save(run.encoder, directory)
         _write_slots(directory / "method", run, parent)
-        files = {
-            str(path.relative_to(directory)): file_sha256(path)
-            for path in sorted(directory.rglob("*"))
-            if path.is_file()
-        }
+        files = hashes(directory)
         shutil.copyfile(record.journal, directory / record.journal.name)
         content = content_id({"files": files, "identity": record.identity})
         body = {**record.body, "files": files}
@@ -131,13 +127,26 @@ def _write_slots(directory: Path, run: TrainRun, parent: Parent | None) -> None:
                     directory / method.name / f"{slot.name}.safetensors",
                     run.slots[method.name][slot.name],
                 )
-    if parent is None:
-        return
+    if parent is not None:
+        link_slots(parent, directory, running)
+
+
+def link_slots(parent: Parent, directory: Path, leaving_out: Collection[str] = ()) -> None:
+    """Hand on the memories of methods, but for some methods."""
     for name, path in parent.slot_files().items():
-        if name.split("/")[0] not in running:
+        if name.split("/")[0] not in leaving_out:
             target = directory / f"{name}.safetensors"
             target.parent.mkdir(parents=True, exist_ok=True)
             _link(path, target)
+
+
+def hashes(directory: Path) -> dict[str, str]:
+    """The sha256 of every file below a directory, by its path there."""
+    return {
+        str(path.relative_to(directory)): file_sha256(path)
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
 
 
 def _link(source: Path, target: Path) -> None:

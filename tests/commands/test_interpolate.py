@@ -1,0 +1,179 @@
+"""`vlcpctl interpolate`: averages of two checkpoints, alone and as a sweep."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import open_clip
+import pytest
+import torch
+from safetensors.torch import load_file
+from support.program import MICRO, TINY, make_inputs, refused, run_program
+
+from vlcpctl.core.artifacts import read_manifest
+from vlcpctl.core.rows import read_rows
+from vlcpctl.data.checking_artifacts import check
+from vlcpctl.report.collect import collect
+
+WEIGHTS = "open_clip_model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Checkpoints `plain` of the first task, and `later` of the second one after it."""
+    from vlcpctl.commands.train_step import run as train_step
+
+    root = make_inputs(tmp_path_factory.mktemp("inputs"))
+    how = {"preset": "tiny", "batch_size": 4, "epochs": 2, "lr": 1e-2, "quiet": True}
+    task = root / "stream" / "01-part-1"
+    train_step([task], root / "later", "ewc", previous=root / "plain", fresh_state=True, **how)  # type: ignore[arg-type]
+    return root
+
+
+def average(
+    capfd: pytest.CaptureFixture[str], inputs: Path, out: Path, alpha: object, *more: object
+) -> list[str]:
+    words = (inputs / "plain", inputs / "later", "--alpha", alpha, "-o", out, *more)
+    ended = run_program(capfd, "interpolate", *words)
+    assert ended.code == 0, ended.err
+    return ended.out.splitlines()
+
+
+def test_weights_lie_between_and_the_ends_are_the_ends(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert average(capfd, inputs, tmp_path / "sweep", "0,0.3,1") == [
+        str(tmp_path / "sweep" / f"alpha-{share}") for share in ("0", "0.3", "1")
+    ]
+    first, second = (load_file(inputs / name / WEIGHTS) for name in ("plain", "later"))
+    mixed = {name: 0.7 * first[name] + 0.3 * second[name] for name in first}
+    for share, expected in (("0", first), ("0.3", mixed), ("1", second)):
+        found = load_file(tmp_path / "sweep" / f"alpha-{share}" / WEIGHTS)
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)
+    for share, name in (("0", "plain"), ("1", "later")):
+        end = (tmp_path / "sweep" / f"alpha-{share}" / WEIGHTS).read_bytes()
+        assert end == (inputs / name / WEIGHTS).read_bytes()
+
+
+def test_one_alpha_is_the_checkpoint_itself_and_the_same_in_a_sweep(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert average(capfd, inputs, tmp_path / "one", 0.5) == [str(tmp_path / "one")]
+    average(capfd, inputs, tmp_path / "sweep", "0.5,0.25")
+    contents = [
+        read_manifest(path, "checkpoint")["content"]
+        for path in (tmp_path / "one", tmp_path / "sweep" / "alpha-0.5")
+    ]
+    assert contents[0] == contents[1]
+
+
+def test_the_result_is_a_whole_checkpoint_that_has_seen_both_tasks(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "average"
+    average(capfd, inputs, out, 0.5)
+    first, second, found = (
+        read_manifest(path, "checkpoint") for path in (inputs / "plain", inputs / "later", out)
+    )
+    assert list(check(out, deep=True)) == []
+    assert found["parents"] == [first["content"], second["content"]]
+    assert found["tasks"] == second["tasks"]
+    assert found["task_names"] == ["part 0", "part 1"]
+    assert (found["step"], found["alpha"]) == (1, 0.5)
+    assert found.keys() >= (second.keys() - {"parent"})
+    slot = Path("method") / "ewc" / "fisher.safetensors"
+    assert (out / slot).read_bytes() == (inputs / "later" / slot).read_bytes()
+    shown = run_program(capfd, "inspect", out)
+    assert str(inputs / "plain") in shown.out or first["content"] in shown.out
+
+
+def test_open_clip_loads_it(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    average(capfd, inputs, tmp_path / "average", 0.5)
+    model = open_clip.create_model(f"local-dir:{tmp_path / 'average'}")
+    ours = load_file(tmp_path / "average" / WEIGHTS)
+    assert all(torch.equal(value, ours[name]) for name, value in model.state_dict().items())
+
+
+def test_it_can_be_trained_on(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    average(capfd, inputs, tmp_path / "average", 0.5)
+    words = ("--method", "ewc", "--preset", "tiny", "--batch-size", 4, "--epochs", 1, "-q")
+    task, out = inputs / "stream" / "02-part-2", tmp_path / "on"
+    ended = run_program(
+        capfd, "train-step", task, "--previous", tmp_path / "average", "-o", out, *words
+    )
+    assert ended.code == 0, ended.err
+    assert len(read_manifest(out, "checkpoint")["tasks"]) == 3
+
+
+def test_rows_carry_alpha_and_the_report_has_a_run_for_each(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shares = average(capfd, inputs, tmp_path / "sweep", "0,0.5,1", "--run", "wise-ft", "-q")
+    tasks = [inputs / "stream" / name for name in ("00-part-0", "01-part-1")]
+    checkpoints = [word for path in shares for word in ("--checkpoint", path)]
+    rows = tmp_path / "rows.ndjson"
+    ended = run_program(capfd, "eval-retrieval", *tasks, *checkpoints, "-o", rows, "-q")
+    assert ended.code == 0, ended.err
+    found = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert [row["alpha"] for row in found] == [0, 0, 0.5, 0.5, 1, 1]
+    assert {row["run"] for row in found} == {"wise-ft"}
+    (track,) = collect(read_rows([str(rows)]))
+    assert [run.name for run in track.runs] == [
+        f"wise-ft alpha={share}" for share in ("0", "0.5", "1")
+    ]
+    report = run_program(capfd, "forgetting-report", rows)
+    assert report.code == 0
+    assert "wise-ft alpha=0.5" in report.out
+
+
+def test_it_is_made_once_and_another_one_there_is_an_error(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "average"
+    average(capfd, inputs, out, 0.5)
+    made = read_manifest(out, "checkpoint")["made_by"]["time"]
+    average(capfd, inputs, out, 0.5)
+    assert read_manifest(out, "checkpoint")["made_by"]["time"] == made
+    words = (inputs / "plain", inputs / "later", "--alpha", 0.25, "-o", out)
+    refused(run_program(capfd, "interpolate", *words), "interpolate", 4, "alpha is 0.5 there")
+    (shown,) = average(capfd, inputs, out, 0.25, "--force", "--json")
+    assert json.loads(shown)["alpha"] == 0.25
+
+
+def test_nothing_is_written_by_a_dry_run(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert len(average(capfd, inputs, tmp_path / "sweep", "0,1", "--dry-run")) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("alpha", ["1.5", "-0.1", "half", "0,,1", "nan", "0.5,0.50"])
+def test_other_shares_are_refused(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], alpha: str
+) -> None:
+    words = (inputs / "plain", inputs / "later", f"--alpha={alpha}", "-o", tmp_path / "out")
+    refused(run_program(capfd, "interpolate", *words), "interpolate", 2, f"--alpha '{alpha}'")
+
+
+def test_another_model_is_refused(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    task = inputs / "stream" / "00-part-0"
+    words = (*TINY, *MICRO, "--text-length", 9, "-o", other)
+    assert run_program(capfd, "train-step", task, *words).code == 0
+    ended = run_program(capfd, "interpolate", inputs / "plain", other, "-o", tmp_path / "out")
+    refused(ended, "interpolate", 5, other, "is another model than", "config")
+
+
+def test_what_is_no_checkpoint_is_named(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    task = inputs / "stream" / "00-part-0"
+    ended = run_program(capfd, "interpolate", inputs / "plain", task, "-o", tmp_path / "out")
+    refused(ended, "interpolate", 3, task, "is not a checkpoint")

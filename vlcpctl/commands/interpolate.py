@@ -1,0 +1,89 @@
+"""`vlcpctl interpolate`: average the weights of two checkpoints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vlcpctl.commands import options
+from vlcpctl.core.console import emit, say
+from vlcpctl.core.errors import UsageError
+
+First = Annotated[Path, typer.Argument(help="The checkpoint at alpha 0, such as the earlier one.")]
+Second = Annotated[Path, typer.Argument(help="The checkpoint at alpha 1, such as the later one.")]
+Alpha = Annotated[
+    str, typer.Option("--alpha", help="Share of SECOND, from 0 to 1; or several: 0,0.5,1.")
+]
+RunName = Annotated[str, typer.Option("--run", help="Name in the rows.")]
+
+
+def run(
+    first: First,
+    second: Second,
+    out: options.Out,
+    alpha: Alpha = "0.5",
+    run_name: RunName = "interpolate",
+    threads: options.Threads = options.DEFAULT_THREADS,
+    force: options.Force = False,
+    dry_run: options.DryRun = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Average the weights of two checkpoints of one model, as WiSE-FT does.
+
+    The result is (1 - alpha) FIRST + alpha SECOND, a checkpoint that has seen the tasks of both
+    and can be trained on. With one alpha it is written at --out; with several, each at
+    --out/alpha-SHARE. Memories of methods are those of SECOND.
+
+    Rows of eval-retrieval carry alpha, and forgetting-report shows each alpha as a run of its own.
+
+    vlcpctl interpolate run/00 run/01 --alpha 0.5 -o averaged/01
+
+    vlcpctl interpolate run/00 run/01 --alpha 0,0.25,0.5,0.75,1 -o sweep
+    """
+    options.start(quiet=quiet, threads=threads)
+    from vlcpctl.core.artifacts import read_manifest
+
+    for path in (first, second):
+        read_manifest(path, "checkpoint")
+    places = places_of(parse_alphas(alpha), out)
+    if dry_run:
+        for share, place in places:
+            say(f"interpolate: {1 - share:g} {first} + {share:g} {second}")
+            emit(place)
+        return
+    from vlcpctl.engine import interpolation
+
+    request = interpolation.Request(
+        first=first, second=second, places=places, run=run_name, force=force
+    )
+    for place in interpolation.interpolate(request):
+        emit(json.dumps(interpolation.result(place), ensure_ascii=False) if as_json else place)
+
+
+def parse_alphas(text: str) -> tuple[float, ...]:
+    """The shares of the second checkpoint, each in [0, 1].
+
+    >>> parse_alphas("0,0.5")
+    (0.0, 0.5)
+    """
+    try:
+        alphas = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        alphas = ()
+    if not alphas or not all(0 <= alpha <= 1 for alpha in alphas):
+        raise UsageError(f"--alpha {text!r} is not a number from 0 to 1, or several with commas")
+    if len(set(alphas)) < len(alphas):
+        raise UsageError(f"--alpha {text!r} names a share twice")
+    return alphas
+
+
+def places_of(alphas: Sequence[float], out: Path) -> tuple[tuple[float, Path], ...]:
+    """One average goes to `out` itself, each of several to `out`/alpha-SHARE."""
+    if len(alphas) == 1:
+        return ((alphas[0], out),)
+    return tuple((alpha, out / f"alpha-{alpha:g}") for alpha in alphas)

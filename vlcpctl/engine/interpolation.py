@@ -1,0 +1,127 @@
+"""Average the weights of two checkpoints of one model (WiSE-FT, Wortsman et al., 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.artifacts import already_made, new_directory, read_manifest, write_manifest
+from vlcpctl.core.errors import Incompatible
+from vlcpctl.core.hashing import content_id
+from vlcpctl.core.method import Weights
+from vlcpctl.core.params import blend_, copy_of
+from vlcpctl.core.tensors import require_same_names
+from vlcpctl.engine.checkpoint import Parent, all_tensors, hashes, link_slots, open_parent
+from vlcpctl.models import encoders
+from vlcpctl.models.encoders import Encoder
+
+METHOD = "interpolate"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Two checkpoints, where each average of them goes, and the name of the run in its rows."""
+
+    first: Path
+    second: Path
+    places: tuple[tuple[float, Path], ...]  # alpha, and where its checkpoint goes
+    run: str
+    force: bool = False
+
+
+def interpolate(request: Request) -> Iterator[Path]:
+    """Write the checkpoints that are not there yet; gives the path of each when it is there."""
+    first, second = open_parent(request.first), open_parent(request.second)
+    missing = [
+        alpha
+        for alpha, out in request.places
+        if not already_made(
+            out, "checkpoint", identity(request, first, second, alpha), force=request.force
+        )
+    ]
+    average = _Average(first, second) if missing else None
+    for alpha, out in request.places:
+        if average is not None and alpha in missing:
+            about = identity(request, first, second, alpha)
+            with new_directory(out, "checkpoint.json") as directory:
+                encoders.save(average.at(alpha), directory)
+                link_slots(second, directory / "method")
+                files = hashes(directory)
+                content = content_id({"files": files, "identity": about})
+                body = {**_body(request, first, second, alpha), "files": files}
+                write_manifest(directory, "checkpoint", about, content, body)
+        yield out
+
+
+def identity(request: Request, first: Parent, second: Parent, alpha: float) -> dict[str, Any]:
+    """What decides the average, with no path of a machine in it."""
+    return {
+        "method": METHOD,
+        "run": request.run,
+        "checkpoints": [first.content, second.content],
+        "alpha": alpha,
+    }
+
+
+class _Average:
+    """A model whose weights are set to averages of two others'."""
+
+    def __init__(self, first: Parent, second: Parent) -> None:
+        start, self.encoder = first.encoder(), second.encoder()
+        _refuse_other_model(start, self.encoder, first, second)
+        self.first, self.second = all_tensors(start), all_tensors(self.encoder)
+        what = f"{second.path} is another model than {first.path}: it"
+        require_same_names(self.second, self.first, what)
+
+    def at(self, alpha: float) -> Encoder:
+        """The model at a share of the second; counters, which are no weights, are the second's."""
+        averaged = {n: t for n, t in self.first.items() if t.is_floating_point()}
+        weights: Weights = {**self.second, **copy_of(averaged)}
+        blend_({name: weights[name] for name in averaged}, 1 - alpha, (alpha, self.second))
+        live = {**self.encoder.weights(), **self.encoder.buffers()}
+        for name, tensor in live.items():
+            tensor.data.copy_(weights[name])
+        return self.encoder
+
+
+def _refuse_other_model(one: Encoder, other: Encoder, first: Parent, second: Parent) -> None:
+    """Equal shapes are not enough: another activation or view would go unnoticed."""
+    for what in ("family", "config", "view"):
+        if getattr(one, what) != getattr(other, what):
+            raise Incompatible(
+                f"{second.path} is another model than {first.path}: its {what} differs; "
+                "only checkpoints of one model can be averaged"
+            )
+
+
+def _body(request: Request, first: Parent, second: Parent, alpha: float) -> dict[str, Any]:
+    """What the manifest says beside the identity, as train-step's does."""
+    names = dict(zip(first.tasks, first.manifest["task_names"], strict=True))
+    names |= dict(zip(second.tasks, second.manifest["task_names"], strict=True))
+    steps = [one.manifest["step"] for one in (first, second)]
+    latest = second.manifest
+    return {
+        "run": request.run,
+        "method": METHOD,
+        "alpha": alpha,
+        "seed": latest["seed"],
+        "buffer": latest["buffer"],
+        "stream": latest["stream"] or first.manifest["stream"],
+        "step": max((step for step in steps if step is not None), default=None),
+        "tasks": list(names),
+        "task_names": list(names.values()),
+        "pairs": 0,
+        "train_seconds": 0.0,
+        "parents": [first.content, second.content],
+        "fresh_state": False,
+        "origins": {},
+    }
+
+
+def result(path: Path) -> dict[str, Any]:
+    """What the command says of a checkpoint that it has made."""
+    manifest = read_manifest(path, "checkpoint")
+    names = ("content", "run", "method", "alpha", "step")
+    return {"path": str(path), **{name: manifest[name] for name in names}}

@@ -12,7 +12,7 @@ from vlcpctl.commands import options
 
 def run(
     rows: Annotated[
-        list[str], typer.Argument(help="NDJSON files that eval-retrieval wrote; - is stdin.")
+        list[str], typer.Argument(help="NDJSON files that evaluators wrote; - is stdin.")
     ],
     out: Annotated[
         Path | None,

@@ -149,8 +149,7 @@ def run(
 
       vlcpctl split pairs.parquet -o stream --by time:date --tasks 12 --order reverse
 
-      vlcpctl split shards/ -o stream --by classes --tasks 4
-      --labels-from timm:beit_base_patch16_224,beit.safetensors
+      vlcpctl split shards/ -o stream --by classes --tasks 4 --labels-from timm:resnet50
     """
     options.start(quiet=quiet)
     from vlcpctl.core.console import emit

@@ -24,6 +24,15 @@ def write_row(stream: TextIO, row: dict[str, Any]) -> None:
     stream.flush()
 
 
+@dataclass(frozen=True)
+class Since:
+    """The earlier checkpoint that a row compares its own with."""
+
+    run: str
+    step: int | None
+    checkpoint: str | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One evaluation of a checkpoint on a gallery; `place` is the file and line it came from."""
@@ -44,13 +53,21 @@ class Row:
     metrics: dict[str, float]
     checkpoint: str | None
     map_variant: str | None = None  # of mean average precision, where it is not the usual one
+    since: Since | None = None
+    degrees: dict[str, tuple[int, ...]] | None = None  # by measure, how many angles a degree holds
     place: str = field(default="", compare=False)
 
     def subject(self) -> tuple[object, ...]:
         """What was evaluated on what: two rows with one subject must agree."""
         what = (self.evaluator, self.protocol, self.map_variant)
         where = (self.gallery, self.task, self.tasks, self.split)
-        return (self.run, self.seed, self.step, *what, *where)
+        since = (self.since.run, self.since.step) if self.since else None
+        return (self.run, self.seed, self.step, since, *what, *where)
+
+    @property
+    def models(self) -> tuple[str | None, str | None]:
+        """The checkpoints that it is about: its own, and the earlier one."""
+        return self.checkpoint, self.since.checkpoint if self.since else None
 
 
 def read_rows(sources: Iterable[str]) -> list[Row]:
@@ -59,7 +76,7 @@ def read_rows(sources: Iterable[str]) -> list[Row]:
     for source in dict.fromkeys(sources):
         for row in _rows_of(source):
             first = seen.setdefault(row.subject(), row)
-            if (first.metrics, first.checkpoint) != (row.metrics, row.checkpoint):
+            if (first.metrics, first.models) != (row.metrics, row.models):
                 _refuse_conflict(first, row)
     return list(seen.values())
 
@@ -72,7 +89,7 @@ def _rows_of(source: str) -> Iterator[Row]:
             found = True
             yield _parse(line, f"{name}:{number}")
     if not found:
-        raise BadInput(f"{name} has no rows; vlcpctl eval-retrieval writes them")
+        raise BadInput(f"{name} has no rows; vlcpctl eval-retrieval and eval-zeroshot write them")
 
 
 def _lines(source: str, name: str) -> Iterator[str]:
@@ -134,6 +151,8 @@ def _row(value: dict[str, Any], place: str) -> Row:
         metrics=_metrics(take("metrics", dict), place),
         checkpoint=take("checkpoint", str, None),
         map_variant=take("map_variant", str, None),
+        since=_since(take("since", dict, None), place),
+        degrees=_degrees(take("degrees", dict, None), place),
         place=place,
     )
 
@@ -179,6 +198,22 @@ def _metrics(found: dict[str, Any], place: str) -> dict[str, float]:
     return {key: float(value) for key, value in found.items() if value is not None}
 
 
+def _since(found: dict[str, Any] | None, place: str) -> Since | None:
+    if found is None:
+        return None
+    take = _Fields(found, f"{place}: since")
+    return Since(take("run", str), take("step", int, None), take("checkpoint", str, None))
+
+
+def _degrees(found: dict[str, Any] | None, place: str) -> dict[str, tuple[int, ...]] | None:
+    """Counts of angles in (0, 1], (1, 2], ... degrees; zeros at the end may be left out."""
+    for name, counts in (found or {}).items():
+        is_list = isinstance(counts, list) and len(counts) <= 180
+        if not (is_list and all(type(count) is int and count >= 0 for count in counts)):
+            raise BadInput(f"{place}: degrees of {name!r} are not up to 180 counts")
+    return None if found is None else {name: tuple(counts) for name, counts in found.items()}
+
+
 def _refuse_conflict(first: Row, second: Row) -> None:
     subject = (
         f"run {first.run}, seed {first.seed}, step {first.step}, {first.evaluator}, "
@@ -190,7 +225,8 @@ def _refuse_conflict(first: Row, second: Row) -> None:
         name = differ[0]
         what = f"{name} is {first.metrics.get(name)} there and {second.metrics.get(name)} here"
     else:
-        what = f"checkpoint is {first.checkpoint} there and {second.checkpoint} here"
+        there, here = next(pair for pair in zip(first.models, second.models) if pair[0] != pair[1])
+        what = f"checkpoint is {there} there and {here} here"
     raise BadInput(
         f"{second.place} contradicts {first.place} about {subject}: {what}; remove the stale rows"
     )

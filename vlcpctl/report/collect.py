@@ -30,7 +30,8 @@ def _track(rows: list[Row]) -> Track:
     inside = [row for row in rows if not _is_foreign(row, foreign)]
     outside = [row for row in rows if row.gallery == "own" and row.task_step is None]
     runs = _grouped(inside, lambda row: row.run)
-    transfers = _grouped(outside, lambda row: (row.run, row.task))
+    # Averages over different data sets have one name, and are told apart by what they are over.
+    transfers = _grouped(outside, lambda row: (row.run, row.task, row.tasks))
     return Track(
         evaluator=rows[0].evaluator,
         protocol=rows[0].protocol,
@@ -38,7 +39,9 @@ def _track(rows: list[Row]) -> Track:
         split=rows[0].split,
         keys=tuple(dict.fromkeys(key for row in rows for key in row.metrics)),
         runs=tuple(_run(name, members) for name, members in sorted(runs.items())),
-        transfers=tuple(_transfer(*key, members) for key, members in sorted(transfers.items())),
+        transfers=tuple(
+            _transfer(run, task, members) for (run, task, _), members in sorted(transfers.items())
+        ),
     )
 
 

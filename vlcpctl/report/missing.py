@@ -30,9 +30,10 @@ def missing_cells(track: Track) -> list[str]:
 
 def _of_run(run: Run) -> list[str]:
     lacking: dict[str, tuple[list[int], list[str]]] = {}  # cells: seeds and metrics without them
+    unmeasured = _unmeasured(run)
     for key, per_seed in run.scores.items():
         for seed, scores in zip(run.seeds, per_seed, strict=True):
-            cells = list(_absent(run, scores))
+            cells = [cell for cell in _absent(run, scores) if (key, cell[2]) not in unmeasured]
             if cells:
                 seeds, keys = lacking.setdefault(_named(run, cells), ([], []))
                 seeds += [] if seed in seeds else [seed]
@@ -42,6 +43,19 @@ def _of_run(run: Run) -> list[str]:
         f"has no {'row' if len(keys) == len(run.scores) else ', '.join(keys)} at {cells}"
         for cells, (seeds, keys) in lacking.items()
     ]
+
+
+def _unmeasured(run: Run) -> set[tuple[str, int]]:
+    """Metrics that no row of a task has though there are rows: acc5 of four classes, say."""
+    measured = {
+        (key, int(task))
+        for key, per_seed in run.scores.items()
+        for scores in per_seed
+        for matrix in (scores.own, scores.merged)
+        for task in np.flatnonzero(~np.isnan(matrix).all(axis=0))
+    }
+    tasks = {task for _, task in measured}
+    return {(key, task) for key in run.scores for task in tasks} - measured
 
 
 def _absent(run: Run, scores: Scores) -> Iterator[tuple[str, int, int]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import median
 
 import torch
@@ -20,13 +21,14 @@ from vlcpctl.core.method import Batch
 from vlcpctl.data.masking import Masking
 from vlcpctl.engine.checkpoint import all_tensors
 from vlcpctl.engine.compose import compose
+from vlcpctl.engine.method_run import start_slots
 from vlcpctl.engine.optimizers import new_optimizer
 from vlcpctl.engine.phases import PhasePlan
-from vlcpctl.engine.run import TrainRun, start_slots
+from vlcpctl.engine.run import TrainRun
 from vlcpctl.engine.settings import Settings, resolve
 from vlcpctl.engine.step import Step
 from vlcpctl.models import encoders
-from vlcpctl.models.encoders import Encoder
+from vlcpctl.models.encoders import Encoder, Start
 
 METHODS = "seqf,ewc,mas,si,rwalk,lwf,modx,dha,ctp"
 
@@ -52,7 +54,7 @@ def main() -> None:
 
 def _step(name: str, settings: Settings, device: str) -> Callable[[], float]:
     """Takes one training step of a second task and says how long it took."""
-    encoder = encoders.build(settings.model, temperature="fixed:0.07")
+    encoder = encoders.build(settings.model, Start(temperature="fixed:0.07"))
     encoder.module.to(device)
     run = TrainRun(
         encoder=encoder,
@@ -71,7 +73,7 @@ def _step(name: str, settings: Settings, device: str) -> Callable[[], float]:
     def once() -> float:
         _wait(device)
         started = time.perf_counter()
-        step(batch)
+        step(replace(batch))  # another batch each time: a frozen model looks once at each
         _wait(device)
         run.position.step += 1
         return time.perf_counter() - started

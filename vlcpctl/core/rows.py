@@ -225,7 +225,8 @@ def _refuse_conflict(first: Row, second: Row) -> None:
         name = differ[0]
         what = f"{name} is {first.metrics.get(name)} there and {second.metrics.get(name)} here"
     else:
-        there, here = next(pair for pair in zip(first.models, second.models) if pair[0] != pair[1])
+        pairs = zip(first.models, second.models, strict=True)
+        there, here = next(pair for pair in pairs if pair[0] != pair[1])
         what = f"checkpoint is {there} there and {here} here"
     raise BadInput(
         f"{second.place} contradicts {first.place} about {subject}: {what}; remove the stale rows"

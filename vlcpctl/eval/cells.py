@@ -13,7 +13,7 @@ from vlcpctl.core.rows import SCHEMA
 
 GALLERIES = ("own", "merged", "both")
 _MEASURED = (
-    *("metrics", "n_images", "n_texts", "n_queries", "n_gallery"),
+    *("metrics", "degrees", "n_images", "n_texts", "n_queries", "n_gallery"),
     *("n_ties", "n_alone", "n_skipped"),
 )
 

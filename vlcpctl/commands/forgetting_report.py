@@ -19,7 +19,10 @@ def run(
         typer.Option("--out", "-o", help="Directory for report.html, report.md, summary.json."),
     ] = None,
     metric: Annotated[
-        str | None, typer.Option("--metric", help="Metric key of tables and charts. [default: rm]")
+        str | None,
+        typer.Option(
+            "--metric", help="Metric key of tables and charts. [default: rm, acc1 or map_1]"
+        ),
     ] = None,
     gallery: Annotated[
         str, typer.Option("--gallery", help="own (each task alone), merged, or both.")

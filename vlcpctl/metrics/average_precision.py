@@ -61,7 +61,8 @@ def ctp(ranked: Ranked, cutoff: int) -> Precisions:
     """(Q,) eq. 11 as the CTP authors' code has it, which looks at fewer places.
 
     None beyond the size of the class, the query itself counted; and of ten places the query has
-    taken one, where it is in the gallery.
+    taken one, where it is in the gallery. The size is that in the gallery searched; their code has
+    it from the gallery of all tasks, those to come included.
 
     >>> ranked = Ranked(np.array([[True, False, True]]), np.array([2]), np.array([False]))
     >>> ctp(ranked, 5), eq11(ranked, 5)  # a class of two: the third place is not looked at

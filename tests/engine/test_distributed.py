@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support.battery import World, make_world, request
+from support.battery import World, fused, make_world, request
 from support.processes import ended, run_line, started, together, until
 from support.tiny_stream import make_task
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.engine import train, worker
+from vlcpctl.engine.compose import compose
 from vlcpctl.engine.processes import place
 from vlcpctl.engine.request import Request
 from vlcpctl.engine.run import TrainRun
@@ -78,6 +79,37 @@ def test_two_processes_train_as_one_with_micro_batches_does(
     _expect_equal(request(world, names, 1, first, buffered=False), tmp_path)
 
 
+@pytest.mark.parametrize("names", ["ctp", "lucir", "afec"])
+def test_two_processes_train_a_fusion_model_as_one_does(
+    world: World, tmp_path: Path, names: str
+) -> None:
+    """Each has masked words of its own, and the mean is over all of them."""
+    world = fused(world)
+    for number in range(2):
+        step = request(world, names, number, tmp_path, buffered=False)
+        methods = compose(names, ["lucir.variant=ctp"] if names == "lucir" else [])
+        step = replace(step, methods=methods)
+        if number == 0:
+            train_step(step)
+    _expect_equal(step, tmp_path)
+
+
+@pytest.mark.parametrize("names", ["ewc", "mas"])
+@pytest.mark.parametrize("family", ["dual", "fusion"])
+def test_importances_do_not_depend_on_the_number_of_processes(
+    world: World, tmp_path: Path, names: str, family: str
+) -> None:
+    step = request(
+        fused(world) if family == "fusion" else world, names, 0, tmp_path, buffered=False
+    )
+    _expect_equal(step, tmp_path)
+    slots = [sorted((tmp_path / name / "method").rglob("*.safetensors")) for name in ("one", "two")]
+    for one, two in zip(*slots, strict=True):
+        kept, also = load_file(one), load_file(two)
+        for name, tensor in kept.items():
+            torch.testing.assert_close(also[name], tensor, rtol=1e-4, atol=1e-6)
+
+
 def test_what_is_drawn_for_a_pair_is_drawn_in_any_process(world: World, tmp_path: Path) -> None:
     step = request(world, "seqf", 0, tmp_path, buffered=False)
     shape = {"image_size": 16, "layers": 1, "width": 8, "head_width": 4, "patch_size": 4}
@@ -89,7 +121,7 @@ def _expect_equal(step: Request, root: Path) -> None:
     step = _with(step, micro_batch=2, optimizer="sgd", lr=0.1)  # adam would hide a wrong scale
     train_step(replace(step, out=root / "one"))
     assert together(lambda rank: _take_part(replace(step, out=root / "two"))) == [0, 0]
-    one, two = (load_file(root / name / WEIGHTS) for name in ("one", "two"))
+    one, two = (load_file(next((root / name).glob("*.safetensors"))) for name in ("one", "two"))
     for name, tensor in one.items():
         torch.testing.assert_close(two[name], tensor, rtol=1e-5, atol=1e-7)
     losses = [_column(root / name, "loss") for name in ("one", "two")]

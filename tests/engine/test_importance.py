@@ -43,13 +43,6 @@ def _trained(world: World, root: Path, name: str, *, tasks: int, **settings: obj
     return root / f"{tasks - 1:02d}"
 
 
-@pytest.mark.parametrize("name", HELD)
-def test_zero_strength_is_finetuning_byte_for_byte(world: World, tmp_path: Path, name: str) -> None:
-    free = _trained(world, tmp_path / "free", name, tasks=2)
-    plain = _trained(world, tmp_path / "plain", "seqf", tasks=2)
-    assert (free / WEIGHTS).read_bytes() == (plain / WEIGHTS).read_bytes()
-
-
 @pytest.mark.parametrize("name", ["ewc", "mas"])
 def test_measuring_leaves_the_statistics_of_batch_norm_alone(
     world: World, tmp_path: Path, name: str

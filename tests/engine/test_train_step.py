@@ -158,28 +158,6 @@ def test_the_order_of_composed_names_does_not_matter(world: World, tmp_path: Pat
     assert one.read_bytes() == other.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("names", "off"),
-    [
-        ("ctp", ["ctp.momentum=false", "ctp.cross_modal=false", "ctp.same_modal=false"]),
-        ("lwf", ["lwf.strength=0"]),
-        ("modx", ["modx.alpha=0"]),
-        ("dha", ["dha.adapt=false"]),
-    ],
-)
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_method_of_no_strength_is_plain_fine_tuning(
-    world: World, tmp_path: Path, names: str, off: list[str], number: int
-) -> None:
-    train_step(_first(world, tmp_path / "plain"))
-    if number:
-        train_step(request(world, "seqf", 1, tmp_path / "plain", buffered=False))
-    step = request(world, names, number, tmp_path / "plain", buffered=False)
-    train_step(replace(step, methods=compose(names, off), out=tmp_path / "off"))
-    plain = tmp_path / "plain" / f"{number:02d}" / WEIGHTS
-    assert (tmp_path / "off" / WEIGHTS).read_bytes() == plain.read_bytes()
-
-
 def test_a_diverging_loss_names_the_step_the_term_and_the_last_good_state(
     world: World, tmp_path: Path
 ) -> None:

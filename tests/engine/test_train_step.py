@@ -186,7 +186,14 @@ def test_joint_starts_from_a_model_that_has_seen_nothing(world: World, tmp_path:
 def test_replay_without_a_buffer_is_refused(world: World, tmp_path: Path) -> None:
     train_step(_first(world, tmp_path))
     with pytest.raises(UsageError, match="method er needs --buffer after the first task"):
-        train_step(request(world, "er", 1, tmp_path, buffered=False))
+        train_step(replace(request(world, "er", 1, tmp_path, buffered=False), buffer=None))
+
+
+def test_a_buffer_of_another_policy_is_refused(world: World, tmp_path: Path) -> None:
+    train_step(_first(world, tmp_path))
+    step = request(world, "icarl", 1, tmp_path, buffered=False)
+    with pytest.raises(UsageError, match="icarl replays a buffer of .*herding.* 'reservoir'"):
+        train_step(replace(step, buffer=world.buffers["reservoir"][0]))
 
 
 def test_a_task_is_not_trained_twice(world: World, tmp_path: Path) -> None:

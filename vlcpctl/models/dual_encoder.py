@@ -6,13 +6,13 @@ Shapes: B samples, L tokens, D channels of the shared space.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import ClassVar, Literal, final
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 
 from vlcpctl.core.errors import Incompatible, UsageError
@@ -27,7 +27,12 @@ from vlcpctl.models.configuration import (
     view_of,
     with_shape,
 )
-from vlcpctl.models.pretrained import find_pretrained, set_temperature, set_weights
+from vlcpctl.models.pretrained import (
+    find_pretrained,
+    set_foreign,
+    set_temperature,
+    set_weights,
+)
 from vlcpctl.models.projections import Projections, evaluating
 from vlcpctl.models.temperature import parse_temperature
 from vlcpctl.models.text_tower import TextTower, open_clip_tower
@@ -85,14 +90,15 @@ def build(
     if found.directory is not None:
         if pretrained:
             raise UsageError(f"--pretrained {pretrained}: {model} has weights of its own")
-        start = _weights_file(found.directory)
+        start = weights_file(found.directory)
     elif pretrained:
         source = find_pretrained(str(model), pretrained)
         found = replace(found, preprocess={**source.preprocess, **found.preprocess})
         if source.quick_gelu:
             found = replace(found, model={**found.model, "quick_gelu": True})
         start = source.file
-    encoder = _encoder(found, start, seed, resizes=True)
+    fill = None if start is None else partial(set_weights, file=start, resizes=True)
+    encoder = _encoder(found, fill, seed)
     if temperature:
         set_temperature(encoder.weights()["logit_scale"], parse_temperature(temperature))
     return encoder
@@ -101,7 +107,14 @@ def build(
 def load(directory: Path) -> DualEncoder:
     """The model of a checkpoint directory; every tensor's name and shape is checked."""
     found = read_checkpoint_configuration(directory)
-    return _encoder(found, _weights_file(directory), seed=0, resizes=False)
+    fill = partial(set_weights, file=weights_file(directory), resizes=False)
+    return _encoder(found, fill, seed=0)
+
+
+def with_weights(model: str, tensors: dict[str, Tensor], what: str) -> DualEncoder:
+    """A model of that name, file or directory with the weights that another program has trained."""
+    fill = partial(set_foreign, tensors=tensors, what=what)
+    return _encoder(find_configuration(model), fill, seed=0)
 
 
 def save(encoder: DualEncoder, directory: Path) -> None:
@@ -118,29 +131,28 @@ def save(encoder: DualEncoder, directory: Path) -> None:
     write_tensors(directory / WEIGHTS_FILE, encoder.module.state_dict())
 
 
-def _encoder(found: Configuration, start: Path | None, seed: int, *, resizes: bool) -> DualEncoder:
+def _encoder(
+    found: Configuration, fill: Callable[[nn.Module], None] | None, seed: int
+) -> DualEncoder:
+    """The model of a configuration; without `fill`, with weights drawn or downloaded."""
     tokenizer = tokenizer_of(found.model, found.directory)
     size = found.model["text_cfg"].get("vocab_size")
     if size is not None and tokenizer.size > size:
         raise Incompatible(
             f"the tokenizer has {tokenizer.size} tokens, the model's vocabulary {size}"
         )
-    shape = found.model if start is None else without_downloads(found.model, found.directory)
+    shape = found.model if fill is None else without_downloads(found.model, found.directory)
     module = new_module(shape, seed)
-    if start is not None:
-        set_weights(module, start, resizes=resizes)
+    if fill is not None:
+        fill(module)
     encoder = DualEncoder(module, found.model, view_of(found), tokenizer)
     encoder.weights()["logit_scale"].requires_grad_(found.learns_temperature)
     return encoder
 
 
-def _weights_file(directory: Path) -> Path:
+def weights_file(directory: Path) -> Path:
     """The weights beside a configuration, under one of the names that open_clip gives them."""
-    for name in (
-        WEIGHTS_FILE,
-        "open_clip_pytorch_model.safetensors",
-        "open_clip_pytorch_model.bin",
-    ):
+    for name in (WEIGHTS_FILE, *FOREIGN_WEIGHTS_FILES):
         if (directory / name).is_file():
             return directory / name
     raise Incompatible(f"{directory} has a model configuration and no {WEIGHTS_FILE}")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from vlcpctl.core.errors import Incompatible, UsageError, unknown_name
-from vlcpctl.core.tensors import read_tensors, require_same_names
+from vlcpctl.core.tensors import require_fit, require_same_names
 from vlcpctl.models.imports import open_clip
 from vlcpctl.models.temperature import Temperature
+from vlcpctl.models.weight_files import read_weights
 
 SUFFIXES = frozenset({".safetensors", ".pt", ".pth", ".bin"})
 
@@ -60,7 +60,7 @@ def set_weights(module: nn.Module, file: Path, *, resizes: bool) -> None:
 
     With `resizes`, position embeddings of another length are interpolated, as open_clip does.
     """
-    weights = _under_own_names(_read(file), module)
+    weights = _under_own_names(read_weights(file).tensors, module)
     own = module.state_dict(keep_vars=True)
     if resizes:
         open_clip().model.resize_pos_embed(weights, module)
@@ -70,34 +70,18 @@ def set_weights(module: nn.Module, file: Path, *, resizes: bool) -> None:
     module.load_state_dict(weights)
 
 
+def set_foreign(module: nn.Module, tensors: dict[str, Tensor], what: str) -> None:
+    """Give the module the weights of another program; every tensor that does not fit is named."""
+    weights = _under_own_names(tensors, module)
+    require_fit(weights, module.state_dict(keep_vars=True), what)
+    module.load_state_dict(weights)
+
+
 @torch.no_grad()
 def set_temperature(log_scale: nn.Parameter, temperature: Temperature) -> None:
     """Start with this temperature, and train it or not."""
     log_scale.fill_(temperature.log_scale)
     log_scale.requires_grad_(temperature.learned)
-
-
-def _read(path: Path) -> dict[str, Tensor]:
-    if path.suffix == ".safetensors":
-        return _unwrapped(read_tensors(path))
-    try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, UnpicklingError, EOFError) as error:
-        raise Incompatible(
-            f"{path} cannot be read as weights without running code from it: "
-            f"{str(error).strip().splitlines()[0]}; convert it to safetensors where you trust it"
-        ) from error
-    weights = found.get("state_dict", found) if isinstance(found, dict) else found
-    if not isinstance(weights, dict) or not all(isinstance(v, Tensor) for v in weights.values()):
-        raise Incompatible(f"{path} holds no weights by name, alone or as 'state_dict'")
-    return _unwrapped(weights)
-
-
-def _unwrapped(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Without the prefix that DistributedDataParallel gives."""
-    if all(name.startswith("module.") for name in weights):
-        return {name.removeprefix("module."): value for name, value in weights.items()}
-    return weights
 
 
 def _under_own_names(weights: dict[str, Tensor], module: nn.Module) -> dict[str, Tensor]:

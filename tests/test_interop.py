@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.environments import install, new_python, run
 from support.program import run_program
 from support.tiny_stream import make_task
 
@@ -26,41 +25,12 @@ FROZEN = ("--method", "seqf", "--preset", "tiny", "--lr", "1e-20", "--weight-dec
 FOUR = ("--batch-size", "4", "--steps", "1")
 
 
-def run(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A program that must succeed, away from the repository."""
-    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [str(word) for word in words],
-        cwd="/",
-        env={**own, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done
-
-
 @pytest.fixture
 def python(tmp_path: Path) -> Iterator[Path]:
     """The Python of an empty virtual environment, which is removed afterwards: it may be large."""
     place = tmp_path / "environment"
-    uv = shutil.which("uv")
-    maker = (
-        (uv, "venv", "--quiet", "--python", sys.executable)
-        if uv
-        else (sys.executable, "-m", "venv")
-    )
-    run(*maker, place)
-    yield place / "bin" / "python"
+    yield new_python(place)
     shutil.rmtree(place)
-
-
-def install(python: Path, *packages: object) -> None:
-    """Put packages into the environment of this Python."""
-    uv = shutil.which("uv")
-    how = (uv, "pip", "install", "--python", python) if uv else (python, "-m", "pip", "install")
-    run(*how, "--quiet", *packages)
 
 
 def require_close(checkpoint: Path, wanted: Mapping[str, Any]) -> None:

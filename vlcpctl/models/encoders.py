@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from torch import Tensor
+
 from vlcpctl.models import dual_encoder
 from vlcpctl.models.configuration import fusion_configuration
 from vlcpctl.models.dual_encoder import DualEncoder
@@ -44,7 +46,18 @@ def build(model: str | Path, start: Start = Start()) -> Encoder:
             image_size=start.image_size,
         )
     changed = with_changes(found, start.text_length, start.image_size, start.heads)
-    return building.build(changed, start.temperature, start.seed)
+    return building.build(changed, start.pretrained, start.temperature, start.seed)
+
+
+def with_weights(model: str, tensors: dict[str, Tensor], what: str) -> Encoder:
+    """A model by name, JSON file or directory, with the weights of another program; `what` is told.
+
+    Every tensor that is missing, unexpected or misshapen is named.
+    """
+    found = fusion_configuration(model)
+    if found is None:
+        return dual_encoder.with_weights(model, tensors, what)
+    return building.with_weights(found, tensors, what)
 
 
 def load(directory: Path) -> Encoder:

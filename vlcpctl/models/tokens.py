@@ -12,6 +12,7 @@ from torch import Tensor
 
 from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.words import SpecialTokens
+from vlcpctl.models.hub import first_line, quietly
 from vlcpctl.models.vocabulary import cleaner, of_vocabulary
 
 if TYPE_CHECKING:
@@ -145,6 +146,8 @@ def word_pieces(
     for place in (directory, Path(name)):
         if place is not None and any((place / file).is_file() for file in VOCABULARIES):
             return WordPieces(place, length, options)
+    if Path(name).is_dir() or Path(name).is_absolute():
+        raise Incompatible(f"{name} holds no tokenizer: neither {' nor '.join(VOCABULARIES)}")
     return _from_hub(name, length, options, advice)
 
 
@@ -154,12 +157,11 @@ def _from_hub(name: str, length: int, options: dict[str, Any], advice: str) -> W
 
     with tempfile.TemporaryDirectory() as place:
         try:
-            AutoTokenizer.from_pretrained(name).save_pretrained(place)
+            with quietly():
+                AutoTokenizer.from_pretrained(name).save_pretrained(place)
         except (OSError, ValueError) as error:
-            raise Incompatible(
-                f"the tokenizer {name!r} cannot be had: {str(error).strip().splitlines()[0]}; "
-                f"{advice}"
-            ) from error
+            what = f"the tokenizer {name!r} cannot be had: {first_line(error)}"
+            raise Incompatible(f"{what}; {advice}") from error
         if not (Path(place) / "tokenizer.json").is_file():
             raise Incompatible(f"the tokenizer {name!r} cannot be written as a tokenizer.json")
         return WordPieces(Path(place), length, options)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor
 
-from vlcpctl.core.errors import Incompatible
+from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.seeds import torch_seed
 from vlcpctl.core.tensors import read_tensors, require_same_names, write_tensors
+from vlcpctl.models.fusion.bert import vocabulary_size
 from vlcpctl.models.fusion.configuration import CONFIG_FILE, FusionConfig, read_fusion
+from vlcpctl.models.fusion.first_weights import parse_first_weights, set_all, set_first_weights
+from vlcpctl.models.fusion.foreign_names import has_cosine_heads, is_ctp
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
 from vlcpctl.models.fusion.model import FusionModel
 from vlcpctl.models.pretrained import set_temperature
@@ -22,29 +26,35 @@ from vlcpctl.models.tokens import WordPieces, word_pieces
 WEIGHTS_FILE = "model.safetensors"
 
 
-def build(found: FusionConfig, temperature: str | None, seed: int) -> FusionEncoder:
-    """A model to start from: a checkpoint's, or with weights drawn from the seed."""
-    encoder = _new(found, seed)
-    if found.directory is not None:
-        _fill(encoder.module, found.directory / WEIGHTS_FILE)
+def build(
+    found: FusionConfig, pretrained: str | None, temperature: str | None, seed: int
+) -> FusionEncoder:
+    """A model to start from: a checkpoint's, or with the weights that `pretrained` names.
+
+    Without it those that the configuration names are looked for; others are drawn from the seed.
+    """
+    if found.directory is None:
+        first = parse_first_weights(pretrained, found)
+        encoder = _new(found, seed, first.text)
+        set_first_weights(encoder.model, first, found)
+    elif pretrained:
+        raise UsageError(f"--pretrained {pretrained}: {found.directory} has weights of its own")
+    else:
+        encoder = _new(found, seed)
+        file = found.directory / WEIGHTS_FILE
+        set_all(encoder.model, read_tensors(file), str(file), resizes=True)
     if temperature:
-        set_temperature(encoder.weights()["logit_scale"], parse_temperature(temperature))
+        set_temperature(encoder.model.logit_scale, parse_temperature(temperature))
     return encoder
 
 
-def _new(found: FusionConfig, seed: int) -> FusionEncoder:
-    """A model with weights drawn from the seed; the global generator stays as it was."""
-    tokenizer = _tokenizer(found)
-    words = tokenizer.special.words
-    size = found.text_cfg.vocab_size
-    if size is not None and words > size:
-        raise Incompatible(f"the tokenizer has {words} tokens, the model's vocabulary {size}")
-    found = replace(found, text_cfg=replace(found.text_cfg, vocab_size=size or words))
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(torch_seed(seed, "init"))
-        module = FusionModel(found, words=size or words, pad=tokenizer.special.pad)
-    module.logit_scale.requires_grad_(found.learns_temperature)
-    return FusionEncoder(module, found.stored(), found.view, tokenizer)
+def with_weights(found: FusionConfig, tensors: Mapping[str, Tensor], what: str) -> FusionEncoder:
+    """A model with the weights of another program; every tensor that does not fit is named."""
+    if is_ctp(tensors):
+        found = replace(found, heads="cosine" if has_cosine_heads(tensors) else "linear")
+    encoder = _new(found, seed=0)
+    set_all(encoder.model, tensors, what, resizes=False)
+    return encoder
 
 
 def load(directory: Path) -> FusionEncoder:
@@ -52,7 +62,12 @@ def load(directory: Path) -> FusionEncoder:
     found = read_fusion(directory / CONFIG_FILE)
     if found is None:
         raise Incompatible(f"{directory} holds no fusion model: it has no {CONFIG_FILE} of one")
-    return build(replace(found, directory=directory), temperature=None, seed=0)
+    encoder = _new(replace(found, directory=directory), seed=0)
+    file = directory / WEIGHTS_FILE
+    tensors = read_tensors(file)
+    require_same_names(tensors, encoder.module.state_dict(keep_vars=True), str(file))
+    encoder.module.load_state_dict(tensors)
+    return encoder
 
 
 def save(encoder: FusionEncoder, directory: Path) -> None:
@@ -67,17 +82,32 @@ def save(encoder: FusionEncoder, directory: Path) -> None:
     write_tensors(directory / WEIGHTS_FILE, encoder.module.state_dict())
 
 
-def _fill(module: nn.Module, file: Path) -> None:
-    tensors = read_tensors(file)
-    require_same_names(tensors, module.state_dict(keep_vars=True), str(file))
-    module.load_state_dict(tensors)
+def _new(found: FusionConfig, seed: int, text: str | None = None) -> FusionEncoder:
+    """A model with weights drawn from the seed; the global generator stays as it was.
+
+    `text` is the BERT that will give it weights, whose tokenizer and vocabulary it has unless the
+    configuration says otherwise.
+    """
+    tokenizer = _tokenizer(found, text or found.text_pretrained)
+    words = tokenizer.special.words
+    size = found.text_cfg.vocab_size or (vocabulary_size(text) if text else words)
+    if words > size:
+        raise Incompatible(f"the tokenizer has {words} tokens, the model's vocabulary {size}")
+    found = replace(found, text_cfg=replace(found.text_cfg, vocab_size=size))
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(torch_seed(seed, "init"))
+        module = FusionModel(found, words=size, pad=tokenizer.special.pad)
+    module.logit_scale.requires_grad_(found.learns_temperature)
+    return FusionEncoder(module, found.stored(), found.view, tokenizer)
 
 
-def _tokenizer(found: FusionConfig) -> WordPieces:
-    text = found.text_cfg
-    name = text.tokenizer or found.text_pretrained
+def _tokenizer(found: FusionConfig, text: str | None) -> WordPieces:
+    name = found.text_cfg.tokenizer or text
     if not name:
         raise Incompatible("text_cfg names no tokenizer, and there is no text_pretrained")
-    advice = "give a directory with its tokenizer.json or vocab.txt as text_cfg.tokenizer"
-    options = {"clean": text.clean}
-    return word_pieces(name, found.directory, text.context_length, options, advice)
+    advice = (
+        "fetch it elsewhere and pass local files: --pretrained image=FILE,text=DIR, "
+        "or text_cfg.tokenizer=DIR in a JSON --model"
+    )
+    options = {"clean": found.text_cfg.clean}
+    return word_pieces(name, found.directory, found.text_cfg.context_length, options, advice)

@@ -129,6 +129,11 @@ def is_ctp(names: Iterable[str]) -> bool:
     return {"visual_encoder", "text_mlm_encoder"} <= first
 
 
+def has_cosine_heads(names: Iterable[str]) -> bool:
+    """Whether the CTP authors trained these with LUCIR's projections."""
+    return any(name.endswith("vision_proj.sigma") for name in names)
+
+
 def _in_layer(layer: str, which: str, inner: str, kind: str) -> tuple[str, ...]:
     """Of one layer; torch says `in_proj_weight` where others say `in_proj.weight`."""
     if kind.startswith("in_proj_"):

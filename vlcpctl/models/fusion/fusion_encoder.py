@@ -39,7 +39,7 @@ class FusionEncoder(BaseEncoder):
     @cached_property
     def text_tower(self) -> TextTower:
         """The embedding table of the text encoder, and where texts end."""
-        words = self._model.text_encoder.embeddings.words
+        words = self.model.text_encoder.embeddings.words
         return tower_around(words, self.module, padding=self.special.pad)
 
     def outputs(
@@ -55,18 +55,18 @@ class FusionEncoder(BaseEncoder):
         `fused_ids` (B, L) are fused with the images, texts (B, L) read alone; words are guessed
         where `at` (B, L) is true, nowhere without it. With other `weights` in eval mode.
         """
-        return self._run(partial(self._model.outputs, images, texts, fused_ids, at), weights)
+        return self._run(partial(self.model.outputs, images, texts, fused_ids, at), weights)
 
     def fused(
         self, images: Tensor, texts: Tensor, weights: Mapping[str, Tensor] | None = None
     ) -> Tensor:
         """(B, C), the raw [CLS] state of image and text together."""
-        return self._run(partial(self._model.fused, images, texts), weights)
+        return self._run(partial(self.model.fused, images, texts), weights)
 
     def _sides(
         self, images: Tensor | None, texts: Tensor | None, weights: Mapping[str, Tensor] | None
     ) -> tuple[Tensor | None, Tensor | None]:
-        return self._run(partial(self._model.sides, images, texts), weights)
+        return self._run(partial(self.model.sides, images, texts), weights)
 
     def _run(self, what: Callable[[], Result], weights: Mapping[str, Tensor] | None) -> Result:
         if weights is None:
@@ -76,5 +76,6 @@ class FusionEncoder(BaseEncoder):
         return found
 
     @property
-    def _model(self) -> FusionModel:
+    def model(self) -> FusionModel:
+        """The module under its own type."""
         return cast("FusionModel", self.module)

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
+from vlcpctl.core.errors import Incompatible
 from vlcpctl.models.fusion.configuration import ImageConfig
+from vlcpctl.models.hub import first_line, quietly
+from vlcpctl.models.pretrained import SUFFIXES
+from vlcpctl.models.weight_files import read_weights
 
 if TYPE_CHECKING:  # importing timm takes a second
     from timm.models.vision_transformer import VisionTransformer
 
 POSITIONS = "pos_embed"
+CLASSIFIER = ("head.", "head_dist.")
 
 
 def new_image_encoder(config: ImageConfig) -> VisionTransformer:
@@ -39,3 +46,42 @@ def fit_positions(tensors: Mapping[str, Tensor], encoder: VisionTransformer) -> 
         return dict(tensors)  # what does not fit for another reason is named where it is loaded
     grid = encoder.patch_embed.grid_size
     return {**tensors, POSITIONS: resample_abs_pos_embed(held, new_size=list(grid))}
+
+
+def image_tensors(name: str, encoder: VisionTransformer) -> dict[str, Tensor]:
+    """Weights of another such transformer by timm's name or in a file, without its classifier.
+
+    Position embeddings are interpolated to the encoder's number of patches.
+    """
+    is_file = Path(name).suffix in SUFFIXES or Path(name).is_file()
+    tensors = read_weights(Path(name)).tensors if is_file else _of_timm(name, encoder)
+    kept = {n: tensor for n, tensor in tensors.items() if not n.startswith(CLASSIFIER)}
+    return fit_positions(kept, encoder)
+
+
+def _of_timm(name: str, encoder: VisionTransformer) -> dict[str, Tensor]:
+    """A model's weights by its name, downloaded if need be."""
+    import timm
+
+    with quietly(), torch.random.fork_rng(devices=[]):
+        try:
+            found: Any = timm.create_model(name, pretrained=True, num_classes=0)
+        except (OSError, RuntimeError) as error:
+            raise _unavailable(name, error) from error
+    if not isinstance(found, type(encoder)) or _heads(found) != _heads(encoder):
+        wanted = f"vision transformer with {_heads(encoder)} heads"
+        raise Incompatible(f"timm's {name!r} is not, as the model is, a {wanted}")
+    return dict(found.state_dict())
+
+
+def _heads(encoder: VisionTransformer) -> int:
+    """Which no shape tells."""
+    block: Any = encoder.blocks[0]
+    return int(block.attn.num_heads)
+
+
+def _unavailable(name: str, error: Exception) -> Incompatible:
+    return Incompatible(
+        f"the image encoder {name!r} cannot be had from timm: {first_line(error)}; "
+        "fetch it elsewhere and pass local files: --pretrained image=FILE,text=DIR"
+    )

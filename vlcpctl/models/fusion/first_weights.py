@@ -1,0 +1,91 @@
+"""First weights of a fusion model: of a file with all of it, of an image encoder, of a BERT."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from vlcpctl.core.errors import UsageError
+from vlcpctl.core.tensors import require_fit, require_names, require_same_names
+from vlcpctl.models.fusion.bert import bert_tensors
+from vlcpctl.models.fusion.configuration import FusionConfig
+from vlcpctl.models.fusion.foreign_names import from_ctp, is_ctp
+from vlcpctl.models.fusion.image_encoder import fit_positions, image_tensors
+from vlcpctl.models.fusion.model import FusionModel
+from vlcpctl.models.pretrained import SUFFIXES
+from vlcpctl.models.weight_files import read_weights
+
+IMAGE = "image_encoder."
+NONE = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstWeights:
+    """Where first weights come from; what nothing gives is drawn."""
+
+    file: Path | None = None  # of a whole model
+    image: str | None = None  # timm's name, or a file
+    text: str | None = None  # a BERT's name on the hub, or its directory
+
+
+def parse_first_weights(pretrained: str | None, found: FusionConfig) -> FirstWeights:
+    """Read `--pretrained`; what it leaves open is as the configuration says.
+
+    `none`, FILE, or one or both of `image=NAME`, `text=NAME`, with a comma between.
+    """
+    if pretrained is None:
+        return FirstWeights(image=found.image_pretrained, text=found.text_pretrained)
+    if pretrained == NONE:
+        return FirstWeights()
+    path = Path(pretrained)
+    if path.is_file() or (path.suffix in SUFFIXES and "=" not in pretrained):
+        return FirstWeights(file=path)
+    parts = dict(part.partition("=")[::2] for part in pretrained.split(","))
+    if parts.keys() - {"image", "text"} or not all(parts.values()):
+        raise UsageError(
+            f"--pretrained {pretrained!r} is neither 'none' nor a file, nor does it say "
+            "image=NAME_OR_FILE,text=NAME_OR_DIRECTORY"
+        )
+    image = parts.get("image", found.image_pretrained)
+    text = parts.get("text", found.text_pretrained)
+    return FirstWeights(image=None if image == NONE else image, text=None if text == NONE else text)
+
+
+def set_first_weights(module: FusionModel, first: FirstWeights, found: FusionConfig) -> None:
+    """Give a module whose weights are drawn those that there are; names and shapes are checked."""
+    if first.file is not None:
+        set_all(module, read_weights(first.file).tensors, str(first.file), resizes=True)
+    if first.image is not None:
+        encoder = module.image_encoder
+        tensors = image_tensors(first.image, encoder)
+        require_same_names(tensors, encoder.state_dict(keep_vars=True), first.image)
+        encoder.load_state_dict(tensors)
+    if first.text is not None:
+        own = module.state_dict(keep_vars=True)
+        tensors = bert_tensors(first.text, found.text_cfg, own)
+        require_same_names(tensors, {name: own[name] for name in tensors}, first.text)
+        module.load_state_dict(tensors, strict=False)
+
+
+def set_all(
+    module: FusionModel, tensors: Mapping[str, Tensor], what: str, *, resizes: bool
+) -> None:
+    """Give a module the weights of a whole model, under our names or those of the CTP authors.
+
+    Each tensor that does not fit is named. With `resizes`, position embeddings of another image
+    size are interpolated.
+    """
+    own = module.state_dict(keep_vars=True)
+    if is_ctp(tensors):
+        converted = from_ctp(tensors, own)
+        require_names(converted.missing, converted.unexpected, what)
+        tensors = converted.tensors
+    if resizes:
+        image = {n.removeprefix(IMAGE): t for n, t in tensors.items() if n.startswith(IMAGE)}
+        fitted = fit_positions(image, module.image_encoder)
+        tensors = {**tensors, **{f"{IMAGE}{name}": tensor for name, tensor in fitted.items()}}
+    require_fit(tensors, own, what)
+    module.load_state_dict(tensors)

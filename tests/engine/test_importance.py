@@ -124,7 +124,7 @@ class Probe(Method):
             for name in ("measured", "last")
         )
 
-    def phases(self) -> tuple[Phase, ...]:
+    def phases(self, *, first: bool) -> tuple[Phase, ...]:
         return (TRAIN, Phase(name="look", epochs=1, trains=False))
 
     def after_step(self, run: Run, batch: Batch, aux: object, *, stepped: bool) -> None:

@@ -16,7 +16,7 @@ from vlcpctl.core.command_lines import CommandLine, parse
 from vlcpctl.core.errors import BadInput, UsageError, VlcpError, unknown_name
 
 # The commands whose imports take seconds; with the first optimizer, training's take three more.
-TRAINS, EVALUATES = "train-step", "eval-retrieval"
+TRAINS, EVALUATE = "train-step", frozenset({"eval-retrieval", "eval-zeroshot"})
 
 Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Lines that may run at once.")]
 
@@ -55,7 +55,7 @@ def run(
             console.emit(line)
         return
     names = {line.words[0] for line in lines}
-    if sys.platform == "linux" and names & {TRAINS, EVALUATES}:
+    if sys.platform == "linux" and names & {TRAINS, *EVALUATE}:
         from vlcpctl.models.imports import preload
 
         preload(trains=TRAINS in names)

@@ -13,6 +13,7 @@ from vlcpctl.core.errors import UsageError
 # What a shell takes literally; a $ or ` inside double quotes is not among it.
 _LITERAL = re.compile(r"""\\.|'[^']*'|"(?:[^"$`\\]|\\.)*\"""")
 _COMMENT = re.compile(r"(?:^|\s)#")
+_WITHIN = re.compile("[=:,]")  # a word may name paths behind these
 _SHELL = re.compile(r"[|&;<>()$`*?\[\]{}]|(?<!\S)~")
 
 
@@ -47,8 +48,11 @@ class CommandLine:
 
         >>> CommandLine(1, ("check", "runs/a/00")).reads({"runs/a"})
         True
+        >>> CommandLine(1, ("split", "--labels-from=checkpoint:runs/a/00")).reads({"runs/a"})
+        True
         """
-        words = {normpath(word) for word in self.words}
+        parts = [part for word in self.words for part in (word, *_WITHIN.split(word))]
+        words = {normpath(part) for part in parts if part}
         return any(
             path is not None and any(f"{word}/".startswith(f"{path}/") for word in words)
             for path in made

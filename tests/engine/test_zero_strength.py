@@ -32,7 +32,7 @@ OFF = {
     "si": ["strength=0"],
 }
 PLAIN = {"seqf", "joint", "er"}
-ELSEWHERE: set[str] = set()
+ELSEWHERE = {"incclip"}
 HEADS = {"lucir": "cosine"}
 
 Chain = Callable[[str, str], bytes]

@@ -26,6 +26,10 @@ Previous = Annotated[
     Path | None, typer.Option(help="The checkpoint of the step before: weights, teacher, memory.")
 ]
 Buffer = Annotated[Path | None, typer.Option(help="Earlier pairs to train on again.")]
+PseudoTexts = Annotated[
+    Path | None,
+    typer.Option(help="Negative texts made by invert-texts, instead of making them on the way."),
+]
 Teacher = Annotated[Path | None, typer.Option(help="The frozen model, when it is not --previous.")]
 Preset = Annotated[
     str | None, typer.Option(help="Training budget of a paper: ctp, incclip, modx, dha, tiny.")
@@ -39,6 +43,7 @@ def run(
     method: MethodName,
     previous: Previous = None,
     buffer: Buffer = None,
+    pseudo_texts: PseudoTexts = None,
     teacher: Teacher = None,
     preset: Preset = None,
     set_: Assign = None,

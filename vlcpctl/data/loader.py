@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -96,6 +96,17 @@ class PlannedBatches(Dataset[Batch]):
         )
 
 
-def read_batches(dataset: PlannedBatches, first: int, stop: int, workers: int) -> Generator[Batch]:
+@dataclass
+class WithMemory(Dataset[Batch]):
+    """Batches, each with the mini-batch of the memory of the same number."""
+
+    batches: PlannedBatches
+    memory: PlannedBatches
+
+    def __getitem__(self, step: int) -> Batch:
+        return replace(self.batches[step], memory=self.memory[step])
+
+
+def read_batches(dataset: Dataset[Batch], first: int, stop: int, workers: int) -> Generator[Batch]:
     """Batches first..stop-1, in order."""
     return read_in_order(dataset, range(first, stop), workers)

@@ -14,6 +14,7 @@ from typing import Any
 
 from vlcpctl.core.artifacts import read_manifest
 from vlcpctl.core.hashing import file_sha256
+from vlcpctl.data.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.task import open_task
 from vlcpctl.engine.compose import hyper_of
 from vlcpctl.engine.request import Request
@@ -34,6 +35,7 @@ def semantic(request: Request) -> dict[str, Any]:
         "previous": _content(request.previous, "checkpoint"),
         "teacher": _content(request.teacher, "checkpoint"),
         "buffer": _content(request.buffer, "task"),
+        "pseudo_texts": _texts_by_content(request.pseudo_texts),
         "from_scratch": request.from_scratch,
         "fresh_state": request.fresh_state,
         "limit": request.limit,
@@ -55,6 +57,10 @@ def numeric(request: Request, device: str) -> dict[str, Any]:
 
 def _content(path: Path | None, kind: str) -> str | None:
     return None if path is None else str(read_manifest(path, kind)["content"])
+
+
+def _texts_by_content(path: Path | None) -> str | None:
+    return None if path is None else open_pseudo_texts(path).content
 
 
 def _file_by_content(value: str | None) -> str | None:

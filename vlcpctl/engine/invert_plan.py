@@ -8,7 +8,7 @@ from typing import Any
 
 from vlcpctl.core.artifacts import read_manifest
 from vlcpctl.core.differences import identity_differences
-from vlcpctl.core.errors import BadInput, OutputExists, UsageError
+from vlcpctl.core.errors import BadInput, OutputExists
 from vlcpctl.core.pseudo_texts import Inversion
 from vlcpctl.data.buffer import open_buffer
 from vlcpctl.data.pseudo_texts import open_pseudo_texts
@@ -17,7 +17,7 @@ from vlcpctl.data.task import Split
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """The inputs, how texts are made, and how the work is done."""
+    """The inputs, and how texts are made."""
 
     checkpoint: Path
     buffer: Path
@@ -25,12 +25,16 @@ class Request:
     count: int
     how: Inversion
     seed: int = 0
-    # How the work is done: changes the last bits at most.
-    batch_size: int = 256
-    device: str = "auto"
-    workers: int = 0
-    threads: int = 1
-    force: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Means:
+    """How the work is done: changes the last bits at most."""
+
+    batch_size: int
+    device: str
+    workers: int
+    threads: int
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,6 @@ class InvertPlan:
 
 def make_plan(request: Request) -> InvertPlan:
     """Open the inputs; a mini-batch larger than the buffer is all of it."""
-    if request.count < 1 or request.batch_size < 1:
-        raise UsageError("--count and --batch-size must be at least 1")
     buffer = open_buffer(request.buffer)
     split = buffer.split("train")
     if not len(split):
@@ -80,10 +82,10 @@ def make_plan(request: Request) -> InvertPlan:
     return InvertPlan(request, split, how, identity)
 
 
-def already_inverted(plan: InvertPlan) -> bool:
+def already_inverted(plan: InvertPlan, *, force: bool) -> bool:
     """Whether the finished file of this very command is there; another one there is an error."""
     out = plan.request.out
-    if not out.exists() or plan.request.force:
+    if not out.exists() or force:
         return False
     try:
         found = open_pseudo_texts(out).metadata["identity"]

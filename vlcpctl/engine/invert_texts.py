@@ -28,22 +28,24 @@ from vlcpctl.data.loader import PlannedBatches
 from vlcpctl.data.pseudo_texts import Columns, join_parts, write_part
 from vlcpctl.data.workers import read_in_order
 from vlcpctl.engine.inversion import Inverted, Inverter, Parents, draw_parents
-from vlcpctl.engine.invert_plan import InvertPlan
+from vlcpctl.engine.invert_plan import InvertPlan, Means
 from vlcpctl.engine.memory import Memory
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder
 
 
-def invert_texts(plan: InvertPlan) -> None:
+def invert_texts(plan: InvertPlan, means: Means, *, force: bool = False) -> None:
     """Make the parts that are missing, and the file of them all."""
     request = plan.request
-    torch.set_num_threads(request.threads)
+    torch.set_num_threads(means.threads)
     partial = request.out.with_name(request.out.name + ".partial")
-    _claim(partial, plan)
+    if force:
+        shutil.rmtree(partial, ignore_errors=True)
+    _claim(partial, {**plan.identity, "numeric": _numeric(means)})
     encoder = encoders.load(request.checkpoint)
-    encoder.module.to(torch_device(request.device)).eval()
+    encoder.module.to(torch_device(means.device)).eval()
     encoder.module.requires_grad_(False)
-    work = Work(plan, encoder)
+    work = Work(plan, means, encoder)
     parts = [partial / f"part-{number:06d}.parquet" for number in range(plan.parts)]
     missing = [number for number, part in enumerate(parts) if not part.is_file()]
     if len(missing) < len(parts):
@@ -61,11 +63,9 @@ def invert_texts(plan: InvertPlan) -> None:
     shutil.rmtree(partial)
 
 
-def _claim(partial: Path, plan: InvertPlan) -> None:
+def _claim(partial: Path, own: dict[str, Any]) -> None:
     """Make or enter the directory of parts; an error names what differs from another command's."""
-    identity, own = partial / "identity.json", {**plan.identity, "numeric": _numeric(plan)}
-    if plan.request.force:
-        shutil.rmtree(partial, ignore_errors=True)
+    identity = partial / "identity.json"
     if identity.is_file():
         differences = identity_differences(json.loads(identity.read_text()), own)
         if differences:
@@ -79,15 +79,15 @@ def _claim(partial: Path, plan: InvertPlan) -> None:
         temporary.write_text(json.dumps(own, indent=1))
 
 
-def _numeric(plan: InvertPlan) -> dict[str, Any]:
+def _numeric(means: Means) -> dict[str, Any]:
     """What decides the last bits of a text."""
-    device = torch_device(plan.request.device)
+    device = torch_device(means.device)
     return {
         "torch": torch.__version__,
         "device": torch.cuda.get_device_name() if device.type == "cuda" else platform.machine(),
         "instructions": torch.backends.cpu.get_cpu_capability(),
-        "threads": plan.request.threads,
-        "batch_size": plan.request.batch_size,
+        "threads": means.threads,
+        "batch_size": means.batch_size,
     }
 
 
@@ -96,6 +96,7 @@ class Work:
     """The model on its device, and the texts that it makes of each mini-batch."""
 
     plan: InvertPlan
+    means: Means
     encoder: Encoder
 
     @property
@@ -113,13 +114,13 @@ class Work:
             seed=self.plan.request.seed,
             part=lambda count: slice(0, count),
         )
-        batches = read_in_order(dataset, numbers, self.plan.request.workers)
+        batches = read_in_order(dataset, numbers, self.means.workers)
         for number, batch in zip(numbers, batches, strict=True):
             yield number, self._rows(number, batch)
 
     def _rows(self, number: int, batch: Batch) -> Columns:
-        request, how = self.plan.request, self.plan.how
-        parents = draw_parents(request.seed, number, how.texts, how.pairs)
+        how, size = self.plan.how, self.means.batch_size
+        parents = draw_parents(self.plan.request.seed, number, how.texts, how.pairs)
         images, ids = self.encoder.inputs(batch.images, batch.texts)
         with torch.no_grad():
             image, _ = self.encoder.features(images, None)
@@ -127,14 +128,13 @@ class Work:
         image_BD = normalize(image, dim=-1)
         count = self.plan.texts_of(number)
         some = [
-            parents.part(slice(start, min(start + request.batch_size, count)))
-            for start in range(0, count, request.batch_size)
+            parents.part(slice(start, min(start + size, count))) for start in range(0, count, size)
         ]
         inverter = Inverter(self.encoder, how)
         found = [_columns(inverter.invert(image_BD, ids, part), part) for part in some]
         columns = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
         if not np.isfinite(columns["loss"]).all():
-            raise Diverged(f"{request.checkpoint} gives similarities that are no numbers")
+            raise Diverged(f"{self.plan.request.checkpoint} gives similarities that are no numbers")
         keys = np.array(batch.keys)
         return {**columns, "first": keys[columns["first"]], "second": keys[columns["second"]]}
 

@@ -13,6 +13,7 @@ from vlcpctl.data.task import Split, Task, open_task
 from vlcpctl.engine.pairs import Pairs
 from vlcpctl.engine.phases import PhasePlan, plan_phases
 from vlcpctl.engine.processes import check_processes
+from vlcpctl.engine.pseudo_source import PseudoSource, pseudo_source
 from vlcpctl.engine.request import Request
 from vlcpctl.models.configuration import configuration_here
 
@@ -27,6 +28,7 @@ class Plan:
     pairs: Pairs
     phases: tuple[PhasePlan, ...]
     parent: dict[str, Any] | None
+    pseudo: PseudoSource | None = None
 
     @property
     def steps(self) -> int:
@@ -43,6 +45,8 @@ class Plan:
         for method in self.request.methods:
             if method.note:
                 yield f"  {method.name}: {method.note}"
+        if self.pseudo is not None:
+            yield f"  {self.pseudo.method}: {self.pseudo}"
         for name in dict.fromkeys(phase.name for phase in self.phases):
             steps = sum(phase.steps for phase in self.phases if phase.name == name)
             epochs = steps / self.pairs.epoch_steps
@@ -78,7 +82,8 @@ def make_plan(request: Request) -> Plan:
         epochs=settings.epochs,
         steps=settings.steps,
     )
-    return Plan(request, tasks, buffer, pairs, phases, parent)
+    pseudo = pseudo_source(request, buffer, first=_is_first(request))
+    return Plan(request, tasks, buffer, pairs, phases, parent, pseudo)
 
 
 def _train_split(task: Task) -> Split:

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Generator
+from contextlib import closing
 
 import numpy as np
+import torch
+from torch.utils.data import Dataset
 
 from vlcpctl.core.method import Batch
+from vlcpctl.core.pseudo_texts import PseudoTexts
 from vlcpctl.core.view import View
 from vlcpctl.data.batch_plan import BatchPlan
-from vlcpctl.data.loader import PlannedBatches, read_batches
+from vlcpctl.data.loader import PlannedBatches, WithMemory, read_batches
 from vlcpctl.data.masking import Masking
+from vlcpctl.engine.memory import Memory
 from vlcpctl.engine.plan import Plan
+from vlcpctl.engine.pseudo_source import GivenTexts
 from vlcpctl.engine.run import TrainRun
 
 
 def training_batches(plan: Plan, run: TrainRun, first: int, stop: int) -> Generator[Batch]:
-    """Batches first..stop-1 of a phase."""
-    dataset = PlannedBatches(
+    """Batches first..stop-1 of a phase, with what its methods make pseudo texts of."""
+    dataset: Dataset[Batch]
+    dataset = batches = PlannedBatches(
         splits=plan.pairs.splits,
         plan=plan.pairs.plan,
         view=training_view(run),
@@ -28,7 +35,38 @@ def training_batches(plan: Plan, run: TrainRun, first: int, stop: int) -> Genera
         buffer_source=plan.pairs.buffer_source,
         masking=_masking(run),
     )
-    return read_batches(dataset, first, stop, plan.request.workers)
+    source = plan.pseudo
+    if source is None or source.method not in run.position.plan.methods:
+        return read_batches(batches, first, stop, plan.request.workers)
+    if source.memory is not None:
+        dataset = WithMemory(batches, _memory(source.memory, run))
+    found = read_batches(dataset, first, stop, plan.request.workers)
+    return found if source.given is None else _with_given(found, source.given, run, first)
+
+
+def _memory(memory: Memory, run: TrainRun) -> PlannedBatches:
+    """Mini-batches of the buffer; their images without augmentation."""
+    return PlannedBatches(
+        splits=[memory.buffer],
+        plan=memory.plan,
+        view=run.encoder.view,
+        tokenise=run.encoder.tokenizer,
+        seed=run.seed,
+        part=run.world.slice_of,
+    )
+
+
+def _with_given(
+    batches: Generator[Batch], given: GivenTexts, run: TrainRun, first: int
+) -> Generator[Batch]:
+    """The batches, each with this process's part of the given texts of its number."""
+    with closing(batches):
+        for number, batch in enumerate(batches, start=first):
+            rows = given.rows(number)[run.world.slice_of(given.count)]
+            embeddings = torch.from_numpy(given.file.embeddings[rows])
+            ends = torch.from_numpy(given.file.ends[rows])
+            texts = PseudoTexts(embeddings.to(run.device).float(), ends.to(run.device))
+            yield dataclasses.replace(batch, pseudo=texts)
 
 
 def validation_batches(plan: Plan, run: TrainRun) -> Generator[Batch]:

@@ -24,6 +24,7 @@ class Request:
     previous: Path | None = None
     teacher: Path | None = None
     buffer: Path | None = None
+    pseudo_texts: Path | None = None
     seed: int = 0
     from_scratch: bool = False
     fresh_state: bool = False

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from vlcpctl.core.features import as_features
 from vlcpctl.core.method import Batch, Features, Method, Tokens, Weights
+from vlcpctl.core.pseudo_texts import PseudoTexts
 from vlcpctl.engine.phases import PhasePlan
 from vlcpctl.engine.settings import Settings
 from vlcpctl.engine.world import World
@@ -120,11 +122,27 @@ class TrainRun:
     ) -> tuple[Tensor, Tensor]:
         """Raw projections of a part of the local batch, in single precision at least."""
         images, texts = self.encoder.inputs(batch.images[chunk], batch.texts[chunk])
-        with self._autocast():
+        with self.autocast():
             image, text = self.encoder.features(images, texts, weights)
         assert image is not None
         assert text is not None
         return _at_least_single(image), _at_least_single(text)
+
+    def encode_image(self, batch: Batch, chunk: slice, weights: Weights) -> Tensor:
+        """The images' side of that alone, under other weights."""
+        with self.autocast():
+            pixels = self.encoder.pixels(batch.images[chunk])
+            image, _ = self.encoder.features(pixels, None, weights)
+        assert image is not None
+        return _at_least_single(image)
+
+    def encode_pseudo(
+        self, texts: PseudoTexts, chunk: slice, weights: Weights | None = None
+    ) -> Tensor:
+        """Raw projections of some of the texts without image, in single precision at least."""
+        with self.autocast():
+            text = self.encoder.embedded_texts(texts.embeddings[chunk], texts.ends[chunk], weights)
+        return _at_least_single(text)
 
     def encode_tokens(
         self, batch: Batch, chunk: slice, weights: Weights | None = None
@@ -142,7 +160,7 @@ class TrainRun:
             labels = batch.labels[chunk].to(texts.device)
             at = labels >= 0
             labels = labels[at]
-        with self._autocast():
+        with self.autocast():
             found = encoder.outputs(images, texts, fused, at, weights)
         tokens = Tokens(
             image=_at_least_single(found.image_tokens),
@@ -153,7 +171,8 @@ class TrainRun:
         )
         return _at_least_single(found.image), _at_least_single(found.text), tokens
 
-    def _autocast(self) -> torch.autocast:
+    def autocast(self) -> torch.autocast:
+        """The precision that the model runs in."""
         dtype = _AUTOCAST.get(self.settings.precision)
         if dtype is torch.float16 and not self.position.plan.trains:
             dtype = None  # an overflow would lose what a batch measures
@@ -161,7 +180,10 @@ class TrainRun:
 
     def chunks(self, batch: Batch) -> list[slice]:
         """The local batch cut into what is encoded at once."""
-        local = len(batch.texts)
+        return self.parts(len(batch.texts))
+
+    def parts(self, local: int) -> list[slice]:
+        """So many samples cut into what is encoded at once."""
         size = min(self.settings.micro_batch or local, local)
         return [slice(start, start + size) for start in range(0, local, size)]
 
@@ -198,8 +220,17 @@ class TrainRun:
         if self._remembered is None or self._remembered[0] is not batch:
             tokens = any(method.needs(first=False).previous_tokens for method in self.methods)
             features = self.frozen_features(batch, self.previous_weights, tokens=tokens)
-            self._remembered = (batch, features)
+            self._remembered = (batch, self._with_pseudo(features, batch.pseudo))
         return self._remembered[1]
+
+    @torch.no_grad()
+    def _with_pseudo(self, features: Features, texts: PseudoTexts | None) -> Features:
+        """The previous model's features, with those of the texts without image."""
+        if texts is None:
+            return features
+        parts = self.parts(len(texts.ends))
+        found = torch.cat([self.encode_pseudo(texts, one, self.previous_weights) for one in parts])
+        return replace(features, pseudo=normalize(self.world.gather(found), dim=-1))
 
     @property
     def previous_weights(self) -> Weights:

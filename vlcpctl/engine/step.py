@@ -21,6 +21,7 @@ from vlcpctl.core.features import as_features
 from vlcpctl.core.method import Batch, Method, Terms, Tokens
 from vlcpctl.core.seeds import torch_seed
 from vlcpctl.engine.method_run import ChunkPart, MethodRun
+from vlcpctl.engine.negatives import PseudoSide, with_pseudo_texts
 from vlcpctl.engine.run import TrainRun
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.losses.masked import word_loss
@@ -38,6 +39,8 @@ class Step:
         self.scaler = torch.amp.GradScaler(run.device.type, enabled=fp16)
         self.views = [(method, MethodRun(run, method.name)) for method in methods]
         self.statistics = _running_statistics(run.encoder.module)
+        needs = [method.needs(first=run.previous is None) for method in methods]
+        self.inversion = next((need.pseudo_texts for need in needs if need.pseudo_texts), None)
         asked = any(type(method).token_loss is not Method.token_loss for method in methods)
         masks = run.position.plan.contrasts and run.settings.mask_share > 0
         self.fuses = run.encoder.family == "fusion" and (masks or asked)
@@ -46,6 +49,8 @@ class Step:
         """Train on one batch (or only measure gradients) and return the value of every term."""
         trains = self.run.position.plan.trains
         self.optimizer.zero_grad(set_to_none=True)
+        if self.inversion is not None and batch.memory is not None:
+            batch = with_pseudo_texts(self.run, batch, self.inversion)
         with torch.no_grad():
             for method, view in self.views:
                 method.before_forward(view)
@@ -66,25 +71,22 @@ class Step:
     def _forward_backward(self, batch: Batch) -> tuple[dict[str, float], list[dict[str, Any]]]:
         run = self.run
         chunks = run.chunks(batch)
-        once = len(chunks) == 1
-        if once:
-            image, text, tokens = self._encode(batch, chunks[0], fuses=self.fuses)
-        else:
-            with torch.no_grad():
-                parts = [self._encode(batch, chunk, fuses=False)[:2] for chunk in chunks]
-            image, text = (torch.cat(side) for side in zip(*parts, strict=True))
-        leaves = [run.world.gather(side.detach()).requires_grad_() for side in (image, text)]
+        image, text, tokens = self._encode_all(batch, chunks)
+        pseudo = PseudoSide(run, batch.pseudo)
+        sides = [image, text, *pseudo.encode()]
+        leaves = [run.world.gather(side.detach()).requires_grad_() for side in sides]
         total, terms, aux = self._loss(batch, *leaves)
         self.scaler.scale(total).backward()
         if run.world.rank > 0:  # what a loss gives a weight itself is whole in every process
             self.optimizer.zero_grad(set_to_none=True)
+        pseudo.backward([_gradient(leaf) for leaf in leaves[2:]])
         own = run.world.slice_of(len(batch.keys))
         found: list[Terms] = []
         masked = self._masked(batch)
         for chunk in chunks:
-            if not once:
+            if len(chunks) > 1:
                 image, text, tokens = self._encode(batch, chunk, fuses=self.fuses)
-            outputs, grads = [image, text], [_gradient(leaf)[own][chunk] for leaf in leaves]
+            outputs, grads = [image, text], [_gradient(leaf)[own][chunk] for leaf in leaves[:2]]
             if tokens is not None:
                 part = ChunkPart(run, batch, chunk, masked)
                 found.append(self._token_terms(part, tokens))
@@ -92,6 +94,17 @@ class Step:
             else:
                 torch.autograd.backward(outputs, grads)
         return self._with_token_terms(terms, found), aux
+
+    def _encode_all(
+        self, batch: Batch, chunks: list[slice]
+    ) -> tuple[Tensor, Tensor, Tokens | None]:
+        """The local projections; of a single chunk with their graph, and with its tokens."""
+        if len(chunks) == 1:
+            return self._encode(batch, chunks[0], fuses=self.fuses)
+        with torch.no_grad():
+            parts = [self._encode(batch, chunk, fuses=False)[:2] for chunk in chunks]
+        image, text = (torch.cat(side) for side in zip(*parts, strict=True))
+        return image, text, None
 
     def _backward(self, outputs: list[Tensor], grads: list[Tensor], terms: Terms) -> None:
         """Carry the leaves' gradients and that of the token terms through the encoder at once."""
@@ -114,9 +127,9 @@ class Step:
         return *self.run.encode(batch, chunk), None
 
     def _loss(
-        self, batch: Batch, image: Tensor, text: Tensor
+        self, batch: Batch, image: Tensor, text: Tensor, pseudo: Tensor | None = None
     ) -> tuple[Tensor, dict[str, float], list[dict[str, Any]]]:
-        out = as_features(image, text, self.run.scale(self.run.weights))
+        out = as_features(image, text, self.run.scale(self.run.weights), pseudo)
         terms: Terms = {}
         replaced = any(method.replaces_base for method, _ in self.views)
         if self.run.position.plan.contrasts and not replaced:

@@ -12,6 +12,7 @@ from vlcpctl.methods.er import Er
 from vlcpctl.methods.ewc import Ewc
 from vlcpctl.methods.geodl import Geodl
 from vlcpctl.methods.icarl import Icarl
+from vlcpctl.methods.incclip import Incclip
 from vlcpctl.methods.joint import Joint
 from vlcpctl.methods.lucir import Lucir
 from vlcpctl.methods.lwf import Lwf
@@ -27,6 +28,6 @@ TABLE: dict[str, type[Method]] = {
         *(Seqf, Joint, Er, Lwf, Icarl, Lucir),
         *(Ewc, Mas, Si, Rwalk, Afec),
         *(Co2l, Geodl, Ema),
-        *(Ctp, Modx, Dha),
+        *(Ctp, Incclip, Modx, Dha),
     )
 }

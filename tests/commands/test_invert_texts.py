@@ -1,0 +1,223 @@
+"""`vlcpctl invert-texts`: the file, what is printed, going on after a kill, what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from support.tiny_stream import make_stream
+
+from vlcpctl.commands import buffer, invert_texts, train_step
+from vlcpctl.core.errors import BadInput, Incompatible, OutputExists, UsageError
+from vlcpctl.data.pseudo_texts import open_pseudo_texts
+from vlcpctl.data.task import open_task
+from vlcpctl.engine import invert_texts as engine
+
+ENOUGH = {"count": 11, "images": 4, "iterations": 2, "rate": 0.5}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of one task, and a buffer of nine pairs."""
+    root = tmp_path_factory.mktemp("inputs")
+    task = make_stream(root / "stream", tasks=1, n=12) / "00-part-0"
+    buffer.run(task, root / "buffer", size="9", quiet=True)
+    train_step.run(
+        [task],
+        root / "run",
+        "seqf",
+        preset="tiny",
+        model="micro",
+        batch_size=4,
+        epochs=1,
+        quiet=True,
+    )
+    return root
+
+
+@pytest.fixture
+def invert(inputs: Path, tmp_path: Path) -> Callable[..., Path]:
+    def run(name: str = "pseudo.parquet", **options: Any) -> Path:
+        given = {"checkpoint": inputs / "run", "buffer": inputs / "buffer", **ENOUGH, **options}
+        invert_texts.run(tmp_path / name, **given)
+        return tmp_path / name
+
+    return run
+
+
+def test_the_file_holds_texts_with_their_parents(
+    invert: Callable[..., Path], inputs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = invert()
+    printed = capsys.readouterr()
+    assert printed.out == f"{out}\n"
+    assert "11 texts from a buffer of 9" in printed.err
+    assert printed.err.count("of 11 texts and") == 2
+    found = open_pseudo_texts(out)
+    keys = set(open_task(inputs / "buffer").split("train").keys)
+    rows = pq.read_table(out).to_pylist()
+    assert len(rows) == found.count == 11
+    assert found.shape == (12, 8)
+    assert found.embeddings.shape == (11, 12, 8)
+    assert found.embeddings.dtype == np.float16
+    assert {row["first"] for row in rows} | {row["second"] for row in rows} <= keys
+    assert all(0 <= row["share"] <= 1 for row in rows)
+    assert all(row["loss"] <= row["loss_before"] + 1e-6 for row in rows)
+    flat = np.array([row["embeddings"] for row in rows])
+    assert np.array_equal(flat.reshape(11, 12, 8), found.embeddings)
+    assert not out.with_name("pseudo.parquet.partial").exists()
+
+
+def test_the_same_command_makes_the_same_bytes_with_any_number_of_workers(
+    invert: Callable[..., Path],
+) -> None:
+    assert invert("a.parquet").read_bytes() == invert("b.parquet", workers=2).read_bytes()
+
+
+def test_killed_and_started_again_it_ends_with_the_same_bytes(
+    invert: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = invert("whole.parquet").read_bytes()
+    write = engine.write_part
+
+    def killed(path: Path, columns: Any) -> None:
+        if path.name == "part-000001.parquet":
+            raise KeyboardInterrupt
+        write(path, columns)
+
+    monkeypatch.setattr(engine, "write_part", killed)
+    with pytest.raises(KeyboardInterrupt):
+        invert("killed.parquet")
+    monkeypatch.setattr(engine, "write_part", write)
+    partial = tmp_path / "killed.parquet.partial"
+    assert sorted(path.name for path in partial.iterdir()) == [
+        "identity.json",
+        "part-000000.parquet",
+    ]
+    assert invert("killed.parquet").read_bytes() == expected
+    assert not partial.exists()
+
+
+def test_unfinished_work_of_another_command_is_refused(
+    invert: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "join_parts", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        invert()
+    monkeypatch.undo()
+    with pytest.raises(OutputExists, match=r"inversion\.rate is 0\.5 there and 0\.7 here"):
+        invert(rate=0.7)
+    invert(rate=0.7, force=True)
+    assert open_pseudo_texts(tmp_path / "pseudo.parquet").metadata["identity"]["seed"] == 0
+
+
+def test_a_larger_count_begins_with_the_same_texts(invert: Callable[..., Path]) -> None:
+    few, many = (open_pseudo_texts(invert(f"{n}.parquet", count=n)) for n in (6, 13))
+    np.testing.assert_allclose(few.embeddings, many.embeddings[:6], atol=1e-5)
+    assert list(few.column("first")) == list(many.column("first"))[:6]
+
+
+def test_how_many_are_made_at_once_changes_rounding_alone(invert: Callable[..., Path]) -> None:
+    one, other = (
+        open_pseudo_texts(invert(f"{size}.parquet", batch_size=size)) for size in (1, 256)
+    )
+    np.testing.assert_allclose(one.embeddings, other.embeddings, atol=1e-4)
+    assert list(one.column("second")) == list(other.column("second"))
+
+
+def test_again_it_prints_the_path_and_other_settings_are_refused(
+    invert: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = invert()
+    before = out.read_bytes()
+    capsys.readouterr()
+    invert()
+    again = capsys.readouterr()
+    assert again.out == f"{out}\n"
+    assert "is there already" in again.err
+    with pytest.raises(OutputExists, match="seed is 0 there and 1 here"):
+        invert(seed=1)
+    invert(seed=1, force=True)
+    assert out.with_name("pseudo.parquet.old").read_bytes() == before
+    assert out.read_bytes() != before
+
+
+def test_json_tells_what_was_reached(
+    invert: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = invert(as_json=True, quiet=True)
+    found = json.loads(capsys.readouterr().out)
+    assert found["path"] == str(out)
+    assert (found["count"], found["length"], found["width"]) == (11, 12, 8)
+    assert found["loss"] <= found["loss_before"]
+
+
+def test_a_plan_writes_nothing(
+    invert: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = invert(dry_run=True)
+    assert "2 iterations each" in capsys.readouterr().err
+    assert list(out.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"min_score": 0.6, "max_score": 0.2}, "the least must be below the greatest"),
+        ({"min_score": 0.3, "max_score": 0.3}, "the least must be below the greatest"),
+        ({"rate": 0.0}, "above 0"),
+    ],
+)
+def test_bad_settings_are_refused(
+    invert: Callable[..., Path], wrong: dict[str, float], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        invert(**wrong)
+
+
+def test_a_mini_batch_larger_than_the_buffer_is_all_of_it(invert: Callable[..., Path]) -> None:
+    found = open_pseudo_texts(invert(images=50))
+    assert found.metadata["identity"]["inversion"]["pairs"] == 9
+
+
+def test_what_is_no_buffer_or_checkpoint_is_refused(
+    invert: Callable[..., Path], inputs: Path
+) -> None:
+    with pytest.raises(BadInput, match="is a task, not a buffer"):
+        invert(buffer=inputs / "stream" / "00-part-0")
+    with pytest.raises(BadInput, match="is not a checkpoint"):
+        invert(checkpoint=inputs / "stream")
+
+
+def test_an_empty_buffer_is_refused(
+    invert: Callable[..., Path], inputs: Path, tmp_path: Path
+) -> None:
+    task = inputs / "stream" / "00-part-0"
+    buffer.run(task, tmp_path / "empty", size="0.1%", quiet=True)
+    assert open_task(tmp_path / "empty").counts == {"train": 0}
+    with pytest.raises(BadInput, match="is empty"):
+        invert(buffer=tmp_path / "empty")
+
+
+def test_what_stands_there_and_is_no_such_file_stays(
+    invert: Callable[..., Path], tmp_path: Path
+) -> None:
+    (tmp_path / "pseudo.parquet").write_text("mine")
+    with pytest.raises(OutputExists, match="no file of pseudo texts"):
+        invert()
+    assert (tmp_path / "pseudo.parquet").read_text() == "mine"
+
+
+def test_a_checkpoint_without_its_weights_is_refused(
+    invert: Callable[..., Path], inputs: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(inputs / "run", tmp_path / "run")
+    (tmp_path / "run" / "open_clip_model.safetensors").unlink()
+    with pytest.raises(Incompatible):
+        invert(checkpoint=tmp_path / "run")

@@ -9,7 +9,7 @@ COMMANDS = {
     "buffer": "Choose which pairs of a task to keep for replay.",
     "invert-texts": "Make negative texts of a buffer (IncCLIP).",
     "train-step": "Train on one task, from the checkpoint of the last one.",
-    "import-checkpoint": "Make a checkpoint of weights that another program has trained.",
+    "import-checkpoint": "Make a checkpoint of weights from another program.",
     "interpolate": "Average the weights of two checkpoints (WiSE-FT).",
     "eval-retrieval": "Measure retrieval of checkpoints on tasks, as rows.",
     "eval-zeroshot": "Measure zero-shot classification of checkpoints, as rows.",

@@ -80,11 +80,18 @@ def parents_of(manifest: dict[str, Any]) -> list[Parent]:
     if manifest["schema"].startswith("vlcpctl.checkpoint/"):
         # Earlier tasks hang on the parent.
         parents += [Parent("task", content) for content in manifest.get("tasks", [])[-1:]]
+        parents += [_origin(one) for one in (manifest.get("origin"),) if one]
     elif manifest.get("buffer"):
         return [Parent("task", content) for content in manifest["buffer"].get("seen", ())]
     elif manifest.get("stream"):
         return [Parent("stream", manifest["stream"])]
     return parents + [_input(one) for one in manifest.get("inputs", [])]
+
+
+def _origin(one: dict[str, Any]) -> Parent:
+    """The file that a checkpoint was imported from."""
+    ran = ", its code was run" if one["ran_code"] else ""
+    return Parent("imported from", one["sha256"], f"{one['name']}, {one['bytes']} bytes{ran}")
 
 
 def _input(one: dict[str, Any] | str) -> Parent:

@@ -1,0 +1,146 @@
+"""Make a checkpoint of weights that another program has trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vlcpctl.core.artifacts import already_made, new_directory, write_manifest
+from vlcpctl.core.errors import BadInput, Incompatible, UsageError
+from vlcpctl.core.hashing import content_id, file_sha256
+from vlcpctl.core.tensors import some_of
+from vlcpctl.engine.checkpoint import hashes
+from vlcpctl.models import dual_encoder, encoders
+from vlcpctl.models.configuration import CONFIG_FILE, fusion_configuration
+from vlcpctl.models.encoders import Encoder
+from vlcpctl.models.fusion import building
+from vlcpctl.models.fusion.foreign_names import is_ctp
+from vlcpctl.models.weight_files import WeightFile, read_weights
+
+METHOD = "imported"
+CTP_MODEL = "albef-base"  # what the CTP authors train
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The weights, the model that they are of, and what rows will say of it."""
+
+    source: Path
+    out: Path
+    model: str | None = None
+    run: str | None = None
+    step: int | None = None
+    trusts_pickle: bool = False
+    force: bool = False
+
+    @property
+    def file(self) -> Path:
+        """The weights: the source, or what lies in it beside a configuration."""
+        if self.source.is_file():
+            return self.source
+        if not self.source.exists():
+            raise BadInput(f"{self.source}: there is no such file or directory")
+        if (self.source / CONFIG_FILE).is_file():
+            return dual_encoder.weights_file(self.source)
+        if (self.source / building.WEIGHTS_FILE).is_file():
+            return self.source / building.WEIGHTS_FILE
+        raise BadInput(
+            f"{self.source} holds neither {CONFIG_FILE} nor {building.WEIGHTS_FILE}; "
+            "give the file of weights itself, and --model"
+        )
+
+
+def import_checkpoint(request: Request) -> Path:
+    """Write the checkpoint; if it is there already, do nothing."""
+    about = identity(request)
+    if already_made(request.out, "checkpoint", about, force=request.force):
+        return request.out
+    encoder, found = read(request)
+    with new_directory(request.out, "checkpoint.json") as directory:
+        encoders.save(encoder, directory)
+        files = hashes(directory)
+        content = content_id({"files": files, "identity": about})
+        body = {**_body(request, found), "files": files}
+        write_manifest(directory, "checkpoint", about, content, body)
+    return request.out
+
+
+def read(request: Request) -> tuple[Encoder, WeightFile]:
+    """The model with its weights, every tensor checked."""
+    found = read_weights(request.file, trusts_pickle=request.trusts_pickle)
+    _require_finite(found.tensors, request.file)
+    model = _model(request, found.tensors)
+    what = f"{request.file} as {model}"
+    return encoders.with_weights(model, found.tensors, what), found
+
+
+def identity(request: Request) -> dict[str, Any]:
+    """What decides the checkpoint, with no path of a machine in it."""
+    model = request.model
+    if model is not None and Path(model).is_file():
+        model = f"sha256:{file_sha256(Path(model))}"
+    return {
+        "imported": file_sha256(request.file),
+        "model": model,
+        "run": _run(request),
+        "step": request.step,
+    }
+
+
+def _model(request: Request, tensors: dict[str, Tensor]) -> str:
+    """The model asked for, or the one that the source says itself."""
+    if request.model is not None:
+        return request.model
+    for directory in (request.source, request.source.parent):
+        if (directory / CONFIG_FILE).is_file() or fusion_configuration(str(directory)):
+            return str(directory)
+    if is_ctp(tensors):
+        return CTP_MODEL
+    raise UsageError(
+        f"{request.file} does not say which model its weights are of; "
+        "give --model NAME or FILE.json, such as --model ViT-B-32"
+    )
+
+
+def _require_finite(tensors: dict[str, Tensor], file: Path) -> None:
+    wrong = [
+        name
+        for name, tensor in sorted(tensors.items())
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all())
+    ]
+    if wrong:
+        raise Incompatible(f"{file} holds NaN or infinity in {some_of(wrong)}: it has diverged")
+
+
+def _run(request: Request) -> str:
+    return request.run or request.source.resolve().stem
+
+
+def _body(request: Request, found: WeightFile) -> dict[str, Any]:
+    """What the manifest says beside the identity: as train-step does of a model before any task."""
+    file = request.file
+    return {
+        "run": _run(request),
+        "method": METHOD,
+        "seed": 0,
+        "buffer": None,
+        "stream": None,
+        "step": request.step,
+        "tasks": [],
+        "task_names": [],
+        "pairs": 0,
+        "train_seconds": 0.0,
+        "parent": None,
+        "fresh_state": False,
+        "origins": {},
+        "origin": {
+            "name": file.name,
+            "bytes": file.stat().st_size,
+            "sha256": file_sha256(file),
+            "ran_code": found.ran_code,
+        },
+    }

@@ -14,13 +14,18 @@ import torch
 from PIL import Image
 from support.class_folders import write_class_folder, write_lines
 from support.tiny_stream import make_image, make_pair, make_stream, make_task
+from torch.nn.functional import normalize
 
 from vlcpctl.commands.eval_zeroshot import run
 from vlcpctl.core.artifacts import new_directory, write_manifest
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, TooManySkipped, UsageError
 from vlcpctl.core.rows import read_rows
 from vlcpctl.data.task import open_stream
-from vlcpctl.models import dual_encoder
+from vlcpctl.data.views import decode_image, eval_view
+from vlcpctl.engine import zeroshot
+from vlcpctl.eval.candidates import BAND
+from vlcpctl.models import encoders
+from vlcpctl.models.encoders import Start
 
 CLASSES = ("cat", "dog", "bird", "fish", "frog", "horse")
 TEMPLATES = ("a photo of a {c}.", "the {c}")
@@ -38,8 +43,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def make_checkpoint(directory: Path, stream: Path, step: int, *, scale: float = 1.0) -> Path:
-    encoder = dual_encoder.build("micro", seed=step)
+def make_checkpoint(
+    directory: Path, stream: Path, step: int, *, scale: float = 1.0, model: str = "micro"
+) -> Path:
+    encoder = encoders.build(model, Start(seed=step))
     with torch.no_grad():
         next(encoder.module.parameters()).mul_(scale)
     body = {
@@ -51,7 +58,7 @@ def make_checkpoint(directory: Path, stream: Path, step: int, *, scale: float = 
         "tasks": [task.content for task in open_stream(stream)][: step + 1],
     }
     with new_directory(directory, "checkpoint.json") as temporary:
-        dual_encoder.save(encoder, temporary)
+        encoders.save(encoder, temporary)
         write_manifest(temporary, "checkpoint", {}, f"content {step}", body)
     return directory
 
@@ -179,6 +186,41 @@ def test_rows_are_the_same_bytes_whatever_the_means(place: Path, tmp_path: Path)
     evaluate(place, tmp_path / "a", *words)
     evaluate(place, tmp_path / "b", *words, workers=2, batch_size=7)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_scores_are_kept_for_one_batch_only(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[tuple[int, int]] = []
+    real = zeroshot.class_ranks
+
+    def watched(images: Any, labels: Any, classes: Any, index: Any) -> Any:
+        sizes.append((len(images), len(classes)))
+        return real(images, labels, classes, index)
+
+    monkeypatch.setattr(zeroshot, "class_ranks", watched)
+    evaluate(place, tmp_path / "rows", place / "pets", batch_size=4)
+    assert sizes == [(4, 6)] * 6 + [(1, 6)]
+
+
+def test_a_fusion_model_is_measured_by_its_two_towers(place: Path, tmp_path: Path) -> None:
+    fused = make_checkpoint(tmp_path / "fused", place / "stream", 0, model="albef-micro")
+    (row,) = evaluate(place, tmp_path / "rows", place / "pets", checkpoints=[fused])
+    encoder = encoders.load(fused)
+    encoder.module.eval()
+    texts = [template.format(c=name) for name in CLASSES for template in TEMPLATES]
+    images = [decode_image(make_image(number)) for number in range(25)]
+    views = torch.from_numpy(np.stack([eval_view(image, encoder.view) for image in images]))
+    with torch.no_grad():
+        image, _ = encoder.features(encoder.pixels(views), None)
+        _, text = encoder.features(None, encoder.tokenize(texts))
+    means = normalize(text, dim=-1).reshape(6, 2, -1).mean(1)
+    scores = normalize(image, dim=-1) @ normalize(means, dim=-1).T
+    label = torch.arange(25) % 6
+    right = scores.gather(1, label[:, None])
+    rivals = (scores >= right - BAND).sum(1) - 1  # drawn at random, it ties here and there
+    assert row["metrics"]["acc1"] == 100 * int((rivals == 0).sum()) / 25
+    assert row["metrics"]["acc5"] == 100 * int((rivals < 5).sum()) / 25
 
 
 def test_a_collapsed_model_is_right_about_nothing(place: Path, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vlcpctl.eval.candidates import BAND
 from vlcpctl.eval.faiss_search import FaissCpuIndex
-from vlcpctl.eval.ranks import BAND
 from vlcpctl.eval.torch_search import TorchIndex
 from vlcpctl.eval.zeroshot import TOP, class_embeddings, class_ranks
 

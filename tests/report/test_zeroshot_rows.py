@@ -81,7 +81,9 @@ def test_data_outside_the_stream_alone_makes_a_report(tmp_path: Path) -> None:
     assert [cell.text for cell in cells] == [
         *("average of 2", "ctp", "0", "30.00", "2", "28.00", "-2.00")
     ]
-    assert "average of 2" in page(document)
+    shown = page(document)
+    assert "average of 2" in shown
+    assert ">1 run<" in shown
 
 
 def test_averages_over_different_data_sets_are_not_mixed(tmp_path: Path) -> None:

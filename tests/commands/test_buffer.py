@@ -7,14 +7,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from support.program import make_inputs
 from support.tiny_stream import make_stream
 
 from vlcpctl.commands import buffer as command
 from vlcpctl.commands.buffer import run
-from vlcpctl.core.artifacts import write_manifest
+from vlcpctl.core.artifacts import read_manifest, write_manifest
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError
 from vlcpctl.data.buffer import open_buffer
+from vlcpctl.data.stored_features import read_features
 from vlcpctl.data.task import Split, open_task
+from vlcpctl.data.views import decode_image, eval_view
+from vlcpctl.models import encoders
 
 
 @pytest.fixture
@@ -114,3 +119,28 @@ def test_herding_looks_at_features_of_the_checkpoint_and_records_it(
     keys = open_task(stream / "00-part-0").split("train").keys
     assert buffer.split("train").keys[0] in keys[3:5]
     assert buffer.manifest["buffer"]["checkpoint"] == "c0ffee"
+
+
+def test_stored_features_are_those_of_the_checkpoint(tmp_path: Path) -> None:
+    root = make_inputs(tmp_path)
+    task, checkpoint = root / "stream" / "00-part-0", root / "plain"
+    run(task, tmp_path / "b", size="5", checkpoint=checkpoint, store_features=True, quiet=True)
+    buffer = open_buffer(tmp_path / "b")
+    found = read_features(buffer)
+    keys, split = buffer.split("train").keys, open_task(task).split("train")
+    rows = np.array([split.keys.index(key) for key in keys])
+    encoder = encoders.load(checkpoint)
+    encoder.module.eval()
+    view = [eval_view(decode_image(split.image(row), ""), encoder.view) for row in rows.tolist()]
+    texts = encoder.tokenize([split.captions(row)[0] for row in rows.tolist()])
+    with torch.no_grad():
+        image, text = encoder.features(*encoder.inputs(torch.from_numpy(np.stack(view)), texts))
+    np.testing.assert_allclose(found.image_ND, image.numpy(), rtol=2e-3, atol=1e-4)
+    np.testing.assert_allclose(found.text_TD, text.numpy(), rtol=2e-3, atol=1e-4)
+    assert set(found.makers) == {read_manifest(checkpoint, "checkpoint")["content"]}
+    assert buffer.manifest["buffer"]["features"]["width"] == encoder.width
+
+
+def test_features_cannot_be_stored_without_a_model(stream: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--store-features needs --checkpoint"):
+        run(stream / "00-part-0", tmp_path / "buffer", size="5", store_features=True)

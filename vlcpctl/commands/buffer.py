@@ -16,7 +16,9 @@ from vlcpctl.core.errors import BadInput
 if TYPE_CHECKING:
     import numpy as np
 
-    from vlcpctl.data.task import Split
+    from vlcpctl.data import buffer_size
+    from vlcpctl.data.stored_features import Projections
+    from vlcpctl.data.task import Split, Task
 
 Previous = Annotated[
     Path | None,
@@ -24,7 +26,13 @@ Previous = Annotated[
 ]
 Checkpoint = Annotated[
     Path | None,
-    typer.Option("--checkpoint", help="Model whose features herding and kmeans look at."),
+    typer.Option("--checkpoint", help="Model whose features are looked at, or stored."),
+]
+StoreFeatures = Annotated[
+    bool,
+    typer.Option(
+        "--store-features", help="Keep the projections by --checkpoint with new items, for der."
+    ),
 ]
 Policy = Annotated[
     str, typer.Option("--policy", help="reservoir, ring, herding, kmeans or random.")
@@ -57,6 +65,7 @@ def run(
     size: Size = None,
     of: Of = None,
     add: Add = None,
+    store_features: StoreFeatures = False,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     threads: options.Threads = options.DEFAULT_THREADS,
@@ -84,6 +93,9 @@ def run(
     first of its items in the order of the data set; the reservoir draws from Python's generator
     (theirs begins with --seed 42).
 
+    --store-features keeps the raw projections of each new item beside it, of its image and of all
+    its captions, at half precision; earlier items keep theirs, by the checkpoint of their time.
+
     vlcpctl buffer stream/00-smileys -o buffer/00 --policy reservoir --size 500
 
     vlcpctl buffer stream/01-people -o buffer/01 --previous buffer/00 --policy reservoir --size 500
@@ -92,18 +104,10 @@ def run(
     """
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.core.artifacts import already_made
-    from vlcpctl.data.buffer import NAME, Request, open_buffer, plan_update, write_buffer
-    from vlcpctl.data.buffer_ctp import check_variant
-    from vlcpctl.data.buffer_policy import check_policy
-    from vlcpctl.data.buffer_size import parse_size
-    from vlcpctl.data.task import open_task
+    from vlcpctl.data.buffer import open_buffer, plan_update, write_buffer
+    from vlcpctl.data.buffer_request import Request
 
-    check_policy(policy, adds=add is not None, has_checkpoint=checkpoint is not None)
-    new = open_task(task)
-    wanted = parse_size(size, of, add, new)
-    check_variant(variant, policy, wanted)
-    if NAME in new.manifest:
-        raise BadInput(f"{task} is a buffer; give a task, and the buffer as --previous")
+    new, wanted = _checked(task, checkpoint, policy, variant, (size, of, add), store_features)
     request = Request(
         task=new,
         previous=open_buffer(previous) if previous else None,
@@ -112,6 +116,7 @@ def run(
         size=wanted,
         seed=seed,
         checkpoint=_content(checkpoint) if checkpoint else None,
+        stores_features=store_features,
     )
     if already_made(out, "task", request.identity(), force=force):
         say(f"buffer: {out} is there already")
@@ -120,8 +125,38 @@ def run(
         say(f"buffer: {plan}")
         if dry_run:
             return
-        write_buffer(out, request, plan, partial(_embed, checkpoint, device))
+        model = partial(_embed, checkpoint, device), partial(_project, checkpoint, device)
+        write_buffer(out, request, plan, *model)
     emit(_result(out) if as_json else out)
+
+
+def _checked(
+    task: Path,
+    checkpoint: Path | None,
+    policy: str,
+    variant: str,
+    sizes: tuple[str | None, str | None, int | None],
+    store_features: bool,
+) -> tuple[Task, buffer_size.Size]:
+    """The task and the size, once the options are found to go together."""
+    from vlcpctl.data.buffer_ctp import check_variant
+    from vlcpctl.data.buffer_policy import check_policy
+    from vlcpctl.data.buffer_request import NAME
+    from vlcpctl.data.buffer_size import parse_size
+    from vlcpctl.data.task import open_task
+
+    check_policy(
+        policy,
+        adds=sizes[2] is not None,
+        has_checkpoint=checkpoint is not None,
+        stores_features=store_features,
+    )
+    new = open_task(task)
+    wanted = parse_size(*sizes, new)
+    check_variant(variant, policy, wanted)
+    if NAME in new.manifest:
+        raise BadInput(f"{task} is a buffer; give a task, and the buffer as --previous")
+    return new, wanted
 
 
 def _content(checkpoint: Path) -> str:
@@ -143,8 +178,23 @@ def _embed(checkpoint: Path | None, device: str, split: Split, rows: np.ndarray)
     return features
 
 
+def _project(checkpoint: Path | None, device: str, split: Split, rows: np.ndarray) -> Projections:
+    """Projections of some pairs of a task, to be stored with them."""
+    from vlcpctl.core.devices import torch_device
+    from vlcpctl.engine.pair_features import raw_projections
+    from vlcpctl.eval.retrieval import require_finite
+    from vlcpctl.models.encoders import load
+
+    assert checkpoint is not None, "_checked has seen to it"
+    maker = _content(checkpoint)
+    found = raw_projections(load(checkpoint), split, rows, torch_device(device), maker)
+    for side in (found.image_ND, found.text_TD):
+        require_finite(side, f"{checkpoint} on {split.directory}, at half precision")
+    return found
+
+
 def _result(out: Path) -> str:
-    from vlcpctl.data.buffer import NAME
+    from vlcpctl.data.buffer_request import NAME
     from vlcpctl.data.task import open_task
 
     buffer = open_task(out)

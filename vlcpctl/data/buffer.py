@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,58 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from vlcpctl.core.artifacts import MANIFESTS, new_directory, write_manifest
+from vlcpctl.core.artifacts import MANIFESTS, new_directory
 from vlcpctl.core.console import warn
 from vlcpctl.core.errors import BadInput, Incompatible
-from vlcpctl.data.buffer_ctp import CTP, PAPER, allot_as_ctp, pick_as_ctp
-from vlcpctl.data.buffer_policy import NEEDS_FEATURES, Allotment, Candidates, allot, pick
+from vlcpctl.data.buffer_ctp import CTP, allot_as_ctp, pick_as_ctp
+from vlcpctl.data.buffer_manifest import Contents, write_buffer_manifest
+from vlcpctl.data.buffer_policy import Allotment, Candidates, allot, pick
+from vlcpctl.data.buffer_request import NAME, Request
 from vlcpctl.data.buffer_segments import Row, SegmentWriter, carry, next_number
-from vlcpctl.data.buffer_size import Size
-from vlcpctl.data.index import BUFFER_SCHEMA, ContentId, IndexWriter
-from vlcpctl.data.manifests import TaskSummary
+from vlcpctl.data.index import BUFFER_SCHEMA, IndexWriter
+from vlcpctl.data.stored_features import Project, carried_on, write_features
 from vlcpctl.data.task import Split, Task, open_task
 from vlcpctl.select.order import hash_order
 
-NAME = "buffer"
 Features = Callable[[Split, np.ndarray], np.ndarray]  # rows of a split to (N, D), L2-normalised
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What one update is made of."""
-
-    task: Task
-    previous: Task | None
-    policy: str
-    size: Size
-    seed: int
-    checkpoint: str | None = None  # content id of the model that features come from
-    variant: str = PAPER
-
-    def identity(self) -> dict[str, Any]:
-        """The settings that decide what the buffer holds."""
-        return {
-            "task": self.task.content,
-            "previous": self.previous and self.previous.content,
-            "policy": self.policy,
-            "variant": self.variant,
-            "size": self.size.written,
-            "of": self.size.of,
-            "seed": self.seed,
-            "checkpoint": self.checkpoint,
-        }
-
-    def ranks_by(self) -> str:
-        """The column of the index that says in which order held items are given up."""
-        by_rank = self.policy in NEEDS_FEATURES or self.variant == CTP
-        return "rank" if by_rank else "order"
-
-    def held(self) -> dict[str, Any]:
-        """What the previous buffer says of itself; the same fields of an empty one without it."""
-        if self.previous is None:
-            return {"seen": {}, "shard_rows": {}}
-        held: dict[str, Any] = self.previous.manifest[NAME]
-        return held
 
 
 @dataclass(frozen=True)
@@ -111,8 +72,13 @@ def plan_update(request: Request) -> Plan:
     return Plan(seen, fresh, order, _allot(request, candidates))
 
 
-def write_buffer(out: Path, request: Request, plan: Plan, features: Features) -> None:
-    """Write the buffer that the plan describes; the previous one is left as it is."""
+def write_buffer(
+    out: Path, request: Request, plan: Plan, features: Features, project: Project | None = None
+) -> None:
+    """Write the buffer that the plan describes; the previous one is left as it is.
+
+    Herding and k-means choose by `features`; `project` gives what the buffer stores of each pair.
+    """
     split = request.task.split("train")
     picked = _picked(request, plan, lambda: features(split, plan.fresh))
     with new_directory(out, MANIFESTS["task"]) as directory:
@@ -128,7 +94,9 @@ def write_buffer(out: Path, request: Request, plan: Plan, features: Features) ->
         finally:
             writer.abandon()
         _write_index(directory, rows)
-        _write_manifest(directory, request, plan, rows, dict(writer.rows))
+        stored = _store(directory, request, plan.fresh[picked], rows, project)
+        written = Contents(seen=plan.seen, rows=rows, shard_rows=dict(writer.rows), features=stored)
+        write_buffer_manifest(directory, request, written)
 
 
 def _allot(request: Request, candidates: Candidates) -> Allotment:
@@ -161,6 +129,12 @@ def _check_continues(request: Request, previous: Task) -> None:
                 f"{previous.path} was made with {option} {held[name]!r}, not {wanted!r}; "
                 "use the same, or start a new buffer without --previous"
             )
+    if bool(held.get("features")) != request.stores_features:
+        has = "with" if held.get("features") else "without"
+        raise Incompatible(
+            f"{previous.path} was made {has} --store-features; "
+            "do the same, or start a new buffer without --previous"
+        )
     grows = (size.count or 0) > (held["count"] or 0) or (size.share or 0) > (held["share"] or 0)
     if grows and previous.counts["train"] < sum(held["seen"].values()):
         warn(f"{previous.path} was smaller: what it gave up of earlier tasks does not come back")
@@ -191,6 +165,22 @@ def _admit(
     return admitted
 
 
+def _store(
+    directory: Path, request: Request, numbers: np.ndarray, rows: list[Row], project: Project | None
+) -> dict[str, Any] | None:
+    """Store the features of the pairs of the index; returns what the manifest says of them."""
+    if not request.stores_features:
+        return None
+    assert project is not None, "features are to be stored, and nothing gives them"
+    split = request.task.split("train")
+    admitted_keys = [split.keys[number] for number in numbers.tolist()]
+    keys = [str(row["key"]) for row in rows]
+    admitted = project(split, numbers)
+    found = carried_on(request.previous, admitted, admitted_keys, keys)
+    write_features(directory, keys, found)
+    return {"width": found.width, "dtype": "float16", "content": found.content(keys)}
+
+
 def _write_index(directory: Path, rows: list[Row]) -> None:
     # By key: equal items make an equal index whatever the history of the tars.
     rows.sort(key=lambda row: str(row["key"]))
@@ -198,53 +188,3 @@ def _write_index(directory: Path, rows: list[Row]) -> None:
     for row in rows:
         index.add(tuple(row[name] for name in BUFFER_SCHEMA.names))
     index.close()
-
-
-def _write_manifest(
-    directory: Path, request: Request, plan: Plan, rows: list[Row], shard_rows: dict[str, int]
-) -> None:
-    content = ContentId()
-    content.add([row["key"] for row in rows], [row["label"] for row in rows])
-    train = {
-        "images": len(rows),
-        "captions": sum(len(row["captions"]) for row in rows),
-        "shards": sorted(shard_rows),
-        "bytes": sum((directory / shard).stat().st_size for shard in shard_rows),
-        "content": content.hexdigest(),
-    }
-    labels = {row["label"] for row in rows if row["label"] is not None}
-    summary = TaskSummary(NAME, {"train": train}, sorted(labels))
-    body = {
-        "name": NAME,
-        "slug": NAME,
-        "step": None,
-        "tasks_in_stream": request.task.manifest.get("tasks_in_stream"),
-        "stream": request.task.manifest.get("stream"),
-        "splits": summary.splits,
-        "labels": summary.labels,
-        "skipped": {},
-        "inputs": [one for one in (request.task.content, request.checkpoint) if one],
-        NAME: {
-            **_settings(request),
-            "seen": plan.seen,
-            "items": dict(Counter(str(row["task"]) for row in rows)),
-            "shard_rows": shard_rows,
-        },
-    }
-    write_manifest(directory, "task", request.identity(), summary.content, body)
-
-
-def _settings(request: Request) -> dict[str, Any]:
-    """What the next update must agree with, or rows tell."""
-    size = request.size
-    return {
-        "policy": request.policy,
-        "variant": request.variant,
-        "size": size.written,
-        "of": size.of,
-        "kind": size.kind,
-        "count": size.count,
-        "share": size.share,
-        "seed": request.seed,
-        "checkpoint": request.checkpoint,
-    }

@@ -53,7 +53,9 @@ class Allotment:
     ranks: np.ndarray | None = None
 
 
-def check_policy(policy: str, *, adds: bool, has_checkpoint: bool) -> None:
+def check_policy(
+    policy: str, *, adds: bool, has_checkpoint: bool, stores_features: bool = False
+) -> None:
     """UsageError for a policy that does not exist or does not go with the other options."""
     if policy not in POLICIES:
         raise UsageError(unknown_name("policy", policy, POLICIES))
@@ -61,7 +63,9 @@ def check_policy(policy: str, *, adds: bool, has_checkpoint: bool) -> None:
         raise UsageError(f"--add goes with --policy random; --policy {policy} takes --size")
     if policy in NEEDS_FEATURES and not has_checkpoint:
         raise UsageError(f"--policy {policy} looks at features: it needs --checkpoint")
-    if has_checkpoint and policy not in NEEDS_FEATURES:
+    if stores_features and not has_checkpoint:
+        raise UsageError("--store-features needs --checkpoint: the model that features are of")
+    if has_checkpoint and not (stores_features or policy in NEEDS_FEATURES):
         raise UsageError(f"--checkpoint has no effect on --policy {policy}; leave it out")
 
 

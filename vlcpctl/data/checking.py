@@ -18,7 +18,10 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import content_id, sample_key
 from vlcpctl.data.images import KINDS
 from vlcpctl.data.index import SCHEMA, ContentId
+from vlcpctl.data.manifests import content_with
+from vlcpctl.data.stored_features import check_features
 from vlcpctl.data.tar import BLOCK, END, caption_text, header
+from vlcpctl.data.task import Task
 
 Row = dict[str, Any]
 _ROWS_AT_ONCE = 1000
@@ -49,7 +52,11 @@ def check_task(path: Path, *, deep: bool) -> Iterator[str]:
     for name, split in manifest["splits"].items():
         yield from _check_split(path, name, split, deep=deep)
     contents = {name: split["content"] for name, split in manifest["splits"].items()}
-    if content_id({"name": manifest["name"], "splits": contents}) != manifest["content"]:
+    content = content_id({"name": manifest["name"], "splits": contents})
+    features = manifest.get("buffer", {}).get("features")
+    if features:
+        yield from check_features(Task(path, manifest), features, deep=deep)
+    if content_with(content, features) != manifest["content"]:
         yield f"{path / 'task.json'}: its content id does not follow from its splits"
 
 

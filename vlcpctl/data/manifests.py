@@ -41,6 +41,13 @@ class TaskSummary:
         }
 
 
+def content_with(content: str, features: dict[str, Any] | None) -> str:
+    """The id of a task with the features stored beside it, if there are any."""
+    if not features:
+        return content
+    return content_id({"task": content, "features": features["content"]})
+
+
 def slug(step: int, name: str) -> str:
     """A name for a directory: the place in the stream, and what of the task's name is safe.
 

@@ -35,6 +35,14 @@ class Paper:
     url: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """Raw projections of the R replayed pairs of a batch, by the models that chose them."""
+
+    image: Tensor  # (R, D), in the order of the batch
+    text: Tensor  # (R, D), of the captions that the batch has
+
+
 @dataclass(frozen=True)
 class Batch:
     """A global batch: every key, and the images and texts of this process's part of it."""
@@ -45,6 +53,7 @@ class Batch:
     texts: Tensor  # (b, L) token ids
     masked: Tensor | None = None  # (b, L) the same with words masked, for a fusion model
     labels: Tensor | None = None  # (b, L) what was masked, -100 elsewhere
+    stored: Stored | None = None  # of the replayed pairs, where a method needs it
     memory: Batch | None = None  # earlier pairs that pseudo texts are made of
     pseudo: PseudoTexts | None = None  # this process's part of the texts without image
 
@@ -108,6 +117,7 @@ class Needs:
     """Inputs without which a method cannot train; checked before anything is computed."""
 
     buffer: bool = False
+    stored_features: bool = False  # in the buffer, with each pair
     policy: str = ""  # how the buffer must have been chosen; "": in any way
     previous: bool = False  # the frozen previous model's features
     previous_tokens: bool = False  # and what it says of tokens, where the model is a fusion model

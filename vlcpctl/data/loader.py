@@ -16,10 +16,11 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from vlcpctl.core.method import Batch
+from vlcpctl.core.method import Batch, Stored
 from vlcpctl.core.view import View
 from vlcpctl.data.batch_plan import BatchPlan
 from vlcpctl.data.masking import Masking
+from vlcpctl.data.stored_features import Projections
 from vlcpctl.data.task import Split
 from vlcpctl.data.views import decode_image, train_view
 from vlcpctl.data.workers import read_in_order
@@ -64,6 +65,7 @@ class PlannedBatches(Dataset[Batch]):
     part: Callable[[int], slice]  # of a batch of that size, what this process encodes
     buffer_source: int = -1
     masking: Masking | None = None
+    stored: Projections | None = None  # of the buffer's pairs
 
     def __post_init__(self) -> None:
         self._cache = ImageCache()
@@ -89,11 +91,19 @@ class PlannedBatches(Dataset[Batch]):
         return Batch(
             keys=keys,
             replayed=torch.from_numpy(plan.source == self.buffer_source),
+            stored=self._stored(plan),
             images=torch.from_numpy(np.stack(images)),
             texts=ids,
             masked=masked,
             labels=labels,
         )
+
+    def _stored(self, plan: BatchPlan) -> Stored | None:
+        if self.stored is None:
+            return None
+        replayed = plan.source == self.buffer_source
+        image, text = self.stored.of(plan.row[replayed], plan.caption[replayed])
+        return Stored(image=torch.from_numpy(image), text=torch.from_numpy(text))
 
 
 @dataclass

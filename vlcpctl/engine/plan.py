@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from vlcpctl.core.artifacts import read_manifest
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.method import Needs
+from vlcpctl.data.stored_features import Projections, read_features
 from vlcpctl.data.task import Split, Task, open_task
 from vlcpctl.engine.pairs import Pairs
 from vlcpctl.engine.phases import PhasePlan, plan_phases
@@ -29,6 +31,13 @@ class Plan:
     phases: tuple[PhasePlan, ...]
     parent: dict[str, Any] | None
     pseudo: PseudoSource | None = None
+
+    @cached_property
+    def stored(self) -> Projections | None:
+        """What the buffer stores of its pairs, where a method needs it."""
+        first = _is_first(self.request)
+        needed = any(one.needs(first=first).stored_features for one in self.request.methods)
+        return read_features(self.buffer) if needed and self.buffer is not None else None
 
     @property
     def steps(self) -> int:
@@ -120,7 +129,13 @@ def _check_needs(name: str, needs: Needs, buffer: Task | None) -> None:
         return
     if buffer is None:
         raise UsageError(f"method {name} needs --buffer after the first task")
-    policy = buffer.manifest["buffer"]["policy"]
+    about = buffer.manifest["buffer"]
+    if needs.stored_features and not about.get("features"):
+        raise UsageError(
+            f"method {name} needs the features of replayed pairs; "
+            f"{buffer.path} was made without 'vlcpctl buffer --store-features'"
+        )
+    policy = about["policy"]
     if needs.policy and policy != needs.policy:
         raise UsageError(
             f"method {name} replays a buffer of 'vlcpctl buffer --policy {needs.policy}'; "

@@ -10,12 +10,14 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
+from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.method import Batch
 from vlcpctl.core.pseudo_texts import PseudoTexts
 from vlcpctl.core.view import View
 from vlcpctl.data.batch_plan import BatchPlan
 from vlcpctl.data.loader import PlannedBatches, WithMemory, read_batches
 from vlcpctl.data.masking import Masking
+from vlcpctl.data.stored_features import Projections
 from vlcpctl.engine.memory import Memory
 from vlcpctl.engine.plan import Plan
 from vlcpctl.engine.pseudo_source import GivenTexts
@@ -34,6 +36,7 @@ def training_batches(plan: Plan, run: TrainRun, first: int, stop: int) -> Genera
         part=run.world.slice_of,
         buffer_source=plan.pairs.buffer_source,
         masking=_masking(run),
+        stored=_stored(plan, run),
     )
     source = plan.pseudo
     if source is None or source.method not in run.position.plan.methods:
@@ -42,6 +45,17 @@ def training_batches(plan: Plan, run: TrainRun, first: int, stop: int) -> Genera
         dataset = WithMemory(batches, _memory(source.memory, run))
     found = read_batches(dataset, first, stop, plan.request.workers)
     return found if source.given is None else _with_given(found, source.given, run, first)
+
+
+def _stored(plan: Plan, run: TrainRun) -> Projections | None:
+    """The projections that the buffer stores, where a method needs them."""
+    stored = plan.stored
+    if stored is not None and stored.width != run.width:
+        raise Incompatible(
+            f"{plan.request.buffer} stores features of {stored.width} channels, "
+            f"and the model has {run.width}"
+        )
+    return stored
 
 
 def _memory(memory: Memory, run: TrainRun) -> PlannedBatches:

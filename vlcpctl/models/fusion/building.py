@@ -74,8 +74,9 @@ def save(encoder: FusionEncoder, directory: Path) -> None:
     """Write config, weights and tokenizer files."""
     learns = encoder.weights()["logit_scale"].requires_grad
     config = {**encoder.config, "learns_temperature": learns}
-    tokenizer = Path(config["text_cfg"]["tokenizer"] or "").name
-    config["text_cfg"] = {**config["text_cfg"], "tokenizer": tokenizer}
+    tokenizer = Path(config["text_cfg"]["tokenizer"])
+    if tokenizer.is_absolute():
+        config["text_cfg"] = {**config["text_cfg"], "tokenizer": tokenizer.name}
     text = json.dumps(config, indent=1, ensure_ascii=False)
     (directory / CONFIG_FILE).write_text(text + "\n", encoding="utf-8")
     encoder.tokenizer.save(directory)
@@ -88,12 +89,15 @@ def _new(found: FusionConfig, seed: int, text: str | None = None) -> FusionEncod
     `text` is the BERT that will give it weights, whose tokenizer and vocabulary it has unless the
     configuration says otherwise.
     """
-    tokenizer = _tokenizer(found, text or found.text_pretrained)
+    name = found.text_cfg.tokenizer or text or found.text_pretrained
+    if not name:
+        raise Incompatible("text_cfg names no tokenizer, and there is no text_pretrained")
+    tokenizer = _tokenizer(found, name)
     words = tokenizer.special.words
     size = found.text_cfg.vocab_size or (vocabulary_size(text) if text else words)
     if words > size:
         raise Incompatible(f"the tokenizer has {words} tokens, the model's vocabulary {size}")
-    found = replace(found, text_cfg=replace(found.text_cfg, vocab_size=size))
+    found = replace(found, text_cfg=replace(found.text_cfg, vocab_size=size, tokenizer=name))
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(torch_seed(seed, "init"))
         module = FusionModel(found, words=size, pad=tokenizer.special.pad)
@@ -101,13 +105,13 @@ def _new(found: FusionConfig, seed: int, text: str | None = None) -> FusionEncod
     return FusionEncoder(module, found.stored(), found.view, tokenizer)
 
 
-def _tokenizer(found: FusionConfig, text: str | None) -> WordPieces:
-    name = found.text_cfg.tokenizer or text
-    if not name:
-        raise Incompatible("text_cfg names no tokenizer, and there is no text_pretrained")
+def _tokenizer(found: FusionConfig, name: str) -> WordPieces:
     advice = (
         "fetch it elsewhere and pass local files: --pretrained image=FILE,text=DIR, "
         "or text_cfg.tokenizer=DIR in a JSON --model"
     )
     options = {"clean": found.text_cfg.clean}
-    return word_pieces(name, found.directory, found.text_cfg.context_length, options, advice)
+    pieces = word_pieces(name, found.directory, found.text_cfg.context_length, options, advice)
+    if pieces([""])[0, 0] != pieces.special.cls:
+        raise Incompatible(f"the tokenizer {name!r} begins a text with no [CLS], or pads it there")
+    return pieces

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ FAMILY = "fusion"
 CONFIG_FILE = "config.json"
 
 HEADS = ("linear", "cosine")
+CLEAN = ("none", "ctp", "whitespace", "lower", "canonicalize")  # the last three are open_clip's
 
 # Of CLIP's training images; the CTP authors normalise by them too.
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
@@ -87,7 +88,7 @@ class FusionConfig:
     learns_temperature: bool = False
     image_pretrained: str | None = None
     text_pretrained: str | None = None
-    directory: Path | None = field(default=None, metadata={"stored": False})
+    directory: Path | None = None  # the checkpoint that it lies in
 
     @property
     def view(self) -> View:
@@ -158,8 +159,8 @@ def _fill(kind: Any, values: Any, what: str) -> Any:
     """A dataclass of a JSON object."""
     if not isinstance(values, dict):
         raise BadInput(f"{what} is not an object")
-    known = {each.name: each for each in dataclasses.fields(kind)}
-    unknown = sorted(values.keys() - (known.keys() - {"directory"}))
+    known = {each.name: each for each in dataclasses.fields(kind) if each.name != "directory"}
+    unknown = sorted(values.keys() - known.keys())
     if unknown:
         raise BadInput(f"{what} has {unknown[0]!r}, which is none of {', '.join(sorted(known))}")
     for name, value in values.items():
@@ -183,6 +184,7 @@ def _check(found: FusionConfig, what: str) -> None:
     image, text = found.image_cfg, found.text_cfg
     wrong = {
         f"heads {found.heads!r} is none of {', '.join(HEADS)}": found.heads not in HEADS,
+        f"clean {text.clean!r} is none of {', '.join(CLEAN)}": text.clean not in CLEAN,
         "images and texts need tokens of one width": image.width != text.width,
         "the width is no multiple of the heads": bool(
             image.width % image.heads or text.width % text.heads

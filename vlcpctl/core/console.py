@@ -92,20 +92,24 @@ class _Lines(Progress):
     def advance(self, count: int = 1, note: str = "") -> None:
         self.done += count
         now = time.monotonic()
-        if now - self.shown < self.every_s and self.done < self.total:
+        if now - self.shown < self.every_s and self.done != self.total:
             return
         if now - self.started < self.every_s / 2:
             return  # done before anyone had time to wonder
         self.shown = now
         rate = self.done / max(now - self.started, 1e-9)
-        say(f"{self.label}: {self.done}/{self.total} {self.unit}, {rate:.1f}/s {note}".rstrip())
+        done = f"{self.done}/{self.total}" if self.total else str(self.done)
+        say(f"{self.label}: {done} {self.unit}, {rate:.1f}/s {note}".rstrip())
 
 
 @contextmanager
 def progress(
     label: str, total: int, unit: str = "items", every_s: float = 10.0
 ) -> Iterator[Progress]:
-    """A bar on a terminal, a line every `every_s` seconds elsewhere, nothing when quiet."""
+    """A bar on a terminal, a line every `every_s` seconds elsewhere, nothing when quiet.
+
+    A total of 0 is one that is not known.
+    """
     if _state.quiet:
         yield _Silent()
     elif _animated():
@@ -135,7 +139,7 @@ def _bar(label: str, total: int, unit: str) -> Iterator[Progress]:
         TimeRemainingColumn(),
     )
     with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=total, note="")
+        task = bar.add_task(label, total=total or None, note="")
 
         class _Bar(Progress):
             def advance(self, count: int = 1, note: str = "") -> None:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from vlcpctl.core.errors import Incompatible, UsageError, unknown_name
 
 BATCH_SIZE = 64
+_SHOWN = 200  # characters of another library's message
 
 
 @final
@@ -68,7 +69,7 @@ def _created(timm: Any, name: str, **how: Any) -> nn.Module:
         module: nn.Module = timm.create_model(name, **how)
     except (OSError, RuntimeError, ValueError, UnpicklingError) as error:
         raise Incompatible(
-            f"timm cannot make {name}: {_first_line(error)}; with weights from a file, write "
+            f"timm cannot make {name}: {_in_one_line(error)}; with weights from a file, write "
             "timm:MODEL,FILE"
         ) from error
     return module
@@ -87,7 +88,7 @@ def _with_weights(timm: Any, model: str, file: Path) -> nn.Module:
         timm.models.load_checkpoint(module, str(file), weights_only=True)
     except (RuntimeError, UnpicklingError, KeyError, OSError) as error:
         raise Incompatible(
-            f"{file} does not hold the weights of {model}: {_first_line(error)}"
+            f"{file} does not hold the weights of {model}: {_in_one_line(error)}"
         ) from error
     return module
 
@@ -98,6 +99,7 @@ def _head(module: nn.Module) -> str:
     return named if isinstance(named, str) else named[0] if named else "head"
 
 
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+def _in_one_line(error: BaseException) -> str:
+    """The start of a message: torch lists every tensor, a line for each kind of trouble."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ..."

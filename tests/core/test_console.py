@@ -1,0 +1,37 @@
+"""Progress in a log: a line now and then, also where nobody knows how much is to come."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from vlcpctl.core import console
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that goes on by four seconds whenever somebody looks."""
+    ticks = itertools.count(0, 4)
+    monkeypatch.setattr(console.time, "monotonic", lambda: float(next(ticks)))
+
+
+@pytest.mark.parametrize(("total", "shown"), [(0, "30"), (100, "30/100")])
+def test_lines_come_every_so_often(
+    clock: None, total: int, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    console.set_quiet(False)
+    with console.progress("split", total, "pairs", every_s=10.0) as bar:
+        for _ in range(9):
+            bar.advance(10)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith(f"split: {shown} pairs, ")
+
+
+def test_the_end_is_told_where_it_is_known(clock: None, capsys: pytest.CaptureFixture[str]) -> None:
+    console.set_quiet(False)
+    with console.progress("split", 40, "pairs", every_s=10.0) as bar:
+        for _ in range(4):
+            bar.advance(10)
+    assert capsys.readouterr().err.splitlines()[-1].startswith("split: 40/40 pairs")

@@ -16,7 +16,7 @@ from vlcpctl.core.command_lines import CommandLine, parse
 from vlcpctl.core.errors import BadInput, UsageError, VlcpError, unknown_name
 
 # The commands whose imports take seconds; with the first optimizer, training's take three more.
-TRAINS, EVALUATE = "train-step", frozenset({"eval-retrieval", "eval-zeroshot"})
+TRAINS, EVALUATE = "train-step", frozenset({"eval-retrieval", "eval-zeroshot", "invert-texts"})
 
 Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Lines that may run at once.")]
 

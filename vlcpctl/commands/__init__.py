@@ -13,6 +13,7 @@ COMMANDS = {
     "interpolate": "Average the weights of two checkpoints (WiSE-FT).",
     "eval-retrieval": "Measure retrieval of checkpoints on tasks, as rows.",
     "eval-zeroshot": "Measure zero-shot classification of checkpoints, as rows.",
+    "spatial-report": "Show how angles turned between checkpoints (Mod-X).",
     "forgetting-report": "Turn rows into tables of learning and forgetting.",
     "batch": "Run many command lines in one warm process.",
     "inspect": "Show what a path is and what it was made from.",

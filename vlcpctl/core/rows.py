@@ -115,7 +115,7 @@ def _parse(line: str, place: str) -> Row:
     if not isinstance(value, dict):
         raise BadInput(f"{place} is not a JSON object, it is a {type(value).__name__}")
     _check_schema(value.get("schema"), place)
-    return _row(value, place)
+    return row_of(value, place)
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -132,7 +132,8 @@ def _check_schema(schema: object, place: str) -> None:
         raise BadInput(f"{place} has schema {schema!r}; this version of vlcpctl reads {SCHEMA!r}")
 
 
-def _row(value: dict[str, Any], place: str) -> Row:
+def row_of(value: dict[str, Any], place: str) -> Row:
+    """The row of a JSON object; `place` is where it stands, for messages."""
     take = _Fields(value, place)
     return Row(
         run=_label(take("run", str), take("alpha", int | float, None)),

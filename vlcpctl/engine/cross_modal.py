@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import cached_property
 from typing import Any, final
 
 from vlcpctl.core.artifacts import MANIFESTS, new_directory, write_manifest
 from vlcpctl.core.hashing import content_id
-from vlcpctl.data.task import Split, Task
 from vlcpctl.engine.embedding import embed
 from vlcpctl.engine.evaluated import Evaluated
 from vlcpctl.engine.evaluation_plan import Request
+from vlcpctl.engine.laid_out import LaidOut
 from vlcpctl.eval.cells import Cell
-from vlcpctl.eval.embedding_files import Samples, write_part
-from vlcpctl.eval.gallery import GATHER, Embedded, Layout, lay_out
+from vlcpctl.eval.embedding_files import write_part
+from vlcpctl.eval.gallery import GATHER, Embedded
 from vlcpctl.eval.retrieval import cross_modal
 from vlcpctl.eval.search import OpenIndex
 
@@ -25,32 +24,12 @@ class CrossModalTasks:
 
     def __init__(self, request: Request, open_index: OpenIndex) -> None:
         (split,) = request.splits
-        self.sources = [_Source(task, split, request.limit) for task in request.tasks]
+        self.sources = [LaidOut(task, split, request.limit) for task in request.tasks]
         self.gather, self.open_index = GATHER[request.duplicates], open_index
 
     def seen_by(self, model: Evaluated) -> _CrossModal:
         """The tasks as a checkpoint sees them."""
         return _CrossModal(self, model)
-
-
-class _Source:
-    """One split of one task, and what in it is identical."""
-
-    def __init__(self, task: Task, split: str, limit: int | None) -> None:
-        self.task, self.name, self.limit = task, split, limit
-
-    @cached_property
-    def split(self) -> Split:
-        return self.task.split(self.name)
-
-    @cached_property
-    def layout(self) -> Layout:
-        count = min(len(self.split), self.limit or len(self.split))
-        captions = (self.split.captions(row) for row in range(count))
-        return lay_out(self.split.column("sha256")[:count], captions)
-
-    def samples(self) -> Samples:
-        return Samples(self.task.slug, self.split.keys, self.split.column("label"))
 
 
 class _CrossModal:

@@ -14,6 +14,7 @@ from vlcpctl.report.document import Document, check_metric
 from vlcpctl.report.gates import judge, parse_gate
 from vlcpctl.report.missing import require_complete
 from vlcpctl.report.notes import notes
+from vlcpctl.report.spaces import collect_spaces
 
 GALLERIES = {"own": ("own",), "merged": ("merged",), "both": ("own", "merged")}
 
@@ -33,12 +34,19 @@ def build(rows: Sequence[Row], request: Request) -> Document:
     """The document of these rows."""
     if request.gallery not in GALLERIES:
         raise UsageError(f"--gallery: {unknown_name('gallery', request.gallery, GALLERIES)}")
-    tracks = tuple(collect(_chosen(rows, request)))
+    chosen = _chosen(rows, request)
+    tracks = tuple(collect(row for row in chosen if row.since is None))
     check_metric(request.metric, tracks)
     if not request.allow_missing:
         for track in tracks:
             require_complete(track)
-    document = Document(tracks, request.metric, GALLERIES[request.gallery], notes(tracks))
+    document = Document(
+        tracks,
+        request.metric,
+        GALLERIES[request.gallery],
+        notes(tracks),
+        spaces=collect_spaces(row for row in chosen if row.since is not None),
+    )
     keys = dict.fromkeys(key for track in tracks for key in track.keys)
     gates = [parse_gate(text, keys) for text in request.fail_if]
     return replace(document, verdicts=tuple(judge(gates, tracks, document.key)))
@@ -67,9 +75,10 @@ def _chosen(rows: Sequence[Row], request: Request) -> list[Row]:
         row
         for row in rows
         if row.run in wanted
-        and (row.gallery in galleries or _is_transfer(row) or row.gallery not in GALLERIES)
+        and (row.gallery in galleries or _has_no_gallery(row) or row.gallery not in GALLERIES)
     ]
 
 
-def _is_transfer(row: Row) -> bool:
-    return row.gallery == "own" and row.task_step is None
+def _has_no_gallery(row: Row) -> bool:
+    """Whether --gallery says nothing of it: data outside the stream, or two checkpoints."""
+    return row.since is not None or (row.gallery == "own" and row.task_step is None)

@@ -11,6 +11,7 @@ from vlcpctl.report.comparison import comparison_tables, ordered_runs
 from vlcpctl.report.gates import Verdict
 from vlcpctl.report.matrices import matrix_table, transfer_table
 from vlcpctl.report.runs import Track
+from vlcpctl.report.spaces import Space
 from vlcpctl.report.table import Cell, Column, Group, Table
 
 TITLE = "Forgetting report"
@@ -27,14 +28,16 @@ class Document:
     galleries: tuple[str, ...]
     notes: tuple[str, ...]
     verdicts: tuple[Verdict, ...] = ()
+    spaces: tuple[Space, ...] = ()
 
     def key(self, track: Track) -> str:
         """The metric key that a track's tables and charts show."""
         return main_key(track, self.metric)
 
     def sections(self) -> list[tuple[str, list[Table]]]:
-        """A heading and tables per track, then the conditions without one."""
+        """A heading and tables per track and space, then the conditions without one."""
         sections = [(track.title, self._tables(track)) for track in self.tracks]
+        sections += [(space.title, space.tables()) for space in self.spaces]
         conditions = [("", [verdicts_table(self.verdicts)])] if self.verdicts else []
         return [*sections, *conditions]
 

@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 from vlcpctl.report.charts.bars import Panel, bar_chart
 from vlcpctl.report.charts.frame import colour
 from vlcpctl.report.charts.heatmap import Matrix, heatmap
+from vlcpctl.report.charts.histograms import Panel as Angles
+from vlcpctl.report.charts.histograms import histograms, scale_of
 from vlcpctl.report.charts.lines import Series, line_chart
 from vlcpctl.report.comparison import GROUPS
 from vlcpctl.report.markup import Markup, element
 from vlcpctl.report.matrices import own_means, step_label
 from vlcpctl.report.runs import Run
+from vlcpctl.report.spaces import SIDES, Measure, Space
 
 
 def colours(runs: list[Run]) -> dict[str, str]:
@@ -77,6 +80,27 @@ def bars(runs: list[Run], key: str) -> Markup:
         chart,
         f"{key} on each task's own gallery. Bar: last model. Tick: just after learning it.",
     )
+
+
+def turned(space: Space, measure: Measure) -> list[Markup]:
+    """For each run, how a measure's angles spread: a panel for every two steps, under one scale."""
+    one, other = (f"{measure.name}_{side}" for side in measure.sides)
+    panels: dict[str, list[Angles]] = {}
+    for turn in space.turns:
+        shares = (turn.share(one), turn.share(other))
+        panels.setdefault(turn.run, []).append(Angles(turn.name, shares))
+    scale = scale_of([panel for members in panels.values() for panel in members])
+    if scale is None:
+        return []
+    sides = (SIDES[measure.sides[0]], SIDES[measure.sides[1]])
+    charts = {
+        run: histograms(f"{run}: {measure.short} on {space.task}", sides, members, scale)
+        for run, members in panels.items()
+    }
+    return [
+        _figure(chart, f"{run}: percent of the angles in each degree, step to step.")
+        for run, chart in charts.items()
+    ]
 
 
 def _figure(chart: Markup, caption: str) -> Markup:

@@ -11,6 +11,7 @@ from vlcpctl.report.html_table import html_table
 from vlcpctl.report.markup import Markup, element, joined
 from vlcpctl.report.matrices import matrix_table, transfer_table
 from vlcpctl.report.runs import Track
+from vlcpctl.report.spaces import MEASURES, Space
 
 
 def page(document: Document) -> str:
@@ -30,12 +31,17 @@ def page(document: Document) -> str:
         _attention(document.notes),
         html_table(verdicts_table(document.verdicts)) if document.verdicts else "",
         *(_section(document, track) for track in document.tracks),
-        html_table(definitions_table()),
+        *(_space(space) for space in document.spaces),
+        html_table(definitions_table()) if document.tracks else "",
     )
     return "<!DOCTYPE html>\n" + element("html", head, body, lang="en") + "\n"
 
 
 def _about(document: Document) -> str:
+    if not any(track.runs for track in document.tracks):
+        names = {turn.run for space in document.spaces for turn in space.turns}
+        names |= {one.run for track in document.tracks for one in track.transfers}
+        return _counted([len(names)], "run")
     runs = sorted({run.name for track in document.tracks for run in track.runs})
     seeds = {len(run.seeds) for track in document.tracks for run in track.runs}
     tasks = {run.steps for track in document.tracks for run in track.runs}
@@ -80,6 +86,15 @@ def _section(document: Document, track: Track) -> Markup:
         ]
     transfer = transfer_table(track, key)
     return joined(*parts, html_table(transfer) if transfer else "")
+
+
+def _space(space: Space) -> Markup:
+    parts = [element("h2", space.title)]
+    for measure in MEASURES:
+        parts.append(element("h3", measure.sentence))
+        parts += figures.turned(space, measure)
+        parts += [html_table(table) for table in space.tables_of(measure)]
+    return joined(*parts)
 
 
 def _curve_gallery(document: Document, track: Track) -> str:

@@ -11,6 +11,7 @@ from vlcpctl.report.comparison import ordered_runs
 from vlcpctl.report.document import Document
 from vlcpctl.report.matrices import own_means
 from vlcpctl.report.runs import START, Run, Track, Transfer
+from vlcpctl.report.spaces import Space
 from vlcpctl.report.summary import Spread, summarise
 
 SCHEMA = "vlcpctl.report/1"
@@ -35,6 +36,7 @@ def as_json(document: Document, identity: dict[str, Any]) -> dict[str, Any]:
         "legend": LEGEND,
         "notes": list(document.notes),
         "tracks": [_track_json(track, document.key(track)) for track in document.tracks],
+        "spatial": [_space_json(space) for space in document.spaces],
         "gates": [verdict.as_json() for verdict in document.verdicts],
     }
 
@@ -54,6 +56,19 @@ def _track_json(track: Track, key: str) -> dict[str, Any]:
         "runs": [_run_json(run) for run in ordered_runs(track, key)],
         "transfer": [_transfer_json(transfer) for transfer in track.transfers],
     }
+
+
+def _space_json(space: Space) -> dict[str, Any]:
+    turns = [
+        {
+            "run": turn.run,
+            "steps": turn.name,
+            "metrics": {key: _spread_json(Spread(found)) for key, found in turn.metrics.items()},
+            "degrees": {key: counts.tolist() for key, counts in turn.degrees.items()},
+        }
+        for turn in space.turns
+    ]
+    return {"task": space.task, "split": space.split, "turns": turns}
 
 
 def _run_json(run: Run) -> dict[str, Any]:

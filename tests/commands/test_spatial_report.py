@@ -1,0 +1,186 @@
+"""`vlcpctl spatial-report`: rows as a loop over two models has them; tables, plots, refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.program import refused, run_program
+from support.tiny_stream import make_pair, make_stream
+
+from vlcpctl.commands.spatial_report import run
+from vlcpctl.core.artifacts import new_directory, write_manifest
+from vlcpctl.core.errors import Incompatible, OutputExists, UsageError
+from vlcpctl.core.rows import read_rows
+from vlcpctl.data.task import open_stream
+from vlcpctl.data.views import decode_image, eval_view
+from vlcpctl.metrics.angles import rotations, self_angle_changes
+from vlcpctl.models import encoders
+from vlcpctl.models.encoders import Start
+
+COMMAND = "spatial-report"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stream of two tasks, and checkpoints of two steps of a run."""
+    root = tmp_path_factory.mktemp("spatial")
+    make_stream(root / "stream", 2, 4, test=7, pair=lambda n: make_pair(n, captions=2))
+    for step in range(3):
+        make_checkpoint(root / "run" / f"{step:02d}", step)
+    return root
+
+
+def make_checkpoint(directory: Path, step: int, model: str = "micro") -> Path:
+    encoder = encoders.build(model, Start(seed=step))
+    body = {"run": "seqf", "method": "seqf", "seed": 0, "buffer": None, "step": step, "tasks": []}
+    with new_directory(directory, "checkpoint.json") as temporary:
+        encoders.save(encoder, temporary)
+        write_manifest(temporary, "checkpoint", {}, f"content {step}", body)
+    return directory
+
+
+def first(place: Path) -> Path:
+    return place / "stream" / "00-part-0"
+
+
+def steps(place: Path, *numbers: int) -> list[Path]:
+    return [place / "run" / f"{number:02d}" for number in numbers]
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def vectors(checkpoint: Path, task: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Unit images and texts, one at a time."""
+    encoder = encoders.load(checkpoint)
+    encoder.module.eval()
+    split = next(one for one in open_stream(task.parent) if one.path == task).split("test")
+    images, texts = [], []
+    with torch.no_grad():
+        for row in range(len(split)):
+            pixels = torch.tensor(eval_view(decode_image(split.image(row)), encoder.view))
+            images.append(encoder.features(encoder.pixels(pixels[None]), None)[0][0].numpy())
+            ids = (encoder.tokenize([text]) for text in split.captions(row))
+            texts += [encoder.features(None, one)[1][0].numpy() for one in ids]
+    both = (np.stack(side) for side in (images, texts))
+    image, text = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in both)
+    return image, text
+
+
+def test_a_row_has_the_angles_of_a_loop_over_both_models(place: Path, tmp_path: Path) -> None:
+    run([first(place)], steps(place, 0, 1), out=tmp_path / "rows", batch_size=3, quiet=True)
+    (row,) = rows_of(tmp_path / "rows")
+    then, now = (vectors(path, first(place)) for path in steps(place, 0, 1))
+    for side, name in enumerate(("image", "text")):
+        turned = rotations(then[side], now[side])
+        changed = self_angle_changes(then[side], now[side])
+        metrics = row["metrics"]
+        assert metrics[f"ram_{name}_mean"] == pytest.approx(turned.mean(), abs=1e-3)
+        assert metrics[f"sam_{name}_mean"] == pytest.approx(changed.mean, abs=1e-3)
+    assert (row["n_images"], row["n_texts"]) == (7, 14)
+    assert sum(row["degrees"]["sam_text"]) == len(list(combinations(range(14), 2)))
+    kept = ("run", "step", "task_step", "evaluator", "protocol", "gallery", "task", "split")
+    assert [row[name] for name in kept] == [
+        *("seqf", 1, 0, "spatial", "angles", "own", "00-part-0", "test")
+    ]
+    assert row["since"] == {"run": "seqf", "step": 0, "checkpoint": "content 0"}
+    assert row["checkpoint"] == "content 1"
+
+
+def test_rows_of_three_checkpoints_and_two_tasks_come_in_order(place: Path, tmp_path: Path) -> None:
+    tasks = sorted((place / "stream").glob("0*"))
+    run(tasks, steps(place, 0, 1, 2), out=tmp_path / "rows", quiet=True)
+    found = [(row["since"]["step"], row["step"], row["task"]) for row in rows_of(tmp_path / "rows")]
+    both = ("00-part-0", "01-part-1")
+    assert found == [(*pair, task) for pair in ((0, 1), (0, 2), (1, 2)) for task in both]
+
+
+def test_the_same_rows_are_kept_and_others_are_refused(place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "rows"
+    run([first(place)], steps(place, 0, 1), out=out, quiet=True)
+    before = out.stat().st_mtime_ns
+    run([first(place)], steps(place, 0, 1), out=out, quiet=True)
+    assert out.stat().st_mtime_ns == before
+    with pytest.raises(OutputExists, match="holds other rows"):
+        run([first(place)], steps(place, 0, 2), out=out, quiet=True)
+    run([first(place)], steps(place, 0, 2), out=out, quiet=True, force=True)
+    assert rows_of(out)[0]["step"] == 2
+
+
+def test_tables_go_to_stdout_and_rows_where_they_are_wanted(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = (first(place), "--checkpoint", place / "run/00", "--checkpoint", place / "run/01")
+    shown = run_program(capfd, COMMAND, *words)
+    assert shown.code == 0
+    for title in ("SAM, images", "SAM, texts", "RAM, images", "RAM, texts", "ImAV, image to text"):
+        assert title in shown.out
+    assert "(30, 180]" in shown.out
+    written = run_program(capfd, COMMAND, *words, "-o", tmp_path / "rows")
+    assert written.out == f"{shown.out}{tmp_path / 'rows'}\n"
+    piped = run_program(capfd, COMMAND, *words, "-o", "-")
+    assert piped.out == (tmp_path / "rows").read_text()
+    quiet = run_program(capfd, COMMAND, *words, "-o", tmp_path / "rows", "-q")
+    assert quiet.out == f"{tmp_path / 'rows'}\n"
+    whole = run_program(capfd, COMMAND, *words, "--json")
+    assert [row["step"] for row in json.loads(whole.out)["rows"]] == [1]
+    refused(run_program(capfd, COMMAND, *words, "--json", "-o", "-"), COMMAND, 2, "no effect")
+
+
+def test_forgetting_report_reads_the_rows_and_draws_them(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run([first(place)], steps(place, 0, 1, 2), out=tmp_path / "rows", quiet=True)
+    capfd.readouterr()
+    shown = run_program(capfd, "forgetting-report", tmp_path / "rows", "-o", tmp_path / "report")
+    assert shown.code == 0
+    assert "RAM, images: rotation of a sample" in shown.out
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert len(re.findall(r"<svg", page)) == 3
+    assert "spatial, 00-part-0, test split" in page
+    summary = json.loads((tmp_path / "report" / "summary.json").read_text())
+    assert [turn["steps"] for turn in summary["spatial"][0]["turns"]] == [
+        "0 -> 1",
+        "1 -> 2",
+        "0 -> 2",
+    ]
+
+
+def test_rows_are_read_back_with_their_counts(place: Path, tmp_path: Path) -> None:
+    run([first(place)], steps(place, 0, 1), out=tmp_path / "rows", quiet=True)
+    (row,) = read_rows([str(tmp_path / "rows")])
+    assert row.since is not None
+    assert (row.since.step, row.since.checkpoint) == (0, "content 0")
+    assert row.degrees is not None
+    assert sum(row.degrees["ram_image"]) == 7
+
+
+def test_a_limit_takes_the_first_samples(place: Path, tmp_path: Path) -> None:
+    run([first(place)], steps(place, 0, 1), out=tmp_path / "rows", limit=3, quiet=True)
+    (row,) = rows_of(tmp_path / "rows")
+    assert (row["n_images"], row["n_texts"], row["limit"]) == (3, 6, 3)
+
+
+def test_spaces_of_other_widths_are_refused(place: Path, tmp_path: Path) -> None:
+    wide = make_checkpoint(tmp_path / "wide", 1, "tiny")
+    with pytest.raises(Incompatible, match="there is no angle between them"):
+        run([first(place)], [place / "run/00", wide], quiet=True)
+
+
+def test_a_dry_run_names_the_rows_and_writes_nothing(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UsageError, match="give two checkpoints"):
+        run([first(place)], steps(place, 0), dry_run=True)
+    run([first(place)], steps(place, 0, 1), dry_run=True)
+    shown = capfd.readouterr()
+    assert shown.err == "seqf step 0 -> seqf step 1: 00-part-0\n"
+    assert shown.out == ""

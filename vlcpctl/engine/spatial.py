@@ -1,0 +1,80 @@
+"""Angles between checkpoints: each embeds each task once, and is let go of when it can be."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, final
+
+from vlcpctl.core.devices import torch_device
+from vlcpctl.core.errors import Incompatible
+from vlcpctl.engine.embedding import embed
+from vlcpctl.engine.evaluation_plan import Means
+from vlcpctl.engine.laid_out import LaidOut
+from vlcpctl.engine.spatial_plan import Request, SpatialPlan
+from vlcpctl.eval.gallery import Embedded
+from vlcpctl.eval.search import choose
+from vlcpctl.eval.spatial import spatial
+from vlcpctl.models import encoders
+
+
+def compare(request: Request, plan: SpatialPlan, means: Means) -> Iterator[dict[str, Any]]:
+    """The rows, each as soon as it is known."""
+    seen = _Seen(request, means)
+    open_index = choose(means.backend, means.device)
+    for number, turn in enumerate(plan.turns):
+        before, after = seen.by(turn.before), seen.by(turn.after)
+        _check_width(request, turn.before, turn.after, (before[0], after[0]))
+        for cell in turn.cells:
+            (task,) = cell.tasks
+            yield cell.row(dataclasses.asdict(spatial(before[task], after[task], open_index)))
+        later = plan.turns[number + 1 :]
+        seen.keep({one.before for one in later} | {one.after for one in later})
+
+
+@final
+class _Seen:
+    """The tasks as checkpoints see them."""
+
+    def __init__(self, request: Request, means: Means) -> None:
+        self.checkpoints, self.means = request.checkpoints, means
+        self.sources = [LaidOut(task, request.split, request.limit) for task in request.tasks]
+        self._embedded: dict[int, list[Embedded]] = {}
+
+    def by(self, number: int) -> list[Embedded]:
+        """What a checkpoint makes of each task."""
+        if number not in self._embedded:
+            self._embedded[number] = self._embed(self.checkpoints[number])
+        return self._embedded[number]
+
+    def keep(self, numbers: set[int]) -> None:
+        """Let go of what these checkpoints have not made."""
+        self._embedded = {one: seen for one, seen in self._embedded.items() if one in numbers}
+
+    def _embed(self, checkpoint: Path) -> list[Embedded]:
+        encoder = encoders.load(checkpoint)
+        encoder.module.to(torch_device(self.means.device)).eval()
+        return [
+            embed(
+                encoder,
+                source.split,
+                source.layout,
+                batch_size=self.means.batch_size,
+                workers=self.means.workers,
+                what=f"{checkpoint} on {source.task.slug}",
+            )
+            for source in self.sources
+        ]
+
+
+def _check_width(
+    request: Request, before: int, after: int, embedded: tuple[Embedded, Embedded]
+) -> None:
+    """Refuse spaces between which nothing turns."""
+    one, other = (seen.image_ID.shape[1] for seen in embedded)
+    if one != other:
+        raise Incompatible(
+            f"{request.checkpoints[before]} embeds in {one} channels and "
+            f"{request.checkpoints[after]} in {other}: there is no angle between them"
+        )

@@ -1,0 +1,147 @@
+"""Which checkpoints are compared on which tasks, and the rows that it will give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.artifacts import read_manifest
+from vlcpctl.core.errors import BadInput, UsageError, unknown_name
+from vlcpctl.data.task import Task
+from vlcpctl.eval.cells import Cell, Place, about_of, fields_of, steps_of
+
+BETWEEN = ("neighbours", "all")
+SPATIAL = "spatial"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is asked for."""
+
+    tasks: tuple[Task, ...]
+    checkpoints: tuple[Path, ...]
+    between: str
+    split: str
+    limit: int | None
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Two checkpoints, the earlier first (places in the request), and a row for each task."""
+
+    before: int
+    after: int
+    cells: list[Cell]
+
+
+@dataclass(frozen=True)
+class SpatialPlan:
+    """Everything that is known before a model is loaded."""
+
+    turns: list[Turn]
+
+    def cells(self) -> list[Cell]:
+        """Every row to come."""
+        return [cell for turn in self.turns for cell in turn.cells]
+
+    def lines(self) -> Iterator[str]:
+        """The plan for a person."""
+        for cell in self.cells():
+            fields, since = cell.fields, cell.fields["since"]
+            here = f"{fields['run']} step {fields['step']}"
+            yield f"{since['run']} step {since['step']} -> {here}: {fields['task']}"
+
+
+def make_plan(request: Request) -> SpatialPlan:
+    """The turns of a request, its inputs checked."""
+    if request.between not in BETWEEN:
+        raise UsageError(f"--between: {unknown_name('word', request.between, BETWEEN)}")
+    places = [_place(task, request.split) for task in request.tasks]
+    manifests = [read_manifest(path, "checkpoint") for path in request.checkpoints]
+    pairs = _pairs(request, manifests)
+    return SpatialPlan(
+        [
+            Turn(before, after, _cells(manifests[before], manifests[after], places, request))
+            for before, after in pairs
+        ]
+    )
+
+
+def _place(task: Task, split: str) -> Place:
+    if not task.counts.get(split):
+        known = ", ".join(name for name, count in task.counts.items() if count)
+        raise BadInput(f"{task.path} has no images in split {split!r} (it has: {known})")
+    return Place(task.slug, task.step, task.manifest.get("stream"), task.content)
+
+
+def _pairs(request: Request, manifests: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
+    """The earlier and the later checkpoint of each comparison."""
+    if len(manifests) < 2:
+        raise UsageError("there is nothing to compare: give two checkpoints or more")
+    chains = _chains(manifests)
+    if len(manifests) == 2 and len(chains) == 2:
+        return [(0, 1)]  # of two runs: in the order given
+    lonely = [chain[0] for chain in chains if len(chain) == 1]
+    if lonely:
+        path, name = request.checkpoints[lonely[0]], manifests[lonely[0]]["run"]
+        raise UsageError(f"{path} is the only checkpoint of run {name!r} here: give two, or none")
+    return [pair for chain in chains for pair in _along(chain, request.between)]
+
+
+def _along(chain: list[int], between: str) -> list[tuple[int, int]]:
+    """The pairs of a chain, in order of the later ones."""
+    places = range(len(chain))
+    neighbours = {*pairwise(places), (0, len(chain) - 1)}
+    wanted = combinations(places, 2) if between == "all" else neighbours
+    pairs = sorted(wanted, key=lambda pair: pair[::-1])
+    return [(chain[before], chain[after]) for before, after in pairs]
+
+
+def _chains(manifests: Sequence[dict[str, Any]]) -> list[list[int]]:
+    """The checkpoints of each run and seed by step, after the one that the first of them is from.
+
+    What only begins other runs, such as an imported model, makes no chain of its own.
+    """
+    runs: dict[tuple[str, int], list[int]] = {}
+    for number, manifest in enumerate(manifests):
+        runs.setdefault((manifest["run"], manifest["seed"]), []).append(number)
+    number_of = {manifest["content"]: number for number, manifest in enumerate(manifests)}
+    chains, starts = [], set()
+    for members in runs.values():
+        members.sort(key=lambda number: _step(manifests[number]))
+        start = number_of.get(manifests[members[0]].get("parent"))
+        starts.add(start)
+        chains.append(members if start is None else [start, *members])
+    return [chain for chain in chains if len(chain) > 1 or chain[0] not in starts]
+
+
+def _step(manifest: dict[str, Any]) -> int:
+    return -1 if manifest["step"] is None else int(manifest["step"])
+
+
+def _cells(
+    before: dict[str, Any], after: dict[str, Any], places: Sequence[Place], request: Request
+) -> list[Cell]:
+    common: dict[str, Any] = {
+        "evaluator": SPATIAL,
+        "protocol": "angles",
+        "gallery": "own",
+        "split": request.split,
+        "since": {
+            "run": before["run"],
+            "step": before["step"],
+            "checkpoint": before["content"],
+        },
+    }
+    if request.limit:
+        common["limit"] = request.limit
+    steps = steps_of(after, places)
+    found = []
+    for number, (place, step) in enumerate(zip(places, steps, strict=True)):
+        where = {"task_step": step, "stream": place.stream, "task": place.slug}
+        fields = fields_of(about_of(after), where, [place.slug], common)
+        found.append(Cell((number,), fields))
+    return found

@@ -14,14 +14,17 @@ from torch import Tensor, nn
 
 from vlcpctl.core.view import View
 from vlcpctl.data.task import Split, open_task
+from vlcpctl.data.views import decode_image, eval_view
 from vlcpctl.engine import pair_features as module
 from vlcpctl.engine.pair_features import pair_features
+from vlcpctl.models import encoders
 
 
 @dataclass
 class Stub:
     """Embeds an image by its mean colour, a text by its two tokens, at very different lengths."""
 
+    family: str = "dual"
     module: nn.Module = field(default_factory=nn.Identity)
     view: View = View(image_size=8, mean=(0, 0, 0), std=(1, 1, 1))  # noqa: RUF009 - frozen
 
@@ -80,3 +83,19 @@ def _inputs(split: Split, row: int) -> tuple[Tensor, Tensor]:
     image = module._view(Stub(), split, row)
     texts = Stub().tokenize(split.captions(row))
     return Stub().inputs(torch.from_numpy(image.copy())[None], texts)
+
+
+def test_a_fusion_models_feature_is_its_fused_state_averaged_over_captions(tmp_path: Path) -> None:
+    encoder = encoders.build("albef-micro")
+    assert encoder.family == "fusion"
+    split = open_split(tmp_path / "task", captions=3)
+    found = pair_features(encoder, split, np.arange(6), torch.device("cpu"))
+    for row in range(6):
+        pixels = eval_view(decode_image(split.image(row)), encoder.view)
+        image = torch.tensor(pixels)[None]
+        fused = [
+            encoder.fused(*encoder.inputs(image, encoder.tokenize([caption])))[0].detach().numpy()
+            for caption in split.captions(row)
+        ]
+        mean = sum(each / np.linalg.norm(each) for each in fused)
+        np.testing.assert_allclose(found[row], mean / np.linalg.norm(mean), atol=1e-5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,6 +19,15 @@ from vlcpctl.models.encoders import Encoder
 BATCH = 256
 
 
+@dataclass(frozen=True)
+class Chunk:
+    """Pairs as the model takes them; `owner` says which image each caption is of."""
+
+    images: Tensor
+    texts: Tensor
+    owner: Tensor
+
+
 @torch.inference_mode()
 def pair_features(
     encoder: Encoder, split: Split, rows: np.ndarray, device: torch.device
@@ -25,9 +35,11 @@ def pair_features(
     """(N, D) float32 of unit length: the mean of the image's embedding and its captions'.
 
     Both embeddings are of unit length before they are averaged; of several captions, the mean of
-    their embeddings stands for the text.
+    their embeddings stands for the text. A fusion model gives the [CLS] state of image and caption
+    together, (N, C), averaged over captions.
     """
-    parts = [_of_pairs(*found) for found in _batches(encoder, split, rows, device)]
+    of_pairs = _fused if encoder.family == "fusion" else _of_both_sides
+    parts = [of_pairs(encoder, chunk) for chunk in _chunks(encoder, split, rows, device)]
     return np.concatenate([part.float().cpu().numpy() for part in parts])
 
 
@@ -38,7 +50,8 @@ def raw_projections(
     """Raw projections of images and of all captions, at half precision, by the model `maker`."""
     images, texts = [np.empty((0, encoder.width))], [np.empty((0, encoder.width))]
     counts = split.caption_counts()[rows]
-    for image, text, _ in _batches(encoder, split, rows, device):
+    for chunk in _chunks(encoder, split, rows, device):
+        image, text = encoder.features(chunk.images, chunk.texts)
         images.append(image.float().cpu().numpy())
         texts.append(text.float().cpu().numpy())
     with np.errstate(over="ignore"):  # what does not fit becomes infinite, which the caller refuses
@@ -46,10 +59,9 @@ def raw_projections(
     return Projections(sides[0], sides[1], counts, [maker] * len(rows))
 
 
-def _batches(
+def _chunks(
     encoder: Encoder, split: Split, rows: np.ndarray, device: torch.device
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Raw projections of images and captions, and which image each caption is of."""
+) -> Iterator[Chunk]:
     encoder.module.to(device).eval()
     with progress("features", len(rows), "pairs") as bar:
         for start in range(0, len(rows), BATCH):
@@ -57,15 +69,27 @@ def _batches(
             captions = [split.captions(row) for row in batch]
             texts = encoder.tokenize([caption for some in captions for caption in some])
             pixels = torch.from_numpy(np.stack([_view(encoder, split, row) for row in batch]))
-            image, text = encoder.features(*encoder.inputs(pixels, texts))
             owner = torch.repeat_interleave(torch.tensor([len(some) for some in captions]))
-            yield image, text, owner
+            images, texts = encoder.inputs(pixels, texts)
+            yield Chunk(images, texts, owner.to(images.device))
             bar.advance(len(batch))
 
 
-def _of_pairs(image: Tensor, text: Tensor, owner: Tensor) -> Tensor:
-    sums = torch.zeros_like(image).index_add_(0, owner.to(image.device), normalize(text, dim=-1))
-    return normalize(normalize(image, dim=-1) + normalize(sums, dim=-1), dim=-1)
+def _of_both_sides(encoder: Encoder, chunk: Chunk) -> Tensor:
+    image, text = encoder.features(chunk.images, chunk.texts)
+    return normalize(normalize(image, dim=-1) + _mean_direction(text, chunk), dim=-1)
+
+
+def _fused(encoder: Encoder, chunk: Chunk) -> Tensor:
+    assert encoder.family == "fusion"
+    return _mean_direction(encoder.fused(chunk.images[chunk.owner], chunk.texts), chunk)
+
+
+def _mean_direction(of_captions: Tensor, chunk: Chunk) -> Tensor:
+    """Of each image's captions, of unit length."""
+    sums = of_captions.new_zeros(len(chunk.images), of_captions.shape[1])
+    sums.index_add_(0, chunk.owner, normalize(of_captions, dim=-1))
+    return normalize(sums, dim=-1)
 
 
 def _view(encoder: Encoder, split: Split, row: int) -> np.ndarray:

@@ -15,13 +15,15 @@ from support.tiny_stream import make_stream
 from vlcpctl.core.artifacts import read_manifest
 from vlcpctl.data import buffer as buffers
 from vlcpctl.data.buffer_size import Size
+from vlcpctl.data.stored_features import Projections
 from vlcpctl.data.task import Split, open_stream, open_task
-from vlcpctl.engine.compose import compose
+from vlcpctl.engine.compose import compose, settings_of_methods
 from vlcpctl.engine.request import Request
 from vlcpctl.engine.settings import resolve
 from vlcpctl.engine.train import train_step
 
 TASKS, IMAGES, BATCH = 3, 12, 4
+WIDTH = 8  # of the micro models' projections
 
 FLAGS = {"model": "micro", "batch_size": BATCH, "epochs": 2, "lr": 1e-2, "image_size": 16}
 
@@ -58,8 +60,10 @@ def _buffers(directory: Path, tasks: list[Path], policy: str) -> list[Path]:
             policy=policy,
             size=Size(count=6, written=6),
             seed=0,
+            stores_features=policy == "reservoir",
         )
-        buffers.write_buffer(out, request, buffers.plan_update(request), _features)
+        plan = buffers.plan_update(request)
+        buffers.write_buffer(out, request, plan, _features, stored)
         made.append(out)
     return made
 
@@ -69,13 +73,21 @@ def _features(split: Split, rows: np.ndarray) -> np.ndarray:
     return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
 
 
+def stored(split: Split, rows: np.ndarray, width: int = WIDTH) -> Projections:
+    """Projections that hang on the images alone."""
+    numbers = [int(split.column("source_key")[row]) for row in rows]
+    draws = [np.random.default_rng(number).normal(size=(2, width)) for number in numbers]
+    sides = np.array(draws, dtype=np.float16).reshape(-1, 2, width)
+    return Projections(sides[:, 0], sides[:, 1], split.caption_counts()[rows], ["m"] * len(rows))
+
+
 def request(
     world: World, names: str, number: int, root: Path, *, buffered: bool, **how: object
 ) -> Request:
     """The train-step of one task of the stream; `joint` takes all tasks up to this one."""
     methods = compose(names)
     joint = any(method.from_unseen for method in methods)
-    settings, origins = resolve("tiny", world.flags, {})
+    settings, origins = resolve("tiny", world.flags, settings_of_methods(methods))
     first = number == 0 or joint
     needs = [method.needs(first=False) for method in methods]
     policy = next((need.policy for need in needs if need.policy), "reservoir")

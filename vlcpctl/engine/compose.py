@@ -17,7 +17,7 @@ def compose(names: str, assignments: Sequence[str] = ()) -> tuple[Method, ...]:
     >>> [method.name for method in compose("lwf+ctp", ["ctp.m=0.5"])]
     ['ctp', 'lwf']
     """
-    chosen = names.split("+")
+    chosen = names.replace("der++", "derpp").split("+")  # the paper's name; + joins methods
     for name in chosen:
         if name not in TABLE:
             raise UsageError(unknown_name("method", name, TABLE))

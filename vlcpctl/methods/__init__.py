@@ -6,6 +6,8 @@ from vlcpctl.core.method import Method
 from vlcpctl.methods.afec import Afec
 from vlcpctl.methods.co2l import Co2l
 from vlcpctl.methods.ctp import Ctp
+from vlcpctl.methods.der import Der
+from vlcpctl.methods.derpp import Derpp
 from vlcpctl.methods.dha import Dha
 from vlcpctl.methods.ema import Ema
 from vlcpctl.methods.er import Er
@@ -27,7 +29,7 @@ TABLE: dict[str, type[Method]] = {
     for method in (
         *(Seqf, Joint, Er, Lwf, Icarl, Lucir),
         *(Ewc, Mas, Si, Rwalk, Afec),
-        *(Co2l, Geodl, Ema),
+        *(Der, Derpp, Co2l, Geodl, Ema),
         *(Ctp, Incclip, Modx, Dha),
     )
 }

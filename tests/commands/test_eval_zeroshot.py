@@ -16,6 +16,7 @@ from support.class_folders import write_class_folder, write_lines
 from support.tiny_stream import make_image, make_pair, make_stream, make_task
 from torch.nn.functional import normalize
 
+from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.commands.eval_zeroshot import run
 from vlcpctl.core.artifacts import new_directory, write_manifest
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, TooManySkipped, UsageError
@@ -164,6 +165,9 @@ def test_a_task_away_from_its_stream_needs_all_tasks(place: Path, tmp_path: Path
     away = [Path(shutil.copytree(task, tmp_path / task.name)) for task in tasks(place)]
     with pytest.raises(BadInput, match="give all 3 tasks, or --classes task"):
         evaluate(place, tmp_path / "rows", *away[:2])
+    buffer(away[2], tmp_path / "buffer", policy="ring", size="3", quiet=True)
+    with pytest.raises(BadInput, match="give all 3 tasks, or --classes task"):
+        evaluate(place, tmp_path / "rows", *away[:2], tmp_path / "buffer")
     here = evaluate(place, tmp_path / "a", *tasks(place))
     assert evaluate(place, tmp_path / "b", *away) == here
 

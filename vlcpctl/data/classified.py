@@ -158,7 +158,8 @@ def _stream_of(task: Task, given: Sequence[Task]) -> list[Task]:
     has_manifest = (beside / MANIFESTS["stream"]).is_file()
     if has_manifest and read_manifest(beside, "stream")["content"] == stream:
         return open_stream(beside)
-    there = {one.content: one for one in given if one.manifest.get("stream") == stream}
+    same = (one for one in given if one.manifest.get("stream") == stream)
+    there = {one.step: one for one in same if one.step is not None}  # a buffer has no step
     if len(there) < task.manifest["tasks_in_stream"]:
         raise BadInput(
             f"{task.path} does not lie in its stream, so --classes all cannot know all classes; "

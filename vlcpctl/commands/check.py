@@ -10,7 +10,7 @@ import typer
 from vlcpctl.commands import options
 
 Paths = Annotated[
-    list[Path], typer.Argument(metavar="PATH...", help="Streams, tasks, buffers or checkpoints.")
+    list[Path], typer.Argument(metavar="PATH...", help="Streams, tasks, buffers, checkpoints, pseudo texts.")
 ]
 Deep = Annotated[bool, typer.Option("--deep", help="Read and hash every byte.")]
 

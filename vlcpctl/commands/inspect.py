@@ -10,7 +10,7 @@ import typer
 from vlcpctl.commands import options
 
 Place = Annotated[
-    Path, typer.Argument(metavar="PATH", help="A stream, task, buffer or checkpoint.")
+    Path, typer.Argument(metavar="PATH", help="A stream, task, buffer, checkpoint or pseudo texts.")
 ]
 
 

@@ -92,7 +92,7 @@ def _histogram(file: PseudoFile) -> Iterator[str]:
     """How similar the texts are to their images on average, when they were mixed and now."""
     from vlcpctl.report.histogram import histogram_line
 
-    low, high = (file.metadata["identity"]["inversion"][name] for name in ("low", "high"))
+    low, high = (file.identity["inversion"][name] for name in ("low", "high"))
     means = {when: file.column(f"similarity{ending}") for when, ending in WHEN.items()}
     least = min(float(values.min()) for values in means.values())
     most = max(float(values.max()) for values in means.values())

@@ -9,13 +9,19 @@ from vlcpctl.core.artifacts import kind_of, read_manifest
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.checking import check_stream, check_task
 from vlcpctl.data.checking_checkpoints import check_checkpoint
+from vlcpctl.data.checking_pseudo_texts import check_pseudo_texts
 
-_CHECKS = {"stream": check_stream, "task": check_task, "checkpoint": check_checkpoint}
+_CHECKS = {
+    "stream": check_stream,
+    "task": check_task,
+    "checkpoint": check_checkpoint,
+    "file of pseudo texts": check_pseudo_texts,
+}
 
 
 def check(path: Path, *, deep: bool) -> Iterator[str]:
     """Every problem of the artifact at a path, a line each."""
-    kind = kind_of(path)
+    kind = "file of pseudo texts" if path.is_file() else kind_of(path)
     if kind is None:
         there = (
             "has no manifest: it is unfinished, or not an artifact"

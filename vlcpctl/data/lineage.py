@@ -12,6 +12,7 @@ from typing import Any
 
 from vlcpctl.core.artifacts import kind_of, read_manifest
 from vlcpctl.core.errors import BadInput
+from vlcpctl.data.pseudo_texts import open_pseudo_texts
 
 # Where an artifact's parents are looked for: so many levels down, in so many directories.
 _LEVELS = 3
@@ -29,10 +30,25 @@ class Parent:
 
 def describe(path: Path) -> dict[str, Any]:
     """The artifact at a path as one JSON object, its parents inside, found or not."""
+    if path.is_file():
+        return _described_texts(path)
     kind = kind_of(path)
     if kind is None:
         raise BadInput(f"{path} is not a stream, task, buffer or checkpoint: it has no manifest")
     return _described(path, kind, _artifacts_near(path), seen=frozenset())
+
+
+def _described_texts(path: Path) -> dict[str, Any]:
+    """A file of pseudo texts, which carries in itself what a directory's manifest says."""
+    file, near = open_pseudo_texts(path), _artifacts_near(path)
+    made_from = [Parent(role, file.identity[role]) for role in ("checkpoint", "buffer")]
+    return {
+        "path": str(path),
+        "kind": "pseudo texts",
+        "content": file.content,
+        "texts": file.count,
+        "parents": [_parent(parent, near, frozenset()) for parent in made_from],
+    }
 
 
 def _described(

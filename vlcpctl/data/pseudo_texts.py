@@ -50,6 +50,12 @@ class PseudoFile:
         return str(self.metadata["content"])
 
     @property
+    def identity(self) -> dict[str, Any]:
+        """The settings that made it."""
+        identity: dict[str, Any] = self.metadata["identity"]
+        return identity
+
+    @property
     def shape(self) -> tuple[int, int]:
         """L tokens, and W channels of each."""
         return int(self.metadata["length"]), int(self.metadata["width"])
@@ -71,7 +77,7 @@ class PseudoFile:
 
     def computed_content(self) -> str:
         """The id of the data that is there; another one than `content` is damage."""
-        content = _Content(self.shape, self.metadata["identity"])
+        content = _Content(self.shape, self.identity)
         content.add(self._table)
         return content.id()
 

@@ -88,7 +88,7 @@ def already_inverted(plan: InvertPlan, *, force: bool) -> bool:
     if not out.exists() or force:
         return False
     try:
-        found = open_pseudo_texts(out).metadata["identity"]
+        found = open_pseudo_texts(out).identity
     except BadInput as error:
         raise OutputExists(
             f"{out} exists and is no file of pseudo texts; choose another --out, or --force"

@@ -111,7 +111,7 @@ def _given(request: Request, how: Inversion, buffer: Task | None) -> GivenTexts:
     if buffer is not None:
         wanted["buffer"], paths["buffer"] = buffer.content, buffer.path
     for name, content in wanted.items():
-        if file.metadata["identity"][name] != content:
+        if file.identity[name] != content:
             raise Incompatible(
                 f"{file.path} was not made with the {name} {paths[name]}: "
                 f"its {name} is {file.metadata['identity'][name]}, this is {content}"

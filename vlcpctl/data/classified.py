@@ -101,7 +101,8 @@ class FolderData:
 def open_data_sets(words: Sequence[str], data: Path | None, classes: str) -> list[DataSet]:
     """What the words name: a task directory, a folder, or a data set to look for below --data.
 
-    With `classes` all, the classes of a task are those of its whole stream.
+    With `classes` all, the classes of a task are those of its whole stream; with task, which some
+    data set must be, or own, they are its own.
     """
     found = [_opened(word, data) for word in words]
     tasks = [one for one in found if isinstance(one, Task)]
@@ -139,7 +140,7 @@ def _folder(name: str, path: Path) -> FolderData:
 
 
 def _labels(task: Task, classes: str, given: Sequence[Task]) -> list[str]:
-    tasks = [task] if classes == "task" else _stream_of(task, given)
+    tasks = _stream_of(task, given) if classes == "all" else [task]
     labels = sorted({str(label) for one in tasks for label in one.manifest["labels"]})
     if not labels:
         raise BadInput(

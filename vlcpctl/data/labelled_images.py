@@ -43,6 +43,9 @@ class LabelledImages(Protocol):
     def name(self, row: int) -> str:
         """The image, for messages."""
 
+    def key(self, row: int) -> str:
+        """What draws of the image hang on, whatever the path."""
+
 
 class ImagesInTars:
     """Images found in tars: which file, where in it, and the label."""
@@ -77,6 +80,10 @@ class ImagesInTars:
     def name(self, row: int) -> str:
         """See `LabelledImages`."""
         return f"{self._paths[self._places[row][0]]}, {self._keys[row]}"
+
+    def key(self, row: int) -> str:
+        """See `LabelledImages`."""
+        return self._keys[row]
 
     def _descriptor(self, shard: int) -> int:
         # Workers are forked: each process opens its own, as `data.task.Split` does.
@@ -116,6 +123,10 @@ class ImagesOfSplit:
     def name(self, row: int) -> str:
         """See `LabelledImages`."""
         return self._name(self._rows[row])
+
+    def key(self, row: int) -> str:
+        """See `LabelledImages`."""
+        return self.split.keys[self._rows[row]]
 
     def _name(self, row: int) -> str:
         return f"{self.split.path}, key {self.split.keys[row]}"

@@ -1,0 +1,72 @@
+"""Data sets of labelled images under evaluation: opened once for all checkpoints, and embedded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import final
+
+from vlcpctl.core.console import progress, warn
+from vlcpctl.core.errors import BadInput, TooManySkipped
+from vlcpctl.data.classified import DataSet
+from vlcpctl.data.labelled_batches import LabelledBatches, read_labelled
+from vlcpctl.data.labelled_images import Flaw, LabelledImages
+from vlcpctl.data.skips import Tolerance
+from vlcpctl.eval.retrieval import require_finite
+from vlcpctl.eval.search import Ids, Vectors
+from vlcpctl.models.embed import embed_images
+from vlcpctl.models.encoders import Encoder
+
+_FLAWS_SHOWN = 5
+
+
+@final
+class LabelledSet:
+    """A split of a data set whose images have been found; with a limit, the first of them."""
+
+    def __init__(self, data: DataSet, split: str, limit: int | None) -> None:
+        self.data, self.split, self.limit = data, split, limit
+        self.has_told = False
+
+    @property
+    def name(self) -> str:
+        """What rows call the data set."""
+        return self.data.name
+
+    @cached_property
+    def images(self) -> LabelledImages:
+        """The images, with those that cannot be used."""
+        return self.data.images(self.split)
+
+    @cached_property
+    def count(self) -> int:
+        """How many images are read."""
+        return min(len(self.images.labels), self.limit or len(self.images.labels))
+
+    def embedded(
+        self, encoder: Encoder, batch_size: int, workers: int, what: str
+    ) -> Iterator[tuple[Ids, Vectors, list[Flaw]]]:
+        """Which images, their unit embeddings, and what could not be decoded; batch by batch."""
+        batches = LabelledBatches(self.images, self.count, encoder.view, batch_size)
+        with progress(f"{what}: images", self.count, "images") as bar:
+            for batch in read_labelled(batches, workers):
+                image_BD = embed_images(encoder, [batch.pixels] if len(batch.rows) else [])
+                require_finite(image_BD, f"{what}, images")
+                yield batch.rows, image_BD, batch.flaws
+                bar.advance(batch.size)
+
+    def judge(self, flaws: Sequence[Flaw], tolerance: Tolerance) -> None:
+        """Name what was left out, once for all checkpoints; too much of it is an error."""
+        total = self.count + len(self.images.flaws)
+        named = "; ".join(f"{flaw.name}: {flaw.why}" for flaw in flaws[:_FLAWS_SHOWN])
+        more = f"; and {len(flaws) - _FLAWS_SHOWN} more" if len(flaws) > _FLAWS_SHOWN else ""
+        if not tolerance.allows(len(flaws), total):
+            raise TooManySkipped(
+                f"{self.name}: {len(flaws)} of {total} images cannot be used, more than "
+                f"--max-skip {tolerance.text}: {named}{more}"
+            )
+        if flaws and not self.has_told:
+            warn(f"{self.name}: left out {len(flaws)} of {total} images: {named}{more}")
+        if len(flaws) == total:
+            raise BadInput(f"{self.name}: there is no image to measure on")
+        self.has_told = True

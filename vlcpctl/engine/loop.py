@@ -178,6 +178,7 @@ class Loop:
         """Write a state that a later process goes on from."""
         self.saved.scaler = scaler
         self.saved.train_seconds = self.seconds()
+        self.saved.inverting_seconds = self.run.inverting_seconds
         self.started = self.last_saved = time.monotonic()
         if self.run.world.rank == 0:
             self.saved.journal_bytes = self.journal.sync()

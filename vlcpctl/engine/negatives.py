@@ -5,6 +5,7 @@ Each process makes and encodes its part of them, a micro-batch at a time.
 
 from __future__ import annotations
 
+import time
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -21,7 +22,15 @@ from vlcpctl.engine.run import TrainRun
 
 def with_pseudo_texts(run: TrainRun, batch: Batch, how: Inversion) -> Batch:
     """The batch with this process's part of the texts that the previous model makes."""
-    memory = batch.memory
+    started = time.monotonic()
+    texts = _inverted(run, batch.memory, how)
+    if run.device.type == "cuda":
+        torch.cuda.synchronize(run.device)  # else the time would be the next one's to wait
+    run.inverting_seconds += time.monotonic() - started
+    return replace(batch, pseudo=texts)
+
+
+def _inverted(run: TrainRun, memory: Batch | None, how: Inversion) -> PseudoTexts:
     assert memory is not None, "a batch without a mini-batch of the memory"
     number = run.position.plan.start + run.position.step
     parents = draw_parents(run.seed, number, how.texts, len(memory.keys))
@@ -37,7 +46,7 @@ def with_pseudo_texts(run: TrainRun, batch: Batch, how: Inversion) -> Batch:
         ]
     embeddings = torch.cat([texts.embeddings for texts in found])
     ends = torch.cat([texts.ends for texts in found])
-    return replace(batch, pseudo=PseudoTexts(embeddings, ends))
+    return PseudoTexts(embeddings, ends)
 
 
 @torch.no_grad()

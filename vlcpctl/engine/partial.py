@@ -32,6 +32,7 @@ class Saved:
     step: int = 0
     journal_bytes: int = 0
     train_seconds: float = 0.0
+    inverting_seconds: float = 0.0  # of those, making pseudo texts
     pairs: int = 0
     plateau: Plateau = field(default_factory=Plateau)
     best: float | None = None

@@ -49,6 +49,7 @@ class TrainRun:
     world: World = field(default_factory=World)
     slots: Slots = field(default_factory=dict)
     position: Position = field(default_factory=Position)
+    inverting_seconds: float = 0.0  # spent on pseudo texts, summed over resumes
 
     def __post_init__(self) -> None:
         self._remembered: tuple[Batch, Features] | None = None

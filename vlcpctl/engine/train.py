@@ -84,6 +84,7 @@ def _train(plan: Plan, partial: Partial, semantic: dict[str, Any], context: Trai
     saved, tensors = partial.load() or (Saved(), {})
     if tensors:
         restore_run(run, tensors)
+        run.inverting_seconds = saved.inverting_seconds
         console.say(f"resuming {request.out} at phase {saved.phase}, step {saved.step}")
     loop = _loop(plan, run, partial, saved, context)
     loop.validate = validates
@@ -94,6 +95,7 @@ def _train(plan: Plan, partial: Partial, semantic: dict[str, Any], context: Trai
         run.load(best)
     if rank == 0:
         body = _body(plan, parent, saved, loop.seconds())
+        body |= _inverting(run.inverting_seconds, loop.seconds())
         record = Record(partial.journal, semantic, body, bound(context.observe, "before-rename"))
         write_checkpoint(request.out, run, record, parent)
         context.observe("renamed")
@@ -204,6 +206,14 @@ def _validation(plan: Plan, run: TrainRun) -> Callable[[], dict[str, float]] | N
     return lambda: validate(
         run, lambda: validation_batches(plan, run), recalls=settings.keep == "best:val_rmean"
     )
+
+
+def _inverting(seconds: float, whole: float) -> dict[str, Any]:
+    """What the manifest says of the time that pseudo texts took, if any did."""
+    if not seconds:
+        return {}
+    console.say(f"making pseudo texts took {seconds / whole:.0%} of the {whole:.0f} s of training")
+    return {"inverting_seconds": round(seconds, 3)}
 
 
 def _body(plan: Plan, parent: Parent | None, saved: Saved, seconds: float) -> dict[str, Any]:

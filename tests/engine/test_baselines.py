@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.battery import World, make_world, request
+from support.battery import World, fused, make_world, request, stored
 from support.tiny_stream import make_task
 
-from vlcpctl.core.errors import UsageError
+from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.params import blend_
-from vlcpctl.engine.compose import compose
+from vlcpctl.core.view import View
+from vlcpctl.data import buffer as buffers
+from vlcpctl.data.buffer_size import Size
+from vlcpctl.data.loader import PlannedBatches
+from vlcpctl.data.stored_features import read_features
+from vlcpctl.data.task import open_task
+from vlcpctl.engine.compose import compose, settings_of_methods
+from vlcpctl.engine.plan import make_plan
 from vlcpctl.engine.request import Request
 from vlcpctl.engine.train import train_step
 
@@ -23,7 +32,11 @@ WITHOUT = {
     "co2l": ["co2l.strength=0", "co2l.asymmetric=false"],
     "geodl": ["geodl.strength=0"],
     "ema": ["ema.decay=0"],
+    "der": ["der.alpha=0"],
+    "derpp": ["derpp.alpha=0", "derpp.beta=0"],
 }
+# Without these a method does something even without a buffer.
+HELD = {"co2l": ["co2l.asymmetric=false"], "geodl": [], "ema": []}
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +59,8 @@ def _trained(world: World, root: Path, name: str, *assignments: str) -> bytes:
 def test_zero_strength_is_finetuning_byte_for_byte(world: World, tmp_path: Path, name: str) -> None:
     plain = _trained(world, tmp_path / "plain", "seqf")
     assert _trained(world, tmp_path / "free", name, *WITHOUT[name]) == plain
-    half = [each for each in WITHOUT[name] if each == "co2l.asymmetric=false"]
-    assert _trained(world, tmp_path / "held", name, *half) != plain
+    if name in HELD:
+        assert _trained(world, tmp_path / "held", name, *HELD[name]) != plain
 
 
 def test_co2l_sums_the_directions_where_the_base_loss_does(world: World, tmp_path: Path) -> None:
@@ -114,3 +127,93 @@ def test_the_best_average_is_kept_where_the_best_are(world: World, tmp_path: Pat
 
 def test_the_average_goes_with_methods_that_write_weights() -> None:
     assert [method.name for method in compose("ema+dha")] == ["dha", "ema"]
+
+
+def test_der_declares_its_replay_and_answers_to_the_name_of_the_paper() -> None:
+    assert [method.name for method in compose("der++")] == ["derpp"]
+    assert [method.name for method in compose("ctp+der++")] == ["ctp", "derpp"]
+    assert settings_of_methods(compose("der")) == {"replay": "share=0.5"}
+
+
+def test_replayed_pairs_bring_what_the_buffer_stores_of_them(world: World, tmp_path: Path) -> None:
+    for number in range(2):
+        step = request(world, "der", number, tmp_path, buffered=False)
+        if number == 0:
+            train_step(step)
+    plan = make_plan(step)
+    buffer = open_task(step.buffer)
+    found, places = read_features(buffer), buffer.split("train").keys
+    dataset = PlannedBatches(
+        splits=plan.pairs.splits,
+        plan=plan.pairs.plan,
+        view=View(image_size=16, mean=(0, 0, 0), std=(1, 1, 1)),
+        tokenise=lambda texts: torch.zeros(len(texts), 1),
+        seed=0,
+        part=lambda count: slice(0, 1),
+        buffer_source=plan.pairs.buffer_source,
+        stored=plan.stored,
+    )
+    for number in range(4):
+        batch = dataset[number]
+        rows = [places.index(batch.keys[row]) for row in batch.replayed.nonzero().flatten()]
+        assert len(rows) == 2
+        assert batch.stored is not None
+        expected = found.of(np.array(rows), np.zeros(2, dtype=np.int64))
+        assert np.array_equal(batch.stored.image, expected[0])
+        assert np.array_equal(batch.stored.text, expected[1])
+
+
+def test_replayed_pairs_of_der_take_no_part_in_the_contrast(world: World, tmp_path: Path) -> None:
+    for name in ("der", "seqf"):
+        train_step(_step(world, tmp_path / name, "seqf", 0))
+    der = request(world, "der", 1, tmp_path / "der", buffered=False)
+    # Not Adam, which makes much of the rounding of gradients that are 0.
+    settings = replace(der.settings, optimizer="sgd", lr=0.1)
+    methods = compose("der", ["der.alpha=1e-30"])
+    train_step(replace(der, methods=methods, settings=settings))
+    plain = _step(world, tmp_path / "seqf", "seqf", 1)
+    train_step(replace(plain, settings=replace(settings, batch_size=2)))
+    found, expected = load_file(der.out / WEIGHTS), load_file(plain.out / WEIGHTS)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["der", "derpp"])
+def test_a_buffer_without_stored_features_is_refused(
+    world: World, tmp_path: Path, name: str
+) -> None:
+    train_step(request(world, name, 0, tmp_path, buffered=False))
+    step = replace(
+        request(world, name, 1, tmp_path, buffered=False), buffer=world.buffers["herding"][0]
+    )
+    with pytest.raises(UsageError, match="was made without 'vlcpctl buffer --store-features'"):
+        train_step(step)
+    with pytest.raises(UsageError, match=f"method {name} needs --buffer"):
+        train_step(replace(step, buffer=None))
+
+
+def test_features_of_another_width_are_refused(world: World, tmp_path: Path) -> None:
+    narrow = buffers.Request(
+        task=open_task(world.tasks[0]),
+        previous=None,
+        policy="ring",
+        size=Size(count=6, written=6),
+        seed=0,
+        stores_features=True,
+    )
+    plan, project = buffers.plan_update(narrow), partial(stored, width=5)
+    buffers.write_buffer(tmp_path / "narrow", narrow, plan, project, project)  # type: ignore[arg-type]
+    train_step(request(world, "der", 0, tmp_path, buffered=False))
+    step = request(world, "der", 1, tmp_path, buffered=False)
+    with pytest.raises(Incompatible, match="stores features of 5 channels, and the model has 8"):
+        train_step(replace(step, buffer=tmp_path / "narrow"))
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_a_fusion_model_is_trained_by_its_projections(
+    world: World, tmp_path: Path, name: str
+) -> None:
+    for number in range(2):
+        step = request(fused(world), name, number, tmp_path, buffered=False)
+        train_step(replace(step, settings=replace(step.settings, steps=2)))
+    rows = map(json.loads, (step.out / "metrics.jsonl").read_text().splitlines())
+    assert all("mlm" in row for row in rows)

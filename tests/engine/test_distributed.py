@@ -72,7 +72,7 @@ def _model(directory: Path, **vision: object) -> dict[str, object]:
     return {"model": str(path), "image_size": None}
 
 
-@pytest.mark.parametrize("names", ["seqf", "ctp", "modx"])
+@pytest.mark.parametrize("names", ["seqf", "ctp", "modx", "co2l", "geodl", "derpp", "ema"])
 def test_two_processes_train_as_one_with_micro_batches_does(
     world: World, first: Path, tmp_path: Path, names: str
 ) -> None:

@@ -51,9 +51,16 @@ def run(
         str, typer.Option("--run", help="Name in rows and reports (default: the method).")
     ] = "",
     model: Annotated[
-        str | None, typer.Option(help="open_clip model name or JSON config, for a first task.")
+        str | None,
+        typer.Option(help="open_clip or albef model name or JSON config, for a first task."),
     ] = None,
-    pretrained: Annotated[str | None, typer.Option(help="open_clip tag or weight file.")] = None,
+    pretrained: Annotated[
+        str | None,
+        typer.Option(
+            help="open_clip tag or weight file; of an albef model also none or "
+            "image=NAME|FILE,text=NAME|DIR (timm, BERT)."
+        ),
+    ] = None,
     temperature: Annotated[str | None, typer.Option(metavar="fixed:X|learn:X")] = None,
     text_length: Annotated[int | None, typer.Option(min=4, help="Tokens per caption.")] = None,
     image_size: Annotated[int | None, typer.Option(min=8, help="Pixels per side.")] = None,

@@ -313,6 +313,17 @@ def test_padding_is_not_read(encoder: FusionEncoder) -> None:
     torch.testing.assert_close(short.fused, long.fused)
 
 
+def test_the_embedding_of_padding_is_zero_and_learns_from_its_places_nothing() -> None:
+    encoder = encoder_of()
+    images, texts = inputs(encoder)
+    encoder.outputs(images, texts, texts, None).text_tokens.square().sum().backward()
+    words = encoder.weights()["text_encoder.embeddings.words.weight"]
+    assert words.grad is not None
+    assert words.grad[encoder.special.cls].any()
+    assert not words.grad[encoder.special.pad].any()
+    assert not words[encoder.special.pad].any()
+
+
 def test_only_fused_tokens_see_the_image(encoder: FusionEncoder) -> None:
     images, texts = inputs(encoder)
     one = encoder.outputs(images, texts, texts, None)

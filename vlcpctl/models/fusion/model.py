@@ -46,6 +46,7 @@ class FusionModel(nn.Module):
         self.text_encoder = TextEncoder(config.text_cfg, words, pad)
         self.word_head = WordHead(width, words)
         _draw_as_bert([self.text_encoder, self.word_head])
+        nn.init.zeros_(self.text_encoder.embeddings.words.weight[pad])
         self.image_projection = projection(config.heads, width, config.embed_dim)
         self.text_projection = projection(config.heads, width, config.embed_dim)
         self.logit_scale = nn.Parameter(torch.tensor(-math.log(START_TEMPERATURE)))

@@ -278,6 +278,21 @@ def test_the_ctp_authors_checkpoint_gives_our_tensors(tmp_path: Path, heads: str
     assert (manifest["step"], manifest["run"]) == (8, "task_08")
 
 
+def test_the_tokenizer_of_the_ctp_authors_may_lie_in_a_directory(tmp_path: Path) -> None:
+    authors_file(tmp_path / "task_00.pth")
+    words = tmp_path / "words"
+    words.mkdir()
+    encoders.build("albef-micro").tokenizer.save(words)
+    imported(tmp_path / "task_00.pth", tmp_path / "out", model="albef-micro", tokenizer=words)
+    texts = ["a red thing"]
+    tokenize = encoders.load(tmp_path / "out").tokenize
+    assert torch.equal(tokenize(texts), encoders.build("albef-micro").tokenize(texts))
+    with pytest.raises(BadInput, match="holds none of"):
+        imported(tmp_path / "task_00.pth", tmp_path / "o", model="albef-micro", tokenizer=tmp_path)
+    with pytest.raises(UsageError, match="--tokenizer has no effect on micro"):
+        imported(tmp_path / "task_00.pth", tmp_path / "o", model="micro", tokenizer=words)
+
+
 def test_a_tensor_missing_of_the_ctp_authors_has_their_name(tmp_path: Path) -> None:
     authors_file(tmp_path / "task_00.pth")
     stored = torch.load(tmp_path / "task_00.pth")

@@ -23,6 +23,12 @@ Model = Annotated[
         "--model", metavar="NAME|FILE.json", help="What the weights are of, where nothing says it."
     ),
 ]
+Tokenizer = Annotated[
+    Path | None,
+    typer.Option(
+        "--tokenizer", metavar="DIR", help="A fusion model's vocab.txt or tokenizer.json."
+    ),
+]
 RunName = Annotated[str | None, typer.Option("--run", help="Name in rows. [the file's name]")]
 Step = Annotated[
     int | None,
@@ -41,6 +47,7 @@ def run(
     source: Source,
     out: options.Out,
     model: Model = None,
+    tokenizer: Tokenizer = None,
     run_name: RunName = None,
     step: Step = None,
     trust_pickle: TrustPickle = False,
@@ -63,7 +70,7 @@ def run(
 
     vlcpctl import-checkpoint logs/run/checkpoints/epoch_32.pt -o run/start --model ViT-B-32
 
-    vlcpctl import-checkpoint CTP/task_08.pth -o ctp/08 --model albef.json --run ctp --step 8
+    vlcpctl import-checkpoint CTP/task_08.pth -o ctp/08 --tokenizer bert-base-chinese --step 8
     """
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.engine.importing import Request, import_checkpoint, read
@@ -72,6 +79,7 @@ def run(
         source=source,
         out=out,
         model=model,
+        tokenizer=tokenizer,
         run=run_name,
         step=step,
         trusts_pickle=trust_pickle,

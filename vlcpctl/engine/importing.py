@@ -19,6 +19,7 @@ from vlcpctl.models.configuration import CONFIG_FILE, fusion_configuration
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.models.fusion import building
 from vlcpctl.models.fusion.foreign_names import is_ctp
+from vlcpctl.models.tokens import FILES
 from vlcpctl.models.weight_files import WeightFile, read_weights
 
 METHOD = "imported"
@@ -32,6 +33,7 @@ class Request:
     source: Path
     out: Path
     model: str | None = None
+    tokenizer: Path | None = None
     run: str | None = None
     step: int | None = None
     trusts_pickle: bool = False
@@ -75,7 +77,8 @@ def read(request: Request) -> tuple[Encoder, WeightFile]:
     _require_finite(found.tensors, request.file)
     model = _model(request, found.tensors)
     what = f"{request.file} as {model}"
-    return encoders.with_weights(model, found.tensors, what), found
+    tokenizer = None if request.tokenizer is None else str(request.tokenizer.absolute())
+    return encoders.with_weights(model, found.tensors, what, tokenizer), found
 
 
 def identity(request: Request) -> dict[str, Any]:
@@ -86,9 +89,18 @@ def identity(request: Request) -> dict[str, Any]:
     return {
         "imported": file_sha256(request.file),
         "model": model,
+        "tokenizer": None if request.tokenizer is None else _tokenizer(request.tokenizer),
         "run": _run(request),
         "step": request.step,
     }
+
+
+def _tokenizer(directory: Path) -> dict[str, str]:
+    """The files of a tokenizer, by content."""
+    there = [directory / name for name in FILES if (directory / name).is_file()]
+    if not there:
+        raise BadInput(f"--tokenizer {directory} holds none of {', '.join(FILES)}")
+    return {path.name: file_sha256(path) for path in there}
 
 
 def _model(request: Request, tensors: dict[str, Tensor]) -> str:

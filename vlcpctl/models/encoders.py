@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torch import Tensor
 
+from vlcpctl.core.errors import UsageError
 from vlcpctl.models import dual_encoder
 from vlcpctl.models.configuration import fusion_configuration
 from vlcpctl.models.dual_encoder import DualEncoder
@@ -49,15 +50,21 @@ def build(model: str | Path, start: Start = Start()) -> Encoder:
     return building.build(changed, start.pretrained, start.temperature, start.seed)
 
 
-def with_weights(model: str, tensors: dict[str, Tensor], what: str) -> Encoder:
+def with_weights(
+    model: str, tensors: dict[str, Tensor], what: str, tokenizer: str | None = None
+) -> Encoder:
     """A model by name, JSON file or directory, with the weights of another program; `what` is told.
 
-    Every tensor that is missing, unexpected or misshapen is named.
+    Every tensor that is missing, unexpected or misshapen is named. `tokenizer` is a directory that
+    holds the word pieces of a fusion model.
     """
     found = fusion_configuration(model)
-    if found is None:
-        return dual_encoder.with_weights(model, tensors, what)
-    return building.with_weights(found, tensors, what)
+    if found is not None:
+        text = replace(found.text_cfg, tokenizer=tokenizer or found.text_cfg.tokenizer)
+        return building.with_weights(replace(found, text_cfg=text), tensors, what)
+    if tokenizer is not None:
+        raise UsageError(f"--tokenizer has no effect on {model}, whose configuration names its own")
+    return dual_encoder.with_weights(model, tensors, what)
 
 
 def load(directory: Path) -> Encoder:

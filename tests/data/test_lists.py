@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.program import refused, run_program
 from support.tiny_stream import make_image
 
 from vlcpctl.core.errors import BadInput, TooManySkipped, UsageError
@@ -310,3 +311,22 @@ def test_the_place_of_images_is_in_no_id(tmp_path: Path) -> None:
         manifest = make_stream(given, base / "out")
         ids.append((manifest["content"], given.identity(given.plan())))
     assert ids[0] == ids[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "code", "said"),
+    [
+        ("list.json", b"[{", 3, "list.json, character"),
+        ("list.json", b'[{"image": "a.png"}]', 3, "no caption column"),
+        ("list.csv", b'image,caption\na.png,"c\n', 3, "list.csv, line 2"),
+        ("list.pkl", b"\x80\x04.", 3, "is a pickle"),
+        ("list.doc", b"hello", 3, "no Parquet, tar, JSON, CSV or TSV file"),
+    ],
+)
+def test_the_program_names_a_broken_list_in_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str, data: bytes, code: int, said: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    words = ("split", tmp_path / name, "-o", tmp_path / "stream", "--by", "source", "-q")
+    refused(run_program(capfd, *words), "split", code, said)
+    assert not (tmp_path / "stream").exists()

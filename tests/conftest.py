@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from vlcpctl.core.console import set_quiet
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(autouse=True)
+def _not_quiet() -> None:
+    set_quiet(False)  # as a command line of an earlier test may have left it
 
 
 @pytest.fixture(autouse=True)

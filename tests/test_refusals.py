@@ -76,13 +76,27 @@ def test_a_plain_task_is_no_buffer(program: Program, place: Path, tmp_path: Path
     refused(ended, "train-step", 3, "01-part-1 is not a buffer; make one with 'vlcpctl buffer'")
 
 
-@pytest.mark.parametrize("how", [(), ("--dry-run",), ("--batch-size", 4)])
-def test_a_preset_whose_model_is_not_here_says_which_is(
+@pytest.mark.parametrize("how", [(), ("--dry-run",)])
+def test_a_batch_of_a_papers_preset_is_larger_than_a_small_task(
     program: Program, place: Path, tmp_path: Path, how: tuple[object, ...]
 ) -> None:
     words = (place / "stream" / "00-part-0", "-o", tmp_path / "out", "--method", "ctp", *how)
-    ended = program("train-step", *words)
-    refused(ended, "train-step", 2, "albef-base", "--model, such as ViT-B-32, or --preset tiny")
+    refused(program("train-step", *words), "train-step", 2, "512", "12 pairs")
+
+
+def test_a_preset_whose_weights_are_not_here_says_what_to_pass_and_which_needs_none(
+    program: Program, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    how = ("-q", "-o", tmp_path / "out", "--method", "ctp", "--batch-size", 4)
+    ended = program("train-step", place / "stream" / "00-part-0", *how)
+    said = (
+        "'bert-base-chinese' cannot be had",
+        "--pretrained image=FILE,text=DIR",
+        "--preset tiny",
+    )
+    refused(ended, "train-step", 5, *said)
 
 
 def test_weights_that_cannot_be_fetched_say_how_to_pass_a_file(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import Incompatible
-from vlcpctl.models.fusion.configuration import TextConfig
+from vlcpctl.models.fusion.configuration import ELSEWHERE, TextConfig
 from vlcpctl.models.fusion.foreign_names import bert_names, joined
 from vlcpctl.models.fusion.text_encoder import EPSILON
 from vlcpctl.models.hub import first_line, quietly
@@ -68,10 +68,7 @@ def _read(name: str, text: TextConfig) -> tuple[BertForMaskedLM, frozenset[str]]
 
 
 def _unavailable(name: str, error: Exception) -> Incompatible:
-    return Incompatible(
-        f"the BERT {name!r} cannot be had: {first_line(error)}; "
-        "fetch it elsewhere and pass local files: --pretrained image=FILE,text=DIR"
-    )
+    return Incompatible(f"the BERT {name!r} cannot be had: {first_line(error)}; {ELSEWHERE}")
 
 
 def _check(name: str, config: PreTrainedConfig, text: TextConfig) -> None:

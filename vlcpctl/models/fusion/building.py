@@ -14,7 +14,12 @@ from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.seeds import torch_seed
 from vlcpctl.core.tensors import read_tensors, require_same_names, write_tensors
 from vlcpctl.models.fusion.bert import vocabulary_size
-from vlcpctl.models.fusion.configuration import CONFIG_FILE, FusionConfig, read_fusion
+from vlcpctl.models.fusion.configuration import (
+    CONFIG_FILE,
+    ELSEWHERE,
+    FusionConfig,
+    read_fusion,
+)
 from vlcpctl.models.fusion.first_weights import parse_first_weights, set_all, set_first_weights
 from vlcpctl.models.fusion.foreign_names import has_cosine_heads, is_ctp
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
@@ -106,12 +111,8 @@ def _new(found: FusionConfig, seed: int, text: str | None = None) -> FusionEncod
 
 
 def _tokenizer(found: FusionConfig, name: str) -> WordPieces:
-    advice = (
-        "fetch it elsewhere and pass local files: --pretrained image=FILE,text=DIR, "
-        "or text_cfg.tokenizer=DIR in a JSON --model"
-    )
     options = {"clean": found.text_cfg.clean}
-    pieces = word_pieces(name, found.directory, found.text_cfg.context_length, options, advice)
+    pieces = word_pieces(name, found.directory, found.text_cfg.context_length, options, ELSEWHERE)
     if pieces([""])[0, 0] != pieces.special.cls:
         raise Incompatible(f"the tokenizer {name!r} begins a text with no [CLS], or pads it there")
     return pieces

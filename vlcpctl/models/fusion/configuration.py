@@ -35,6 +35,13 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
+# What to do where the hub is out of reach.
+ELSEWHERE = (
+    "fetch it elsewhere and pass local files: --pretrained image=FILE,text=DIR; "
+    "or train a small model with --preset tiny --model albef-tiny"
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ImageConfig:
     """A vision transformer as timm builds it."""

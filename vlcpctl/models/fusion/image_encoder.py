@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vlcpctl.core.errors import Incompatible
-from vlcpctl.models.fusion.configuration import ImageConfig
+from vlcpctl.models.fusion.configuration import ELSEWHERE, ImageConfig
 from vlcpctl.models.hub import first_line, quietly
 from vlcpctl.models.pretrained import SUFFIXES
 from vlcpctl.models.weight_files import read_weights
@@ -82,6 +82,5 @@ def _heads(encoder: VisionTransformer) -> int:
 
 def _unavailable(name: str, error: Exception) -> Incompatible:
     return Incompatible(
-        f"the image encoder {name!r} cannot be had from timm: {first_line(error)}; "
-        "fetch it elsewhere and pass local files: --pretrained image=FILE,text=DIR"
+        f"the image encoder {name!r} cannot be had from timm: {first_line(error)}; {ELSEWHERE}"
     )

@@ -117,7 +117,7 @@ def _warn_of_twins(data: DataSet, prompts: list[list[str]]) -> None:
 def _cells(manifest: dict[str, Any], subjects: Sequence[Subject], request: Request) -> list[Cell]:
     if request.run:
         manifest["run"] = request.run
-    places = [_place(subject.data) for subject in subjects]
+    places = [place_of(subject.data) for subject in subjects]
     steps = steps_of(manifest, places)
     found = []
     for number, (subject, place, step) in enumerate(zip(subjects, places, steps, strict=True)):
@@ -150,7 +150,8 @@ def _fields(
     return fields_of(about_of(manifest), more, names, {**common, "split": request.split, **limit})
 
 
-def _place(data: DataSet) -> Place:
+def place_of(data: DataSet) -> Place:
+    """Where a data set is in a stream, if it is in one."""
     if isinstance(data, TaskData):
         task = data.task
         return Place(task.slug, task.step, task.manifest.get("stream"), task.content)

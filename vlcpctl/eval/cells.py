@@ -14,7 +14,7 @@ from vlcpctl.core.rows import SCHEMA
 GALLERIES = ("own", "merged", "both")
 _MEASURED = (
     *("metrics", "degrees", "n_images", "n_texts", "n_queries", "n_gallery"),
-    *("n_ties", "n_alone", "n_skipped"),
+    *("n_ties", "n_alone", "n_skipped", "n_train", "n_unseen", "strength"),
 )
 
 

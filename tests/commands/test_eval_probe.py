@@ -1,0 +1,240 @@
+"""`vlcpctl eval-probe`: rows as scikit-learn on a real model's features has them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from support.class_folders import write_class_folder
+from support.tiny_stream import make_image, make_pair, make_stream, make_task
+
+from vlcpctl.commands.eval_probe import run
+from vlcpctl.commands.forgetting_report import run as forgetting_report
+from vlcpctl.core.artifacts import new_directory, write_manifest
+from vlcpctl.core.errors import BadInput, OutputExists, TooManySkipped, UsageError
+from vlcpctl.core.hashing import unit_hash
+from vlcpctl.data.task import Split, open_task
+from vlcpctl.data.views import decode_image, eval_view
+from vlcpctl.engine.probe_plan import STRENGTHS
+from vlcpctl.models import encoders
+from vlcpctl.models.encoders import Start
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stream of two tasks with three classes each, and checkpoints of two steps."""
+    root = tmp_path_factory.mktemp("probe")
+    make_stream(root / "stream", 2, 40, test=20)
+    for step in range(2):
+        make_checkpoint(root / "run" / f"{step:02d}", step)
+    return root
+
+
+def make_checkpoint(directory: Path, step: int) -> Path:
+    encoder = encoders.build("micro", Start(seed=step))
+    body = {"run": "seqf", "method": "seqf", "seed": 0, "buffer": None, "step": step, "tasks": []}
+    with new_directory(directory, "checkpoint.json") as temporary:
+        encoders.save(encoder, temporary)
+        write_manifest(temporary, "checkpoint", {}, f"content {step}", body)
+    return directory
+
+
+def probed(place: Path, out: Path, *words: Path, **options: Any) -> list[dict[str, Any]]:
+    checkpoints = options.pop("checkpoints", [place / "run" / "00"])
+    options = {"quiet": True, **options}
+    run([str(word) for word in words], checkpoints, out=out, **options)
+    return [json.loads(line) for line in out.read_text().splitlines()]
+
+
+def features(checkpoint: Path, split: Split) -> np.ndarray:
+    """Unit embeddings, one image at a time."""
+    encoder = encoders.load(checkpoint)
+    encoder.module.eval()
+    found = []
+    with torch.no_grad():
+        for row in range(len(split)):
+            pixels = torch.tensor(eval_view(decode_image(split.image(row)), encoder.view))
+            image, _ = encoder.features(encoder.pixels(pixels[None]), None)
+            found.append(image[0].double().numpy())
+    return np.stack(found) / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+def sklearn_score(train: tuple[np.ndarray, Any], test: tuple[np.ndarray, Any], how: float) -> float:
+    model = LogisticRegression(C=1 / (how * len(train[0])), tol=1e-8, max_iter=100_000)
+    return 100 * model.fit(*train).score(*test)
+
+
+def first(place: Path) -> Path:
+    return place / "stream" / "00-part-0"
+
+
+def test_a_row_has_the_accuracy_that_scikit_learn_has(place: Path, tmp_path: Path) -> None:
+    (row,) = probed(place, tmp_path / "rows", first(place), strength=1e-3, batch_size=7)
+    task = open_task(first(place))
+    sides = [
+        (features(place / "run/00", task.split(name)), task.split(name).column("label"))
+        for name in ("train", "test")
+    ]
+    assert row["metrics"]["acc1"] == pytest.approx(sklearn_score(*sides, 1e-3))
+    assert 0 < row["metrics"]["acc1"] < 100
+    assert {**row, "metrics": None} == {
+        "schema": "vlcpctl.eval/1",
+        "run": "seqf",
+        "method": "seqf",
+        "seed": 0,
+        "buffer": None,
+        "step": 0,
+        "task_step": 0,
+        "stream": task.manifest["stream"],
+        "evaluator": "probe",
+        "protocol": "lbfgs",
+        "gallery": "own",
+        "task": "00-part-0",
+        "tasks": ["00-part-0"],
+        "split": "test",
+        "fixed_strength": 1e-3,
+        "n_classes": 3,
+        "metrics": None,
+        "n_images": 20,
+        "n_ties": 0,
+        "n_skipped": 0,
+        "n_train": 40,
+        "n_unseen": 0,
+        "strength": 1e-3,
+        "checkpoint": "content 0",
+    }
+
+
+def test_the_strength_is_the_best_on_the_part_that_keys_hold_out(
+    place: Path, tmp_path: Path
+) -> None:
+    (row,) = probed(place, tmp_path / "rows", first(place), held_out=0.4, seed=5)
+    split = open_task(first(place)).split("train")
+    data, labels = features(place / "run/00", split), np.array(split.column("label"))
+    is_held = np.array([unit_hash("probe", 5, key) < 0.4 for key in split.keys])
+    scores = [
+        sklearn_score((data[~is_held], labels[~is_held]), (data[is_held], labels[is_held]), how)
+        for how in STRENGTHS[:5]
+    ]
+    assert row["strength"] in STRENGTHS[:5]
+    assert scores.index(max(scores)) == STRENGTHS.index(row["strength"])
+    assert len(set(scores)) > 1
+    assert (row["held_out"], row["probe_seed"]) == (0.4, 5)
+    assert row["n_train"] == 40  # the probe itself is trained on the whole split
+
+
+def test_the_same_command_makes_the_same_bytes(place: Path, tmp_path: Path) -> None:
+    for solver in ("lbfgs", "sgd"):
+        how = {"solver": solver, "epochs": 3 if solver == "sgd" else None}
+        one = probed(place, tmp_path / f"{solver}-a", first(place), **how)
+        other = probed(place, tmp_path / f"{solver}-b", first(place), **how)
+        assert one == other
+        assert one[0]["protocol"] == solver
+
+
+def test_sgd_learns_and_says_how(place: Path, tmp_path: Path) -> None:
+    (row,) = probed(place, tmp_path / "r", first(place), solver="sgd", epochs=40, strength=1e-3)
+    (least,) = probed(place, tmp_path / "s", first(place), strength=1e-3)
+    assert (row["epochs"], row["protocol"]) == (40, "sgd")
+    assert row["metrics"]["acc1"] == pytest.approx(least["metrics"]["acc1"], abs=15)
+
+
+def test_classes_of_no_train_image_are_wrong_and_counted(place: Path, tmp_path: Path) -> None:
+    def pair(number: int) -> Any:
+        label = f"{number % 2}" if number < 20 or number % 4 else "new"
+        return make_pair(number)._replace(label=label)
+
+    task = make_task(tmp_path / "task", splits={"train": 20, "test": 12}, pair=pair)
+    (row,) = probed(place, tmp_path / "rows", task, strength=1e-2)
+    assert (row["n_classes"], row["n_unseen"]) == (3, 3)
+    assert row["metrics"]["acc1"] <= 75
+    data = open_task(task)
+    known = [at for at, label in enumerate(data.split("test").column("label")) if label != "new"]
+    train = (features(place / "run/00", data.split("train")), data.split("train").column("label"))
+    labels = np.array(data.split("test").column("label"))[known]
+    test = (features(place / "run/00", data.split("test"))[known], labels)
+    expected = sklearn_score(train, test, 1e-2) * len(known) / 12
+    assert row["metrics"]["acc1"] == pytest.approx(expected)
+
+
+def test_a_folder_of_a_benchmark_is_probed_too(place: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "pets"
+    for split, count in (("train", 30), ("test", 12)):
+        images = [(make_image(number), "png", number % 3) for number in range(count)]
+        write_class_folder(folder, images, ("cat", "dog", "bird"), split=split)
+    (row,) = probed(place, tmp_path / "rows", folder)
+    assert (row["task"], row["n_train"], row["n_images"]) == ("pets", 30, 12)
+    assert row["task_step"] is None
+
+
+def test_rows_go_to_forgetting_report(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = sorted((place / "stream").glob("0*"))
+    both = [place / "run/00", place / "run/01"]
+    rows = probed(place, tmp_path / "rows", *tasks, strength=1e-2, checkpoints=both)
+    assert [(row["step"], row["task_step"]) for row in rows] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    capsys.readouterr()
+    forgetting_report([str(tmp_path / "rows")])
+    shown = capsys.readouterr().out
+    assert "probe, lbfgs, test split" in shown
+    assert "Forgetting in acc1" in shown
+
+
+def test_rows_that_are_there_are_kept_and_others_refused(place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "rows"
+    probed(place, out, first(place), strength=1e-2)
+    before = out.stat().st_mtime_ns
+    probed(place, out, first(place), strength=1e-2)
+    assert out.stat().st_mtime_ns == before
+    with pytest.raises(OutputExists):
+        probed(place, out, first(place), strength=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"solver": "newton"}, "unknown solver 'newton'"),
+        ({"epochs": 3}, "--epochs 3 has no effect: it is of --solver sgd"),
+        ({"lr": 0.5}, "--lr 0.5 has no effect"),
+        ({"solver": "sgd", "lr": -1.0}, "--lr -1.0 must be above 0"),
+        ({"strength": 0.0}, "--strength 0.0 must be above 0"),
+        ({"strength": 1.0, "held_out": 0.2}, "--held-out has no effect with --strength"),
+        ({"strength": 1.0, "seed": 2}, "--seed 2 has no effect"),
+        ({"held_out": 1.0}, "no share between 0 and 1"),
+        ({"train_split": "test"}, "--train-split and --split are both 'test'"),
+    ],
+)
+def test_options_without_effect_are_refused(
+    place: Path, tmp_path: Path, how: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        probed(place, tmp_path / "rows", first(place), **how)
+
+
+def test_data_that_cannot_be_probed_is_refused(place: Path, tmp_path: Path) -> None:
+    def labelled(name: str, *labels: str | None) -> Path:
+        return make_task(
+            tmp_path / name,
+            splits={"train": 6, "test": 6},
+            pair=lambda n: make_pair(n)._replace(label=labels[n % len(labels)]),
+        )
+
+    out = tmp_path / "rows"
+    with pytest.raises(BadInput, match="has no class labels; split gives them with"):
+        probed(place, out, labelled("bare", None))
+    with pytest.raises(UsageError, match="has one class, 'a': nothing to tell apart"):
+        probed(place, out, labelled("one", "a"))
+    with pytest.raises(TooManySkipped, match="2 of 6 images cannot be used"):
+        probed(place, out, labelled("some", "a", "b", None), strength=1e-2)
+    (row,) = probed(place, out, tmp_path / "some", strength=1e-2, max_skip="50%")
+    assert (row["n_train"], row["n_images"], row["n_skipped"]) == (4, 4, 4)
+    with pytest.raises(BadInput, match="0 are held out to choose the strength by"):
+        probed(place, tmp_path / "r", labelled("few", "a", "b"), held_out=1e-6)
+    with pytest.raises(BadInput, match="has no images in split 'val'"):
+        probed(place, out, first(place), split="val")

@@ -1,0 +1,140 @@
+"""`vlcpctl eval-probe`: how well classes can be read from the image features of checkpoints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vlcpctl.commands import options
+from vlcpctl.commands.row_files import STDOUT, has_rows, rows_to
+from vlcpctl.core import console
+
+if TYPE_CHECKING:
+    from vlcpctl.engine.probe_plan import ProbePlan, Request
+
+DataSets = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="DATASET", help="Task directories, folders in CLIP_benchmark's layout, or names."
+    ),
+]
+Checkpoints = Annotated[
+    list[Path], typer.Option("--checkpoint", help="A checkpoint; may be given again.")
+]
+Data = Annotated[
+    Path | None, typer.Option("--data", help="Where to look for data sets given by name.")
+]
+Solver = Annotated[str, typer.Option("--solver", help="lbfgs or sgd.")]
+Strength = Annotated[
+    float | None,
+    typer.Option("--strength", help="Of the regularisation. [default: chosen on a held-out part]"),
+]
+HeldOut = Annotated[
+    float | None,
+    typer.Option("--held-out", help="Share of the train split to choose by. [default: 0.1]"),
+]
+Epochs = Annotated[int | None, typer.Option("--epochs", min=1, help="Of sgd. [default: 100]")]
+Rate = Annotated[
+    float | None, typer.Option("--lr", help="First learning rate of sgd. [default: 1]")
+]
+TrainSplit = Annotated[str, typer.Option("--train-split", help="The part to train probes on.")]
+SplitName = Annotated[str, typer.Option("--split", help="The part to measure on.")]
+RunName = Annotated[
+    str | None, typer.Option("--run", help="Name in the rows. [default: the checkpoint's]")
+]
+BatchSize = Annotated[int, typer.Option("--batch-size", min=1, help="Images encoded at once.")]
+
+
+def run(
+    data_sets: DataSets,
+    checkpoint: Checkpoints,
+    data: Data = None,
+    solver: Solver = "lbfgs",
+    strength: Strength = None,
+    held_out: HeldOut = None,
+    epochs: Epochs = None,
+    lr: Rate = None,
+    train_split: TrainSplit = "train",
+    split: SplitName = "test",
+    run_name: RunName = None,
+    batch_size: BatchSize = 256,
+    max_skip: options.MaxSkip = "0.1%",
+    out: Annotated[Path, typer.Option("--out", "-o", help="File of rows; - is stdout.")] = STDOUT,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    workers: options.Workers = 0,
+    threads: options.Threads = options.DEFAULT_THREADS,
+    limit: options.Limit = None,
+    force: options.Force = False,
+    dry_run: options.DryRun = False,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Measure linear probes on frozen image features, as rows.
+
+    For each checkpoint and data set a linear classifier is trained on the image embeddings of one
+    split and measured on another: acc1, acc5 and mean_per_class_recall in percent, as
+    eval-zeroshot counts them. The classes of a task are its labels; a test image whose class has no
+    train image (n_unseen) is wrong.
+
+    The loss is the mean cross-entropy plus strength / 2 times the squared weights. The strength
+    is the best of 0.1, 0.01, ... 1e-8 on a part of the train split that the images' keys decide;
+    the probe is then trained on all of the split.
+
+    vlcpctl eval-probe stream/0* --checkpoint run/00 --checkpoint run/01 -o rows.ndjson
+
+    vlcpctl eval-probe imagenet1k --data benchmarks --checkpoint run/02 --strength 1e-7
+
+    vlcpctl eval-probe stream/00-* --checkpoint run/02 --solver sgd --epochs 50 |
+    vlcpctl forgetting-report - --allow-missing
+    """
+    options.start(quiet=quiet, threads=threads)
+    from vlcpctl.data.benchmarks import expanded
+    from vlcpctl.data.skips import Tolerance
+    from vlcpctl.engine.probe_plan import Request, make_plan
+
+    request = Request(
+        words=tuple(dict.fromkeys(expanded(data_sets))),
+        checkpoints=tuple(dict.fromkeys(checkpoint)),
+        data=data,
+        solver=solver,
+        strength=strength,
+        held_out=held_out,
+        epochs=epochs,
+        lr=lr,
+        train_split=train_split,
+        split=split,
+        run=run_name,
+        limit=limit,
+        seed=seed,
+    )
+    tolerance = Tolerance.parse(max_skip)
+    plan = make_plan(request)
+    if dry_run:
+        console.say("\n".join(plan.lines()))
+        return
+    means = {"device": device, "batch_size": batch_size, "workers": workers}
+    _measure(request, plan, {**means, "tolerance": tolerance}, out, force=force)
+    if out != STDOUT:
+        result = {"path": str(out), "rows": len(plan.cells())}
+        console.emit(json.dumps(result) if json_ else out)
+
+
+def _measure(
+    request: Request, plan: ProbePlan, how: dict[str, Any], out: Path, *, force: bool
+) -> None:
+    """Write the rows, unless these very rows are there."""
+    if has_rows(out, plan.cells(), force=force):
+        console.say(f"eval-probe: {out} is there already")
+        return
+    from vlcpctl.core.rows import write_row
+    from vlcpctl.engine.probe import evaluate
+    from vlcpctl.engine.zeroshot import Means
+
+    means = Means(**how)
+    with rows_to(out, force=force) as stream:
+        for row in evaluate(request, plan, means):
+            write_row(stream, row)

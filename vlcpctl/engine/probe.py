@@ -1,0 +1,181 @@
+"""Linear probes of checkpoints: features of both splits, a strength, the fit, the accuracy."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from vlcpctl.core.console import say, warn
+from vlcpctl.core.devices import torch_device
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.hashing import unit_hash
+from vlcpctl.engine.labelled_sets import LabelledSet
+from vlcpctl.engine.probe_plan import (
+    EPOCHS,
+    HELD_OUT,
+    RATE,
+    SGD,
+    SGD_BATCH,
+    STRENGTHS,
+    ProbePlan,
+    Request,
+)
+from vlcpctl.engine.zeroshot import Means
+from vlcpctl.eval.probe import (
+    MOST_STEPS,
+    Labelled,
+    Probe,
+    Sgd,
+    accuracy,
+    fit_lbfgs,
+    fit_sgd,
+    number_of,
+    probe_ranks,
+)
+from vlcpctl.eval.search import Ids, Vectors
+from vlcpctl.metrics.accuracy import accuracies, tally
+from vlcpctl.metrics.recall import count_touched
+from vlcpctl.models import encoders
+from vlcpctl.models.encoders import Encoder
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The accuracies in percent of `n_images`; `n_unseen` have a class that no train image has."""
+
+    metrics: dict[str, float]
+    strength: float
+    n_train: int
+    n_images: int
+    n_unseen: int
+    n_ties: int
+    n_skipped: int
+
+
+def evaluate(request: Request, plan: ProbePlan, means: Means) -> Iterator[dict[str, Any]]:
+    """The rows, each as soon as it is known."""
+    sets = [
+        [LabelledSet(data, split, request.limit) for split in (request.train_split, request.split)]
+        for data in plan.data_sets
+    ]
+    for job in plan.jobs:
+        model = _Model(request, job.checkpoint, means)
+        for cell in job.cells:
+            (number,) = cell.tasks
+            yield cell.row(dataclasses.asdict(model.measured(*sets[number])))
+
+
+@dataclass(frozen=True)
+class _Images:
+    """What a checkpoint makes of a split: features, classes, and what draws hang on."""
+
+    feature_ND: Vectors
+    label_N: Ids
+    keys: list[str]
+    skipped: int
+
+
+@dataclass
+class _Model:
+    """A checkpoint, and probes on its features."""
+
+    request: Request
+    checkpoint: Path
+    means: Means
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        encoder = encoders.load(self.checkpoint)
+        encoder.module.to(torch_device(self.means.device)).eval()
+        return encoder
+
+    def measured(self, train_set: LabelledSet, test_set: LabelledSet) -> Measured:
+        """Trained on the one, tested on the other."""
+        train, test = self._images(train_set), self._images(test_set)
+        count = len(train_set.data.classes)
+        place_C = number_of(train.label_N, count)  # a class without images has no weights
+        what = f"{self.checkpoint} on {train_set.name}"
+        data = self._labelled(train, place_C)
+        if data.classes < 2:
+            raise BadInput(f"{what}: the images to train on have one class, nothing to tell apart")
+        strength = self.request.strength or self._chosen(data, train.keys, what)
+        probe = self._fitted(data, strength)
+        if self.request.solver != SGD and probe.steps >= MOST_STEPS:
+            warn(f"{what}: L-BFGS stopped after {MOST_STEPS} steps; a larger --strength is easier")
+        is_seen = place_C[test.label_N] >= 0
+        seen = _Images(test.feature_ND[is_seen], test.label_N[is_seen], [], 0)
+        ranks = probe_ranks(probe, self._labelled(seen, place_C))
+        rank_N = np.full(len(test.label_N), count + 1)  # of a class that was never seen
+        rank_N[is_seen] = ranks.worst
+        return Measured(
+            metrics=accuracies(tally(rank_N, test.label_N, count)),
+            strength=strength,
+            n_train=len(train.label_N),
+            n_images=len(test.label_N),
+            n_unseen=int(np.count_nonzero(~is_seen)),
+            n_ties=count_touched(ranks.worst, ranks.best),
+            n_skipped=train.skipped + test.skipped,
+        )
+
+    def _images(self, opened: LabelledSet) -> _Images:
+        what = f"{self.checkpoint} on {opened.name} ({opened.split})"
+        flaws, rows, features = list(opened.images.flaws), [], []
+        for batch_rows, image_BD, bad in opened.embedded(
+            self.encoder, self.means.batch_size, self.means.workers, what
+        ):
+            flaws += bad
+            rows.append(batch_rows)
+            features.append(image_BD)
+        opened.judge(flaws, self.means.tolerance)
+        kept = np.concatenate(rows)
+        keys = [opened.images.key(row) for row in kept.tolist()]
+        return _Images(np.concatenate(features), opened.images.labels[kept], keys, len(flaws))
+
+    def _labelled(self, images: _Images, place_C: Ids) -> Labelled:
+        device = torch_device(self.means.device)
+        return Labelled(
+            torch.from_numpy(images.feature_ND).to(device),
+            torch.from_numpy(place_C[images.label_N]).to(device),
+            int(place_C.max()) + 1,
+        )
+
+    def _chosen(self, data: Labelled, keys: list[str], what: str) -> float:
+        """The strength that is best on the held-out part; of equals the strongest."""
+        share = self.request.held_out or HELD_OUT
+        draws = np.array([unit_hash("probe", self.request.seed, key) for key in keys])
+        is_held = torch.from_numpy(draws < share).to(data.label_N.device)
+        held, rest = data.at(is_held), data.at(~is_held)
+        if not len(held.label_N) or not len(rest.label_N):
+            raise BadInput(
+                f"{what}: of {len(keys)} images to train on, {len(held.label_N)} are held out to "
+                "choose the strength by; give another --held-out, or a --strength"
+            )
+        found, probe = [], None
+        for strength in STRENGTHS:
+            probe = self._fitted(rest, strength, probe)
+            found.append(accuracy(probe, held))
+        best = int(np.argmax(found))
+        say(
+            f"{what}: strength {STRENGTHS[best]:g}, {found[best]:.2f} % of {len(held.label_N)} "
+            "held-out images"
+        )
+        return STRENGTHS[best]
+
+    def _fitted(self, data: Labelled, strength: float, start: Probe | None = None) -> Probe:
+        request = self.request
+        if request.solver != SGD:
+            return fit_lbfgs(data, strength, start)
+        how = Sgd(
+            epochs=request.epochs or EPOCHS,
+            rate=request.lr or RATE,
+            batch=SGD_BATCH,
+            seed=request.seed,
+        )
+        return fit_sgd(data, strength, how)

@@ -1,0 +1,143 @@
+"""What a linear probe will do: its rows without their numbers, its inputs and options checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.artifacts import read_manifest
+from vlcpctl.core.errors import UsageError, unknown_name
+from vlcpctl.data.classified import DataSet, open_data_sets
+from vlcpctl.engine.zeroshot_plan import place_of
+from vlcpctl.eval.cells import Cell, about_of, fields_of, steps_of
+
+LBFGS, SGD = SOLVERS = ("lbfgs", "sgd")
+STRENGTHS = tuple(10.0**-power for power in range(1, 9))  # to choose from, the strongest first
+HELD_OUT = 0.1
+EPOCHS, RATE, SGD_BATCH = 100, 1.0, 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is asked for; None leaves an option to its usual value, or a strength to be chosen."""
+
+    words: tuple[str, ...]
+    checkpoints: tuple[Path, ...]
+    data: Path | None
+    solver: str
+    strength: float | None
+    held_out: float | None
+    epochs: int | None
+    lr: float | None
+    train_split: str
+    split: str
+    run: str | None
+    limit: int | None
+    seed: int
+
+
+@dataclass(frozen=True)
+class Job:
+    """One checkpoint, and a row for each data set."""
+
+    checkpoint: Path
+    manifest: dict[str, Any]
+    cells: list[Cell]
+
+
+@dataclass(frozen=True)
+class ProbePlan:
+    """Everything that is known before a model is loaded."""
+
+    data_sets: list[DataSet]
+    jobs: list[Job]
+
+    def cells(self) -> list[Cell]:
+        """Every row to come."""
+        return [cell for job in self.jobs for cell in job.cells]
+
+    def lines(self) -> Iterator[str]:
+        """The plan for a person."""
+        for cell in self.cells():
+            fields = cell.fields
+            what = f"{fields['task']}, {fields['n_classes']} classes, by {fields['protocol']}"
+            yield f"{fields['run']} step {fields['step']}: {what}"
+
+
+def make_plan(request: Request) -> ProbePlan:
+    """The data sets and jobs of a request."""
+    _check_options(request)
+    data_sets = open_data_sets(request.words, request.data, "own")
+    for one in data_sets:
+        one.check(request.train_split)
+        one.check(request.split)
+        if len(one.classes) < 2:
+            raise UsageError(f"{one.name} has one class, {one.classes[0]!r}: nothing to tell apart")
+    jobs = []
+    for path in request.checkpoints:
+        manifest = read_manifest(path, "checkpoint")
+        if request.run:
+            manifest["run"] = request.run
+        jobs.append(Job(path, manifest, _cells(manifest, data_sets, request)))
+    return ProbePlan(data_sets, jobs)
+
+
+def _check_options(request: Request) -> None:
+    if request.solver not in SOLVERS:
+        raise UsageError(f"--solver: {unknown_name('solver', request.solver, SOLVERS)}")
+    for option, value in (("--epochs", request.epochs), ("--lr", request.lr)):
+        if value is not None and request.solver != SGD:
+            raise UsageError(f"{option} {value} has no effect: it is of --solver sgd")
+    for option, value in (("--lr", request.lr), ("--strength", request.strength)):
+        if value is not None and not value > 0:
+            raise UsageError(f"{option} {value} must be above 0")
+    if request.train_split == request.split:
+        raise UsageError(f"--train-split and --split are both {request.split!r}")
+    _check_choice(request)
+
+
+def _check_choice(request: Request) -> None:
+    """Refuse what belongs to a choice of the strength, if there is none to make."""
+    if request.held_out is not None and not 0 < request.held_out < 1:
+        raise UsageError(f"--held-out {request.held_out} is no share between 0 and 1")
+    if request.strength is None:
+        return
+    if request.held_out is not None:
+        raise UsageError("--held-out has no effect with --strength: there is none to choose")
+    if request.seed and request.solver != SGD:
+        raise UsageError(f"--seed {request.seed} has no effect: with --strength nothing is drawn")
+
+
+def _cells(manifest: dict[str, Any], data_sets: Sequence[DataSet], request: Request) -> list[Cell]:
+    places = [place_of(one) for one in data_sets]
+    steps = steps_of(manifest, places)
+    common = {
+        "evaluator": "probe",
+        "protocol": request.solver,
+        "gallery": "own",
+        "split": request.split,
+        **_unusual(request),
+    }
+    found = []
+    for number, (data, place, step) in enumerate(zip(data_sets, places, steps, strict=True)):
+        where = {"task_step": step, "stream": place.stream, "task": place.slug}
+        more = {**common, "n_classes": len(data.classes)}
+        fields = fields_of(about_of(manifest), where, [place.slug], more)
+        found.append(Cell((number,), fields))
+    return found
+
+
+def _unusual(request: Request) -> dict[str, Any]:
+    """What a row says of options that are not the usual ones."""
+    usual = {
+        "train_split": (request.train_split, "train"),
+        "fixed_strength": (request.strength, None),
+        "held_out": (request.held_out or HELD_OUT, HELD_OUT),
+        "epochs": (request.epochs or EPOCHS, EPOCHS),
+        "lr": (request.lr or RATE, RATE),
+        "limit": (request.limit, None),
+        "probe_seed": (request.seed, 0),
+    }
+    return {name: given for name, (given, expected) in usual.items() if given != expected}

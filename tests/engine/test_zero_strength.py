@@ -32,7 +32,7 @@ OFF = {
     "si": ["strength=0"],
 }
 PLAIN = {"seqf", "joint", "er"}
-ELSEWHERE = {"incclip"}
+ELSEWHERE = {"incclip", "der", "derpp"}  # what they replay has tests of its own
 HEADS = {"lucir": "cosine"}
 
 Chain = Callable[[str, str], bytes]

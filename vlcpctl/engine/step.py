@@ -20,11 +20,11 @@ from vlcpctl.core.errors import Diverged
 from vlcpctl.core.features import as_features
 from vlcpctl.core.method import Batch, Method, Terms, Tokens
 from vlcpctl.core.seeds import torch_seed
-from vlcpctl.engine.method_run import ChunkPart, MethodRun
+from vlcpctl.engine.method_run import MethodRun
 from vlcpctl.engine.negatives import PseudoSide, with_pseudo_texts
 from vlcpctl.engine.run import TrainRun
+from vlcpctl.engine.token_terms import TokenTerms
 from vlcpctl.losses.contrastive import image_text
-from vlcpctl.losses.masked import word_loss
 
 MAX_LOG_SCALE = math.log(100)  # a learned temperature stays above 0.01, as in CLIP
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -81,19 +81,16 @@ class Step:
             self.optimizer.zero_grad(set_to_none=True)
         pseudo.backward([_gradient(leaf) for leaf in leaves[2:]])
         own = run.world.slice_of(len(batch.keys))
-        found: list[Terms] = []
-        masked = self._masked(batch)
+        of_tokens = TokenTerms(run, self.views, batch)
         for chunk in chunks:
             if len(chunks) > 1:
                 image, text, tokens = self._encode(batch, chunk, fuses=self.fuses)
-            outputs, grads = [image, text], [_gradient(leaf)[own][chunk] for leaf in leaves[:2]]
-            if tokens is not None:
-                part = ChunkPart(run, batch, chunk, masked)
-                found.append(self._token_terms(part, tokens))
-                self._backward(outputs, grads, found[-1])
-            else:
-                torch.autograd.backward(outputs, grads)
-        return self._with_token_terms(terms, found), aux
+            grads = [_gradient(leaf)[own][chunk] for leaf in leaves[:2]]
+            extra = None if tokens is None else of_tokens.of(chunk, tokens)
+            self._backward([image, text], grads, extra)
+        found = of_tokens.values()
+        self._refuse_non_finite(found)
+        return {**terms, "loss": terms["loss"] + sum(found.values()), **found}, aux
 
     def _encode_all(
         self, batch: Batch, chunks: list[slice]
@@ -106,12 +103,13 @@ class Step:
         image, text = (torch.cat(side) for side in zip(*parts, strict=True))
         return image, text, None
 
-    def _backward(self, outputs: list[Tensor], grads: list[Tensor], terms: Terms) -> None:
+    def _backward(
+        self, outputs: list[Tensor], grads: list[Tensor], of_tokens: Tensor | None
+    ) -> None:
         """Carry the leaves' gradients and that of the token terms through the encoder at once."""
-        moving = [value for value in terms.values() if value.requires_grad]
-        if moving:
-            outputs = [*outputs, self.scaler.scale(torch.stack(moving).sum())]
-            grads = [*grads, torch.ones_like(outputs[-1])]
+        if of_tokens is not None:
+            outputs = [*outputs, self.scaler.scale(of_tokens)]
+            grads = [*grads, torch.ones_like(of_tokens)]
         torch.autograd.backward(outputs, grads)
 
     def _encode(
@@ -147,34 +145,6 @@ class Step:
         values = {name: value.item() for name, value in terms.items()}
         self._refuse_non_finite(values)
         return total, {"loss": total.item(), **values}, kept
-
-    def _token_terms(self, part: ChunkPart, tokens: Tokens) -> Terms:
-        terms: Terms = {}
-        if self.run.position.plan.contrasts and self.run.settings.mask_share:
-            terms["mlm"] = word_loss(tokens.logits, tokens.labels) / part.masked
-        for method, view in self.views:
-            own = method.token_loss(view, part, tokens)
-            terms |= {f"{method.name}/{name}": value for name, value in own.items()}
-        return terms
-
-    def _with_token_terms(self, values: dict[str, float], found: list[Terms]) -> dict[str, float]:
-        """The terms over tokens summed over chunks and processes, beside the others."""
-        if not found or not found[0]:
-            return values
-        stacks = [torch.stack([value.detach() for value in terms.values()]) for terms in found]
-        summed = torch.stack(stacks).sum(0)
-        self.run.world.sum_([summed])
-        own = dict(zip(found[0], summed.tolist(), strict=True))
-        self._refuse_non_finite(own)
-        return {**values, "loss": values["loss"] + sum(own.values()), **own}
-
-    def _masked(self, batch: Batch) -> int:
-        """The masked tokens of the global batch, at least 1."""
-        if not self.fuses or batch.labels is None:
-            return 1
-        count = (batch.labels >= 0).sum().to(self.run.device)
-        self.run.world.sum_([count])
-        return max(1, int(count))
 
     def _refuse_non_finite(self, values: Mapping[str, float]) -> None:
         bad = [f"{name} is {value}" for name, value in values.items() if not math.isfinite(value)]

@@ -48,3 +48,23 @@ def test_first_task_is_plain() -> None:
     Dha().before_forward(run)
     assert run.slots == {}
     assert torch.equal(weights["w"], torch.ones(2))
+
+
+@pytest.mark.parametrize("every", [1, 3, 7])
+def test_the_historical_model_moves_at_every_kth_step_alone(every: int) -> None:
+    method = Dha(every=every, main_share=0.5, history_share=0.5)
+    run = FakeRun(weights={"w": torch.zeros(1)}).start(method)
+    moved = []
+    for step in range(12):
+        before = run.slot("history")["w"].clone()
+        run.step = step
+        run.weights["w"] += 1
+        method.before_forward(run)
+        if not torch.equal(before, run.slot("history")["w"]):
+            moved.append(step + 1)
+    assert moved == [number for number in range(1, 13) if number % every == 0]
+
+
+def test_the_historical_model_lives_inside_a_task() -> None:
+    assert [slot.lifetime for slot in Dha().slots(first=False)] == ["task"]
+    assert Dha().slots(first=True) == Dha(adapt=False).slots(first=False) == ()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.fake_run import FakeRun, fake_batch, features
 
+from vlcpctl.losses.alignment import off_diagonal
 from vlcpctl.methods.modx import Modx
 
 BATCH = fake_batch(7)
@@ -70,3 +73,43 @@ def test_mean_divides_by_the_batch() -> None:
 
 def test_first_task_is_plain() -> None:
     assert Modx().loss(FakeRun(started_first=True), BATCH, features(*_features(1)))[0] == {}
+
+
+@given(st.integers(0, 10_000), st.integers(1, 9), st.sampled_from([1.0, 0.07, 3.0]))
+@settings(max_examples=25, deadline=None)
+def test_any_batch_at_any_temperature_is_the_row_by_row_one(
+    seed: int, size: int, heat: float
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    old, new = torch.randn(2, size, size, generator=generator, dtype=torch.float64)
+    found = off_diagonal(new, old, temperature=heat)
+    naive = _row_by_row(new / heat, old / heat)
+    torch.testing.assert_close(found, naive, rtol=1e-9, atol=1e-9)
+
+
+def test_the_temperature_divides_both_models_cosines() -> None:
+    out, old = features(*_features(1)), features(*_features(0))
+    terms, _ = Modx(alpha=1.0, temperature=0.1).loss(FakeRun(old=old), BATCH, out)
+    new_BB, old_BB = out.image @ out.text.T / 0.1, old.image @ old.text.T / 0.1
+    naive = (_row_by_row(new_BB, old_BB) + _row_by_row(new_BB.T, old_BB.T)) / 2
+    torch.testing.assert_close(terms["alignment"], naive)
+
+
+def test_each_direction_has_wrong_rows_of_its_own() -> None:
+    # The second text is nearest to both images: a wrong row of images, no wrong column of texts.
+    old = features(
+        torch.tensor([[1.0, 0.2], [0.0, 1.0]]).double(), torch.tensor([[1, 3], [0, 1]]).double()
+    )
+    out = features(*(side[:2, :2] for side in _features(1)))
+    new_BB, old_BB = out.image @ out.text.T, old.image @ old.text.T
+    rows = old_BB.argmax(1) == torch.arange(2)
+    columns = old_BB.argmax(0) == torch.arange(2)
+    assert rows.tolist() != columns.tolist()
+    terms, _ = Modx().loss(FakeRun(old=old), fake_batch(2), out)
+    naive = 10 * (_row_by_row(new_BB, old_BB) + _row_by_row(new_BB.T, old_BB.T))
+    torch.testing.assert_close(terms["alignment"], naive)
+
+
+def test_no_weight_is_no_term() -> None:
+    terms, _ = Modx(alpha=0.0).loss(FakeRun(), BATCH, features(*_features(1)))
+    assert terms == {}

@@ -105,6 +105,55 @@ def test_forward_transfer_is_over_the_start() -> None:
     assert f.fwt_gem(np.array([[5.0], [60.0]])) is None
 
 
+def by_loops(name: str, matrix: Matrix) -> float:
+    """The printed sums, a cell at a time; of a merged matrix for `bwt_ctp`."""
+    n, total = len(matrix), 0.0
+    for j in range(n - 1):
+        learned, final = matrix[j, j], matrix[n - 1, j]
+        if name == "bwt_gem":
+            total += (final - learned) / (n - 1)
+        elif name == "bwt_ctp":
+            total += (learned - final) / (n - 1)
+        elif name == "fr_dha":
+            total += 100 * (learned - final) / learned / (n - 1)
+        elif name == "forgetting_max":
+            total += (max(matrix[t, j] for t in range(j, n - 1)) - final) / (n - 1)
+    if name == "bwt_incclip":
+        for i in range(2, n + 1):  # counted from 1, as the paper does
+            for j in range(1, i + 1):
+                total += (matrix[i - 1, j - 1] - matrix[j - 1, j - 1]) / i / (n - 1)
+    return total
+
+
+@pytest.mark.parametrize("name", ["bwt_gem", "bwt_ctp", "bwt_incclip", "forgetting_max", "fr_dha"])
+@given(matrix=squares())
+def test_each_is_the_sum_of_its_definition(name: str, matrix: Matrix) -> None:
+    ahead = np.triu(np.ones_like(matrix, dtype=bool), 1)
+    matrix = np.where(ahead, NAN, matrix)
+    assert getattr(f, name)(matrix) == pytest.approx(by_loops(name, matrix), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "cell"),
+    [
+        *((name, cell) for name in ("bwt_gem", "fr_dha") for cell in ((0, 0), (1, 1), (2, 1))),
+        *(("bwt_ctp", cell) for cell in ((0, 0), (1, 1), (2, 0), (2, 1))),
+        *(("bwt_incclip", cell) for cell in ((0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2))),
+        *(("forgetting_max", cell) for cell in ((0, 0), (1, 0), (1, 1), (2, 0), (2, 1))),
+    ],
+)
+def test_every_cell_of_a_definition_is_needed(name: str, cell: tuple[int, int]) -> None:
+    matrix = np.array([[60.0, NAN, NAN], [50, 40, NAN], [40, 42, 30]])
+    assert getattr(f, name)(matrix) is not None
+    matrix[cell] = NAN
+    assert getattr(f, name)(matrix) is None
+
+
+def test_two_tasks_of_merged_galleries_have_one_to_forget() -> None:
+    assert f.bwt_ctp(np.array([[60.0, NAN], [45.0, 50.0]])) == 15
+    assert f.bwt_ctp(np.array([[60.0, NAN], [NAN, 50.0]])) is None
+
+
 @given(squares())
 def test_bwt_gem_is_minus_the_mean_drop_from_the_diagonal(matrix: Matrix) -> None:
     drops = (matrix.diagonal() - matrix[-1])[:-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vlcpctl.metrics.forgetting import fr_dha
+from vlcpctl.metrics.forgetting import fr_dha, own_final
 
 # Method: final R@mean and FR on the first task, then the average FR's parts (T1, T2, T3) and FR.
 T2I = {
@@ -63,3 +63,38 @@ def test_the_average_is_over_the_tasks_before_the_last(
         np.fill_diagonal(matrix, 100)
         matrix[3, :3] = 100 - np.array(rates)
         assert fr_dha(matrix) == pytest.approx(average, abs=0.011)
+
+
+# R@mean of the four tasks, and the printed average.
+MEANS_T2I = {
+    "Baseline": (13.64, 12.78, 13.63, 22.62, 15.67),
+    "LwF": (16.81, 15.69, 15.33, 22.68, 17.63),
+    "ER": (16.30, 16.15, 14.37, 21.57, 17.10),
+    "DER": (20.52, 20.92, 16.31, 21.04, 19.70),
+    "CO2L": (19.64, 18.95, 16.13, 22.95, 19.42),
+    "DHA, no buffer": (21.31, 21.82, 15.64, 21.37, 20.04),
+    "DHA": (24.58, 22.95, 16.15, 21.22, 21.29),
+}
+MEANS_I2T = {
+    "Baseline": (17.26, 11.55, 13.48, 23.72, 16.50),
+    "LwF": (21.59, 15.36, 15.42, 23.29, 18.92),
+    "ER": (21.23, 15.17, 14.79, 22.03, 18.31),
+    "DER": (27.55, 19.08, 16.34, 21.99, 21.24),
+    "CO2L": (26.23, 17.09, 16.33, 23.59, 20.81),
+    "DHA, no buffer": (27.91, 17.69, 15.60, 22.02, 20.81),
+    "DHA": (32.72, 21.01, 16.45, 22.25, 23.11),
+}
+
+
+@pytest.mark.parametrize(("direction", "rows"), [("t2i", MEANS_T2I), ("i2t", MEANS_I2T)])
+def test_the_average_recall_is_own_final_but_for_one_misprint(
+    direction: str, rows: dict[str, tuple[float, ...]]
+) -> None:
+    differ = {}
+    for method, (*tasks, printed) in rows.items():
+        matrix = np.full((4, 4), np.nan)
+        matrix[3] = tasks
+        found = own_final(matrix)
+        if found != pytest.approx(printed, abs=0.0051):
+            differ[method] = round(found or 0, 2)
+    assert differ == ({"DHA": 21.23} if direction == "t2i" else {})

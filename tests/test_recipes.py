@@ -240,4 +240,9 @@ def test_a_part_of_the_recipe_runs_from_end_to_end(tmp_path: Path) -> None:
     few = ("--train", "--steps 1 --batch-size 8", "--jobs", "1")
     subprocess.run(["bash", CTP, *words, *few], check=True, capture_output=True)
     report = json.loads((tmp_path / "default/report/summary.json").read_text())
-    assert {run["run"] for run in report["runs"]} == {"ctp+er", "mof"}
+    found = {
+        track["protocol"]: sorted((run["run"], run["buffer"]) for run in track["runs"])
+        for track in report["tracks"]
+    }
+    runs = [("ctp+er", "reservoir 100"), ("mof", "herding 100")]
+    assert found == {"cross-modal": runs, "multi-modal": runs}

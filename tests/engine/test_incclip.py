@@ -21,8 +21,9 @@ from vlcpctl.engine import invert_texts as inverting
 from vlcpctl.engine import step as steps
 from vlcpctl.engine import worker
 from vlcpctl.engine.compose import compose
-from vlcpctl.engine.invert_plan import Means, make_plan
 from vlcpctl.engine.invert_plan import Request as InvertRequest
+from vlcpctl.engine.invert_plan import make_plan
+from vlcpctl.engine.parts import Means
 from vlcpctl.engine.plan import make_plan as plan_training
 from vlcpctl.engine.processes import place
 from vlcpctl.engine.request import Request

@@ -64,7 +64,8 @@ def run(
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.core.pseudo_texts import Inversion
     from vlcpctl.data.pseudo_texts import open_pseudo_texts
-    from vlcpctl.engine.invert_plan import Means, Request, already_inverted, make_plan
+    from vlcpctl.engine.invert_plan import Request, already_inverted, make_plan
+    from vlcpctl.engine.parts import Means
 
     bounds = {"low": min_score, "high": max_score}
     how = Inversion(texts=images, pairs=images, iterations=iterations, rate=rate, **bounds)

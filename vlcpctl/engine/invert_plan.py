@@ -27,16 +27,6 @@ class Request:
     seed: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Means:
-    """How the work is done: changes the last bits at most."""
-
-    batch_size: int
-    device: str
-    workers: int
-    threads: int
-
-
 @dataclass(frozen=True)
 class InvertPlan:
     """A request, the buffer that it opens, and the size of its mini-batches."""

@@ -6,30 +6,26 @@ FILE.partial/part-NNNNNN.parquet   what was made of mini-batch N, whole or absen
 
 from __future__ import annotations
 
-import json
-import platform
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch.nn.functional import normalize
 
-from vlcpctl.core.artifacts import move_aside, new_file
+from vlcpctl.core.artifacts import move_aside
 from vlcpctl.core.console import progress, say
 from vlcpctl.core.devices import torch_device
-from vlcpctl.core.differences import identity_differences
-from vlcpctl.core.errors import Diverged, OutputExists
+from vlcpctl.core.errors import Diverged
 from vlcpctl.core.method import Batch
 from vlcpctl.data.loader import PlannedBatches
 from vlcpctl.data.pseudo_texts import Columns, join_parts, write_part
 from vlcpctl.data.workers import read_in_order
 from vlcpctl.engine.inversion import Inverted, Inverter, Parents, draw_parents
-from vlcpctl.engine.invert_plan import InvertPlan, Means
+from vlcpctl.engine.invert_plan import InvertPlan
 from vlcpctl.engine.memory import Memory
+from vlcpctl.engine.parts import Means, claim
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder
 
@@ -38,10 +34,7 @@ def invert_texts(plan: InvertPlan, means: Means, *, force: bool = False) -> None
     """Make the parts that are missing, and the file of them all."""
     request = plan.request
     torch.set_num_threads(means.threads)
-    partial = request.out.with_name(request.out.name + ".partial")
-    if force:
-        shutil.rmtree(partial, ignore_errors=True)
-    _claim(partial, {**plan.identity, "numeric": _numeric(means)})
+    partial = claim(request.out, plan.identity, means, force=force)
     encoder = encoders.load(request.checkpoint)
     encoder.module.to(torch_device(means.device)).eval()
     encoder.module.requires_grad_(False)
@@ -61,34 +54,6 @@ def invert_texts(plan: InvertPlan, means: Means, *, force: bool = False) -> None
         move_aside(request.out)
     join_parts(request.out, parts, facts)
     shutil.rmtree(partial)
-
-
-def _claim(partial: Path, own: dict[str, Any]) -> None:
-    """Make or enter the directory of parts; an error names what differs from another command's."""
-    identity = partial / "identity.json"
-    if identity.is_file():
-        differences = identity_differences(json.loads(identity.read_text()), own)
-        if differences:
-            raise OutputExists(
-                f"{partial} is unfinished work of another command: {'; '.join(differences)}; "
-                "--force begins anew"
-            )
-        return
-    partial.mkdir(parents=True, exist_ok=True)
-    with new_file(identity) as temporary:
-        temporary.write_text(json.dumps(own, indent=1))
-
-
-def _numeric(means: Means) -> dict[str, Any]:
-    """What decides the last bits of a text."""
-    device = torch_device(means.device)
-    return {
-        "torch": torch.__version__,
-        "device": torch.cuda.get_device_name() if device.type == "cuda" else platform.machine(),
-        "instructions": torch.backends.cpu.get_cpu_capability(),
-        "threads": means.threads,
-        "batch_size": means.batch_size,
-    }
 
 
 @dataclass(frozen=True)

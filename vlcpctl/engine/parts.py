@@ -1,0 +1,67 @@
+"""Work that is done part by part and may be killed: the means, and whose the unfinished parts are.
+
+Torch is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.artifacts import new_file
+from vlcpctl.core.differences import identity_differences
+from vlcpctl.core.errors import OutputExists
+
+
+@dataclass(frozen=True, kw_only=True)
+class Means:
+    """How the work is done: changes the last bits at most."""
+
+    batch_size: int
+    device: str
+    workers: int
+    threads: int
+
+    def numeric(self) -> dict[str, Any]:
+        """What decides the last bits of the result."""
+        import torch
+
+        from vlcpctl.core.devices import torch_device
+
+        device = torch_device(self.device)
+        return {
+            "torch": torch.__version__,
+            "device": torch.cuda.get_device_name() if device.type == "cuda" else platform.machine(),
+            "instructions": torch.backends.cpu.get_cpu_capability(),
+            "threads": self.threads,
+            "batch_size": self.batch_size,
+        }
+
+
+def partial_of(out: Path) -> Path:
+    """Where the parts of an output lie until it is whole."""
+    return out.with_name(out.name + ".partial")
+
+
+def claim(out: Path, identity: dict[str, Any], means: Means, *, force: bool) -> Path:
+    """Make or enter the directory of parts; an error names what differs from another command's."""
+    partial, own = partial_of(out), {**identity, "numeric": means.numeric()}
+    if force:
+        shutil.rmtree(partial, ignore_errors=True)
+    stored = partial / "identity.json"
+    if stored.is_file():
+        differences = identity_differences(json.loads(stored.read_text()), own)
+        if differences:
+            raise OutputExists(
+                f"{partial} is unfinished work of another command: {'; '.join(differences)}; "
+                "--force begins anew"
+            )
+        return partial
+    partial.mkdir(parents=True, exist_ok=True)
+    with new_file(stored) as temporary:
+        temporary.write_text(json.dumps(own, indent=1))
+    return partial

@@ -19,3 +19,8 @@ class View:
     crop_scale: tuple[float, float] = (0.2, 1.0)
     flip: bool = False
     randaugment: tuple[int, int] | None = None
+
+    @property
+    def varies(self) -> bool:
+        """Whether training sees an image in another way at every visit."""
+        return self.crop == "random" or self.flip or self.randaugment is not None

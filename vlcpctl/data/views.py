@@ -50,7 +50,7 @@ def eval_view(image: Image.Image, view: View) -> np.ndarray:
 
 def train_view(image: Image.Image, view: View, seed: int, key: str, visit: int) -> np.ndarray:
     """(H, W, 3) bytes of one visit to an image."""
-    if view.crop != "random" and not view.flip and view.randaugment is None:
+    if not view.varies:
         return _unvaried(image, view)
     draw = generator(seed, "view", key, visit)
     if view.crop == "random":

@@ -99,19 +99,29 @@ def with_shape(
 
 def view_of(found: Configuration) -> View:
     """How the model takes images; what the configuration leaves out is as open_clip has it."""
-    library, preprocess = open_clip(), found.preprocess
+    preprocess = dict(found.preprocess)
+    if not {"mean", "std"} <= preprocess.keys():
+        library = open_clip()
+        usual = {"mean": library.OPENAI_DATASET_MEAN, "std": library.OPENAI_DATASET_STD}
+        preprocess = {**usual, **preprocess}
     size = preprocess.get("size", found.model["vision_cfg"].get("image_size", 224))
     sides = {size} if isinstance(size, int) else set(size)
     if len(sides) != 1:
         raise BadInput(f"the model takes images of {size[0]} x {size[1]} pixels; only squares work")
     return View(
         image_size=sides.pop(),
-        mean=tuple(preprocess.get("mean", library.OPENAI_DATASET_MEAN)),
-        std=tuple(preprocess.get("std", library.OPENAI_DATASET_STD)),
+        mean=tuple(preprocess["mean"]),
+        std=tuple(preprocess["std"]),
         interpolation=preprocess.get("interpolation", "bicubic"),
         resize_mode=preprocess.get("resize_mode", "shortest"),
         fill_color=preprocess.get("fill_color", 0),
     )
+
+
+def checkpoint_view(directory: Path) -> View:
+    """How the model of a checkpoint takes images; of one that vlcpctl wrote, without torch."""
+    fusion = fusion_configuration(str(directory))
+    return view_of(read_checkpoint_configuration(directory)) if fusion is None else fusion.view
 
 
 def preprocess_of(view: View) -> dict[str, Any]:

@@ -1,0 +1,208 @@
+"""Parquet files with a vector a row, of which any rows can be read without the others.
+
+A row has the key of a sample, a number (which of its views or captions) and a float32 vector.
+The vectors are stored plainly: those of a row group are the last bytes of its column, in order.
+Shapes: N rows, D channels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from vlcpctl.core.artifacts import new_file
+from vlcpctl.core.errors import BadInput
+
+ROWS_PER_GROUP = 1024
+_ONE_PAGE = 1 << 30  # bytes; a header between pages would lie between vectors
+_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Some rows."""
+
+    keys: Sequence[str]
+    numbers_N: np.ndarray
+    vectors_ND: np.ndarray
+
+
+class VectorFile:
+    """An open file; `number` is what its rows are numbered by."""
+
+    def __init__(self, path: Path, number: str) -> None:
+        self.path, self.number = path, number
+        try:
+            self._metadata = pq.read_metadata(path)
+            self.width = int(pq.read_schema(path).field("embedding").type.list_size)
+            self._offsets = [self._offset(group) for group in range(self._metadata.num_row_groups)]
+        except (OSError, KeyError, AttributeError, pa.ArrowException) as error:
+            raise BadInput(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+        counts = [self._metadata.row_group(group).num_rows for group in range(len(self._offsets))]
+        self._starts = np.cumsum([0, *counts])
+        self._descriptors: dict[int, int] = {}
+        self._check_plain()
+
+    def __len__(self) -> int:
+        return int(self._metadata.num_rows)
+
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        """(n, D) of any rows, in the order asked for."""
+        groups = np.searchsorted(self._starts, rows, side="right") - 1
+        inside = rows - self._starts[groups]
+        size = self.width * _BYTES
+        data = [
+            os.pread(self._descriptor, size, self._offsets[group] + place * size)
+            for group, place in zip(groups.tolist(), inside.tolist(), strict=True)
+        ]
+        if any(len(one) != size for one in data):
+            raise BadInput(f"{self.path} is shorter than it says; run 'vlcpctl check'")
+        return np.frombuffer(b"".join(data), dtype="<f4").reshape(len(rows), self.width)
+
+    @cached_property
+    def keys(self) -> list[str]:
+        """(N,) the sample of each row."""
+        keys: list[str] = self._columns(["key"])["key"].to_pylist()
+        return keys
+
+    @cached_property
+    def numbers(self) -> np.ndarray:
+        """(N,) which of the sample's views or captions each row is."""
+        numbers: np.ndarray = self._columns([self.number])[self.number].to_numpy()
+        return numbers
+
+    def group(self, number: int) -> Vectors:
+        """All rows of a row group, read as any reader of Parquet reads them."""
+        try:
+            with pq.ParquetFile(self.path, page_checksum_verification=True) as file:
+                table = file.read_row_group(number)
+        except (OSError, pa.ArrowException) as error:
+            raise BadInput(f"{self.path} cannot be read: {str(error).splitlines()[0]}") from error
+        flat = table["embedding"].combine_chunks().flatten().to_numpy()
+        numbers = table[self.number].to_numpy()
+        return Vectors(table["key"].to_pylist(), numbers, flat.reshape(-1, self.width))
+
+    @property
+    def groups(self) -> range:
+        """The numbers of its row groups."""
+        return range(len(self._offsets))
+
+    def content(self) -> str:
+        """The id of its rows; damage, which page checksums tell, is an error."""
+        content = Content()
+        for number in self.groups:
+            content.add(self.group(number))
+        return content.hexdigest()
+
+    def _offset(self, group: int) -> int:
+        column = self._metadata.row_group(group).column(2)
+        end = column.data_page_offset + column.total_compressed_size
+        return int(end - column.num_values * _BYTES)
+
+    def _check_plain(self) -> None:
+        """Refuse a file that another program has written anew, in whatever way that has."""
+        columns = (self._metadata.row_group(group).column(2) for group in self.groups)
+        is_plain = all(column.compression == "UNCOMPRESSED" for column in columns)
+        for number in sorted({0, len(self._offsets) - 1} & set(self.groups)) if is_plain else ():
+            start, stop = self._starts[number : number + 2]
+            there = self.group(number).vectors_ND
+            is_plain = is_plain and np.array_equal(there, self.take(np.arange(start, stop)))
+        if not is_plain:
+            raise BadInput(
+                f"{self.path} is not as vlcpctl writes it: another program has written it anew"
+            )
+
+    @property
+    def _descriptor(self) -> int:
+        # Workers are forked: each process opens its own, as `data.task.Split` does.
+        pid = os.getpid()
+        if pid not in self._descriptors:
+            self._descriptors[pid] = os.open(self.path, os.O_RDONLY)
+        return self._descriptors[pid]
+
+    def _columns(self, names: list[str]) -> pa.Table:
+        try:
+            return pq.read_table(self.path, columns=names)
+        except (OSError, pa.ArrowException) as error:
+            raise BadInput(f"{self.path} cannot be read: {str(error).splitlines()[0]}") from error
+
+
+class Content:
+    """The id of rows, built as they come."""
+
+    def __init__(self) -> None:
+        self._digests = [hashlib.blake2b(digest_size=16) for _ in range(3)]
+
+    def add(self, rows: Vectors) -> None:
+        """Count the next rows in."""
+        keys, numbers, vectors = self._digests
+        keys.update("".join(f"{key}\n" for key in rows.keys).encode())
+        numbers.update(rows.numbers_N.astype("<i4").tobytes())
+        vectors.update(np.ascontiguousarray(rows.vectors_ND, dtype="<f4").tobytes())
+
+    def hexdigest(self) -> str:
+        """Of the rows so far."""
+        return "".join(digest.hexdigest() for digest in self._digests)
+
+
+def write_vectors(path: Path, rows: Vectors, number: str) -> None:
+    """Write a file of these rows."""
+    schema = _schema(rows.vectors_ND.shape[1], number)
+    with new_file(path) as temporary, _writer(temporary, schema) as writer:
+        writer.write_table(_table(rows, schema), row_group_size=ROWS_PER_GROUP)
+
+
+def join_vectors(out: Path, parts: Iterable[Path], number: str) -> tuple[int, str]:
+    """Write the file that the parts make; how many rows it has, and their id."""
+    content, count, writer = Content(), 0, None
+    with new_file(out) as temporary:
+        for path in parts:
+            part = VectorFile(path, number)
+            schema = _schema(part.width, number)
+            writer = writer or _writer(temporary, schema)
+            for group in part.groups:
+                rows = part.group(group)
+                content.add(rows)
+                writer.write_table(_table(rows, schema))
+                count += len(rows.keys)
+        assert writer is not None, "there is no part"
+        writer.close()
+    return count, content.hexdigest()
+
+
+def _schema(width: int, number: str) -> pa.Schema:
+    item = pa.field("element", pa.float32(), nullable=False)
+    return pa.schema(
+        [
+            pa.field("key", pa.string(), nullable=False),
+            pa.field(number, pa.int32(), nullable=False),
+            pa.field("embedding", pa.list_(item, width), nullable=False),
+        ]
+    )
+
+
+def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression="none",
+        use_dictionary=["key"],
+        data_page_size=_ONE_PAGE,
+        write_statistics=False,
+        write_page_checksum=True,
+    )
+
+
+def _table(rows: Vectors, schema: pa.Schema) -> pa.Table:
+    flat = pa.array(np.ascontiguousarray(rows.vectors_ND, dtype=np.float32).reshape(-1))
+    vectors = pa.FixedSizeListArray.from_arrays(flat, type=schema.field("embedding").type)
+    keys = pa.array(rows.keys, pa.string())
+    return pa.table([keys, pa.array(rows.numbers_N, pa.int32()), vectors], schema=schema)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vlcpctl.commands import options
+from vlcpctl.commands import augmentation, options
+from vlcpctl.commands.augmentation import with_pairs
 from vlcpctl.core import console
-from vlcpctl.core.errors import UsageError
 
 if TYPE_CHECKING:
     from vlcpctl.engine.request import Request
@@ -102,16 +102,10 @@ def run(
     base_loss: Annotated[
         str | None, typer.Option(help="'mean' or 'sum' of the two directions.")
     ] = None,
-    crop: Annotated[str | None, typer.Option(help="none, center or random.")] = None,
-    crop_scale: Annotated[
-        str | None, typer.Option(metavar="LOW,HIGH", help="Area kept by random crops.")
-    ] = None,
-    flip: Annotated[
-        bool | None, typer.Option("--flip/--no-flip", help="Flip half of the images.")
-    ] = None,
-    randaugment: Annotated[
-        str | None, typer.Option(metavar="N,M", help="N operations of magnitude M.")
-    ] = None,
+    crop: augmentation.Crop = None,
+    crop_scale: augmentation.CropScale = None,
+    flip: augmentation.Flip = None,
+    randaugment: augmentation.RandAugment = None,
     keep: Annotated[str | None, typer.Option(help="last, best:val_loss or best:val_rmean.")] = None,
     blend_buffers: Annotated[
         bool | None,
@@ -200,10 +194,7 @@ def _request(flags: dict[str, Any]) -> Request:
 
     methods = compose(flags["method"], flags.get("set_", ()))
     save_every(flags["save_every"])
-    given = {name: flags[name] for name in SETTINGS if name in flags}
-    for name, kind in (("betas", float), ("crop_scale", float), ("randaugment", int)):
-        if name in given:
-            given[name] = _pair(name, given[name], kind)
+    given = with_pairs({name: flags[name] for name in SETTINGS if name in flags})
     settings, origins = resolve(
         flags.get("preset") or preset_of(methods), given, settings_of_methods(methods)
     )
@@ -246,14 +237,3 @@ def _result(path: Path) -> str:
     manifest = read_manifest(path, "checkpoint")
     names = ("content", "run", "method", "step", "pairs", "train_seconds")
     return json_text({"path": str(path), **{name: manifest[name] for name in names}})
-
-
-def _pair(name: str, text: str, kind: type[int] | type[float]) -> tuple[int | float, int | float]:
-    """Two numbers with a comma between them."""
-    first, comma, second = text.partition(",")
-    try:
-        if comma:
-            return kind(first), kind(second)
-    except ValueError:
-        pass
-    raise UsageError(f"--{name.replace('_', '-')} {text!r} is not two numbers such as 0.9,0.99")

@@ -177,3 +177,25 @@ def test_what_is_no_checkpoint_is_named(
     task = inputs / "stream" / "00-part-0"
     ended = run_program(capfd, "interpolate", inputs / "plain", task, "-o", tmp_path / "out")
     refused(ended, "interpolate", 3, task, "is not a checkpoint")
+
+
+def test_fusion_models_are_averaged_too(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    how = ("--preset", "tiny", "--batch-size", 4, "--epochs", 1, "--method", "seqf", "-q")
+    tasks = [inputs / "stream" / name for name in ("00-part-0", "01-part-1")]
+    new = ("--model", "albef-micro", "-o", first)
+    for words in ((tasks[0], *new), (tasks[1], "--previous", first, "-o", second)):
+        assert run_program(capfd, "train-step", *words, *how).code == 0
+    ended = run_program(capfd, "interpolate", first, second, "-o", tmp_path / "average")
+    assert ended.code == 0, ended.err
+    one, other, found = (
+        load_file(path / "model.safetensors") for path in (first, second, tmp_path / "average")
+    )
+    mixed = {name: (one[name] + other[name]) / 2 for name in one}
+    torch.testing.assert_close(found, mixed, rtol=1e-5, atol=1e-7)
+    refused(
+        run_program(capfd, "interpolate", first, inputs / "plain", "-o", tmp_path / "out"),
+        *("interpolate", 5, "is another model than", "family"),
+    )

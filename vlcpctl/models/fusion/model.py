@@ -20,6 +20,7 @@ from vlcpctl.models.fusion.image_encoder import new_image_encoder
 from vlcpctl.models.fusion.text_encoder import TextEncoder
 
 START_TEMPERATURE = 0.07
+BERT_WIDTH, BERT_DEVIATION = 768, 0.02
 
 Result = TypeVar("Result")
 
@@ -45,7 +46,7 @@ class FusionModel(nn.Module):
         self.image_encoder = new_image_encoder(config.image_cfg)
         self.text_encoder = TextEncoder(config.text_cfg, words, pad)
         self.word_head = WordHead(width, words)
-        _draw_as_bert([self.text_encoder, self.word_head])
+        _draw([self.image_encoder, self.text_encoder, self.word_head], width)
         nn.init.zeros_(self.text_encoder.embeddings.words.weight[pad])
         self.image_projection = projection(config.heads, width, config.embed_dim)
         self.text_projection = projection(config.heads, width, config.embed_dim)
@@ -97,10 +98,15 @@ class FusionModel(nn.Module):
 
 
 @torch.no_grad()
-def _draw_as_bert(modules: list[nn.Module]) -> None:
-    """Matrices from a normal distribution of deviation 0.02, biases 0."""
+def _draw(modules: list[nn.Module], width: int) -> None:
+    """Matrices from a normal distribution, biases 0.
+
+    At BERT's width the deviation is its own, 0.02; a narrow model gets a larger one, so that a
+    layer passes on as much of its input as there. With 0.02 it would hardly learn from scratch.
+    """
+    deviation = BERT_DEVIATION * math.sqrt(BERT_WIDTH / width)
     for name, weight in (found for module in modules for found in module.named_parameters()):
         if weight.ndim > 1:
-            nn.init.normal_(weight, std=0.02)
+            nn.init.normal_(weight, std=deviation)
         elif name.endswith("bias"):
             nn.init.zeros_(weight)

@@ -235,6 +235,7 @@ def test_the_emoji_groups_get_the_directories_that_are_trained_on(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_a_part_of_the_recipe_runs_from_end_to_end(tmp_path: Path) -> None:
     words = ("--emoji9", "--out", tmp_path, "--methods", "ctp+er mof", "--split", "--take 40")
     few = ("--train", "--steps 1 --batch-size 8", "--jobs", "1")

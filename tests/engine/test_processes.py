@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.battery import World, checkpoint_bytes, make_world
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")

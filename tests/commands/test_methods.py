@@ -43,7 +43,8 @@ def test_a_description_names_every_parameter(name: str, capsys: pytest.CaptureFi
 
 def test_hooks_are_those_that_a_method_overrides() -> None:
     assert describe(TABLE["seqf"])["hooks"] == []
-    assert describe(TABLE["ctp"])["hooks"] == ["before_forward", "loss", "after_step"]
+    hooks = ["before_forward", "loss", "token_loss", "after_step"]
+    assert describe(TABLE["ctp"])["hooks"] == hooks
 
 
 def test_bibtex_is_an_entry_with_its_authors_apart() -> None:

@@ -29,7 +29,7 @@ class Ctp(Method):
     name: ClassVar[str] = "ctp"
     title: ClassVar[str] = "CTP: compatible momentum contrast and topology preservation"
     preset: ClassVar[str] = "ctp"
-    note: ClassVar[str] = "of a dual encoder, all terms but the masked-language ones"
+    note: ClassVar[str] = "terms over masked words are for fusion models alone"
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="CTP: Towards Vision-Language Continual Pretraining "
@@ -91,7 +91,10 @@ class Ctp(Method):
 
     def needs(self, *, first: bool) -> Needs:
         """The previous model, for the topology and for the momentum model."""
-        return Needs(previous=not first and (self.cross_modal or self.same_modal or self.momentum))
+        return Needs(
+            previous=not first and (self.cross_modal or self.same_modal),
+            previous_weights=not first and self.momentum and self.momentum_from != "current",
+        )
 
     def slots(self, *, first: bool) -> tuple[Slot, ...]:
         """The momentum model and, with it, the queue of its features."""

@@ -8,6 +8,7 @@ COMMANDS = {
     "split": "Split image-text pairs into a stream of tasks.",
     "buffer": "Choose which pairs of a task to keep for replay.",
     "invert-texts": "Make negative texts of a buffer (IncCLIP).",
+    "distill": "Write down what a teacher says of tasks.",
     "train-step": "Train on one task, from the checkpoint of the last one.",
     "import-checkpoint": "Make a checkpoint of weights from another program.",
     "interpolate": "Average the weights of two checkpoints (WiSE-FT).",

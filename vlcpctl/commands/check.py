@@ -10,7 +10,10 @@ import typer
 from vlcpctl.commands import options
 
 Paths = Annotated[
-    list[Path], typer.Argument(metavar="PATH...", help="Streams, tasks, buffers, checkpoints, pseudo texts.")
+    list[Path],
+    typer.Argument(
+        metavar="PATH...", help="Streams, tasks, buffers, checkpoints, targets, pseudo texts."
+    ),
 ]
 Deep = Annotated[bool, typer.Option("--deep", help="Read and hash every byte.")]
 

@@ -10,7 +10,10 @@ import typer
 from vlcpctl.commands import options
 
 Place = Annotated[
-    Path, typer.Argument(metavar="PATH", help="A stream, task, buffer, checkpoint or pseudo texts.")
+    Path,
+    typer.Argument(
+        metavar="PATH", help="A stream, task, buffer, checkpoint, targets or pseudo texts."
+    ),
 ]
 
 

@@ -30,6 +30,9 @@ PseudoTexts = Annotated[
     Path | None,
     typer.Option(help="Negative texts made by invert-texts, instead of making them on the way."),
 ]
+Targets = Annotated[
+    Path | None, typer.Option(help="What distill wrote of the teacher, which is then not asked.")
+]
 Teacher = Annotated[Path | None, typer.Option(help="The frozen model, when it is not --previous.")]
 Preset = Annotated[
     str | None, typer.Option(help="Training budget of a paper: ctp, incclip, modx, dha, tiny.")
@@ -44,6 +47,7 @@ def run(
     previous: Previous = None,
     buffer: Buffer = None,
     pseudo_texts: PseudoTexts = None,
+    targets: Targets = None,
     teacher: Teacher = None,
     preset: Preset = None,
     set_: Assign = None,

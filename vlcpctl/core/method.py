@@ -54,6 +54,7 @@ class Batch:
     masked: Tensor | None = None  # (b, L) the same with words masked, for a fusion model
     labels: Tensor | None = None  # (b, L) what was masked, -100 elsewhere
     stored: Stored | None = None  # of the replayed pairs, where a method needs it
+    taught: tuple[Tensor, Tensor] | None = None  # (b, D) each, raw: what a teacher said before
     memory: Batch | None = None  # earlier pairs that pseudo texts are made of
     pseudo: PseudoTexts | None = None  # this process's part of the texts without image
 
@@ -120,6 +121,7 @@ class Needs:
     stored_features: bool = False  # in the buffer, with each pair
     policy: str = ""  # how the buffer must have been chosen; "": in any way
     previous: bool = False  # the frozen previous model's features
+    previous_weights: bool = False  # and its parameters, which `Run.anchor` gives
     previous_tokens: bool = False  # and what it says of tokens, where the model is a fusion model
     fusion: bool = False  # a fusion model, with its tokens
     pseudo_texts: Inversion | None = None  # texts made of the buffer, or given

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,3 +25,8 @@ class View:
     def varies(self) -> bool:
         """Whether training sees an image in another way at every visit."""
         return self.crop == "random" or self.flip or self.randaugment is not None
+
+    def facts(self) -> dict[str, Any]:
+        """What decides the pixels, by name."""
+        facts = asdict(self)
+        return facts if self.crop == "random" else {**facts, "crop_scale": None}

@@ -10,11 +10,13 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.data.checking import check_stream, check_task
 from vlcpctl.data.checking_checkpoints import check_checkpoint
 from vlcpctl.data.checking_pseudo_texts import check_pseudo_texts
+from vlcpctl.data.checking_targets import check_targets
 
 _CHECKS = {
     "stream": check_stream,
     "task": check_task,
     "checkpoint": check_checkpoint,
+    "targets": check_targets,
     "file of pseudo texts": check_pseudo_texts,
 }
 

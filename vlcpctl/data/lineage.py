@@ -34,7 +34,9 @@ def describe(path: Path) -> dict[str, Any]:
         return _described_texts(path)
     kind = kind_of(path)
     if kind is None:
-        raise BadInput(f"{path} is not a stream, task, buffer or checkpoint: it has no manifest")
+        raise BadInput(
+            f"{path} is no artifact, such as a stream, task or checkpoint: it has no manifest"
+        )
     return _described(path, kind, _artifacts_near(path), seen=frozenset())
 
 
@@ -70,6 +72,8 @@ def _described(
     facts |= {
         name: manifest[name] for name in ("rule", "tasks", "totals", "skipped") if name in manifest
     }
+    if kind == "targets":
+        facts |= {name: manifest[name] for name in ("pairs", "views", "width")}
     if kind == "task":
         facts["splits"] = {name: split["images"] for name, split in manifest["splits"].items()}
     facts["parents"] = [_parent(parent, near, seen | {content}) for parent in parents_of(manifest)]
@@ -97,6 +101,9 @@ def parents_of(manifest: dict[str, Any]) -> list[Parent]:
         # Earlier tasks hang on the parent.
         parents += [Parent("task", content) for content in manifest.get("tasks", [])[-1:]]
         parents += [_origin(one) for one in (manifest.get("origin"),) if one]
+    elif manifest["schema"].startswith("vlcpctl.targets/"):
+        parents.append(Parent("teacher", manifest["teacher"]))
+        return parents + [Parent("pairs", content) for content in manifest["sources"]]
     elif manifest.get("buffer"):
         return [Parent("task", content) for content in manifest["buffer"].get("seen", ())]
     elif manifest.get("stream"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-_HEADLINE = ("name", "run", "method", "step", "texts")
+_HEADLINE = ("name", "run", "method", "step", "texts", "pairs", "views", "width")
 
 
 def lines(facts: dict[str, Any], depth: int = 0) -> Iterator[str]:

@@ -21,6 +21,7 @@ from vlcpctl.core.view import View
 from vlcpctl.data.batch_plan import BatchPlan
 from vlcpctl.data.masking import Masking
 from vlcpctl.data.stored_features import Projections
+from vlcpctl.data.targets import Taught
 from vlcpctl.data.task import Split
 from vlcpctl.data.views import decode_image, train_view
 from vlcpctl.data.workers import read_in_order
@@ -66,6 +67,7 @@ class PlannedBatches(Dataset[Batch]):
     buffer_source: int = -1
     masking: Masking | None = None
     stored: Projections | None = None  # of the buffer's pairs
+    taught: Taught | None = None  # what a teacher said of the views, which are then its own
 
     def __post_init__(self) -> None:
         self._cache = ImageCache()
@@ -76,12 +78,7 @@ class PlannedBatches(Dataset[Batch]):
         keys = [self.splits[source].keys[row] for source, row in places]
         own = self.part(len(keys))
         visits, captions = plan.visit.tolist(), plan.caption.tolist()
-        images = [
-            train_view(
-                self._cache.get(self.splits, *places[i]), self.view, self.seed, keys[i], visits[i]
-            )
-            for i in range(len(keys))[own]
-        ]
+        images = [self._view(places[i], keys[i], visits[i]) for i in range(len(keys))[own]]
         texts = [
             self.splits[places[i][0]].captions(places[i][1])[captions[i]]
             for i in range(len(keys))[own]
@@ -92,11 +89,25 @@ class PlannedBatches(Dataset[Batch]):
             keys=keys,
             replayed=torch.from_numpy(plan.source == self.buffer_source),
             stored=self._stored(plan),
+            taught=self._taught(plan, own),
             images=torch.from_numpy(np.stack(images)),
             texts=ids,
             masked=masked,
             labels=labels,
         )
+
+    def _view(self, place: tuple[int, int], key: str, visit: int) -> np.ndarray:
+        image = self._cache.get(self.splits, *place)
+        if self.taught is None:
+            return train_view(image, self.view, self.seed, key, visit)
+        return train_view(image, self.view, self.taught.seed, key, self.taught.view(visit))
+
+    def _taught(self, plan: BatchPlan, own: slice) -> tuple[Tensor, Tensor] | None:
+        if self.taught is None:
+            return None
+        rows = (plan.source[own], plan.row[own], plan.caption[own], plan.visit[own])
+        image, text = self.taught.of(*rows)
+        return torch.from_numpy(image), torch.from_numpy(text)
 
     def _stored(self, plan: BatchPlan) -> Stored | None:
         if self.stored is None:

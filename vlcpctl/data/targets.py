@@ -95,6 +95,11 @@ class Taught:
     places: list[np.ndarray]  # of each split's rows among the K samples
     texts_K: np.ndarray  # where a sample's texts begin
 
+    @property
+    def seed(self) -> int:
+        """Of the views."""
+        return self.targets.seed
+
     def view(self, visit: int) -> int:
         """The view that a visit sees."""
         return visit % self.targets.views

@@ -65,7 +65,7 @@ class VectorFile:
         ]
         if any(len(one) != size for one in data):
             raise BadInput(f"{self.path} is shorter than it says; run 'vlcpctl check'")
-        return np.frombuffer(b"".join(data), dtype="<f4").reshape(len(rows), self.width)
+        return np.frombuffer(bytearray().join(data), dtype="<f4").reshape(len(rows), self.width)
 
     @cached_property
     def keys(self) -> list[str]:

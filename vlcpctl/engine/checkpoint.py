@@ -121,7 +121,7 @@ def write_checkpoint(out: Path, run: TrainRun, record: Record, parent: Parent | 
 def _write_slots(directory: Path, run: TrainRun, parent: Parent | None) -> None:
     running = {method.name for method in run.methods}
     for method in run.methods:
-        for slot in method.slots(first=run.previous is None):
+        for slot in method.slots(first=run.first):
             if slot.lifetime == "stream":
                 write_tensors(
                     directory / method.name / f"{slot.name}.safetensors",

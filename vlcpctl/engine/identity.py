@@ -35,6 +35,7 @@ def semantic(request: Request) -> dict[str, Any]:
         "previous": _content(request.previous, "checkpoint"),
         "teacher": _content(request.teacher, "checkpoint"),
         "buffer": _content(request.buffer, "task"),
+        "targets": _content(request.targets, "targets"),
         "pseudo_texts": _texts_by_content(request.pseudo_texts),
         "from_scratch": request.from_scratch,
         "fresh_state": request.fresh_state,

@@ -21,7 +21,7 @@ class MethodRun:
     @property
     def first(self) -> bool:
         """Whether there is no previous model."""
-        return self.run.previous is None
+        return self.run.first
 
     @property
     def seed(self) -> int:

@@ -17,6 +17,7 @@ from vlcpctl.engine.phases import PhasePlan, plan_phases
 from vlcpctl.engine.processes import check_processes
 from vlcpctl.engine.pseudo_source import PseudoSource, pseudo_source
 from vlcpctl.engine.request import Request
+from vlcpctl.engine.teaching import Teaching, open_teaching
 from vlcpctl.models.configuration import configuration_here
 
 
@@ -31,6 +32,7 @@ class Plan:
     phases: tuple[PhasePlan, ...]
     parent: dict[str, Any] | None
     pseudo: PseudoSource | None = None
+    teaching: Teaching | None = None
 
     @cached_property
     def stored(self) -> Projections | None:
@@ -54,6 +56,8 @@ class Plan:
         for method in self.request.methods:
             if method.note:
                 yield f"  {method.name}: {method.note}"
+        if self.teaching is not None:
+            yield f"  {self.teaching}"
         if self.pseudo is not None:
             yield f"  {self.pseudo.method}: {self.pseudo}"
         for name in dict.fromkeys(phase.name for phase in self.phases):
@@ -92,7 +96,9 @@ def make_plan(request: Request) -> Plan:
         steps=settings.steps,
     )
     pseudo = pseudo_source(request, buffer, first=_is_first(request))
-    return Plan(request, tasks, buffer, pairs, phases, parent, pseudo)
+    sources = [*tasks, *([buffer] if buffer else [])]
+    teaching = open_teaching(request, sources, pairs.splits, first=_is_first(request))
+    return Plan(request, tasks, buffer, pairs, phases, parent, pseudo, teaching)
 
 
 def _train_split(task: Task) -> Split:

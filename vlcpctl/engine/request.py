@@ -25,6 +25,7 @@ class Request:
     teacher: Path | None = None
     buffer: Path | None = None
     pseudo_texts: Path | None = None
+    targets: Path | None = None
     seed: int = 0
     from_scratch: bool = False
     fresh_state: bool = False

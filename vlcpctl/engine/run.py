@@ -46,6 +46,7 @@ class TrainRun:
     seed: int
     device: torch.device
     previous: Weights | None = None  # parameters and buffers of the frozen previous model
+    taught_scale: float | None = None  # 1 / temperature of a teacher whose features batches bring
     world: World = field(default_factory=World)
     slots: Slots = field(default_factory=dict)
     position: Position = field(default_factory=Position)
@@ -54,6 +55,11 @@ class TrainRun:
     def __post_init__(self) -> None:
         self._remembered: tuple[Batch, Features] | None = None
         self._kept_tokens: tuple[Batch, dict[int, Tokens]] | None = None
+
+    @property
+    def first(self) -> bool:
+        """Whether there is no previous model, here or in what batches bring."""
+        return self.previous is None and self.taught_scale is None
 
     @cached_property
     def weights(self) -> Weights:
@@ -219,10 +225,19 @@ class TrainRun:
     def previous_features(self, batch: Batch) -> Features:
         """The frozen previous model's view, computed once per batch."""
         if self._remembered is None or self._remembered[0] is not batch:
-            tokens = any(method.needs(first=False).previous_tokens for method in self.methods)
-            features = self.frozen_features(batch, self.previous_weights, tokens=tokens)
+            if batch.taught is not None:
+                features = self._taught_features(*batch.taught)
+            else:
+                tokens = any(method.needs(first=False).previous_tokens for method in self.methods)
+                features = self.frozen_features(batch, self.previous_weights, tokens=tokens)
             self._remembered = (batch, self._with_pseudo(features, batch.pseudo))
         return self._remembered[1]
+
+    def _taught_features(self, image: Tensor, text: Tensor) -> Features:
+        """What a teacher said of this process's pairs, and of the others'."""
+        like = self.weights["logit_scale"]
+        image, text = (self.world.gather(side.to(like)) for side in (image, text))
+        return as_features(image, text, like.new_tensor(self.taught_scale))
 
     @torch.no_grad()
     def _with_pseudo(self, features: Features, texts: PseudoTexts | None) -> Features:

@@ -39,7 +39,7 @@ class Step:
         self.scaler = torch.amp.GradScaler(run.device.type, enabled=fp16)
         self.views = [(method, MethodRun(run, method.name)) for method in methods]
         self.statistics = _running_statistics(run.encoder.module)
-        needs = [method.needs(first=run.previous is None) for method in methods]
+        needs = [method.needs(first=run.first) for method in methods]
         self.inversion = next((need.pseudo_texts for need in needs if need.pseudo_texts), None)
         asked = any(type(method).token_loss is not Method.token_loss for method in methods)
         masks = run.position.plan.contrasts and run.settings.mask_share > 0

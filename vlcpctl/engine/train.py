@@ -15,6 +15,7 @@ from vlcpctl.core import console
 from vlcpctl.core.artifacts import already_made
 from vlcpctl.core.devices import torch_device
 from vlcpctl.core.errors import Incompatible, UsageError
+from vlcpctl.core.method import Weights
 from vlcpctl.engine import identity
 from vlcpctl.engine.checkpoint import (
     Parent,
@@ -30,10 +31,11 @@ from vlcpctl.engine.loop import Loop, Observer, optimizer_states, restore_run, u
 from vlcpctl.engine.method_run import start_slots
 from vlcpctl.engine.partial import Partial, Saved
 from vlcpctl.engine.plan import Plan, make_plan
-from vlcpctl.engine.reading import training_batches, validation_batches
+from vlcpctl.engine.reading import training_batches, training_view, validation_batches
 from vlcpctl.engine.request import Request, save_every
 from vlcpctl.engine.run import TrainRun
 from vlcpctl.engine.signals import Stop, stop_flag
+from vlcpctl.engine.teaching import Teaching, check_transform, refuse_tokens
 from vlcpctl.engine.validation import validate
 from vlcpctl.engine.world import World
 from vlcpctl.models import encoders
@@ -75,7 +77,7 @@ class TrainContext:
 def _train(plan: Plan, partial: Partial, semantic: dict[str, Any], context: TrainContext) -> None:
     request, rank = plan.request, context.world.rank
     parent = open_parent(request.previous) if request.previous else None
-    run = _new_run(request, parent, context)
+    run = _new_run(plan, parent, context)
     validates = _validation(plan, run)
     if rank == 0:
         numeric = identity.numeric(request, context.device.type)
@@ -120,12 +122,11 @@ def _loop(plan: Plan, run: TrainRun, partial: Partial, saved: Saved, context: Tr
     )
 
 
-def _new_run(request: Request, parent: Parent | None, context: TrainContext) -> TrainRun:
+def _new_run(plan: Plan, parent: Parent | None, context: TrainContext) -> TrainRun:
+    request, teaching = plan.request, plan.teaching
     encoder = _encoder(request, parent)
     encoder.module.to(context.device)
-    teacher = open_parent(request.teacher) if request.teacher else None
-    source = teacher.encoder() if teacher else encoder if parent else None
-    frozen = all_tensors(source) if source else {}
+    frozen = _frozen(request, encoder, parent) if teaching is None or teaching.holders else {}
     run = TrainRun(
         encoder=encoder,
         methods=request.methods,
@@ -133,8 +134,11 @@ def _new_run(request: Request, parent: Parent | None, context: TrainContext) -> 
         seed=request.seed,
         device=context.device,
         previous={name: value.to(context.device) for name, value in frozen.items()} or None,
+        taught_scale=teaching.taught.targets.scale if teaching else None,
         world=context.world,
     )
+    if teaching is not None:
+        _check_teaching(teaching, run)
     if frozen and frozen.keys() != run.everything().keys():
         student = request.previous or request.settings.model
         raise Incompatible(f"the teacher {request.teacher} is another model than {student}")
@@ -143,6 +147,25 @@ def _new_run(request: Request, parent: Parent | None, context: TrainContext) -> 
     start_slots(run, carried)
     check_slots(run, carried, request.previous)
     return run
+
+
+def _frozen(request: Request, encoder: Encoder, parent: Parent | None) -> Weights:
+    """The tensors of the teacher, else those that the model starts with; none in a first task."""
+    teacher = open_parent(request.teacher) if request.teacher else None
+    source = teacher.encoder() if teacher else encoder if parent else None
+    return all_tensors(source) if source else {}
+
+
+def _check_teaching(teaching: Teaching, run: TrainRun) -> None:
+    """Refuse targets that do not fit the model and how it sees images."""
+    targets = teaching.taught.targets
+    check_transform(targets, training_view(run))
+    if run.encoder.family == "fusion":
+        refuse_tokens(targets, run.methods)
+    if targets.width != run.width:
+        raise Incompatible(
+            f"{targets.path} has {targets.width} channels, and the model has {run.width}"
+        )
 
 
 def _encoder(request: Request, parent: Parent | None) -> Encoder:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vlcpctl import core, losses
-from vlcpctl.core.method import TRAIN, Batch, Features, Method, Run, Slot, Terms, Weights
+from vlcpctl.core.method import TRAIN, Batch, Features, Method, Needs, Run, Slot, Terms, Weights
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,6 +36,10 @@ class Anchored(Method):
     def weight(self) -> float:
         """What the weighted squares are multiplied with."""
         return self.strength
+
+    def needs(self, *, first: bool) -> Needs:
+        """Where the weights are held."""
+        return Needs(previous_weights=not first)
 
     def slots(self, *, first: bool) -> tuple[Slot, ...]:
         """The importances, handed from task to task."""

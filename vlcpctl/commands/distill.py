@@ -1,0 +1,130 @@
+"""`vlcpctl distill`: write down what a teacher says of a task, so that training need not ask it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vlcpctl.commands import augmentation, options
+from vlcpctl.commands.augmentation import with_pairs
+from vlcpctl.core.console import emit, say
+from vlcpctl.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from vlcpctl.engine.distill_plan import DistillPlan
+    from vlcpctl.engine.parts import Means
+
+Tasks = Annotated[list[Path], typer.Argument(help="Task directories.")]
+Teacher = Annotated[
+    Path, typer.Option(help="The model that is asked: the checkpoint of the step before.")
+]
+Buffer = Annotated[Path | None, typer.Option(help="Earlier pairs that will be trained on too.")]
+Views = Annotated[
+    int | None,
+    typer.Option(min=1, help="Of each image. [default: 4, or 1 if all would be the same]"),
+]
+Preset = Annotated[
+    str | None,
+    typer.Option(help="Whose augmentation train-step will have. [default: the teacher's own]"),
+]
+BatchSize = Annotated[int, typer.Option(min=1, help="Images or texts encoded at once.")]
+NumShards = Annotated[int, typer.Option(min=1, help="How many processes share the work.")]
+ShardIndex = Annotated[int, typer.Option(min=0, help="Which of them this is, from 0.")]
+
+
+def run(
+    tasks: Tasks,
+    out: options.Out,
+    teacher: Teacher,
+    buffer: Buffer = None,
+    views: Views = None,
+    preset: Preset = None,
+    crop: augmentation.Crop = None,
+    crop_scale: augmentation.CropScale = None,
+    flip: augmentation.Flip = None,
+    randaugment: augmentation.RandAugment = None,
+    batch_size: BatchSize = 256,
+    num_shards: NumShards = 1,
+    shard_index: ShardIndex = 0,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    workers: options.Workers = 0,
+    threads: options.Threads = options.DEFAULT_THREADS,
+    force: options.Force = False,
+    dry_run: options.DryRun = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write down what a teacher says of tasks, so that training need not ask it.
+
+    The raw embeddings of every image, in several augmented views, and of every caption.
+    train-step --targets then needs no forward pass of the teacher, nor its weights unless a method
+    does: visit n of an image sees view n mod --views. The augmentation must be that of train-step;
+    the teacher, the tasks and the buffer too are compared.
+
+    Killed and started again, it goes on where it was and ends with the same bytes. Several
+    processes share the work with --num-shards and --shard-index; the last one writes TARGETS.
+
+    vlcpctl distill stream/01-* --teacher run/00 -o targets/01
+
+    vlcpctl distill stream/01-* --teacher run/00 --buffer buffer/00 --preset modx --views 35
+    -o targets/01
+
+    vlcpctl train-step stream/01-* -o run/01 --method modx --previous run/00 --targets targets/01
+    """
+    given = {"crop": crop, "crop_scale": crop_scale, "flip": flip, "randaugment": randaugment}
+    options.start(quiet=quiet, threads=threads)
+    from vlcpctl.engine.distill_plan import Request, make_plan
+    from vlcpctl.engine.parts import Means
+
+    _check_shards(num_shards, shard_index, force=force)
+    request = Request(
+        tasks=tuple(dict.fromkeys(tasks)),
+        teacher=teacher,
+        out=out,
+        buffer=buffer,
+        views=views,
+        preset=preset,
+        augmentation=with_pairs({name: one for name, one in given.items() if one is not None}),
+        seed=seed,
+    )
+    plan = make_plan(request)
+    for line in plan.lines():
+        say(line)
+    if dry_run:
+        return
+    means = Means(batch_size=batch_size, device=device, workers=workers, threads=threads)
+    if _made(plan, means, (shard_index, num_shards), force=force):
+        emit(_result(out) if as_json else out)
+
+
+def _check_shards(count: int, index: int, *, force: bool) -> None:
+    if index >= count:
+        raise UsageError(
+            f"--shard-index {index}: with --num-shards {count} the last is {count - 1}"
+        )
+    if force and count > 1:
+        raise UsageError("--force would remove what other shards made; move TARGETS away instead")
+
+
+def _made(plan: DistillPlan, means: Means, shard: tuple[int, int], *, force: bool) -> bool:
+    """Whether the directory is whole in the end; other shards may have to do their part."""
+    from vlcpctl.core.artifacts import already_made
+
+    if already_made(plan.request.out, "targets", plan.identity, force=force):
+        say(f"distill: {plan.request.out} is there already")
+        return True
+    from vlcpctl.engine.distill import Shard, distill
+
+    return distill(plan, means, Shard(*shard), force=force)
+
+
+def _result(out: Path) -> str:
+    from vlcpctl.core.artifacts import read_manifest
+
+    manifest = read_manifest(out, "targets")
+    names = ("content", "pairs", "views", "width")
+    return json.dumps({"path": str(out), **{name: manifest[name] for name in names}})

@@ -1,0 +1,141 @@
+"""What distill was asked to do, checked against its inputs. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vlcpctl.core.artifacts import read_manifest
+from vlcpctl.core.errors import UsageError
+from vlcpctl.core.view import View
+from vlcpctl.data.buffer import open_buffer
+from vlcpctl.data.task import Split, Task, open_task
+from vlcpctl.engine.settings import Settings, resolve
+from vlcpctl.models.configuration import checkpoint_view
+
+AUGMENTATION = ("crop", "crop_scale", "flip", "randaugment")
+VIEWS = 4
+PAIRS_OF_A_PART = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The inputs; no `views` is the usual number, no `preset` the teacher's own augmentation."""
+
+    tasks: tuple[Path, ...]
+    teacher: Path
+    out: Path
+    buffer: Path | None = None
+    views: int | None = None
+    preset: str | None = None
+    augmentation: Mapping[str, Any]
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class DistillPlan:
+    """A request, the pairs that it means, and what they are to be seen as."""
+
+    request: Request
+    splits: Sequence[Split]
+    view: View
+    views: int
+    identity: dict[str, Any]
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """(K, 2) split and row of every pair, each key once."""
+        seen: set[str] = set()
+        found = []
+        for source, split in enumerate(self.splits):
+            for row, key in enumerate(split.keys):
+                if key not in seen:
+                    seen.add(key)
+                    found.append((source, row))
+        return np.array(found, dtype=np.int64).reshape(-1, 2)
+
+    @property
+    def parts(self) -> int:
+        """How many pieces the work has."""
+        return -(-len(self.places) // PAIRS_OF_A_PART)
+
+    def part(self, number: int) -> np.ndarray:
+        """The places of a part."""
+        start = number * PAIRS_OF_A_PART
+        return self.places[start : start + PAIRS_OF_A_PART]
+
+    @cached_property
+    def captions(self) -> int:
+        """How many there are of all pairs."""
+        counts = [split.caption_counts() for split in self.splits]
+        return int(sum(counts[source][row] for source, row in self.places.tolist()))
+
+    def lines(self) -> Iterator[str]:
+        """The plan for a person."""
+        seen = ", ".join(f"{name} {getattr(self.view, name)}" for name in AUGMENTATION)
+        views = "1 view" if self.views == 1 else f"{self.views} views"
+        yield f"distill: {len(self.places)} images in {views} each, {self.captions} captions"
+        yield f"  views: {seen}"
+
+
+def make_plan(request: Request) -> DistillPlan:
+    """Open the inputs and check that they fit together."""
+    tasks = [open_task(path) for path in request.tasks]
+    buffer = open_buffer(request.buffer) if request.buffer else None
+    teacher = read_manifest(request.teacher, "checkpoint")
+    settings = _settings(request, teacher)
+    seen = {name: getattr(settings, name) for name in AUGMENTATION}
+    view = replace(checkpoint_view(request.teacher), **seen)
+    views = _views(request, view)
+    identity = {
+        "teacher": str(teacher["content"]),
+        "tasks": [task.content for task in tasks],
+        "buffer": buffer.content if buffer else None,
+        "views": views,
+        "seed": request.seed,
+        "transform": view.facts(),
+    }
+    splits = [_train_split(task) for task in [*tasks, *([buffer] if buffer else [])]]
+    return DistillPlan(request, splits, view, views, identity)
+
+
+def _settings(request: Request, teacher: dict[str, Any]) -> Settings:
+    """Those of the preset, else those that the teacher was trained with; options win."""
+    inherited: dict[str, Any] = {}
+    if request.preset is None:
+        trained = teacher["identity"].get("settings")
+        if trained is None:
+            raise UsageError(
+                f"{request.teacher} was not trained by vlcpctl, so its augmentation is not known; "
+                "give the --preset that train-step will have"
+            )
+        inherited = {name: _plain(trained[name]) for name in AUGMENTATION}
+    given = {**inherited, **request.augmentation}
+    settings, _ = resolve(request.preset or "tiny", given, {})
+    return settings
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _views(request: Request, view: View) -> int:
+    if view.varies:
+        return request.views or VIEWS
+    if (request.views or 1) > 1:
+        raise UsageError(
+            f"--views {request.views} has no effect: nothing varies how an image is seen "
+            f"(crop {view.crop}, no flip, no randaugment)"
+        )
+    if request.seed:
+        raise UsageError(f"--seed {request.seed} has no effect: nothing is drawn for the views")
+    return 1
+
+
+def _train_split(task: Task) -> Split:
+    return task.split("train")

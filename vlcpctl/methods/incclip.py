@@ -31,8 +31,8 @@ class Incclip(Method):
     title: ClassVar[str] = "IncCLIP: negative texts made by the previous model, and distillation"
     preset: ClassVar[str] = "incclip"
     note: ClassVar[str] = (
-        "tau_old and lambda are the paper's, for a temperature learned down to about 0.01; "
-        "with a fixed 0.07 they let little be learned"
+        "the paper's tau_old and lambda suit a temperature learned down to about 0.01; "
+        "with a fixed 0.07 little is learned"
     )
     replaces_base: ClassVar[bool] = True
     papers: ClassVar[tuple[Paper, ...]] = (

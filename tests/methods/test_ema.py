@@ -17,8 +17,8 @@ def test_average_is_the_weighted_sum_of_all_weights_passed() -> None:
     for weights in passed[1:]:
         run.weights["w"].copy_(weights)
         Ema(decay=0.9).after_step(run, BATCH, {}, stepped=True)
-    shares = torch.tensor([0.9**7, *(0.1 * 0.9**left for left in range(6, -1, -1))])
-    expected = (shares.double()[:, None] * passed).sum(0)
+    shares = [0.9**7, *(0.1 * 0.9**left for left in range(6, -1, -1))]
+    expected = (torch.tensor(shares, dtype=torch.float64)[:, None] * passed).sum(0)
     torch.testing.assert_close(run.slot("average")["w"], expected, rtol=1e-12, atol=1e-12)
 
 

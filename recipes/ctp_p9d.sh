@@ -19,49 +19,28 @@
 # The same command goes on where it was stopped. Each order holds the images of P9D once more. First
 # weights come from the hubs of timm and of transformers unless --first says where they lie.
 set -euo pipefail
-start=$PWD
+source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
 
-fail() {
-  echo "ctp_p9d.sh: $1" >&2
-  exit 2
-}
-
-data="" out="" orders="" methods="" seeds=0 nproc=1 jobs="" split="" train="" first=""
-dry_run="" emoji9=""
-while [ $# -gt 0 ]; do
-  case $1 in
-    --dry-run) dry_run=1 && shift ;;
-    --emoji9) emoji9=1 && shift ;;
-    --data | --out | --orders | --methods | --seeds | --nproc | --jobs | --split | --train | --first)
-      [ $# -gt 1 ] || fail "$1 needs a value"
-      printf -v "${1#--}" %s "$2" && shift 2
-      ;;
-    *) fail "unknown option '$1'; the first lines of the script say what there is" ;;
-  esac
-done
+options "data out orders methods seeds nproc jobs split train first" "$@"
 [ -n "$emoji9$data" ] || fail "give --data DIR, where P9D lies, or --emoji9"
 
 known="joint seqf si mas ewc afec lwf rwalk ctp mof lucir er kmeans icarl ctp+er" # as in Table 1
-for method in ${methods:=$known}; do
-  case " $known " in *" $method "*) ;; *) fail "unknown method '$method' (known: $known)" ;; esac
-done
+: "${methods:=$known}" "${seeds:=0}"
+among method "$known" "$methods"
 
 if [ -n "$emoji9" ]; then
   : "${out:=runs/ctp_emoji9}" "${orders:=default}" "${split:=--take 150}"
   : "${first:=--model albef-tiny}"
   train="--preset tiny --steps 4 --batch-size 32 $train" size=100
-  names="smileys-emotion people-body animals-nature food-drink travel-places activities objects"
-  names="$names symbols flags"
+  names=$emoji_groups
 else
   : "${out:=runs/ctp_p9d}" "${orders:=default reversed}" "${split:=--max-skip 1%}"
-  train="--preset ctp --nproc $nproc $train" size=10000
+  train="--preset ctp --nproc ${nproc:-1} $train" size=10000
   # Household, Furnishings, Food, Beauty, Clothing, Auto, Parenting, Outdoor, Electronics.
   industries=家居用品,家装家饰,食品/保健,美容护理,服饰鞋包,车品配件,母婴,运动/户外,3C数码
   names="task task task task task task task task 3c" # what is ASCII of them
 fi
-for order in $orders; do
-  case $order in default | reversed) ;; *) fail "unknown order '$order' (known: default, reversed)" ;; esac
-done
+among order "default reversed" "$orders"
 
 backwards() { # the words of a line, last first
   local word all=""
@@ -74,7 +53,7 @@ tasks_of() {
   local number=0 name ordered=$names
   [ "$1" = default ] || ordered=$(backwards "$names")
   for name in $ordered; do
-    printf '%02d-%s ' "$number" "$name"
+    printf "$1/stream/%02d-%s " "$number" "$name"
     number=$((number + 1))
   done
 }
@@ -105,12 +84,15 @@ as_ctp() {
   esac
 }
 
-policy_of() { # of the buffer, if there is one
+buffer_of() { # NAME SEED; the authors' draws begin with random.seed(42)
+  local policy
   case $1 in
-    er | ctp+er) echo reservoir ;;
-    mof | icarl | lucir) echo herding ;;
-    kmeans) echo kmeans ;;
+    er | ctp+er) policy=reservoir ;;
+    mof | icarl | lucir) policy=herding ;;
+    kmeans) policy=kmeans ;;
+    *) return ;;
   esac
+  echo "--policy $policy --variant ctp --size $size --seed $((42 + $2))"
 }
 
 method_of() {
@@ -121,64 +103,34 @@ method_of() {
   esac
 }
 
-# The lines of one run; 'batch' starts each when what it reads is there.
-chain() {
-  local order=$1 seed=$2 name=$3 run="$1/seed$2/$3" task before="" previous="" method policy from
-  method=$(method_of "$name") policy=$(policy_of "$name")
-  for task in $(tasks_of "$order"); do
-    from=$first
-    if [ -n "$previous" ]; then
-      from="--previous $run/$previous"
-      if [ -n "$policy" ]; then # the authors' draws begin with random.seed(42)
-        echo "buffer $order/stream/$previous -o $run/buffer-$previous --policy $policy" \
-          "--variant ctp --size $size --seed $((42 + seed))" \
-          "$([ "$policy" = reservoir ] || echo "--checkpoint $run/$previous")" \
-          "${before:+--previous $run/buffer-$before}"
-        from="$from --buffer $run/buffer-$previous"
-      fi
-    fi
-    echo "train-step $order/stream/$task -o $run/$task --method $method --run $name --seed $seed" \
-      "$train $(as_ctp "$method") $from"
-    before=$previous previous=$task
-  done
-  evaluate "$order" "$run" "$(printf -- "--checkpoint $run/%s " $(tasks_of "$order"))"
+train_one() { # ORDER SEED NAME
+  local run=$1/seed$2/$3 method
+  if [ "$3" = joint ]; then # one run on everything
+    echo "train-step $(tasks_of "$1") -o $run --method joint --seed $2 $train $first"
+    evaluate "$1" "$run" "--checkpoint $run"
+    return
+  fi
+  method=$(method_of "$3")
+  method="$method --run $3 --seed $2 $(as_ctp "$method")"
+  chain "$run" "$method" "$(buffer_of "$3" "$2")" $(tasks_of "$1")
+  evaluate "$1" "$run" "$(checkpoints "$run" $(tasks_of "$1"))"
 }
 
-joint() { # one run on everything
-  local order=$1 run="$1/seed$2/joint"
-  echo "train-step $(paths_of "$order") -o $run --method joint --seed $2 $train $first"
-  evaluate "$order" "$run" "--checkpoint $run"
+evaluate() { # ORDER RUN "CHECKPOINTS"
+  measure "$2.cross.ndjson" "eval-retrieval $(tasks_of "$1") $3 --gallery both"
+  measure "$2.multi.ndjson" "eval-retrieval $(tasks_of "$1") $3 --gallery both" \
+    "--protocol multi-modal"
 }
-
-evaluate() {
-  echo "eval-retrieval $(paths_of "$1") $3 --gallery both -o $2.cross.ndjson"
-  echo "eval-retrieval $(paths_of "$1") $3 --gallery both --protocol multi-modal -o $2.multi.ndjson"
-}
-
-paths_of() { printf "$1/stream/%s " $(tasks_of "$1"); }
 
 lines() {
-  local order seed method rows
+  local order seed method
   streams
   for order in $orders; do
-    rows=""
     for seed in $seeds; do
-      for method in $methods; do
-        if [ "$method" = joint ]; then joint "$order" "$seed"; else chain "$order" "$seed" "$method"; fi
-        rows="$rows $order/seed$seed/$method.cross.ndjson $order/seed$seed/$method.multi.ndjson"
-      done
+      for method in $methods; do train_one "$order" "$seed" "$method"; done
     done
-    echo "forgetting-report$rows -o $order/report"
+    report "$order/report"
   done
 }
 
-if [ -n "$dry_run" ]; then
-  lines | sed 's/^/vlcpctl /; s/  */ /g; s/ $//'
-  exit
-fi
-
-[ -z "$data" ] || data=$(cd "$data" && pwd)
-source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-cd "$start" && mkdir -p "$out" && cd "$out"
-[ -n "$jobs" ] || jobs=$([ -z "$emoji9" ] && echo 1 || getconf _NPROCESSORS_ONLN)
-lines | vlcpctl batch --jobs "$jobs"
+finish data

@@ -1,0 +1,45 @@
+# Sourced by the four recipes of Mod-X, after pipeline.sh: what is measured in all of them.
+
+coco=outside/00-dataset-coco flickr30k=outside/01-dataset-flickr30k
+aside coco flickr30k
+clip="ViT-B-32-quickgelu"
+
+# settings NAME PRESET: where things are written, and the words of every split and step.
+settings() {
+  if [ -n "$emoji9" ]; then
+    : "${out:=runs/${1}_emoji9}" "${split:=--take 60}"
+    train="--preset tiny --steps 4 --batch-size 32 $train"
+  else
+    : "${out:=runs/$1}" "${split:=--max-skip 1%}"
+    train="--preset $2 --nproc ${nproc:-1} $train"
+  fi
+  : "${seeds:=0}"
+}
+
+retrieval() { measure "$1.retrieval.ndjson" "eval-retrieval $outside $2"; } # RUN "CHECKPOINTS"
+
+# openai: the model of --weights as a checkpoint that has seen no task, and its rows.
+openai() {
+  if [ -n "$emoji9" ]; then # the stand-in for COCO teaches what stands for OpenAI's model
+    echo "train-step $coco -o taught --method seqf $train"
+    echo "import-checkpoint taught -o openai --run openai"
+  else
+    echo "import-checkpoint '$weights' -o openai --model $clip --run openai"
+  fi
+  retrieval openai "--checkpoint openai"
+}
+
+probe() { # RUN "CHECKPOINTS": a linear classifier on frozen features
+  local data_set="imagenet1k --data '$data/benchmarks'"
+  [ -z "$emoji9" ] || data_set=$flickr30k
+  measure "$1.probe.ndjson" "eval-probe $data_set $2"
+}
+
+# joint RUN SEED TASK...: everything at once, the upper bound.
+joint() {
+  local run=$1 seed=$2
+  shift 2
+  echo "train-step $* -o $run --method joint --run joint --seed $seed $train" \
+    "${start:+--previous $start}"
+  retrieval "$run" "--checkpoint $run"
+}

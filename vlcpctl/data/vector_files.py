@@ -109,8 +109,11 @@ class VectorFile:
 
     def _check_plain(self) -> None:
         """Refuse a file that another program has written anew, in whatever way that has."""
-        columns = (self._metadata.row_group(group).column(2) for group in self.groups)
-        is_plain = all(column.compression == "UNCOMPRESSED" for column in columns)
+        columns = [self._metadata.row_group(group).column(2) for group in self.groups]
+        is_plain = all(
+            column.compression == "UNCOMPRESSED" and not column.has_dictionary_page
+            for column in columns
+        )
         for number in sorted({0, len(self._offsets) - 1} & set(self.groups)) if is_plain else ():
             start, stop = self._starts[number : number + 2]
             there = self.group(number).vectors_ND

@@ -33,7 +33,10 @@ done
 
 buffer_of() { # NAME SEED
   local policy=reservoir
-  case $1 in icarl | lucir) policy=herding ;; der | derpp) policy="reservoir --store-features" ;; esac
+  case $1 in
+    icarl | lucir) policy=herding ;;
+    der | derpp) policy="reservoir --store-features" ;;
+  esac
   echo "--policy $policy --size $size --seed $2"
 }
 

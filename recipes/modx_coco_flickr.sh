@@ -111,7 +111,7 @@ train_one() { # SEED NAME
   esac
 }
 
-# SAM and RAM on COCO(5K) between neighbours and over all; ImAV on what the earlier model learned last.
+# SAM and RAM on COCO(5K) between neighbours and over all; ImAV on what the earlier model learned.
 turned() { # RUN TASK...
   local run=$1 from=$start learned=$coco task
   shift

@@ -5,245 +5,255 @@ from __future__ import annotations
 import json
 import subprocess
 from collections import Counter
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer.main
-from support.tiny_stream import make_image
+from support.recipe_lines import (
+    DATA,
+    RECIPES,
+    directories_of,
+    of_command,
+    options_of,
+    paths_read,
+    printed,
+)
 
-from vlcpctl.cli import application
 from vlcpctl.commands.train_step import _request
-from vlcpctl.core.command_lines import CommandLine, parse
-from vlcpctl.data.emoji9.pairs import Settings, write_pairs
-from vlcpctl.data.making_streams import make_stream
-from vlcpctl.data.split_options import SplitOptions
-from vlcpctl.data.task import open_stream
+from vlcpctl.core.command_lines import CommandLine
+from vlcpctl.data.buffer_policy import check_policy
+from vlcpctl.data.holdout import parse_holdout
+from vlcpctl.methods import TABLE
 
-RECIPES = Path(__file__).parent.parent / "recipes"
-CTP = RECIPES / "ctp_p9d.sh"
-RUNS = {
-    *("joint", "seqf", "si", "mas", "ewc", "afec", "lwf", "rwalk", "ctp"),
-    *("mof", "lucir", "er", "kmeans", "icarl", "ctp+er"),
+WEIGHTS = ("--weights", f"{DATA}/openai.safetensors")
+REAL = {
+    "ctp_p9d.sh": (),
+    "incclip_cc2m.sh": ("--streams", "classes-4 classes-8 iid-4 iid-8"),
+    "dha_citm.sh": (),
+    "modx_coco_flickr.sh": (),
+    "modx_cc12m.sh": (),
+    "modx_ecommerce.sh": WEIGHTS,
+    "modx_openai_coco_flickr.sh": WEIGHTS,
 }
-BUFFERS = {
-    "er": "reservoir",
-    "ctp+er": "reservoir",
-    "mof": "herding",
-    "icarl": "herding",
-    "lucir": "herding",
-    "kmeans": "kmeans",
-}
-MODES = {"P9D": ("--data", "some where/P9D"), "Emoji-9": ("--emoji9",)}
+CASES = [
+    *((name, "--data", DATA, *more) for name, more in REAL.items()),
+    *((name, "--emoji9") for name in REAL),
+    ("leaderboard.sh",),
+]
 
-each_mode = pytest.mark.parametrize("mode", MODES)
+each_case = pytest.mark.parametrize("case", CASES, ids=" ".join)
 
 
-@cache
-def dry_run(*options: str) -> list[CommandLine]:
-    ended = subprocess.run(
-        ["bash", CTP, "--dry-run", *options], capture_output=True, text=True, check=True
-    )
-    assert ended.stderr == ""
-    return parse(ended.stdout)
+@each_case
+def test_every_line_is_one_that_the_program_takes(case: tuple[str, ...]) -> None:
+    lines = printed(*case)
+    for line in lines:
+        assert options_of(line), line
+    for given in of_command(lines, "train-step"):
+        _request({name: value for name, value in given.items() if value is not None})
+    for given in of_command(lines, "buffer"):
+        check_policy(
+            given["policy"],
+            adds=given["add"] is not None,
+            has_checkpoint=given["checkpoint"] is not None,
+            stores_features=given["store_features"],
+        )
+    for given in of_command(lines, "split"):
+        assert parse_holdout(given["holdout"] or "none") is not None
 
 
-@cache
-def options_of(line: CommandLine) -> dict[str, Any]:
-    """What the program makes of a line, by the names of the command's parameters."""
-    name, *words = line.words
-    found: dict[str, Any] = command(name).make_context(name, words).params
-    return found
-
-
-@cache
-def command(name: str) -> Any:
-    group: Any = typer.main.get_command(application(name))
-    return group.commands[name]
-
-
-@pytest.fixture
-def p9d() -> list[CommandLine]:
-    return dry_run(*MODES["P9D"])
-
-
-@each_mode
-def test_every_line_is_one_that_the_program_takes(mode: str) -> None:
-    for line in dry_run(*MODES[mode], "--orders", "default reversed"):
-        given = options_of(line)
-        if line.words[0] == "train-step":
-            flags = {name: value for name, value in given.items() if value is not None}
-            request = _request(flags)
-            wanted = "albef-base" if mode == "P9D" else "albef-tiny"
-            assert request.settings.model in (wanted, "tiny" if request.previous else wanted)
-
-
-@each_mode
-def test_what_a_line_reads_is_written_by_a_line_before_it(mode: str) -> None:
+@each_case
+def test_what_a_line_reads_is_written_by_a_line_before_it(case: tuple[str, ...]) -> None:
     made: list[str | None] = []
-    for line in dry_run(*MODES[mode], "--orders", "default reversed"):
-        given = options_of(line)
-        read = [given.get(name) for name in ("previous", "buffer")]
-        read += [*(given.get("tasks") or []), *(given.get("rows") or [])]
-        checkpoint = given.get("checkpoint")
-        read += checkpoint if isinstance(checkpoint, list) else [checkpoint]
-        if line.words[0] == "buffer":
-            read.append(given["task"])
-        for path in filter(None, read):
-            assert CommandLine(0, (str(path),)).reads(made), f"{line} reads {path} too early"
+    for line in printed(*case):
+        for path in paths_read(line) if line.words[0] != "sample" else []:
+            assert CommandLine(0, (path,)).reads(made), f"{line} reads {path} too early"
         assert line.makes is not None
         assert line.makes not in made
         made.append(line.makes)
 
 
-def test_both_orders_have_all_fifteen_runs(p9d: list[CommandLine]) -> None:
-    for order in ("default", "reversed"):
-        steps = [options_of(line) for line in p9d if line.words[0] == "train-step"]
-        names = Counter(
-            one["run_name"] or one["method"]
-            for one in steps
-            if str(one["out"]).startswith(f"{order}/")
-        )
-        assert names == {name: 1 if name == "joint" else 9 for name in RUNS}
-
-
-def test_each_method_has_the_buffer_of_the_paper(p9d: list[CommandLine]) -> None:
-    found = {}
-    for line in p9d:
-        if line.words[0] == "buffer":
-            given = options_of(line)
-            assert (given["size"], given["variant"], given["seed"]) == ("10000", "ctp", 42)
-            found[given["out"].parts[2]] = given["policy"]
-    assert found == BUFFERS
-    replayed = {
-        options_of(line)["run_name"]
-        for line in p9d
-        if line.words[0] == "train-step" and options_of(line)["buffer"]
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case[0] in REAL and "ctp" not in case[0]]
+)
+def test_the_tasks_that_are_trained_on_are_those_that_split_makes(case: tuple[str, ...]) -> None:
+    lines = printed(*case)
+    there = {path for given in of_command(lines, "split") for path in directories_of(given)}
+    trained = {str(task) for given in of_command(lines, "train-step") for task in given["tasks"]}
+    kept = {str(given["task"]) for given in of_command(lines, "buffer")}
+    measured = {
+        str(task) for given in of_command(lines, "eval-retrieval") for task in given["tasks"]
     }
-    assert replayed == BUFFERS.keys()
+    assert trained | kept | measured <= there
+    assert trained
 
 
-def test_each_run_is_evaluated_by_both_protocols_and_reported(p9d: list[CommandLine]) -> None:
-    rows = {
-        (given["out"], given["protocol"], given["gallery"])
-        for line in p9d
-        if line.words[0] == "eval-retrieval" and (given := options_of(line))
-    }
-    protocols = {"cross": "cross-modal", "multi": "multi-modal"}
-    assert rows == {
-        (Path(f"{order}/seed0/{run}.{short}.ndjson"), protocol, "both")
-        for order in ("default", "reversed")
-        for run in RUNS
-        for short, protocol in protocols.items()
-    }
-    reports = [options_of(line) for line in p9d if line.words[0] == "forgetting-report"]
-    assert sorted(row for report in reports for row in report["rows"]) == sorted(
-        str(out) for out, _, _ in rows
-    )
+@each_case
+def test_each_method_has_the_buffer_that_it_needs(case: tuple[str, ...]) -> None:
+    lines = printed(*case)
+    buffers = {str(given["out"]): given for given in of_command(lines, "buffer")}
+    for given in of_command(lines, "train-step"):
+        needs = TABLE[given["method"].split("+")[0]]().needs(first=given["previous"] is None)
+        if given["buffer"] is None:
+            assert not needs.buffer, given["out"]
+            continue
+        buffer = buffers[str(given["buffer"])]
+        assert needs.policy in ("", buffer["policy"])
+        assert buffer["store_features"] or not needs.stored_features
 
 
-def test_the_authors_variants_are_set(p9d: list[CommandLine]) -> None:
-    found: dict[str, set[str]] = {}
-    for line in p9d:
-        if line.words[0] == "train-step":
-            given = options_of(line)
-            found.setdefault(given["method"], set()).update(given["set_"] or ())
-    assert found == {
-        **{name: {f"{name}.variant=ctp"} for name in ("si", "mas", "ewc", "afec", "rwalk")},
-        "lucir": {"lucir.variant=ctp"},
-        **{name: {f"{name}.target=channels"} for name in ("lwf", "icarl")},
-        "ctp": {"ctp.keep_queue=true", "ctp.positives=process"},
-        **{name: set() for name in ("joint", "seqf", "er")},
+def test_every_file_of_rows_is_reported() -> None:
+    for case in CASES:
+        lines = printed(*case)
+        evaluated = ("eval-retrieval", "eval-zeroshot", "eval-probe", "spatial-report")
+        made = [str(one["out"]) for name in evaluated for one in of_command(lines, name)]
+        read = [row for one in of_command(lines, "forgetting-report") for row in one["rows"]]
+        assert sorted(made) == sorted(read)
+
+
+def sets_of(lines: list[CommandLine], method: str) -> dict[str, tuple[str, ...]]:
+    """The flags of every run of a method."""
+    return {
+        given["run_name"]: tuple(given["set_"] or ())
+        for given in of_command(lines, "train-step")
+        if given["method"] == method
     }
 
 
-def test_words_for_first_and_for_every_step_are_passed_on() -> None:
-    words = ("--methods", "seqf", "--first", "--pretrained none", "--train", "--workers 3")
-    steps = [options_of(line) for line in dry_run(*MODES["P9D"], "--orders", "default", *words)]
-    steps = [one for one in steps if "method" in one]
-    assert [one["pretrained"] for one in steps] == ["none", *[None] * 8]
-    assert {one["workers"] for one in steps} == {3}
+def test_incclip_has_the_rows_of_tables_3_to_5() -> None:
+    lines = printed("incclip_cc2m.sh", "--data", DATA, "--streams", "classes-4")
+    flags = sets_of(lines, "incclip")
+    assert flags.pop("incclip-clip") == ("incclip.lambda_=0", "incclip.count=0")
+    assert flags.pop("incclip-distil") == ("incclip.count=0",)
+    assert set(flags.values()) == {()}
+    sizes = {
+        str(given["out"]).split("/")[2]: given["size"]
+        for given in of_command(lines, "buffer")
+        if "/incclip" in str(given["out"]) and given["of"] == "stream"
+    }
+    assert sizes.pop("incclip-clip") == sizes.pop("incclip-distil") == "10%"
+    assert sorted(sizes.values()) == ["1%", "10%", "20%", "5%", "50%"]
+    zeroshot = of_command(lines, "eval-zeroshot")
+    assert {given["split"] for given in zeroshot} == {"test", "train"}
 
 
+def test_incclip_studies_its_parts_on_one_stream_alone() -> None:
+    lines = printed("incclip_cc2m.sh", "--data", DATA, "--streams", "classes-8 iid-4")
+    names = Counter(given["run_name"] for given in of_command(lines, "train-step"))
+    tables = {"seqf", "er", "ewc", "lwf", "ucir", "co2l", "geodl", "incclip"}
+    assert names == {"joint": 2, **dict.fromkeys(tables, 8 + 4)}
+
+
+def test_dha_has_the_rows_of_tables_3_to_5_and_figure_5() -> None:
+    lines = printed("dha_citm.sh", "--data", DATA)
+    flags = sets_of(lines, "dha")
+    pairs = {one for one in flags.values() if "dha.main_share" in "".join(one)}
+    assert len(pairs) == 15
+    assert {one for one in flags.values() if len(one) == 1} == {
+        ("dha.dynamic=false",),
+        *((f"dha.every={k}",) for k in (1, 3, 7)),
+    }
+    sizes = {
+        (str(given["out"]).split("/")[1], given["size"], given["policy"])
+        for given in of_command(lines, "buffer")
+    }
+    for method in ("er", "der", "dha"):
+        assert {(method, "5%", "ring"), (f"{method}-1", "1%", "ring")} <= sizes
+        assert (f"{method}-10", "10%", "ring") in sizes
+    assert not any(name.endswith("-free") for name, *_ in sizes)
+
+
+def test_modx_has_the_rows_of_tables_2_3_and_6() -> None:
+    lines = printed("modx_coco_flickr.sh", "--data", DATA)
+    flags = sets_of(lines, "modx")
+    assert {one for one in flags.values() if one} == {
+        (f"modx.alpha={alpha}",) for alpha in (10, 15, 25, 30)
+    }
+    held = Counter[str]()
+    for given in of_command(lines, "buffer"):
+        held[str(given["out"]).split("/")[1]] += given["add"] or 0
+    assert held == {"modx-3000": 3000, "modx-5000": 5000, "der": 0}
+    assert {"modx-classes", "seqf-classes"} <= {*flags, *sets_of(lines, "seqf")}
+
+
+def test_modx_distils_openais_model_from_the_first_part_on() -> None:
+    for recipe in ("modx_ecommerce.sh", "modx_openai_coco_flickr.sh"):
+        lines = printed(recipe, "--data", DATA, *WEIGHTS)
+        steps = of_command(lines, "train-step")
+        assert {given["preset"] for given in steps} == {"modx-finetune"}
+        assert str(steps[1]["previous"]) == "openai"
+
+
+def test_the_leaderboard_has_every_method() -> None:
+    steps = of_command(printed("leaderboard.sh"), "train-step")
+    assert {given["method"] for given in steps} == set(TABLE)
+    buffered = {given["method"] for given in steps if str(given["out"]).startswith("buffered/")}
+    assert buffered == {name for name in TABLE if TABLE[name]().needs(first=False).buffer}
+
+
+def test_a_buffered_leaderboard_has_memory_free_methods_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("BUFFERED", "1")
+    steps = of_command(printed("leaderboard.sh", "--methods", "seqf ctp er"), "train-step")
+    names = {(str(given["out"]).split("/")[0], given["run_name"]) for given in steps}
+    assert names == {
+        ("memory-free", "seqf"),
+        ("memory-free", "ctp"),
+        ("buffered", "ctp-buffer"),
+        ("buffered", "er"),
+    }
+
+
+@pytest.mark.parametrize("recipe", [*REAL, "leaderboard.sh"])
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "give --data DIR"),
-        (("--data",), "--data needs a value"),
-        (("--emoji9", "--methods", "ewcc"), "unknown method 'ewcc'"),
-        (("--emoji9", "--orders", "random"), "unknown order 'random'"),
-        (("--emoji9", "--speed", "9"), "unknown option '--speed'"),
+        (("--methods", "ewcc"), "unknown method 'ewcc'"),
+        (("--speed", "9"), "unknown option '--speed'"),
+        (("speed",), "unknown option 'speed'"),
+        (("--out",), "--out needs a value"),
     ],
 )
-def test_words_that_mean_nothing_are_refused(words: tuple[str, ...], message: str) -> None:
+def test_words_that_mean_nothing_are_refused(
+    recipe: str, words: tuple[str, ...], message: str
+) -> None:
+    mode = () if recipe == "leaderboard.sh" else ("--emoji9",)
     ended = subprocess.run(
-        ["bash", CTP, "--dry-run", *words], check=False, capture_output=True, text=True
+        ["bash", RECIPES / recipe, "--dry-run", *mode, *words],
+        check=False,
+        capture_output=True,
+        text=True,
     )
     assert (ended.returncode, ended.stdout) == (2, "")
     assert message in ended.stderr
 
 
-def split_as_printed(lines: list[CommandLine], source: Path, out: Path) -> list[str]:
-    """The directories that the recipe's own split line makes of a source."""
-    (line,) = [line for line in lines if line.words[0] == "split"]
-    given = options_of(line)
-    wanted = ("by", "split_column", "label_column", "order")
-    make_stream(SplitOptions(sources=[str(source)], **{name: given[name] for name in wanted}), out)
-    return [task.slug for task in open_stream(out)]
-
-
-def trained_on(lines: list[CommandLine]) -> list[str]:
-    return [options_of(line)["tasks"][0].name for line in lines if line.words[0] == "train-step"]
-
-
-INDUSTRIES = (
-    *("家居用品", "家装家饰", "食品/保健", "美容护理", "服饰鞋包"),
-    *("车品配件", "母婴", "运动/户外", "3C数码"),
-)
-
-
-def make_p9d(root: Path) -> Path:
-    """P9D with one product of each industry."""
-    products = {
-        name: {str(number): {"title": f"product {number}", "cate_name": "c"}}
-        for number, name in enumerate(INDUSTRIES)
-    }
-    (root / "train_images").mkdir()
-    for number in range(len(INDUSTRIES)):
-        (root / f"train_images/{number}.jpg").write_bytes(make_image(number, 8, "JPEG"))
-    (root / "train.json").write_text(json.dumps(products, ensure_ascii=False), encoding="utf-8")
-    return root
-
-
-@pytest.mark.parametrize("order", ["default", "reversed"])
-def test_the_industries_get_the_directories_that_are_trained_on(tmp_path: Path, order: str) -> None:
-    lines = dry_run(*MODES["P9D"], "--orders", order, "--methods", "seqf")
-    assert split_as_printed(lines, make_p9d(tmp_path), tmp_path / "stream") == trained_on(lines)
-    names = [task.name for task in open_stream(tmp_path / "stream")]
-    assert names == [*(INDUSTRIES if order == "default" else reversed(INDUSTRIES))]
-
-
-@pytest.mark.parametrize("order", ["default", "reversed"])
-def test_the_emoji_groups_get_the_directories_that_are_trained_on(
-    tmp_path: Path, order: str
-) -> None:
-    write_pairs(tmp_path / "pairs.parquet", Settings(views=2, size=8))
-    lines = dry_run(*MODES["Emoji-9"], "--orders", order, "--methods", "seqf")
-    made = split_as_printed(lines, tmp_path / "pairs.parquet", tmp_path / "stream")
-    assert made == trained_on(lines)
+@pytest.mark.parametrize("recipe", REAL)
+def test_data_must_be_given(recipe: str) -> None:
+    command = ["bash", RECIPES / recipe, "--dry-run"]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "give --data DIR" in ended.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_a_part_of_the_recipe_runs_from_end_to_end(tmp_path: Path) -> None:
-    words = ("--emoji9", "--out", tmp_path, "--methods", "ctp+er mof", "--split", "--take 40")
-    few = ("--train", "--steps 1 --batch-size 8", "--jobs", "1")
-    subprocess.run(["bash", CTP, *words, *few], check=True, capture_output=True)
-    report = json.loads((tmp_path / "default/report/summary.json").read_text())
-    found = {
-        track["protocol"]: sorted((run["run"], run["buffer"]) for run in track["runs"])
-        for track in report["tracks"]
-    }
-    runs = [("ctp+er", "reservoir 100"), ("mof", "herding 100")]
-    assert found == {"cross-modal": runs, "multi-modal": runs}
+@pytest.mark.parametrize(
+    ("recipe", "methods", "report"),
+    [
+        ("incclip_cc2m.sh", "joint incclip", "classes-4/report"),
+        ("dha_citm.sh", "der-10 cross", "report"),
+        ("modx_coco_flickr.sh", "modx modx-3000", "report"),
+        ("modx_ecommerce.sh", "joint modx", "report"),
+        ("modx_openai_coco_flickr.sh", "modx", "report"),
+        ("modx_cc12m.sh", "modx", "report"),
+    ],
+)
+def test_a_part_of_a_recipe_runs_from_end_to_end(
+    tmp_path: Path, recipe: str, methods: str, report: str
+) -> None:
+    words = ("--emoji9", "--out", tmp_path, "--methods", methods, "--jobs", "1")
+    streams = ("--streams", "classes-4") if "incclip" in recipe else ()
+    command = ["bash", RECIPES / recipe, *words, *streams]
+    subprocess.run(command, check=True, capture_output=True)
+    assert json.loads((tmp_path / report / "summary.json").read_text())["tracks"]

@@ -1,0 +1,76 @@
+"""The command lines that recipes print, and what the program makes of them."""
+
+from __future__ import annotations
+
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+from vlcpctl.cli import application
+from vlcpctl.core.command_lines import CommandLine, parse
+from vlcpctl.data.benchmarks import BENCHMARKS, GROUPS
+from vlcpctl.data.manifests import slug
+from vlcpctl.data.rules import By, numbered
+from vlcpctl.data.sources.inputs import distinct_names
+
+RECIPES = Path(__file__).parent.parent.parent / "recipes"
+DATA = "some where/data"  # a space must survive
+
+
+@cache
+def printed(recipe: str, *options: str) -> list[CommandLine]:
+    """What a recipe prints when it is told to run nothing."""
+    words = ["bash", RECIPES / recipe, "--dry-run", *options]
+    ended = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert ended.stderr == ""
+    return parse(ended.stdout)
+
+
+@cache
+def options_of(line: CommandLine) -> dict[str, Any]:
+    """What the program makes of a line, by the names of the command's parameters."""
+    name, *words = line.words
+    found: dict[str, Any] = command(name).make_context(name, words).params
+    return found
+
+
+@cache
+def command(name: str) -> Any:
+    group: Any = typer.main.get_command(application(name))
+    return group.commands[name]
+
+
+def of_command(lines: list[CommandLine], name: str) -> list[dict[str, Any]]:
+    """The options of every line of a command."""
+    return [options_of(line) for line in lines if line.words[0] == name]
+
+
+def paths_read(line: CommandLine) -> list[str]:
+    """What a line reads of what recipes make; data that a user brings are not among it."""
+    given = options_of(line)
+    found: list[Any] = [given.get(name) for name in ("previous", "buffer", "source", "task")]
+    for name in ("tasks", "rows", "checkpoint", "data_sets", "sources"):
+        value = given.get(name)
+        found += value if isinstance(value, list | tuple) else [value]
+    words = [str(one) for one in found if one is not None and not isinstance(one, int)]
+    return [
+        one
+        for one in words
+        if not one.startswith((DATA, "industry_name")) and one not in {*BENCHMARKS, *GROUPS}
+    ]
+
+
+def directories_of(given: dict[str, Any]) -> set[str]:
+    """The task directories that a split makes whose tasks do not hang on the data."""
+    by = By.parse(given["by"], given["tasks"])
+    kinds = {"iid": "part", "classes": "classes"}
+    if by.kind == "source":
+        names = distinct_names(given["sources"])
+    elif by.kind in kinds:
+        names = numbered(kinds[by.kind], given["tasks"])
+    else:
+        return set()
+    return {f"{given['out']}/{slug(step, name)}" for step, name in enumerate(names)}

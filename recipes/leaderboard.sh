@@ -13,7 +13,7 @@
 # Hyper-parameters are the defaults of 'vlcpctl methods', each from its own paper and tuned on other
 # data: a place on this board says how a method does untuned. joint sees all tasks at once for as
 # many steps as a chain has in all. A buffer holds SIZE=2000 of some 22,000 pairs. The same command
-# goes on where it was stopped, and with more SEEDS or METHODS trains what is missing.
+# goes on where it was stopped, and with more SEEDS trains what is missing.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
 

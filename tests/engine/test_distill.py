@@ -187,6 +187,15 @@ def made_until(asked: Request, what: str, number: int, _rank: int) -> None:
     made(asked)
 
 
+def test_a_shard_that_comes_when_another_has_joined_all_changes_nothing(
+    place: Path, tmp_path: Path
+) -> None:
+    plan = made(request(place, tmp_path / "t", views=2))
+    before = (tmp_path / "t" / "targets.json").stat().st_mtime_ns
+    distilling._join(plan, tmp_path / "t.partial", [], {}, force=False)
+    assert (tmp_path / "t" / "targets.json").stat().st_mtime_ns == before
+
+
 def test_what_is_there_is_kept_and_another_is_refused(place: Path, tmp_path: Path) -> None:
     plan = made(request(place, tmp_path / "t", views=2))
     other = make_plan(request(place, tmp_path / "t", views=3))

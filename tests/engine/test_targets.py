@@ -21,9 +21,11 @@ from support.battery import (
 )
 from support.processes import together
 from support.program import refused, run_program
+from support.tiny_stream import make_pair, make_task
 
 from vlcpctl.core.errors import Incompatible, OutputExists, UsageError
 from vlcpctl.core.method import Batch, Features, Method
+from vlcpctl.data.pairs import Pair
 from vlcpctl.engine import distill_plan, worker
 from vlcpctl.engine.compose import compose
 from vlcpctl.engine.distill import Shard, distill
@@ -129,6 +131,18 @@ def test_a_fusion_model_is_taught_all_but_words(
     world: World, first_fused: Path, tmp_path: Path, names: str, options: tuple[str, ...]
 ) -> None:
     step = second(fused(world), first_fused, names, *options)
+    expect_same(step, targets_of(step, tmp_path / "targets"), tmp_path)
+
+
+@pytest.mark.parametrize("captions", ["one", "all"])
+def test_each_of_several_captions_has_its_own_target(
+    world: World, first: Path, tmp_path: Path, captions: str
+) -> None:
+    def pair(number: int) -> Pair:
+        return make_pair(number, captions=1 + number % 3)
+
+    task = make_task(tmp_path / "task", 12, step=1, first=500, pair=pair)
+    step = _with(replace(second(world, first, "modx"), tasks=(task,)), captions=captions)
     expect_same(step, targets_of(step, tmp_path / "targets"), tmp_path)
 
 

@@ -139,7 +139,8 @@ def test_each_of_several_captions_has_its_own_target(
     world: World, first: Path, tmp_path: Path, captions: str
 ) -> None:
     def pair(number: int) -> Pair:
-        return make_pair(number, captions=1 + number % 3)
+        words = ["red", "a green", "some blue"][: 1 + number % 3]
+        return make_pair(number)._replace(captions=[f"{word} {number}" for word in words])
 
     task = make_task(tmp_path / "task", 12, step=1, first=500, pair=pair)
     step = _with(replace(second(world, first, "modx"), tasks=(task,)), captions=captions)

@@ -192,7 +192,7 @@ def test_replay_without_a_buffer_is_refused(world: World, tmp_path: Path) -> Non
 def test_a_buffer_of_another_policy_is_refused(world: World, tmp_path: Path) -> None:
     train_step(_first(world, tmp_path))
     step = request(world, "icarl", 1, tmp_path, buffered=False)
-    with pytest.raises(UsageError, match="icarl replays a buffer of .*herding.* 'reservoir'"):
+    with pytest.raises(UsageError, match=r"icarl replays a buffer of .*herding.* 'reservoir'"):
         train_step(replace(step, buffer=world.buffers["reservoir"][0]))
 
 

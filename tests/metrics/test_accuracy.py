@@ -49,7 +49,7 @@ def test_the_first_five_of_fewer_than_five_classes_say_nothing(
 ) -> None:
     found = accuracies(counted([(1, 0), (4, 3)], classes))
     assert ("acc5" in found) == has_acc5
-    assert list(found)[0] == "acc1"
+    assert next(iter(found)) == "acc1"
 
 
 def test_a_class_without_images_is_no_part_of_the_mean() -> None:

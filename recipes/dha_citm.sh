@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Tables 1-5 and Figures 1, 4 and 5 of DHA (Luo et al., ICMR 2023): MSCOCO, CC3M, WIT and GoodNews
-# one after another.
+# Tables 1-5 and Figures 1, 4 and 5 of DHA (Luo et al., ICMR 2023): MSCOCO, CC3M, the image-text
+# pairs of Wikipedia and GoodNews one after another.
 #
 #   bash recipes/dha_citm.sh --data DIR              DIR holds what is listed below
 #   bash recipes/dha_citm.sh --data DIR --dry-run    print every command, run none
 #   bash recipes/dha_citm.sh --emoji9                the same with few steps of a tiny model
 #
 #   captions_train2017.json, train2017/     MSCOCO: its 118,287 images are the paper's first task
-#   cc3m, wit, goodnews                     tars or Parquet files of 148,287 pairs or more each
+#   cc3m, wikipedia, goodnews               tars or Parquet files of 148,287 pairs or more each
 #   dataset_flickr30k.json, flickr30k/      Karpathy's list, its images
 #
 #   --out DIR          where everything is written [runs/dha_citm, runs/dha_emoji9]
@@ -41,7 +41,7 @@ known="$tables $sizes $ablation $updates$shares cross" # cross: Figure 1
 : "${methods:=$known}" "${seeds:=0}"
 among method "$known" "$methods"
 
-sources="captions_train2017 cc3m wit goodnews"
+sources="captions_train2017 cc3m wikipedia goodnews"
 if [ -n "$emoji9" ]; then
   : "${out:=runs/dha_emoji9}"
   train="--preset tiny --steps 4 --batch-size 16 --keep best:val_loss $train"
@@ -52,14 +52,14 @@ else
   counts="--take 148287 --holdout test=5000,val=13287"
 fi
 aside flickr30k
-tasks="stream/00-captions-train2017 stream/01-cc3m stream/02-wit stream/03-goodnews"
+tasks="stream/00-captions-train2017 stream/01-cc3m stream/02-wikipedia stream/03-goodnews"
 
 streams() {
-  local pairs="captions_train2017.parquet cc3m.parquet wit.parquet goodnews.parquet"
+  local pairs="captions_train2017.parquet cc3m.parquet wikipedia.parquet goodnews.parquet"
   draw $sources dataset_flickr30k
   split_aside
   if [ -z "$emoji9" ]; then
-    pairs="'$data/captions_train2017.json' '$data/cc3m' '$data/wit' '$data/goodnews'"
+    pairs="'$data/captions_train2017.json' '$data/cc3m' '$data/wikipedia' '$data/goodnews'"
     pairs="$pairs --image-root '$data/train2017'"
   fi
   echo "split $pairs -o stream --by source $counts $split"

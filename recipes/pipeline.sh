@@ -139,8 +139,8 @@ measure() { # FILE COMMAND WORDS...
   rows="$rows $1"
 }
 
-report() { # DIR WORDS...
-  echo "forgetting-report$rows -o $*"
+report() { # DIR WORDS...; more methods or seeds make it anew
+  echo "forgetting-report$rows -o $* --force"
   rows=""
 }
 

@@ -101,7 +101,9 @@ def expect_same(step: Request, targets: Path, root: Path) -> None:
     taught = losses(replace(step, out=root / "taught", targets=targets))
     assert len(live) == len(taught) >= EPOCHS * 3
     for one, other in zip(live, taught, strict=True):
-        assert other == pytest.approx(one, rel=1e-6, abs=1e-6)
+        assert other["loss"] == pytest.approx(one["loss"], rel=1e-6, abs=1e-6)
+        # A divergence near 0 is a sum of terms that are not, times twenty in modx.
+        assert other == pytest.approx(one, rel=1e-6, abs=5e-6)
 
 
 @Teachable

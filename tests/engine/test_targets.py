@@ -29,6 +29,7 @@ from vlcpctl.data.pairs import Pair
 from vlcpctl.engine import distill_plan, worker
 from vlcpctl.engine.compose import compose
 from vlcpctl.engine.distill import Shard, distill
+from vlcpctl.engine.method_run import MethodRun
 from vlcpctl.engine.parts import Means
 from vlcpctl.engine.plan import make_plan
 from vlcpctl.engine.processes import place
@@ -240,6 +241,19 @@ def test_the_teacher_is_loaded_only_where_its_weights_are_needed(
     run = _run_of(step, monkeypatch)
     assert (run.previous is not None) == is_loaded
     assert not run.first
+
+
+@pytest.mark.parametrize("names", [name for name in TABLE if name != "joint"])
+def test_a_method_that_uses_the_previous_weights_says_so(
+    world: World, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: str
+) -> None:
+    used = []
+    anchor = MethodRun.anchor.fget
+    spied = property(lambda view: used.append(view.method) or anchor(view))
+    monkeypatch.setattr(MethodRun, "anchor", spied)
+    step = second(world, first, names)
+    train_step(replace(step, out=tmp_path / "run"))
+    assert bool(used) == step.methods[0].needs(first=False).previous_weights
 
 
 def test_another_teacher_is_not_loaded_either(

@@ -12,38 +12,39 @@ vlcpctl sample emoji9 -o pairs.parquet --size 32 --quiet >/dev/null
 vlcpctl split pairs.parquet -o stream --by column:group --split-column split --quiet >/dev/null
 
 tasks=$(cd stream && ls -d [0-9]*)
-last=$(echo "$tasks" | tail -n 1)
 paths=$(printf 'stream/%s ' $tasks)
 steps=200
 
-# The lines of one method and seed; 'batch' starts each when what it reads is there.
-chain() {
-  local method=$1 seed=$2 task previous=""
-  local run="seed$seed/$method"
-  for task in $tasks; do
-    echo "train-step stream/$task -o $run/$task --method $method --preset tiny --steps $steps" \
-      "--seed $seed ${previous:+--previous $run/$previous}" \
-      "$([ "$method" = er ] && [ -n "$previous" ] && echo "--buffer $run/buffer-$previous")"
-    if [ "$method" = er ]; then
-      echo "buffer stream/$task -o $run/buffer-$task --policy reservoir --size 2000" \
-        "--seed $seed ${previous:+--previous $run/buffer-$previous}"
-    fi
-    previous=$task
-  done
-  echo "eval-retrieval $paths $(printf -- "--checkpoint $run/%s " $tasks) --gallery both -o $run.ndjson"
+# One task of a method's chain; 'batch' starts each line when what it reads is there.
+stage() {
+  local run="seed$1/$2" method=$2 task=$3 previous=$4
+  echo "train-step stream/$task -o $run/$task --method $method --preset tiny --steps $steps" \
+    "--seed $1 ${previous:+--previous $run/$previous}" \
+    "$([ "$method" = er ] && [ -n "$previous" ] && echo "--buffer $run/buffer-$previous")"
+  if [ "$method" = er ]; then
+    echo "buffer stream/$task -o $run/buffer-$task --policy reservoir --size 2000" \
+      "--seed $1 ${previous:+--previous $run/buffer-$previous}"
+  fi
 }
 
 joint() { # as many steps as a chain has in all
-  local run="seed$1/joint"
-  echo "train-step $paths -o $run --method joint --preset tiny --steps $((9 * steps)) --seed $1"
-  echo "eval-retrieval $paths --checkpoint $run --gallery both -o $run.ndjson"
+  echo "train-step $paths -o seed$1/joint --method joint --preset tiny --steps $((9 * steps)) --seed $1"
 }
 
-lines() {
-  local seed method
+lines() { # the chains side by side, so that no core is left without work
+  local seed method task previous
   for seed in ${SEEDS:-0}; do
     joint "$seed"
-    for method in ctp er seqf; do chain "$method" "$seed"; done
+    previous=""
+    for task in $tasks; do
+      for method in ctp er seqf; do stage "$seed" "$method" "$task" "$previous"; done
+      previous=$task
+    done
+    for method in ctp er seqf; do
+      echo "eval-retrieval $paths $(printf -- "--checkpoint seed$seed/$method/%s " $tasks)" \
+        "--gallery both -o seed$seed/$method.ndjson"
+    done
+    echo "eval-retrieval $paths --checkpoint seed$seed/joint --gallery both -o seed$seed/joint.ndjson"
   done
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import struct
 import subprocess
@@ -82,8 +83,8 @@ def test_a_corrupt_tar_is_one_line_and_code_3(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_one_line_and_nothing_is_left(tmp_path: Path) -> None:
     pairs = write_parquet(tmp_path / "pairs.parquet", rows(200))
-    command = f"{' '.join(COMMAND)} split {pairs} -o {tmp_path}/out --by source"
-    limited = f"ulimit -f 20; trap '' XFSZ; exec {command}"
+    words = [*COMMAND, "split", str(pairs), "-o", str(tmp_path / "out"), "--by", "source"]
+    limited = f"ulimit -f 20; trap '' XFSZ; exec {shlex.join(words)}"
     done = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr

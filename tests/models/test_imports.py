@@ -26,6 +26,11 @@ def test_open_clip_is_imported_without_heavy_libraries() -> None:
     assert _printed("open_clip()", f"print({HEAVY})") == "[]"
 
 
+def test_a_model_with_a_tokenizer_is_built_without_heavy_libraries() -> None:
+    lines = ("from vlcpctl.models import encoders; encoders.build('micro')", f"print({HEAVY})")
+    assert _printed(*lines) == "[]"
+
+
 @pytest.mark.slow
 def test_what_was_left_out_can_be_imported_afterwards() -> None:
     lines = (

@@ -13,6 +13,7 @@ from torch import Tensor
 from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.words import SpecialTokens
 from vlcpctl.models.hub import first_line, quietly
+from vlcpctl.models.imports import open_clip
 from vlcpctl.models.vocabulary import cleaner, of_vocabulary
 
 if TYPE_CHECKING:
@@ -42,9 +43,8 @@ class BytePairs:
     """CLIP's own tokenizer, which ships with open_clip."""
 
     def __init__(self, length: int, options: dict[str, Any]) -> None:
-        from open_clip.tokenizer import SimpleTokenizer
-
-        self._tokenizer = SimpleTokenizer(context_length=length, **options)
+        kind = open_clip().tokenizer.SimpleTokenizer
+        self._tokenizer = kind(context_length=length, **options)
 
     @property
     def size(self) -> int:

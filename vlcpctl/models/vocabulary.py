@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from vlcpctl.models.imports import open_clip
+
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
@@ -48,9 +50,7 @@ def cleaner(name: str) -> Callable[[str], str]:
         return str
     if name == "ctp":
         return ctp_caption
-    from open_clip.tokenizer import get_clean_fn
-
-    found: Callable[[str], str] = get_clean_fn(name)
+    found: Callable[[str], str] = open_clip().tokenizer.get_clean_fn(name)
     return found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import io
+import os
 import shutil
 import subprocess
 import sys
@@ -51,8 +52,8 @@ def against_copy(directory: Path, images: int) -> None:
         ) as file:  # sha256sum may be built without the processor's instructions for it
             hashlib.file_digest(file, "sha256")
 
-    rival = fastest(copy_and_hash)
-    copy.unlink()
+    rival = fastest(copy_and_hash, copy)
+    remove(copy)
     ours = split_seconds(pairs, directory)
     print(f"{images} images of {LARGE_BYTES} bytes: split {ours:.2f} s, ", end="")
     print(f"cp + sha256 {rival:.2f} s: {ours / rival:.2f}x")
@@ -137,13 +138,9 @@ def split_seconds(pairs: Path, directory: Path) -> float:
     out = directory / "out"
     command = split_command(pairs, out)
 
-    def split() -> None:
-        shutil.rmtree(out, ignore_errors=True)
-        run_quietly(command)
-
     start_up = fastest(lambda: run_quietly([*command, "--dry-run"]))
-    seconds = fastest(split)
-    shutil.rmtree(out)
+    seconds = fastest(lambda: run_quietly(command), out)
+    remove(out)
     return seconds - start_up
 
 
@@ -157,7 +154,6 @@ def shard_writer_seconds(pairs: Path, out: Path) -> float:
     import webdataset
 
     def write() -> None:
-        shutil.rmtree(out, ignore_errors=True)
         out.mkdir()
         row = 0
         with webdataset.ShardWriter(f"{out}/%06d.tar", maxsize=256e6, verbose=0, mtime=0) as sink:
@@ -179,7 +175,7 @@ def shard_writer_seconds(pairs: Path, out: Path) -> float:
                     )
                     row += 1
 
-    return fastest(write)
+    return fastest(write, out)
 
 
 def peak_megabytes(command: list[str]) -> float:
@@ -197,14 +193,28 @@ def peak_megabytes(command: list[str]) -> float:
     return int(result.stdout) / 1024
 
 
-def fastest(work: Callable[[], object]) -> float:
-    """The least of a few wall times, in seconds: what others do to the machine only ever adds."""
+def fastest(work: Callable[[], object], made: Path | None = None) -> float:
+    """The least of a few wall times, in seconds: what others do to the machine only ever adds.
+
+    What the last round made is removed, and the disk has caught up, before each.
+    """
     times = []
     for _ in range(REPEATS):
+        if made is not None:
+            remove(made)
+            os.sync()
         start = time.perf_counter()
         work()
         times.append(time.perf_counter() - start)
     return min(times)
+
+
+def remove(made: Path) -> None:
+    """A file or a directory, if it is there."""
+    if made.is_dir():
+        shutil.rmtree(made)
+    else:
+        made.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,9 @@ def _partial_step(root: Path, number: int) -> int:
 def test_killed_at_random_times_equals_never_stopped(world: World, tmp_path: Path) -> None:
     steps, draw = 600, random.Random(0)
     for number in (0, 1):
-        assert _start(world, tmp_path / "whole", number, steps).wait() == 0
+        process = _start(world, tmp_path / "whole", number, steps)
+        process.communicate()
+        assert process.returncode == 0
     killed = 0
     for number in (0, 1):
         while not (tmp_path / "cut" / f"{number:02d}").exists():
@@ -48,7 +50,8 @@ def test_killed_at_random_times_equals_never_stopped(world: World, tmp_path: Pat
                 time.sleep(0.01)
             time.sleep(draw.uniform(0, 1.5))
             process.kill()
-            killed += process.wait() == -signal.SIGKILL
+            process.communicate()  # and close its pipes
+            killed += process.returncode == -signal.SIGKILL
     assert killed >= 3
     assert checkpoint_bytes(tmp_path / "cut") == checkpoint_bytes(tmp_path / "whole")
 

@@ -17,6 +17,7 @@ from vlcpctl.methods.ctp import Ctp
 from vlcpctl.methods.icarl import Icarl
 from vlcpctl.methods.lucir import Lucir
 from vlcpctl.methods.lwf import Lwf
+from vlcpctl.models.fusion.heads import CosineLinear
 
 GOLDEN = np.load(Path(__file__).parent / "data" / "ctp_functional.npz")
 
@@ -96,3 +97,12 @@ def test_nothing_masked_is_0_and_no_nan() -> None:
     loss.backward()
     assert loss.item() == 0
     assert not logits.grad.any()
+
+
+def test_cosine_heads_are_the_authors() -> None:
+    weight, sigma = (
+        torch.tensor(GOLDEN[f"s0/cosine_linear/{name}"]) for name in ("weight", "sigma")
+    )
+    head = CosineLinear(8, 5).double()
+    head.load_state_dict({"weight": weight, "sigma": sigma})
+    _close(head(_given("F_img")), "s0/cosine_linear/out_for_F_img")

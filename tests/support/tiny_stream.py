@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from vlcpctl.core.artifacts import write_manifest
+from vlcpctl.data.appending import Appender
 from vlcpctl.data.manifests import TaskSummary, slug, stream_content, write_task_manifest
 from vlcpctl.data.pairs import Pair
 from vlcpctl.data.samples import identify
@@ -116,7 +117,7 @@ def _write(
     directory.mkdir(parents=True)
     written, labels, number = {}, set(), first
     for split, count in splits.items():
-        writer = SplitWriter(directory, split, name, shard_bytes)
+        writer = SplitWriter(directory, split, name, Appender(), shard_bytes)
         samples = [identify(pair(number + place)) for place in range(count)]
         writer.extend(samples)
         labels.update(sample.label for sample in samples)

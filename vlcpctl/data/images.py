@@ -16,6 +16,7 @@ _PNG_START = b"\x89PNG\r\n\x1a\n"
 _PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
 _JPEG_END = b"\xff\xd9"
 _JPEG_SCAN = 0xDA
+_JPEG_SEGMENT = struct.Struct(">BBH")
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
@@ -93,8 +94,9 @@ def _look_jpeg(data: Bytes) -> Look:
 
 def _find_jpeg_segment(data: Bytes, at: int, wanted: frozenset[int]) -> tuple[int, int]:
     """The place and marker of the first segment that is wanted, or of the first scan."""
+    segment = _JPEG_SEGMENT.unpack_from
     while True:
-        start, marker, length = struct.unpack_from(">BBH", data, at)
+        start, marker, length = segment(data, at)
         if start != 0xFF:
             raise BrokenImage("a JPEG with a damaged header")
         if marker in wanted or marker == _JPEG_SCAN:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.data.appending import append_to
+from vlcpctl.data.appending import Appender
 from vlcpctl.data.index import IndexWriter
 from vlcpctl.data.pairs import Bytes, Sample
 from vlcpctl.data.tar import BLOCK, END, frame
@@ -23,6 +23,7 @@ class SplitWriter:
     directory: Path
     split: str
     task: str
+    appender: Appender
     shard_bytes: int = DEFAULT_SHARD_BYTES
     _shards: list[str] = field(default_factory=list)
     _used: int = 0
@@ -75,9 +76,9 @@ class SplitWriter:
         """Let go of open files when the work has failed."""
         self._index.abandon()
 
-    def _append(self, pieces: list[Bytes]) -> None:
+    def _append(self, pieces: list[Bytes], *, last: bool = False) -> None:
         if pieces:
-            append_to(self.directory / self._shards[-1], pieces)
+            self.appender.append(self.directory / self._shards[-1], pieces, last=last)
 
     def _next_shard(self) -> None:
         if self._shards:
@@ -86,7 +87,7 @@ class SplitWriter:
         self._used = 0
 
     def _end_shard(self) -> None:
-        self._append([END])
+        self._append([END], last=True)
         self._total += self._used + len(END)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput
+from vlcpctl.data.appending import Appender
 from vlcpctl.data.holdout import CountedHoldout, Holdout
 from vlcpctl.data.index import SPLITS
 from vlcpctl.data.kept import Kept, Pass, Reading
@@ -108,6 +109,7 @@ class _Writers:
 
     def __init__(self, directory: Path, shard_bytes: int) -> None:
         self._directory, self._shard_bytes = directory, shard_bytes
+        self._appender = Appender()
         self.places: dict[str, Path] = {}
         self._splits: dict[str, dict[str, SplitWriter]] = {}
         self._labels: dict[str, set[str | None]] = {}
@@ -127,7 +129,9 @@ class _Writers:
                 self._left_out[task] += len(samples)
                 continue
             if side not in splits:
-                splits[side] = SplitWriter(self.places[task], side, task, self._shard_bytes)
+                splits[side] = SplitWriter(
+                    self.places[task], side, task, self._appender, self._shard_bytes
+                )
             splits[side].extend(samples)
             self._labels[task].update([sample.label for sample in samples])
             if len(self._labels[task]) > MAX_CLASSES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from json.encoder import encode_basestring as quoted
 
 from vlcpctl.data.pairs import Sample
@@ -27,19 +27,19 @@ def frame(sample: Sample, task: str) -> tuple[bytes, bytes]:
     image_field, image_sum = _fixed(sample.kind, len(sample.image))
     text_field, text_sum = _fixed("txt", len(text))
     described_field, described_sum = _fixed("json", len(described))
-    before = b"".join((key, image_field, b"%06o\0 " % (key_sum + image_sum), _TAIL))
+    before = b"".join((key, image_field, _checksum(key_sum + image_sum), _TAIL))
     after = b"".join(
         (
             _PADDING[len(sample.image) % BLOCK],
             key,
             text_field,
-            b"%06o\0 " % (key_sum + text_sum),
+            _checksum(key_sum + text_sum),
             _TAIL,
             text,
             _PADDING[len(text) % BLOCK],
             key,
             described_field,
-            b"%06o\0 " % (key_sum + described_sum),
+            _checksum(key_sum + described_sum),
             _TAIL,
             described,
             _PADDING[len(described) % BLOCK],
@@ -74,13 +74,26 @@ def header(key: str, extension: str, size: int) -> bytes:
     """The header block of one member."""
     name = key.encode()
     fixed, fixed_sum = _fixed(extension, size)
-    return b"".join((name, fixed, b"%06o\0 " % (sum(name) + fixed_sum), _TAIL))
+    return b"".join((name, fixed, _checksum(sum(name) + fixed_sum), _TAIL))
+
+
+@cache  # there are some thousand sums
+def _checksum(total: int) -> bytes:
+    return b"%06o\0 " % total
 
 
 @lru_cache(maxsize=8192)
 def _fixed(extension: str, size: int) -> tuple[bytes, int]:
     """What of a header does not depend on the key, and its share of the checksum."""
+    before, before_sum = _before_size(extension)
+    digits = b"%011o" % size
+    return before + digits + _TIME, before_sum + sum(digits)
+
+
+@cache
+def _before_size(extension: str) -> tuple[bytes, int]:
+    """What stands between key and size, and the checksum of all but those two."""
     suffix = f".{extension}".encode().ljust(_NAME_LENGTH - _KEY_LENGTH, b"\0")
-    fixed = suffix + _OWNER + b"%011o" % size + _TIME
+    before = suffix + _OWNER
     # The checksum counts its own field as eight spaces.
-    return fixed, sum(fixed) + sum(_TAIL) + 8 * ord(" ")
+    return before, sum(before) + sum(_TIME) + sum(_TAIL) + 8 * ord(" ")

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.artifacts import read_manifest
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.data.classified import DataSet, open_data_sets
-from vlcpctl.engine.zeroshot_plan import place_of
+from vlcpctl.engine.classified_jobs import Job, cells_in, make_jobs, place_of
 from vlcpctl.eval.cells import Cell, about_of, fields_of, steps_of
 
 LBFGS, SGD = SOLVERS = ("lbfgs", "sgd")
@@ -39,15 +38,6 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Job:
-    """One checkpoint, and a row for each data set."""
-
-    checkpoint: Path
-    manifest: dict[str, Any]
-    cells: list[Cell]
-
-
-@dataclass(frozen=True)
 class ProbePlan:
     """Everything that is known before a model is loaded."""
 
@@ -56,7 +46,7 @@ class ProbePlan:
 
     def cells(self) -> list[Cell]:
         """Every row to come."""
-        return [cell for job in self.jobs for cell in job.cells]
+        return cells_in(self.jobs)
 
     def lines(self) -> Iterator[str]:
         """The plan for a person."""
@@ -75,12 +65,9 @@ def make_plan(request: Request) -> ProbePlan:
         one.check(request.split)
         if len(one.classes) < 2:
             raise UsageError(f"{one.name} has one class, {one.classes[0]!r}: nothing to tell apart")
-    jobs = []
-    for path in request.checkpoints:
-        manifest = read_manifest(path, "checkpoint")
-        if request.run:
-            manifest["run"] = request.run
-        jobs.append(Job(path, manifest, _cells(manifest, data_sets, request)))
+    jobs = make_jobs(
+        request.checkpoints, request.run, lambda manifest: _cells(manifest, data_sets, request)
+    )
     return ProbePlan(data_sets, jobs)
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.artifacts import read_manifest
 from vlcpctl.core.console import warn
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.core.hashing import content_id
 from vlcpctl.data.classified import CLASSES, DataSet, TaskData, open_data_sets
 from vlcpctl.data.prompts import TemplatesFile, read_templates
-from vlcpctl.eval.cells import Cell, Place, about_of, fields_of, steps_of
+from vlcpctl.engine.classified_jobs import Job, cells_in, make_jobs, place_of
+from vlcpctl.eval.cells import Cell, about_of, fields_of, steps_of
 
 _NAMES_SHOWN = 3
 
@@ -42,15 +42,6 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Job:
-    """One checkpoint and the rows that it will give."""
-
-    checkpoint: Path
-    manifest: dict[str, Any]
-    cells: list[Cell]
-
-
-@dataclass(frozen=True)
 class ZeroshotPlan:
     """Everything that is known before a model is loaded."""
 
@@ -59,7 +50,7 @@ class ZeroshotPlan:
 
     def cells(self) -> list[Cell]:
         """Every row to come."""
-        return [cell for job in self.jobs for cell in job.cells]
+        return cells_in(self.jobs)
 
     def lines(self) -> Iterator[str]:
         """The plan for a person."""
@@ -83,11 +74,9 @@ def make_plan(request: Request) -> ZeroshotPlan:
     templates = read_templates(request.templates) if request.templates else None
     data_sets = open_data_sets(request.words, request.data, request.classes)
     subjects = [_subject(one, templates, request.split) for one in data_sets]
-    manifests = [read_manifest(path, "checkpoint") for path in request.checkpoints]
-    jobs = [
-        Job(path, manifest, _cells(manifest, subjects, request))
-        for path, manifest in zip(request.checkpoints, manifests, strict=True)
-    ]
+    jobs = make_jobs(
+        request.checkpoints, request.run, lambda manifest: _cells(manifest, subjects, request)
+    )
     return ZeroshotPlan(subjects, jobs)
 
 
@@ -115,8 +104,6 @@ def _warn_of_twins(data: DataSet, prompts: list[list[str]]) -> None:
 
 
 def _cells(manifest: dict[str, Any], subjects: Sequence[Subject], request: Request) -> list[Cell]:
-    if request.run:
-        manifest["run"] = request.run
     places = [place_of(subject.data) for subject in subjects]
     steps = steps_of(manifest, places)
     found = []
@@ -148,11 +135,3 @@ def _fields(
     common = {"evaluator": "zeroshot", "protocol": f"{which}-classes", "gallery": "own"}
     limit = {"limit": request.limit} if request.limit else {}
     return fields_of(about_of(manifest), more, names, {**common, "split": request.split, **limit})
-
-
-def place_of(data: DataSet) -> Place:
-    """Where a data set is in a stream, if it is in one."""
-    if isinstance(data, TaskData):
-        task = data.task
-        return Place(task.slug, task.step, task.manifest.get("stream"), task.content)
-    return Place(data.name, None, None, "")

@@ -16,11 +16,11 @@ from vlcpctl.core.method import (
     Run,
     Slot,
     Terms,
-    Weights,
     hyper,
 )
 from vlcpctl.methods.bases.anchored import zeros
-from vlcpctl.methods.bases.measured import IMPORTANCE, Measured
+from vlcpctl.methods.bases.fisher import VARIANT, Fisher
+from vlcpctl.methods.bases.measured import IMPORTANCE
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,7 +30,7 @@ FORWARD_FISHER = Phase(name="forward-fisher", each_epoch=True, weights="forward"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Afec(Measured):
+class Afec(Fisher):
     """EWC, and a second pull: to a forward model that learns the task without any penalty.
 
     Before each epoch the forward model trains for one and its Fisher diagonal is measured; its
@@ -58,20 +58,10 @@ class Afec(Measured):
     )
     variant: str = hyper(
         "paper",
-        doc="Fisher summed over tasks, or their mean (the CTP authors).",
+        doc=VARIANT,
         origin="AFEC, eq. 9; 'ctp' is the CTP authors' code",
         choices=("paper", "ctp"),
     )
-
-    @property
-    def importances(self) -> tuple[str, ...]:
-        """The Fisher diagonal of the tasks learned."""
-        return ("fisher",)
-
-    @property
-    def weight(self) -> float:
-        """Half the strength (eq. 9)."""
-        return self.strength / 2
 
     def slots(self, *, first: bool) -> tuple[Slot, ...]:
         """EWC's, and after the first task the forward model with its own Fisher diagonal."""
@@ -121,10 +111,6 @@ class Afec(Measured):
                 run.slot("forward"),
                 strength=self.forward_strength / 2,
             )
-
-    def add(self, importance: Weights, grads: Mapping[str, Tensor], share: float) -> None:
-        """The squares of a batch's gradients."""
-        losses.importance.add_squares_(importance, grads, share)
 
     def _follows(self, run: Run) -> bool:
         return run.phase == TRAIN.name and not run.first and self.forward_strength != 0

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from vlcpctl import losses
-from vlcpctl.core.method import Paper, Weights, hyper
-from vlcpctl.methods.bases.measured import Measured
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from vlcpctl.core.method import Paper, hyper
+from vlcpctl.methods.bases.fisher import VARIANT, Fisher
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ewc(Measured):
+class Ewc(Fisher):
     """One anchor, the previous model; Fisher diagonals of the tasks add up (online EWC)."""
 
     name: ClassVar[str] = "ewc"
@@ -47,21 +42,7 @@ class Ewc(Measured):
     )
     variant: str = hyper(
         "paper",
-        doc="Fisher summed over tasks, or their mean (the CTP authors).",
+        doc=VARIANT,
         origin="online EWC, Schwarz et al., section 3; 'ctp' is the CTP authors' code",
         choices=("paper", "ctp"),
     )
-
-    @property
-    def importances(self) -> tuple[str, ...]:
-        """The Fisher diagonal alone."""
-        return ("fisher",)
-
-    @property
-    def weight(self) -> float:
-        """Half the strength, as the paper's eq. 3 has it."""
-        return self.strength / 2
-
-    def add(self, importance: Weights, grads: Mapping[str, Tensor], share: float) -> None:
-        """The squares of a batch's gradients."""
-        losses.importance.add_squares_(importance, grads, share)

@@ -340,6 +340,8 @@ def test_targets_that_do_not_fit_are_refused(world: World, first: Path, tmp_path
     refuses(replace(step, methods=compose("seqf")), "--targets has no effect on", UsageError)
     quiet = compose("ctp", ["ctp.cross_modal=false", "ctp.same_modal=false"])
     refuses(replace(step, methods=quiet), "--targets has no effect on", UsageError)
+    texts_alone = replace(step, methods=compose("incclip", ["incclip.lambda_=0"]), buffer=held)
+    refuses(texts_alone, "--targets has no effect on", UsageError)
     alone = replace(step, previous=None, from_scratch=True)
     refuses(alone, "--targets has no effect without --previous", UsageError)
 

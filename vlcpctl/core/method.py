@@ -124,7 +124,7 @@ class Needs:
     previous_weights: bool = False  # and its parameters, which `Run.anchor` gives
     previous_tokens: bool = False  # and what it says of tokens, where the model is a fusion model
     fusion: bool = False  # a fusion model, with its tokens
-    pseudo_texts: Inversion | None = None  # texts made of the buffer, or given
+    pseudo_texts: Inversion | None = None  # made by the previous model of the buffer, or given
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -89,7 +89,7 @@ class Incclip(Method):
     )
 
     def needs(self, *, first: bool) -> Needs:
-        """The previous model, and a buffer that it makes texts of, once there is something."""
+        """The previous model, to distil and to make texts of a buffer, once there is something."""
         made = None
         if self.count and not first:
             made = Inversion(
@@ -100,8 +100,8 @@ class Incclip(Method):
                 iterations=self.iterations,
                 rate=self.rate,
             )
-        previous = not first and bool(self.count or self.lambda_)
-        return Needs(buffer=not first, previous=previous, pseudo_texts=made)
+        distils = not first and self.lambda_ != 0
+        return Needs(buffer=not first, previous=distils, pseudo_texts=made)
 
     def slots(self, *, first: bool) -> tuple[Slot, ...]:
         """The norms that weights had before the first step of the first task."""

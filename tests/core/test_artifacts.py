@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -118,3 +119,12 @@ def test_a_file_is_whole_or_absent(tmp_path: Path) -> None:
     with new_file(final) as temporary:
         temporary.write_text("whole")
     assert final.read_text() == "whole"
+
+
+def test_what_a_manifest_lacks_is_named_with_its_file(tmp_path: Path) -> None:
+    _make(tmp_path / "out")
+    manifest = pickle.loads(pickle.dumps(read_manifest(tmp_path / "out", "task")))
+    assert manifest["name"] == "one"
+    assert manifest.get("step") is None
+    with pytest.raises(BadInput, match=r"task\.json has no 'step': it was changed after"):
+        manifest["step"]

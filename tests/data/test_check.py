@@ -126,6 +126,8 @@ def test_a_changed_manifest_is_found(tmp_path: Path) -> None:
     change(task, lambda manifest: manifest.update(name="other"))
     assert any("task.json: its content id" in problem for problem in problems(task))
     change(task, lambda manifest: manifest.pop("splits"))
+    assert any("task.json has no 'splits'" in problem for problem in problems(task))
+    change(task, lambda manifest: manifest.update(splits=1))
     assert any("lacks what a task has" in problem for problem in problems(task))
 
 

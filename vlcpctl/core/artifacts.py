@@ -153,10 +153,21 @@ def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
         raise BadInput(
             f"{path} has schema {manifest['schema']!r}; this version reads vlcpctl.{kind}/1"
         )
+    manifest = _Manifest(path, manifest)
     for name in ("content", "identity"):
-        if name not in manifest:
-            raise BadInput(f"{path} has no {name}: it was changed after it was written")
+        _ = manifest[name]  # that it is there
     return manifest
+
+
+class _Manifest(dict[str, Any]):
+    """A manifest that names its file when it is asked for what it should have and has not."""
+
+    def __init__(self, path: Path, entries: dict[str, Any]) -> None:
+        super().__init__(entries)
+        self._path = path
+
+    def __missing__(self, name: str) -> Any:
+        raise BadInput(f"{self._path} has no {name!r}: it was changed after it was written")
 
 
 def kind_of(directory: Path) -> str | None:

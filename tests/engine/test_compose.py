@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from vlcpctl.core.errors import UsageError
+from vlcpctl.core.hyper import lies_within
 from vlcpctl.core.method import Method
 from vlcpctl.engine import compose as composing
 from vlcpctl.engine.compose import compose
+from vlcpctl.methods import TABLE
 
 
 def test_order_of_names_does_not_matter() -> None:
@@ -24,6 +28,12 @@ def test_order_of_names_does_not_matter() -> None:
         ("ctp", ["ctp.momentum"], "is not METHOD.PARAMETER=VALUE"),
         ("ctp", ["ctp.momentum=maybe"], "'maybe' is not a bool"),
         ("dha", ["dha.every=2.5"], "'2.5' is not a int"),
+        ("dha", ["dha.every=0"], r"dha.every=0: it must lie within \[1, inf\)"),
+        ("dha", ["dha.main_share=nan"], r"it must lie within \[0, 1\]"),
+        ("ema", ["ema.decay=2"], r"it must lie within \[0, 1\]"),
+        ("modx", ["modx.alpha=inf"], r"it must lie within \[0, inf\)"),
+        ("co2l", ["co2l.now=0"], r"it must lie within \(0, inf\)"),
+        ("geodl", ["geodl.dimensions=-5"], r"it must lie within \[0, inf\)"),
         ("lwf", ["lwf.target=chanels"], "did you mean 'channels'"),
     ],
 )
@@ -42,3 +52,11 @@ def test_two_methods_that_write_the_weights_are_refused(monkeypatch: pytest.Monk
     monkeypatch.setitem(composing.TABLE, "other", Other)
     with pytest.raises(UsageError, match="dha and other both write the weights"):
         compose("other+dha")
+
+
+def test_every_default_lies_within_its_interval() -> None:
+    for name in TABLE:
+        for field in dataclasses.fields(TABLE[name]):  # type: ignore[arg-type]
+            interval = field.metadata["within"]
+            assert bool(interval) == (type(field.default) in (int, float)), (name, field.name)
+            assert not interval or lies_within(field.default, interval), (name, field.name)

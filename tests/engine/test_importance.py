@@ -73,6 +73,22 @@ def test_penalty_is_0_at_the_first_step_and_grows(world: World, tmp_path: Path, 
     assert not any(f"{name}/penalty" in row for row in _rows(tmp_path / "00", "train"))
 
 
+def test_another_teacher_does_not_move_what_weights_are_held_near(
+    world: World, tmp_path: Path
+) -> None:
+    train_step(request(world, "ewc", 0, tmp_path, buffered=False))
+    other = request(world, "seqf", 0, tmp_path / "seed1", buffered=False)
+    train_step(replace(other, seed=1))
+    step = request(world, "ewc+lwf", 1, tmp_path, buffered=False)
+    rows = {}
+    for name, teacher in (("own", None), ("other", tmp_path / "seed1" / "00")):
+        out = tmp_path / name
+        train_step(replace(step, teacher=teacher, out=out))
+        rows[name] = _rows(out, "train")[0]
+    assert rows["own"]["ewc/penalty"] == rows["other"]["ewc/penalty"] == 0
+    assert rows["own"]["lwf/distill"] != rows["other"]["lwf/distill"]
+
+
 def test_each_measuring_phase_has_its_own_loss(world: World, tmp_path: Path) -> None:
     train_step(request(world, "ewc+mas", 0, tmp_path, buffered=False))
     common = {"phase", "step", "loss", "lr"}

@@ -11,8 +11,8 @@ K texts without image.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from vlcpctl.core.pseudo_texts import Inversion, PseudoTexts
@@ -252,13 +252,3 @@ class Method:
 
     def after_step(self, run: Run, batch: Batch, aux: dict[str, Any], *, stepped: bool) -> None:
         """Update slots after the optimizer; `stepped` is false when fp16 skipped the update."""
-
-
-def hyper(default: Any, *, doc: str, origin: str, choices: Sequence[str] = ()) -> Any:
-    """A hyper-parameter: its default, what it does, and the equation or table it comes from.
-
-    `origin="ours"` marks a value that no paper gives.
-    """
-    return field(
-        default=default, metadata={"help": doc, "origin": origin, "choices": tuple(choices)}
-    )

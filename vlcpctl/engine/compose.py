@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vlcpctl.core.errors import UsageError, unknown_name
+from vlcpctl.core.hyper import lies_within
 from vlcpctl.core.method import Method
 from vlcpctl.methods import TABLE
 
@@ -68,12 +69,15 @@ def _parsed(method: type[Method], name: str, parameter: str, text: str) -> objec
     if choices and text not in choices:
         raise UsageError(unknown_name(f"value of {name}.{parameter}:", text, choices))
     kind: type = type(field.default)
+    given = f"--set {name}.{parameter}={text}"
     try:
-        return _boolean(text) if kind is bool else kind(text)
+        value = _boolean(text) if kind is bool else kind(text)
     except ValueError as error:
-        raise UsageError(
-            f"--set {name}.{parameter}={text}: {text!r} is not a {kind.__name__}"
-        ) from error
+        raise UsageError(f"{given}: {text!r} is not a {kind.__name__}") from error
+    interval = field.metadata["within"]
+    if interval and not lies_within(value, interval):
+        raise UsageError(f"{given}: it must lie within {interval}")
+    return value
 
 
 def _boolean(text: str) -> bool:

@@ -58,8 +58,7 @@ class MethodRun:
     @property
     def anchor(self) -> Weights:
         """The previous model's tensors under the same names."""
-        previous = self.run.previous_weights
-        return {name: previous[name] for name in self.weights}
+        return {name: self.run.anchor[name] for name in self.weights}
 
     @property
     def processes(self) -> int:

@@ -12,6 +12,7 @@ from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.method import Needs
 from vlcpctl.data.stored_features import Projections, read_features
 from vlcpctl.data.task import Split, Task, open_task
+from vlcpctl.engine.idle_options import refuse_idle_inputs, refuse_idle_settings
 from vlcpctl.engine.pairs import Pairs
 from vlcpctl.engine.phases import PhasePlan, plan_phases
 from vlcpctl.engine.processes import check_processes
@@ -115,6 +116,8 @@ def _check_chain(
             f"{tasks[0].path} is task {min(steps)} of its stream and there is no --previous; "
             "give the checkpoint of the task before, or --from-scratch"
         )
+    refuse_idle_settings(request.settings, request.origins)
+    refuse_idle_inputs(request)
     if buffer is not None and "buffer" not in buffer.manifest:
         raise BadInput(f"--buffer {buffer.path} is not a buffer; make one with 'vlcpctl buffer'")
     if parent is not None:

@@ -81,6 +81,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "decay": "all",
         "lr": 5e-5,
         "schedule": "plateau",
+        "patience": 1,
         "keep": "best:val_loss",
         "base_loss": "sum",
         "batch_size": 320,
@@ -107,9 +108,9 @@ PRESETS: dict[str, dict[str, Any]] = {
 OURS: dict[str, frozenset[str]] = {
     "ctp": frozenset(),
     "incclip": frozenset({"warmup", "temperature", "crop_scale"}),
-    "modx": frozenset({"temperature", "crop_scale"}),
+    "modx": frozenset({"crop_scale"}),
     "modx-finetune": frozenset({"crop_scale"}),
-    "dha": frozenset({"keep", "temperature", "crop_scale"}),
+    "dha": frozenset({"keep", "patience", "temperature", "crop_scale"}),
     "tiny": frozenset(PRESETS["tiny"]),
 }
 

@@ -46,6 +46,7 @@ class TrainRun:
     seed: int
     device: torch.device
     previous: Weights | None = None  # parameters and buffers of the frozen previous model
+    anchored: Weights | None = None  # those that weights are held near, where others teach
     taught_scale: float | None = None  # 1 / temperature of a teacher whose features batches bring
     world: World = field(default_factory=World)
     slots: Slots = field(default_factory=dict)
@@ -247,6 +248,11 @@ class TrainRun:
         parts = self.parts(len(texts.ends))
         found = torch.cat([self.encode_pseudo(texts, one, self.previous_weights) for one in parts])
         return replace(features, pseudo=normalize(self.world.gather(found), dim=-1))
+
+    @property
+    def anchor(self) -> Weights:
+        """Parameters and buffers that the run starts from or, if there are none, the teacher's."""
+        return self.previous_weights if self.anchored is None else self.anchored
 
     @property
     def previous_weights(self) -> Weights:

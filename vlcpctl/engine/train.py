@@ -134,6 +134,7 @@ def _new_run(plan: Plan, parent: Parent | None, context: TrainContext) -> TrainR
         seed=request.seed,
         device=context.device,
         previous={name: value.to(context.device) for name, value in frozen.items()} or None,
+        anchored=all_tensors(encoder) if parent and request.teacher and _anchors(request) else None,
         taught_scale=teaching.taught.targets.scale if teaching else None,
         world=context.world,
     )
@@ -147,6 +148,10 @@ def _new_run(plan: Plan, parent: Parent | None, context: TrainContext) -> TrainR
     start_slots(run, carried)
     check_slots(run, carried, request.previous)
     return run
+
+
+def _anchors(request: Request) -> bool:
+    return any(method.needs(first=False).previous_weights for method in request.methods)
 
 
 def _frozen(request: Request, encoder: Encoder, parent: Parent | None) -> Weights:

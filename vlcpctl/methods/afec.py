@@ -7,17 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vlcpctl import core, losses
-from vlcpctl.core.method import (
-    TRAIN,
-    Batch,
-    Features,
-    Paper,
-    Phase,
-    Run,
-    Slot,
-    Terms,
-    hyper,
-)
+from vlcpctl.core.hyper import hyper
+from vlcpctl.core.method import TRAIN, Batch, Features, Paper, Phase, Run, Slot, Terms
 from vlcpctl.methods.bases.anchored import zeros
 from vlcpctl.methods.bases.fisher import VARIANT, Fisher
 from vlcpctl.methods.bases.measured import IMPORTANCE

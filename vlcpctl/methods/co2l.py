@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from vlcpctl import losses
-from vlcpctl.core.method import Batch, Features, Method, Needs, Paper, Run, Terms, hyper
+from vlcpctl.core.hyper import hyper
+from vlcpctl.core.method import Batch, Features, Method, Needs, Paper, Run, Terms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +36,16 @@ class Co2l(Method):
         1.0, doc="lambda: weight of the distilled relations.", origin="Co2L authors' code"
     )
     now: float = hyper(
-        0.2, doc="Temperature of the current relations.", origin="Co2L authors' code"
+        0.2,
+        doc="Temperature of the current relations.",
+        origin="Co2L authors' code",
+        within="(0, inf)",
     )
     then: float = hyper(
-        0.01, doc="Temperature of the previous relations.", origin="Co2L authors' code"
+        0.01,
+        doc="Temperature of the previous relations.",
+        origin="Co2L authors' code",
+        within="(0, inf)",
     )
     relations: str = hyper(
         "all",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from vlcpctl import core, losses
+from vlcpctl.core.hyper import hyper
 from vlcpctl.core.method import (
     Batch,
     Features,
@@ -18,7 +19,6 @@ from vlcpctl.core.method import (
     Terms,
     Tokens,
     Weights,
-    hyper,
 )
 
 
@@ -81,12 +81,16 @@ class Ctp(Method):
         choices=("both", "previous", "current"),
     )
     m: float = hyper(
-        0.9, doc="What the momentum model keeps of itself per step.", origin="CTP eq. 3"
+        0.9,
+        doc="What the momentum model keeps of itself per step.",
+        origin="CTP eq. 3",
+        within="[0, 1]",
     )
     m_first: float = hyper(
         0.995,
         doc="The same in the first task, where it follows the current model alone.",
         origin="CTP, appendix E.1",
+        within="[0, 1]",
     )
 
     def needs(self, *, first: bool) -> Needs:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from vlcpctl.core.method import Batch, Features, Needs, Run, Terms, hyper
+from vlcpctl.core.hyper import hyper
+from vlcpctl.core.method import Batch, Features, Needs, Run, Terms
 from vlcpctl.methods.bases.dark import Dark, contrast
 
 

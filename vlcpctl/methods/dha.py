@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from vlcpctl import core
-from vlcpctl.core.method import Method, Paper, Run, Slot, hyper
+from vlcpctl.core.hyper import hyper
+from vlcpctl.core.method import Method, Paper, Run, Slot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,17 +37,22 @@ class Dha(Method):
         True, doc="Adapt the historical model every k steps.", origin="DHA eq. 10, table 3"
     )
     main_share: float = hyper(
-        0.995, doc="lambda 1: what the main model keeps of itself.", origin="DHA eq. 7, table 5"
+        0.995,
+        doc="lambda 1: what the main model keeps of itself.",
+        origin="DHA eq. 7, table 5",
+        within="[0, 1]",
     )
     history_share: float = hyper(
         0.985,
         doc="lambda 2: what the historical model keeps of itself.",
         origin="DHA eq. 10, table 5",
+        within="[0, 1]",
     )
     every: int = hyper(
         5,
         doc="k: steps between two adaptations of the historical model.",
         origin="DHA eq. 10, table 4",
+        within="[1, inf)",
     )
 
     def slots(self, *, first: bool) -> tuple[Slot, ...]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from vlcpctl import core
-from vlcpctl.core.method import TRAIN, Batch, Method, Run, Slot, hyper
+from vlcpctl.core.hyper import hyper
+from vlcpctl.core.method import TRAIN, Batch, Method, Run, Slot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,7 @@ class Ema(Method):
         0.999,
         doc="What the average keeps of itself at a step; 0 is fine-tuning. No warm-up.",
         origin="ours",
+        within="[0, 1]",
     )
 
     def slots(self, *, first: bool) -> tuple[Slot, ...]:

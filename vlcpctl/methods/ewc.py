@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from vlcpctl.core.method import Paper, hyper
+from vlcpctl.core.hyper import hyper
+from vlcpctl.core.method import Paper
 from vlcpctl.methods.bases.fisher import VARIANT, Fisher
 
 

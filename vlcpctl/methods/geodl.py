@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vlcpctl import losses
-from vlcpctl.core.method import Batch, Features, Method, Needs, Paper, Run, Terms, hyper
+from vlcpctl.core.hyper import hyper
+from vlcpctl.core.method import Batch, Features, Method, Needs, Paper, Run, Terms
 
 if TYPE_CHECKING:
     from torch import Tensor

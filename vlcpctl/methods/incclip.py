@@ -6,18 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from vlcpctl import core, losses
-from vlcpctl.core.method import (
-    Batch,
-    Features,
-    Method,
-    Needs,
-    Paper,
-    Run,
-    Slot,
-    Terms,
-    Weights,
-    hyper,
-)
+from vlcpctl.core.hyper import hyper
+from vlcpctl.core.method import Batch, Features, Method, Needs, Paper, Run, Slot, Terms, Weights
 from vlcpctl.core.pseudo_texts import Inversion
 
 OURS = "ours: the paper names no value; chosen on Emoji-9"
@@ -46,18 +36,25 @@ class Incclip(Method):
     )
 
     alpha: float = hyper(
-        0.5, doc="Share of image-to-text in the contrastive loss.", origin="IncCLIP eq. 6"
+        0.5,
+        doc="Share of image-to-text in the contrastive loss.",
+        origin="IncCLIP eq. 6",
+        within="[0, 1]",
     )
     lambda_: float = hyper(
         5.0, doc="Weight of the distillation; 0 for none.", origin="IncCLIP eq. 10, table 3"
     )
     eta: float = hyper(
-        0.5, doc="Share of image-to-text in the distillation.", origin="IncCLIP eq. 9"
+        0.5,
+        doc="Share of image-to-text in the distillation.",
+        origin="IncCLIP eq. 9",
+        within="[0, 1]",
     )
     tau_old: float = hyper(
         0.01,
         doc="Temperature of the previous model in the distillation.",
         origin="IncCLIP eqs. 7-8, section 4.1",
+        within="(0, inf)",
     )
     kl: str = hyper(
         "printed",
@@ -75,8 +72,12 @@ class Incclip(Method):
         doc="Pairs of the buffer that the texts of a step are made of; 0: as many as the batch.",
         origin="IncCLIP eq. 1; at most the buffer, ours",
     )
-    s_min: float = hyper(0.0, doc="Similarity to the images that a text has at least.", origin=OURS)
-    s_max: float = hyper(0.4, doc="Similarity to the images that it has at most.", origin=OURS)
+    s_min: float = hyper(
+        0.0, doc="Similarity to the images that a text has at least.", origin=OURS, within="[-1, 1]"
+    )
+    s_max: float = hyper(
+        0.4, doc="Similarity to the images that it has at most.", origin=OURS, within="[-1, 1]"
+    )
     iterations: int = hyper(5, doc="Steps of gradient descent on a text.", origin=OURS)
     rate: float = hyper(0.3, doc="Rate of the gradient descent.", origin=OURS)
     clip: bool = hyper(
@@ -86,6 +87,7 @@ class Incclip(Method):
         1.5,
         doc="How many times its norm at the start of the first task a weight may have.",
         origin="ours: the paper names no value",
+        within="(0, inf)",
     )
 
     def needs(self, *, first: bool) -> Needs:

@@ -8,18 +8,8 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from vlcpctl import losses
-from vlcpctl.core.method import (
-    Batch,
-    Features,
-    Method,
-    Needs,
-    Paper,
-    Part,
-    Run,
-    Terms,
-    Tokens,
-    hyper,
-)
+from vlcpctl.core.hyper import hyper
+from vlcpctl.core.method import Batch, Features, Method, Needs, Paper, Part, Run, Terms, Tokens
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,18 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vlcpctl import losses
-from vlcpctl.core.method import (
-    Batch,
-    Features,
-    Paper,
-    Part,
-    Phase,
-    Run,
-    Terms,
-    Tokens,
-    Weights,
-    hyper,
-)
+from vlcpctl.core.hyper import hyper
+from vlcpctl.core.method import Batch, Features, Paper, Part, Phase, Run, Terms, Tokens, Weights
 from vlcpctl.methods.bases.measured import IMPORTANCE, Measured
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from vlcpctl import losses
-from vlcpctl.core.method import Batch, Features, Method, Needs, Paper, Run, Terms, hyper
+from vlcpctl.core.hyper import hyper
+from vlcpctl.core.method import Batch, Features, Method, Needs, Paper, Run, Terms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +41,13 @@ class Modx(Method):
     reduction: str = hyper(
         "sum", doc="Over the rows of a batch.", origin="Mod-X eq. 4", choices=("sum", "mean")
     )
-    temperature: float = hyper(1.0, doc="Divides the bare cosines.", origin="Mod-X, released code")
+    temperature: float = hyper(
+        1.0, doc="Divides the bare cosines.", origin="Mod-X, released code", within="(0, inf)"
+    )
 
     def needs(self, *, first: bool) -> Needs:
         """The previous model, once there is one."""
-        return Needs(previous=not first)
+        return Needs(previous=not first and self.alpha != 0)
 
     def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
         """Alpha times the alignment of the current similarities with the previous ones."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vlcpctl import core, losses
-from vlcpctl.core.method import TRAIN, Batch, Paper, Phase, Run, Slot, hyper
+from vlcpctl.core.hyper import hyper
+from vlcpctl.core.method import TRAIN, Batch, Paper, Phase, Run, Slot
 from vlcpctl.methods.bases.anchored import Anchored, zeros
 from vlcpctl.methods.bases.measured import IMPORTANCE, TASKS, measure
 from vlcpctl.methods.bases.path import path_slots, remember, start_of, trained_copy, walk
@@ -42,17 +43,22 @@ class Rwalk(Anchored):
         1000.0, doc="lambda: weight of the penalty.", origin="CTP authors' code"
     )
     damping: float = hyper(
-        0.1, doc="epsilon: added to a weight's squared distance.", origin="CTP authors' code"
+        0.1,
+        doc="epsilon: added to a weight's squared distance.",
+        origin="CTP authors' code",
+        within="(0, inf)",
     )
     alpha: float = hyper(
         0.9,
         doc="What a new Fisher diagonal counts in the moving average (variant=paper).",
         origin="RWalk authors' code",
+        within="[0, 1]",
     )
     every: int = hyper(
         50,
         doc="Steps between two updates of Fisher and score (variant=paper).",
         origin="RWalk authors' code",
+        within="[1, inf)",
     )
     variant: str = hyper(
         "paper",

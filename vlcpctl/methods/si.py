@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vlcpctl import losses
-from vlcpctl.core.method import Batch, Paper, Run, Slot, hyper
+from vlcpctl.core.hyper import hyper
+from vlcpctl.core.method import Batch, Paper, Run, Slot
 from vlcpctl.methods.bases.anchored import Anchored
 from vlcpctl.methods.bases.path import path_slots, remember, start_of, walk
 
@@ -36,7 +37,10 @@ class Si(Anchored):
 
     strength: float = hyper(1.0, doc="c: weight of the penalty.", origin="CTP authors' code")
     damping: float = hyper(
-        0.1, doc="xi: added to a weight's squared distance.", origin="CTP authors' code; SI, eq. 5"
+        0.1,
+        doc="xi: added to a weight's squared distance.",
+        origin="CTP authors' code; SI, eq. 5",
+        within="(0, inf)",
     )
     clamp_omega: bool = hyper(
         True,

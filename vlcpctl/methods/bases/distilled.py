@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vlcpctl import losses
-from vlcpctl.core.method import Batch, Features, Method, Needs, Part, Run, Terms, Tokens, hyper
+from vlcpctl.core.hyper import hyper
+from vlcpctl.core.method import Batch, Features, Method, Needs, Part, Run, Terms, Tokens
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,6 +30,7 @@ class Distilled(Method):
         0.07,
         doc="Temperature of the softmax over channels (target=channels).",
         origin="CTP authors' code",
+        within="(0, inf)",
     )
     words: bool = hyper(
         True,
@@ -38,7 +40,8 @@ class Distilled(Method):
 
     def needs(self, *, first: bool) -> Needs:
         """The previous model, once there is one."""
-        return Needs(previous=not first, previous_tokens=not first and self.words)
+        distils = not first and self.strength != 0
+        return Needs(previous=distils, previous_tokens=distils and self.words)
 
     def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
         """KL from the previous model's distributions to the current ones, both modalities."""

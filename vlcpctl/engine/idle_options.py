@@ -1,0 +1,54 @@
+"""Refuse options that a command would take and do nothing with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from vlcpctl.core.errors import UsageError
+from vlcpctl.engine.request import Request
+from vlcpctl.engine.settings import Settings
+
+# What a setting takes effect with: another setting and its values.
+_GOES_WITH = {
+    "crop_scale": ("crop", ("random",)),
+    "patience": ("schedule", ("plateau",)),
+    "min_lr": ("schedule", ("cosine", "plateau")),
+    "momentum": ("optimizer", ("sgd",)),
+    "betas": ("optimizer", ("adamw", "adam", "lamb")),
+    "eps": ("optimizer", ("adamw", "adam", "lamb")),
+}
+
+
+def refuse_idle_settings(settings: Settings, origins: Mapping[str, str]) -> None:
+    """Refuse flags that another setting leaves without effect."""
+    for name, (other, values) in _GOES_WITH.items():
+        value = getattr(settings, other)
+        if origins.get(name) == "flag" and value not in values:
+            flag, needed = (f"--{one.replace('_', '-')}" for one in (name, other))
+            raise UsageError(
+                f"{flag} has no effect with {needed} {value}; it is of {' and '.join(values)}"
+            )
+
+
+def refuse_idle_inputs(request: Request) -> None:
+    """Refuse a teacher, a replay and a fresh start that no method makes use of."""
+    needs = [method.needs(first=False) for method in request.methods]
+    asked = any(need.previous or need.pseudo_texts for need in needs)
+    held = request.previous is None and any(need.previous_weights for need in needs)
+    if request.teacher is not None and not (asked or held):
+        raise UsageError(
+            f"--teacher has no effect on --method {request.method_name}: as it is set, it asks none"
+        )
+    alone = request.previous is not None and request.buffer is None
+    if alone and request.origins.get("replay") == "flag":
+        raise UsageError("--replay has no effect without --buffer")
+    carried = [
+        slot
+        for method in request.methods
+        for slot in method.slots(first=False)
+        if slot.lifetime == "stream"
+    ]
+    if request.fresh_state and not carried:
+        raise UsageError(
+            f"--fresh-state has no effect on --method {request.method_name}: it carries nothing"
+        )

@@ -16,7 +16,7 @@ from support.tiny_stream import make_image, make_pair, make_stream, make_task
 from vlcpctl.commands.eval_probe import run
 from vlcpctl.commands.forgetting_report import run as forgetting_report
 from vlcpctl.core.artifacts import new_directory, write_manifest
-from vlcpctl.core.errors import BadInput, OutputExists, TooManySkipped, UsageError
+from vlcpctl.core.errors import BadInput, Diverged, OutputExists, TooManySkipped, UsageError
 from vlcpctl.core.hashing import unit_hash
 from vlcpctl.data.task import Split, open_task
 from vlcpctl.data.views import decode_image, eval_view
@@ -203,7 +203,10 @@ def test_rows_that_are_there_are_kept_and_others_refused(place: Path, tmp_path: 
         ({"epochs": 3}, "--epochs 3 has no effect: it is of --solver sgd"),
         ({"lr": 0.5}, "--lr 0.5 has no effect"),
         ({"solver": "sgd", "lr": -1.0}, "--lr -1.0 must be above 0"),
+        ({"solver": "sgd", "lr": float("inf")}, "--lr inf must be above 0 and finite"),
         ({"strength": 0.0}, "--strength 0.0 must be above 0"),
+        ({"strength": float("inf")}, "--strength inf must be above 0 and finite"),
+        ({"strength": float("nan")}, "--strength nan must be above 0 and finite"),
         ({"strength": 1.0, "held_out": 0.2}, "--held-out has no effect with --strength"),
         ({"strength": 1.0, "seed": 2}, "--seed 2 has no effect"),
         ({"held_out": 1.0}, "no share between 0 and 1"),
@@ -215,6 +218,22 @@ def test_options_without_effect_are_refused(
 ) -> None:
     with pytest.raises(UsageError, match=said):
         probed(place, tmp_path / "rows", first(place), **how)
+
+
+def test_a_probe_that_diverges_is_an_error_and_no_row(place: Path, tmp_path: Path) -> None:
+    how = {"solver": "sgd", "epochs": 200}
+    with pytest.raises(Diverged, match=r"00 on 00-part-0: .* at strength 0.1; give a smaller --lr"):
+        probed(place, tmp_path / "rows", first(place), strength=0.1, lr=1e6, **how)
+    with pytest.raises(Diverged, match="at every strength; give a smaller --lr"):
+        probed(place, tmp_path / "rows", first(place), lr=1e12, **how)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_strength_at_which_the_probe_diverges_is_not_chosen(place: Path, tmp_path: Path) -> None:
+    how = {"solver": "sgd", "epochs": 200, "lr": 1e4, "held_out": 0.4, "seed": 5}
+    (row,) = probed(place, tmp_path / "rows", first(place), **how)
+    assert row["strength"] < 1e-2
+    assert row["metrics"]["acc1"] < 100
 
 
 def test_data_that_cannot_be_probed_is_refused(place: Path, tmp_path: Path) -> None:
@@ -238,3 +257,16 @@ def test_data_that_cannot_be_probed_is_refused(place: Path, tmp_path: Path) -> N
         probed(place, tmp_path / "r", labelled("few", "a", "b"), held_out=1e-6)
     with pytest.raises(BadInput, match="has no images in split 'val'"):
         probed(place, out, first(place), split="val")
+
+
+def test_a_place_of_data_sets_without_a_name_to_look_for_is_refused(
+    place: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="has no effect: every data set is given by its path"):
+        probed(place, tmp_path / "rows", first(place), data=tmp_path)
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_json_without_a_file_is_refused(place: Path, *, dry_run: bool) -> None:
+    with pytest.raises(UsageError, match="--json has no effect with -o -"):
+        run([str(first(place))], [place / "run" / "00"], json_=True, dry_run=dry_run)

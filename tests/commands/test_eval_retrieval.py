@@ -255,3 +255,9 @@ def test_two_checkpoints_of_one_name_cannot_share_a_directory(place: Path, tmp_p
     twin = make_checkpoint(tmp_path / "other" / "00", place / "stream", 0)
     with pytest.raises(UsageError, match="two are named 00"):
         run(tasks(place), [place / "run" / "00", twin], save_embeddings=tmp_path / "emb")
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_json_without_a_file_is_refused(place: Path, *, dry_run: bool) -> None:
+    with pytest.raises(UsageError, match="--json has no effect with -o -"):
+        run(tasks(place), [place / "run" / "00"], json_=True, dry_run=dry_run)

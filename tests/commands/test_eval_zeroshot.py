@@ -394,3 +394,16 @@ def test_two_data_sets_of_one_name_are_refused(place: Path, tmp_path: Path) -> N
     twin = shutil.copytree(place / "pets", tmp_path / "pets")
     with pytest.raises(UsageError, match="two data sets are named pets"):
         evaluate(place, tmp_path / "rows", place / "pets", twin)
+
+
+def test_a_place_of_data_sets_without_a_name_to_look_for_is_refused(
+    place: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="has no effect: every data set is given by its path"):
+        evaluate(place, tmp_path / "rows", place / "pets", data=tmp_path)
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_json_without_a_file_is_refused(place: Path, *, dry_run: bool) -> None:
+    with pytest.raises(UsageError, match="--json has no effect with -o -"):
+        run([str(place / "pets")], [place / "run" / "00"], json_=True, dry_run=dry_run)

@@ -112,5 +112,13 @@ def test_a_tie_is_never_a_hit() -> None:
     assert accuracy(probe, Labelled(features, torch.tensor([0, 0, 1]), 3)) == pytest.approx(100 / 3)
 
 
+def test_a_fit_that_diverged_is_known_and_hits_nothing() -> None:
+    data = clouds()
+    lost = fit_sgd(data, 0.1, Sgd(epochs=200, rate=1e6, batch=200, seed=0))
+    assert not lost.is_finite
+    assert fit_lbfgs(data, 0.1).is_finite
+    assert probe_ranks(lost, data).worst.tolist() == [5] * 200
+
+
 def test_classes_without_images_get_no_place() -> None:
     assert number_of(np.array([4, 1, 1]), 6).tolist() == [-1, 0, -1, -1, 1, -1]

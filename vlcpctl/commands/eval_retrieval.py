@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vlcpctl.commands import options
-from vlcpctl.commands.row_files import STDOUT, has_rows, rows_to
+from vlcpctl.commands.row_files import STDOUT, has_rows, refuse_json_of_rows, rows_to, tell_file
 from vlcpctl.core import console
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ def run(
     vlcpctl eval-retrieval coco --checkpoint run/02 --split val --save-embeddings emb
     """
     options.start(quiet=quiet, threads=threads)
+    refuse_json_of_rows(out, as_json=json_)
     from vlcpctl.data.task import open_task
     from vlcpctl.engine.evaluation_plan import Means, Request, make_plan
 
@@ -136,8 +137,7 @@ def run(
     else:
         means = Means(backend=backend, device=device, batch_size=batch_size, workers=workers)
         _measure(request, jobs, means, out, timings)
-    if out != STDOUT:
-        console.emit(json.dumps({"path": str(out), "rows": len(cells)}) if json_ else out)
+    tell_file(out, len(cells), as_json=json_)
 
 
 def _measure(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vlcpctl.commands import options
-from vlcpctl.commands.row_files import STDOUT, has_rows, rows_to
+from vlcpctl.commands.row_files import STDOUT, has_rows, refuse_json_of_rows, rows_to, tell_file
 from vlcpctl.core import console
 
 if TYPE_CHECKING:
@@ -83,6 +82,7 @@ def run(
     vlcpctl forgetting-report -
     """
     options.start(quiet=quiet, threads=threads)
+    refuse_json_of_rows(out, as_json=json_)
     from vlcpctl.data.benchmarks import expanded
     from vlcpctl.data.skips import Tolerance
     from vlcpctl.engine.zeroshot_plan import Request, make_plan
@@ -109,9 +109,7 @@ def run(
 
         means = Means(device=device, batch_size=batch_size, workers=workers, tolerance=tolerance)
         _measure(request, plan, means, out, force=force)
-    if out != STDOUT:
-        result = {"path": str(out), "rows": len(plan.cells())}
-        console.emit(json.dumps(result) if json_ else out)
+    tell_file(out, len(plan.cells()), as_json=json_)
 
 
 def _measure(request: Request, plan: ZeroshotPlan, means: Means, out: Path, *, force: bool) -> None:

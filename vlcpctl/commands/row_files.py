@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from vlcpctl.core import console
-from vlcpctl.core.errors import OutputExists
+from vlcpctl.core.errors import OutputExists, UsageError
 
 if TYPE_CHECKING:
     from vlcpctl.eval.cells import Cell
 
 STDOUT = Path("-")
+
+
+def refuse_json_of_rows(out: Path | None, *, as_json: bool) -> None:
+    """Rows on stdout are JSON as they are, and there is no other result to print."""
+    if as_json and out == STDOUT:
+        raise UsageError("--json has no effect with -o -, which writes JSON; give a file with -o")
 
 
 @contextmanager
@@ -29,6 +36,12 @@ def rows_to(out: Path, *, force: bool) -> Iterator[TextIO]:
             yield stream
         if force and out.exists():
             move_aside(out)
+
+
+def tell_file(out: Path, rows: int, *, as_json: bool) -> None:
+    """Print where the rows are, unless they went to stdout themselves."""
+    if out != STDOUT:
+        console.emit(json.dumps({"path": str(out), "rows": rows}) if as_json else out)
 
 
 def has_rows(out: Path, cells: Sequence[Cell], *, force: bool) -> bool:

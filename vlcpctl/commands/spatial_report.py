@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vlcpctl.commands import options
-from vlcpctl.commands.row_files import STDOUT, has_rows, rows_to
+from vlcpctl.commands.row_files import STDOUT, has_rows, refuse_json_of_rows, rows_to
 from vlcpctl.core import console
-from vlcpctl.core.errors import UsageError
 
 if TYPE_CHECKING:
     from vlcpctl.engine.evaluation_plan import Means
@@ -62,7 +61,8 @@ def run(
     grows with the square of the samples; --limit takes the first ones.
 
     Of several runs, the checkpoints of each are compared by step; two checkpoints of two runs, in
-    the order given. The rows go to forgetting-report, which draws how the angles spread.
+    the order given. Each alpha of interpolate is a run of its own. The rows go to
+    forgetting-report, which draws how the angles spread.
 
     vlcpctl spatial-report stream/00-* --checkpoint run/00 --checkpoint run/01 --checkpoint run/02
 
@@ -70,8 +70,7 @@ def run(
     vlcpctl forgetting-report - -o report
     """
     options.start(quiet=quiet, threads=threads)
-    if json_ and out == STDOUT:
-        raise UsageError("--json has no effect with -o -, which writes JSON")
+    refuse_json_of_rows(out, as_json=json_)
     from vlcpctl.data.task import open_task
     from vlcpctl.engine.evaluation_plan import Means
     from vlcpctl.engine.spatial_plan import Request, make_plan

@@ -104,6 +104,8 @@ def open_data_sets(words: Sequence[str], data: Path | None, classes: str) -> lis
     With `classes` all, the classes of a task are those of its whole stream; with task, which some
     data set must be, or own, they are its own.
     """
+    if data is not None and all(Path(word).exists() for word in words):
+        raise UsageError(f"--data {data} has no effect: every data set is given by its path")
     found = [_opened(word, data) for word in words]
     tasks = [one for one in found if isinstance(one, Task)]
     if classes == "task" and not tasks:

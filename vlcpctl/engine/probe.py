@@ -14,7 +14,7 @@ import torch
 
 from vlcpctl.core.console import say, warn
 from vlcpctl.core.devices import torch_device
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.errors import BadInput, Diverged
 from vlcpctl.core.hashing import unit_hash
 from vlcpctl.engine.labelled_sets import LabelledSet
 from vlcpctl.engine.probe_plan import (
@@ -107,6 +107,8 @@ class _Model:
             raise BadInput(f"{what}: the images to train on have one class, nothing to tell apart")
         strength = self.request.strength or self._chosen(data, train.keys, what)
         probe = self._fitted(data, strength)
+        if not probe.is_finite:
+            raise Diverged(self._why(what, f"strength {strength:g}"))
         if self.request.solver != SGD and probe.steps >= MOST_STEPS:
             warn(f"{what}: L-BFGS stopped after {MOST_STEPS} steps; a larger --strength is easier")
         is_seen = place_C[test.label_N] >= 0
@@ -157,16 +159,26 @@ class _Model:
                 f"{what}: of {len(keys)} images to train on, {len(held.label_N)} are held out to "
                 "choose the strength by; give another --held-out, or a --strength"
             )
-        found, probe = [], None
+        found: dict[float, float] = {}
+        start: Probe | None = None
         for strength in STRENGTHS:
-            probe = self._fitted(rest, strength, probe)
-            found.append(accuracy(probe, held))
-        best = int(np.argmax(found))
+            probe = self._fitted(rest, strength, start)
+            if probe.is_finite:
+                found[strength], start = accuracy(probe, held), probe
+        if not found:
+            raise Diverged(self._why(what, "every strength"))
+        best = max(found, key=found.__getitem__)
         say(
-            f"{what}: strength {STRENGTHS[best]:g}, {found[best]:.2f} % of {len(held.label_N)} "
-            "held-out images"
+            f"{what}: strength {best:g}, {found[best]:.2f} % of {len(held.label_N)} held-out images"
         )
-        return STRENGTHS[best]
+        return best
+
+    def _why(self, what: str, where: str) -> str:
+        """The message for probes that are no numbers."""
+        way_out = (
+            "a smaller --lr or --strength" if self.request.solver == SGD else "another --strength"
+        )
+        return f"{what}: the probe diverged to NaN or infinity at {where}; give {way_out}"
 
     def _fitted(self, data: Labelled, strength: float, start: Probe | None = None) -> Probe:
         request = self.request

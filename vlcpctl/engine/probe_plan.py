@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,8 +79,8 @@ def _check_options(request: Request) -> None:
         if value is not None and request.solver != SGD:
             raise UsageError(f"{option} {value} has no effect: it is of --solver sgd")
     for option, value in (("--lr", request.lr), ("--strength", request.strength)):
-        if value is not None and not value > 0:
-            raise UsageError(f"{option} {value} must be above 0")
+        if value is not None and not 0 < value < math.inf:
+            raise UsageError(f"{option} {value} must be above 0 and finite")
     if request.train_split == request.split:
         raise UsageError(f"--train-split and --split are both {request.split!r}")
     _check_choice(request)

@@ -37,6 +37,11 @@ class Probe:
         """(B, C) in double precision."""
         return linear(feature_BD.double(), self.weight_CD, self.bias_C)
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether every weight is a number: a fit that diverged leaves NaN or infinity."""
+        return all(bool(torch.isfinite(one).all()) for one in (self.weight_CD, self.bias_C))
+
 
 @dataclass(frozen=True)
 class Labelled:
@@ -154,6 +159,6 @@ def _chunks(data: Labelled) -> Iterator[Labelled]:
 
 def _ranks(logit_BC: Tensor, label_B: Tensor) -> tuple[Tensor, Tensor]:
     own_B1 = logit_BC.gather(1, label_B[:, None])
-    worst = (logit_BC >= own_B1 - BAND).sum(1)  # its own class counts as one
+    worst = (~(logit_BC < own_B1 - BAND)).sum(1)  # its own class counts as one, and NaN as above
     best = (logit_BC >= own_B1 + BAND).sum(1) + 1
     return worst, best

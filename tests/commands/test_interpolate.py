@@ -131,6 +131,38 @@ def test_rows_carry_alpha_and_the_report_has_a_run_for_each(
     assert "wise-ft alpha=0.5" in report.out
 
 
+def test_shares_that_differ_in_the_seventh_digit_stay_apart(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shares = ("0.1234567", "0.12345671")
+    made = average(capfd, inputs, tmp_path / "sweep", ",".join(shares))
+    assert made == [str(tmp_path / "sweep" / f"alpha-{share}") for share in shares]
+    checkpoints = [word for path in made for word in ("--checkpoint", path)]
+    task, rows = inputs / "stream" / "00-part-0", tmp_path / "rows.ndjson"
+    assert run_program(capfd, "eval-retrieval", task, *checkpoints, "-o", rows, "-q").code == 0
+    found = [row.run for row in read_rows([str(rows)])]
+    assert found == [f"interpolate alpha={share}" for share in shares]
+
+
+def test_angles_between_shares_are_comparisons_of_their_own(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    zero, quarter, one = average(capfd, inputs, tmp_path / "sweep", "0,0.25,1")
+    task, files = inputs / "stream" / "00-part-0", []
+    how = ("--split", "train", "-q", "-o")
+    for number, before in enumerate((zero, quarter)):
+        files.append(tmp_path / f"rows-{number}")
+        pair = ("--checkpoint", before, "--checkpoint", one)
+        assert run_program(capfd, "spatial-report", task, *pair, *how, files[-1]).code == 0
+    report = run_program(capfd, "forgetting-report", *files)
+    assert report.code == 0, report.err
+    for share in ("0", "0.25"):
+        assert f"interpolate alpha={share} 1 -> 1" in report.out
+    three = [word for path in (zero, quarter, one) for word in ("--checkpoint", path)]
+    ended = run_program(capfd, "spatial-report", task, *three, "--split", "train")
+    refused(ended, "spatial-report", 2, zero, "only checkpoint of run 'interpolate alpha=0'")
+
+
 def test_it_is_made_once_and_another_one_there_is_an_error(
     inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,6 +201,20 @@ def test_another_model_is_refused(
     assert run_program(capfd, "train-step", task, *words).code == 0
     ended = run_program(capfd, "interpolate", inputs / "plain", other, "-o", tmp_path / "out")
     refused(ended, "interpolate", 5, other, "is another model than", "config")
+
+
+def test_a_fixed_and_a_learned_temperature_are_not_mixed(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kinds = {}
+    for kind in ("fixed", "learn"):
+        kinds[kind] = tmp_path / kind
+        words = (*TINY, *MICRO, "--temperature", f"{kind}:0.07", "-o", kinds[kind])
+        task = inputs / "stream" / "00-part-0"
+        assert run_program(capfd, "train-step", task, *words).code == 0
+    ended = run_program(capfd, "interpolate", *kinds.values(), "-o", tmp_path / "out")
+    said = (f"{kinds['fixed']} has a fixed temperature and {kinds['learn']} a learned one",)
+    refused(ended, "interpolate", 5, *said, "--temperature")
 
 
 def test_what_is_no_checkpoint_is_named(

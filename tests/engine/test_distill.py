@@ -243,6 +243,16 @@ def test_a_teacher_that_was_not_trained_here_needs_a_preset(place: Path, tmp_pat
     assert make_plan(request(place, tmp_path / "t", **foreign, preset="ctp")).view.crop == "random"
 
 
+def test_an_averaged_teacher_is_called_so(place: Path, tmp_path: Path) -> None:
+    from vlcpctl.commands.interpolate import run as interpolate
+
+    interpolate(place / "teacher", place / "teacher", tmp_path / "mean", quiet=True)
+    averaged = {"teacher": tmp_path / "mean"}
+    with pytest.raises(UsageError, match="mean is an average of two checkpoints, so its augm"):
+        make_plan(request(place, tmp_path / "t", **averaged))
+    assert make_plan(request(place, tmp_path / "t", **averaged, preset="ctp")).view.crop == "random"
+
+
 def test_a_teacher_that_diverged_is_refused(place: Path, tmp_path: Path) -> None:
     import shutil
 

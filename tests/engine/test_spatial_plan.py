@@ -95,12 +95,39 @@ def test_a_row_says_since_which_checkpoint(tmp_path: Path, task: Task) -> None:
     assert (cell.fields["step"], cell.fields["limit"]) == (1, 3)
 
 
+def test_each_share_of_averages_is_a_run_of_its_own(tmp_path: Path, task: Task) -> None:
+    def average(alpha: float, step: int) -> Path:
+        return checkpoint(tmp_path / f"{alpha}", "mix", step, alpha=alpha)
+
+    zero, quarter, one = (average(alpha, 1) for alpha in (0, 0.25, 1))
+    assert turns(task, [zero, one]) == ["mix alpha=0 step 1 -> mix alpha=1 step 1"]
+    with pytest.raises(UsageError, match=r"only checkpoint of run 'mix alpha=0' here"):
+        turns(task, [zero, quarter, one])
+    steps = [zero, quarter, average(0.25, 2), average(0, 2)]
+    assert turns(task, steps) == [
+        "mix alpha=0 step 1 -> mix alpha=0 step 2",
+        "mix alpha=0.25 step 1 -> mix alpha=0.25 step 2",
+    ]
+
+
+def test_a_row_names_the_share_of_either_checkpoint(tmp_path: Path, task: Task) -> None:
+    paths = [checkpoint(tmp_path / f"{alpha}", "mix", 1, alpha=alpha) for alpha in (0.25, 1)]
+    request = Request(
+        tasks=(task,), checkpoints=tuple(paths), between="all", split="test", limit=None
+    )
+    (cell,) = make_plan(request).cells()
+    assert (cell.fields["since"]["alpha"], cell.fields["alpha"]) == (0.25, 1)
+
+
 def test_what_cannot_be_compared_is_refused(tmp_path: Path, task: Task) -> None:
     one, two = checkpoint(tmp_path, "a", 0), checkpoint(tmp_path, "a", 1)
     with pytest.raises(UsageError, match="give two checkpoints or more"):
         turns(task, [one])
     with pytest.raises(UsageError, match="b/0 is the only checkpoint of run 'b' here"):
         turns(task, [one, two, checkpoint(tmp_path, "b", 0)])
+    twin = checkpoint(tmp_path / "twin", "a", 1)
+    with pytest.raises(UsageError, match=r"are both run 'a', seed 0, step 1: .* another --run"):
+        turns(task, [one, two, twin])
     with pytest.raises(UsageError, match="--between: unknown word 'some'"):
         turns(task, [one, two], "some")
     bare = open_task(make_task(tmp_path / "bare", 3))

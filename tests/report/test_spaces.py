@@ -73,6 +73,19 @@ def test_a_foreign_start_is_named(tmp_path: Path) -> None:
     assert "openai start -> 1" in texts(parsed(tmp_path / "r", [start]))[0]
 
 
+def test_shares_of_averages_are_no_seeds_of_one_comparison(tmp_path: Path) -> None:
+    def since(alpha: float, share: float) -> dict[str, Any]:
+        earlier = {"run": "mix", "step": 1, "alpha": alpha, "checkpoint": f"at {alpha}"}
+        return turned(share, run="mix", alpha=1) | {"since": earlier}
+
+    rows = parsed(tmp_path / "r", [since(0, 60.0), since(0.25, 80.0)])
+    (space,) = collect_spaces(rows)
+    assert {turn.name: turn.metrics["sam_image_0_5"] for turn in space.turns} == {
+        "mix alpha=0 1 -> 1": (60.0,),
+        "mix alpha=0.25 1 -> 1": (80.0,),
+    }
+
+
 def test_angles_and_scores_make_one_page(tmp_path: Path) -> None:
     rows = [*own_rows(), turned(60.0), turned(50.0, 1, 2)]
     document = build(parsed(tmp_path / "r", rows), Request())

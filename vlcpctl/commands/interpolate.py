@@ -12,6 +12,7 @@ import typer
 from vlcpctl.commands import options
 from vlcpctl.core.console import emit, say
 from vlcpctl.core.errors import UsageError
+from vlcpctl.core.rows import share_text
 
 First = Annotated[Path, typer.Argument(help="The checkpoint at alpha 0, such as the earlier one.")]
 Second = Annotated[Path, typer.Argument(help="The checkpoint at alpha 1, such as the later one.")]
@@ -53,7 +54,7 @@ def run(
     places = places_of(parse_alphas(alpha), out)
     if dry_run:
         for share, place in places:
-            say(f"interpolate: {1 - share:g} {first} + {share:g} {second}")
+            say(f"interpolate: {1 - share:g} {first} + {share_text(share)} {second}")
             emit(place)
         return
     from vlcpctl.engine import interpolation
@@ -86,4 +87,4 @@ def places_of(alphas: Sequence[float], out: Path) -> tuple[tuple[float, Path], .
     """One average goes to `out` itself, each of several to `out`/alpha-SHARE."""
     if len(alphas) == 1:
         return ((alphas[0], out),)
-    return tuple((alpha, out / f"alpha-{alpha:g}") for alpha in alphas)
+    return tuple((alpha, out / f"alpha-{share_text(alpha)}") for alpha in alphas)

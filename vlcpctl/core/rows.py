@@ -136,7 +136,7 @@ def row_of(value: dict[str, Any], place: str) -> Row:
     """The row of a JSON object; `place` is where it stands, for messages."""
     take = _Fields(value, place)
     return Row(
-        run=_label(take("run", str), take("alpha", int | float, None)),
+        run=run_label(take("run", str), take("alpha", int | float, None)),
         method=take("method", str),
         seed=take("seed", int),
         buffer=take("buffer", dict, None),
@@ -158,9 +158,19 @@ def row_of(value: dict[str, Any], place: str) -> Row:
     )
 
 
-def _label(run: str, alpha: float | None) -> str:
+def run_label(run: str, alpha: float | None) -> str:
     """Each share of an average of two checkpoints is a run of its own."""
-    return run if alpha is None else f"{run} alpha={alpha:g}"
+    return run if alpha is None else f"{run} alpha={share_text(alpha)}"
+
+
+def share_text(alpha: float) -> str:
+    """The shortest text of a share that no other share has.
+
+    >>> [share_text(alpha) for alpha in (0.0, 0.25, 0.1234567, 0.12345671)]
+    ['0', '0.25', '0.1234567', '0.12345671']
+    """
+    short = f"{alpha:g}"
+    return short if float(short) == alpha else repr(alpha)
 
 
 _REQUIRED = object()
@@ -203,7 +213,8 @@ def _since(found: dict[str, Any] | None, place: str) -> Since | None:
     if found is None:
         return None
     take = _Fields(found, f"{place}: since")
-    return Since(take("run", str), take("step", int, None), take("checkpoint", str, None))
+    run = run_label(take("run", str), take("alpha", int | float, None))
+    return Since(run, take("step", int, None), take("checkpoint", str, None))
 
 
 def _degrees(found: dict[str, Any] | None, place: str) -> dict[str, tuple[int, ...]] | None:

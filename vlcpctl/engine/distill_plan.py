@@ -110,8 +110,10 @@ def _settings(request: Request, teacher: dict[str, Any]) -> Settings:
     if request.preset is None:
         trained = teacher["identity"].get("settings")
         if trained is None:
+            averaged = teacher.get("alpha") is not None
+            why = "is an average of two checkpoints" if averaged else "was not trained by vlcpctl"
             raise UsageError(
-                f"{request.teacher} was not trained by vlcpctl, so its augmentation is not known; "
+                f"{request.teacher} {why}, so its augmentation is not known; "
                 "give the --preset that train-step will have"
             )
         inherited = {name: _plain(trained[name]) for name in AUGMENTATION}

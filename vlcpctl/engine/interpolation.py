@@ -94,6 +94,13 @@ def _refuse_other_model(one: Encoder, other: Encoder, first: Parent, second: Par
                 f"{second.path} is another model than {first.path}: its {what} differs; "
                 "only checkpoints of one model can be averaged"
             )
+    learns = [encoder.weights()["logit_scale"].requires_grad for encoder in (one, other)]
+    if learns[0] != learns[1]:
+        words = ["learned" if learned else "fixed" for learned in learns]
+        raise Incompatible(
+            f"{first.path} has a {words[0]} temperature and {second.path} a {words[1]} one; "
+            "only two that begin with one kind of --temperature can be averaged"
+        )
 
 
 def _body(request: Request, first: Parent, second: Parent, alpha: float) -> dict[str, Any]:

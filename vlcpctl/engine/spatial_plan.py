@@ -10,6 +10,7 @@ from typing import Any
 
 from vlcpctl.core.artifacts import read_manifest
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
+from vlcpctl.core.rows import run_label
 from vlcpctl.data.task import Task
 from vlcpctl.eval.cells import Cell, Place, about_of, fields_of, steps_of
 
@@ -51,8 +52,7 @@ class SpatialPlan:
         """The plan for a person."""
         for cell in self.cells():
             fields, since = cell.fields, cell.fields["since"]
-            here = f"{fields['run']} step {fields['step']}"
-            yield f"{since['run']} step {since['step']} -> {here}: {fields['task']}"
+            yield f"{_words(since)} -> {_words(fields)}: {fields['task']}"
 
 
 def make_plan(request: Request) -> SpatialPlan:
@@ -81,14 +81,31 @@ def _pairs(request: Request, manifests: Sequence[dict[str, Any]]) -> list[tuple[
     """The earlier and the later checkpoint of each comparison."""
     if len(manifests) < 2:
         raise UsageError("there is nothing to compare: give two checkpoints or more")
+    _refuse_twins(request, manifests)
     chains = _chains(manifests)
     if len(manifests) == 2 and len(chains) == 2:
         return [(0, 1)]  # of two runs: in the order given
     lonely = [chain[0] for chain in chains if len(chain) == 1]
     if lonely:
-        path, name = request.checkpoints[lonely[0]], manifests[lonely[0]]["run"]
-        raise UsageError(f"{path} is the only checkpoint of run {name!r} here: give two, or none")
+        path, name = request.checkpoints[lonely[0]], _run(manifests[lonely[0]])
+        raise UsageError(
+            f"{path} is the only checkpoint of run {name!r} here: give two, or none; "
+            "checkpoints of two runs are compared two in a command"
+        )
     return [pair for chain in chains for pair in _along(chain, request.between)]
+
+
+def _refuse_twins(request: Request, manifests: Sequence[dict[str, Any]]) -> None:
+    """Rows could not tell such checkpoints apart, and a report would take them for seeds."""
+    seen: dict[tuple[str, int, int | None], Path] = {}
+    for path, manifest in zip(request.checkpoints, manifests, strict=True):
+        run, seed, step = key = (_run(manifest), manifest["seed"], manifest["step"])
+        first = seen.setdefault(key, path)
+        if first != path:
+            raise UsageError(
+                f"{first} and {path} are both run {run!r}, seed {seed}, step {step}: "
+                "a row could not tell which; make one anew, with another --run at train-step"
+            )
 
 
 def _along(chain: list[int], between: str) -> list[tuple[int, int]]:
@@ -103,11 +120,12 @@ def _along(chain: list[int], between: str) -> list[tuple[int, int]]:
 def _chains(manifests: Sequence[dict[str, Any]]) -> list[list[int]]:
     """The checkpoints of each run and seed by step, after the one that the first of them is from.
 
-    What only begins other runs, such as an imported model, makes no chain of its own.
+    Each share of averages is a run of its own, as in reports. What only begins other runs, such as
+    an imported model, makes no chain of its own.
     """
     runs: dict[tuple[str, int], list[int]] = {}
     for number, manifest in enumerate(manifests):
-        runs.setdefault((manifest["run"], manifest["seed"]), []).append(number)
+        runs.setdefault((_run(manifest), manifest["seed"]), []).append(number)
     number_of = {manifest["content"]: number for number, manifest in enumerate(manifests)}
     chains, starts = [], set()
     for members in runs.values():
@@ -118,8 +136,22 @@ def _chains(manifests: Sequence[dict[str, Any]]) -> list[list[int]]:
     return [chain for chain in chains if len(chain) > 1 or chain[0] not in starts]
 
 
+def _run(about: dict[str, Any]) -> str:
+    """The run as reports name it, of a manifest or of the fields of a row."""
+    return run_label(about["run"], about.get("alpha"))
+
+
+def _words(about: dict[str, Any]) -> str:
+    return f"{_run(about)} step {about['step']}"
+
+
 def _step(manifest: dict[str, Any]) -> int:
     return -1 if manifest["step"] is None else int(manifest["step"])
+
+
+def _since(before: dict[str, Any]) -> dict[str, Any]:
+    about = about_of(before)
+    return {name: about[name] for name in ("run", "step", "alpha", "checkpoint") if name in about}
 
 
 def _cells(
@@ -130,11 +162,7 @@ def _cells(
         "protocol": "angles",
         "gallery": "own",
         "split": request.split,
-        "since": {
-            "run": before["run"],
-            "step": before["step"],
-            "checkpoint": before["content"],
-        },
+        "since": _since(before),
     }
     if request.limit:
         common["limit"] = request.limit

@@ -70,12 +70,22 @@ def test_every_paper_can_be_cited(name: str, capsys: pytest.CaptureFixture[str])
     assert out.count("@") == len(TABLE[name].papers)
 
 
+@pytest.mark.parametrize("cite", [False, True])
+def test_the_name_of_the_paper_is_known(capsys: pytest.CaptureFixture[str], *, cite: bool) -> None:
+    run("derpp", cite=cite)
+    expected = capsys.readouterr().out
+    run("der++", cite=cite)
+    assert capsys.readouterr().out == expected
+
+
 @pytest.mark.parametrize(
     ("name", "cite", "said"),
     [
         ("ctpp", False, "did you mean 'ctp'"),
         (None, True, "needs a method"),
-        ("seqf", True, "no paper"),
+        ("seqf", True, "seqf has no paper to cite"),
+        ("ema", True, "ema has no paper to cite: it is not a published method"),
+        ("ctp+er", False, "give one of them at a time"),
     ],
 )
 def test_a_mistake_is_answered(name: str | None, cite: bool, said: str) -> None:

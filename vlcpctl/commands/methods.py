@@ -11,7 +11,7 @@ import typer
 
 from vlcpctl.commands import options
 from vlcpctl.core import console
-from vlcpctl.core.errors import UsageError, unknown_name
+from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method, Paper
 from vlcpctl.methods import TABLE
 
@@ -47,17 +47,25 @@ def run(
             raise UsageError("--cite needs a method, such as: vlcpctl methods --cite ctp")
         _list(as_json)
         return
-    if name not in TABLE:
-        raise UsageError(unknown_name("method", name, TABLE))
-    method = TABLE[name]
+    method = _method_of(name)
     if cite and not method.papers:
-        raise UsageError(f"{name} has no paper: it is a bound, not a published method")
+        raise UsageError(f"{name} has no paper to cite: it is not a published method")
     if cite:
         console.emit("\n\n".join(bibtex(paper) for paper in method.papers))
     elif as_json:
         console.emit(json.dumps({"schema": SCHEMA, **describe(method)}))
     else:
         console.emit("\n".join(_description(describe(method))))
+
+
+def _method_of(name: str) -> type[Method]:
+    """The method that train-step runs under a name."""
+    from vlcpctl.engine.compose import compose
+
+    first, *others = compose(name)
+    if others:
+        raise UsageError(f"{name} names several methods; give one of them at a time")
+    return type(first)
 
 
 def describe(method: type[Method]) -> dict[str, Any]:

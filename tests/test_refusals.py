@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pty
 import subprocess
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.eval_rows import own_rows, written
 from support.program import MICRO, TINY, Ended, make_inputs, refused, run_program
 
 Program = Callable[..., Ended]
@@ -52,6 +54,48 @@ def test_a_stream_is_answered_with_its_tasks(
     ended = program(command, stream, *how[command], *(["--dry-run"] if dry else []))
     tasks = " ".join(str(path) for path in sorted(stream.glob("0*")))
     refused(ended, command, 3, f"{stream} is a stream; give one of its tasks: {tasks}")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("train-step", "split", "sample", "buffer", "distill", "invert-texts"),
+        *("import-checkpoint", "forgetting-report"),
+    ],
+)
+def test_stdout_is_no_place_for_what_is_not_rows(
+    program: Program, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    first, model = place / "stream" / "00-part-0", place / "plain"
+    words = {
+        "train-step": (first, *TINY, *MICRO),
+        "split": (first / "train-000000.tar", "--by", "source"),
+        "sample": ("emoji9", "--limit", 2),
+        "buffer": (first, "--size", 6),
+        "distill": (first, "--teacher", model, "-q"),
+        "invert-texts": ("--checkpoint", model, "--buffer", place / "buffer", "-q"),
+        "import-checkpoint": (model,),
+        "forgetting-report": (written(place / "rows", own_rows()),),
+    }
+    monkeypatch.chdir(tmp_path)
+    ended = program(command, *words[command], "-o", "-")
+    refused(ended, command, 2, "'-' is stdout", "give a path")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tensorboard_that_is_not_installed_is_said_before_a_model_is_loaded(
+    program: Program, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec",
+        lambda name, *more: None if name == "tensorboard" else find(name, *more),
+    )
+    how = ("-o", tmp_path / "out", *TINY, *MICRO, "--tensorboard", tmp_path / "board")
+    ended = program("train-step", place / "stream" / "00-part-0", *how)
+    said = f"--tensorboard {tmp_path / 'board'} needs"
+    refused(ended, "train-step", 2, said, "pip install 'vlcpctl[tensorboard]'")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("command", ["forgetting-report", "batch"])

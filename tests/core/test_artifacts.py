@@ -97,6 +97,15 @@ def test_something_else_at_the_place_is_not_overwritten(tmp_path: Path) -> None:
         already_made(tmp_path / "a", "task", {}, force=False)
 
 
+def test_the_directory_that_one_is_in_and_the_uppermost_have_a_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _make(tmp_path / "a")
+    monkeypatch.chdir(tmp_path / "a")
+    assert kind_of(Path()) == "task"
+    assert kind_of(Path("/")) is None
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

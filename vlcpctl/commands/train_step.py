@@ -192,12 +192,14 @@ def run(
 def _request(flags: dict[str, Any]) -> Request:
     """The request that the options make; no torch is imported for it."""
     from vlcpctl.engine.compose import compose, preset_of, settings_of_methods
+    from vlcpctl.engine.journal import check_board
     from vlcpctl.engine.processes import processes
     from vlcpctl.engine.request import Request, save_every
     from vlcpctl.engine.settings import SETTINGS, resolve
 
     methods = compose(flags["method"], flags.get("set_", ()))
     save_every(flags["save_every"])
+    check_board(flags.get("tensorboard"))
     given = with_pairs({name: flags[name] for name in SETTINGS if name in flags})
     settings, origins = resolve(
         flags.get("preset") or preset_of(methods), given, settings_of_methods(methods)

@@ -16,7 +16,7 @@ from typing import Any
 
 import vlcpctl
 from vlcpctl.core.differences import identity_differences
-from vlcpctl.core.errors import BadInput, OutputExists
+from vlcpctl.core.errors import BadInput, OutputExists, UsageError
 
 # What an artifact is, and the manifest that makes its directory exist.
 MANIFESTS = {
@@ -38,6 +38,7 @@ def new_directory(final: Path, manifest: str) -> Iterator[Path]:
     The block writes every file and, last, the manifest (see `write_manifest`).
     What stood at `final` before is moved to `NAME.old`.
     """
+    check_place(final)
     final = Path(os.path.abspath(final))
     final.parent.mkdir(parents=True, exist_ok=True)
     _clean_stale(final)
@@ -87,6 +88,7 @@ def move_aside(path: Path) -> Path:
 @contextmanager
 def new_file(final: Path) -> Iterator[Path]:
     """A path beside `final` to write to; renamed over it when the block ends without an error."""
+    check_place(final)
     final.parent.mkdir(parents=True, exist_ok=True)
     temporary = final.with_name(f".{final.name}.tmp-{os.getpid()}")
     try:
@@ -98,6 +100,12 @@ def new_file(final: Path) -> Iterator[Path]:
             _sync(final.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def check_place(out: Path) -> None:
+    """Refuse `-`, which is stdout for rows alone, where a file or a directory is made."""
+    if out == Path("-"):
+        raise UsageError("'-' is stdout, where this result cannot go: give a path, as in -o NAME")
 
 
 @contextmanager
@@ -181,6 +189,7 @@ def already_made(out: Path, kind: str, identity: dict[str, Any], *, force: bool)
 
     With `force` the answer is False; publishing the new output moves the old one aside.
     """
+    check_place(out)
     finish_swap(out)
     if not out.exists() or force:
         return False
@@ -205,7 +214,8 @@ def _what_it_is(directory: Path) -> str:
 
 
 def _ready_name(final: Path) -> Path:
-    return final.with_name(f".{final.name}.new")
+    final = Path(os.path.abspath(final))  # . has no name, and / has none either way
+    return final.parent / f".{final.name}.new"
 
 
 def _clean_stale(final: Path) -> None:

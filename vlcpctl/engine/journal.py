@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 from pathlib import Path
 from typing import Any
+
+from vlcpctl.core.errors import UsageError
 
 FILE_NAME = "metrics.jsonl"
 
@@ -39,6 +42,15 @@ class Journal:
         """Flush and close."""
         if self._file:
             self._file.close()
+
+
+def check_board(directory: Path | None) -> None:
+    """Refuse --tensorboard where nothing can write it, before a model is loaded."""
+    if directory is not None and importlib.util.find_spec("tensorboard") is None:
+        raise UsageError(
+            f"--tensorboard {directory} needs a package that is not installed: "
+            "pip install 'vlcpctl[tensorboard]', or leave it out"
+        )
 
 
 class Board:

@@ -130,7 +130,7 @@ def test_the_first_failure_stops_what_follows_and_gives_its_code(jobs: str, tmp_
     assert ended.returncode == 3
     assert "vlcpctl check: row 3" in ended.stderr
     last = ended.stderr.splitlines()[-1]
-    assert last == ("vlcpctl batch: line 1 ended with code 3; 1 not started: vlcpctl check fail")
+    assert last == "vlcpctl batch: line 1 ended with code 3: vlcpctl check fail (1 not started)"
     assert not (tmp_path / "a").exists()
 
 

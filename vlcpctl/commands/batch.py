@@ -88,9 +88,9 @@ def _check(lines: Sequence[CommandLine]) -> None:
 
 def _judge(children: Children) -> None:
     left = sum(not line.is_barrier for line in children.waiting)
-    rest = f"; {left} not started" if left else ""
+    rest = f" ({left} not started)" if left else ""
     if children.failed:
         line, code = children.failed
-        raise LineFailed(f"line {line.number} ended with code {code}{rest}: {line}", code)
+        raise LineFailed(f"line {line.number} ended with code {code}: {line}{rest}", code)
     if children.signal:
         raise LineFailed(f"stopped by signal {children.signal}{rest}", 128 + children.signal)

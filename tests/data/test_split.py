@@ -180,6 +180,19 @@ def test_a_counted_holdout_is_exact_and_leaks_nothing(tmp_path: Path, split: Spl
     assert sum(images_of(task) for task in tasks) + dropped == 120
 
 
+def test_a_part_that_stays_empty_is_named_with_the_way_out(
+    tmp_path: Path, split: Split, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = write_parquet(tmp_path / "p.parquet", rows(8))
+    split(pairs, by="iid", tasks=2, holdout="test=0.001,val=0.9")
+    said = capsys.readouterr().err
+    assert "warning: no test images in 00-part-0, 01-part-1: " in said
+    assert "--holdout test=N,val=N holds out N images of every task" in said
+    assert "no val images" not in said
+    split(pairs, by="iid", tasks=2, holdout="test=1")
+    assert "images in" not in capsys.readouterr().err
+
+
 def test_split_column_decides_every_row(tmp_path: Path, split: Split) -> None:
     (task,) = split(
         write_parquet(tmp_path / "p.parquet", rows(40)), by="source", split_column="split"

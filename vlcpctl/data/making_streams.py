@@ -8,7 +8,8 @@ from typing import Any
 
 from vlcpctl.core.artifacts import already_made, new_directory, read_manifest
 from vlcpctl.core.console import progress, say, warn
-from vlcpctl.core.errors import UsageError
+from vlcpctl.core.errors import MOST_NAMES, UsageError
+from vlcpctl.data.holdout import Holdout
 from vlcpctl.data.pseudo_labels import Classifier, LoadClassifier, write_labels
 from vlcpctl.data.publishing import order_of, publish_stream
 from vlcpctl.data.sources.inputs import fingerprint
@@ -54,7 +55,24 @@ def make_stream(
         counts = ", ".join(f"{reason} {count}" for reason, count in sorted(written.skipped.items()))
         named = out / "skipped.ndjson"
         warn(f"skipped of {written.read} samples: {counts}; each is named in {named}")
+    if plan.holdout:
+        _warn_of_empty_parts(plan.holdout, manifest["tasks"])
     return manifest
+
+
+def _warn_of_empty_parts(holdout: Holdout, tasks: list[dict[str, Any]]) -> None:
+    """Name the tasks that have no image in a part that was to be held out."""
+    for part in holdout.parts:
+        empty = [str(task["path"]) for task in tasks if part not in task["splits"]]
+        if not empty:
+            continue
+        names = ", ".join(empty[:MOST_NAMES])
+        rest = f", ... {len(empty)} in all" if len(empty) > MOST_NAMES else ""
+        way_out = ",".join(f"{name}=N" for name in holdout.parts)
+        warn(
+            f"no {part} images in {names}{rest}: the share is small and each image's hash decides; "
+            f"--holdout {way_out} holds out N images of every task"
+        )
 
 
 def _with_labels(plan: SplitPlan, classifier: Classifier, path: Path, threads: int) -> SplitPlan:

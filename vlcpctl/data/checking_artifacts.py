@@ -11,6 +11,7 @@ from vlcpctl.data.checking import check_stream, check_task
 from vlcpctl.data.checking_checkpoints import check_checkpoint
 from vlcpctl.data.checking_pseudo_texts import check_pseudo_texts
 from vlcpctl.data.checking_targets import check_targets
+from vlcpctl.data.no_artifact import why_no_artifact
 
 _CHECKS = {
     "stream": check_stream,
@@ -23,15 +24,11 @@ _CHECKS = {
 
 def check(path: Path, *, deep: bool) -> Iterator[str]:
     """Every problem of the artifact at a path, a line each."""
-    kind = "file of pseudo texts" if path.is_file() else kind_of(path)
-    if kind is None:
-        there = (
-            "has no manifest: it is unfinished, or not an artifact"
-            if path.exists()
-            else "there is no such path"
-        )
-        yield f"{path}: {there}"
+    why_not = why_no_artifact(path)
+    if why_not is not None:
+        yield f"{path}: {why_not}"
         return
+    kind = kind_of(path) or "file of pseudo texts"
     try:
         if kind in _CHECKS:
             yield from _CHECKS[kind](path, deep=deep)

@@ -12,6 +12,7 @@ from typing import Any
 
 from vlcpctl.core.artifacts import kind_of, read_manifest
 from vlcpctl.core.errors import BadInput
+from vlcpctl.data.no_artifact import why_no_artifact
 from vlcpctl.data.pseudo_texts import open_pseudo_texts
 
 # Where an artifact's parents are looked for: so many levels down, in so many directories.
@@ -30,13 +31,12 @@ class Parent:
 
 def describe(path: Path) -> dict[str, Any]:
     """The artifact at a path as one JSON object, its parents inside, found or not."""
-    if path.is_file():
-        return _described_texts(path)
+    why_not = why_no_artifact(path)
+    if why_not is not None:
+        raise BadInput(f"{path}: {why_not}")
     kind = kind_of(path)
     if kind is None:
-        raise BadInput(
-            f"{path} is no artifact, such as a stream, task or checkpoint: it has no manifest"
-        )
+        return _described_texts(path)
     return _described(path, kind, _artifacts_near(path), seen=frozenset())
 
 

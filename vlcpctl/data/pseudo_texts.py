@@ -23,7 +23,7 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import content_id
 
 SCHEMA = "vlcpctl.pseudo-texts/1"
-_METADATA = b"vlcpctl.pseudo-texts"
+METADATA = b"vlcpctl.pseudo-texts"
 
 PARENTS = ("first", "second")
 # What a text reached when it was mixed, and when it was done.
@@ -116,7 +116,7 @@ def join_parts(out: Path, parts: Iterable[Path], facts: dict[str, Any]) -> None:
             content.add(table)
             writer.write_table(table)
         metadata = {"schema": SCHEMA, "content": content.id(), **facts}
-        writer.add_key_value_metadata({_METADATA: json.dumps(metadata, ensure_ascii=False)})
+        writer.add_key_value_metadata({METADATA: json.dumps(metadata, ensure_ascii=False)})
 
 
 def open_pseudo_texts(path: Path) -> PseudoFile:
@@ -126,7 +126,7 @@ def open_pseudo_texts(path: Path) -> PseudoFile:
     except (OSError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0]
         raise BadInput(f"{path} is no file of pseudo texts: {reason}") from error
-    stored = (found.metadata or {}).get(_METADATA)
+    stored = (found.metadata or {}).get(METADATA)
     if stored is None:
         raise BadInput(f"{path} is no file of pseudo texts; make one with 'vlcpctl invert-texts'")
     metadata: dict[str, Any] = json.loads(stored)

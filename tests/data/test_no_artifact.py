@@ -1,0 +1,90 @@
+"""What is no artifact is told for what it is, with what to give instead."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.pair_files import rows, write_parquet
+from support.tiny_stream import make_stream
+
+from vlcpctl.core.artifacts import write_manifest
+from vlcpctl.core.errors import BadInput
+from vlcpctl.data.checking_artifacts import check
+from vlcpctl.data.lineage import describe
+
+
+def said(path: Path) -> str:
+    """The same answer of `inspect` and `check`."""
+    (problem,) = check(path, deep=True)
+    with pytest.raises(BadInput) as error:
+        describe(path)
+    assert str(error.value) == problem
+    assert problem.startswith(f"{path}: ")
+    return problem.removeprefix(f"{path}: ")
+
+
+def test_a_path_that_is_not_there(tmp_path: Path) -> None:
+    assert said(tmp_path / "nope") == "there is no such path"
+
+
+def test_pairs_are_what_split_makes_a_stream_of(tmp_path: Path) -> None:
+    text = said(write_parquet(tmp_path / "pairs.parquet", rows(3)))
+    assert "if it holds image-text pairs, 'vlcpctl split' makes a stream of them" in text
+    assert "invert-texts" not in text
+
+
+def test_evaluation_rows_are_what_a_report_reads(tmp_path: Path) -> None:
+    path = tmp_path / "rows.ndjson"
+    path.write_text(json.dumps({"schema": "vlcpctl.eval/1", "run": "a"}) + "\n")
+    assert said(path) == f"holds evaluation rows, which 'vlcpctl forgetting-report {path}' reads"
+
+
+def test_any_other_file_is_no_artifact(tmp_path: Path) -> None:
+    for number, data in enumerate((b"", b"text\n", b"[1]\n", b"\xff\x00")):
+        path = tmp_path / str(number)
+        path.write_bytes(data)
+        assert said(path).startswith("is no artifact, such as a stream")
+
+
+def test_a_file_of_an_artifact_leads_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = make_stream(tmp_path / "stream", 1, 3) / "00-part-0"
+    assert said(task / "train.parquet") == f"is a part of the task {task}; give that"
+    assert said(task / "train-000000.tar") == f"is a part of the task {task}; give that"
+    monkeypatch.chdir(task)
+    assert said(Path("train.parquet")) == "is a part of the task .; give that"
+    assert list(check(Path(), deep=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("identity", "command"), [({"semantic": {}}, "train-step"), ({"seed": 0}, "command")]
+)
+def test_an_unfinished_run_is_resumed_by_its_command(
+    tmp_path: Path, identity: dict[str, object], command: str
+) -> None:
+    partial = tmp_path / "a.b.partial"
+    partial.mkdir()
+    (partial / "identity.json").write_text(json.dumps(identity))
+    assert said(partial) == (
+        f"is the state of an unfinished {command}; the same command resumes it, "
+        f"to {tmp_path / 'a.b'}"
+    )
+
+
+def test_a_folder_of_artifacts_names_them(tmp_path: Path) -> None:
+    stream = make_stream(tmp_path / "all" / "stream", 2, 3)
+    for name in ("task-0", "task-1"):
+        checkpoint = tmp_path / "all" / "runs" / name
+        checkpoint.mkdir(parents=True)
+        write_manifest(checkpoint, "checkpoint", {}, "0" * 32, {"files": {}, "tasks": []})
+    runs = tmp_path / "all" / "runs"
+    names = f"{runs / 'task-0'} {runs / 'task-1'} {stream}"
+    assert said(tmp_path / "all").endswith(
+        f"has no manifest, so it is no artifact; give one of: {names}"
+    )
+
+
+def test_a_folder_of_anything_else_has_no_manifest(tmp_path: Path) -> None:
+    (tmp_path / "inside").mkdir()
+    assert said(tmp_path).startswith("has no manifest: it is unfinished, or no artifact")

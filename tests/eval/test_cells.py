@@ -25,6 +25,7 @@ def checkpoint(step: int | None, seen: int) -> dict[str, Any]:
         "buffer": None,
         "step": step,
         "tasks": [f"task {number}" for number in range(seen)],
+        "task_steps": list(range(seen)),
         "content": "f00d",
     }
 
@@ -93,7 +94,24 @@ def test_a_task_of_another_stream_has_no_step() -> None:
     other = Place("00-coco", 0, "coco", "other")
     assert task_steps(checkpoint(1, 2), [PLACES[0], other]) == [0, None]
     assert task_steps(checkpoint(1, 2), [other]) == [None]
-    assert task_steps({**checkpoint(1, 2), "stream": "coco"}, [PLACES[0], other]) == [None, 0]
+    assert task_steps({**checkpoint(1, 0), "stream": "coco"}, [PLACES[0], other]) == [None, 0]
+
+
+def test_weeks_that_are_streams_of_their_own_are_counted_as_they_were_learned() -> None:
+    weeks = [Place("00-week", 0, f"week {week}", f"task {week}") for week in range(3)]
+    third = {**checkpoint(2, 3), "stream": "week 2"}
+    assert task_steps(third, weeks) == [0, 1, 2]
+    found = [cell.fields["tasks"] for cell in cells(third, weeks, "merged", COMMON)]
+    assert found == [["00-week"], ["00-week", "01-week"], ["00-week", "01-week", "02-week"]]
+    second = {**checkpoint(1, 2), "stream": "week 1"}
+    assert task_steps(second, weeks) == [0, 1, None]
+
+
+def test_a_stream_that_grew_is_at_home_with_its_earlier_tasks() -> None:
+    grown = [Place(f"0{step}-t", step, "grown", f"task {step}") for step in range(3)]
+    assert task_steps({**checkpoint(0, 1), "stream": "home"}, grown) == [0, 1, 2]
+    turned = [Place(f"0{step}-t", step, "turned", f"task {2 - step}") for step in range(3)]
+    assert task_steps({**checkpoint(0, 1), "stream": "home"}, turned) == [None, None, 0]
 
 
 def test_a_buffer_has_no_step() -> None:

@@ -136,10 +136,11 @@ def _description(about: dict[str, Any]) -> list[str]:
     lines += [f"{word:8} {', '.join(about[word]) or 'none'}" for word in ("needs", "hooks")]
     lines.append(f"preset   {about['preset']}")
     for parameter in about["parameters"]:
-        choices = f" One of {', '.join(parameter['choices'])}." if parameter["choices"] else ""
+        allowed = f" One of {', '.join(parameter['choices'])}." if parameter["choices"] else ""
+        allowed += f" Within {parameter['within']}." if parameter["within"] else ""
         lines += [
             f"\n{about['name']}.{parameter['name']}={_shown(parameter['default'])}",
-            f"    {parameter['help']}{choices}",
+            f"    {parameter['help']}{allowed}",
             f"    Origin: {parameter['origin']}",
         ]
     return lines

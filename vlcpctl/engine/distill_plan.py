@@ -15,6 +15,7 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.core.view import View
 from vlcpctl.data.buffer import open_buffer
 from vlcpctl.data.task import Split, Task, open_task
+from vlcpctl.engine.idle_options import refuse_idle_settings
 from vlcpctl.engine.settings import Settings, resolve
 from vlcpctl.models.configuration import checkpoint_view
 
@@ -119,6 +120,7 @@ def _settings(request: Request, teacher: dict[str, Any]) -> Settings:
         inherited = {name: _plain(trained[name]) for name in AUGMENTATION}
     given = {**inherited, **request.augmentation}
     settings, _ = resolve(request.preset or "tiny", given, {})
+    refuse_idle_settings(settings, dict.fromkeys(request.augmentation, "flag"))
     return settings
 
 

@@ -144,6 +144,7 @@ def _body(request: Request, found: WeightFile) -> dict[str, Any]:
         "step": request.step,
         "tasks": [],
         "task_names": [],
+        "task_steps": [],
         "pairs": 0,
         "train_seconds": 0.0,
         "parent": None,

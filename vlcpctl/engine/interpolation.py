@@ -105,8 +105,14 @@ def _refuse_other_model(one: Encoder, other: Encoder, first: Parent, second: Par
 
 def _body(request: Request, first: Parent, second: Parent, alpha: float) -> dict[str, Any]:
     """What the manifest says beside the identity, as train-step's does."""
-    names = dict(zip(first.tasks, first.manifest["task_names"], strict=True))
-    names |= dict(zip(second.tasks, second.manifest["task_names"], strict=True))
+    names, learned = (
+        {
+            task: told
+            for one in (first, second)
+            for task, told in zip(one.tasks, one.manifest[entry], strict=True)
+        }
+        for entry in ("task_names", "task_steps")
+    )
     steps = [one.manifest["step"] for one in (first, second)]
     latest = second.manifest
     return {
@@ -119,6 +125,7 @@ def _body(request: Request, first: Parent, second: Parent, alpha: float) -> dict
         "step": max((step for step in steps if step is not None), default=None),
         "tasks": list(names),
         "task_names": list(names.values()),
+        "task_steps": list(learned.values()),
         "pairs": 0,
         "train_seconds": 0.0,
         "parents": [first.content, second.content],

@@ -12,6 +12,7 @@ from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.method import Needs
 from vlcpctl.data.stored_features import Projections, read_features
 from vlcpctl.data.task import Split, Task, open_task
+from vlcpctl.engine.history import notes
 from vlcpctl.engine.idle_options import refuse_idle_inputs, refuse_idle_settings
 from vlcpctl.engine.pairs import Pairs
 from vlcpctl.engine.phases import PhasePlan, plan_phases
@@ -54,6 +55,8 @@ class Plan:
         held = f" + buffer of {self.buffer.counts['train']}" if self.buffer else ""
         images = sum(task.counts["train"] for task in self.tasks)
         yield f"{self.request.method_name} on {names}: {images} images{held}"
+        for note in notes(self.tasks, self.parent):
+            yield f"  note: {note}"
         for method in self.request.methods:
             if method.note:
                 yield f"  {method.name}: {method.note}"
@@ -120,12 +123,23 @@ def _check_chain(
     refuse_idle_inputs(request)
     if buffer is not None and "buffer" not in buffer.manifest:
         raise BadInput(f"--buffer {buffer.path} is not a buffer; make one with 'vlcpctl buffer'")
+    if buffer is not None:
+        _refuse_repeated(tasks, buffer)
     if parent is not None:
         _check_parent(request, tasks, parent)
     else:
         configuration_here(request.settings.model)
     for method in request.methods:
         _check_needs(method.name, method.needs(first=_is_first(request)), buffer)
+
+
+def _refuse_repeated(tasks: tuple[Task, ...], buffer: Task) -> None:
+    for task in tasks:
+        if task.content in buffer.manifest["buffer"]["seen"]:
+            raise UsageError(
+                f"--buffer {buffer.path} holds pairs of {task.path}, which is trained on now; "
+                "give the buffer that was made before it"
+            )
 
 
 def _is_first(request: Request) -> bool:

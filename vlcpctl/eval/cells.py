@@ -27,6 +27,12 @@ class Place:
     stream: str | None
     content: str
 
+    def name_at(self, step: int | None) -> str:
+        """Its name in rows: with the step at which the model learned it, should that be another."""
+        if step is None or step == self.step:
+            return self.slug
+        return f"{step:02d}-{self.slug.split('-', 1)[-1]}"
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -61,9 +67,9 @@ def cells(
                 "task_step": step,
                 "stream": place.stream,
                 "gallery": "own",
-                "task": place.slug,
+                "task": place.name_at(step),
             }
-            found.append(Cell((number,), fields_of(about, where, [place.slug], common)))
+            found.append(Cell((number,), fields_of(about, where, [place.name_at(step)], common)))
     if gallery in {"merged", "both"}:
         for members in _prefixes(checkpoint, steps):
             where = {
@@ -72,8 +78,8 @@ def cells(
                 "gallery": "merged",
                 "task": "merged",
             }
-            slugs = [places[number].slug for number in members]
-            found.append(Cell(members, fields_of(about, where, slugs, common)))
+            names = [places[number].name_at(steps[number]) for number in members]
+            found.append(Cell(members, fields_of(about, where, names, common)))
     return found
 
 
@@ -112,25 +118,39 @@ def fields_of(
 
 
 def steps_of(checkpoint: Mapping[str, Any], places: Sequence[Place]) -> list[int | None]:
-    """The step of each place in the stream that the checkpoint (its manifest) learns, or None."""
-    home = _home(checkpoint, places)
-    return [_step_in(home, place, checkpoint) for place in places]
+    """The step at which the checkpoint (its manifest) learns each place; None: never."""
+    steps = checkpoint.get("task_steps")  # not there: each is where its stream has it
+    learned = dict(zip(checkpoint["tasks"], steps, strict=True)) if steps else {}
+    homes = _homes(checkpoint, places, learned)
+    return [
+        learned[place.content] if place.content in learned else _step_in(homes, place, checkpoint)
+        for place in places
+    ]
 
 
-def _home(checkpoint: Mapping[str, Any], places: Sequence[Place]) -> str | None:
-    """The stream that the checkpoint learns, if it says so or one of its tasks is here."""
-    if checkpoint.get("stream"):
-        return str(checkpoint["stream"])
+def _homes(
+    checkpoint: Mapping[str, Any], places: Sequence[Place], learned: Mapping[str, int | None]
+) -> set[str | None]:
+    """The streams that the checkpoint learns: that it says, and those with its tasks in its order.
+
+    A stream that is split anew as data comes in holds the earlier tasks as they were.
+    """
+    said = {str(checkpoint["stream"])} if checkpoint.get("stream") else set()
     seen = set(checkpoint["tasks"])
-    return next((place.stream for place in places if place.content in seen), None)
+    found = {
+        place.stream
+        for place in places
+        if place.content in seen and place.step == learned.get(place.content, place.step)
+    }
+    return said | found
 
 
-def _step_in(home: str | None, place: Place, checkpoint: Mapping[str, Any]) -> int | None:
-    """The task's step in the checkpoint's stream; None for data from elsewhere."""
-    if place.step is None or (home is not None and place.stream != home):
+def _step_in(homes: set[str | None], place: Place, checkpoint: Mapping[str, Any]) -> int | None:
+    """The step of a task that is to come; None for data from elsewhere."""
+    if place.step is None or (homes and place.stream not in homes):
         return None
     # Of a checkpoint that saw tasks, but none of these, an earlier task cannot be its own.
-    is_foreign = home is None and checkpoint["tasks"] and place.step <= checkpoint["step"]
+    is_foreign = not homes and checkpoint["tasks"] and place.step <= checkpoint["step"]
     return None if is_foreign else place.step
 
 

@@ -25,16 +25,19 @@ def refuse_json_of_rows(out: Path | None, *, as_json: bool) -> None:
 
 @contextmanager
 def rows_to(out: Path, *, force: bool) -> Iterator[TextIO]:
-    """The stream to write rows to; a file there moves aside when the new one is complete."""
+    """The stream to write rows to; a file there moves aside when the new one is complete.
+
+    A pipe or a device stays where it is.
+    """
     if out == STDOUT:
         yield console.results()
         return
-    from vlcpctl.core.artifacts import move_aside, new_file
+    from vlcpctl.core.artifacts import is_pipe_or_device, move_aside, new_file
 
     with new_file(out) as temporary:
         with temporary.open("w", encoding="utf-8") as stream:
             yield stream
-        if force and out.exists():
+        if force and out.exists() and not is_pipe_or_device(out):
             move_aside(out)
 
 
@@ -46,7 +49,9 @@ def tell_file(out: Path, rows: int, *, as_json: bool) -> None:
 
 def has_rows(out: Path, cells: Sequence[Cell], *, force: bool) -> bool:
     """Whether the file holds these very rows already; other rows there are an error."""
-    if out == STDOUT or force or not out.exists():
+    from vlcpctl.core.artifacts import is_pipe_or_device
+
+    if out == STDOUT or force or not out.exists() or is_pipe_or_device(out):
         return False
     from vlcpctl.eval.cells import holds
 

@@ -87,7 +87,14 @@ def move_aside(path: Path) -> Path:
 
 @contextmanager
 def new_file(final: Path) -> Iterator[Path]:
-    """A path beside `final` to write to; renamed over it when the block ends without an error."""
+    """A path beside `final` to write to; renamed over it when the block ends without an error.
+
+    A pipe or a device is written to as it is.
+    """
+    if is_pipe_or_device(final):
+        with naming(final):
+            yield final
+        return
     check_place(final)
     final.parent.mkdir(parents=True, exist_ok=True)
     temporary = final.with_name(f".{final.name}.tmp-{os.getpid()}")
@@ -103,9 +110,16 @@ def new_file(final: Path) -> Iterator[Path]:
 
 
 def check_place(out: Path) -> None:
-    """Refuse `-`, which is stdout for rows alone, where a file or a directory is made."""
+    """Refuse where no file or directory can be made: `-`, which is stdout, pipes and devices."""
     if out == Path("-"):
         raise UsageError("'-' is stdout, where this result cannot go: give a path, as in -o NAME")
+    if is_pipe_or_device(out):
+        raise UsageError(f"{out} is a pipe or device, where this result cannot go: give a new path")
+
+
+def is_pipe_or_device(path: Path) -> bool:
+    """Whether a path takes what is written and keeps nothing, so that it is never moved."""
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.artifacts import read_manifest
+from vlcpctl.core.artifacts import check_place, read_manifest
 from vlcpctl.core.differences import identity_differences
 from vlcpctl.core.errors import BadInput, OutputExists
 from vlcpctl.core.pseudo_texts import Inversion
@@ -75,6 +75,7 @@ def make_plan(request: Request) -> InvertPlan:
 def already_inverted(plan: InvertPlan, *, force: bool) -> bool:
     """Whether the finished file of this very command is there; another one there is an error."""
     out = plan.request.out
+    check_place(out)
     if not out.exists() or force:
         return False
     try:

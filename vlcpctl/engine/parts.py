@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.artifacts import check_place, new_file
+from vlcpctl.core.artifacts import new_file
 from vlcpctl.core.differences import identity_differences
 from vlcpctl.core.errors import OutputExists
 
@@ -49,7 +49,6 @@ def partial_of(out: Path) -> Path:
 
 def claim(out: Path, identity: dict[str, Any], means: Means, *, force: bool) -> Path:
     """Make or enter the directory of parts; an error names what differs from another command's."""
-    check_place(out)
     partial, own = partial_of(out), {**identity, "numeric": means.numeric()}
     if force:
         shutil.rmtree(partial, ignore_errors=True)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.core.artifacts import move_aside, new_file
+from vlcpctl.core.artifacts import check_place, move_aside, new_file
 from vlcpctl.core.console import progress
 from vlcpctl.core.differences import identity_differences
 from vlcpctl.core.errors import BadInput, OutputExists
@@ -73,6 +73,7 @@ def write_pairs(out: Path, settings: Settings) -> int:
 
 def already_sampled(out: Path, settings: Settings, *, force: bool) -> bool:
     """Whether these very pairs are at `out`; any other file there is an error unless `force`."""
+    check_place(out)
     if not out.exists() or force:
         return False
     found = _read_settings(out)

@@ -1,0 +1,50 @@
+"""Rows to what is no regular file: written as they come, and nothing is moved."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from vlcpctl.commands.row_files import has_rows, rows_to
+from vlcpctl.core.artifacts import already_made, new_file
+from vlcpctl.core.errors import UsageError
+
+each_force = pytest.mark.parametrize("force", [False, True])
+
+
+@each_force
+def test_a_pipe_is_written_to_and_stays(tmp_path: Path, *, force: bool) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert not has_rows(pipe, [], force=force)
+    with rows_to(pipe, force=force) as stream:
+        stream.write("one\n")
+    assert os.read(reader, 100) == b"one\n"
+    os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+@each_force
+def test_a_device_is_written_to_and_stays(tmp_path: Path, *, force: bool) -> None:
+    null = tmp_path / "null"
+    null.symlink_to(os.devnull)
+    assert not has_rows(null, [], force=force)
+    with rows_to(null, force=force) as stream:
+        stream.write("one\n")
+    with new_file(null) as path:
+        path.write_text("one\n")
+    assert null.is_symlink()
+    assert list(tmp_path.iterdir()) == [null]
+
+
+@each_force
+def test_a_device_is_no_place_for_a_directory(tmp_path: Path, *, force: bool) -> None:
+    null = tmp_path / "null"
+    null.symlink_to(os.devnull)
+    with pytest.raises(UsageError, match="null is a pipe or device"):
+        already_made(null, "task", {}, force=force)

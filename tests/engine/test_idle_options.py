@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,7 +54,6 @@ TEACHER = {"teacher": Path("teacher")}
         (_request("modx", "modx.alpha=0", **TEACHER), "--teacher has no effect on"),
         (_request("lwf", "lwf.strength=0", **TEACHER), "--teacher has no effect on"),
         (_request("lwf", origins={"replay": "flag"}), "--replay has no effect without --buffer"),
-        (_request("dha", fresh_state=True), "--fresh-state has no effect on --method dha"),
     ],
 )
 def test_an_input_that_no_method_uses_is_refused(request_: Request, said: str) -> None:
@@ -71,14 +69,7 @@ def test_an_input_that_no_method_uses_is_refused(request_: Request, said: str) -
         _request("incclip", "incclip.lambda_=0", **TEACHER, buffer=Path("buffer")),
         _request("lwf", origins={"replay": "flag"}, buffer=Path("buffer")),
         _request("lwf", origins={"replay": "flag"}, previous=None),
-        _request("ewc", fresh_state=True),
     ],
 )
 def test_an_input_that_a_method_uses_is_taken(request_: Request) -> None:
     refuse_idle_inputs(request_)
-
-
-def test_a_fresh_start_of_two_methods_needs_one_that_carries() -> None:
-    refuse_idle_inputs(_request("dha+si", fresh_state=True))
-    with pytest.raises(UsageError, match="seqf: it carries nothing"):
-        refuse_idle_inputs(replace(_request("seqf"), fresh_state=True))

@@ -31,7 +31,7 @@ def refuse_idle_settings(settings: Settings, origins: Mapping[str, str]) -> None
 
 
 def refuse_idle_inputs(request: Request) -> None:
-    """Refuse a teacher, a replay and a fresh start that no method makes use of."""
+    """Refuse a teacher that no method asks, and a replay of nothing."""
     needs = [method.needs(first=False) for method in request.methods]
     asked = any(need.previous or need.pseudo_texts for need in needs)
     held = request.previous is None and any(need.previous_weights for need in needs)
@@ -42,13 +42,3 @@ def refuse_idle_inputs(request: Request) -> None:
     alone = request.previous is not None and request.buffer is None
     if alone and request.origins.get("replay") == "flag":
         raise UsageError("--replay has no effect without --buffer")
-    carried = [
-        slot
-        for method in request.methods
-        for slot in method.slots(first=False)
-        if slot.lifetime == "stream"
-    ]
-    if request.fresh_state and not carried:
-        raise UsageError(
-            f"--fresh-state has no effect on --method {request.method_name}: it carries nothing"
-        )

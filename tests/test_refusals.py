@@ -226,3 +226,16 @@ finally:
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == code, ended.stderr
     assert ended.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_dry_run_knows_what_stands_at_its_output(
+    program: Program, place: Path, tmp_path: Path
+) -> None:
+    first = place / "stream" / "00-part-0"
+    seqf = ("--method", "seqf", "--preset", "tiny", *MICRO, "--batch-size", 4, "--dry-run")
+    done = program("train-step", first, "-o", place / "plain", *seqf, "--epochs", 1)
+    assert "plain is finished already" in done.err
+    other = program("train-step", first, "-o", place / "plain", *seqf, "--epochs", 2)
+    refused(other, "train-step", 4, "plain was made with other settings: settings.epochs is 1")
+    taken = program("split", first, "-o", place / "stream", "--by", "source", "--dry-run")
+    refused(taken, "split", 4, "stream was made with other settings")

@@ -31,6 +31,12 @@ def test_a_setting_goes_with_another(flags: dict[str, object], needed: dict[str,
     refuse_idle_settings(*resolve("tiny", flags | needed, {}))
 
 
+def test_steps_and_epochs_are_one_choice() -> None:
+    with pytest.raises(UsageError, match="--epochs has no effect with --steps"):
+        refuse_idle_settings(*resolve("tiny", {"epochs": 3, "steps": 5}, {}))
+    refuse_idle_settings(*resolve("tiny", {"steps": 5}, {}))
+
+
 def test_what_a_preset_says_is_no_flag() -> None:
     refuse_idle_settings(*resolve("dha", {"schedule": "cosine", "crop": "none"}, {}))
 

@@ -176,15 +176,19 @@ def run(
         limit=limit,
         seed=seed,
     )
-    result = _plan(given) if dry_run else _stream(given, out, device, workers, force=force)
+    result = (
+        _plan(given, out, force=force)
+        if dry_run
+        else _stream(given, out, device, workers, force=force)
+    )
     whole = {"path": str(out), **result}
     emit(json.dumps(whole, ensure_ascii=False) if dry_run or json_ else out)
 
 
-def _plan(given: SplitOptions) -> dict[str, Any]:
+def _plan(given: SplitOptions, out: Path, *, force: bool) -> dict[str, Any]:
     from vlcpctl.data.making_streams import describe_plan
 
-    return describe_plan(given)
+    return describe_plan(given, out, force=force)
 
 
 def _stream(

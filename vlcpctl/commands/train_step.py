@@ -217,10 +217,15 @@ def _request(flags: dict[str, Any]) -> Request:
 
 
 def _say_plan(request: Request) -> None:
+    from vlcpctl.core.artifacts import already_made
+    from vlcpctl.engine.identity import semantic
     from vlcpctl.engine.plan import make_plan
 
-    for line in make_plan(request).lines():
-        console.say(line)
+    if already_made(request.out, "checkpoint", semantic(request), force=request.force):
+        console.say(f"{request.out} is finished already")
+    else:
+        for line in make_plan(request).lines():
+            console.say(line)
     console.emit(request.out)
 
 

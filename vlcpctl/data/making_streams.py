@@ -83,9 +83,11 @@ def _with_labels(plan: SplitPlan, classifier: Classifier, path: Path, threads: i
     return replace(plan, reading=replace(plan.reading, labels=labels))
 
 
-def describe_plan(options: SplitOptions) -> dict[str, Any]:
+def describe_plan(options: SplitOptions, out: Path, *, force: bool = False) -> dict[str, Any]:
     """What a split would read and by which rule, without reading an image."""
     plan = options.plan()
+    if already_made(out, "stream", options.identity(plan), force=force):
+        say(f"{out} is finished already")
     _check_columns(plan)
     files = [file for one in plan.reading.inputs for file in one.files]
     return {

@@ -28,6 +28,8 @@ def refuse_idle_settings(settings: Settings, origins: Mapping[str, str]) -> None
             raise UsageError(
                 f"{flag} has no effect with {needed} {value}; it is of {' and '.join(values)}"
             )
+    if origins.get("epochs") == origins.get("steps") == "flag":
+        raise UsageError("--epochs has no effect with --steps; give one of them")
 
 
 def refuse_idle_inputs(request: Request) -> None:

@@ -1,35 +1,76 @@
-"""At which step a model learns a task, also where each week brings a stream of its own."""
+"""At which step of a run a model learns a task, also where each week brings a stream of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from vlcpctl.data.task import Task
 
 
-def steps_of(tasks: Sequence[Task], parent: Mapping[str, Any] | None) -> list[int | None]:
-    """The step of each task: its own in the stream of the parent (a manifest), else the next ones.
+@dataclass(frozen=True)
+class History:
+    """The tasks of a train-step, its run, and the manifest of the checkpoint that it starts from.
 
-    So it goes on counting where each week is split on its own.
+    A run that goes on into another stream goes on counting; another run begins with the stream.
     """
-    if parent is None or not parent["tasks"] or parent["step"] is None or _goes_on(tasks, parent):
-        return [task.step for task in tasks]
-    return list(range(parent["step"] + 1, parent["step"] + 1 + len(tasks)))
 
+    tasks: Sequence[Task]
+    run: str
+    parent: Mapping[str, Any] | None
 
-def notes(tasks: Sequence[Task], parent: Mapping[str, Any] | None) -> Iterator[str]:
-    """What a person should know of the order of tasks before it is too late."""
-    if parent is None or parent["step"] is None:
-        return
-    steps = steps_of(tasks, parent)
-    if steps != [task.step for task in tasks]:
-        yield f"of another stream than the tasks before: it counts as step {steps[0]}"
-    known = [step for step in steps if step is not None]
-    left_out = range(parent["step"] + 1, min(known, default=0))
-    if left_out:
-        yield f"the model has not learned task {', '.join(map(str, left_out))} of the stream"
+    def steps(self) -> list[int | None]:
+        """The step of each task in the run."""
+        own = [task.step for task in self.tasks]
+        parent = self.parent
+        if parent is None or not self._same_run or parent["step"] is None:
+            return own
+        if self._same_stream:
+            behind = parent["step"] - (parent["stream_step"] or 0)
+            return [None if step is None else step + behind for step in own]
+        return list(range(parent["step"] + 1, parent["step"] + 1 + len(own)))
 
+    def earlier_steps(self) -> list[int | None]:
+        """The step of each task that the parent has learned; None for those before the run."""
+        if self.parent is None:
+            return []
+        steps: list[int | None] = self.parent["task_steps"]
+        return steps if self._same_run or self._same_stream else [None] * len(steps)
 
-def _goes_on(tasks: Sequence[Task], parent: Mapping[str, Any]) -> bool:
-    return any(task.manifest.get("stream") == parent["stream"] for task in tasks)
+    def body(self) -> dict[str, Any]:
+        """What the manifest says of it."""
+        own = [task.step for task in self.tasks if task.step is not None]
+        steps = [step for step in self.steps() if step is not None]
+        return {
+            "stream": self.tasks[0].manifest.get("stream"),
+            "stream_step": max(own, default=None),
+            "step": max(steps, default=len(self.earlier_steps())),
+            "task_steps": [*self.earlier_steps(), *self.steps()],
+        }
+
+    def notes(self) -> Iterator[str]:
+        """What a person should know of the order of tasks before it is too late."""
+        if self.parent is None or self.parent["step"] is None:
+            return
+        steps = self.steps()
+        if self._same_run and not self._same_stream and steps != [one.step for one in self.tasks]:
+            yield f"of another stream than the tasks before: it counts as step {steps[0]}"
+        known = [step for step in steps if step is not None]
+        left_out = range(self.parent["step"] + 1, min(known, default=0))
+        if self._same_stream and left_out:
+            yield f"the model has not learned task {', '.join(map(str, left_out))} of the stream"
+
+    @property
+    def _same_run(self) -> bool:
+        """Whether the parent is of this run, and not only where it starts."""
+        return (
+            self.parent is not None
+            and bool(self.parent["tasks"])
+            and self.parent["run"] == self.run
+        )
+
+    @property
+    def _same_stream(self) -> bool:
+        streams = {task.manifest.get("stream") for task in self.tasks}
+        return self.parent is not None and self.parent["stream"] in streams

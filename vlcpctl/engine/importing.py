@@ -145,6 +145,7 @@ def _body(request: Request, found: WeightFile) -> dict[str, Any]:
         "tasks": [],
         "task_names": [],
         "task_steps": [],
+        "stream_step": None,
         "pairs": 0,
         "train_seconds": 0.0,
         "parent": None,

@@ -126,6 +126,7 @@ def _body(request: Request, first: Parent, second: Parent, alpha: float) -> dict
         "tasks": list(names),
         "task_names": list(names.values()),
         "task_steps": list(learned.values()),
+        "stream_step": latest["stream_step"],
         "pairs": 0,
         "train_seconds": 0.0,
         "parents": [first.content, second.content],

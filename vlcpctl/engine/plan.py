@@ -12,7 +12,7 @@ from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.method import Needs
 from vlcpctl.data.stored_features import Projections, read_features
 from vlcpctl.data.task import Split, Task, open_task
-from vlcpctl.engine.history import notes
+from vlcpctl.engine.history import History
 from vlcpctl.engine.idle_options import refuse_idle_inputs, refuse_idle_settings
 from vlcpctl.engine.pairs import Pairs
 from vlcpctl.engine.phases import PhasePlan, plan_phases
@@ -44,6 +44,11 @@ class Plan:
         return read_features(self.buffer) if needed and self.buffer is not None else None
 
     @property
+    def history(self) -> History:
+        """Where the tasks stand in the run."""
+        return History(self.tasks, self.request.run, self.parent)
+
+    @property
     def steps(self) -> int:
         """Over all phases."""
         return sum(phase.steps for phase in self.phases)
@@ -55,7 +60,7 @@ class Plan:
         held = f" + buffer of {self.buffer.counts['train']}" if self.buffer else ""
         images = sum(task.counts["train"] for task in self.tasks)
         yield f"{self.request.method_name} on {names}: {images} images{held}"
-        for note in notes(self.tasks, self.parent):
+        for note in self.history.notes():
             yield f"  note: {note}"
         for method in self.request.methods:
             if method.note:

@@ -26,7 +26,6 @@ from vlcpctl.engine.checkpoint import (
     open_parent,
     write_checkpoint,
 )
-from vlcpctl.engine.history import steps_of
 from vlcpctl.engine.journal import Board, Journal
 from vlcpctl.engine.loop import Loop, Observer, optimizer_states, restore_run, unobserved
 from vlcpctl.engine.method_run import start_slots
@@ -250,18 +249,15 @@ def _body(plan: Plan, parent: Parent | None, saved: Saved, seconds: float) -> di
     request = plan.request
     seen = parent.tasks if parent else []
     names = list(parent.manifest["task_names"]) if parent else []
-    steps = steps_of(plan.tasks, plan.parent)
     buffer = plan.buffer.manifest["buffer"] if plan.buffer else None
     return {
         "run": request.run,
         "method": request.method_name,
         "seed": request.seed,
         "buffer": {"policy": buffer["policy"], "size": buffer["size"]} if buffer else None,
-        "stream": plan.tasks[0].manifest.get("stream"),
-        "step": max([step for step in steps if step is not None], default=len(seen)),
+        **plan.history.body(),
         "tasks": [*seen, *(task.content for task in plan.tasks)],
         "task_names": [*names, *(task.name for task in plan.tasks)],
-        "task_steps": [*(parent.manifest["task_steps"] if parent else []), *steps],
         "pairs": saved.pairs,
         "train_seconds": round(seconds, 3),
         "parent": parent.content if parent else None,

@@ -283,7 +283,7 @@ def test_pickles_are_refused(tmp_path: Path, name: str) -> None:
 
 def test_a_list_is_described_without_reading_an_image(tmp_path: Path) -> None:
     path = write(tmp_path / "list.json", [{"image": "missing.jpg", "caption": "c"}])
-    plan = describe_plan(SplitOptions(sources=[str(path)], by="source"))
+    plan = describe_plan(SplitOptions(sources=[str(path)], by="source"), tmp_path / "out")
     assert plan["pairs"] is None
     assert plan["bytes"] == path.stat().st_size
 

@@ -343,7 +343,7 @@ def test_a_column_that_is_not_there_is_answered_with_those_that_are(
 
 def test_a_dry_run_reads_no_image_and_writes_nothing(tmp_path: Path) -> None:
     pairs = write_parquet(tmp_path / "p.parquet", rows(5))
-    plan = describe_plan(SplitOptions(sources=[str(pairs)], by="source"))
+    plan = describe_plan(SplitOptions(sources=[str(pairs)], by="source"), tmp_path / "out")
     assert plan["pairs"] == 5
     assert list(tmp_path.iterdir()) == [pairs]
 

@@ -229,7 +229,7 @@ def test_texts_of_another_model_or_buffer_are_refused(
     with pytest.raises(Incompatible, match="was not made with the checkpoint"):
         train_step(replace(step, previous=tmp_path / "00"))
     with pytest.raises(Incompatible, match="was not made with the buffer"):
-        train_step(replace(step, buffer=world.buffers["reservoir"][1]))
+        train_step(replace(step, buffer=world.buffers["herding"][0]))
 
 
 def test_fewer_texts_than_a_step_takes_are_refused(
@@ -249,7 +249,7 @@ def test_texts_without_effect_are_refused(
     with pytest.raises(UsageError, match="no effect on --method incclip"):
         train_step(replace(step, methods=compose("incclip", ["incclip.count=0"])))
     with pytest.raises(UsageError, match="no effect in a first task"):
-        train_step(replace(step, previous=None, tasks=(world.tasks[0],)))
+        train_step(replace(step, previous=None, from_scratch=True))
     with pytest.raises(UsageError, match="made already, so --set has no effect"):
         train_step(replace(step, methods=compose("incclip", ["incclip.rate=0.25"])))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -176,12 +177,8 @@ def run(
         limit=limit,
         seed=seed,
     )
-    result = (
-        _plan(given, out, force=force)
-        if dry_run
-        else _stream(given, out, device, workers, force=force)
-    )
-    whole = {"path": str(out), **result}
+    make = _plan if dry_run else partial(_stream, device=device, workers=workers)
+    whole = {"path": str(out), **make(given, out, force=force)}
     emit(json.dumps(whole, ensure_ascii=False) if dry_run or json_ else out)
 
 
@@ -192,7 +189,7 @@ def _plan(given: SplitOptions, out: Path, *, force: bool) -> dict[str, Any]:
 
 
 def _stream(
-    given: SplitOptions, out: Path, device: str | None, workers: int | None, *, force: bool
+    given: SplitOptions, out: Path, *, device: str | None, workers: int | None, force: bool
 ) -> dict[str, Any]:
     from vlcpctl.data.making_streams import make_stream
 

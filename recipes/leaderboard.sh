@@ -2,7 +2,7 @@
 # Every method on Emoji-9 under one budget: nine groups of emoji one after another with preset tiny.
 # Memory-free methods and those with a buffer are kept apart, in memory-free/ and buffered/.
 #
-#   bash recipes/leaderboard.sh                STEPS=200 of each task, SEEDS="0 1 2"
+#   bash recipes/leaderboard.sh                STEPS=80 of each task, SEEDS="0 1 2"
 #   BUFFERED=1 bash recipes/leaderboard.sh     memory-free methods once more with a reservoir buffer
 #   bash recipes/leaderboard.sh --dry-run      print every command, run none
 #
@@ -25,11 +25,7 @@ free="seqf lwf ewc mas si rwalk afec geodl ema ctp modx dha"
 replaying="er icarl lucir der derpp co2l incclip"
 : "${methods:=joint $free $replaying}"
 among method "joint $free $replaying" "$methods"
-steps=${STEPS:-200} seeds=${SEEDS:-0 1 2} size=${SIZE:-2000} tasks="" number=0
-for name in $emoji_groups; do
-  tasks="$tasks stream/0$number-$name"
-  number=$((number + 1))
-done
+steps=${STEPS:-80} seeds=${SEEDS:-0 1 2} size=${SIZE:-2000} tasks=$(emoji_tasks stream)
 
 buffer_of() { # NAME SEED
   local policy=reservoir
@@ -53,8 +49,7 @@ train_one() { # METHOD SEED DIR NAME "BUFFER WORDS"
 
 lines() {
   local seed name
-  echo "sample emoji9 -o pairs.parquet --size 32"
-  echo "split pairs.parquet -o stream --by column:group --split-column split"
+  emoji_stream stream
   for seed in $seeds; do
     for name in $methods; do
       if has "$replaying" "$name"; then

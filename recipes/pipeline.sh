@@ -50,6 +50,19 @@ has() { # WORDS WORD: whether the word is among them
 emoji_groups="smileys-emotion people-body animals-nature food-drink travel-places activities objects"
 emoji_groups="$emoji_groups symbols flags"
 
+emoji_tasks() { # STREAM: its task directories, one for each group
+  local number=0 name
+  for name in $emoji_groups; do
+    printf '%s/0%d-%s ' "$1" "$number" "$name"
+    number=$((number + 1))
+  done
+}
+
+emoji_stream() { # STREAM: the lines that make it
+  echo "sample emoji9 -o pairs.parquet --size 32"
+  echo "split pairs.parquet -o $1 --by column:group --split-column split"
+}
+
 # --- Streams. $split holds words for every split.
 
 draw() { # NAME...: in Emoji-9 mode, one file each that stands for a data set, drawn differently

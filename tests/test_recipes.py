@@ -37,6 +37,7 @@ REAL = {
 CASES = [
     *((name, "--data", DATA, *more) for name, more in REAL.items()),
     *((name, "--emoji9") for name in REAL),
+    ("angles.sh",),
     ("leaderboard.sh",),
 ]
 

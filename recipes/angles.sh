@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# How the space of a model turns while it learns Emoji-9's groups one after another, fine-tuned (seqf)
+# and with modx: the question of Figures 2, 3 and 8 of Mod-X's paper, asked of a small model. Angles
+# are those of the first group, which every model has seen: of its test part, and of its training
+# part, on which the paper takes the angles between image and text.
+#
+#   bash recipes/angles.sh                STEPS=80 of each task, SEEDS="0 1 2"
+#   bash recipes/angles.sh --dry-run      print every command, run none
+#
+#   --out DIR          where everything is written [runs/leaderboard]; after recipes/leaderboard.sh
+#                      with the same STEPS and SEEDS, its runs are there and nothing is trained again
+#   --methods "A B"    [seqf modx]
+#   --jobs N           commands that run at once [one per core]
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
+
+options "out methods jobs" "$@"
+[ -z "$emoji9" ] || fail "it runs on Emoji-9 always; STEPS=4 SEEDS=0 makes it short"
+: "${out:=runs/leaderboard}" "${methods:=seqf modx}" "${jobs:=$(getconf _NPROCESSORS_ONLN)}"
+train="--preset tiny --steps ${STEPS:-80}"
+tasks=$(emoji_tasks stream)
+first_task=${tasks%% *}
+
+lines() {
+  local seed name run split
+  emoji_stream stream
+  for seed in ${SEEDS:-0 1 2}; do
+    for name in $methods; do
+      run=memory-free/seed$seed/$name
+      chain "$run" "$name --run $name --seed $seed" "" $tasks
+      for split in test train; do
+        measure "$run-angles-$split.ndjson" \
+          "spatial-report $first_task --split $split $(checkpoints "$run" $tasks)"
+      done
+    done
+  done
+  report angles
+}
+
+finish

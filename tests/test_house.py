@@ -20,7 +20,7 @@ PACKAGE = ROOT / "vlcpctl"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 READ_BY_USERS = [
     *SOURCES,
-    *(path for path in (ROOT / "recipes").iterdir() if path.is_file()),
+    *(path for path in (ROOT / "recipes").iterdir() if path.is_file() and path.suffix != ".png"),
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "pyproject.toml")),
 ]
 # Absolute paths of one machine.

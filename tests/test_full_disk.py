@@ -61,8 +61,13 @@ def command_line(command: str, place: Path, out: Path) -> list[object]:
 
 
 def files(disk: Path) -> dict[str, bytes]:
-    """Everything on the disk except what a train-step goes on from."""
-    found = (path for path in disk.rglob("*") if ".partial" not in str(path.relative_to(disk)))
+    """Everything on the disk except the state from which a train-step resumes."""
+    staging = disk / ".out.vlcpctl"
+    found = (
+        path
+        for path in disk.rglob("*")
+        if staging not in (path, *path.parents) or staging / "replaced/out" in path.parents
+    )
     return {str(path): path.read_bytes() if path.is_file() else b"" for path in found}
 
 
@@ -101,7 +106,7 @@ def test_a_full_disk_leaves_the_old_output_until_there_is_room(
         filler.unlink()
     assert failed
     assert (disk / "out").exists()
-    assert (disk / "out.old").exists()
+    assert (disk / ".out.vlcpctl/replaced/out").exists()
 
 
 @each_writer

@@ -237,5 +237,7 @@ def test_a_dry_run_knows_what_stands_at_its_output(
     assert "plain is finished already" in done.err
     other = program("train-step", first, "-o", place / "plain", *seqf, "--epochs", 2)
     refused(other, "train-step", 4, "plain was made with other settings: settings.epochs is 1")
-    taken = program("split", first, "-o", place / "stream", "--by", "source", "--dry-run")
+    taken = program(
+        "split", place / "buffer", "-o", place / "stream", "--by", "source", "--dry-run"
+    )
     refused(taken, "split", 4, "stream was made with other settings")

@@ -16,6 +16,7 @@ import typer.core
 
 import vlcpctl
 from vlcpctl.commands import COMMANDS, module_name
+from vlcpctl.commands.paths import checked_paths
 from vlcpctl.core import console
 from vlcpctl.core.errors import VlcpError
 
@@ -100,11 +101,11 @@ def _guarded(name: str, run: Callable[..., None]) -> Callable[..., None]:
     """A command whose errors become one line on stderr and an exit code."""
 
     @functools.wraps(run)
-    def command(*args: Any, **kwargs: Any) -> None:
+    def command(**kwargs: Any) -> None:
         signal.signal(signal.SIGTERM, _terminate)
         console.claim_stdout()
         try:
-            run(*args, **kwargs)
+            run(**checked_paths(kwargs))
         except VlcpError as error:
             _tell(name, str(error))
             raise typer.Exit(error.exit_code) from error

@@ -44,7 +44,7 @@ def test_other_settings_are_refused_by_name(stream: Path, tmp_path: Path) -> Non
         run(stream / "00-part-0", tmp_path / "buffer", size="6", quiet=True)
     run(stream / "00-part-0", tmp_path / "buffer", size="6", quiet=True, force=True)
     assert open_buffer(tmp_path / "buffer").counts == {"train": 6}
-    assert open_buffer(tmp_path / "buffer.old").counts == {"train": 5}
+    assert open_buffer(tmp_path / ".buffer.vlcpctl/replaced/buffer").counts == {"train": 5}
 
 
 def test_previous_buffer_and_json(

@@ -15,7 +15,8 @@ from support.program import refused, run_program
 from support.tiny_stream import make_pair, make_stream, make_task
 
 from vlcpctl.commands.eval_retrieval import run
-from vlcpctl.core.artifacts import new_directory, write_manifest
+from vlcpctl.core.artifacts import write_manifest
+from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, UsageError
 from vlcpctl.core.rows import read_rows
 from vlcpctl.data.task import Split, open_stream

@@ -15,7 +15,8 @@ from support.tiny_stream import make_image, make_pair, make_stream, make_task
 
 from vlcpctl.commands.eval_probe import run
 from vlcpctl.commands.forgetting_report import run as forgetting_report
-from vlcpctl.core.artifacts import new_directory, write_manifest
+from vlcpctl.core.artifacts import write_manifest
+from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, TooManySkipped, UsageError
 from vlcpctl.core.hashing import unit_hash
 from vlcpctl.data.task import Split, open_task

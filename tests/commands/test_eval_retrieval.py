@@ -14,7 +14,8 @@ import torch
 from support.tiny_stream import make_pair, make_stream, make_task
 
 from vlcpctl.commands.eval_retrieval import run
-from vlcpctl.core.artifacts import new_directory, write_manifest
+from vlcpctl.core.artifacts import write_manifest
+from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, UsageError
 from vlcpctl.core.rows import read_rows
 from vlcpctl.data.task import open_stream
@@ -147,7 +148,7 @@ def test_finished_rows_are_not_made_again(
     with pytest.raises(OutputExists, match="holds other rows"):
         evaluate(place, out, duplicates="separate")
     evaluate(place, out, duplicates="separate", force=True)
-    assert len(rows_of((tmp_path / "rows.ndjson.old").read_text())) == 6
+    assert len(rows_of((tmp_path / ".rows.ndjson.vlcpctl/replaced/rows.ndjson").read_text())) == 6
 
 
 def test_saved_embeddings_are_not_made_again(place: Path, tmp_path: Path) -> None:

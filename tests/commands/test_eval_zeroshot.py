@@ -18,7 +18,8 @@ from torch.nn.functional import normalize
 
 from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.commands.eval_zeroshot import run
-from vlcpctl.core.artifacts import new_directory, write_manifest
+from vlcpctl.core.artifacts import write_manifest
+from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, TooManySkipped, UsageError
 from vlcpctl.core.rows import read_rows
 from vlcpctl.data.task import open_stream

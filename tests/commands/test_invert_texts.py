@@ -71,7 +71,7 @@ def test_the_file_holds_texts_with_their_parents(
     assert all(row["loss"] <= row["loss_before"] + 1e-6 for row in rows)
     flat = np.array([row["embeddings"] for row in rows])
     assert np.array_equal(flat.reshape(11, 12, 8), found.embeddings)
-    assert not out.with_name("pseudo.parquet.partial").exists()
+    assert not out.with_name(".pseudo.parquet.vlcpctl").exists()
 
 
 def test_the_same_command_makes_the_same_bytes_with_any_number_of_workers(
@@ -95,7 +95,7 @@ def test_killed_and_started_again_it_ends_with_the_same_bytes(
     with pytest.raises(KeyboardInterrupt):
         invert("killed.parquet")
     monkeypatch.setattr(engine, "write_part", write)
-    partial = tmp_path / "killed.parquet.partial"
+    partial = tmp_path / ".killed.parquet.vlcpctl" / "partial"
     assert sorted(path.name for path in partial.iterdir()) == [
         "identity.json",
         "part-000000.parquet",
@@ -132,7 +132,7 @@ def test_how_many_are_made_at_once_changes_rounding_alone(invert: Callable[..., 
 
 
 def test_again_it_prints_the_path_and_other_settings_are_refused(
-    invert: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+    invert: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = invert()
     before = out.read_bytes()
@@ -144,7 +144,7 @@ def test_again_it_prints_the_path_and_other_settings_are_refused(
     with pytest.raises(OutputExists, match="seed is 0 there and 1 here"):
         invert(seed=1)
     invert(seed=1, force=True)
-    assert out.with_name("pseudo.parquet.old").read_bytes() == before
+    assert (tmp_path / ".pseudo.parquet.vlcpctl/replaced/pseudo.parquet").read_bytes() == before
     assert out.read_bytes() != before
 
 
@@ -209,7 +209,7 @@ def test_what_stands_there_and_is_no_such_file_stays(
     invert: Callable[..., Path], tmp_path: Path
 ) -> None:
     (tmp_path / "pseudo.parquet").write_text("mine")
-    with pytest.raises(OutputExists, match="no file of pseudo texts"):
+    with pytest.raises(OutputExists, match="not written by this command"):
         invert()
     assert (tmp_path / "pseudo.parquet").read_text() == "mine"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from vlcpctl.commands.row_files import has_rows, rows_to
-from vlcpctl.core.artifacts import already_made, new_file
+from vlcpctl.core.atomic import already_made, new_file
 from vlcpctl.core.errors import UsageError
 
 each_force = pytest.mark.parametrize("force", [False, True])

@@ -34,13 +34,13 @@ def test_other_settings_are_refused_by_name_and_forced_aside(tmp_path: Path) -> 
     with pytest.raises(OutputExists, match="seed is 0 there and 1 here"):
         sample(out, seed=1)
     sample(out, seed=1, force=True)
-    assert (tmp_path / "pairs.parquet.old").is_file()
+    assert (tmp_path / ".pairs.parquet.vlcpctl/replaced/pairs.parquet").is_file()
 
 
 def test_a_foreign_file_is_not_overwritten(tmp_path: Path) -> None:
     out = tmp_path / "pairs.parquet"
     out.write_text("mine")
-    with pytest.raises(OutputExists, match="did not make it"):
+    with pytest.raises(OutputExists, match="not written by this command"):
         sample(out)
     assert out.read_text() == "mine"
 

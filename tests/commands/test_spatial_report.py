@@ -15,7 +15,8 @@ from support.program import refused, run_program
 from support.tiny_stream import make_pair, make_stream
 
 from vlcpctl.commands.spatial_report import run
-from vlcpctl.core.artifacts import new_directory, write_manifest
+from vlcpctl.core.artifacts import write_manifest
+from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import Incompatible, OutputExists, UsageError
 from vlcpctl.core.rows import read_rows
 from vlcpctl.data.task import open_stream

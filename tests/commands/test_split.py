@@ -114,7 +114,7 @@ def test_killed_half_way_nothing_stands_and_the_next_run_succeeds(tmp_path: Path
         "3",
     ]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
-    while not list(tmp_path.glob(".out.tmp-*/task-*/*.tar")) and process.poll() is None:
+    while not list(tmp_path.glob(".out.vlcpctl/writing-*/task-*/*.tar")) and process.poll() is None:
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL

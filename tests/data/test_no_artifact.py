@@ -11,6 +11,7 @@ from support.tiny_stream import make_stream
 
 from vlcpctl.core.artifacts import write_manifest
 from vlcpctl.core.errors import BadInput
+from vlcpctl.core.staging import Staging
 from vlcpctl.data.checking_artifacts import check
 from vlcpctl.data.lineage import describe
 
@@ -63,8 +64,7 @@ def test_a_file_of_an_artifact_leads_to_it(tmp_path: Path, monkeypatch: pytest.M
 def test_an_unfinished_run_is_resumed_by_its_command(
     tmp_path: Path, identity: dict[str, object], command: str
 ) -> None:
-    partial = tmp_path / "a.b.partial"
-    partial.mkdir()
+    partial = Staging(tmp_path / "a.b").open_partial()
     (partial / "identity.json").write_text(json.dumps(identity))
     assert said(partial) == (
         f"is the state of an unfinished {command}; the same command resumes it, "

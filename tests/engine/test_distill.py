@@ -21,6 +21,7 @@ from support.tiny_stream import make_pair, make_stream, make_task
 from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.core.artifacts import read_manifest
 from vlcpctl.core.errors import Diverged, OutputExists, UsageError
+from vlcpctl.core.staging import Staging
 from vlcpctl.data.checking_artifacts import check
 from vlcpctl.data.lineage import describe
 from vlcpctl.data.lineage_text import lines
@@ -146,7 +147,7 @@ def test_workers_and_shards_change_no_byte(place: Path, tmp_path: Path) -> None:
     assert data(tmp_path / "workers") == data(tmp_path / "one") == data(tmp_path / "shards")
     contents = {read_manifest(tmp_path / name, "targets")["content"] for name in ("one", "shards")}
     assert len(contents) == 1
-    assert not (tmp_path / "shards.partial").exists()
+    assert not (tmp_path / ".shards.vlcpctl").exists()
 
 
 def test_killed_and_resumed_ends_with_the_same_bytes(place: Path, tmp_path: Path) -> None:
@@ -156,11 +157,11 @@ def test_killed_and_resumed_ends_with_the_same_bytes(place: Path, tmp_path: Path
     for what, number in kills:
         child = started(partial(made_until, asked, what, number))
         assert ended(child) == -signal.SIGKILL
-        assert (tmp_path / "killed.partial").is_dir()
+        assert (tmp_path / ".killed.vlcpctl" / "partial").is_dir()
         assert not (tmp_path / "killed").exists()
     made(asked)
     assert data(tmp_path / "killed") == data(tmp_path / "one")
-    assert not (tmp_path / "killed.partial").exists()
+    assert not (tmp_path / ".killed.vlcpctl").exists()
 
 
 def made_until(asked: Request, what: str, number: int, _rank: int) -> None:
@@ -192,16 +193,16 @@ def test_a_shard_that_comes_when_another_has_joined_all_changes_nothing(
 ) -> None:
     plan = made(request(place, tmp_path / "t", views=2))
     before = (tmp_path / "t" / "targets.json").stat().st_mtime_ns
-    distilling._join(plan, tmp_path / "t.partial", [], {}, force=False)
+    distilling._join(plan, Staging(tmp_path / "t").partial, [], {}, force=False)
     assert (tmp_path / "t" / "targets.json").stat().st_mtime_ns == before
 
 
 def test_what_is_there_is_kept_and_another_is_refused(place: Path, tmp_path: Path) -> None:
     plan = made(request(place, tmp_path / "t", views=2))
     other = make_plan(request(place, tmp_path / "t", views=3))
-    (tmp_path / "t.partial").mkdir()
+    Staging(tmp_path / "t").open_partial()
     distill(plan, MEANS, Shard())  # as a shard that comes late
-    assert not (tmp_path / "t.partial").exists()
+    assert not (tmp_path / ".t.vlcpctl").exists()
     made(request(place, tmp_path / "u", views=2))
     (tmp_path / "t").rename(tmp_path / "gone")
     part = make_plan(request(place, tmp_path / "t", views=2))
@@ -232,7 +233,8 @@ def test_views_that_would_all_be_the_same_are_one(place: Path, tmp_path: Path) -
 
 
 def test_a_teacher_that_was_not_trained_here_needs_a_preset(place: Path, tmp_path: Path) -> None:
-    from vlcpctl.core.artifacts import new_directory, write_manifest
+    from vlcpctl.core.artifacts import write_manifest
+    from vlcpctl.core.atomic import new_directory
 
     with new_directory(tmp_path / "openai", "checkpoint.json") as directory:
         encoders.save(encoders.build("micro", Start()), directory)

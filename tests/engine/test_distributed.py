@@ -217,7 +217,7 @@ def test_sigterm_saves_and_the_same_line_ends_as_if_never_stopped(
     log, out = tmp_path / "log", tmp_path / "stopped"
     launched = _words(world, out, *many, "--nproc", 2)
     pid = started(lambda _: run_line(launched, log))
-    until(lambda: any(tmp_path.glob("stopped.partial/at-*")))
+    until(lambda: any(tmp_path.glob(".stopped.vlcpctl/partial/at-*")))
     os.kill(pid, signal.SIGTERM)
     assert ended(pid) == 75
     assert log.with_suffix(".out").read_text() == ""

@@ -16,7 +16,8 @@ from support.pair_files import write_parquet
 from support.tiny_stream import make_image
 
 from vlcpctl.commands.split import run
-from vlcpctl.core.artifacts import new_directory, write_manifest
+from vlcpctl.core.artifacts import write_manifest
+from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.data.labels_from import Labelling, labelling_of, parse_labels_from
 from vlcpctl.data.pseudo_labels import Classifier

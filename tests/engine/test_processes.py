@@ -31,7 +31,7 @@ def _start(world: World, root: Path, number: int, steps: int) -> subprocess.Pope
 
 
 def _partial_step(root: Path, number: int) -> int:
-    states = sorted((root / f"{number:02d}.partial").glob("at-*"))
+    states = sorted((root / f".{number:02d}.vlcpctl" / "partial").glob("at-*"))
     return int(states[-1].name.rsplit("-", 1)[1]) if states else 0
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from support.tiny_stream import make_stream, make_task
 
-from vlcpctl.core.artifacts import new_directory, write_manifest
+from vlcpctl.core.artifacts import write_manifest
+from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.task import Task, open_stream, open_task
 from vlcpctl.engine.spatial_plan import Request, make_plan

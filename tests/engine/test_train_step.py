@@ -78,7 +78,7 @@ def test_another_command_at_the_same_place_is_refused_and_force_moves_aside(
         train_step(replace(step, seed=1))
     train_step(replace(step, seed=1, force=True))
     assert read_manifest(tmp_path / "00", "checkpoint")["seed"] == 1
-    assert read_manifest(tmp_path / "00.old", "checkpoint")["seed"] == 0
+    assert read_manifest(tmp_path / ".00.vlcpctl" / "replaced" / "00", "checkpoint")["seed"] == 0
 
 
 def test_an_unfinished_run_of_another_command_is_refused(world: World, tmp_path: Path) -> None:
@@ -121,7 +121,9 @@ def test_two_signals_end_the_process_at_once(world: World, tmp_path: Path) -> No
 def test_kill_loses_at_most_the_interval(world: World, tmp_path: Path) -> None:
     step = _first(world, tmp_path, save_every="2")
     assert in_child(step, kill_at("step=4")) == -signal.SIGKILL
-    assert [path.name for path in (tmp_path / "00.partial").glob("at-*")] == ["at-0000-0000000004"]
+    assert [path.name for path in (tmp_path / ".00.vlcpctl" / "partial").glob("at-*")] == [
+        "at-0000-0000000004"
+    ]
 
 
 def test_workers_change_nothing(world: World, tmp_path: Path) -> None:
@@ -262,6 +264,6 @@ def test_slow_models_take_or_average_the_statistics_of_batch_norm(
         steps=2,
     )
     assert in_child(step, kill_at("step=1")) == -signal.SIGKILL
-    slots = next((tmp_path / "00.partial").glob("at-*")) / "slots" / "ctp"
+    slots = next((tmp_path / ".00.vlcpctl" / "partial").glob("at-*")) / "slots" / "ctp"
     assert ("visual.bn1.running_mean" in load_file(slots / "momentum.safetensors")) == blends
     assert in_child(step) == 0

@@ -116,7 +116,7 @@ def test_a_report_that_is_there_is_kept_and_another_is_refused(tmp_path: Path) -
     with pytest.raises(OutputExists, match="metric is None there and 't2i_r1' here"):
         write_report(build(found, other), identity(found, other), out, force=False)
     assert write_report(build(found, other), identity(found, other), out, force=True)
-    assert (tmp_path / "out.old/report.html").exists()
+    assert (tmp_path / ".out.vlcpctl/replaced/out/report.html").exists()
 
 
 def test_the_summary_has_every_metric_for_every_key(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def run(
     vlcpctl buffer stream/00-smileys -o mof/00 --policy herding --size 5% --checkpoint run/00
     """
     options.start(quiet=quiet, threads=threads)
-    from vlcpctl.core.artifacts import already_made
+    from vlcpctl.core.atomic import already_made
     from vlcpctl.data.buffer import open_buffer, plan_update, write_buffer
     from vlcpctl.data.buffer_request import Request
 

@@ -112,7 +112,7 @@ def _check_shards(count: int, index: int, *, force: bool) -> None:
 
 def _made(plan: DistillPlan, means: Means, shard: tuple[int, int], *, force: bool) -> bool:
     """Whether the directory is whole in the end; other shards may have to do their part."""
-    from vlcpctl.core.artifacts import already_made
+    from vlcpctl.core.atomic import already_made
 
     if already_made(plan.request.out, "targets", plan.identity, force=force):
         say(f"distill: {plan.request.out} is there already")

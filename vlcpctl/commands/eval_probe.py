@@ -133,6 +133,6 @@ def _measure(
     from vlcpctl.engine.zeroshot import Means
 
     means = Means(**how)
-    with rows_to(out, force=force) as stream:
+    with rows_to(out) as stream:
         for row in evaluate(request, plan, means):
             write_row(stream, row)

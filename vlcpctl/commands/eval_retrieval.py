@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,6 +59,7 @@ RunName = Annotated[
     str | None, typer.Option("--run", help="Name in the rows. [default: the checkpoint's]")
 ]
 BatchSize = Annotated[int, typer.Option("--batch-size", min=1, help="Items encoded at once.")]
+_TIMINGS = "vlcpctl.timings/1"
 Timings = Annotated[Path | None, typer.Option("--timings", help="Write timings there, as NDJSON.")]
 
 
@@ -146,7 +148,7 @@ def _measure(
     from vlcpctl.core.rows import write_row
     from vlcpctl.engine.evaluation import evaluate
 
-    with rows_to(out, force=request.force) as stream, _timings_to(timings) as note:
+    with rows_to(out) as stream, _timings_to(timings) as note:
         for row in evaluate(request, jobs, means, note):
             write_row(stream, row)
 
@@ -160,14 +162,18 @@ def _say_plan(jobs: list[Job]) -> None:
 @contextmanager
 def _timings_to(path: Path | None) -> Iterator[Callable[[dict[str, Any]], None]]:
     """Takes timings: each to the file, if there is one, and their sums to the log."""
+    from vlcpctl.core.atomic import new_file, refuse_foreign_file
+    from vlcpctl.core.rows import starts_with_schema
+
+    is_ours = functools.partial(starts_with_schema, schema=_TIMINGS)
+    if path is not None:
+        refuse_foreign_file(path, is_ours)  # before the work, not after it
     found: list[dict[str, Any]] = []
     yield found.append
     for what in ("embed", "search"):
         seconds = sum(row["seconds"] for row in found if row["what"] == what)
         console.say(f"eval-retrieval: {what} {seconds:.1f} s")
     if path is not None:
-        from vlcpctl.core.artifacts import new_file
-
-        with new_file(path) as temporary:
-            lines = (json.dumps({"schema": "vlcpctl.timings/1", **row}) for row in found)
+        with new_file(path, is_ours) as temporary:
+            lines = (json.dumps({"schema": _TIMINGS, **row}) for row in found)
             temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -108,14 +108,14 @@ def run(
         from vlcpctl.engine.zeroshot import Means
 
         means = Means(device=device, batch_size=batch_size, workers=workers, tolerance=tolerance)
-        _measure(request, plan, means, out, force=force)
+        _measure(request, plan, means, out)
     tell_file(out, len(plan.cells()), as_json=json_)
 
 
-def _measure(request: Request, plan: ZeroshotPlan, means: Means, out: Path, *, force: bool) -> None:
+def _measure(request: Request, plan: ZeroshotPlan, means: Means, out: Path) -> None:
     from vlcpctl.core.rows import write_row
     from vlcpctl.engine.zeroshot import evaluate
 
-    with rows_to(out, force=force) as stream:
+    with rows_to(out) as stream:
         for row in evaluate(request, plan, means):
             write_row(stream, row)

@@ -12,7 +12,9 @@ import typer
 from vlcpctl.core import console
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Where the result is written.")]
-Force = Annotated[bool, typer.Option("--force", help="Move what stands at --out to NAME.old.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Replace the output at --out; the old one is kept hidden.")
+]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 Workers = Annotated[

@@ -24,21 +24,19 @@ def refuse_json_of_rows(out: Path | None, *, as_json: bool) -> None:
 
 
 @contextmanager
-def rows_to(out: Path, *, force: bool) -> Iterator[TextIO]:
-    """The stream to write rows to; a file there moves aside when the new one is complete.
+def rows_to(out: Path) -> Iterator[TextIO]:
+    """The stream to write rows to; a file of rows at `out` is replaced when this one is whole.
 
-    A pipe or a device stays where it is.
+    Raises OutputExists for any other file. A pipe or a device is written to as it is.
     """
     if out == STDOUT:
         yield console.results()
         return
-    from vlcpctl.core.artifacts import is_pipe_or_device, move_aside, new_file
+    from vlcpctl.core.atomic import new_file
+    from vlcpctl.core.rows import is_row_file
 
-    with new_file(out) as temporary:
-        with temporary.open("w", encoding="utf-8") as stream:
-            yield stream
-        if force and out.exists() and not is_pipe_or_device(out):
-            move_aside(out)
+    with new_file(out, is_row_file) as temporary, temporary.open("w", encoding="utf-8") as stream:
+        yield stream
 
 
 def tell_file(out: Path, rows: int, *, as_json: bool) -> None:
@@ -49,14 +47,19 @@ def tell_file(out: Path, rows: int, *, as_json: bool) -> None:
 
 def has_rows(out: Path, cells: Sequence[Cell], *, force: bool) -> bool:
     """Whether the file holds these very rows already; other rows there are an error."""
-    from vlcpctl.core.artifacts import is_pipe_or_device
+    from vlcpctl.core.atomic import is_pipe_or_device, refuse_foreign_file
+    from vlcpctl.core.rows import is_row_file
 
-    if out == STDOUT or force or not out.exists() or is_pipe_or_device(out):
+    if out == STDOUT or is_pipe_or_device(out):
+        return False
+    refuse_foreign_file(out, is_row_file)
+    if force or not out.exists():
         return False
     from vlcpctl.eval.cells import holds
 
     if not holds(out, cells):
         raise OutputExists(
-            f"{out} exists and holds other rows; choose another --out, or --force to move it aside"
+            f"{out} already exists and has other rows; "
+            "choose another --out, or --force to replace it"
         )
     return True

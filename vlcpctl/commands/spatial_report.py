@@ -91,7 +91,7 @@ def run(
         console.say(f"spatial-report: {out} is there already")
         rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     else:
-        rows = _measured(request, plan, means, out, force=force)
+        rows = _measured(request, plan, means, out)
     if json_:
         found = {"rows": rows} if out is None else {"path": str(out), "rows": len(rows)}
         console.emit(json.dumps(found, ensure_ascii=False))
@@ -100,7 +100,7 @@ def run(
 
 
 def _measured(
-    request: Request, plan: SpatialPlan, means: Means, out: Path | None, *, force: bool
+    request: Request, plan: SpatialPlan, means: Means, out: Path | None
 ) -> list[dict[str, Any]]:
     """The rows, each written where rows are wanted as soon as it is known."""
     from vlcpctl.core.rows import write_row
@@ -109,7 +109,7 @@ def _measured(
     if out is None:
         return list(compare(request, plan, means))
     rows = []
-    with rows_to(out, force=force) as stream:
+    with rows_to(out) as stream:
         for row in compare(request, plan, means):
             write_row(stream, row)
             rows.append(row)

@@ -180,7 +180,7 @@ def run(
     if dry_run:
         _say_plan(request)
         return
-    from vlcpctl.core.artifacts import naming
+    from vlcpctl.core.atomic import naming
     from vlcpctl.engine.launch import train
 
     with naming(out):
@@ -217,7 +217,7 @@ def _request(flags: dict[str, Any]) -> Request:
 
 
 def _say_plan(request: Request) -> None:
-    from vlcpctl.core.artifacts import already_made
+    from vlcpctl.core.atomic import already_made
     from vlcpctl.engine.identity import semantic
     from vlcpctl.engine.plan import make_plan
 

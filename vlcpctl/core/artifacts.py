@@ -1,22 +1,16 @@
-"""Files and directories that are whole or absent: written aside, manifest last, then renamed."""
+"""Artifacts: directories that exist by their manifest, a JSON file written last."""
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import shutil
-import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import vlcpctl
-from vlcpctl.core.differences import identity_differences
-from vlcpctl.core.errors import BadInput, OutputExists, UsageError
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.staging import read_path
 
 # What an artifact is, and the manifest that makes its directory exist.
 MANIFESTS = {
@@ -27,110 +21,6 @@ MANIFESTS = {
     "embeddings": "embeddings.json",
     "report": "summary.json",
 }
-
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-
-
-@contextmanager
-def new_directory(final: Path, manifest: str) -> Iterator[Path]:
-    """A fresh directory beside `final`; renamed to it when the block ends without an error.
-
-    The block writes every file and, last, the manifest (see `write_manifest`).
-    What stood at `final` before is moved to `NAME.old`.
-    """
-    check_place(final)
-    final = Path(os.path.abspath(final))
-    final.parent.mkdir(parents=True, exist_ok=True)
-    _clean_stale(final)
-    temporary = final.with_name(f".{final.name}.tmp-{socket.gethostname()}-{os.getpid()}")
-    temporary.mkdir()
-    try:
-        with naming(final):
-            yield temporary
-            publish(temporary, final, manifest)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-
-
-def publish(temporary: Path, final: Path, manifest: str) -> None:
-    """Put a complete directory in its place; a kill at any point leaves the old or the new one."""
-    assert (temporary / manifest).is_file(), f"{temporary} has no {manifest}"
-    _sync_tree(temporary)
-    ready = _ready_name(final)
-    if ready.exists():
-        shutil.rmtree(ready)
-    temporary.rename(ready)
-    if final.exists():
-        move_aside(final)
-    ready.rename(final)
-    _sync(final.parent)
-
-
-def finish_swap(final: Path) -> None:
-    """Complete a swap killed half-way: the new directory stands ready, the place is empty."""
-    ready = _ready_name(final)
-    if ready.exists() and not final.exists():
-        ready.rename(final)
-
-
-def move_aside(path: Path) -> Path:
-    """Rename to NAME.old, replacing what was there."""
-    old = path.with_name(path.name + ".old")
-    if old.is_dir():
-        shutil.rmtree(old)
-    elif old.exists():
-        old.unlink()
-    path.rename(old)
-    return old
-
-
-@contextmanager
-def new_file(final: Path) -> Iterator[Path]:
-    """A path beside `final` to write to; renamed over it when the block ends without an error.
-
-    A pipe or a device is written to as it is.
-    """
-    if is_pipe_or_device(final):
-        with naming(final):
-            yield final
-        return
-    check_place(final)
-    final.parent.mkdir(parents=True, exist_ok=True)
-    temporary = final.with_name(f".{final.name}.tmp-{os.getpid()}")
-    try:
-        with naming(final):
-            yield temporary
-            with temporary.open("rb") as file:
-                os.fsync(file.fileno())
-            temporary.replace(final)
-            _sync(final.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def check_place(out: Path) -> None:
-    """Refuse where no file or directory can be made: `-`, which is stdout, pipes and devices."""
-    if out == Path("-"):
-        raise UsageError("'-' is stdout, where this result cannot go: give a path, as in -o NAME")
-    if is_pipe_or_device(out):
-        raise UsageError(f"{out} is a pipe or device, where this result cannot go: give a new path")
-
-
-def is_pipe_or_device(path: Path) -> bool:
-    """Whether a path takes what is written and keeps nothing, so that it is never moved."""
-    return path.exists() and not path.is_file() and not path.is_dir()
-
-
-@contextmanager
-def naming(output: Path) -> Iterator[None]:
-    """Say what was being written when the disk is full: writing names no file by itself."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None and error.errno in _DISK_FULL:
-            error.filename = str(output)
-        raise
 
 
 def write_manifest(
@@ -159,8 +49,7 @@ def write_manifest(
 
 def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
     """The manifest of an artifact; an error that names the path when it is not one."""
-    finish_swap(directory)
-    path = directory / MANIFESTS[kind]
+    path = read_path(directory) / MANIFESTS[kind]
     if not path.is_file():
         raise BadInput(
             f"{directory} is not a {kind}: it has no {MANIFESTS[kind]}{_what_it_is(directory)}"
@@ -193,31 +82,21 @@ class _Manifest(dict[str, Any]):
 
 
 def kind_of(directory: Path) -> str | None:
-    """Which artifact a directory is, or None."""
-    finish_swap(directory)
-    return next((kind for kind, name in MANIFESTS.items() if (directory / name).is_file()), None)
+    """Which artifact a directory is by the name of its manifest, or None."""
+    place = read_path(directory)
+    return next((kind for kind, name in MANIFESTS.items() if (place / name).is_file()), None)
 
 
-def already_made(out: Path, kind: str, identity: dict[str, Any], *, force: bool) -> bool:
-    """Whether the finished output of this very command is there; another one there is an error.
-
-    With `force` the answer is False; publishing the new output moves the old one aside.
-    """
-    check_place(out)
-    finish_swap(out)
-    if not out.exists() or force:
-        return False
-    if kind_of(out) != kind:
-        raise OutputExists(
-            f"{out} exists and is not a {kind}; choose another --out, or --force to move it aside"
-        )
-    found = read_manifest(out, kind)["identity"]
-    differences = identity_differences(found, identity)
-    if differences:
-        raise OutputExists(
-            f"{out} was made with other settings: {'; '.join(differences)}; --force replaces it"
-        )
-    return True
+def is_artifact(directory: Path) -> bool:
+    """Whether a directory has a manifest that vlcpctl wrote; its name alone is not enough."""
+    for name in MANIFESTS.values():
+        try:
+            manifest = json.loads((directory / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            continue
+        if isinstance(manifest, dict) and str(manifest.get("schema")).startswith("vlcpctl."):
+            return True
+    return False
 
 
 def _what_it_is(directory: Path) -> str:
@@ -225,49 +104,3 @@ def _what_it_is(directory: Path) -> str:
         return " (there is no such path)"
     kind = kind_of(directory)
     return f" (it is a {kind})" if kind else ""
-
-
-def _ready_name(final: Path) -> Path:
-    final = Path(os.path.abspath(final))  # . has no name, and / has none either way
-    return final.parent / f".{final.name}.new"
-
-
-def _clean_stale(final: Path) -> None:
-    """Remove what a dead process of this machine left behind."""
-    prefix = f".{final.name}.tmp-{socket.gethostname()}-"
-    for path in final.parent.glob(f".{_glob_escaped(final.name)}.tmp-*"):
-        pid = path.name.removeprefix(prefix)
-        if path.name.startswith(prefix) and pid.isdigit() and not _alive(int(pid)):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _glob_escaped(name: str) -> str:
-    return "".join(f"[{char}]" if char in "*?[" else char for char in name)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _sync_tree(directory: Path) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    # A disk serves many requests at once faster than one after the other.
-    with ThreadPoolExecutor(8) as threads:
-        for synced in [threads.submit(_sync, path) for path in (directory, *directory.rglob("*"))]:
-            synced.result()
-
-
-def _sync(path: Path) -> None:
-    """Wait until a file or a directory is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -15,6 +15,7 @@ from typing import Any, NoReturn, TextIO
 from vlcpctl.core.errors import BadInput, UsageError
 
 SCHEMA = "vlcpctl.eval/1"
+_MOST_LINE_BYTES = 1 << 24
 _SCHEMA_PATTERN = re.compile(r"vlcpctl\.eval/(\d+)(\.\d+)*")
 
 
@@ -22,6 +23,22 @@ def write_row(stream: TextIO, row: dict[str, Any]) -> None:
     """Write one row and flush, so that a reader downstream sees it at once."""
     stream.write(json.dumps({"schema": SCHEMA, **row}, ensure_ascii=False) + "\n")
     stream.flush()
+
+
+def is_row_file(path: Path) -> bool:
+    """Whether a file starts with an evaluation row, so that a command may replace it."""
+    return starts_with_schema(path, SCHEMA)
+
+
+def starts_with_schema(path: Path, schema: str) -> bool:
+    """Whether the first line of a file is a JSON object of this schema, whatever its version."""
+    try:
+        with path.open("rb") as file:
+            first = json.loads(file.readline(_MOST_LINE_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return False
+    family = schema.split("/", maxsplit=1)[0]
+    return isinstance(first, dict) and str(first.get("schema")).startswith(f"{family}/")
 
 
 @dataclass(frozen=True)

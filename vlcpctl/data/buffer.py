@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from vlcpctl.core.artifacts import MANIFESTS, new_directory
+from vlcpctl.core.artifacts import MANIFESTS
+from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.console import warn
 from vlcpctl.core.errors import BadInput, Incompatible
 from vlcpctl.data.buffer_ctp import CTP, allot_as_ctp, pick_as_ctp

@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.artifacts import already_made, new_directory, read_manifest
+from vlcpctl.core.artifacts import read_manifest
+from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.core.console import progress, say, warn
 from vlcpctl.core.errors import MOST_NAMES, UsageError
 from vlcpctl.data.holdout import Holdout

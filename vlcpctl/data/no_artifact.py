@@ -56,9 +56,10 @@ def _why_no_manifest(path: Path) -> str:
         identity = json.loads((path / "identity.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         identity = None
-    if path.suffix == ".partial" and isinstance(identity, dict):
+    staging = path.parent
+    if staging.name.endswith(".vlcpctl") and path.name == "partial" and isinstance(identity, dict):
         command = "train-step" if "semantic" in identity else "command"
-        made = path.with_suffix("")
+        made = staging.with_name(staging.name.removeprefix(".").removesuffix(".vlcpctl"))
         return f"is the state of an unfinished {command}; the same command resumes it, to {made}"
     inside = list(_artifacts_in(path))
     if inside:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.core.artifacts import new_file
+from vlcpctl.core.atomic import new_file, new_part
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import content_id
 
@@ -97,7 +97,7 @@ def write_part(path: Path, columns: Columns) -> None:
         lists if field.name == "embeddings" else pa.array(columns[field.name], field.type)
         for field in schema
     ]
-    with new_file(path) as temporary:
+    with new_part(path) as temporary:
         pq.write_table(pa.table(arrays, schema=schema), temporary, compression="zstd")
 
 
@@ -106,7 +106,7 @@ def join_parts(out: Path, parts: Iterable[Path], facts: dict[str, Any]) -> None:
     shape = (int(facts["length"]), int(facts["width"]))
     content = _Content(shape, facts["identity"])
     with (
-        new_file(out) as temporary,
+        new_file(out, holds_pseudo_texts) as temporary,
         pq.ParquetWriter(
             temporary, _schema(shape), compression="zstd", write_page_checksum=True
         ) as writer,
@@ -133,6 +133,15 @@ def open_pseudo_texts(path: Path) -> PseudoFile:
     if metadata.get("schema") != SCHEMA:
         raise BadInput(f"{path} has schema {metadata.get('schema')!r}; this version reads {SCHEMA}")
     return PseudoFile(path, metadata, found.num_rows)
+
+
+def holds_pseudo_texts(path: Path) -> bool:
+    """Whether a file is one of pseudo texts, which `--force` may replace."""
+    try:
+        open_pseudo_texts(path)
+    except BadInput:
+        return False
+    return True
 
 
 class _Content:

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from vlcpctl.core.artifacts import MANIFESTS, new_directory, read_manifest, write_manifest
+from vlcpctl.core.artifacts import MANIFESTS, read_manifest, write_manifest
+from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Incompatible
 from vlcpctl.core.hashing import content_id
 from vlcpctl.data.task import Split

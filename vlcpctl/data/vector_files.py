@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.core.artifacts import new_file
+from vlcpctl.core.atomic import new_part
 from vlcpctl.core.errors import BadInput
 
 ROWS_PER_GROUP = 1024
@@ -159,14 +159,14 @@ class Content:
 def write_vectors(path: Path, rows: Vectors, number: str) -> None:
     """Write a file of these rows."""
     schema = _schema(rows.vectors_ND.shape[1], number)
-    with new_file(path) as temporary, _writer(temporary, schema) as writer:
+    with new_part(path) as temporary, _writer(temporary, schema) as writer:
         writer.write_table(_table(rows, schema), row_group_size=ROWS_PER_GROUP)
 
 
 def join_vectors(out: Path, parts: Iterable[Path], number: str) -> tuple[int, str]:
     """Write the file that the parts make; how many rows it has, and their id."""
     content, count, writer = Content(), 0, None
-    with new_file(out) as temporary:
+    with new_part(out) as temporary:
         for path in parts:
             part = VectorFile(path, number)
             schema = _schema(part.width, number)

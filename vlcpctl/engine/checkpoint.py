@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.artifacts import new_directory, read_manifest, write_manifest
+from vlcpctl.core.artifacts import read_manifest, write_manifest
+from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.hashing import content_id, file_sha256
 from vlcpctl.core.method import Method, Weights

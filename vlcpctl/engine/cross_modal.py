@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, final
 
-from vlcpctl.core.artifacts import MANIFESTS, new_directory, write_manifest
+from vlcpctl.core.artifacts import MANIFESTS, write_manifest
+from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.hashing import content_id
 from vlcpctl.engine.embedding import embed
 from vlcpctl.engine.evaluated import Evaluated

@@ -1,15 +1,14 @@
 """distill: from a teacher and pairs to a directory of targets, part by part.
 
-TARGETS.partial/identity.json          what is being made; another command's is refused
-TARGETS.partial/images-NNNNNN.parquet  of the pairs of part N: written first, whole or absent
-TARGETS.partial/texts-NNNNNN.parquet   likewise; where it is, the part is done
+.TARGETS.vlcpctl/partial/identity.json          what is being made; another command's is refused
+.TARGETS.vlcpctl/partial/images-NNNNNN.parquet  of the pairs of part N: written first
+.TARGETS.vlcpctl/partial/texts-NNNNNN.parquet   likewise: written last
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,9 +21,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from vlcpctl.core.artifacts import already_made
+from vlcpctl.core.atomic import already_made
 from vlcpctl.core.console import progress, say
 from vlcpctl.core.devices import torch_device
+from vlcpctl.core.staging import Staging
 from vlcpctl.data.loader import ImageCache
 from vlcpctl.data.targets import CAPTION, VIEW, write_targets
 from vlcpctl.data.vector_files import Vectors, write_vectors
@@ -104,7 +104,7 @@ def _join(
         if is_there and partial.exists():
             if force or not already_made(plan.request.out, "targets", plan.identity, force=False):
                 write_targets(plan.request.out, files, plan.identity, facts)
-            shutil.rmtree(partial)
+            Staging(plan.request.out).drop_partial()
 
 
 @contextmanager

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.artifacts import already_made, read_manifest
+from vlcpctl.core.artifacts import read_manifest
+from vlcpctl.core.atomic import already_made
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.data.task import Task
 from vlcpctl.engine.protocols import (

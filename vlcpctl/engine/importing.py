@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vlcpctl.core.artifacts import already_made, new_directory, write_manifest
+from vlcpctl.core.artifacts import write_manifest
+from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError
 from vlcpctl.core.hashing import content_id, file_sha256
 from vlcpctl.core.tensors import some_of

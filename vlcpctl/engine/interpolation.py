@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.artifacts import already_made, new_directory, read_manifest, write_manifest
+from vlcpctl.core.artifacts import read_manifest, write_manifest
+from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.method import Weights

@@ -6,12 +6,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.artifacts import check_place, read_manifest
+from vlcpctl.core.artifacts import read_manifest
+from vlcpctl.core.atomic import check_place, refuse_foreign_file
 from vlcpctl.core.differences import identity_differences
 from vlcpctl.core.errors import BadInput, OutputExists
 from vlcpctl.core.pseudo_texts import Inversion
 from vlcpctl.data.buffer import open_buffer
-from vlcpctl.data.pseudo_texts import open_pseudo_texts
+from vlcpctl.data.pseudo_texts import holds_pseudo_texts, open_pseudo_texts
 from vlcpctl.data.task import Split
 
 
@@ -76,15 +77,10 @@ def already_inverted(plan: InvertPlan, *, force: bool) -> bool:
     """Whether the finished file of this very command is there; another one there is an error."""
     out = plan.request.out
     check_place(out)
-    if not out.exists() or force:
+    refuse_foreign_file(out, holds_pseudo_texts)
+    if force or not out.exists():
         return False
-    try:
-        found = open_pseudo_texts(out).identity
-    except BadInput as error:
-        raise OutputExists(
-            f"{out} exists and is no file of pseudo texts; choose another --out, or --force"
-        ) from error
-    differences = identity_differences(found, plan.identity)
+    differences = identity_differences(open_pseudo_texts(out).identity, plan.identity)
     if differences:
         raise OutputExists(
             f"{out} was made with other settings: {'; '.join(differences)}; --force replaces it"

@@ -1,12 +1,11 @@
 """invert-texts: from a checkpoint and a buffer to a file of pseudo texts, part by part.
 
-FILE.partial/identity.json         what is being made; another command's is refused
-FILE.partial/part-NNNNNN.parquet   what was made of mini-batch N, whole or absent
+.FILE.vlcpctl/partial/identity.json         what is being made; another command's is refused
+.FILE.vlcpctl/partial/part-NNNNNN.parquet   what was made of mini-batch N, whole or absent
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,11 +13,11 @@ import numpy as np
 import torch
 from torch.nn.functional import normalize
 
-from vlcpctl.core.artifacts import move_aside
 from vlcpctl.core.console import progress, say
 from vlcpctl.core.devices import torch_device
 from vlcpctl.core.errors import Diverged
 from vlcpctl.core.method import Batch
+from vlcpctl.core.staging import Staging
 from vlcpctl.data.loader import PlannedBatches
 from vlcpctl.data.pseudo_texts import Columns, join_parts, write_part
 from vlcpctl.data.workers import read_in_order
@@ -50,10 +49,8 @@ def invert_texts(plan: InvertPlan, means: Means, *, force: bool = False) -> None
             bar.advance(plan.texts_of(number))
     length, width = work.shape
     facts = {"length": length, "width": width, "identity": plan.identity}
-    if request.out.exists():
-        move_aside(request.out)
     join_parts(request.out, parts, facts)
-    shutil.rmtree(partial)
+    Staging(request.out).drop_partial()
 
 
 @dataclass(frozen=True)

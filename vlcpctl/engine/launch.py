@@ -15,7 +15,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from vlcpctl.core.artifacts import already_made
+from vlcpctl.core.atomic import already_made
 from vlcpctl.core.devices import torch_device
 from vlcpctl.core.errors import VlcpError
 from vlcpctl.core.hashing import content_id

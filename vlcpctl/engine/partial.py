@@ -1,8 +1,8 @@
-"""CKPT.partial: everything an unfinished train-step needs to go on as if it had never stopped.
+"""The state of an unfinished train-step, from which it resumes as if it had never stopped.
 
-CKPT.partial/identity.json            what is being made; another identity is refused
-CKPT.partial/metrics.jsonl            the journal, cut back to the position on resume
-CKPT.partial/at-PPPP-SSSSSSSSSS/      one complete state: position.json is written last
+.CKPT.vlcpctl/partial/identity.json          what is being made; another identity is refused
+.CKPT.vlcpctl/partial/metrics.jsonl          the journal, cut back to the position on resume
+.CKPT.vlcpctl/partial/at-PPPP-SSSSSSSSSS/    one complete state: position.json is written last
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 
 from torch import Tensor
 
-from vlcpctl.core.artifacts import move_aside
 from vlcpctl.core.differences import identity_differences
 from vlcpctl.core.errors import Incompatible, OutputExists
+from vlcpctl.core.staging import Staging
 from vlcpctl.core.tensors import read_tensors, write_tensors
 from vlcpctl.engine.journal import FILE_NAME
 from vlcpctl.engine.schedules import Plateau
@@ -40,10 +40,11 @@ class Saved:
 
 
 class Partial:
-    """The partial run beside a checkpoint's final place."""
+    """The partial run in the staging directory of a checkpoint."""
 
     def __init__(self, out: Path) -> None:
-        self.path = out.with_name(out.name + ".partial")
+        self.out, self.staging = out, Staging(out)
+        self.path = self.staging.partial
         self.journal = self.path / FILE_NAME
 
     def claim(
@@ -60,9 +61,11 @@ class Partial:
             found = json.loads(identity.read_text())
             self._refuse_other(found, semantic, numeric, accept_inexact=accept_inexact)
             return
-        if self.path.exists() and force:
-            move_aside(self.path)
-        self.path.mkdir(parents=True, exist_ok=True)
+        if force and self.path.exists():
+            self.staging.keep(self.path)
+        if not force:
+            self.staging.refuse_old_partial()
+        self.staging.open_partial()
         temporary = identity.with_suffix(".tmp")
         temporary.write_text(json.dumps({"semantic": semantic, "numeric": numeric}, indent=1))
         temporary.replace(identity)
@@ -79,7 +82,7 @@ class Partial:
         if differences:
             raise OutputExists(
                 f"{self.path} is an unfinished run of another command: "
-                f"{'; '.join(differences)}; --force moves it aside"
+                f"{'; '.join(differences)}; --force starts over"
             )
         inexact = identity_differences(found["numeric"], numeric)
         if inexact and not accept_inexact:
@@ -127,7 +130,7 @@ class Partial:
 
     def remove(self) -> None:
         """The run is finished."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        self.staging.drop_partial()
 
     def _states(self) -> list[Path]:
         return sorted(path.parent for path in self.path.glob("at-*/position.json"))

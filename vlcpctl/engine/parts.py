@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import platform
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.artifacts import new_file
+from vlcpctl.core.atomic import new_part
 from vlcpctl.core.differences import identity_differences
 from vlcpctl.core.errors import OutputExists
+from vlcpctl.core.staging import Staging
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,16 +42,14 @@ class Means:
         }
 
 
-def partial_of(out: Path) -> Path:
-    """Where the parts of an output lie until it is whole."""
-    return out.with_name(out.name + ".partial")
-
-
 def claim(out: Path, identity: dict[str, Any], means: Means, *, force: bool) -> Path:
     """Make or enter the directory of parts; an error names what differs from another command's."""
-    partial, own = partial_of(out), {**identity, "numeric": means.numeric()}
+    staging, own = Staging(out), {**identity, "numeric": means.numeric()}
     if force:
-        shutil.rmtree(partial, ignore_errors=True)
+        staging.drop_partial()
+    else:
+        staging.refuse_old_partial()
+    partial = staging.partial
     stored = partial / "identity.json"
     if stored.is_file():
         differences = identity_differences(json.loads(stored.read_text()), own)
@@ -61,7 +59,7 @@ def claim(out: Path, identity: dict[str, Any], means: Means, *, force: bool) -> 
                 "--force begins anew"
             )
         return partial
-    partial.mkdir(parents=True, exist_ok=True)
-    with new_file(stored) as temporary:
+    staging.open_partial()
+    with new_part(stored) as temporary:
         temporary.write_text(json.dumps(own, indent=1))
     return partial

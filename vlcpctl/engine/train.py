@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from vlcpctl.core import console
-from vlcpctl.core.artifacts import already_made
+from vlcpctl.core.atomic import already_made
 from vlcpctl.core.devices import torch_device
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.method import Weights

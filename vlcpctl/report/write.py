@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core import artifacts
+from vlcpctl.core.artifacts import MANIFESTS
+from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.report.document import TITLE, Document, definitions_table
 from vlcpctl.report.markdown import markdown
 from vlcpctl.report.page import page
@@ -15,11 +16,11 @@ from vlcpctl.report.summary_json import as_json
 
 def write_report(document: Document, identity: dict[str, Any], out: Path, *, force: bool) -> bool:
     """Write the directory unless this very report is there; whether it was written."""
-    if artifacts.already_made(out, "report", identity, force=force):
+    if already_made(out, "report", identity, force=force):
         return False
-    manifest = artifacts.MANIFESTS["report"]
+    manifest = MANIFESTS["report"]
     summary = json.dumps(as_json(document, identity), indent=1, ensure_ascii=False, allow_nan=False)
-    with artifacts.new_directory(out, manifest) as directory:
+    with new_directory(out, manifest) as directory:
         (directory / "report.html").write_text(page(document), encoding="utf-8")
         (directory / "report.md").write_text(
             markdown(TITLE, document.notes, document.sections(), definitions_table()),

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.core.artifacts import check_place, move_aside, new_file
+from vlcpctl.core.atomic import check_place, new_file, refuse_foreign_file
 from vlcpctl.core.console import progress
 from vlcpctl.core.differences import identity_differences
 from vlcpctl.core.errors import BadInput, OutputExists
@@ -49,44 +49,41 @@ class Settings:
 
 
 def write_pairs(out: Path, settings: Settings) -> int:
-    """Write the Parquet file, moving aside what stood there; returns the number of pairs."""
+    """Write the Parquet file and return the number of pairs; an earlier sample is replaced."""
     glyphs = read_glyphs(settings.limit)
     schema = SCHEMA.with_metadata({_SETTINGS: json.dumps(asdict(settings))})
     per_glyph = settings.views + settings.test_views
-    with new_file(out) as temporary:
-        with (
-            progress("sample", len(glyphs) * per_glyph, "views") as bar,
-            # The images are compressed already; short texts repeat, which dictionaries catch.
-            pq.ParquetWriter(
-                temporary, schema, compression="zstd", use_dictionary=_TEXTS
-            ) as writer,
-        ):
-            for start in range(0, len(glyphs), _GLYPHS_PER_ROW_GROUP):
-                some = glyphs[start : start + _GLYPHS_PER_ROW_GROUP]
-                rows = [row for glyph in some for row in _pairs(glyph, settings)]
-                writer.write_table(pa.Table.from_pylist(rows, schema))
-                bar.advance(len(rows))
-        if out.exists():
-            move_aside(out)
+    with (
+        new_file(out, is_sample) as temporary,
+        progress("sample", len(glyphs) * per_glyph, "views") as bar,
+        # The images are compressed already; short texts repeat, which dictionaries catch.
+        pq.ParquetWriter(temporary, schema, compression="zstd", use_dictionary=_TEXTS) as writer,
+    ):
+        for start in range(0, len(glyphs), _GLYPHS_PER_ROW_GROUP):
+            some = glyphs[start : start + _GLYPHS_PER_ROW_GROUP]
+            rows = [row for glyph in some for row in _pairs(glyph, settings)]
+            writer.write_table(pa.Table.from_pylist(rows, schema))
+            bar.advance(len(rows))
     return len(glyphs) * per_glyph
 
 
 def already_sampled(out: Path, settings: Settings, *, force: bool) -> bool:
     """Whether these very pairs are at `out`; any other file there is an error unless `force`."""
     check_place(out)
-    if not out.exists() or force:
+    refuse_foreign_file(out, is_sample)
+    if force or not out.exists():
         return False
-    found = _read_settings(out)
-    if found is None:
-        raise OutputExists(
-            f"{out} exists and 'sample' did not make it; choose another --out, or --force"
-        )
-    differences = identity_differences(found, asdict(settings))
+    differences = identity_differences(_read_settings(out) or {}, asdict(settings))
     if differences:
         raise OutputExists(
             f"{out} was made with other settings: {'; '.join(differences)}; --force replaces it"
         )
     return True
+
+
+def is_sample(path: Path) -> bool:
+    """Whether a file was written by `sample`, so that it may be replaced."""
+    return _read_settings(path) is not None
 
 
 def _read_settings(path: Path) -> dict[str, Any] | None:

@@ -1,0 +1,236 @@
+"""An output is whole or absent, and nothing that is not an output is ever moved or removed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from vlcpctl.core import atomic, staging
+from vlcpctl.core.artifacts import is_artifact, kind_of, read_manifest, write_manifest
+from vlcpctl.core.atomic import already_made, check_place, new_directory, new_file
+from vlcpctl.core.errors import OutputExists, UsageError
+from vlcpctl.core.staging import Staging, read_path
+
+
+def _make(final: Path, content: str = "one", identity: dict[str, object] | None = None) -> None:
+    with new_directory(final, "task.json") as directory:
+        (directory / "data").write_text(content)
+        write_manifest(directory, "task", identity or {"seed": 0}, content, {"name": content})
+
+
+def _names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def _fail_after_writing(path: Path) -> None:
+    path.write_text("half")
+    raise KeyError
+
+
+def _killed_at(holder: object, name: str, work: Callable[[], None], *, calls: int = 1) -> None:
+    """Do the work in a child that is killed where it would call holder.name once more."""
+    pid = os.fork()
+    if pid == 0:
+        left, real = [calls], getattr(holder, name)
+
+        def call(*given: object, **named: object) -> object:
+            left[0] -= 1
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*given, **named)
+
+        setattr(holder, name, call)
+        work()
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+
+
+def test_what_is_replaced_is_kept_where_globs_do_not_see_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    final = tmp_path / "a b"
+    _make(final, "one")
+    assert _names(tmp_path) == ["a b"]
+    _make(final, "two")
+    kept = tmp_path / ".a b.vlcpctl/replaced/a b"
+    assert f"the previous output is kept in {kept}" in capfd.readouterr().err
+    assert read_manifest(final, "task")["content"] == "two"
+    assert read_manifest(kept, "task")["content"] == "one"
+    assert [name for name in _names(tmp_path) if name[0] != "."] == ["a b"]
+    _make(final, "three")
+    assert read_manifest(kept, "task")["content"] == "two"
+
+
+def test_an_error_leaves_nothing_and_the_old_one_intact(tmp_path: Path) -> None:
+    final = tmp_path / "a"
+    _make(final, "one")
+    with pytest.raises(KeyError), new_directory(final, "task.json") as directory:
+        _fail_after_writing(directory / "data")
+    assert _names(tmp_path) == ["a"]
+    assert read_manifest(final, "task")["content"] == "one"
+
+
+@pytest.mark.parametrize(
+    ("holder", "name", "calls"),
+    [
+        (atomic, "_sync_tree", 1),
+        (Staging, "swap_in", 1),
+        (Staging, "keep", 1),
+        (Path, "rename", 1),
+        (Path, "rename", 2),
+        (Path, "rename", 3),
+        (staging, "sync", 1),
+        (Staging, "close", 1),
+    ],
+)
+def test_a_kill_leaves_the_old_or_the_new_one(
+    tmp_path: Path, holder: object, name: str, calls: int
+) -> None:
+    final = tmp_path / "a"
+    _make(final, "one")
+    _killed_at(holder, name, lambda: _make(final, "two"), calls=calls)
+    assert read_manifest(final, "task")["content"] in {"one", "two"}
+    assert already_made(final, "task", {"seed": 0}, force=False)
+    _make(final, "three")
+    assert read_manifest(final, "task")["content"] == "three"
+    assert _names(tmp_path / ".a.vlcpctl") == ["made-by-vlcpctl", "replaced"]
+
+
+def test_readers_read_through_a_swap_killed_half_way_and_rename_nothing(tmp_path: Path) -> None:
+    final = tmp_path / "a"
+    _make(final, "one")
+    _killed_at(Path, "rename", lambda: _make(final, "two"), calls=3)
+    assert not final.exists()
+    assert kind_of(final) == "task"
+    assert read_manifest(final, "task")["content"] == "two"
+    assert (read_path(final / "data")).read_text() == "two"
+    assert not final.exists()
+    Staging(final).finish_swap()
+    assert (final / "data").read_text() == "two"
+
+
+def test_the_same_command_is_recognised_and_another_one_named(tmp_path: Path) -> None:
+    final = tmp_path / "a"
+    assert not already_made(final, "task", {"seed": 0}, force=False)
+    _make(final, identity={"seed": 0, "pair": (1, 2)})
+    assert already_made(final, "task", {"seed": 0, "pair": [1, 2]}, force=False)
+    with pytest.raises(OutputExists, match="seed is 0 there and 1 here"):
+        already_made(final, "task", {"seed": 1, "pair": [1, 2]}, force=False)
+    assert not already_made(final, "task", {"seed": 1, "pair": [1, 2]}, force=True)
+    with pytest.raises(OutputExists, match="is not a checkpoint"):
+        already_made(final, "checkpoint", {"seed": 0}, force=False)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_directory_that_is_no_artifact_is_refused(tmp_path: Path, force: bool) -> None:
+    """A `summary.json` of somebody else's makes no report of it."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "summary.json").write_text('{"mine": true}')
+    with pytest.raises(OutputExists, match="is not a result of vlcpctl"):
+        already_made(theirs, "report", {}, force=force)
+    with pytest.raises(OutputExists, match="is not a result of vlcpctl"):
+        _make(theirs)
+    (tmp_path / "file").write_text("theirs")
+    with pytest.raises(OutputExists, match="is a file"):
+        already_made(tmp_path / "file", "report", {}, force=force)
+    assert _names(tmp_path) == ["file", "theirs"]
+
+
+def test_a_directory_that_comes_while_another_is_written_stays(tmp_path: Path) -> None:
+    def write(final: Path) -> None:
+        with new_directory(final, "task.json") as directory:
+            write_manifest(directory, "task", {}, "one", {})
+            final.mkdir()
+
+    with pytest.raises(OutputExists):
+        write(tmp_path / "a")
+    assert _names(tmp_path) == ["a"]
+
+
+def test_names_that_a_user_may_have_given_are_left_alone(tmp_path: Path) -> None:
+    """Earlier versions moved outputs to NAME.old and removed NAME.partial and .NAME.new."""
+    final = tmp_path / "a"
+    theirs = [tmp_path / name for name in ("a.old", "a.partial", ".a.new", ".a.tmp-host-1")]
+    for path in theirs:
+        path.mkdir()
+        (path / "theirs").write_text("theirs")
+    _make(final, "one")
+    read_manifest(final, "task")
+    _make(final, "two")
+    Staging(final).drop_partial()
+    assert all((path / "theirs").read_text() == "theirs" for path in theirs)
+
+
+def test_a_directory_named_like_a_staging_directory_is_refused(tmp_path: Path) -> None:
+    theirs = tmp_path / ".a.vlcpctl"
+    (theirs / "ready" / "a").mkdir(parents=True)
+    with pytest.raises(OutputExists, match="was not made by vlcpctl"):
+        _make(tmp_path / "a")
+    assert read_path(tmp_path / "a") == tmp_path / "a"
+    Staging(tmp_path / "a").finish_swap()
+    assert _names(tmp_path) == [".a.vlcpctl"]
+
+
+def test_what_dead_processes_were_writing_is_removed(tmp_path: Path) -> None:
+    _killed_at(atomic, "_sync_tree", lambda: _make(tmp_path / "a"))
+    staging_directory = tmp_path / ".a.vlcpctl"
+    assert [name.split("-")[0] for name in _names(staging_directory)] == ["made", "writing"]
+    foreign = staging_directory / "writing-another-host-1"
+    foreign.mkdir()
+    _make(tmp_path / "a")
+    assert _names(staging_directory) == ["made-by-vlcpctl", foreign.name]
+
+
+@pytest.mark.parametrize("given", ["", ".", "..", "/", "~", "sub/..", "-", "link"])
+def test_places_that_hold_other_things_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    here = tmp_path / "home" / "here"
+    here.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(here)
+    (here / "link").symlink_to("nowhere")
+    with pytest.raises(UsageError):
+        check_place(Path(given).expanduser())
+
+
+def test_an_output_that_is_or_contains_an_input_is_refused(tmp_path: Path) -> None:
+    given = tmp_path / "run" / "00"
+    given.mkdir(parents=True)
+    with pytest.raises(UsageError, match="contains the input"):
+        check_place(tmp_path / "run", [given])
+    with pytest.raises(UsageError, match="is also an input"):
+        check_place(given, [given])
+    check_place(tmp_path / "run" / "01", [given])
+
+
+def test_a_file_is_whole_or_absent(tmp_path: Path) -> None:
+    final = tmp_path / "rows"
+    with pytest.raises(KeyError), new_file(final, is_artifact) as temporary:
+        _fail_after_writing(temporary)
+    assert list(tmp_path.iterdir()) == []
+    with new_file(final, is_artifact) as temporary:
+        temporary.write_text("whole")
+    assert final.read_text() == "whole"
+    assert _names(tmp_path) == ["rows"]
+
+
+def test_only_a_file_of_the_same_command_is_replaced_and_it_is_kept(tmp_path: Path) -> None:
+    final = tmp_path / "rows"
+    final.write_text("theirs")
+    with (
+        pytest.raises(OutputExists, match="not written by this command"),
+        new_file(final, lambda _: False),
+    ):
+        raise AssertionError
+    with new_file(final, lambda _: True) as temporary:
+        temporary.write_text("ours")
+    assert final.read_text() == "ours"
+    assert (tmp_path / ".rows.vlcpctl/replaced/rows").read_text() == "theirs"
+    with pytest.raises(OutputExists, match="is a directory"), new_file(tmp_path, lambda _: True):
+        raise AssertionError

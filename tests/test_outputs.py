@@ -1,0 +1,132 @@
+"""No command destroys what is not its own: every writer, and every place it must not write to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.eval_rows import own_rows, written
+from support.pair_files import rows, write_parquet
+from support.program import TINY, make_inputs, refused, run_program
+
+Words = list[object]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the commands read."""
+    root = make_inputs(tmp_path_factory.mktemp("inputs"))
+    write_parquet(root / "pairs.parquet", rows(20))
+    written(root / "rows.ndjson", own_rows())
+    return root
+
+
+def lines(place: Path) -> dict[str, Words]:
+    """A command line of each writer without its output; the last word is the output's option."""
+    first, second = place / "stream" / "00-part-0", place / "stream" / "01-part-1"
+    plain, buffer = place / "plain", place / "buffer"
+    evaluate: Words = [second, "--checkpoint", plain, "-q"]
+    return {
+        "sample": ["sample", "emoji9", "--limit", 1, "--views", 1, "--size", 16, "-q", "-o"],
+        "split": ["split", place / "pairs.parquet", "--by", "source", "-q", "-o"],
+        "buffer": ["buffer", first, "--policy", "ring", "--size", 6, "-q", "-o"],
+        "train-step": ["train-step", second, *TINY, "--previous", plain, "-o"],
+        "distill": ["distill", second, "--teacher", plain, "--preset", "tiny", "-q", "-o"],
+        "invert-texts": [
+            *("invert-texts", "--checkpoint", plain, "--buffer", buffer),
+            *("--count", 2, "--iterations", 1, "-q", "-o"),
+        ],
+        "interpolate": ["interpolate", plain, place / "queued", "-q", "-o"],
+        "import-checkpoint": ["import-checkpoint", plain, "-q", "-o"],
+        "eval-retrieval": ["eval-retrieval", *evaluate, "-o"],
+        "timings": ["eval-retrieval", *evaluate, "--timings"],
+        "embeddings": ["eval-retrieval", *evaluate, "--save-embeddings"],
+        "spatial-report": [
+            *("spatial-report", second, "--checkpoint", plain),
+            *("--checkpoint", place / "queued", "-q", "-o"),
+        ],
+        "forgetting-report": ["forgetting-report", place / "rows.ndjson", "-q", "-o"],
+    }
+
+
+WRITERS = tuple(lines(Path()))
+each_writer = pytest.mark.parametrize("writer", WRITERS)
+
+
+def tree(root: Path) -> dict[str, object]:
+    """Every path below a directory, with the content of files."""
+    return {
+        str(path.relative_to(root)): path.read_bytes() if path.is_file() else None
+        for path in sorted(root.rglob("*"))
+    }
+
+
+@each_writer
+def test_places_of_other_things_are_refused_and_nothing_changes(
+    place: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    writer: str,
+) -> None:
+    """An unset variable (an empty path), and everything else that a slip may name."""
+    words = lines(place)[writer]
+    force = [] if writer in {"timings", "interpolate"} else ["--force"]
+    project = tmp_path / "home" / "project"
+    for name in ("here", "theirs", "theirs.old", ".theirs.new"):
+        (project / name).mkdir(parents=True)
+        (project / name / "summary.json").write_text('{"theirs": 1}')
+    (project / "notes.txt").write_text("theirs")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(project / "here")
+    before, inputs = tree(tmp_path), tree(place)
+    refusals = {
+        **dict.fromkeys(["", ".", "..", "/", str(tmp_path / "home")], 2),
+        str(place): 4 if writer == "sample" else 2,  # it reads nothing there
+        **dict.fromkeys(["../theirs", "../notes.txt"], 4),
+    }
+    for out, code in refusals.items():
+        for again in ([], force, force):
+            refused(run_program(capfd, *words, out, *again), str(words[0]), code)
+    assert tree(tmp_path) == before
+    assert tree(place) == inputs
+
+
+@each_writer
+def test_an_input_is_not_replaced(
+    place: Path, capfd: pytest.CaptureFixture[str], writer: str
+) -> None:
+    words = lines(place)[writer]
+    inputs = [word for word in words if isinstance(word, Path)]
+    before = tree(place)
+    for given in inputs:
+        ended = run_program(capfd, *words, given)
+        refused(ended, str(words[0]), 2, "is also an input")
+    assert tree(place) == before
+
+
+@pytest.mark.parametrize("command", ["inspect", "check"])
+def test_readers_rename_nothing(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    (tmp_path / "run").mkdir()
+    (place / "plain").rename(tmp_path / "run" / ".00.new")
+    try:
+        before = tree(tmp_path)
+        assert run_program(capfd, command, tmp_path / "run" / "00").code == 3
+        assert tree(tmp_path) == before
+    finally:
+        (tmp_path / "run" / ".00.new").rename(place / "plain")
+
+
+def test_an_unfinished_run_of_an_earlier_version_is_refused_in_one_line(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    old = tmp_path / "00.partial"
+    old.mkdir()
+    (old / "identity.json").write_text("{}")
+    for writer in ("train-step", "distill", "invert-texts"):
+        words = [*lines(place)[writer], tmp_path / "00"]
+        refused(run_program(capfd, *words), writer, 5, old, "earlier version")
+    assert run_program(capfd, *lines(place)["train-step"], tmp_path / "00", "--force").code == 0
+    assert (old / "identity.json").is_file()

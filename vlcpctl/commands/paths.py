@@ -1,0 +1,48 @@
+"""The paths of a command line: where outputs may go, and where inputs are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+_OUTPUTS = frozenset({"out", "save_embeddings", "timings"})
+_APPENDED = frozenset({"tensorboard"})  # files are added to it, none is replaced
+_TEXTS = frozenset({"sources", "rows", "data_sets"})  # inputs that are paths, names or -
+
+
+def checked_paths(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a command, once its outputs are found to replace none of its inputs.
+
+    A swap of an output that was killed half-way is completed, unless nothing is to be written; an
+    input whose swap was killed is read where the complete new one waits. Raises UsageError for an
+    output that is or contains an input, the current directory or the home directory.
+    """
+    from vlcpctl.core.atomic import check_place, is_pipe_or_device
+    from vlcpctl.core.staging import Staging, read_path
+
+    inputs = [path for name, value in arguments.items() for path in _inputs(name, value)]
+    for name in _OUTPUTS & arguments.keys():
+        out = arguments[name]
+        if out is not None and out != Path("-") and not is_pipe_or_device(out):
+            check_place(out, inputs)
+            if not arguments.get("dry_run"):
+                Staging(out).finish_swap()
+    return {
+        name: value if name in _OUTPUTS | _APPENDED else _each(read_path, value)
+        for name, value in arguments.items()
+    }
+
+
+def _inputs(name: str, value: Any) -> list[Path]:
+    """The paths that an option or argument reads."""
+    if name in _OUTPUTS | _APPENDED:
+        return []
+    values = value if isinstance(value, list | tuple) else [value]
+    return [Path(one) for one in values if isinstance(one, Path) or (name in _TEXTS and one)]
+
+
+def _each(change: Any, value: Any) -> Any:
+    """A path changed, or each path of a list; anything else as it is."""
+    if isinstance(value, list):
+        return [_each(change, one) for one in value]
+    return change(value) if isinstance(value, Path) else value

@@ -1,0 +1,203 @@
+"""Outputs that are whole or absent: written in a staging directory, manifest last, then renamed.
+
+An output that is not a result of vlcpctl is never replaced, with --force or without.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.artifacts import is_artifact, kind_of, read_manifest
+from vlcpctl.core.console import say
+from vlcpctl.core.differences import identity_differences
+from vlcpctl.core.errors import OutputExists, UsageError
+from vlcpctl.core.staging import Staging, read_path, sync
+
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+@contextmanager
+def new_directory(final: Path, manifest: str) -> Iterator[Path]:
+    """A fresh directory that is renamed to `final` when the block ends without an error.
+
+    The block writes every file and, last, the manifest (see `write_manifest`). An artifact that
+    stood at `final` is kept in the staging directory. Raises UsageError or OutputExists if `final`
+    may not be written to.
+    """
+    check_place(final)
+    _refuse_foreign_directory(final)
+    staging = Staging(final)
+    temporary = staging.writing
+    try:
+        with naming(final):
+            staging.finish_swap()
+            staging.open()
+            temporary.mkdir()
+            yield temporary
+            assert (temporary / manifest).is_file(), f"{temporary} has no {manifest}"
+            _sync_tree(temporary)
+            _refuse_foreign_directory(final)  # it may have come while this one was written
+            _say_kept(final, staging.swap_in(temporary))
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        staging.close()
+
+
+@contextmanager
+def new_file(final: Path, is_ours: Callable[[Path], bool]) -> Iterator[Path]:
+    """A path to write to, which is renamed to `final` when the block ends without an error.
+
+    A file at `final` that `is_ours` recognises, or an empty one, is kept in the staging directory;
+    any other is refused with OutputExists. A pipe or a device is written to as it is.
+    """
+    if is_pipe_or_device(final):
+        with naming(final):
+            yield final
+        return
+    check_place(final)
+    refuse_foreign_file(final, is_ours)
+    staging = Staging(final)
+    temporary = staging.writing
+    try:
+        with naming(final):
+            staging.open()
+            yield temporary
+            sync(temporary)
+            refuse_foreign_file(final, is_ours)
+            kept = staging.keep_file() if final.exists() and final.stat().st_size else None
+            temporary.replace(final)
+            sync(Path(os.path.abspath(final)).parent)
+            _say_kept(final, kept)
+    finally:
+        temporary.unlink(missing_ok=True)
+        staging.close()
+
+
+@contextmanager
+def new_part(final: Path) -> Iterator[Path]:
+    """A path to write to, renamed to `final` at the end: for files inside a directory of ours."""
+    temporary = final.with_name(f".{final.name}.tmp-{os.getpid()}")
+    try:
+        with naming(final):
+            yield temporary
+            sync(temporary)
+            temporary.replace(final)
+            sync(final.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def already_made(out: Path, kind: str, identity: dict[str, Any], *, force: bool) -> bool:
+    """Whether the finished output of this very command exists.
+
+    With `force` the answer is False, and `new_directory` will replace it. Raises OutputExists if
+    another output is there, or anything that is not an artifact (that with `force`, too).
+    """
+    check_place(out)
+    _refuse_foreign_directory(out)
+    found = read_path(out)
+    if not found.exists() or force:
+        return False
+    if kind_of(found) != kind:
+        raise OutputExists(
+            f"{out} already exists and is not a {kind}; choose another --out, or --force to "
+            "replace it"
+        )
+    differences = identity_differences(read_manifest(found, kind)["identity"], identity)
+    if differences:
+        raise OutputExists(
+            f"{out} was made with other settings: {'; '.join(differences)}; --force replaces it"
+        )
+    return True
+
+
+def check_place(out: Path, inputs: Iterable[Path] = ()) -> None:
+    """Refuse with UsageError a place where no output may be made.
+
+    These are `-` (stdout), pipes and devices, dangling links, the home and the current directory,
+    every directory above them, and a directory that is or contains one of `inputs`.
+    """
+    if out == Path("-"):
+        raise UsageError("'-' is stdout, where this result cannot go: give a path, as in -o NAME")
+    if is_pipe_or_device(out):
+        raise UsageError(f"{out} is a pipe or device, where this result cannot go: give a new path")
+    if out.is_symlink() and not out.exists():
+        raise UsageError(f"{out} is a link to nothing; remove it, or choose another --out")
+    real = Path(os.path.realpath(out))
+    for name, place in (("current", Path.cwd()), ("home", Path("~").expanduser())):
+        if _contains(real, place):
+            raise UsageError(
+                f"the output {out} is the {name} directory or contains it; give the path of a new "
+                "directory or file (an unset shell variable gives an empty path)"
+            )
+    for given in inputs:
+        if _contains(real, given):
+            what = "is also an input" if real == Path(os.path.realpath(given)) else "contains"
+            named = "" if what == "is also an input" else f" the input {given}"
+            raise UsageError(f"the output {out} {what}{named}; choose another --out")
+
+
+def refuse_foreign_file(out: Path, is_ours: Callable[[Path], bool]) -> None:
+    """Raise OutputExists unless a file may be written at `out`: none is there, or one of ours."""
+    if out.is_dir():
+        raise OutputExists(
+            f"{out} is a directory, and this command writes a file; choose another --out"
+        )
+    if out.exists() and out.stat().st_size and not is_ours(out):
+        raise OutputExists(
+            f"{out} already exists and was not written by this command; choose another --out"
+        )
+
+
+def is_pipe_or_device(path: Path) -> bool:
+    """Whether a path takes what is written and stores nothing, so that it is never renamed."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+@contextmanager
+def naming(output: Path) -> Iterator[None]:
+    """Name the output in the error of a full disk, which names no file by itself."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in _DISK_FULL:
+            error.filename = str(output)
+        raise
+
+
+def _refuse_foreign_directory(out: Path) -> None:
+    """Only an artifact may be replaced by another one."""
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise OutputExists(f"{out} is a file; choose another --out")
+    if not is_artifact(out):
+        raise OutputExists(
+            f"{out} already exists and is not a result of vlcpctl; choose another --out"
+        )
+
+
+def _say_kept(out: Path, kept: Path | None) -> None:
+    if kept is not None:
+        shown = kept if out.is_absolute() else Path(os.path.relpath(kept))
+        say(f"replaced {out}; the previous output is kept in {shown} until the next --force")
+
+
+def _contains(directory: Path, path: Path) -> bool:
+    real = Path(os.path.realpath(path))
+    return directory == real or directory in real.parents
+
+
+def _sync_tree(directory: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    # A disk serves many requests at once faster than one after the other.
+    with ThreadPoolExecutor(8) as threads:
+        for synced in [threads.submit(sync, path) for path in (directory, *directory.rglob("*"))]:
+            synced.result()

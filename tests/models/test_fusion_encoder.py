@@ -313,6 +313,32 @@ def test_padding_is_not_read(encoder: FusionEncoder) -> None:
     torch.testing.assert_close(short.fused, long.fused)
 
 
+def test_a_word_masked_by_the_padding_id_is_still_attended_to(encoder: FusionEncoder) -> None:
+    """BERT's masking swaps a word for any id; padding is where the unmasked text has none."""
+    images, texts = inputs(encoder)
+    text = encoder.model.text_encoder
+    masked, pad = texts.clone(), encoder.special.pad
+    masked[:3, 1] = pad
+    out = encoder.outputs(images, texts, masked, masked != texts)
+    wrong = text.fuse(text(masked, masked == pad), masked == pad, out.image_tokens)
+    for row in range(len(texts)):
+        # Without its padding a text needs no mask at all.
+        length = int((texts[row] != pad).sum())
+        ids, image = masked[row : row + 1, :length], out.image_tokens[row : row + 1].transpose(0, 1)
+        hidden = text.embeddings(ids)
+        for layer in text.text_layers:
+            hidden = layer(hidden)
+        for layer in text.fusion_layers:
+            hidden = layer(hidden, image)
+        torch.testing.assert_close(out.fused[row], hidden[0, 0])
+        if row < 3:
+            words = text.embeddings.words.weight
+            guess = encoder.model.word_head(hidden[1], words)[0]
+            torch.testing.assert_close(out.logits[row], guess)
+            assert not torch.allclose(out.fused[row], wrong[row, 0], atol=1e-4)
+    assert len(out.logits) == 3
+
+
 def test_the_embedding_of_padding_is_zero_and_learns_from_its_places_nothing() -> None:
     encoder = encoder_of()
     images, texts = inputs(encoder)

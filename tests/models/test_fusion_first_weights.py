@@ -109,6 +109,27 @@ def test_a_berts_weights_give_its_own_states_and_guesses(tmp_path: Path) -> None
     torch.testing.assert_close(fused.logits, theirs.logits[at], rtol=1e-5, atol=1e-6)
 
 
+@torch.no_grad()
+def test_a_word_masked_by_the_padding_id_is_attended_to_as_in_bert(tmp_path: Path) -> None:
+    """As the CTP authors call BERT: masked ids, with the attention mask of the unmasked text."""
+    from transformers import BertForMaskedLM
+
+    place = bert_directory(tmp_path / "bert")
+    encoder = build(model_file(tmp_path, text_pretrained="bert"))
+    without_images(encoder)
+    bert = BertForMaskedLM.from_pretrained(place).eval()
+    images, texts = pairs(encoder)
+    pad = encoder.special.pad
+    masked = texts.clone()
+    masked[:2, 2] = pad
+    at = masked != texts
+    logits = encoder.outputs(images, texts, masked, at).logits
+    right = bert(masked, attention_mask=(texts != pad).long()).logits[at]
+    wrong = bert(masked, attention_mask=(masked != pad).long()).logits[at]
+    torch.testing.assert_close(logits, right, rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(logits, wrong, rtol=1e-5, atol=1e-4)
+
+
 def test_a_bert_brings_its_tokenizer_and_vocabulary(tmp_path: Path) -> None:
     place = bert_directory(tmp_path / "bert")
     encoder = build(model_file(tmp_path), f"text={place}", seed=4)

@@ -50,10 +50,11 @@ class FusionEncoder(BaseEncoder):
         at: Tensor | None,
         weights: Mapping[str, Tensor] | None = None,
     ) -> Outputs:
-        """Everything that the model says of pairs, with one pass over the images.
+        """The model's embeddings, token states and word predictions, in one pass over the images.
 
-        `fused_ids` (B, L) are fused with the images, texts (B, L) read alone; words are guessed
-        where `at` (B, L) is true, nowhere without it. With other `weights` in eval mode.
+        `texts` (B, L) are encoded alone and decide where padding is; `fused_ids` (B, L), the same
+        texts masked or not, are fused with the images. Words are predicted where `at` (B, L) is
+        true, nowhere if it is None. With other `weights` the model runs in eval mode.
         """
         return self._run(partial(self.model.outputs, images, texts, fused_ids, at), weights)
 

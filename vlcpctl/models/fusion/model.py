@@ -61,23 +61,28 @@ class FusionModel(nn.Module):
     ) -> tuple[Tensor | None, Tensor | None]:
         """Raw projections (b, D) of images (b, 3, H, W) and ids (b, L)."""
         image = None if images is None else self._image(self.image_encoder.forward_features(images))
-        text = None if texts is None else self._text(self.text_encoder(texts))
+        text = None if texts is None else self._text(self._text_tokens(texts))
         return image, text
 
     def fused(self, images: Tensor, texts: Tensor) -> Tensor:
         """The [CLS] state (b, C) of image and text together."""
         image_tokens = self.image_encoder.forward_features(images)
-        tokens = self.text_encoder.fuse(texts, self.text_encoder(texts), image_tokens)
+        padding = self.text_encoder.padding(texts)
+        tokens = self.text_encoder.fuse(self._text_tokens(texts), padding, image_tokens)
         return tokens[:, 0]
 
     def outputs(
         self, images: Tensor, texts: Tensor, fused_ids: Tensor, at: Tensor | None
     ) -> Outputs:
-        """Everything, with one pass over the images."""
+        """All outputs, with one pass over the images.
+
+        `texts` (b, L) are unmasked; `fused_ids` (b, L) are the same texts, masked or not.
+        """
         image_tokens = self.image_encoder.forward_features(images)
-        text_tokens = self.text_encoder(texts)
-        start = text_tokens if fused_ids is texts else self.text_encoder(fused_ids)
-        tokens = self.text_encoder.fuse(fused_ids, start, image_tokens)
+        padding = self.text_encoder.padding(texts)
+        text_tokens = self.text_encoder(texts, padding)
+        start = text_tokens if fused_ids is texts else self.text_encoder(fused_ids, padding)
+        tokens = self.text_encoder.fuse(start, padding, image_tokens)
         asked = tokens[:0, 0] if at is None else tokens[at]
         return Outputs(
             image=self._image(image_tokens),
@@ -87,6 +92,10 @@ class FusionModel(nn.Module):
             fused=tokens[:, 0],
             logits=self.word_head(asked, self.text_encoder.embeddings.words.weight),
         )
+
+    def _text_tokens(self, texts: Tensor) -> Tensor:
+        tokens: Tensor = self.text_encoder(texts, self.text_encoder.padding(texts))
+        return tokens
 
     def _image(self, tokens: Tensor) -> Tensor:
         projected: Tensor = self.image_projection(tokens[:, 0])

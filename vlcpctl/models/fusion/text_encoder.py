@@ -48,18 +48,27 @@ class TextEncoder(nn.Module):
             _fusion_layer(config) for _ in range(config.fusion_layers)
         )
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """(b, L, C) of (b, L) ids, of the text alone."""
+    def padding(self, texts: Tensor) -> Tensor:
+        """(b, L) bool, true where the unmasked ids (b, L) are padding."""
+        return texts == self.pad
+
+    def forward(self, ids: Tensor, padding: Tensor) -> Tensor:
+        """(b, L, C) token states of the text alone.
+
+        `ids` (b, L) may be masked. `padding` (b, L) comes from the unmasked ids: masking may put
+        the padding id in the place of a word, which is then still attended to, as in BERT.
+        """
         hidden: Tensor = self.embeddings(ids)
-        padding = ids == self.pad
         for layer in self.text_layers:
             hidden = layer(hidden, src_key_padding_mask=padding)
         return hidden.transpose(0, 1)
 
-    def fuse(self, ids: Tensor, text_tokens: Tensor, image_tokens: Tensor) -> Tensor:
-        """(b, L, C) of the ids, what `forward` made of them, and image tokens (b, N, C)."""
+    def fuse(self, text_tokens: Tensor, padding: Tensor, image_tokens: Tensor) -> Tensor:
+        """(b, L, C) token states of texts fused with images.
+
+        Takes the output of `forward` (b, L, C), its padding (b, L), and image tokens (b, N, C).
+        """
         hidden, image = text_tokens.transpose(0, 1), image_tokens.transpose(0, 1)
-        padding = ids == self.pad
         for layer in self.fusion_layers:
             hidden = layer(hidden, image, tgt_key_padding_mask=padding)
         return hidden.transpose(0, 1)

@@ -158,7 +158,7 @@ def test_lines_do_not_eat_the_batch_from_stdin(jobs: str) -> None:
     [
         ("methods\nchek a\n", "line 2: unknown command 'chek'; did you mean 'check'?"),
         ("batch more.txt\n", "line 1: batch cannot run batch"),
-        ("methods | head\n", "line 1: '|' is for a shell"),
+        ("methods | head\n", "line 1: '|' is shell syntax"),
     ],
 )
 def test_a_wrong_line_is_refused_before_any_runs(lines: str, said: str) -> None:

@@ -1,4 +1,4 @@
-"""What a line of a batch means is what it means in a shell, or an error."""
+"""A line of a batch file means what it means in a shell, or is an error."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_lines_keep_their_numbers_past_comments_and_continuations() -> None:
      "check *.tar", 'check "$HOME"', "check {0..3}", "check a; check b"],
 )  # fmt: skip
 def test_what_only_a_shell_can_do_is_refused_by_line(line: str) -> None:
-    with pytest.raises(UsageError, match=r"^line 2: .* is for a shell"):
+    with pytest.raises(UsageError, match=r"^line 2: .* is shell syntax"):
         parse(f"check\n{line}")
 
 

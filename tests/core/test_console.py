@@ -1,4 +1,4 @@
-"""Progress in a log: a line now and then, also where nobody knows how much is to come."""
+"""Progress in a log: a line every few seconds, also if the total is unknown."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from vlcpctl.core import console
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that goes on by four seconds whenever somebody looks."""
+    """A clock that advances four seconds whenever it is read."""
     ticks = itertools.count(0, 4)
     monkeypatch.setattr(console.time, "monotonic", lambda: float(next(ticks)))
 
 
 @pytest.mark.parametrize(("total", "shown"), [(0, "30"), (100, "30/100")])
-def test_lines_come_every_so_often(
+def test_lines_come_every_few_seconds(
     clock: None, total: int, shown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     console.set_quiet(False)
@@ -29,7 +29,7 @@ def test_lines_come_every_so_often(
     assert lines[0].startswith(f"split: {shown} pairs, ")
 
 
-def test_the_end_is_told_where_it_is_known(clock: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_line_shows_the_total(clock: None, capsys: pytest.CaptureFixture[str]) -> None:
     console.set_quiet(False)
     with console.progress("split", 40, "pairs", every_s=10.0) as bar:
         for _ in range(4):

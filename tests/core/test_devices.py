@@ -19,10 +19,10 @@ def test_auto_is_the_cpu() -> None:
 
 
 def test_an_absent_gpu_is_an_error() -> None:
-    with pytest.raises(UsageError, match="--device cuda: torch sees no CUDA device here"):
+    with pytest.raises(UsageError, match="--device cuda: CUDA is not available"):
         torch_device("cuda")
 
 
 def test_an_unknown_device_is_an_error() -> None:
-    with pytest.raises(UsageError, match="--device gpu: not a device; auto, cpu or cuda"):
+    with pytest.raises(UsageError, match="--device gpu is not a device; use auto, cpu or cuda"):
         torch_device("gpu")

@@ -118,8 +118,8 @@ def test_every_tensor_that_does_not_fit_is_named(
         imported(source, tmp_path / "out", model="micro")
     said = str(caught.value)
     assert "it lacks 2 (ln_final.bias, ln_final.weight)" in said
-    assert "it has more than belongs here: 2 (extra.one, extra.two)" in said
-    assert "it has other shapes: 1 (visual.proj (" in said
+    assert "it has unexpected tensors: 2 (extra.one, extra.two)" in said
+    assert "it has tensors of other shapes: 1 (visual.proj (" in said
     assert caught.value.exit_code == 5
     assert not (tmp_path / "out").exists()
 

@@ -122,8 +122,14 @@ def test_rows_since_other_checkpoints_do_not_contradict(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"degrees": {"sam_image": [1, -1]}}, "degrees of 'sam_image' are not up to 180 counts"),
-        ({"degrees": {"sam_image": [0] * 181}}, "degrees of 'sam_image' are not up to 180 counts"),
+        (
+            {"degrees": {"sam_image": [1, -1]}},
+            "degrees of 'sam_image' is not a list of at most 180",
+        ),
+        (
+            {"degrees": {"sam_image": [0] * 181}},
+            "degrees of 'sam_image' is not a list of at most 180",
+        ),
         ({"since": {"step": 0}}, "since: field 'run' is None, not text"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The nouns that every layer shares: errors, rows, artifacts, ids, seeds, the method protocol."""
+"""What every layer shares: errors, rows, artifacts, ids, seeds, the method protocol."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["params"]
 
 
 def __getattr__(name: str) -> ModuleType:
-    # The one module here that imports torch loads on first use.
+    # Loaded on first use: it imports torch, which takes seconds, and most of core does not need it.
     if name in __all__:
         return importlib.import_module(f"vlcpctl.core.{name}")
     raise AttributeError(f"module 'vlcpctl.core' has no attribute {name!r}")

@@ -1,4 +1,8 @@
-"""Command lines as children of one warm process: forked where safe, each when it can start."""
+"""Runs command lines as child processes of one warm process, several at once if asked.
+
+On Linux the children are forked from a process that has already imported torch and open_clip, which
+saves each of them seconds. Elsewhere they are spawned.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from vlcpctl.core import console
 from vlcpctl.core.command_lines import CommandLine
 
 FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# A fork of a macOS process may crash in the system's libraries.
+# On macOS a forked process may crash in the system's libraries, so children are spawned there.
 CONTEXT: Final = (
     multiprocessing.get_context("fork")
     if sys.platform == "linux"
@@ -26,7 +30,7 @@ CONTEXT: Final = (
 
 
 class Children:
-    """Runs lines, at most `jobs` at once; after one fails no other starts."""
+    """Runs command lines, at most `jobs` at once; after one fails, no other is started."""
 
     def __init__(self, lines: Sequence[CommandLine], jobs: int) -> None:
         self.waiting = deque(lines)
@@ -36,7 +40,11 @@ class Children:
         self.signal: int | None = None
 
     def run(self) -> None:
-        """Start every line and wait for the last; `failed` is the first that failed, if any."""
+        """Run all lines and wait for them.
+
+        Afterwards `failed` is the first line that failed with its exit code, if any, and `signal`
+        the signal that stopped the run, if any.
+        """
         with self._forwarding():
             while self.running or self._may_go_on():
                 line = self._next()
@@ -50,7 +58,11 @@ class Children:
         return bool(self.waiting) and self.failed is None and self.signal is None
 
     def _next(self) -> CommandLine | None:
-        """The first line that can start: what it reads is written, no barrier is before it."""
+        """The first line that can start now: all its inputs are written, no barrier precedes it.
+
+        A line that reads the output of an earlier unfinished line waits, and so does any line that
+        reads what the waiting one writes: hence its output counts as unwritten too.
+        """
         if not self._may_go_on() or len(self.running) >= self.jobs:
             return None
         unwritten = [child.line.makes for child in self.running]
@@ -66,11 +78,11 @@ class Children:
         if line.is_barrier:
             return
         console.say(f"[{line.number}] {line}")
-        with _signals_held():  # until the child has its own handlers and stands in the list
+        with _signals_held():  # until the child is in the list and has its own handlers
             self.running.append(_Child(line, shows_directly=self.jobs == 1))
 
     def _collect(self) -> None:
-        """Pass output on until a child has ended."""
+        """Wait for output or the end of a child, pass output on, and reap children that ended."""
         ready = wait([source for child in self.running for source in child.sources])
         for child in list(self.running):
             child.pass_on(ready)
@@ -97,7 +109,11 @@ class Children:
 
 
 class _Child:
-    """One line at work; with others beside it, its output comes here and is passed on by lines."""
+    """A running command line.
+
+    If others run beside it, its output goes through pipes and is passed on in whole lines, so that
+    lines of different children never mix.
+    """
 
     def __init__(self, line: CommandLine, *, shows_directly: bool) -> None:
         self.line = line
@@ -116,17 +132,17 @@ class _Child:
 
     @property
     def sources(self) -> list[Connection | int]:
-        """What to wait for: output, and the end."""
+        """What to wait for: the open pipes, and the sentinel of the process."""
         return [*(o.reader for o in self.outputs if not o.ended), self.process.sentinel]
 
     def pass_on(self, ready: Sequence[object]) -> None:
-        """Copy the lines that have come."""
+        """Copy the output of those pipes that are ready."""
         for output in self.outputs:
             if output.reader in ready:
                 output.read()
 
     def finish(self) -> int:
-        """The exit code, as a shell counts it, once the last output is passed on."""
+        """Pass on the remaining output and return the exit code: 128 + N after signal N."""
         for output in self.outputs:
             while not output.ended:
                 output.read()
@@ -136,7 +152,7 @@ class _Child:
 
 
 class _Output:
-    """Bytes from a child, passed on as whole lines."""
+    """One stream of a child's output, passed on in whole lines with a mark before each."""
 
     def __init__(self, reader: Connection, target: BinaryIO, mark: bytes) -> None:
         self.reader, self.target, self.mark = reader, target, mark
@@ -144,7 +160,7 @@ class _Output:
         self.ended = False
 
     def read(self) -> None:
-        """Pass on what is there; the last line gets its newline."""
+        """Pass on the bytes available now; the last line gets a newline if it lacks one."""
         data = os.read(self.reader.fileno(), 1 << 16)
         self.ended = not data
         *lines, self.rest = (self.rest + data).split(b"\n")
@@ -157,6 +173,8 @@ class _Output:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
+    # Between fork and setpgid a signal would run the parent's handler in the child, or miss a child
+    # that is not in the list yet. Blocked signals stay pending and arrive afterwards.
     signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     try:
         yield
@@ -165,11 +183,12 @@ def _signals_held() -> Iterator[None]:
 
 
 def _become(words: Sequence[str], ends: Sequence[Connection]) -> None:
-    """In the child: be the program that `python -m vlcpctl WORDS` would start."""
+    """In the child: run what `python -m vlcpctl WORDS` would run."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    os.setpgid(0, 0)  # a terminal's Ctrl-C comes once, from the parent
+    # A group of its own: Ctrl-C in a terminal reaches the child once, forwarded by the parent.
+    os.setpgid(0, 0)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     for descriptor, end in enumerate(ends, start=1):
         os.dup2(end.fileno(), descriptor)

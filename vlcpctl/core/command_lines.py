@@ -1,4 +1,4 @@
-"""Command lines as a shell would read them, without a shell."""
+"""Command lines of a batch file, split into words as a shell would, without running one."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from os.path import normpath
 
 from vlcpctl.core.errors import UsageError
 
-# What a shell takes literally; a $ or ` inside double quotes is not among it.
+# Escaped or quoted text, which a shell takes literally; not $ or ` inside double quotes.
 _LITERAL = re.compile(r"""\\.|'[^']*'|"(?:[^"$`\\]|\\.)*\"""")
 _COMMENT = re.compile(r"(?:^|\s)#")
-_WITHIN = re.compile("[=:,]")  # a word may name paths behind these
+_WITHIN = re.compile("[=:,]")  # a word may contain paths after these: --option=PATH, kind:PATH
 _SHELL = re.compile(r"[|&;<>()$`*?\[\]{}]|(?<!\S)~")
 
 
 @dataclass(frozen=True)
 class CommandLine:
-    """The words of one line, without the name of the program, and the line's number."""
+    """The words of one line without the program's name, and the number of the line, from 1."""
 
     number: int
     words: tuple[str, ...]
 
     @property
     def is_barrier(self) -> bool:
-        """Whether this is `wait`: what comes after it starts when all before it has ended."""
+        """Whether this is `wait`: later lines start only when all earlier lines have ended."""
         return self.words == ("wait",)
 
     @property
     def makes(self) -> str | None:
-        """What the line writes: the value of its --out.
+        """The path the line writes: the normalised value of its --out, or None.
 
         >>> CommandLine(1, ("buffer", "stream/00", "-o", "./b/00")).makes
         'b/00'
@@ -44,7 +44,7 @@ class CommandLine:
         return None
 
     def reads(self, made: Iterable[str | None]) -> bool:
-        """Whether one of these outputs, or something inside it, is among the line's words.
+        """Whether a word of the line names one of these outputs or a path inside one.
 
         >>> CommandLine(1, ("check", "runs/a/00")).reads({"runs/a"})
         True
@@ -63,7 +63,9 @@ class CommandLine:
 
 
 def parse(text: str) -> list[CommandLine]:
-    r"""The command lines of a text: comments and blank lines dropped, continued lines joined.
+    r"""The command lines of a text, without comments and blank lines, continued lines joined.
+
+    Raises UsageError, with the line's number, for shell syntax and unclosed quotes.
 
     >>> [str(line) for line in parse("# first\nvlcpctl check 'a b' \\\n  c\n\nwait\nmethods")]
     ["vlcpctl check 'a b' c", 'wait', 'vlcpctl methods']
@@ -79,7 +81,7 @@ def parse(text: str) -> list[CommandLine]:
 
 
 def _joined(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with the number of their first one; a line ending in a backslash goes on."""
+    """Lines with their numbers; a backslash at the end of a line joins it with the next."""
     begun, start = "", 1
     for number, line in enumerate(text.splitlines(), start=1):
         if not begun:
@@ -100,7 +102,7 @@ def _words(number: int, line: str) -> list[str]:
     special = _SHELL.search(bare[:end])
     if special:
         raise UsageError(
-            f"line {number}: {special[0]!r} is for a shell and batch is none; "
+            f"line {number}: {special[0]!r} is shell syntax, and batch does not use a shell; "
             "quote it, write the word out, or use --out instead of a redirection"
         )
     try:

@@ -1,4 +1,4 @@
-"""What a person sees: log lines and progress on stderr; results alone go to stdout."""
+"""Output for people, log lines and progress, goes to stderr; only results go to stdout."""
 
 from __future__ import annotations
 
@@ -12,26 +12,29 @@ from typing import TextIO
 
 class _State:
     quiet = False
-    claimed: TextIO | None = None  # the way to stdout while `claim_stdout` holds
+    claimed: TextIO | None = None  # the real stdout, between `claim_stdout` and `release_stdout`
 
 
 _state = _State()
 
 
 def set_quiet(quiet: bool) -> None:
-    """Silence log lines and progress; warnings stay."""
+    """Turn log lines and progress off or on; warnings are always shown."""
     _state.quiet = quiet
 
 
 def claim_stdout() -> None:
-    """From here on libraries that print reach stderr; only `results()` leads to stdout."""
+    """Reserve stdout for `results()`: whatever else prints to stdout goes to stderr from now on.
+
+    This works on file descriptors, so it also covers libraries that write to descriptor 1 from C.
+    """
     sys.stdout.flush()
     _state.claimed = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
 
 def release_stdout() -> None:
-    """Undo `claim_stdout`, if it holds."""
+    """Undo `claim_stdout`; does nothing without one."""
     if _state.claimed is None:
         return
     sys.stdout.flush()
@@ -41,38 +44,38 @@ def release_stdout() -> None:
 
 
 def drop_stdout() -> None:
-    """Let what is still to be written vanish: the reader downstream has gone."""
+    """Discard all further results: the reader downstream has closed the pipe."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, results().fileno())
     os.close(nowhere)
 
 
 def results() -> TextIO:
-    """The stream that rows and other results are written to."""
+    """The stream for rows and other results: the real stdout."""
     return _state.claimed or sys.stdout
 
 
 def say(message: str) -> None:
-    """One line of log."""
+    """Print a log line to stderr, unless --quiet."""
     if not _state.quiet:
         print(message, file=sys.stderr, flush=True)
 
 
 def warn(message: str) -> None:
-    """One line that --quiet does not silence."""
+    """Print a warning to stderr, also with --quiet."""
     print(f"warning: {message}", file=sys.stderr, flush=True)
 
 
 def emit(text: object) -> None:
-    """One line of result on stdout."""
+    """Print one line of results to stdout."""
     print(text, file=results(), flush=True)
 
 
 class Progress:
-    """Counts up to a total; subclasses show it."""
+    """A progress display that counts up to a total."""
 
     def advance(self, count: int = 1, note: str = "") -> None:
-        """`count` more are done; `note` is shown beside (a loss, a rate)."""
+        """Count `count` more as done; `note` is shown beside the count (a loss, a rate)."""
         raise NotImplementedError
 
 
@@ -82,7 +85,7 @@ class _Silent(Progress):
 
 
 class _Lines(Progress):
-    """One log line every so often, for logs that are read later."""
+    """Progress as a log line every `every_s` seconds, where there is no terminal."""
 
     def __init__(self, label: str, total: int, unit: str, every_s: float) -> None:
         self.label, self.total, self.unit, self.every_s = label, total, unit, every_s
@@ -95,7 +98,7 @@ class _Lines(Progress):
         if now - self.shown < self.every_s and self.done != self.total:
             return
         if now - self.started < self.every_s / 2:
-            return  # done before anyone had time to wonder
+            return  # too short to be worth a line
         self.shown = now
         rate = self.done / max(now - self.started, 1e-9)
         done = f"{self.done}/{self.total}" if self.total else str(self.done)
@@ -106,9 +109,9 @@ class _Lines(Progress):
 def progress(
     label: str, total: int, unit: str = "items", every_s: float = 10.0
 ) -> Iterator[Progress]:
-    """A bar on a terminal, a line every `every_s` seconds elsewhere, nothing when quiet.
+    """A progress bar on a terminal, a line every `every_s` seconds elsewhere, nothing if quiet.
 
-    A total of 0 is one that is not known.
+    A total of 0 means that the total is unknown.
     """
     if _state.quiet:
         yield _Silent()
@@ -120,7 +123,7 @@ def progress(
 
 
 def _animated() -> bool:
-    # When stdout is piped to another program, that program's output breaks the bar on stderr.
+    # If stdout is piped to a program that prints to the same terminal, its output breaks the bar.
     return sys.stderr.isatty() and results().isatty() and os.environ.get("TERM") != "dumb"
 
 

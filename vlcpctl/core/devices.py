@@ -1,4 +1,4 @@
-"""The device that an option names."""
+"""The device given with --device."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from vlcpctl.core.errors import UsageError
 
 
 def torch_device(name: str) -> torch.device:
-    """`auto` is a GPU where torch sees one; asking for one that is not there is an error."""
+    """The torch device of `auto`, `cpu`, `cuda` or `cuda:N`; `auto` is a GPU if there is one.
+
+    Raises UsageError for any other name, and for a GPU where CUDA is not available.
+    """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name != "cpu" and not name.startswith("cuda"):
-        raise UsageError(f"--device {name}: not a device; auto, cpu or cuda")
+        raise UsageError(f"--device {name} is not a device; use auto, cpu or cuda")
     if name.startswith("cuda") and not torch.cuda.is_available():
-        raise UsageError(f"--device {name}: torch sees no CUDA device here; --device cpu works")
+        raise UsageError(f"--device {name}: CUDA is not available; use --device cpu")
     return torch.device(name)

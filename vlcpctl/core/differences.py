@@ -1,4 +1,4 @@
-"""What differs between the command that made an output and the one that would make it now."""
+"""Differences between the command that made an output and the one that would make it now."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def identity_differences(found: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
-    """What differs between two identities, one phrase each.
+    """The differences between two identities, one phrase per value, sorted by dotted name.
 
     >>> identity_differences({"seed": 0}, {"seed": 1})
     ['seed is 0 there and 1 here']
@@ -24,7 +24,10 @@ def identity_differences(found: dict[str, Any], wanted: dict[str, Any]) -> list[
 
 
 def _leaves(values: Mapping[str, Any], under: str = "") -> Iterator[tuple[str, Any]]:
-    """Values by dotted name, as they look after a trip through JSON (tuples become lists)."""
+    """Values by dotted name, as they read back from JSON.
+
+    An identity on disk has lists where one in memory has tuples; that is not a difference.
+    """
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
             yield from _leaves(value, f"{under}{name}.")

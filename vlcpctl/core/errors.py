@@ -1,9 +1,9 @@
 """Every error a user can meet, with the exit code that it ends the process with.
 
 VlcpError 1
-  UsageError 2          a command line that cannot mean anything
+  UsageError 2          a command line that contradicts itself or names something unknown
   BadInput 3            data that is wrong, with its file and row
-  OutputExists 4        the output is there and is another one
+  OutputExists 4        the output exists and was made differently
   Incompatible 5        a checkpoint, state or model that does not fit
   TooManySkipped 6      more samples skipped than --max-skip allows
   GateFailed 7          a --fail-if condition is true
@@ -20,7 +20,7 @@ MOST_NAMES = 20  # that a message lists
 
 
 class VlcpError(Exception):
-    """A failure that the user can act on: one line that says what, where, and what would do."""
+    """A failure that the user can act on: one line with what was wrong, where, and what to do."""
 
     exit_code = 1
 

@@ -1,4 +1,4 @@
-"""Projections and their unit-length forms."""
+"""Features of a batch: projections, and the same scaled to unit length."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from vlcpctl.core.method import Features
 def as_features(
     raw_image: Tensor, raw_text: Tensor, scale: Tensor, raw_pseudo: Tensor | None = None
 ) -> Features:
-    """Projections with their unit-length forms."""
+    """Features from raw projections (B, D) and 1 / temperature (), with texts without image (K, D).
+
+    The unit-length forms are computed here, and gradients flow through both.
+    """
     return Features(
         image=normalize(raw_image, dim=-1),
         text=normalize(raw_text, dim=-1),

@@ -1,4 +1,4 @@
-"""Content hashes: the identity of samples and artifacts, and the draws that hang on it."""
+"""Content hashes: the identity of samples and artifacts, and draws that depend on it alone."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-_KEY_BYTES = 16  # 32 hex digits: no collision to fear below 10**15 samples
+_KEY_BYTES = 16  # 32 hex digits: collisions are negligible below 10**15 samples
 
 
 def sample_key(image_sha256: str, captions: Iterable[str]) -> str:
-    """The 32 hex digits that name an image with its captions, wherever the pair came from.
+    """The 32 hex digits that identify an image with its captions, whatever their source.
 
     >>> sample_key("00" * 32, ["a cat"]) == sample_key("00" * 32, ["a cat"])
     True
@@ -24,7 +24,7 @@ def sample_key(image_sha256: str, captions: Iterable[str]) -> str:
 
 
 def unit_hash(*parts: object) -> float:
-    """A number in [0, 1) that depends on the parts alone, uniform over them.
+    """A number in [0, 1) that depends only on the parts, uniformly distributed over them.
 
     >>> 0 <= unit_hash("holdout", "abc") < 1
     True
@@ -33,13 +33,13 @@ def unit_hash(*parts: object) -> float:
 
 
 def integer_hash(*parts: object) -> int:
-    """A 64-bit integer that depends on the parts alone."""
+    """An integer in [0, 2**64) that depends only on the parts."""
     digest = hashlib.blake2b(_joined(parts), digest_size=8).digest()
     return int.from_bytes(digest, "big")
 
 
 def content_id(value: object) -> str:
-    """The id of any JSON value, independent of the order of its keys.
+    """The id (32 hex digits) of a JSON value, independent of the order of its keys.
 
     >>> content_id({"a": 1, "b": 2}) == content_id({"b": 2, "a": 1})
     True
@@ -48,7 +48,7 @@ def content_id(value: object) -> str:
 
 
 def merkle(parts: Mapping[str, str]) -> str:
-    """One id over named ids, such as the files of a directory."""
+    """One id for a set of named ids, such as the hashes of a directory's files."""
     return content_id(dict(parts))
 
 
@@ -58,11 +58,12 @@ def canonical_json(value: object) -> str:
 
 
 def file_sha256(path: Any) -> str:
-    """The sha256 of a file's bytes, in hex."""
+    """The sha256 of a file's bytes, in hex. Raises OSError if it cannot be read."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _joined(parts: tuple[object, ...]) -> bytes:
+    # Each part has its length before it, so that ("ab", "c") and ("a", "bc") differ.
     texts = [str(part).encode() for part in parts]
     return b"".join(b"%d:" % len(text) + text for text in texts)

@@ -1,4 +1,4 @@
-"""Hyper-parameters of methods: a default, what it does, where it comes from, what it may be."""
+"""Hyper-parameters of methods: default, description, source, and allowed values."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Any
 def hyper(
     default: Any, *, doc: str, origin: str, choices: Sequence[str] = (), within: str = "[0, inf)"
 ) -> Any:
-    """A hyper-parameter: its default, what it does, and the equation or table it comes from.
+    """A dataclass field for a hyper-parameter.
 
-    `origin="ours"` marks a value that no paper gives. A number lies `within` an interval.
+    `doc` describes it, and `origin` is the equation or table of the paper that gives the default,
+    or "ours" if no paper does. A number must be `within` an interval such as "(0, 1]", a text one
+    of `choices`, if there are any.
     """
     is_number = isinstance(default, int | float) and not isinstance(default, bool)
     about = {"help": doc, "origin": origin, "choices": tuple(choices)}
@@ -21,7 +23,7 @@ def hyper(
 
 
 def lies_within(value: float, interval: str) -> bool:
-    """Whether a number lies in an interval; infinity and NaN lie in none.
+    """Whether a number is in an interval such as "[0, inf)"; infinity and NaN never are.
 
     >>> lies_within(0.0, "[0, 1]"), lies_within(0.0, "(0, inf)"), lies_within(math.inf, "(0, inf)")
     (True, False, False)

@@ -1,12 +1,13 @@
 """The method protocol: what a method declares, and the hooks that the engine calls.
 
-A method sees the step and never performs it. It is a frozen dataclass of hyper-parameters that
-declares its memory (slots), its inputs (needs) and its phases, and adds named terms to the loss.
-Nothing here imports torch, so that `vlcpctl methods` and a mistyped `--set` answer at once.
+A method takes part in the optimizer step but does not perform it. It is a frozen dataclass of
+hyper-parameters that declares its memory (slots), its inputs (needs) and its phases, and adds named
+terms to the loss. Nothing here imports torch, so that `vlcpctl methods` and the error for a
+mistyped `--set` come at once.
 
-Shapes: B pairs in the global batch, b of this process or of a part of its pairs, D channels of the
-shared space, L tokens of a text, N of an image, C channels of a token, m masked tokens, V words,
-K texts without image.
+Shapes: B pairs in the global batch, b pairs of this process or of a chunk of them, D channels of
+the shared space, L tokens of a text, N tokens of an image, C channels of a token, m masked tokens,
+V words in the vocabulary, K texts without image.
 """
 
 from __future__ import annotations
@@ -37,31 +38,33 @@ class Paper:
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """Raw projections of the R replayed pairs of a batch, by the models that chose them."""
+    """Raw projections of the R replayed pairs of a batch, stored when the buffer took them."""
 
     image: Tensor  # (R, D), in the order of the batch
-    text: Tensor  # (R, D), of the captions that the batch has
+    text: Tensor  # (R, D), of the captions used in this batch
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A global batch: every key, and the images and texts of this process's part of it."""
+    """A global batch: all keys, and the images and texts of this process's part of it."""
 
     keys: list[str]
     replayed: Tensor  # (B,) true where the pair comes from the buffer
     images: Tensor  # (b, H, W, 3) bytes
     texts: Tensor  # (b, L) token ids
-    masked: Tensor | None = None  # (b, L) the same with words masked, for a fusion model
-    labels: Tensor | None = None  # (b, L) what was masked, -100 elsewhere
-    stored: Stored | None = None  # of the replayed pairs, where a method needs it
-    taught: tuple[Tensor, Tensor] | None = None  # (b, D) each, raw: what a teacher said before
-    memory: Batch | None = None  # earlier pairs that pseudo texts are made of
+    # The next two are for fusion models. Padding is where `texts` has it: masking may replace a
+    # word by any id.
+    masked: Tensor | None = None  # (b, L) token ids with words masked
+    labels: Tensor | None = None  # (b, L) the true ids of masked words, -100 elsewhere
+    stored: Stored | None = None  # projections of the replayed pairs, if a method needs them
+    taught: tuple[Tensor, Tensor] | None = None  # (b, D) each, raw: precomputed by a teacher
+    memory: Batch | None = None  # earlier pairs that pseudo texts are generated from
     pseudo: PseudoTexts | None = None  # this process's part of the texts without image
 
 
 @dataclass(frozen=True, kw_only=True)
 class Features:
-    """What a model says of a batch: raw and unit-length projections, and 1 / temperature."""
+    """A model's features of a global batch: raw and unit-length projections, 1 / temperature."""
 
     image: Tensor  # (B, D), unit length
     text: Tensor  # (B, D), unit length
@@ -73,39 +76,39 @@ class Features:
 
 @dataclass(frozen=True, kw_only=True)
 class Tokens:
-    """What a fusion model says of each token of a part of the batch."""
+    """A fusion model's token states and word predictions for a chunk of the batch."""
 
     image: Tensor  # (b, N, C)
-    text: Tensor  # (b, L, C), of the text as it is
+    text: Tensor  # (b, L, C), of the unmasked text alone
     fused: Tensor  # (b, C), the [CLS] state of image and text together
-    logits: Tensor  # (m, V), of the masked tokens
-    labels: Tensor  # (m,), their ids
+    logits: Tensor  # (m, V), predictions at the masked tokens
+    labels: Tensor  # (m,), their true ids
 
 
 class Part(Protocol):
-    """A part of the batch, for terms that are sums over its pairs or tokens."""
+    """A chunk of the batch, for terms that are sums over its pairs or tokens."""
 
     @property
     def pairs(self) -> int:
-        """B, the pairs of the global batch."""
+        """B, the number of pairs in the global batch."""
 
     @property
     def masked(self) -> int:
-        """The masked tokens of the global batch, 1 if there is none."""
+        """The number of masked tokens in the global batch, at least 1."""
 
     def previous(self) -> Tokens:
-        """The frozen previous model's tokens; `Needs.previous_tokens` asks for them."""
+        """The frozen previous model's tokens; requires `Needs.previous_tokens`."""
 
     def under(self, weights: Weights) -> Tokens:
-        """The model's tokens under other weights, in eval mode and without gradient."""
+        """The model's tokens with other weights, in eval mode and without gradient."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slot:
     """A piece of a method's memory that the engine allocates, saves, restores and checks.
 
-    `start` gives its first values, and with them its names and shapes. A `task` slot starts anew
-    in every task; a `stream` slot is handed from checkpoint to checkpoint.
+    `start` returns its initial values, and with them its names and shapes. A `task` slot is
+    initialised again in every task; a `stream` slot is saved in the checkpoint for the next task.
     """
 
     name: str
@@ -115,41 +118,41 @@ class Slot:
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """Inputs without which a method cannot train; checked before anything is computed."""
+    """Inputs that a method requires; checked before anything is computed."""
 
     buffer: bool = False
-    stored_features: bool = False  # in the buffer, with each pair
-    policy: str = ""  # how the buffer must have been chosen; "": in any way
+    stored_features: bool = False  # the buffer stores features with each pair
+    policy: str = ""  # the selection policy the buffer must have; "": any
     previous: bool = False  # the frozen previous model's features
-    previous_weights: bool = False  # and its parameters, which `Run.anchor` gives
-    previous_tokens: bool = False  # and what it says of tokens, where the model is a fusion model
-    fusion: bool = False  # a fusion model, with its tokens
-    pseudo_texts: Inversion | None = None  # made by the previous model of the buffer, or given
+    previous_weights: bool = False  # and its parameters, as `Run.anchor`
+    previous_tokens: bool = False  # and its tokens, if the model is a fusion model
+    fusion: bool = False  # the model must be a fusion model
+    pseudo_texts: Inversion | None = None  # how they are generated, if none are given
 
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """One pass or several over the training data.
+    """One or more passes over the training data.
 
-    `trains=False` measures gradients: in eval mode, on the weights that the run will keep, over an
-    epoch of its own after those trained on. It moves no parameter and no buffer.
+    With `trains=False` the phase only measures gradients, in eval mode, with the weights that the
+    run will keep, over an additional epoch after training. It changes no parameter and no buffer.
 
-    With `each_epoch` it is one pass before each epoch of the training, over that epoch's batches.
+    With `each_epoch` the phase is one pass before each training epoch, over that epoch's batches.
     """
 
     name: str
-    epochs: int | None = None  # None: as many as the run trains
+    epochs: int | None = None  # None: the number of training epochs of the run
     trains: bool = True
-    contrasts: bool = True  # whether the base loss is part of it
+    contrasts: bool = True  # whether the base loss (contrastive, masked words) is used
     each_epoch: bool = False
-    weights: str = ""  # a slot that takes the model's place; its optimizer lives as long as the run
+    weights: str = ""  # a slot to train in place of the model, with one optimizer for the run
 
 
 TRAIN = Phase(name="train")
 
 
 class Run(Protocol):
-    """What a method may see of the run it takes part in."""
+    """The part of a training run that a method may use."""
 
     @property
     def first(self) -> bool:
@@ -165,19 +168,19 @@ class Run(Protocol):
 
     @property
     def step(self) -> int:
-        """The step of the current phase, from 0."""
+        """The optimizer step within the current phase, from 0."""
 
     @property
     def steps(self) -> int:
-        """How many steps the current phase has."""
+        """The number of optimizer steps in the current phase."""
 
     @property
     def weights(self) -> Weights:
-        """The trained model's own parameters, live."""
+        """The trained model's parameters; the tensors themselves, not copies."""
 
     @property
     def everything(self) -> Weights:
-        """The trained model's parameters and buffers, live."""
+        """The trained model's parameters and buffers; the tensors themselves, not copies."""
 
     @property
     def anchor(self) -> Weights:
@@ -185,44 +188,48 @@ class Run(Protocol):
 
     @property
     def processes(self) -> int:
-        """How many processes train together; each has an equal block of the batch."""
+        """The number of training processes; each has an equal block of the batch."""
 
     @property
     def width(self) -> int:
         """D, the channels of the shared space."""
 
     def joined(self, i2t: Tensor, t2i: Tensor) -> Tensor:
-        """Both directions of a contrast as the base loss takes them: their mean, or their sum."""
+        """Combine both directions of a contrastive loss, () each, as the base loss does.
+
+        Returns their mean or their sum, by --base-loss.
+        """
 
     def slot(self, name: str) -> Weights:
-        """The values of one of the method's own slots; hooks change them in place."""
+        """The tensors of one of the method's own slots; hooks change them in place."""
 
     def previous(self, batch: Batch) -> Features:
-        """The frozen previous model's view of the batch, computed once however many ask."""
+        """The frozen previous model's features of the batch, computed once per batch."""
 
     def features(self, batch: Batch, weights: Weights, *, tokens: bool = False) -> Features:
-        """The model's view of the batch under other weights: in eval mode and without gradient.
+        """The model's features of the batch with other weights, in eval mode, without gradient.
 
-        With `tokens`, a later `Part.under` of the same weights costs no second pass.
+        With `tokens`, the tokens are kept, so that a later `Part.under` with the same weights needs
+        no second forward pass.
         """
 
 
 class Method:
-    """Base of all methods; a method overrides what it uses."""
+    """Base class of all methods; a method overrides the hooks it uses."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     papers: ClassVar[tuple[Paper, ...]] = ()
     preset: ClassVar[str]
-    note: ClassVar[str] = ""  # what a user must know before the first step
-    replaces_base: ClassVar[bool] = False
-    writes_weights: ClassVar[bool] = False
-    keeps: ClassVar[str] = ""  # a slot validated and written as the model, in place of what trains
-    from_unseen: ClassVar[bool] = False  # starts from a model that has seen no task
-    settings: ClassVar[Mapping[str, Any]] = {}  # training settings the method asks for; flags win
+    note: ClassVar[str] = ""  # shown in the plan before training
+    replaces_base: ClassVar[bool] = False  # its loss replaces the contrastive loss
+    writes_weights: ClassVar[bool] = False  # its hooks change the weights
+    keeps: ClassVar[str] = ""  # a slot validated and saved as the model, instead of the trained one
+    from_unseen: ClassVar[bool] = False  # starts from a model that has not seen any task
+    settings: ClassVar[Mapping[str, Any]] = {}  # training settings; options override them
 
     def needs(self, *, first: bool) -> Needs:
-        """What must be given on the command line."""
+        """The inputs that must be given on the command line."""
         return Needs()
 
     def slots(self, *, first: bool) -> tuple[Slot, ...]:
@@ -230,25 +237,29 @@ class Method:
         return ()
 
     def phases(self, *, first: bool) -> tuple[Phase, ...]:
-        """What the engine runs, in order; phases of the name `train` are shared between methods."""
+        """The phases to run, in order; combined methods share the phase named `train`."""
         return (TRAIN,)
 
     def before_forward(self, run: Run) -> None:
-        """Change slots or weights before the forward pass, without gradient."""
+        """Update slots or weights before the forward pass; runs without gradient."""
 
     def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
-        """Named terms, already weighted, and whatever `after_step` needs of them."""
+        """Named loss terms, () each and already weighted, and any values for `after_step`."""
         return {}, {}
 
     def token_loss(self, run: Run, part: Part, out: Tokens) -> Terms:
-        """Named terms of a fusion model, each a sum over the part by a count of the whole batch."""
+        """Named loss terms of a fusion model's tokens, () each.
+
+        Each is a sum over the chunk divided by a count over the global batch, so that the terms of
+        all chunks and processes add up.
+        """
         return {}
 
     def after_backward(self, run: Run, grads: Mapping[str, Tensor]) -> None:
-        """See the gradients of the loss alone: reduced over ranks, unscaled, not clipped."""
+        """Read the gradients of the loss: summed over ranks, unscaled, before clipping."""
 
     def add_gradients(self, run: Run, grads: Mapping[str, Tensor]) -> None:
-        """Add, in place, the gradients of penalties in closed form, once all methods have seen."""
+        """Add closed-form gradients of penalties in place, after all methods' `after_backward`."""
 
     def after_step(self, run: Run, batch: Batch, aux: dict[str, Any], *, stepped: bool) -> None:
-        """Update slots after the optimizer; `stepped` is false when fp16 skipped the update."""
+        """Update slots after the optimizer step; `stepped` is false if fp16 skipped it."""

@@ -1,4 +1,4 @@
-"""In-place arithmetic on named tensors, all without gradient."""
+"""Arithmetic on named tensors, in place and without gradient."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from torch import Tensor
 
 
 def copy_of(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Detached copies under the same names."""
+    """Detached copies of the tensors under the same names."""
     return {name: tensor.detach().clone() for name, tensor in weights.items()}
 
 
 def trained(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Those weights that an optimizer moves, live."""
+    """The weights that require a gradient; the tensors themselves, not copies."""
     return {name: tensor for name, tensor in weights.items() if tensor.requires_grad}
 
 
 def zeros_of(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A zero for every number of every weight that an optimizer moves."""
+    """Zero tensors with the names and shapes of the weights that require a gradient."""
     return {name: torch.zeros_like(tensor).detach() for name, tensor in trained(weights).items()}
 
 
 def zero_count() -> Tensor:
-    """A counter at 0 that can be saved with weights."""
+    """A counter at 0: an int64 scalar tensor, which can be saved with weights."""
     return torch.zeros((), dtype=torch.int64)
 
 
 @torch.no_grad()
 def zero_(target: Mapping[str, Tensor]) -> None:
-    """Target = 0."""
+    """Set every tensor of the target to 0."""
     for tensor in target.values():
         tensor.zero_()
 
 
 @torch.no_grad()
 def copy_(target: Mapping[str, Tensor], source: Mapping[str, Tensor]) -> None:
-    """Target = source, tensor by tensor; 0 where the source has none."""
+    """Copy the source into the target, by name; tensors missing in the source are set to 0."""
     for name, tensor in target.items():
         if name in source:
             tensor.copy_(source[name])
@@ -49,7 +49,9 @@ def copy_(target: Mapping[str, Tensor], source: Mapping[str, Tensor]) -> None:
 def blend_(
     target: Mapping[str, Tensor], keep: float, *sources: tuple[float, Mapping[str, Tensor]]
 ) -> None:
-    """Target = keep * target + sum of share * source, tensor by tensor.
+    """Set each tensor of the target to keep * target + sum of share * source.
+
+    Every source must have all names of the target.
 
     >>> weights = {"w": torch.tensor([1.0])}
     >>> blend_(weights, 0.5, (0.5, {"w": torch.tensor([3.0])}))

@@ -1,4 +1,4 @@
-"""Texts that stand in no caption: token embeddings, and how they are made of a memory. Torch-free.
+"""Pseudo texts (IncCLIP): negative texts generated as token embeddings. Imports no torch.
 
 Shapes: K texts, L tokens, W channels of a token's embedding.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PseudoTexts:
-    """Token embeddings of texts, and where each ends."""
+    """Token embeddings of pseudo texts, and the position of the last token of each."""
 
     embeddings: Tensor  # (K, L, W)
     ends: Tensor  # (K,)
@@ -24,23 +24,29 @@ class PseudoTexts:
 
 @dataclass(frozen=True, kw_only=True)
 class Inversion:
-    """How a frozen model makes negative texts of a mini-batch of the memory (IncCLIP, eq. 1)."""
+    """Settings for generating negative texts from a mini-batch of earlier pairs (IncCLIP, eq. 1).
 
-    texts: int  # K, of each mini-batch
-    pairs: int  # of a mini-batch; 0: as many as are trained on at once
-    low: float  # s_min, the similarity that a text has at least to the images
-    high: float  # s_max
-    iterations: int
-    rate: float  # of the gradient descent
+    A frozen model optimises token embeddings until each text is similar to the images, but not too
+    similar. Raises UsageError for settings that make no sense.
+    """
+
+    texts: int  # K, the texts generated per mini-batch
+    pairs: int  # the pairs of a mini-batch; 0: as many as the batch size
+    low: float  # s_min, the lower bound of a text's similarity to the images
+    high: float  # s_max, the upper bound
+    iterations: int  # of gradient descent
+    rate: float  # the learning rate of gradient descent
 
     def __post_init__(self) -> None:
         if not -1 <= self.low < self.high <= 1:
             raise UsageError(
-                f"similarities from {self.low} to {self.high} hold no text; "
-                "the least must be below the greatest, both in [-1, 1]"
+                f"no text has a similarity from {self.low} to {self.high}; "
+                "the lower bound must be below the upper bound, both in [-1, 1]"
             )
         for name, least in (("texts", 1), ("pairs", 0), ("iterations", 0)):
             if getattr(self, name) < least:
-                raise UsageError(f"{getattr(self, name)} {name} to invert: at least {least}")
+                raise UsageError(
+                    f"inversion: {name} must be at least {least}, not {getattr(self, name)}"
+                )
         if not self.rate > 0:
-            raise UsageError(f"the rate of the inversion must be above 0, not {self.rate}")
+            raise UsageError(f"inversion: rate must be above 0, not {self.rate}")

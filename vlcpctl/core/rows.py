@@ -1,4 +1,4 @@
-"""Evaluation rows: one JSON object per line, the currency between evaluators and reports."""
+"""Evaluation rows: one JSON object per line, written by evaluators and read by reports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SCHEMA_PATTERN = re.compile(r"vlcpctl\.eval/(\d+)(\.\d+)*")
 
 
 def write_row(stream: TextIO, row: dict[str, Any]) -> None:
-    """Write one row and flush, so that a reader downstream sees it at once."""
+    """Write one row with its schema as a line of JSON, and flush for readers downstream."""
     stream.write(json.dumps({"schema": SCHEMA, **row}, ensure_ascii=False) + "\n")
     stream.flush()
 
@@ -43,7 +43,7 @@ def starts_with_schema(path: Path, schema: str) -> bool:
 
 @dataclass(frozen=True)
 class Since:
-    """The earlier checkpoint that a row compares its own with."""
+    """The earlier checkpoint that a row compares its checkpoint with."""
 
     run: str
     step: int | None
@@ -52,7 +52,10 @@ class Since:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One evaluation of a checkpoint on a gallery; `place` is the file and line it came from."""
+    """One evaluation of a checkpoint on a gallery; `place` is the file and line it was read from.
+
+    `step` is the stream step of the checkpoint, `task_step` that of the evaluated task.
+    """
 
     run: str
     method: str
@@ -69,13 +72,13 @@ class Row:
     split: str
     metrics: dict[str, float]
     checkpoint: str | None
-    map_variant: str | None = None  # of mean average precision, where it is not the usual one
+    map_variant: str | None = None  # the kind of mean average precision, if not the usual one
     since: Since | None = None
-    degrees: dict[str, tuple[int, ...]] | None = None  # by measure, how many angles a degree holds
+    degrees: dict[str, tuple[int, ...]] | None = None  # by measure: angles in each degree
     place: str = field(default="", compare=False)
 
     def subject(self) -> tuple[object, ...]:
-        """What was evaluated on what: two rows with one subject must agree."""
+        """What was evaluated, and on what: two rows with the same subject must agree."""
         what = (self.evaluator, self.protocol, self.map_variant)
         where = (self.gallery, self.task, self.tasks, self.split)
         since = (self.since.run, self.since.step) if self.since else None
@@ -83,12 +86,16 @@ class Row:
 
     @property
     def models(self) -> tuple[str | None, str | None]:
-        """The checkpoints that it is about: its own, and the earlier one."""
+        """The checkpoints of the row: its own, and the earlier one it is compared with."""
         return self.checkpoint, self.since.checkpoint if self.since else None
 
 
 def read_rows(sources: Iterable[str]) -> list[Row]:
-    """The rows of NDJSON files (`-` is stdin), each evaluation once; contradictions are errors."""
+    """The rows of NDJSON files (`-` is stdin), each evaluation once.
+
+    Raises BadInput for files that cannot be read, lines that are not rows, and rows that contradict
+    each other; UsageError if `-` is a terminal.
+    """
     seen: dict[tuple[object, ...], Row] = {}
     for source in dict.fromkeys(sources):
         for row in _rows_of(source):
@@ -111,7 +118,9 @@ def _rows_of(source: str) -> Iterator[Row]:
 
 def _lines(source: str, name: str) -> Iterator[str]:
     if source == "-" and sys.stdin.isatty():
-        raise UsageError("rows were to come from stdin ('-'), which is a terminal; pipe them in")
+        raise UsageError(
+            "'-' reads rows from stdin, which is a terminal; pipe them in, or give a file"
+        )
     try:
         if source == "-":
             yield from sys.stdin
@@ -121,7 +130,7 @@ def _lines(source: str, name: str) -> Iterator[str]:
     except UnicodeDecodeError as error:
         raise BadInput(f"{name} is not UTF-8 text: {error}") from error
     except OSError as error:
-        raise BadInput(f"{name} cannot be read: {error.strerror}") from error
+        raise BadInput(f"cannot read {name}: {error.strerror}") from error
 
 
 def _parse(line: str, place: str) -> Row:
@@ -136,7 +145,7 @@ def _parse(line: str, place: str) -> Row:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _check_schema(schema: object, place: str) -> None:
@@ -150,7 +159,10 @@ def _check_schema(schema: object, place: str) -> None:
 
 
 def row_of(value: dict[str, Any], place: str) -> Row:
-    """The row of a JSON object; `place` is where it stands, for messages."""
+    """The row of a JSON object; `place` (FILE:LINE) is used in messages.
+
+    Raises BadInput if a field is missing or of the wrong type.
+    """
     take = _Fields(value, place)
     return Row(
         run=run_label(take("run", str), take("alpha", int | float, None)),
@@ -176,12 +188,16 @@ def row_of(value: dict[str, Any], place: str) -> Row:
 
 
 def run_label(run: str, alpha: float | None) -> str:
-    """Each share of an average of two checkpoints is a run of its own."""
+    """The label of a run; an average of two checkpoints counts as one run for each share alpha.
+
+    >>> run_label("ewc", None), run_label("wise-ft", 0.5)
+    ('ewc', 'wise-ft alpha=0.5')
+    """
     return run if alpha is None else f"{run} alpha={share_text(alpha)}"
 
 
 def share_text(alpha: float) -> str:
-    """The shortest text of a share that no other share has.
+    """The share as a short text that reads back as the same float.
 
     >>> [share_text(alpha) for alpha in (0.0, 0.25, 0.1234567, 0.12345671)]
     ['0', '0.25', '0.1234567', '0.12345671']
@@ -202,7 +218,7 @@ _KINDS: dict[type | UnionType, str] = {
 
 @dataclass(frozen=True)
 class _Fields:
-    """Takes the fields of one row; a missing or mistyped one is an error that names it."""
+    """Takes fields of one row; raises BadInput for a missing or mistyped one."""
 
     value: dict[str, Any]
     place: str
@@ -218,7 +234,7 @@ class _Fields:
 
 
 def _metrics(found: dict[str, Any], place: str) -> dict[str, float]:
-    """Metric values; null means that it was not measured and leaves the key out."""
+    """Metric values; a metric that is null was not measured and is left out."""
     for key, value in found.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if value is not None and not (is_number and math.isfinite(value)):
@@ -235,11 +251,11 @@ def _since(found: dict[str, Any] | None, place: str) -> Since | None:
 
 
 def _degrees(found: dict[str, Any] | None, place: str) -> dict[str, tuple[int, ...]] | None:
-    """Counts of angles in (0, 1], (1, 2], ... degrees; zeros at the end may be left out."""
+    """The number of angles in (0, 1], (1, 2], ... degrees; trailing zeros may be left out."""
     for name, counts in (found or {}).items():
         is_list = isinstance(counts, list) and len(counts) <= 180
         if not (is_list and all(type(count) is int and count >= 0 for count in counts)):
-            raise BadInput(f"{place}: degrees of {name!r} are not up to 180 counts")
+            raise BadInput(f"{place}: degrees of {name!r} is not a list of at most 180 counts")
     return None if found is None else {name: tuple(counts) for name, counts in found.items()}
 
 

@@ -1,4 +1,4 @@
-"""Named tensors on disk: safetensors with nothing in them that differs between equal runs."""
+"""Named tensors in safetensors files, written so that equal runs give equal bytes."""
 
 from __future__ import annotations
 
@@ -13,32 +13,38 @@ from vlcpctl.core.errors import MOST_NAMES, Incompatible, VlcpError
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors by name; the bytes depend on nothing else."""
+    """Write tensors by name; the bytes depend on names and values only.
+
+    Raises VlcpError if the file cannot be written.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     plain = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
     try:
         save_file(plain, path)
-    except SafetensorError as error:  # what it makes of a full disk
-        raise VlcpError(f"{path} cannot be written: {error}") from error
+    except SafetensorError as error:  # raised for a full disk, among others
+        raise VlcpError(f"cannot write {path}: {error}") from error
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read tensors by name; a broken file is named."""
+    """Read tensors by name. Raises Incompatible if the file is missing or broken."""
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise Incompatible(f"{path} cannot be read: {error}") from error
+        raise Incompatible(f"cannot read {path}: {error}") from error
 
 
 def require_same_names(
     found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], what: str
 ) -> None:
-    """Refuse tensors of another model: the first missing, unexpected or misshapen one is named."""
+    """Raise Incompatible if names or shapes differ, with the first tensor that does.
+
+    `what` names the source of `found` in the message.
+    """
     for name in sorted(wanted.keys() | found.keys()):
         if name not in found:
             raise Incompatible(f"{what} lacks the tensor {name!r}")
         if name not in wanted:
-            raise Incompatible(f"{what} has a tensor {name!r} that does not belong here")
+            raise Incompatible(f"{what} has the unexpected tensor {name!r}")
         if found[name].shape != wanted[name].shape:
             raise Incompatible(
                 f"{what}: {name!r} has shape {tuple(found[name].shape)}, "
@@ -47,7 +53,7 @@ def require_same_names(
 
 
 def require_fit(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], what: str) -> None:
-    """Refuse tensors of another model; all that are missing, unexpected or misshapen are named."""
+    """Raise Incompatible if names or shapes differ, with all tensors that do."""
     misshapen = [
         f"{name} {tuple(found[name].shape)} for {tuple(wanted[name].shape)}"
         for name in sorted(wanted.keys() & found.keys())
@@ -60,19 +66,23 @@ def require_fit(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], what:
 def require_names(
     missing: Sequence[str], unexpected: Sequence[str], what: str, misshapen: Sequence[str] = ()
 ) -> None:
-    """Incompatible if there is any name; it lists them, up to a number that can be read."""
+    """Raise Incompatible with these names, if there are any."""
     problems = {
         "lacks": missing,
-        "has more than belongs here:": unexpected,
-        "has other shapes:": misshapen,
+        "has unexpected tensors:": unexpected,
+        "has tensors of other shapes:": misshapen,
     }
-    told = [f"{verb} {some_of(names)}" for verb, names in problems.items() if names]
-    if told:
-        raise Incompatible(f"{what} does not fit: it {'; it '.join(told)}")
+    found = [f"{verb} {some_of(names)}" for verb, names in problems.items() if names]
+    if found:
+        raise Incompatible(f"{what} does not fit: it {'; it '.join(found)}")
 
 
 def some_of(names: Sequence[str]) -> str:
-    """Their number, and as many as can be read."""
+    """The number of names, with the first of them in brackets.
+
+    >>> some_of(["a", "b"])
+    '2 (a, b)'
+    """
     shown = ", ".join(names[:MOST_NAMES])
     rest = len(names) - MOST_NAMES
     return f"{len(names)} ({shown}{f', and {rest} more' if rest > 0 else ''})"

@@ -1,4 +1,4 @@
-"""What a model sees of an image, and how training varies it."""
+"""How an image is prepared for a model, and how training augments it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """Size, resizing and channel statistics of the model; then training's augmentation."""
+    """Size in pixels, resizing and channel statistics of the model; then training's augmentation.
+
+    `mean` and `std` are per channel, for pixels in [0, 1]; the other names are open_clip's.
+    """
 
     image_size: int
     mean: tuple[float, float, float]
@@ -23,10 +26,13 @@ class View:
 
     @property
     def varies(self) -> bool:
-        """Whether training sees an image in another way at every visit."""
+        """Whether training augments an image differently at every visit."""
         return self.crop == "random" or self.flip or self.randaugment is not None
 
     def facts(self) -> dict[str, Any]:
-        """What decides the pixels, by name."""
+        """The settings that affect the pixels, by name.
+
+        Without random crops the crop scale has no effect, so it is None.
+        """
         facts = asdict(self)
         return facts if self.crop == "random" else {**facts, "crop_scale": None}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """Ids that stand for no word, and how many ids there are."""
+    """The ids of the special tokens, and the number of ids in the vocabulary (`words`)."""
 
     pad: int
     cls: int

@@ -136,7 +136,7 @@ def test_a_preset_whose_weights_are_not_here_says_what_to_pass_and_which_needs_n
     how = ("-q", "-o", tmp_path / "out", "--method", "ctp", "--batch-size", 4)
     ended = program("train-step", place / "stream" / "00-part-0", *how)
     said = (
-        "'bert-base-chinese' cannot be had",
+        "cannot load the tokenizer 'bert-base-chinese'",
         "--pretrained image=FILE,text=DIR",
         "--preset tiny",
     )
@@ -150,7 +150,10 @@ def test_weights_that_cannot_be_fetched_say_how_to_pass_a_file(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
     how = ("-o", tmp_path / "out", *TINY, "--model", "ViT-B-32", "--pretrained", "openai")
     ended = program("train-step", place / "stream" / "00-part-0", *how)
-    said = ("'openai' of ViT-B-32 cannot be downloaded", "pass --pretrained FILE.safetensors")
+    said = (
+        "cannot download the weights 'openai' of ViT-B-32",
+        "pass --pretrained FILE.safetensors",
+    )
     refused(ended, "train-step", 5, *said)
 
 
@@ -175,10 +178,10 @@ def test_another_command_at_the_same_place_is_told_what_differs(
     ("written", "said"),
     [
         ("{}", "lacks embed_dim (int), vision_cfg (dict), text_cfg (dict)"),
-        ("{", "is no model configuration"),
+        ("{", "is not a model configuration"),
         (
             '{"embed_dim": 8, "vision_cfg": {}, "text_cfg": {"widht": 8}}',
-            "open_clip builds no model of this configuration",
+            "open_clip cannot build a model from this configuration",
         ),
     ],
 )
@@ -196,7 +199,7 @@ def test_a_directory_that_is_no_model_is_named(
 ) -> None:
     how = ("-o", tmp_path / "out", *TINY, "--model", place / "stream")
     ended = program("train-step", place / "stream" / "00-part-0", *how)
-    refused(ended, "train-step", 3, f"{place / 'stream'} is no checkpoint: it has no open_clip_con")
+    refused(ended, "train-step", 3, f"{place / 'stream'} is not a checkpoint: it has no open_clip_")
 
 
 def test_an_unknown_model_lists_those_of_like_names(

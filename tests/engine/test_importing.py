@@ -151,7 +151,7 @@ def test_code_runs_only_when_trusted_and_that_is_recorded(
     source = epoch_file(tmp_path / "epoch_1.pt", trained, memory=_Payload())
     with pytest.raises(Incompatible, match=r"without running code from it: .*print") as caught:
         imported(source, tmp_path / "out", model="micro")
-    assert "--trust-pickle' reads it and runs that code" in str(caught.value)
+    assert "--trust-pickle' reads the file and runs its code" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "code ran" not in capsys.readouterr().out
     manifest = imported(source, tmp_path / "out", model="micro", trusts_pickle=True)

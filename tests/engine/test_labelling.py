@@ -101,11 +101,11 @@ def test_every_class_needs_a_name(
 
 
 def test_weights_of_another_model_are_refused(weights: Path, tmp_path: Path) -> None:
-    with pytest.raises(Incompatible, match="does not hold the weights of test_vit"):
+    with pytest.raises(Incompatible, match="does not contain the weights of test_vit"):
         classifier_of(labelling(f"timm:test_vit,{weights}", tmp_path), "cpu")
     with pytest.raises(UsageError, match=r"did you mean 'test_vit'"):
         classifier_of(labelling(f"timm:test_vitt,{weights}", tmp_path), "cpu")
-    with pytest.raises(UsageError, match="is no file of weights"):
+    with pytest.raises(UsageError, match="is not a file of weights"):
         classifier_of(labelling(f"timm:test_vit,{tmp_path / 'none.pt'}", tmp_path), "cpu")
 
 
@@ -116,7 +116,7 @@ class Attack:
 
 def test_weights_run_no_code(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     torch.save({"state_dict": Attack()}, tmp_path / "bad.pth")
-    with pytest.raises(Incompatible, match="does not hold the weights"):
+    with pytest.raises(Incompatible, match="does not contain the weights"):
         classifier_of(labelling(f"timm:test_vit,{tmp_path / 'bad.pth'}", tmp_path), "cpu")
     assert "ran" not in capfd.readouterr().out
 

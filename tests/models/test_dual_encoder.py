@@ -158,7 +158,7 @@ def test_a_checkpoint_can_be_started_from(tmp_path: Path) -> None:
     started = dual_encoder.build(tmp_path, temperature="learn:0.1")
     assert torch.equal(started.weights()["visual.proj"], encoder.weights()["visual.proj"])
     assert started.weights()["logit_scale"].exp().item() == pytest.approx(10)
-    with pytest.raises(UsageError, match="weights of its own"):
+    with pytest.raises(UsageError, match="has its own weights"):
         dual_encoder.build(tmp_path, "openai")
 
 
@@ -166,7 +166,7 @@ def test_a_tokenizer_larger_than_the_vocabulary_is_refused(tmp_path: Path) -> No
     path = tmp_path / "model.json"
     text = {"context_length": 8, "width": 8, "heads": 2, "layers": 1, "vocab_size": 100}
     path.write_text(json.dumps({**RESNET, "text_cfg": text}))
-    with pytest.raises(Incompatible, match="49408 tokens, the model's vocabulary 100"):
+    with pytest.raises(Incompatible, match="49408 tokens, but the model's vocabulary only 100"):
         dual_encoder.build(path)
 
 

@@ -59,7 +59,7 @@ def test_the_fused_state_is_theirs(encoder: FusionEncoder) -> None:
     close(normalize(fused, dim=-1), "f64/get_VL_feature")
 
 
-def test_guesses_of_every_word_are_theirs(encoder: FusionEncoder) -> None:
+def test_predictions_of_every_word_are_theirs(encoder: FusionEncoder) -> None:
     images, texts = pairs()
     masked_ids, _ = masked("finetune")
     everywhere = torch.ones_like(masked_ids, dtype=torch.bool)

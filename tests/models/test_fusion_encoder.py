@@ -117,7 +117,7 @@ def test_other_weights_are_refused_with_the_tensor_named(tmp_path: Path) -> None
 def test_a_checkpoint_without_weights_is_refused(encoder: FusionEncoder, tmp_path: Path) -> None:
     encoders.save(encoder, tmp_path)
     (tmp_path / "model.safetensors").unlink()
-    with pytest.raises(Incompatible, match=r"model\.safetensors cannot be read"):
+    with pytest.raises(Incompatible, match=r"cannot read .*model\.safetensors"):
         encoders.load(tmp_path)
 
 
@@ -177,7 +177,7 @@ def test_a_checkpoint_can_be_started_from(encoder: FusionEncoder, tmp_path: Path
     started = encoder_of(tmp_path, temperature="learn:0.1")
     assert same(outputs_of(started), outputs_of(encoder))
     assert started.weights()["logit_scale"].exp().item() == pytest.approx(10)
-    with pytest.raises(UsageError, match="weights of its own"):
+    with pytest.raises(UsageError, match="has its own weights"):
         encoder_of(tmp_path, pretrained="none")
 
 
@@ -201,11 +201,11 @@ def test_positions_are_interpolated_for_another_image_size(
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"image_size": 20}, "--image-size 20 is no multiple of patches of 8 pixels"),
-        ({"text_length": 17}, "--text-length 17: the model has 16 positions"),
-        ({"pretrained": "openai"}, "neither 'none' nor a file"),
-        ({"pretrained": "image="}, "neither 'none' nor a file"),
-        ({"pretrained": "image=none,words=x"}, "neither 'none' nor a file"),
+        ({"image_size": 20}, "--image-size 20 is not a multiple of the patch size 8"),
+        ({"text_length": 17}, "--text-length 17: the model has only 16 positions"),
+        ({"pretrained": "openai"}, "is not 'none', an existing file, or image="),
+        ({"pretrained": "image="}, "is not 'none', an existing file, or image="),
+        ({"pretrained": "image=none,words=x"}, "is not 'none', an existing file, or image="),
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(how: dict[str, object], message: str) -> None:
@@ -218,18 +218,18 @@ def test_options_that_cannot_be_meant_are_refused(how: dict[str, object], messag
     [
         ({"embed_dim": None}, "lacks 'embed_dim'"),
         ({"embed_dim": "8"}, "embed_dim must be int, not '8'"),
-        ({"layers": 3}, "has 'layers', which is none of embed_dim, "),
-        ({"directory": "x"}, "has 'directory'"),
+        ({"layers": 3}, "unknown setting 'layers'.*known: embed_dim, "),
+        ({"directory": "x"}, "unknown setting 'directory'"),
         ({"image_cfg": 3}, "image_cfg is not an object"),
-        ({"image_cfg__depth": 3}, "image_cfg has 'depth'"),
-        ({"text_cfg__heads": 3}, "the width is no multiple of the heads"),
-        ({"text_cfg__width": 16}, "tokens of one width"),
-        ({"text_cfg__fusion_layers": 3}, "fusion_layers lies outside 1 ... layers"),
-        ({"text_cfg__context_length": 17}, "context_length is above positions"),
-        ({"image_cfg__image_size": 20}, "image_size is no multiple of patch_size"),
-        ({"heads": "square"}, "heads 'square' is none of linear, cosine"),
+        ({"image_cfg__depth": 3}, "image_cfg: unknown setting 'depth'"),
+        ({"text_cfg__heads": 3}, "the width is not a multiple of the heads"),
+        ({"text_cfg__width": 16}, "tokens of the same width"),
+        ({"text_cfg__fusion_layers": 3}, "fusion_layers must be from 1 to layers"),
+        ({"text_cfg__context_length": 17}, "context_length is greater than positions"),
+        ({"image_cfg__image_size": 20}, "image_size is not a multiple of patch_size"),
+        ({"heads": "square"}, "heads must be one of linear, cosine, not 'square'"),
         ({"preprocess_cfg": {"mean": 0.5}}, "mean must be tuple"),
-        ({"text_cfg__clean": "dust"}, "clean 'dust' is none of"),
+        ({"text_cfg__clean": "dust"}, "clean must be one of .*, not 'dust'"),
     ],
 )
 def test_a_configuration_that_builds_no_model_is_refused(
@@ -240,12 +240,12 @@ def test_a_configuration_that_builds_no_model_is_refused(
 
 
 def test_a_tokenizer_larger_than_the_vocabulary_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Incompatible, match="2501 tokens, the model's vocabulary 2500"):
+    with pytest.raises(Incompatible, match="2501 tokens, but the model's vocabulary only 2500"):
         encoder_of(model_file(tmp_path, text_cfg__vocab_size=2500))
 
 
 def test_a_model_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Incompatible, match="names no tokenizer"):
+    with pytest.raises(Incompatible, match="sets no tokenizer"):
         encoder_of(model_file(tmp_path, text_cfg__tokenizer=None))
 
 
@@ -367,7 +367,7 @@ def test_the_image_features_see_every_corner_and_no_text(encoder: FusionEncoder)
     assert torch.equal(one.image, encoder.outputs(images, texts.flip(0), texts, None).image)
 
 
-def test_words_are_guessed_where_asked_alone(encoder: FusionEncoder) -> None:
+def test_words_are_predicted_only_where_wanted(encoder: FusionEncoder) -> None:
     images, texts = inputs(encoder)
     at = torch.zeros_like(texts, dtype=torch.bool)
     assert encoder.outputs(images, texts, texts, at).logits.shape == (0, 2501)
@@ -378,7 +378,7 @@ def test_words_are_guessed_where_asked_alone(encoder: FusionEncoder) -> None:
     torch.testing.assert_close(some, everywhere.view(*at.shape, -1)[at])
 
 
-def test_the_guess_is_tied_to_the_embeddings(encoder: FusionEncoder) -> None:
+def test_predictions_are_tied_to_the_embeddings(encoder: FusionEncoder) -> None:
     before = outputs_of(encoder).logits
     with torch.no_grad():
         encoder.weights()["text_encoder.embeddings.words.weight"][2400] += 1

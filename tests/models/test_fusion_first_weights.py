@@ -1,4 +1,4 @@
-"""First weights of fusion models: a BERT's and a timm transformer's give their own numbers."""
+"""Initial weights of fusion models: a BERT and a timm transformer give their own numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat", "##s", "red", "heart", "x"]
 TEXTS = ["a red heart", "cats x", ""]
-MORE_WORDS = 20  # rows that the tokenizer has no word for
+MORE_WORDS = 20  # rows without a word in the tokenizer
 
 BERT = {
     "hidden_size": 8,
@@ -45,7 +45,7 @@ MODEL = {
 
 
 def bert_directory(directory: Path, kind: str = "BertForMaskedLM", **changes: object) -> Path:
-    """A BERT as transformers writes it, with weights far from their first values."""
+    """A BERT as transformers writes it, with weights far from their initial values."""
     import transformers
 
     config = transformers.BertConfig(**{**BERT, **changes})
@@ -73,7 +73,7 @@ def build(model: str | Path, pretrained: str | None = None, **how: object) -> Fu
 
 
 def without_images(encoder: FusionEncoder) -> None:
-    """What BERT has no part for passes through: the attention to the image and its norm."""
+    """Make cross-attention and its norm, which BERT lacks, the identity."""
     for layer in encoder.model.text_encoder.fusion_layers:
         nn.init.zeros_(layer.multihead_attn.out_proj.weight)
         nn.init.zeros_(layer.multihead_attn.out_proj.bias)
@@ -89,7 +89,7 @@ def pairs(encoder: FusionEncoder) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def test_a_berts_weights_give_its_own_states_and_guesses(tmp_path: Path) -> None:
+def test_a_berts_weights_give_its_own_states_and_predictions(tmp_path: Path) -> None:
     from transformers import BertForMaskedLM
 
     place = bert_directory(tmp_path / "bert")
@@ -169,10 +169,10 @@ def test_a_bert_without_a_head_for_words_leaves_it_drawn(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_hidden_layers": 2}, "has num_hidden_layers 2, the model 3"),
-        ({"num_attention_heads": 4}, "has num_attention_heads 4, the model 2"),
-        ({"hidden_act": "relu"}, "has hidden_act relu, the model gelu"),
-        ({"layer_norm_eps": 1e-5}, "has layer_norm_eps 1e-05, the model 1e-12"),
+        ({"num_hidden_layers": 2}, "has num_hidden_layers 2, but the model has 3"),
+        ({"num_attention_heads": 4}, "has num_attention_heads 4, but the model has 2"),
+        ({"hidden_act": "relu"}, "has hidden_act relu, but the model has gelu"),
+        ({"layer_norm_eps": 1e-5}, "has layer_norm_eps 1e-05, but the model has 1e-12"),
         ({"max_position_embeddings": 12}, r"positions.weight' has shape \(12, 8\)"),
     ],
 )
@@ -263,7 +263,7 @@ def test_weights_that_do_not_fit_are_listed(tmp_path: Path) -> None:
 
 @pytest.fixture
 def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where there is no network, without the minute that the hub's clients try for."""
+    """As without a network, but without the minute for which the hub's clients retry."""
     import huggingface_hub.constants
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
@@ -273,10 +273,10 @@ def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("pretrained", "message"),
     [
-        (None, "the tokenizer 'bert-base-chinese' cannot be had"),
-        ("text=bert-base-uncased", "the tokenizer 'bert-base-uncased' cannot be had"),
-        ("none", "the tokenizer 'bert-base-chinese' cannot be had"),
-        ("text=no/where/at/all", "the tokenizer 'no/where/at/all' cannot be had"),
+        (None, "cannot load the tokenizer 'bert-base-chinese'"),
+        ("text=bert-base-uncased", "cannot load the tokenizer 'bert-base-uncased'"),
+        ("none", "cannot load the tokenizer 'bert-base-chinese'"),
+        ("text=no/where/at/all", "cannot load the tokenizer 'no/where/at/all'"),
     ],
 )
 def test_a_hub_failure_is_one_line_that_says_what_to_pass(
@@ -301,10 +301,10 @@ def test_an_image_encoder_that_only_the_hub_has_is_named() -> None:
 
 @pytest.mark.usefixtures("no_hub")
 def test_a_bert_that_only_the_hub_has_is_named() -> None:
-    with pytest.raises(Incompatible, match=r"the BERT 'bert-base-uncased' cannot be had.*text=DIR"):
+    with pytest.raises(Incompatible, match=r"cannot load the BERT 'bert-base-uncased'.*text=DIR"):
         build("albef-micro", "text=bert-base-uncased")
 
 
 def test_a_directory_without_a_tokenizer_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Incompatible, match=r"holds no tokenizer: neither tokenizer\.json nor"):
+    with pytest.raises(Incompatible, match=r"is not a tokenizer: it has no tokenizer\.json or"):
         build("albef-base", f"text={tmp_path}")

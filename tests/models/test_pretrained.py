@@ -81,7 +81,7 @@ def test_a_file_with_code_in_it_is_refused(
 def test_a_file_without_weights_is_refused(content: object, tmp_path: Path) -> None:
     path = tmp_path / "weights.pt"
     torch.save(content, path)
-    with pytest.raises(Incompatible, match="holds no weights"):
+    with pytest.raises(Incompatible, match="does not contain weights by name"):
         dual_encoder.build("micro", str(path))
 
 

@@ -1,4 +1,4 @@
-"""What --temperature means, and what it does not."""
+"""Values of --temperature that are accepted and refused."""
 
 from __future__ import annotations
 

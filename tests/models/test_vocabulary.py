@@ -60,7 +60,7 @@ def test_ids_are_those_of_transformers(described: dict[str, object], tmp_path: P
     assert pieces(place)(TEXTS).tolist() == expected
 
 
-def test_thirty_tokens_are_so_many_with_the_special_ones(tmp_path: Path) -> None:
+def test_thirty_tokens_include_the_special_ones(tmp_path: Path) -> None:
     ids = pieces(vocabulary(tmp_path))(["cat " * 40, "cat"])
     assert ids.shape == (2, 30)
     assert ids[0].tolist() == [2, *[6] * 28, 3]
@@ -85,7 +85,7 @@ def test_a_mask_is_added_where_there_is_none(tmp_path: Path) -> None:
 
 
 def test_a_vocabulary_without_an_end_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Incompatible, match=r"the tokenizer cannot be read: '\[SEP\]'"):
+    with pytest.raises(Incompatible, match=r"cannot read the tokenizer in .*: '\[SEP\]'"):
         pieces(vocabulary(tmp_path, [word for word in WORDS if word != "[SEP]"]))
 
 

@@ -1,1 +1,1 @@
-"""Models that vlcpctl trains: the dual encoder and the fusion model."""
+"""The models that vlcpctl trains: dual encoders and fusion models."""

@@ -1,6 +1,6 @@
-"""What encoders of both families have in common: pixels, weights by name, raw projections.
+"""The base class of both families of encoders: pixels, weights by name, raw projections.
 
-Shapes: B samples, L tokens, D channels of the shared space.
+Shapes: B samples, L tokens of a text, D channels of the shared space, W channels of a token.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from vlcpctl.models.tokens import Tokenizer
 
 @dataclass
 class BaseEncoder(ABC):
-    """A module with an image and a text side, what it takes, and what it was built from."""
+    """A model with an image and a text encoder, its configuration, image view and tokenizer."""
 
     module: nn.Module
     config: dict[str, Any]
     view: View
     tokenizer: Tokenizer
-    _held: Tensor = field(init=False, repr=False)  # mean and deviation, see _statistics
+    _held: Tensor = field(init=False, repr=False)  # mean and standard deviation, see _statistics
 
     def __post_init__(self) -> None:
         held = torch.tensor((self.view.mean, self.view.std), dtype=torch.float64)
@@ -34,20 +34,20 @@ class BaseEncoder(ABC):
 
     @property
     def width(self) -> int:
-        """D."""
+        """D, the number of channels of the shared space."""
         return int(self.config["embed_dim"])
 
     def tokenize(self, texts: list[str]) -> Tensor:
-        """(n, L) token ids."""
+        """(n, L) int64 token ids of n texts."""
         return self.tokenizer(texts)
 
     def inputs(self, images: Tensor, texts: Tensor) -> tuple[Tensor, Tensor]:
-        """Images as `pixels` gives them, and texts, where the module is."""
+        """Images (B, H, W, 3) as normalised pixels, and texts (B, L), on the module's device."""
         pixels = self.pixels(images)
         return pixels, texts.to(pixels.device)
 
     def pixels(self, images: Tensor) -> Tensor:
-        """(B, H, W, 3) bytes as normalised (B, 3, H, W) floats, where the module is."""
+        """Normalised pixels (B, 3, H, W) of (B, H, W, 3) bytes, on the module's device."""
         mean, std = self._statistics
         floats = images.to(mean.device).permute(0, 3, 1, 2).to(mean.dtype).div(255)
         return floats.sub_(mean).div_(std)
@@ -71,19 +71,19 @@ class BaseEncoder(ABC):
         texts: Tensor | None,
         weights: Mapping[str, Tensor] | None = None,
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Raw projections (B, D) of both sides, or of the one that is given.
+        """Raw projections (B, D) of pixels (B, 3, H, W) and token ids (B, L); None for None.
 
-        With other `weights` the model runs in eval mode; buffers that they do not hold, such as
-        BatchNorm's statistics, are its own.
+        With other `weights` the model runs in eval mode, with its own values for the buffers that
+        they lack, such as BatchNorm's statistics.
         """
         return self._sides(images, texts, weights)
 
     def embedded_texts(
         self, embeddings: Tensor, ends: Tensor, weights: Mapping[str, Tensor] | None = None
     ) -> Tensor:
-        """Raw projections (B, D) of texts given as token embeddings (B, L, W), ending at (B,).
+        """Raw projections (B, D) of texts given as token embeddings (B, L, W) with ends (B,).
 
-        Those of what `text_tower.lookup` gives are those of the ids themselves.
+        The embeddings of `text_tower.lookup` give the same projections as the ids themselves.
         """
         with self.text_tower.embedding_is(embeddings):
             stand_in = self.text_tower.stand_in(ends, embeddings.shape[1])
@@ -94,26 +94,26 @@ class BaseEncoder(ABC):
     @property
     @abstractmethod
     def text_tower(self) -> TextTower:
-        """The embedding table of the text encoder, and where texts end."""
+        """The text encoder's embedding table, and how the encoder finds the end of a text."""
 
     @abstractmethod
     def _sides(
         self, images: Tensor | None, texts: Tensor | None, weights: Mapping[str, Tensor] | None
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Raw projections, as the family makes them."""
+        """Raw projections (B, D) as in `features`, computed by this family of models."""
 
     def weights(self) -> dict[str, nn.Parameter]:
-        """The module's parameters by name, live."""
+        """The module's parameters by name; the tensors themselves, not copies."""
         return dict(self.module.named_parameters())
 
     def buffers(self) -> dict[str, Tensor]:
-        """The module's saved buffers by name, live."""
+        """The buffers by name that a checkpoint saves; the tensors themselves, not copies."""
         saved = self.module.state_dict(keep_vars=True).keys()
         return {name: buffer for name, buffer in self.module.named_buffers() if name in saved}
 
     @property
     def _statistics(self) -> tuple[Tensor, Tensor]:
-        """Mean and deviation of the channels, where the module is."""
+        """Mean and standard deviation (1, 3, 1, 1) of the channels, on the module's device."""
         like = next(self.module.parameters())
         if (self._held.device, self._held.dtype) != (like.device, like.dtype):
             self._held = self._held.to(like)

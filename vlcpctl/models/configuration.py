@@ -1,4 +1,4 @@
-"""A model's configuration: of a JSON file, of a checkpoint, packaged, or known to open_clip."""
+"""Model configurations: from a JSON file, a checkpoint, this package, or open_clip."""
 
 from __future__ import annotations
 
@@ -22,23 +22,26 @@ _PARTS = {"embed_dim": int, "vision_cfg": dict, "text_cfg": dict}
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """The architecture and the preparation of images, as open_clip writes them."""
+    """The architecture and the preparation of images, in open_clip's format."""
 
     model: dict[str, Any]
     preprocess: dict[str, Any] = field(default_factory=dict)
-    directory: Path | None = None  # the checkpoint that it lies in
+    directory: Path | None = None  # the checkpoint it was read from
     learns_temperature: bool = True
 
 
 def find_configuration(model: str) -> Configuration:
-    """The configuration of a model given as a path or by name."""
+    """The configuration of a model given as a path or by name.
+
+    Raises UsageError for an unknown name, BadInput for a path that is not a model.
+    """
     found = configuration_here(model)
     if found is not None:
         return found
     library = open_clip()
     known = library.get_model_config(model)
     if known is None and Path(model).is_dir():
-        raise BadInput(f"{model} is no checkpoint: it has no {CONFIG_FILE}")
+        raise BadInput(f"{model} is not a checkpoint: it has no {CONFIG_FILE}")
     if known is None:
         names = [*library.list_models(), *(packaged.stem for packaged in PACKAGED.glob("*.json"))]
         raise UsageError(unknown_name("model", model, names))
@@ -46,9 +49,10 @@ def find_configuration(model: str) -> Configuration:
 
 
 def configuration_here(model: str) -> Configuration | None:
-    """The configuration of a path or a packaged name; None for what open_clip may know.
+    """The configuration of a path or a packaged name; None for a fusion model or any other name.
 
-    Imports neither torch nor open_clip, so that a plan can ask; a fusion model's is checked too.
+    Imports neither torch nor open_clip, so that a plan is printed at once. Raises BadInput if a
+    file is not a model configuration, that of a fusion model included.
     """
     if fusion_configuration(model) is not None:
         return None
@@ -63,7 +67,7 @@ def configuration_here(model: str) -> Configuration | None:
 
 
 def fusion_configuration(model: str) -> FusionConfig | None:
-    """The configuration of a checkpoint, JSON file or packaged name; None if of no fusion model."""
+    """The configuration of a checkpoint, JSON file or packaged name; None if not a fusion model."""
     path = Path(model)
     if (path / CONFIG_FILE).is_file():
         return None
@@ -75,7 +79,7 @@ def fusion_configuration(model: str) -> FusionConfig | None:
 
 
 def read_checkpoint_configuration(directory: Path) -> Configuration:
-    """The configuration of a checkpoint directory."""
+    """The configuration in a checkpoint directory. Raises BadInput if it cannot be read."""
     found = _read(directory / CONFIG_FILE)
     return replace(found, directory=directory)
 
@@ -83,7 +87,7 @@ def read_checkpoint_configuration(directory: Path) -> Configuration:
 def with_shape(
     found: Configuration, text_length: int | None, image_size: int | None
 ) -> Configuration:
-    """The configuration for another text length or image size."""
+    """The configuration with another text length (tokens) or image size (pixels), where given."""
     text, vision, preprocess = {}, {}, {}
     if text_length is not None:
         text["context_length"] = text_length
@@ -98,7 +102,10 @@ def with_shape(
 
 
 def view_of(found: Configuration) -> View:
-    """How the model takes images; what the configuration leaves out is as open_clip has it."""
+    """How images are prepared for the model, with open_clip's defaults for missing settings.
+
+    Raises BadInput if the model takes images that are not square.
+    """
     preprocess = dict(found.preprocess)
     if not {"mean", "std"} <= preprocess.keys():
         library = open_clip()
@@ -107,7 +114,9 @@ def view_of(found: Configuration) -> View:
     size = preprocess.get("size", found.model["vision_cfg"].get("image_size", 224))
     sides = {size} if isinstance(size, int) else set(size)
     if len(sides) != 1:
-        raise BadInput(f"the model takes images of {size[0]} x {size[1]} pixels; only squares work")
+        raise BadInput(
+            f"the model takes images of {size[0]} x {size[1]} pixels; they must be square"
+        )
     return View(
         image_size=sides.pop(),
         mean=tuple(preprocess["mean"]),
@@ -119,13 +128,13 @@ def view_of(found: Configuration) -> View:
 
 
 def checkpoint_view(directory: Path) -> View:
-    """How the model of a checkpoint takes images; of one that vlcpctl wrote, without torch."""
+    """How images are prepared for a checkpoint's model, without torch if vlcpctl wrote it."""
     fusion = fusion_configuration(str(directory))
     return view_of(read_checkpoint_configuration(directory)) if fusion is None else fusion.view
 
 
 def preprocess_of(view: View) -> dict[str, Any]:
-    """The preprocess settings that open_clip reads."""
+    """The preprocessing settings in open_clip's format (`preprocess_cfg`)."""
     return {
         "size": view.image_size,
         "mode": "RGB",
@@ -144,12 +153,12 @@ def _read(path: Path) -> Configuration:
         model: dict[str, Any] = stored.get("model_cfg", stored)
         wrong = [name for name, kind in _PARTS.items() if not isinstance(model.get(name), kind)]
     except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
+        raise BadInput(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, AttributeError) as error:
-        raise BadInput(f"{path} is no model configuration: {error}") from error
+        raise BadInput(f"{path} is not a model configuration: {error}") from error
     if wrong:
         parts = ", ".join(f"{name} ({_PARTS[name].__name__})" for name in wrong)
-        raise BadInput(f"{path} is no open_clip model configuration: it lacks {parts}")
+        raise BadInput(f"{path} is not an open_clip model configuration: it lacks {parts}")
     text = model["text_cfg"]
     beside = {
         name: os.path.abspath(path.parent / text[name])

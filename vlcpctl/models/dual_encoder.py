@@ -46,7 +46,7 @@ FOREIGN_WEIGHTS_FILES = ("open_clip_pytorch_model.safetensors", "open_clip_pytor
 @final
 @dataclass
 class DualEncoder(BaseEncoder):
-    """An image and a text encoder with a shared space; `config` is open_clip's `model_cfg`."""
+    """An image and a text encoder with a shared space (open_clip); `config` is its `model_cfg`."""
 
     family: ClassVar[Literal["dual"]] = "dual"
 
@@ -64,7 +64,7 @@ class DualEncoder(BaseEncoder):
 
     @cached_property
     def text_tower(self) -> TextTower:
-        """The embedding table of the text encoder, and where texts end."""
+        """The text encoder's embedding table, and how the encoder finds the end of a text."""
         return open_clip_tower(self.module)
 
     @cached_property
@@ -81,15 +81,18 @@ def build(
     text_length: int | None = None,
     image_size: int | None = None,
 ) -> DualEncoder:
-    """A model to start from, by an open_clip or packaged name, a JSON config file or a checkpoint.
+    """A new model by open_clip or packaged name, or from a JSON config file or a checkpoint.
 
-    Its weights are those of the checkpoint or of `pretrained`, or drawn from the seed.
+    Its weights are those of the checkpoint or of `pretrained`, else random from the seed. Raises
+    UsageError, BadInput or Incompatible if the model or its weights cannot be found or do not fit.
     """
     found = with_shape(find_configuration(str(model)), text_length, image_size)
     start = None
     if found.directory is not None:
         if pretrained:
-            raise UsageError(f"--pretrained {pretrained}: {model} has weights of its own")
+            raise UsageError(
+                f"--pretrained {pretrained} has no effect: {model} has its own weights"
+            )
         start = weights_file(found.directory)
     elif pretrained:
         source = find_pretrained(str(model), pretrained)
@@ -105,20 +108,26 @@ def build(
 
 
 def load(directory: Path) -> DualEncoder:
-    """The model of a checkpoint directory; every tensor's name and shape is checked."""
+    """The model in a checkpoint directory.
+
+    Raises BadInput if its configuration cannot be read, Incompatible if its weights do not fit.
+    """
     found = read_checkpoint_configuration(directory)
     fill = partial(set_weights, file=weights_file(directory), resizes=False)
     return _encoder(found, fill, seed=0)
 
 
 def with_weights(model: str, tensors: dict[str, Tensor], what: str) -> DualEncoder:
-    """A model of that name, file or directory with the weights that another program has trained."""
+    """A model by name, JSON file or directory, with another program's weights.
+
+    Raises Incompatible with all tensors that do not fit; `what` is their source, for messages.
+    """
     fill = partial(set_foreign, tensors=tensors, what=what)
     return _encoder(find_configuration(model), fill, seed=0)
 
 
 def save(encoder: DualEncoder, directory: Path) -> None:
-    """Write config, weights and tokenizer files, which open_clip loads as local-dir:DIRECTORY."""
+    """Write config, weights and tokenizer files; open_clip loads them as local-dir:DIRECTORY."""
     config = {
         "model_cfg": portable(encoder.config),
         "preprocess_cfg": preprocess_of(encoder.view),
@@ -134,12 +143,12 @@ def save(encoder: DualEncoder, directory: Path) -> None:
 def _encoder(
     found: Configuration, fill: Callable[[nn.Module], None] | None, seed: int
 ) -> DualEncoder:
-    """The model of a configuration; without `fill`, with weights drawn or downloaded."""
+    """The model of a configuration; without `fill` its weights are random or downloaded."""
     tokenizer = tokenizer_of(found.model, found.directory)
     size = found.model["text_cfg"].get("vocab_size")
     if size is not None and tokenizer.size > size:
         raise Incompatible(
-            f"the tokenizer has {tokenizer.size} tokens, the model's vocabulary {size}"
+            f"the tokenizer has {tokenizer.size} tokens, but the model's vocabulary only {size}"
         )
     shape = found.model if fill is None else without_downloads(found.model, found.directory)
     module = new_module(shape, seed)
@@ -151,8 +160,11 @@ def _encoder(
 
 
 def weights_file(directory: Path) -> Path:
-    """The weights beside a configuration, under one of the names that open_clip gives them."""
+    """The weights file in a checkpoint directory, under one of open_clip's names.
+
+    Raises Incompatible if there is none.
+    """
     for name in (WEIGHTS_FILE, *FOREIGN_WEIGHTS_FILES):
         if (directory / name).is_file():
             return directory / name
-    raise Incompatible(f"{directory} has a model configuration and no {WEIGHTS_FILE}")
+    raise Incompatible(f"{directory} has a model configuration but no {WEIGHTS_FILE}")

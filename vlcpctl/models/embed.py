@@ -15,14 +15,14 @@ from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
 
 @torch.inference_mode()
 def embed_images(encoder: Encoder, batches: Iterable[Tensor]) -> np.ndarray:
-    """(N, D) float32 of batches of (B, H, W, 3) bytes, in eval mode."""
+    """(N, D) float32 embeddings of batches of images (B, H, W, 3) bytes; sets eval mode."""
     encoder.module.eval()
     return _joined(encoder, (encoder.features(encoder.pixels(batch), None)[0] for batch in batches))
 
 
 @torch.inference_mode()
 def embed_texts(encoder: Encoder, batches: Iterable[list[str]]) -> np.ndarray:
-    """(N, D) float32 of batches of texts, in eval mode."""
+    """(N, D) float32 embeddings of batches of texts; sets eval mode."""
     encoder.module.eval()
     device = next(encoder.module.parameters()).device
     tokens = (encoder.tokenize(batch).to(device) for batch in batches)
@@ -31,7 +31,10 @@ def embed_texts(encoder: Encoder, batches: Iterable[list[str]]) -> np.ndarray:
 
 @torch.inference_mode()
 def embed_pairs(encoder: FusionEncoder, batches: Iterable[tuple[Tensor, list[str]]]) -> np.ndarray:
-    """(N, C) float32 of batches of images and texts, each image fused with its text."""
+    """(N, C) float32 embeddings of batches of images and texts, each image fused with its text.
+
+    They are the fusion model's [CLS] states at unit length; sets eval mode.
+    """
     encoder.module.eval()
     inputs = (encoder.inputs(images, encoder.tokenize(texts)) for images, texts in batches)
     parts = (normalize(encoder.fused(*pair).float(), dim=-1) for pair in inputs)

@@ -1,4 +1,4 @@
-"""The one door to models: build, load or save an encoder of either family."""
+"""Builds, loads and saves encoders of either family, by the model's configuration."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ from vlcpctl.models.fusion import building
 from vlcpctl.models.fusion.configuration import with_changes
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
 
-# `family`, "dual" or "fusion", tells them apart, and type checkers narrow by it.
+# Their attribute `family`, "dual" or "fusion", lets type checkers narrow the union.
 Encoder = DualEncoder | FusionEncoder
 
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """What a new model is built with beside its configuration; None leaves that as it is."""
+    """Options of a new model; None means the value of its configuration."""
 
     pretrained: str | None = None
     temperature: str | None = None
     seed: int = 0
     text_length: int | None = None
     image_size: int | None = None
-    heads: str | None = None  # of a fusion model
+    heads: str | None = None  # the projections of a fusion model: linear or cosine
 
 
 def build(model: str | Path, start: Start = Start()) -> Encoder:
-    """A model to start from, by name, a JSON config file or a checkpoint directory.
+    """A new model by name, or from a JSON config file or a checkpoint directory.
 
-    Its weights are those of the checkpoint or of `pretrained`, or drawn from the seed.
+    Its weights are those of the checkpoint or of `pretrained`, else random from the seed. Raises
+    UsageError, BadInput or Incompatible if the model or its weights cannot be found or do not fit.
     """
     found = fusion_configuration(str(model))
     if found is None:
@@ -53,22 +54,28 @@ def build(model: str | Path, start: Start = Start()) -> Encoder:
 def with_weights(
     model: str, tensors: dict[str, Tensor], what: str, tokenizer: str | None = None
 ) -> Encoder:
-    """A model by name, JSON file or directory, with the weights of another program; `what` is told.
+    """A model by name, JSON file or directory, with the weights of another program.
 
-    Every tensor that is missing, unexpected or misshapen is named. `tokenizer` is a directory that
-    holds the word pieces of a fusion model.
+    `what` is the source of the weights, for messages. `tokenizer` is a directory with the tokenizer
+    files of a fusion model. Raises Incompatible with all tensors that are missing, unexpected or of
+    another shape, UsageError for a tokenizer that would have no effect.
     """
     found = fusion_configuration(model)
     if found is not None:
         text = replace(found.text_cfg, tokenizer=tokenizer or found.text_cfg.tokenizer)
         return building.with_weights(replace(found, text_cfg=text), tensors, what)
     if tokenizer is not None:
-        raise UsageError(f"--tokenizer has no effect on {model}, whose configuration names its own")
+        raise UsageError(
+            f"--tokenizer has no effect on {model}: its configuration names a tokenizer"
+        )
     return dual_encoder.with_weights(model, tensors, what)
 
 
 def load(directory: Path) -> Encoder:
-    """The model of a checkpoint directory; every tensor's name and shape is checked."""
+    """The model in a checkpoint directory.
+
+    Raises BadInput if its configuration cannot be read, Incompatible if its weights do not fit.
+    """
     if fusion_configuration(str(directory)) is None:
         return dual_encoder.load(directory)
     return building.load(directory)

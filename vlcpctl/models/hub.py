@@ -1,4 +1,4 @@
-"""What the hub's clients say while they look for a file stays unsaid: one error says it."""
+"""Silences the hub's clients, so that a failed download gives one error and nothing else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TALKERS = ("huggingface_hub", "transformers", "timm")
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """No retries, reports or progress bars of the hub's clients; their exceptions go through."""
+    """Hide log lines and progress bars of the hub's clients; their exceptions are not caught."""
     bars: Any = importlib.import_module("transformers.utils.logging")
     loggers = [logging.getLogger(name) for name in _TALKERS]
     levels = [logger.level for logger in loggers]
@@ -31,5 +31,5 @@ def quietly() -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """What an exception says first, or its name."""
+    """The first line of an exception's message, or the exception's name if it has no message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,8 +1,9 @@
-"""The one place that imports open_clip, without the seconds of what a run does not use.
+"""Imports open_clip without the libraries that a run does not use; nothing else imports it.
 
-`import open_clip` takes 8.5 CPU seconds, this 3.6, of which torch alone 2.5. Left out until needed:
-timm and transformers (1.7 s), which only some towers use; and torch._dynamo (3.2 s), of which
-torchvision takes one function that nothing here calls; the first optimizer loads it.
+`import open_clip` takes 8.5 CPU seconds, this 3.6, of which torch alone takes 2.5. Two imports are
+delayed until they are needed: timm and transformers (1.7 s), which only some towers use, and
+torch._dynamo (3.2 s), which torchvision imports for a function that is not called here. The first
+optimizer loads torch._dynamo.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 
 
 class _Adapter(NamedTuple):
-    """A module of open_clip that works without its library until its class is wanted."""
+    """A module of open_clip that can be imported without its library until its class is used."""
 
     library: str
     module: str
@@ -30,7 +31,7 @@ _UTILS = "torch._dynamo.utils"
 
 
 def open_clip(config: dict[str, Any] | None = None) -> ModuleType:
-    """The package, able to build the towers of this configuration."""
+    """The package open_clip, with the libraries that the towers of this configuration need."""
     if "open_clip" not in sys.modules:
         with _halted(_TIMM.library, _TRANSFORMERS.library), _utils_on_demand():
             importlib.import_module("open_clip")
@@ -42,14 +43,14 @@ def open_clip(config: dict[str, Any] | None = None) -> ModuleType:
 
 
 def preload(*, trains: bool = True) -> None:
-    """Import what forked children would each import again."""
+    """Import in advance what each forked child would otherwise import again."""
     open_clip()
     if trains:
         importlib.import_module("torch._dynamo")
 
 
 def _complete(adapter: _Adapter) -> None:
-    """Execute an adapter again, with its library, and give open_clip.model the class it defines."""
+    """Reload an adapter, now with its library, and update the class in open_clip.model."""
     module = importlib.import_module(adapter.module)
     if getattr(module, adapter.library) is None:
         importlib.import_module(adapter.library)
@@ -60,7 +61,7 @@ def _complete(adapter: _Adapter) -> None:
 
 @contextmanager
 def _halted(*libraries: str) -> Iterator[None]:
-    """Importing these raises ModuleNotFoundError: that is what None in sys.modules means."""
+    """Make imports of these libraries raise ModuleNotFoundError (None in sys.modules does that)."""
     halted = [library for library in libraries if library not in sys.modules]
     sys.modules.update(dict.fromkeys(halted))  # type: ignore[arg-type]
     try:
@@ -72,7 +73,7 @@ def _halted(*libraries: str) -> Iterator[None]:
 
 @contextmanager
 def _utils_on_demand() -> Iterator[None]:
-    """While this holds, torch._dynamo.utils stands in with the one function taken from it."""
+    """Within the block torch._dynamo.utils is a stand-in with the function torchvision imports."""
     if _UTILS not in sys.modules:
         sys.modules[_UTILS] = _StandIn(_UTILS)
     try:
@@ -82,7 +83,7 @@ def _utils_on_demand() -> Iterator[None]:
 
 
 class _StandIn(ModuleType):
-    """Gives way to the module that it stands for when anything else of it is wanted."""
+    """Replaced by the real module as soon as anything else in it is used."""
 
     @staticmethod
     def is_compile_supported(device_type: str) -> bool:
@@ -90,7 +91,7 @@ class _StandIn(ModuleType):
         return bool(importlib.import_module(_UTILS).is_compile_supported(device_type))
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # the import system asks for these
+        if name.startswith("__"):  # the import system looks these up
             raise AttributeError(name)
         _withdraw_stand_in()
         return getattr(importlib.import_module(_UTILS), name)

@@ -1,4 +1,4 @@
-"""Weights to start from: an open_clip tag, or a file that somebody trained."""
+"""Initial weights: those of an open_clip tag, or of a file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PREPARATION = ("mean", "std", "interpolation", "resize_mode")
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A file of weights, and what is known of how they were trained."""
+    """A file of weights, and the preprocessing and activation they were trained with."""
 
     file: Path
     preprocess: dict[str, Any] = field(default_factory=dict)
@@ -31,14 +31,17 @@ class Pretrained:
 
 
 def find_pretrained(model: str, pretrained: str) -> Pretrained:
-    """The file that `--pretrained` names, downloaded if it is a tag."""
+    """The file given with `--pretrained`, or the downloaded file of an open_clip tag.
+
+    Raises UsageError if it is neither a file nor a tag, Incompatible if the download fails.
+    """
     path = Path(pretrained)
     if path.suffix in SUFFIXES or path.is_file():
         return Pretrained(path)
     library = open_clip()
     known = library.list_pretrained_tags_by_model(model)
     if pretrained not in known:
-        what = f"--pretrained {pretrained!r} is no file"
+        what = f"--pretrained {pretrained!r} is not a file"
         if not known:
             raise UsageError(f"{what}, and open_clip has no weights for the model {model}")
         raise UsageError(f"{what}; {unknown_name(f'tag of {model}', pretrained, known)}")
@@ -48,7 +51,7 @@ def find_pretrained(model: str, pretrained: str) -> Pretrained:
     except (OSError, RuntimeError) as error:
         source = tag.get("hf_hub") or tag.get("url")
         raise Incompatible(
-            f"the weights {pretrained!r} of {model} cannot be downloaded from {source}; "
+            f"cannot download the weights {pretrained!r} of {model} from {source}; "
             "fetch the file elsewhere and pass --pretrained FILE.safetensors"
         ) from error
     preprocess = {name: tag[name] for name in _PREPARATION if name in tag}
@@ -56,9 +59,10 @@ def find_pretrained(model: str, pretrained: str) -> Pretrained:
 
 
 def set_weights(module: nn.Module, file: Path, *, resizes: bool) -> None:
-    """Give the module the weights of a file; every name and shape is checked.
+    """Load the weights of a file into the module.
 
     With `resizes`, position embeddings of another length are interpolated, as open_clip does.
+    Raises Incompatible if the file cannot be read, or a name or shape differs.
     """
     weights = _under_own_names(read_weights(file).tensors, module)
     own = module.state_dict(keep_vars=True)
@@ -71,7 +75,10 @@ def set_weights(module: nn.Module, file: Path, *, resizes: bool) -> None:
 
 
 def set_foreign(module: nn.Module, tensors: dict[str, Tensor], what: str) -> None:
-    """Give the module the weights of another program; every tensor that does not fit is named."""
+    """Load another program's weights into the module.
+
+    Raises Incompatible with all tensors that are missing, unexpected or of another shape.
+    """
     weights = _under_own_names(tensors, module)
     require_fit(weights, module.state_dict(keep_vars=True), what)
     module.load_state_dict(weights)
@@ -79,13 +86,13 @@ def set_foreign(module: nn.Module, tensors: dict[str, Tensor], what: str) -> Non
 
 @torch.no_grad()
 def set_temperature(log_scale: nn.Parameter, temperature: Temperature) -> None:
-    """Start with this temperature, and train it or not."""
+    """Set the initial temperature, and whether it is learned."""
     log_scale.fill_(temperature.log_scale)
     log_scale.requires_grad_(temperature.learned)
 
 
 def _under_own_names(weights: dict[str, Tensor], module: nn.Module) -> dict[str, Tensor]:
-    """Old and foreign checkpoints, named as this module names its tensors."""
+    """The weights of old or foreign checkpoints under this module's tensor names."""
     own = module.state_dict(keep_vars=True)
     weights = open_clip().convert.convert_state_dict(module, weights)
     if "positional_embedding" in weights and "positional_embedding" not in own:
@@ -93,7 +100,7 @@ def _under_own_names(weights: dict[str, Tensor], module: nn.Module) -> dict[str,
     for name in ("logit_scale", "logit_bias"):
         if name in weights and name in own and weights[name].numel() == 1:
             weights[name] = weights[name].reshape(own[name].shape)
-    # Once a buffer of BERT, now computed.
+    # A buffer of BERT that older versions of transformers saved and newer ones compute.
     return {name: value for name, value in weights.items() if not name.endswith("position_ids")}
 
 

@@ -1,4 +1,4 @@
-"""Both encoders as one module, which functional_call can give other weights."""
+"""Runs a dual encoder with other weights or in eval mode."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from torch import Tensor, nn
 
 
 class Projections(nn.Module):
-    """Runs both encoders as one module, so that functional_call can give it other weights."""
+    """Both encoders as one module.
+
+    torch's functional_call replaces the weights of a module's forward; open_clip's own forward
+    normalises, so this one returns raw projections (B, D) of images and token ids, None for None.
+    """
 
     def __init__(self, clip: nn.Module) -> None:
         super().__init__()
@@ -27,7 +31,7 @@ class Projections(nn.Module):
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Eval mode for what is in training mode; each part goes back to its own."""
+    """Run the block in eval mode; afterwards each submodule has its own mode again."""
     training = [part for part in module.modules() if part.training]
     for part in training:
         part.training = False

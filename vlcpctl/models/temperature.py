@@ -1,4 +1,4 @@
-"""The temperature of the softmax as `--temperature` gives it. Torch-free."""
+"""The softmax temperature given with `--temperature`. Imports no torch."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from vlcpctl.core.errors import UsageError
 
 @dataclass(frozen=True)
 class Temperature:
-    """The temperature that a new model starts with, and whether training moves it."""
+    """The initial temperature of a new model, and whether it is learned."""
 
     value: float
     learned: bool
 
     @property
     def log_scale(self) -> float:
-        """What `logit_scale` holds: log(1 / temperature)."""
+        """The value of the parameter `logit_scale`: log(1 / temperature)."""
         return -math.log(self.value)
 
 
 def parse_temperature(text: str) -> Temperature:
-    """Read `--temperature`.
+    """Parse `--temperature`, fixed:X or learn:X. Raises UsageError for anything else.
 
     >>> parse_temperature("fixed:0.07")
     Temperature(value=0.07, learned=False)
@@ -34,6 +34,6 @@ def parse_temperature(text: str) -> Temperature:
         value = math.nan
     if kind not in {"fixed", "learn"} or not 0 < value < math.inf:
         raise UsageError(
-            f"--temperature {text!r} is neither fixed:X nor learn:X with X > 0, such as fixed:0.07"
+            f"--temperature {text!r} is not fixed:X or learn:X with X > 0, such as fixed:0.07"
         )
     return Temperature(value, learned=kind == "learn")

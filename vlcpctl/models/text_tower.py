@@ -1,8 +1,8 @@
 """A text tower run from token embeddings instead of token ids.
 
-The tower runs its own code: only the output of its embedding table is replaced, and ids stand in
-that say no more than where a text ends. So what open_clip and transformers do about positions,
-masks and pooling is done here too.
+The tower runs its own code: only the output of its embedding table is replaced, and it is given
+placeholder ids that mark where a text ends. So positions, masks and pooling are exactly those of
+open_clip and transformers.
 
 Shapes: b texts, L tokens, W channels of a token's embedding.
 """
@@ -22,23 +22,23 @@ from torch.func import functional_call
 @final
 @dataclass(frozen=True)
 class TextTower:
-    """The embedding table of a text tower, and the ids that tell it where a text ends."""
+    """The embedding table of a text tower, and the ids by which the tower finds a text's end."""
 
     embedding: nn.Module
-    name: str  # of the table among the module's parts
-    pooling: str  # argmax, eos, or anything that asks for no end
+    name: str  # the table's name among the module's submodules
+    pooling: str  # argmax or eos; with any other pooling the end is the last token
     padding: int
     end: int
-    word: int  # stands for any word: neither padding nor the end
+    word: int  # the placeholder for a word: neither padding nor the end
 
     @property
     def width(self) -> int:
-        """W."""
+        """W, the channels of a token's embedding."""
         width: int = next(self.embedding.parameters()).shape[1]
         return width
 
     def lookup(self, ids: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
-        """(b, L, W) embeddings of the token ids."""
+        """(b, L, W) embeddings of token ids (b, L), without positions."""
         table = {}
         for name, tensor in (weights or {}).items():
             part, _, own = name.rpartition(".")
@@ -48,7 +48,7 @@ class TextTower:
         return embeddings
 
     def ends(self, ids: Tensor) -> Tensor:
-        """(b,) where each text ends: its end-of-text token, else its last that is no padding."""
+        """(b,) the position of each text's end-of-text token, or of its last non-padding token."""
         if self.pooling == "argmax":
             return ids.argmax(-1)
         if self.pooling == "eos":
@@ -57,14 +57,14 @@ class TextTower:
         return torch.where(ids == self.padding, 0, places).amax(-1)
 
     def stand_in(self, ends: Tensor, length: int) -> Tensor:
-        """(b, L) ids that the tower takes for texts with these ends."""
+        """(b, L) placeholder ids of texts with these ends (b,)."""
         places = torch.arange(length, device=ends.device)
         words = torch.where(places < ends[:, None], self.word, self.padding)
         return torch.where(places == ends[:, None], self.end, words)
 
     @contextmanager
     def embedding_is(self, embeddings: Tensor) -> Iterator[None]:
-        """Whatever ids are looked up, these embeddings come out."""
+        """Within the block the table returns these embeddings (b, L, W) for any ids."""
         hook = self.embedding.register_forward_hook(lambda *_: embeddings)
         try:
             yield
@@ -80,9 +80,10 @@ def tower_around(
     padding: int | None = 0,
     end: int | None = None,
 ) -> TextTower:
-    """The text tower of a module whose tokens this table embeds.
+    """The text tower of a module with this embedding table.
 
-    With argmax the highest id ends a text; where the ids are not looked at, any id may.
+    With argmax pooling the highest id ends a text; with other pooling than argmax and eos any id
+    can mark the end.
     """
     highest = int(next(embedding.parameters()).shape[0]) - 1
     if padding is None:
@@ -95,7 +96,7 @@ def tower_around(
 
 
 def open_clip_tower(module: nn.Module) -> TextTower:
-    """The text tower of a module that open_clip built, its own or one of transformers."""
+    """The text tower of an open_clip module, whether open_clip's own or one of transformers."""
     clip: Any = module
     tower = getattr(clip, "text", clip)
     if getattr(tower, "config", None) is not None:

@@ -1,4 +1,4 @@
-"""Token ids of texts: open_clip's byte-pair encoding, or word pieces of files beside the model."""
+"""Tokenizers: open_clip's byte-pair encoding, or word pieces read from the model's directory."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from vlcpctl.models.vocabulary import cleaner, of_vocabulary
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Fast
 
-# What open_clip and transformers look for; a checkpoint holds copies.
+# The files that open_clip and transformers read; checkpoints contain copies.
 FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 VOCABULARIES = ("tokenizer.json", "vocab.txt")
 
 
 class Tokenizer(Protocol):
-    """Texts to (n, L) token ids; and the files that a checkpoint must hold for it."""
+    """Turns texts into token ids, and saves the files that a checkpoint needs for that."""
 
     @property
     def size(self) -> int:
-        """How many ids there are."""
+        """The number of token ids."""
 
     def __call__(self, texts: list[str]) -> Tensor:
-        """The ids, cut or padded to the model's length."""
+        """(n, L) int64 token ids of n texts, cut or padded to the model's text length L."""
 
     def save(self, directory: Path) -> None:
-        """Put what a reader needs beside the weights."""
+        """Write the tokenizer's files into the directory of a checkpoint."""
 
 
 @final
@@ -55,14 +55,15 @@ class BytePairs:
         return ids
 
     def save(self, directory: Path) -> None:
-        """Nothing: every open_clip has it."""
+        """Writes nothing: open_clip ships with this tokenizer."""
 
 
 @final
 class WordPieces:
-    """A tokenizer.json without transformers, equal to open_clip's HFTokenizer over its files.
+    """The tokenizer of a tokenizer.json or of BERT's vocab.txt, read without transformers.
 
-    Or BERT's vocab.txt, equal to the tokenizer that transformers makes of it.
+    The ids equal those of open_clip's HFTokenizer, or those of transformers for a vocab.txt. Raises
+    Incompatible if the directory's files cannot be read or lack a padding token.
     """
 
     def __init__(self, directory: Path, length: int, options: dict[str, Any]) -> None:
@@ -72,8 +73,8 @@ class WordPieces:
         try:
             described = json.loads(self._files.get("tokenizer_config.json", b"{}"))
             self._tokenizer = _fast(self._files, described)
-        except Exception as error:  # tokenizers raises nothing narrower
-            raise Incompatible(f"{directory}: the tokenizer cannot be read: {error}") from error
+        except Exception as error:  # the tokenizers library raises plain Exception
+            raise Incompatible(f"cannot read the tokenizer in {directory}: {error}") from error
         self._names = {
             kind: _content(described.get(f"{kind}_token")) or f"[{kind.upper()}]"
             for kind in ("pad", "cls", "sep", "mask")
@@ -100,7 +101,10 @@ class WordPieces:
 
     @property
     def special(self) -> SpecialTokens:
-        """Ids that stand for no word; a tokenizer without [MASK] gets it after its last id."""
+        """The ids of the special tokens; [MASK] follows the last id if the tokenizer lacks it.
+
+        Raises Incompatible if the tokenizer has no [CLS] or [SEP].
+        """
         ids = {kind: self._id(kind) for kind in ("pad", "cls", "sep")}
         mask = self._tokenizer.token_to_id(self._names["mask"])
         if mask is None:
@@ -114,18 +118,21 @@ class WordPieces:
         return found
 
     def __call__(self, texts: list[str]) -> Tensor:
-        # One by one: encode_batch starts threads, which a process that forks workers must not have.
+        # Not encode_batch: it starts threads, and forking workers from a threaded process may hang.
         ids = torch.tensor([self._tokenizer.encode(self._clean(text)).ids for text in texts])
         return ids if self._blanked is None else ids.masked_fill(ids == self._blanked, 0)
 
     def save(self, directory: Path) -> None:
-        """The files as they are."""
+        """Write the files as they were read."""
         for name, data in self._files.items():
             (directory / name).write_bytes(data)
 
 
 def tokenizer_of(config: dict[str, Any], directory: Path | None = None) -> Tokenizer:
-    """The tokenizer of a model configuration; a checkpoint's own files come first."""
+    """The tokenizer of a model configuration, preferably from the files of its checkpoint.
+
+    Raises Incompatible if it cannot be read or has options that are not supported.
+    """
     text = config["text_cfg"]
     length, name = int(text.get("context_length", 77)), text.get("hf_tokenizer_name")
     options = text.get("tokenizer_kwargs") or {}
@@ -142,17 +149,20 @@ def tokenizer_of(config: dict[str, Any], directory: Path | None = None) -> Token
 def word_pieces(
     name: str, directory: Path | None, length: int, options: dict[str, Any], advice: str
 ) -> WordPieces:
-    """The tokenizer of a checkpoint's directory, of another directory, or of the hub."""
+    """The tokenizer in a checkpoint's directory, in the directory `name`, or `name` on the hub.
+
+    Raises Incompatible if none can be read; `advice` is what to do if the hub is out of reach.
+    """
     for place in (directory, Path(name)):
         if place is not None and any((place / file).is_file() for file in VOCABULARIES):
             return WordPieces(place, length, options)
     if Path(name).is_dir() or Path(name).is_absolute():
-        raise Incompatible(f"{name} holds no tokenizer: neither {' nor '.join(VOCABULARIES)}")
+        raise Incompatible(f"{name} is not a tokenizer: it has no {' or '.join(VOCABULARIES)}")
     return _from_hub(name, length, options, advice)
 
 
 def _from_hub(name: str, length: int, options: dict[str, Any], advice: str) -> WordPieces:
-    """A tokenizer that transformers knows by name, through the tokenizer.json that it writes."""
+    """A tokenizer from the hub, converted by transformers into a tokenizer.json."""
     from transformers import AutoTokenizer
 
     with tempfile.TemporaryDirectory() as place:
@@ -160,15 +170,15 @@ def _from_hub(name: str, length: int, options: dict[str, Any], advice: str) -> W
             with quietly():
                 AutoTokenizer.from_pretrained(name).save_pretrained(place)
         except (OSError, ValueError) as error:
-            what = f"the tokenizer {name!r} cannot be had: {first_line(error)}"
+            what = f"cannot load the tokenizer {name!r}: {first_line(error)}"
             raise Incompatible(f"{what}; {advice}") from error
         if not (Path(place) / "tokenizer.json").is_file():
-            raise Incompatible(f"the tokenizer {name!r} cannot be written as a tokenizer.json")
+            raise Incompatible(f"the tokenizer {name!r} cannot be converted to a tokenizer.json")
         return WordPieces(Path(place), length, options)
 
 
 def _fast(files: dict[str, bytes], described: dict[str, Any]) -> Fast:
-    """The tokenizer of a tokenizer.json, or of the words of a vocab.txt."""
+    """The tokenizer of a tokenizer.json, or else of a vocab.txt."""
     from tokenizers import Tokenizer as FromJson
 
     if "tokenizer.json" in files:

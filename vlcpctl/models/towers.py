@@ -1,4 +1,4 @@
-"""Build the module of a configuration, and carry along the config of a Hugging Face text tower."""
+"""Builds open_clip modules, and saves the config of a Hugging Face text tower with them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from vlcpctl.core.errors import BadInput, Incompatible, UsageError
 from vlcpctl.core.seeds import torch_seed
 from vlcpctl.models.imports import open_clip
 
-TOWER = "text_tower"  # holds the config.json of a text tower that transformers builds
+TOWER = "text_tower"  # the directory for the config.json of a text tower of transformers
 
 
 def new_module(config: dict[str, Any], seed: int) -> nn.Module:
-    """A module with weights drawn from the seed; the global generator stays as it was."""
+    """An open_clip module with random weights from the seed.
+
+    The state of torch's global generator does not change. Raises Incompatible for CoCa models and
+    towers that cannot be downloaded, BadInput for a configuration that open_clip refuses, and
+    UsageError for a text length beyond the tower's positions.
+    """
     if "multimodal_cfg" in config:
-        raise Incompatible("CoCa models have a caption decoder, which no method here trains")
+        raise Incompatible("CoCa models are not supported: no method trains their caption decoder")
     library, text = open_clip(config), config["text_cfg"]
     separate = config.get("custom_text") or text.get("hf_model_name")
     kind = library.CustomTextCLIP if separate else library.CLIP
@@ -27,19 +32,22 @@ def new_module(config: dict[str, Any], seed: int) -> nn.Module:
         torch.default_generator.manual_seed(torch_seed(seed, "init"))
         try:
             module: nn.Module = kind(**shape)
-        except OSError as error:  # what the clients of the hub raise
+        except OSError as error:  # raised by the hub's clients
             raise Incompatible(_no_tower(config, error)) from error
         except (TypeError, ValueError, RuntimeError, AssertionError) as error:
             what = str(error).strip().splitlines()[0]
-            raise BadInput(f"open_clip builds no model of this configuration: {what}") from error
+            raise BadInput(
+                f"open_clip cannot build a model from this configuration: {what}"
+            ) from error
     _check_length(module, text)
     return module
 
 
 def without_downloads(config: dict[str, Any], directory: Path | None) -> dict[str, Any]:
-    """The configuration for a module that gets all its weights from elsewhere.
+    """The configuration for a module whose weights will all be loaded.
 
-    A text tower is built from the config that lies in the checkpoint, if one does.
+    A text tower of transformers is built from its config in the checkpoint, if there is one, so
+    that loading works offline.
     """
     vision = {**config["vision_cfg"], "timm_model_pretrained": False}
     text = {**config["text_cfg"], "hf_model_pretrained": False}
@@ -49,7 +57,7 @@ def without_downloads(config: dict[str, Any], directory: Path | None) -> dict[st
 
 
 def portable(config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration without a path of this machine; names of the hub stay."""
+    """The configuration with local paths replaced by names; names on the hub stay."""
     text = dict(config["text_cfg"])
     tokenizer, tower = (Path(text.get(f"hf_{what}_name") or "") for what in ("tokenizer", "model"))
     if tokenizer.is_absolute():
@@ -60,14 +68,14 @@ def portable(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def save_tower(module: nn.Module, directory: Path) -> None:
-    """Write the config of a text tower that transformers built; nothing for others."""
+    """Write the config of a text tower of transformers; does nothing for other towers."""
     config: Any = getattr(getattr(module, "text", None), "config", None)
     if config is not None:
         config.save_pretrained(directory / TOWER)
 
 
 def _check_length(module: nn.Module, text: dict[str, Any]) -> None:
-    """Refuse a text length beyond the positions of a tower whose positions are fixed."""
+    """Raise UsageError if the text length exceeds the positions of a Hugging Face tower."""
     wanted = text.get("context_length", 77)
     if not text.get("hf_model_name"):
         return
@@ -89,7 +97,7 @@ def _no_tower(config: dict[str, Any], error: OSError) -> str:
     ]
     reason = str(error).strip().splitlines()[0]
     return (
-        f"the tower {' or '.join(map(repr, names))} cannot be had from the hub: {reason}; "
+        f"cannot load the tower {' or '.join(map(repr, names))} from the hub: {reason}; "
         "fetch it elsewhere and give its directory as text_cfg.hf_model_name in a JSON --model, "
-        'with "hf_model_pretrained" and "timm_model_pretrained" false where no weights are wanted'
+        'with "hf_model_pretrained" and "timm_model_pretrained" false if no weights are needed'
     )

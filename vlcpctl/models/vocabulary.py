@@ -1,4 +1,4 @@
-"""BERT's tokenizer of a vocab.txt, and what is done to a caption before."""
+"""BERT's tokenizer built from a vocab.txt, and the cleaning of captions before it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ if TYPE_CHECKING:
 
 UNKNOWN = "[UNK]"
 SPECIAL = ("[PAD]", UNKNOWN, "[CLS]", "[SEP]", "[MASK]")
-LONGEST_WORD = 100  # in characters; BERT reads a longer one as unknown
+LONGEST_WORD = 100  # in characters; BERT's tokenizer makes a longer one [UNK]
 
 MOST_WORDS = 30  # of a caption, in the CTP authors' data
 
 
 def of_vocabulary(text: str, described: dict[str, Any]) -> Tokenizer:
-    """The tokenizer of one word piece a line, with what tokenizer_config.json says of it.
+    """The tokenizer for the text of a vocab.txt, one word piece per line.
 
-    Han characters are words of their own, unless `tokenize_chinese_chars` is false.
+    `described` is its tokenizer_config.json. Each Chinese character is a separate word unless
+    `tokenize_chinese_chars` is false. Raises KeyError if [SEP] or [CLS] is missing.
     """
     from tokenizers import Tokenizer as Fast
     from tokenizers.models import WordPiece
@@ -45,7 +46,7 @@ def of_vocabulary(text: str, described: dict[str, Any]) -> Tokenizer:
 
 
 def cleaner(name: str) -> Callable[[str], str]:
-    """What is done to a text: `none`, `ctp` as its authors do, or what open_clip has a name for."""
+    """The cleaning function of a name: `none`, `ctp` (as the CTP authors do), or open_clip's."""
     if name == "none":
         return str
     if name == "ctp":
@@ -55,7 +56,7 @@ def cleaner(name: str) -> Callable[[str], str]:
 
 
 def ctp_caption(caption: str) -> str:
-    """Lower case, blanks for some punctuation, and no more than 30 words.
+    """Clean a caption as the CTP authors do: lower case, some punctuation removed, 30 words kept.
 
     >>> ctp_caption('A "red" CAT; on: the mat.')
     'a red cat on the mat'

@@ -1,4 +1,4 @@
-"""First weights of the text side, from a BERT that transformers reads."""
+"""Initial weights of the text side, from a BERT that transformers loads."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:  # importing transformers takes a second
 
 
 def bert_tensors(name: str, text: TextConfig, own: Iterable[str]) -> dict[str, Tensor]:
-    """A BERT's tensors under our names `own`, by its name on the hub or its directory.
+    """The tensors of a BERT, by its name on the hub or its directory, under our names `own`.
 
-    The attention to images, which no BERT has, is left out; so is the head for masked words where
-    the checkpoint has none.
+    Cross-attention, which BERT lacks, is left out, and so is the head for masked words if the
+    checkpoint lacks it. Raises Incompatible if the BERT cannot be loaded or has another shape.
     """
     bert, missing = _read(name, text)
     lacking = sorted(tensor for tensor in missing if not tensor.startswith("cls."))
     if lacking:
         raise Incompatible(f"the BERT {name!r} lacks the tensor {lacking[0]!r}")
     if missing:
-        say(f"the BERT {name} has no head for masked words; a new one is drawn")
+        say(f"the BERT {name} has no head for masked words; initialising a new one")
     theirs = {n: tensor for n, tensor in bert.state_dict().items() if n not in missing}
     return joined(theirs, bert_names(own))
 
 
 def vocabulary_size(name: str) -> int:
-    """How many words a BERT has embeddings of."""
+    """The number of word embeddings of a BERT. Raises Incompatible if it cannot be loaded."""
     return int(_configuration(name).vocab_size)
 
 
@@ -52,7 +52,7 @@ def _configuration(name: str) -> PreTrainedConfig:
 
 
 def _read(name: str, text: TextConfig) -> tuple[BertForMaskedLM, frozenset[str]]:
-    """The model, and the names of what was not in its checkpoint."""
+    """The BERT, and the names of the tensors missing in its checkpoint."""
     from transformers import BertForMaskedLM
 
     _check(name, _configuration(name), text)
@@ -68,11 +68,11 @@ def _read(name: str, text: TextConfig) -> tuple[BertForMaskedLM, frozenset[str]]
 
 
 def _unavailable(name: str, error: Exception) -> Incompatible:
-    return Incompatible(f"the BERT {name!r} cannot be had: {first_line(error)}; {ELSEWHERE}")
+    return Incompatible(f"cannot load the BERT {name!r}: {first_line(error)}; {ELSEWHERE}")
 
 
 def _check(name: str, config: PreTrainedConfig, text: TextConfig) -> None:
-    """Refuse what has the same tensors and computes something else, and another depth."""
+    """Raise Incompatible for settings that change the computation but not the tensors' shapes."""
     wanted = {
         "model_type": "bert",
         "hidden_act": "gelu",
@@ -83,4 +83,6 @@ def _check(name: str, config: PreTrainedConfig, text: TextConfig) -> None:
     found = config.to_dict()
     for key, value in wanted.items():
         if found.get(key) != value:
-            raise Incompatible(f"the BERT {name!r} has {key} {found.get(key)}, the model {value}")
+            raise Incompatible(
+                f"the BERT {name!r} has {key} {found.get(key)}, but the model has {value}"
+            )

@@ -1,4 +1,4 @@
-"""Fusion encoders built, loaded from a checkpoint directory, and saved into one."""
+"""Builds fusion encoders, loads them from a checkpoint directory, and saves them into one."""
 
 from __future__ import annotations
 
@@ -34,16 +34,19 @@ WEIGHTS_FILE = "model.safetensors"
 def build(
     found: FusionConfig, pretrained: str | None, temperature: str | None, seed: int
 ) -> FusionEncoder:
-    """A model to start from: a checkpoint's, or with the weights that `pretrained` names.
+    """A new model with the weights of its checkpoint, of `pretrained` or of its configuration.
 
-    Without it those that the configuration names are looked for; others are drawn from the seed.
+    Weights without a source are random from the seed. Raises UsageError or Incompatible if the
+    weights cannot be loaded or do not fit.
     """
     if found.directory is None:
         first = parse_first_weights(pretrained, found)
         encoder = _new(found, seed, first.text)
         set_first_weights(encoder.model, first, found)
     elif pretrained:
-        raise UsageError(f"--pretrained {pretrained}: {found.directory} has weights of its own")
+        raise UsageError(
+            f"--pretrained {pretrained} has no effect: {found.directory} has its own weights"
+        )
     else:
         encoder = _new(found, seed)
         file = found.directory / WEIGHTS_FILE
@@ -54,7 +57,10 @@ def build(
 
 
 def with_weights(found: FusionConfig, tensors: Mapping[str, Tensor], what: str) -> FusionEncoder:
-    """A model with the weights of another program; every tensor that does not fit is named."""
+    """A model with the weights of another program; `what` is their source.
+
+    Raises Incompatible with all tensors that do not fit.
+    """
     if is_ctp(tensors):
         found = replace(found, heads="cosine" if has_cosine_heads(tensors) else "linear")
     encoder = _new(found, seed=0)
@@ -63,10 +69,10 @@ def with_weights(found: FusionConfig, tensors: Mapping[str, Tensor], what: str) 
 
 
 def load(directory: Path) -> FusionEncoder:
-    """The model of a checkpoint directory; every tensor's name and shape is checked."""
+    """The model in a checkpoint directory. Raises Incompatible if it is not one or does not fit."""
     found = read_fusion(directory / CONFIG_FILE)
     if found is None:
-        raise Incompatible(f"{directory} holds no fusion model: it has no {CONFIG_FILE} of one")
+        raise Incompatible(f"{directory} is not a fusion model: it has no {CONFIG_FILE} of one")
     encoder = _new(replace(found, directory=directory), seed=0)
     file = directory / WEIGHTS_FILE
     tensors = read_tensors(file)
@@ -76,7 +82,7 @@ def load(directory: Path) -> FusionEncoder:
 
 
 def save(encoder: FusionEncoder, directory: Path) -> None:
-    """Write config, weights and tokenizer files."""
+    """Write config, weights and tokenizer files into a directory."""
     learns = encoder.weights()["logit_scale"].requires_grad
     config = {**encoder.config, "learns_temperature": learns}
     tokenizer = Path(config["text_cfg"]["tokenizer"])
@@ -89,19 +95,21 @@ def save(encoder: FusionEncoder, directory: Path) -> None:
 
 
 def _new(found: FusionConfig, seed: int, text: str | None = None) -> FusionEncoder:
-    """A model with weights drawn from the seed; the global generator stays as it was.
+    """A model with random weights from the seed; torch's global generator does not change.
 
-    `text` is the BERT that will give it weights, whose tokenizer and vocabulary it has unless the
-    configuration says otherwise.
+    `text` is the BERT whose weights will be loaded. Its tokenizer and vocabulary are used, unless
+    the configuration sets others.
     """
     name = found.text_cfg.tokenizer or text or found.text_pretrained
     if not name:
-        raise Incompatible("text_cfg names no tokenizer, and there is no text_pretrained")
+        raise Incompatible("text_cfg sets no tokenizer, and text_pretrained is not set either")
     tokenizer = _tokenizer(found, name)
     words = tokenizer.special.words
     size = found.text_cfg.vocab_size or (vocabulary_size(text) if text else words)
     if words > size:
-        raise Incompatible(f"the tokenizer has {words} tokens, the model's vocabulary {size}")
+        raise Incompatible(
+            f"the tokenizer has {words} tokens, but the model's vocabulary only {size}"
+        )
     found = replace(found, text_cfg=replace(found.text_cfg, vocab_size=size, tokenizer=name))
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(torch_seed(seed, "init"))
@@ -114,5 +122,5 @@ def _tokenizer(found: FusionConfig, name: str) -> WordPieces:
     options = {"clean": found.text_cfg.clean}
     pieces = word_pieces(name, found.directory, found.text_cfg.context_length, options, ELSEWHERE)
     if pieces([""])[0, 0] != pieces.special.cls:
-        raise Incompatible(f"the tokenizer {name!r} begins a text with no [CLS], or pads it there")
+        raise Incompatible(f"the tokenizer {name!r} does not put [CLS] first in a text")
     return pieces

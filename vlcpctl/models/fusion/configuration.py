@@ -1,4 +1,4 @@
-"""The configuration of a fusion model: of a JSON file or of a checkpoint. Torch-free."""
+"""The configuration of a fusion model, from a JSON file or a checkpoint. Imports no torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.core.view import View
 
 FAMILY = "fusion"
@@ -19,11 +19,11 @@ CONFIG_FILE = "config.json"
 HEADS = ("linear", "cosine")
 CLEAN = ("none", "ctp", "whitespace", "lower", "canonicalize")  # the last three are open_clip's
 
-# Of CLIP's training images; the CTP authors normalise by them too.
+# Statistics of CLIP's training images, which the CTP authors use too.
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 
-# What JSON may hold for an annotation.
+# The types that a JSON value may have for an annotation.
 _KINDS: dict[str, tuple[type, ...]] = {
     "bool": (bool,),
     "int": (int,),
@@ -35,16 +35,16 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
-# What to do where the hub is out of reach.
+# What to do if the hub is out of reach.
 ELSEWHERE = (
-    "fetch it elsewhere and pass local files: --pretrained image=FILE,text=DIR; "
+    "download it elsewhere and pass local files: --pretrained image=FILE,text=DIR; "
     "or train a small model with --preset tiny --model albef-tiny"
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageConfig:
-    """A vision transformer as timm builds it."""
+    """A vision transformer of timm; sizes in pixels."""
 
     image_size: int
     patch_size: int
@@ -56,7 +56,7 @@ class ImageConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TextConfig:
-    """A BERT; its last `fusion_layers` attend to the image too."""
+    """A BERT whose last `fusion_layers` layers also attend to the image; lengths in tokens."""
 
     context_length: int
     width: int
@@ -66,15 +66,15 @@ class TextConfig:
     feed_forward: int
     positions: int = 512
     token_types: int = 2
-    vocab_size: int | None = None  # None: as the tokenizer has it
+    vocab_size: int | None = None  # None: the tokenizer's
     dropout: float = 0.1
-    tokenizer: str | None = None  # None: that of `text_pretrained`
+    tokenizer: str | None = None  # None: the tokenizer of `text_pretrained`
     clean: str = "none"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preparation:
-    """How images are prepared, as open_clip names it."""
+    """How images are prepared, with open_clip's names."""
 
     mean: tuple[float, float, float] = CLIP_MEAN
     std: tuple[float, float, float] = CLIP_STD
@@ -85,7 +85,7 @@ class Preparation:
 
 @dataclass(frozen=True, kw_only=True)
 class FusionConfig:
-    """The architecture, the preparation of images, and where first weights come from."""
+    """The architecture, the preparation of images, and the source of initial weights."""
 
     embed_dim: int
     image_cfg: ImageConfig
@@ -95,16 +95,16 @@ class FusionConfig:
     learns_temperature: bool = False
     image_pretrained: str | None = None
     text_pretrained: str | None = None
-    directory: Path | None = None  # the checkpoint that it lies in
+    directory: Path | None = None  # the checkpoint it was read from
 
     @property
     def view(self) -> View:
-        """How the model takes images."""
+        """How images are prepared for the model."""
         prepared = dataclasses.asdict(self.preprocess_cfg)
         return View(image_size=self.image_cfg.image_size, **prepared)
 
     def stored(self) -> dict[str, Any]:
-        """What `config.json` says; first weights are no concern of a model that has its own."""
+        """The content of `config.json`, without the source of initial weights."""
         values = dataclasses.asdict(self)
         for name in ("directory", "image_pretrained", "text_pretrained"):
             del values[name]
@@ -112,11 +112,14 @@ class FusionConfig:
 
 
 def read_fusion(path: Path) -> FusionConfig | None:
-    """The configuration of a JSON file; None if it is none of a fusion model."""
+    """The configuration in a JSON file; None if it is not that of a fusion model.
+
+    Raises BadInput if it is one, but wrong.
+    """
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None  # whoever reads it as another family says what is wrong
+        return None  # reading it as another family of models reports what is wrong
     if not isinstance(stored, dict) or stored.get("family") != FAMILY:
         return None
     found = parse(stored, str(path))
@@ -130,7 +133,10 @@ def read_fusion(path: Path) -> FusionConfig | None:
 
 
 def parse(stored: Mapping[str, Any], what: str) -> FusionConfig:
-    """A configuration from what a JSON file says; unknown and missing names are errors."""
+    """A configuration from a JSON object; `what` is its source, for messages.
+
+    Raises BadInput for unknown or missing names, wrong types, and sizes that do not match.
+    """
     values = {name: value for name, value in stored.items() if name != "family"}
     for name, kind in (("image_cfg", ImageConfig), ("text_cfg", TextConfig)):
         values[name] = _fill(kind, values.get(name), f"{what}: {name}")
@@ -145,31 +151,34 @@ def parse(stored: Mapping[str, Any], what: str) -> FusionConfig:
 def with_changes(
     found: FusionConfig, text_length: int | None, image_size: int | None, heads: str | None
 ) -> FusionConfig:
-    """The configuration for another text length, image size or kind of projections."""
+    """The configuration with another text length, image size or kind of projections, where given.
+
+    Raises UsageError if the model cannot have that length or size.
+    """
     text, image = found.text_cfg, found.image_cfg
     if text_length is not None:
         if text_length > text.positions:
             raise UsageError(
-                f"--text-length {text_length}: the model has {text.positions} positions"
+                f"--text-length {text_length}: the model has only {text.positions} positions"
             )
         text = replace(text, context_length=text_length)
     if image_size is not None:
         if image_size % image.patch_size:
             raise UsageError(
-                f"--image-size {image_size} is no multiple of patches of {image.patch_size} pixels"
+                f"--image-size {image_size} is not a multiple of the patch size {image.patch_size}"
             )
         image = replace(image, image_size=image_size)
     return replace(found, text_cfg=text, image_cfg=image, heads=heads or found.heads)
 
 
 def _fill(kind: Any, values: Any, what: str) -> Any:
-    """A dataclass of a JSON object."""
+    """A dataclass from a JSON object. Raises BadInput if names or types do not match."""
     if not isinstance(values, dict):
         raise BadInput(f"{what} is not an object")
     known = {each.name: each for each in dataclasses.fields(kind) if each.name != "directory"}
     unknown = sorted(values.keys() - known.keys())
     if unknown:
-        raise BadInput(f"{what} has {unknown[0]!r}, which is none of {', '.join(sorted(known))}")
+        raise BadInput(f"{what}: {unknown_name('setting', unknown[0], known)}")
     for name, value in values.items():
         kinds = _KINDS.get(str(known[name].type))
         if kinds is not None and type(value) not in kinds:
@@ -187,18 +196,18 @@ def _fill(kind: Any, values: Any, what: str) -> Any:
 
 
 def _check(found: FusionConfig, what: str) -> None:
-    """Refuse what no model can be built of."""
+    """Raise BadInput if no model can be built from the configuration."""
     image, text = found.image_cfg, found.text_cfg
     wrong = {
-        f"heads {found.heads!r} is none of {', '.join(HEADS)}": found.heads not in HEADS,
-        f"clean {text.clean!r} is none of {', '.join(CLEAN)}": text.clean not in CLEAN,
-        "images and texts need tokens of one width": image.width != text.width,
-        "the width is no multiple of the heads": bool(
+        f"heads must be one of {', '.join(HEADS)}, not {found.heads!r}": found.heads not in HEADS,
+        f"clean must be one of {', '.join(CLEAN)}, not {text.clean!r}": text.clean not in CLEAN,
+        "images and texts must have tokens of the same width": image.width != text.width,
+        "the width is not a multiple of the heads": bool(
             image.width % image.heads or text.width % text.heads
         ),
-        "image_size is no multiple of patch_size": bool(image.image_size % image.patch_size),
-        "fusion_layers lies outside 1 ... layers": not 1 <= text.fusion_layers <= text.layers,
-        "context_length is above positions": text.context_length > text.positions,
+        "image_size is not a multiple of patch_size": bool(image.image_size % image.patch_size),
+        "fusion_layers must be from 1 to layers": not 1 <= text.fusion_layers <= text.layers,
+        "context_length is greater than positions": text.context_length > text.positions,
     }
     for reason, holds in wrong.items():
         if holds:
@@ -206,7 +215,7 @@ def _check(found: FusionConfig, what: str) -> None:
 
 
 def _beside(path: Path, name: str | None) -> str | None:
-    """A name, or the path of what lies beside the file under that name."""
+    """The name, or the absolute path of the file or directory of that name beside `path`."""
     if name and (path.parent / name).exists():
         return os.path.abspath(path.parent / name)
     return name

@@ -1,4 +1,4 @@
-"""First weights of a fusion model: of a file with all of it, of an image encoder, of a BERT."""
+"""Initial weights of a fusion model: from a whole model, an image encoder, or a BERT."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ NONE = "none"
 
 @dataclass(frozen=True, kw_only=True)
 class FirstWeights:
-    """Where first weights come from; what nothing gives is drawn."""
+    """The sources of initial weights; weights without a source are random."""
 
-    file: Path | None = None  # of a whole model
-    image: str | None = None  # timm's name, or a file
-    text: str | None = None  # a BERT's name on the hub, or its directory
+    file: Path | None = None  # a whole model
+    image: str | None = None  # the name of a timm model, or a file
+    text: str | None = None  # the name of a BERT on the hub, or a directory
 
 
 def parse_first_weights(pretrained: str | None, found: FusionConfig) -> FirstWeights:
-    """Read `--pretrained`; what it leaves open is as the configuration says.
+    """Parse `--pretrained`: `none`, FILE, or `image=NAME`, `text=NAME` or both with a comma.
 
-    `none`, FILE, or one or both of `image=NAME`, `text=NAME`, with a comma between.
+    A source that is not given comes from the configuration. Raises UsageError for anything else.
     """
     if pretrained is None:
         return FirstWeights(image=found.image_pretrained, text=found.text_pretrained)
@@ -46,7 +46,7 @@ def parse_first_weights(pretrained: str | None, found: FusionConfig) -> FirstWei
     parts = dict(part.partition("=")[::2] for part in pretrained.split(","))
     if parts.keys() - {"image", "text"} or not all(parts.values()):
         raise UsageError(
-            f"--pretrained {pretrained!r} is neither 'none' nor a file, nor does it say "
+            f"--pretrained {pretrained!r} is not 'none', an existing file, or "
             "image=NAME_OR_FILE,text=NAME_OR_DIRECTORY"
         )
     image = parts.get("image", found.image_pretrained)
@@ -55,7 +55,10 @@ def parse_first_weights(pretrained: str | None, found: FusionConfig) -> FirstWei
 
 
 def set_first_weights(module: FusionModel, first: FirstWeights, found: FusionConfig) -> None:
-    """Give a module whose weights are drawn those that there are; names and shapes are checked."""
+    """Load the weights of these sources into a module; its other weights do not change.
+
+    Raises Incompatible if a source cannot be loaded, or a name or shape differs.
+    """
     if first.file is not None:
         set_all(module, read_weights(first.file).tensors, str(first.file), resizes=True)
     if first.image is not None:
@@ -73,10 +76,10 @@ def set_first_weights(module: FusionModel, first: FirstWeights, found: FusionCon
 def set_all(
     module: FusionModel, tensors: Mapping[str, Tensor], what: str, *, resizes: bool
 ) -> None:
-    """Give a module the weights of a whole model, under our names or those of the CTP authors.
+    """Load the weights of a whole model, under our names or those of the CTP authors.
 
-    Each tensor that does not fit is named. With `resizes`, position embeddings of another image
-    size are interpolated.
+    With `resizes`, position embeddings of another image size are interpolated. Raises Incompatible
+    with all tensors that do not fit; `what` is their source.
     """
     own = module.state_dict(keep_vars=True)
     if is_ctp(tensors):

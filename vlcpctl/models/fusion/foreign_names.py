@@ -1,7 +1,7 @@
-"""Tensors as BERT checkpoints and the CTP authors name them, and as this model names them.
+"""Tensor names of BERT checkpoints and of the CTP authors, and their names in this model.
 
-One of ours is one of theirs under another name, or several joined along their first dimension:
-torch keeps the matrices of queries, keys and values as one.
+One of our tensors is one of theirs under another name, or several concatenated along the first
+dimension: torch stores the matrices of queries, keys and values as one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-Names = dict[str, tuple[str, ...]]  # ours: theirs
+Names = dict[str, tuple[str, ...]]  # our name: their names
 
 _QUERY_KEY_VALUE = ("query", "key", "value")
 
@@ -45,7 +45,7 @@ _CTP = {
     "image_projection": "vision_proj",
     "text_projection": "text_proj",
 }
-# What their checkpoints hold besides: the text encoder a second time, tied matrices, no weights.
+# Also in their checkpoints, and ignored: a copy of the text encoder, tied matrices, training state.
 _CTP_BESIDES = re.compile(
     r"text_encoder\..*|text_mlm_encoder\.cls\.predictions\.decoder\..*|.*\.position_ids"
     r"|(image|text)_queue|queue_ptr|distill_temp|idx_queue"
@@ -53,7 +53,7 @@ _CTP_BESIDES = re.compile(
 
 
 def bert_names(own: Iterable[str]) -> Names:
-    """How a BERT for masked words names those of our tensors that it may have."""
+    """The names in a BERT for masked words of those of our tensors that it can have."""
     own = list(own)
     found: Names = {}
     text_layers = _count(own, "text_layers")
@@ -70,7 +70,7 @@ def bert_names(own: Iterable[str]) -> Names:
 
 
 def ctp_names(own: Iterable[str]) -> Names:
-    """How the CTP authors name our tensors; their `temp` is no logarithm, see `from_ctp`."""
+    """The CTP authors' names of our tensors; their `temp` is not a logarithm, see `from_ctp`."""
     own = list(own)
     found: Names = {"logit_scale": ("temp",)}
     for name in own:
@@ -82,7 +82,7 @@ def ctp_names(own: Iterable[str]) -> Names:
 
 
 def joined(theirs: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
-    """Their tensors as ours, as far as they are there."""
+    """Those of our tensors, under our names, whose parts are all among theirs."""
     return {
         ours: torch.cat([theirs[name] for name in parts]) if len(parts) > 1 else theirs[parts[0]]
         for ours, parts in names.items()
@@ -91,7 +91,7 @@ def joined(theirs: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
 
 
 def parted(ours: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
-    """Our tensors as theirs: the inverse of `joined`."""
+    """Our tensors under their names: the inverse of `joined`."""
     found: dict[str, Tensor] = {}
     for name, tensor in ours.items():
         theirs = names[name]
@@ -102,7 +102,7 @@ def parted(ours: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class FromCtp:
-    """A checkpoint of the CTP authors under our names, and what of it or of ours is left over."""
+    """A checkpoint of the CTP authors under our names, with its missing and unexpected tensors."""
 
     tensors: dict[str, Tensor]
     missing: list[str]  # their names
@@ -110,7 +110,10 @@ class FromCtp:
 
 
 def from_ctp(theirs: Mapping[str, Tensor], own: Iterable[str]) -> FromCtp:
-    """Their tensors under our names `own`; what they hold twice, or only to train, is dropped."""
+    """Their tensors under our names `own`, without copies and training state.
+
+    Their temperature becomes our `logit_scale`, log(1 / temperature).
+    """
     names = ctp_names(own)
     theirs = {name.removeprefix("module."): tensor for name, tensor in theirs.items()}
     wanted = {name for parts in names.values() for name in parts}
@@ -124,18 +127,18 @@ def from_ctp(theirs: Mapping[str, Tensor], own: Iterable[str]) -> FromCtp:
 
 
 def is_ctp(names: Iterable[str]) -> bool:
-    """Whether these are names of the CTP authors."""
+    """Whether these are tensor names of the CTP authors."""
     first = {name.removeprefix("module.").partition(".")[0] for name in names}
     return {"visual_encoder", "text_mlm_encoder"} <= first
 
 
 def has_cosine_heads(names: Iterable[str]) -> bool:
-    """Whether the CTP authors trained these with LUCIR's projections."""
+    """Whether these tensor names of the CTP authors include LUCIR's cosine projections."""
     return any(name.endswith("vision_proj.sigma") for name in names)
 
 
 def _in_layer(layer: str, which: str, inner: str, kind: str) -> tuple[str, ...]:
-    """Of one layer; torch says `in_proj_weight` where others say `in_proj.weight`."""
+    """Their names of one tensor of a layer; torch writes `in_proj_weight`, not `in_proj.weight`."""
     if kind.startswith("in_proj_"):
         attention, kind = _LAYER[f"{inner}.in_proj"], kind.removeprefix("in_proj_")
         return tuple(f"{layer}.{attention}.{part}.{kind}" for part in _QUERY_KEY_VALUE)
@@ -144,6 +147,6 @@ def _in_layer(layer: str, which: str, inner: str, kind: str) -> tuple[str, ...]:
 
 
 def _count(own: Iterable[str], which: str) -> int:
-    """How many layers there are of a kind."""
+    """The number of layers of a kind, text_layers or fusion_layers."""
     found = (re.match(rf"text_encoder\.{which}\.(\d+)\.", name) for name in own)
     return len({match[1] for match in found if match})

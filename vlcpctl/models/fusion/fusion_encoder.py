@@ -1,7 +1,7 @@
-"""Fusion encoders: models built, loaded, saved and run, alone or under other weights.
+"""Fusion encoders: they run a fusion model with its own or other weights.
 
-Shapes: B samples, N tokens of an image, L of a text, C channels of a token, D of the shared space,
-m masked tokens, V words.
+Shapes: B samples, N tokens of an image, L tokens of a text, C channels of a token, D channels of
+the shared space, m masked tokens, V words in the vocabulary.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ Result = TypeVar("Result")
 @final
 @dataclass
 class FusionEncoder(BaseEncoder):
-    """An image and a text encoder with a shared space, and a text encoder that sees the image."""
+    """A fusion model: both encoders with a shared space, and the fusion of text and image."""
 
     family: ClassVar[Literal["fusion"]] = "fusion"
 
     @cached_property
     def special(self) -> SpecialTokens:
-        """Ids that stand for no word, and how many ids there are."""
+        """The ids of the special tokens, and the number of ids."""
         return cast("WordPieces", self.tokenizer).special
 
     @cached_property
     def text_tower(self) -> TextTower:
-        """The embedding table of the text encoder, and where texts end."""
+        """The text encoder's embedding table, and how the encoder finds the end of a text."""
         words = self.model.text_encoder.embeddings.words
         return tower_around(words, self.module, padding=self.special.pad)
 
@@ -61,7 +61,10 @@ class FusionEncoder(BaseEncoder):
     def fused(
         self, images: Tensor, texts: Tensor, weights: Mapping[str, Tensor] | None = None
     ) -> Tensor:
-        """(B, C), the raw [CLS] state of image and text together."""
+        """The raw [CLS] state (B, C) of texts (B, L) fused with images (B, 3, H, W).
+
+        With other `weights` the model runs in eval mode.
+        """
         return self._run(partial(self.model.fused, images, texts), weights)
 
     def _sides(
@@ -78,5 +81,5 @@ class FusionEncoder(BaseEncoder):
 
     @property
     def model(self) -> FusionModel:
-        """The module under its own type."""
+        """The module, typed as a FusionModel."""
         return cast("FusionModel", self.module)

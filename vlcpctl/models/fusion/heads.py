@@ -1,6 +1,6 @@
-"""What stands on a fusion model's tokens: projections into the shared space, and guesses of words.
+"""Heads of a fusion model: projections into the shared space, and the prediction of words.
 
-Shapes: b samples, C channels of a token, D of the shared space, m tokens, V words.
+Shapes: b samples, C channels of a token, D channels of the shared space, m tokens, V words.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from vlcpctl.models.fusion.text_encoder import EPSILON
 
 
 class CosineLinear(nn.Module):
-    """Cosines of the input with rows of a matrix, times a learned scale (LUCIR, eq. 5)."""
+    """Cosine similarities to the rows of a matrix, times a learned scale (LUCIR, eq. 5)."""
 
     def __init__(self, width: int, dim: int) -> None:
         super().__init__()
-        # As torch draws the matrix of a linear layer.
+        # Initialised as torch initialises a linear layer.
         self.weight = nn.Parameter(nn.Linear(width, dim, bias=False).weight.detach())
         self.sigma = nn.Parameter(torch.ones(1))
 
     def forward(self, features: Tensor) -> Tensor:
-        """(b, D) of (b, C)."""
+        """(b, D) scaled cosine similarities of features (b, C)."""
         cosines = linear(normalize(features, dim=-1), normalize(self.weight, dim=-1))
         return self.sigma * cosines
 
 
 class WordHead(nn.Module):
-    """BERT's masked-language head; the embeddings of words are its last matrix."""
+    """BERT's masked-language head; its output matrix is tied to the word embeddings."""
 
     def __init__(self, width: int, words: int) -> None:
         super().__init__()
@@ -37,10 +37,10 @@ class WordHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(words))
 
     def forward(self, tokens: Tensor, embeddings: Tensor) -> Tensor:
-        """(m, V) of (m, C) tokens and the (V, C) embeddings of words."""
+        """(m, V) logits of token states (m, C), given the word embeddings (V, C)."""
         return linear(self.norm(gelu(self.dense(tokens))), embeddings, self.bias)
 
 
 def projection(kind: str, width: int, dim: int) -> nn.Module:
-    """A projection of [CLS] into the shared space."""
+    """A projection of the [CLS] state, (b, C) to (b, D); `kind` is linear or cosine."""
     return CosineLinear(width, dim) if kind == "cosine" else nn.Linear(width, dim)

@@ -1,4 +1,4 @@
-"""The image side of a fusion model: a vision transformer of timm, without its classifier."""
+"""The image side of a fusion model: a vision transformer of timm without a classifier."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLASSIFIER = ("head.", "head_dist.")
 
 
 def new_image_encoder(config: ImageConfig) -> VisionTransformer:
-    """A transformer with the [CLS] token first; GELU is exact, norms have an epsilon of 1e-6."""
+    """A vision transformer with random weights; [CLS] first, exact GELU, norm epsilon 1e-6."""
     from timm.models.vision_transformer import VisionTransformer
 
     return VisionTransformer(
@@ -38,20 +38,21 @@ def new_image_encoder(config: ImageConfig) -> VisionTransformer:
 
 
 def fit_positions(tensors: Mapping[str, Tensor], encoder: VisionTransformer) -> dict[str, Tensor]:
-    """The tensors, their position embeddings interpolated to the encoder's number of patches."""
+    """The tensors with their position embeddings interpolated to the encoder's patch grid."""
     from timm.layers.pos_embed import resample_abs_pos_embed
 
     held, own = tensors.get(POSITIONS), encoder.pos_embed
     if held is None or own is None or held.shape == own.shape or held.shape[2:] != own.shape[2:]:
-        return dict(tensors)  # what does not fit for another reason is named where it is loaded
+        return dict(tensors)  # the caller reports any other misfit
     grid = encoder.patch_embed.grid_size
     return {**tensors, POSITIONS: resample_abs_pos_embed(held, new_size=list(grid))}
 
 
 def image_tensors(name: str, encoder: VisionTransformer) -> dict[str, Tensor]:
-    """Weights of another such transformer by timm's name or in a file, without its classifier.
+    """The weights of a timm model or of a file, without the classifier.
 
-    Position embeddings are interpolated to the encoder's number of patches.
+    Position embeddings are interpolated to the encoder's patch grid. Raises Incompatible if the
+    weights cannot be loaded, or belong to a model that is not such a vision transformer.
     """
     is_file = Path(name).suffix in SUFFIXES or Path(name).is_file()
     tensors = read_weights(Path(name)).tensors if is_file else _of_timm(name, encoder)
@@ -60,7 +61,7 @@ def image_tensors(name: str, encoder: VisionTransformer) -> dict[str, Tensor]:
 
 
 def _of_timm(name: str, encoder: VisionTransformer) -> dict[str, Tensor]:
-    """A model's weights by its name, downloaded if need be."""
+    """The weights of a timm model by name, downloaded if necessary."""
     import timm
 
     with quietly(), torch.random.fork_rng(devices=[]):
@@ -70,17 +71,17 @@ def _of_timm(name: str, encoder: VisionTransformer) -> dict[str, Tensor]:
             raise _unavailable(name, error) from error
     if not isinstance(found, type(encoder)) or _heads(found) != _heads(encoder):
         wanted = f"vision transformer with {_heads(encoder)} heads"
-        raise Incompatible(f"timm's {name!r} is not, as the model is, a {wanted}")
+        raise Incompatible(f"the timm model {name!r} is not a {wanted}")
     return dict(found.state_dict())
 
 
 def _heads(encoder: VisionTransformer) -> int:
-    """Which no shape tells."""
+    """The number of attention heads, which no tensor's shape shows."""
     block: Any = encoder.blocks[0]
     return int(block.attn.num_heads)
 
 
 def _unavailable(name: str, error: Exception) -> Incompatible:
     return Incompatible(
-        f"the image encoder {name!r} cannot be had from timm: {first_line(error)}; {ELSEWHERE}"
+        f"cannot load the image encoder {name!r} from timm: {first_line(error)}; {ELSEWHERE}"
     )

@@ -1,7 +1,7 @@
-"""The fusion model: images and texts apart, then the text again, fused with the image.
+"""The fusion model: it encodes images and texts separately, then the text fused with the image.
 
-Shapes: b pairs, N tokens of an image (the first is [CLS]), L of a text, C channels of a token, D of
-the shared space, m masked tokens, V words.
+Shapes: b pairs, N tokens of an image (the first is [CLS]), L tokens of a text, C channels of a
+token, D channels of the shared space, m masked tokens, V words in the vocabulary.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
-    """What a fusion model says of pairs."""
+    """The embeddings, token states and word predictions of a fusion model for b pairs."""
 
-    image: Tensor  # (b, D), raw
-    text: Tensor  # (b, D), raw
+    image: Tensor  # (b, D), raw projection
+    text: Tensor  # (b, D), raw projection
     image_tokens: Tensor  # (b, N, C)
     text_tokens: Tensor  # (b, L, C), of the text alone
     fused: Tensor  # (b, C), the [CLS] state of image and text together
-    logits: Tensor  # (m, V), of the tokens asked for
+    logits: Tensor  # (m, V), predictions at the given positions, in row-major order
 
 
 class FusionModel(nn.Module):
-    """An image encoder, a text encoder that fuses both, two projections and a head for words."""
+    """An image encoder, a text encoder that fuses both, two projections and a word head (ALBEF)."""
 
     def __init__(self, config: FusionConfig, *, words: int, pad: int) -> None:
         super().__init__()
@@ -53,19 +53,23 @@ class FusionModel(nn.Module):
         self.logit_scale = nn.Parameter(torch.tensor(-math.log(START_TEMPERATURE)))
 
     def forward(self, run: Callable[[], Result]) -> Result:
-        """Run one of the methods below, so that functional_call can give them other weights."""
+        """Call `run`, one of the methods below.
+
+        torch's functional_call replaces the weights only during `forward`; this runs any method in
+        it.
+        """
         return run()
 
     def sides(
         self, images: Tensor | None, texts: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Raw projections (b, D) of images (b, 3, H, W) and ids (b, L)."""
+        """Raw projections (b, D) of images (b, 3, H, W) and token ids (b, L); None for None."""
         image = None if images is None else self._image(self.image_encoder.forward_features(images))
         text = None if texts is None else self._text(self._text_tokens(texts))
         return image, text
 
     def fused(self, images: Tensor, texts: Tensor) -> Tensor:
-        """The [CLS] state (b, C) of image and text together."""
+        """The [CLS] state (b, C) of texts (b, L) fused with images (b, 3, H, W)."""
         image_tokens = self.image_encoder.forward_features(images)
         padding = self.text_encoder.padding(texts)
         tokens = self.text_encoder.fuse(self._text_tokens(texts), padding, image_tokens)
@@ -108,10 +112,10 @@ class FusionModel(nn.Module):
 
 @torch.no_grad()
 def _draw(modules: list[nn.Module], width: int) -> None:
-    """Matrices from a normal distribution, biases 0.
+    """Initialise matrices from a normal distribution, and biases with 0.
 
-    At BERT's width the deviation is its own, 0.02; a narrow model gets a larger one, so that a
-    layer passes on as much of its input as there. With 0.02 it would hardly learn from scratch.
+    At BERT's width the standard deviation is BERT's 0.02. A narrower model gets a larger one, so
+    that the variance through a layer is the same; with 0.02 it would hardly learn from scratch.
     """
     deviation = BERT_DEVIATION * math.sqrt(BERT_WIDTH / width)
     for name, weight in (found for module in modules for found in module.named_parameters()):

@@ -1,10 +1,10 @@
 """The text side of a fusion model: a BERT whose last layers attend to the image.
 
-Layers are torch's own, norms after each part, as BERT has them. Attention goes both ways: there is
-no causal mask. Inside, the sequence comes first, (L, b, C): with the batch first, torch runs fused
-kernels where no gradient is wanted, and their last bits differ from those of training.
+The layers are torch's own with a norm after each part (post-norm), as in BERT, and bidirectional:
+there is no causal mask. Inside, the sequence comes first, (L, b, C). With the batch first torch
+would use fused kernels where no gradient is needed, whose results differ in the last bits.
 
-Shapes: b texts, L tokens, N image tokens, C channels of a token.
+Shapes: b texts, L tokens of a text, N tokens of an image, C channels of a token.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EPSILON = 1e-12  # BERT's
 
 
 class Embeddings(nn.Module):
-    """What a word, its place and the first of BERT's token types give, summed and normalised."""
+    """BERT's embeddings: word, position and the first token type, summed and normalised."""
 
     def __init__(self, config: TextConfig, words: int, pad: int) -> None:
         super().__init__()
@@ -29,14 +29,14 @@ class Embeddings(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """(L, b, C) of (b, L) ids."""
+        """(L, b, C) embeddings of token ids (b, L)."""
         placed = self.positions.weight[: ids.shape[1]] + self.token_types.weight[0]
         summed: Tensor = self.dropout(self.norm(self.words(ids) + placed))
         return summed.transpose(0, 1)
 
 
 class TextEncoder(nn.Module):
-    """Layers that read the text alone, and layers that read it together with an image."""
+    """Layers that encode the text alone, then layers that also attend to image tokens."""
 
     def __init__(self, config: TextConfig, words: int, pad: int) -> None:
         super().__init__()
@@ -83,12 +83,12 @@ def _text_layer(config: TextConfig) -> nn.TransformerEncoderLayer:
         activation=gelu,
         layer_norm_eps=EPSILON,
     )
-    layer.dropout.p = 0.0  # BERT drops nothing between the two halves of the feed-forward
+    layer.dropout.p = 0.0  # BERT has no dropout between the two halves of the feed-forward
     return layer
 
 
 def _fusion_layer(config: TextConfig) -> nn.TransformerDecoderLayer:
-    """Self-attention, then attention to the image, then the feed-forward."""
+    """A layer with self-attention, cross-attention to the image, and feed-forward."""
     layer = nn.TransformerDecoderLayer(
         config.width,
         config.heads,

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 def write_config(directory: Path, **text: object) -> Path:
-    """A ResNet of timm and a small BERT whose config and tokenizer lie in directories beside."""
+    """A ResNet of timm and a small BERT whose config and tokenizer are in directories beside it."""
     from transformers import BertConfig, BertTokenizerFast
 
     tower = directory / "small-bert"

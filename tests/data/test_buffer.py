@@ -209,7 +209,7 @@ def test_failed_update_leaves_the_old_buffer_and_nothing_else(
 def test_task_seen_before_is_refused(tmp_path: Path) -> None:
     (task,) = tasks(tmp_path, [12])
     update(tmp_path / "a", task)
-    with pytest.raises(BadInput, match=r"a has seen .*task0 already"):
+    with pytest.raises(BadInput, match=r"a was already updated with .*task0"):
         update(tmp_path / "b", task, tmp_path / "a")
 
 
@@ -236,7 +236,7 @@ def test_growing_a_buffer_that_gave_items_up_warns(
     first, second = tasks(tmp_path, [12, 12])
     update(tmp_path / "a", first)
     update(tmp_path / "b", second, tmp_path / "a", size=Size(count=20, written=20))
-    assert "a was smaller: what it gave up" in capsys.readouterr().err
+    assert "a was smaller: the items of earlier tasks that it evicted" in capsys.readouterr().err
 
 
 def test_a_task_is_not_a_previous_buffer(tmp_path: Path) -> None:

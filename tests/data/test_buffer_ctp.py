@@ -140,9 +140,9 @@ def test_a_buffer_of_one_variant_is_not_continued_with_the_other(tmp_path: Path)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"size": "5", "policy": "ring"}, "--variant ctp has no effect on --policy ring"),
-        ({"add": 5, "policy": "random"}, "no effect on --policy random"),
-        ({"size": "50%"}, "keeps a number of items"),
+        ({"size": "5", "policy": "ring"}, "--variant ctp has no effect with --policy ring"),
+        ({"add": 5, "policy": "random"}, "no effect with --policy random"),
+        ({"size": "50%"}, "needs a number of items"),
         ({"size": "5", "variant": "cpt"}, "did you mean 'ctp'"),
     ],
 )

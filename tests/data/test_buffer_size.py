@@ -31,7 +31,7 @@ def test_share_of_the_stream_counts_its_training_images(tmp_path: Path) -> None:
 
 
 def test_share_of_the_stream_needs_one(task: Task) -> None:
-    with pytest.raises(UsageError, match="does not lie in a stream"):
+    with pytest.raises(UsageError, match="is not inside a stream directory"):
         parse_size("50%", "stream", None, task)
 
 
@@ -46,7 +46,7 @@ def test_sizes_that_are_none_are_refused(task: Task, size: str) -> None:
     [
         (None, None, None, "needs --size"),
         ("10", "100", None, "--of has no effect"),
-        ("10", None, 5, "without --size"),
+        ("10", None, 5, "cannot be combined with --size"),
         ("5%", "zero", None, "--of is 'zero'"),
     ],
 )
@@ -64,7 +64,7 @@ def test_options_that_contradict_each_other_are_refused(
         ("herding", False, False, "needs --checkpoint"),
         ("kmeans", False, False, "needs --checkpoint"),
         ("ring", False, True, "--checkpoint has no effect"),
-        ("ring", True, False, "--add goes with --policy random"),
+        ("ring", True, False, "--add works only with --policy random"),
     ],
 )
 def test_policy_goes_with_its_own_options(

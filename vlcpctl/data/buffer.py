@@ -1,4 +1,7 @@
-"""Update a buffer with a task: read what it holds, choose, and write the next one beside it."""
+"""Update a replay buffer with a task: choose what to keep, evict and admit, and write the result.
+
+The result is a new directory; the previous buffer is only read.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +31,15 @@ Features = Callable[[Split, np.ndarray], np.ndarray]  # rows of a split to (N, D
 
 @dataclass(frozen=True)
 class Plan:
-    """Who stays and how many come; `fresh` are rows of the task that the buffer does not hold."""
+    """Which items stay and how many are admitted."""
 
-    seen: dict[str, int]  # task content id to its number of images
-    fresh: np.ndarray
-    order: np.ndarray
+    seen: dict[str, int]  # task content id to its number of images, in the order of the tasks
+    fresh: np.ndarray  # (M,) rows of the task that the buffer does not hold yet
+    order: np.ndarray  # (M,) their hashes, in [0, 1)
     allotment: Allotment
 
     def __str__(self) -> str:
-        """One line for the log."""
+        """The update as one line for the log."""
         stays, held = int(self.allotment.stays.sum()), len(self.allotment.stays)
         admitted, images = self.allotment.admitted, sum(self.seen.values())
         line = f"keeps {stays} of {held}, admits {admitted} of {len(self.fresh)}"
@@ -46,15 +49,19 @@ class Plan:
 
 
 def open_buffer(path: Path) -> Task:
-    """Open a buffer; an error when it is a task of another kind."""
+    """Open a buffer directory. Raises BadInput if it is a plain task, or not a task at all."""
     found = open_task(path)
     if NAME not in found.manifest:
-        raise BadInput(f"{path} is a task, not a buffer; 'vlcpctl buffer' makes one of it")
+        raise BadInput(f"{path} is a task, not a buffer; make one of it with 'vlcpctl buffer'")
     return found
 
 
 def plan_update(request: Request) -> Plan:
-    """Divide the buffer; reads the indexes and no image."""
+    """Decide which items stay and how many are admitted; reads the indexes but no images.
+
+    Raises BadInput if the previous buffer was already updated with this task, Incompatible if it
+    was made with other settings.
+    """
     split = request.task.split("train")
     seen = {**request.held()["seen"], request.task.content: len(split)}
     held_task = np.empty(0, dtype=np.int64)
@@ -76,9 +83,11 @@ def plan_update(request: Request) -> Plan:
 def write_buffer(
     out: Path, request: Request, plan: Plan, features: Features, project: Project | None = None
 ) -> None:
-    """Write the buffer that the plan describes; the previous one is left as it is.
+    """Write the buffer that the plan describes to `out`; the previous one is not changed.
 
-    Herding and k-means choose by `features`; `project` gives what the buffer stores of each pair.
+    `features` is called only by herding and k-means, to choose the items. `project` computes the
+    projections to store with each admitted pair (for DER). Raises BadInput if an image or the
+    previous buffer cannot be read.
     """
     split = request.task.split("train")
     picked = _picked(request, plan, lambda: features(split, plan.fresh))
@@ -102,13 +111,13 @@ def write_buffer(
 
 def _allot(request: Request, candidates: Candidates) -> Allotment:
     if request.variant == CTP:
-        assert request.size.count is not None, "check_variant has seen to it"
+        assert request.size.count is not None, "check_variant ensures it"
         return allot_as_ctp(request.policy, request.size.count, candidates, request.seed)
     return allot(request.policy, request.size, candidates)
 
 
 def _picked(request: Request, plan: Plan, features: Callable[[], np.ndarray]) -> np.ndarray:
-    """The places among the fresh items of those to admit, best first."""
+    """(admitted,) positions in `plan.fresh` of the items to admit; the first are evicted last."""
     if plan.allotment.picked is not None:
         return plan.allotment.picked
     count = plan.allotment.admitted
@@ -118,31 +127,36 @@ def _picked(request: Request, plan: Plan, features: Callable[[], np.ndarray]) ->
 
 
 def _check_continues(request: Request, previous: Task) -> None:
-    """Refuse a task seen before, and settings that the held items were not chosen by."""
+    """Refuse a task that was added before, and settings the held items were not chosen with."""
     held, size = request.held(), request.size
     if request.task.content in held["seen"]:
-        raise BadInput(f"{previous.path} has seen {request.task.path} already; give the next task")
+        raise BadInput(
+            f"{previous.path} was already updated with {request.task.path}; give the next task"
+        )
     given = {name: request.identity()[name] for name in ("policy", "variant", "seed")}
     for name, wanted in {**given, "kind": size.kind}.items():
         if held[name] != wanted:
             option = "size" if name == "kind" else name
             raise Incompatible(
                 f"{previous.path} was made with {option} {held[name]!r}, not {wanted!r}; "
-                "use the same, or start a new buffer without --previous"
+                "use the same setting, or start a new buffer without --previous"
             )
     if bool(held.get("features")) != request.stores_features:
         has = "with" if held.get("features") else "without"
         raise Incompatible(
             f"{previous.path} was made {has} --store-features; "
-            "do the same, or start a new buffer without --previous"
+            "use the same setting, or start a new buffer without --previous"
         )
     grows = (size.count or 0) > (held["count"] or 0) or (size.share or 0) > (held["share"] or 0)
     if grows and previous.counts["train"] < sum(held["seen"].values()):
-        warn(f"{previous.path} was smaller: what it gave up of earlier tasks does not come back")
+        warn(
+            f"{previous.path} was smaller: the items of earlier tasks that it evicted are not "
+            "restored"
+        )
 
 
 def _unknown_rows(keys: list[str], known: set[str]) -> np.ndarray:
-    """The first row of every key that is not known."""
+    """The first row of every key that is not known; adds the keys found to `known`."""
     rows = []
     for row, key in enumerate(keys):
         if key not in known:
@@ -154,12 +168,12 @@ def _unknown_rows(keys: list[str], known: set[str]) -> np.ndarray:
 def _admit(
     request: Request, split: Split, plan: Plan, picked: np.ndarray, writer: SegmentWriter
 ) -> list[Row]:
-    """Copy the picked items of the task, in the order in which they lie there."""
+    """Copy the picked items into the buffer; returns their index rows."""
     numbers = plan.fresh[picked]
     ranks = np.arange(len(picked)) if plan.allotment.ranks is None else plan.allotment.ranks
     records: list[Row] = split.table.take(numbers).to_pylist()
     admitted = []
-    for place in np.argsort(numbers).tolist():
+    for place in np.argsort(numbers).tolist():  # in the task's order, to read its tars once through
         row = writer.add(split, int(numbers[place]), records[place], request.task.name)
         origin = {"origin_task": request.task.content, "rank": int(ranks[place])}
         admitted.append({**row, **origin, "order": float(plan.order[picked[place]])})
@@ -169,10 +183,10 @@ def _admit(
 def _store(
     directory: Path, request: Request, numbers: np.ndarray, rows: list[Row], project: Project | None
 ) -> dict[str, Any] | None:
-    """Store the features of the pairs of the index; returns what the manifest says of them."""
+    """Write the features of all pairs in the index; returns their entry in the manifest, if any."""
     if not request.stores_features:
         return None
-    assert project is not None, "features are to be stored, and nothing gives them"
+    assert project is not None, "storing features needs a function that computes them"
     split = request.task.split("train")
     admitted_keys = [split.keys[number] for number in numbers.tolist()]
     keys = [str(row["key"]) for row in rows]
@@ -183,7 +197,7 @@ def _store(
 
 
 def _write_index(directory: Path, rows: list[Row]) -> None:
-    # By key: equal items make an equal index whatever the history of the tars.
+    # Sorted by key, so that the same items give the same content id however they were collected.
     rows.sort(key=lambda row: str(row["key"]))
     index = IndexWriter(directory / "train.parquet", BUFFER_SCHEMA)
     for row in rows:

@@ -1,8 +1,9 @@
-"""Reservoir, herding and k-means buffers as the CTP authors' code keeps them (--variant ctp).
+"""Reservoir, herding and k-means buffers that behave as the CTP authors' code (--variant ctp).
 
-Quotas are each rounded on their own, so that the buffer may be a little over or under its size; of
-an earlier task the first items in the order of storage stay, which for herding is that of the data
-set and not of the picks; the reservoir draws from Python's generator, slot by slot.
+It differs from the papers in three ways. Each quota is rounded by itself, so the buffer may be
+slightly over or under its size. When an earlier task's quota shrinks, the items stored first stay;
+for herding that is data-set order, not the order of selection. The reservoir draws from Python's
+`random`, slot by slot.
 """
 
 from __future__ import annotations
@@ -25,27 +26,32 @@ _POLICIES = ("reservoir", "herding", "kmeans")
 
 
 def check_variant(variant: str, policy: str, size: Size) -> None:
-    """UsageError for a variant that does not exist or does not go with the other options."""
+    """Raise UsageError if the variant is unknown or cannot be combined with the other options."""
     if variant not in VARIANTS:
         raise UsageError(unknown_name("variant", variant, VARIANTS))
     if variant == CTP and policy not in _POLICIES:
         raise UsageError(
-            f"--variant ctp has no effect on --policy {policy}, "
-            f"which the CTP authors do not have; it goes with {', '.join(_POLICIES)}"
+            f"--variant ctp has no effect with --policy {policy}: the CTP authors' code does not "
+            f"have it; use one of {', '.join(_POLICIES)}"
         )
     if variant == CTP and size.count is None:
-        raise UsageError("--variant ctp keeps a number of items: --size 10000, or a share --of N")
+        raise UsageError(
+            "--variant ctp needs a number of items; use --size 10000, or --size 5% --of N"
+        )
 
 
 def allot_as_ctp(policy: str, count: int, candidates: Candidates, seed: int) -> Allotment:
-    """Divide the buffer between what it holds and the new task."""
+    """Divide the buffer of `count` items between the held items and the new task."""
     if policy == "reservoir":
         return _reservoir(count, candidates, seed)
     return by_quota(rounded(candidates.sizes, count, available(candidates)), candidates)
 
 
 def pick_as_ctp(policy: str, count: int, features: Callable[[], np.ndarray]) -> np.ndarray:
-    """The places of the `count` fresh items to admit, in the order in which they are stored."""
+    """(count,) positions of the fresh items to admit, in the order in which they are stored.
+
+    `features` returns the fresh items' (M, D) L2-normalised features; it is called if count > 0.
+    """
     if count == 0:
         return np.empty(0, dtype=np.int64)
     if policy == "herding":
@@ -54,7 +60,10 @@ def pick_as_ctp(policy: str, count: int, features: Callable[[], np.ndarray]) -> 
 
 
 def _reservoir(count: int, candidates: Candidates, seed: int) -> Allotment:
-    """An item's priority is its slot. Items that the buffer holds already come by and stay."""
+    """Replay the authors' slot-by-slot draws; an item's priority is its slot.
+
+    A new row whose key is already in the buffer uses up a draw, but does not evict anything.
+    """
     *before, new = candidates.sizes
     slots = algorithm_r(count, sum(before), new, seed)
     places = {row: place for place, row in enumerate(candidates.fresh_rows.tolist())}

@@ -1,4 +1,4 @@
-"""The manifest of a buffer: a task's, and what the next update must agree with or rows tell."""
+"""Write a buffer's manifest: a task manifest with the settings of the update and its history."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Contents:
 
     seen: dict[str, int]  # task content id to its number of images
     rows: list[Row]  # of the index
-    shard_rows: dict[str, int]
-    features: dict[str, Any] | None  # what is stored beside the index
+    shard_rows: dict[str, int]  # number of samples in each tar, evicted ones included
+    features: dict[str, Any] | None  # width, dtype and content id of the stored features
 
 
 def write_buffer_manifest(directory: Path, request: Request, written: Contents) -> None:
-    """Write task.json of a buffer."""
+    """Write the buffer's task.json into `directory`, whose tars are complete."""
     rows, shard_rows = written.rows, written.shard_rows
     train = {
         "images": len(rows),
@@ -62,7 +62,7 @@ def _labels(rows: list[Row]) -> list[str]:
 
 
 def _settings(request: Request) -> dict[str, Any]:
-    """What the next update must agree with, or rows tell."""
+    """The settings that the next update is checked against, or that evaluation rows report."""
     size = request.size
     return {
         "policy": request.policy,

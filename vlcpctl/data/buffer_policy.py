@@ -1,4 +1,4 @@
-"""Which items a buffer keeps and which it admits, by each policy."""
+"""Buffer policies: how many items each task may have, and which are admitted and evicted."""
 
 from __future__ import annotations
 
@@ -16,61 +16,64 @@ from vlcpctl.select.quotas import even, proportional, shares
 from vlcpctl.select.reservoir import fixed_count, fixed_share
 
 POLICIES = {
-    "reservoir": "a uniform sample of everything seen, whatever the order",
-    "ring": "the same number of every task",
-    "herding": "of every task in proportion, those that keep its mean feature",
-    "kmeans": "of every task in proportion, those nearest to the centres of its clusters",
-    "random": "of every task in proportion, at random",
+    "reservoir": "a uniform sample of all images seen, independent of their order",
+    "ring": "the same number of images from every task",
+    "herding": "in proportion to task size, images that preserve the task's mean feature",
+    "kmeans": "in proportion to task size, images nearest to the task's cluster centres",
+    "random": "in proportion to task size, images drawn at random",
 }
 NEEDS_FEATURES = ("herding", "kmeans")
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """What a policy chooses from: the items held, and those of the new task that are not held.
+    """The items a policy chooses from: N held ones, and the M of the new task that are not held.
 
-    `sizes` counts the images of every task seen, the new one last. An item's priority tells when it
-    is given up within its task, the lowest last: its rank, or its hash where the policy is random.
+    Within a task the items with the highest priority value are evicted first. The value is the
+    item's rank where the policy ranks items by features, and its hash otherwise.
     """
 
-    sizes: list[int]
-    held_task: np.ndarray  # (N,) place in `sizes`
+    sizes: list[int]  # images of every task seen, the new one last
+    held_task: np.ndarray  # (N,) index into `sizes`
     held_priority: np.ndarray  # (N,)
-    fresh_order: np.ndarray  # (M,) hashes
+    fresh_order: np.ndarray  # (M,) hashes in [0, 1)
     fresh_rows: np.ndarray  # (M,) rows of the task
 
 
 @dataclass(frozen=True)
 class Allotment:
-    """Which of the held items stay, and how many fresh ones join them.
+    """Which of the held items stay, and how many fresh items are admitted.
 
-    Where the policy has settled which ones already, `picked` are their places and `ranks` theirs.
+    `picked` and `ranks` are set only if the policy chooses the fresh items at the same time.
     """
 
     stays: np.ndarray  # (N,) bool
     admitted: int
-    picked: np.ndarray | None = None
-    ranks: np.ndarray | None = None
+    picked: np.ndarray | None = None  # (admitted,) positions among the fresh items
+    ranks: np.ndarray | None = None  # (admitted,) their ranks
 
 
 def check_policy(
     policy: str, *, adds: bool, has_checkpoint: bool, stores_features: bool = False
 ) -> None:
-    """UsageError for a policy that does not exist or does not go with the other options."""
+    """Raise UsageError if the policy is unknown or cannot be combined with the other options."""
     if policy not in POLICIES:
         raise UsageError(unknown_name("policy", policy, POLICIES))
     if adds and policy != "random":
-        raise UsageError(f"--add goes with --policy random; --policy {policy} takes --size")
+        raise UsageError(f"--add works only with --policy random; use --size with {policy}")
     if policy in NEEDS_FEATURES and not has_checkpoint:
-        raise UsageError(f"--policy {policy} looks at features: it needs --checkpoint")
+        raise UsageError(f"--policy {policy} needs --checkpoint, the model that computes features")
     if stores_features and not has_checkpoint:
-        raise UsageError("--store-features needs --checkpoint: the model that features are of")
+        raise UsageError("--store-features needs --checkpoint, the model that computes features")
     if has_checkpoint and not (stores_features or policy in NEEDS_FEATURES):
-        raise UsageError(f"--checkpoint has no effect on --policy {policy}; leave it out")
+        raise UsageError(
+            f"--checkpoint has no effect with --policy {policy}: it uses no features; "
+            "leave it out, or add --store-features"
+        )
 
 
 def allot(policy: str, size: Size, candidates: Candidates) -> Allotment:
-    """Divide the buffer between what it holds and the new task."""
+    """Divide the buffer between the held items and the new task, as the policy prescribes."""
     if policy == "reservoir":
         return _reservoir(size, candidates)
     quotas = _quotas(policy, size, candidates.sizes, available(candidates))
@@ -78,13 +81,16 @@ def allot(policy: str, size: Size, candidates: Candidates) -> Allotment:
 
 
 def available(candidates: Candidates) -> list[int]:
-    """How many items of every task there are to choose from."""
+    """Number of items available from every task: those held, or the fresh ones of the new task."""
     held = np.bincount(candidates.held_task, minlength=len(candidates.sizes)).tolist()
     return [*held[:-1], len(candidates.fresh_order)]
 
 
 def by_quota(quotas: list[int], candidates: Candidates) -> Allotment:
-    """Of every earlier task the items given up last; of the new one its quota."""
+    """Keep the lowest-priority-value items of every earlier task, up to the task's quota.
+
+    The last quota is the number of fresh items to admit.
+    """
     stays = np.zeros(len(candidates.held_task), dtype=bool)
     for task, quota in enumerate(quotas[:-1]):
         rows = np.flatnonzero(candidates.held_task == task)
@@ -95,9 +101,10 @@ def by_quota(quotas: list[int], candidates: Candidates) -> Allotment:
 def pick(
     policy: str, count: int, order: np.ndarray, features: Callable[[], np.ndarray], seed: int
 ) -> np.ndarray:
-    """The places of the `count` fresh items to admit, those to be given up last first.
+    """(count,) positions of the fresh items to admit; the first are the last to be evicted.
 
-    `features` is called by the policies that look at the items.
+    `order` are the fresh items' (M,) hashes. `features` returns their (M, D) L2-normalised
+    features; it is called only by the policies that use them.
     """
     if policy not in NEEDS_FEATURES or count == 0:
         return lowest(order, count)
@@ -118,6 +125,7 @@ def _reservoir(size: Size, candidates: Candidates) -> Allotment:
 
 
 def _quotas(policy: str, size: Size, sizes: list[int], there: list[int]) -> list[int]:
+    # --add evicts nothing: every earlier task keeps all it has.
     if size.add is not None:
         return [*there[:-1], min(size.add, there[-1])]
     if size.share is not None:

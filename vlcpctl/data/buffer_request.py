@@ -1,4 +1,4 @@
-"""What one update of a buffer is made of, and what decides its outcome."""
+"""The inputs and settings of one buffer update, and its identity when the command is rerun."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from vlcpctl.data.buffer_policy import NEEDS_FEATURES
 from vlcpctl.data.buffer_size import Size
 from vlcpctl.data.task import Task
 
-NAME = "buffer"  # of every buffer, and of what its manifest says beside a task's
+NAME = "buffer"  # a buffer's task name, and the key of its own section in the manifest
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What one update is made of."""
+    """The inputs and settings of one buffer update; `previous` is None for a new buffer."""
 
     task: Task
     previous: Task | None
     policy: str
     size: Size
     seed: int
-    checkpoint: str | None = None  # content id of the model that features come from
+    checkpoint: str | None = None  # content id of the model that computes the features
     variant: str = PAPER
     stores_features: bool = False
 
     def identity(self) -> dict[str, Any]:
-        """The settings that decide what the buffer holds."""
+        """The settings that determine the result, compared when the command runs again."""
         identity = {
             "task": self.task.content,
             "previous": self.previous and self.previous.content,
@@ -41,12 +41,12 @@ class Request:
         return {**identity, "features": True} if self.stores_features else identity
 
     def ranks_by(self) -> str:
-        """The column of the index that says in which order held items are given up."""
+        """The index column with the items' priority; the highest value is evicted first."""
         by_rank = self.policy in NEEDS_FEATURES or self.variant == CTP
         return "rank" if by_rank else "order"
 
     def held(self) -> dict[str, Any]:
-        """What the previous buffer says of itself; the same fields of an empty one without it."""
+        """The buffer section of the previous buffer's manifest; without one, of an empty buffer."""
         if self.previous is None:
             return {"seen": {}, "shard_rows": {}}
         held: dict[str, Any] = self.previous.manifest[NAME]

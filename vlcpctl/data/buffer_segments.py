@@ -1,4 +1,4 @@
-"""The tars of a buffer: written once, then linked from update to update until half is given up."""
+"""The tars of a buffer: written once, then hard-linked by updates until over half is evicted."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ from vlcpctl.data.shards import DEFAULT_SHARD_BYTES
 from vlcpctl.data.tar import BLOCK, END, frame
 from vlcpctl.data.task import Split
 
-Row = dict[str, Any]  # of the index
+Row = dict[str, Any]  # a row of the index, by column name
 
 
 @dataclass
 class SegmentWriter:
-    """Appends samples to new numbered tars; never to one that is there already."""
+    """Appends samples to new numbered tars.
+
+    An existing tar is never appended to: it may be hard-linked from the previous buffer.
+    """
 
     directory: Path
     number: int  # of the next tar
@@ -36,7 +39,10 @@ class SegmentWriter:
     _file: BinaryIO | None = None
 
     def add(self, split: Split, row: int, record: Row, task: str) -> Row:
-        """Copy one image with its captions; returns its row of the index at the new place."""
+        """Copy one image with its captions into the current tar; returns its new index row.
+
+        Raises BadInput if the image cannot be read.
+        """
         image = split.image(row)
         sample = Sample(
             key=record["key"],
@@ -64,9 +70,9 @@ class SegmentWriter:
             self._file = None
 
     def abandon(self) -> None:
-        """Let go of the last tar, if it is not finished because the work has failed."""
+        """Close the last tar without finishing it, after a failure; no-op after `close`."""
         if self._file is not None:
-            with suppress(OSError):  # what it still holds back may not fit on the disk
+            with suppress(OSError):  # flushing the rest fails again if the disk is full
                 self._file.close()
             self._file = None
 
@@ -84,9 +90,11 @@ class SegmentWriter:
 def carry(
     split: Split, stays: np.ndarray, shard_rows: dict[str, int], writer: SegmentWriter
 ) -> list[Row]:
-    """Take the items that stay into a new directory; returns their rows of the index there.
+    """Carry the items that stay over into a new directory; returns their index rows.
 
-    A tar of which at least half stays is linked as it is; of another, what stays is written anew.
+    A tar is hard-linked if at least half of its samples stay; otherwise the remaining samples are
+    copied to a new tar. So at most half of the samples in a tar are evicted ones. `stays` is (N,)
+    bool over the rows of `split`. Raises BadInput if a tar is missing or damaged.
     """
     numbers = np.flatnonzero(stays)
     records: list[Row] = split.table.take(numbers).to_pylist()
@@ -105,7 +113,7 @@ def carry(
 
 
 def next_number(shards: Iterable[str]) -> int:
-    """A number that no tar has.
+    """The lowest number greater than that of every tar.
 
     >>> next_number(["train-000000.tar", "train-000004.tar"])
     5

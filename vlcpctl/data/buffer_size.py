@@ -1,4 +1,4 @@
-"""How large a buffer is to be: what --size, --of and --add mean together."""
+"""The size of a buffer, from the options --size, --of and --add."""
 
 from __future__ import annotations
 
@@ -13,33 +13,39 @@ OF_STREAM = "stream"
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """One of these: a number of items, a share of every task, a number added with every task."""
+    """Exactly one of: a number of items, a share of every task, a number added with every task."""
 
     count: int | None = None
-    share: float | None = None
+    share: float | None = None  # in (0, 1]
     add: int | None = None
-    written: int | str  # as it stands in manifests and in rows
-    of: int | None = None
+    written: int | str  # as recorded in manifests and rows, such as 10000, "5%" or "+100"
+    of: int | None = None  # the number of images that a percentage refers to
 
     @property
     def kind(self) -> str:
-        """What the number counts, in words for messages."""
+        """What the number counts, in words; recorded in the manifest and shown in messages."""
         if self.add is not None:
             return "a number added with every task"
         return "a share of every task" if self.count is None else "a number of items"
 
 
 def parse_size(size: str | None, of: str | None, add: int | None, task: Task) -> Size:
-    """The size that the options ask for; UsageError when they contradict each other."""
+    """Parse the options into a size.
+
+    Raises UsageError if they are malformed or contradict each other, or if `--of stream` is given
+    for a task outside a stream.
+    """
     if add is not None:
         if size is not None or of is not None:
-            raise UsageError("--add appends and evicts nothing; it goes without --size and --of")
+            raise UsageError("--add cannot be combined with --size or --of: it evicts nothing")
         return Size(add=add, written=f"+{add}")
     if size is None:
         raise UsageError("a buffer needs --size, such as 10000 or 5%")
     if not size.endswith("%"):
         if of is not None:
-            raise UsageError(f"--of has no effect on --size {size}; it goes with a size in percent")
+            raise UsageError(
+                f"--of has no effect with --size {size}: it applies only to a size in percent"
+            )
         count = _whole_number(size)
         return Size(count=count, written=count)
     share = _share(size)
@@ -62,16 +68,16 @@ def _share(text: str) -> float:
     except ValueError:
         percent = 0.0
     if not 0 < percent <= 100:
-        raise UsageError(f"--size is {text!r}; a size in percent lies above 0% and up to 100%")
+        raise UsageError(f"--size is {text!r}; a percentage must be above 0% and at most 100%")
     return percent / 100
 
 
 def _stream_images(task: Task) -> int:
-    """Training images of the whole stream that the task's directory lies in."""
+    """Number of training images in the whole stream that contains the task's directory."""
     directory = task.path.resolve().parent
     if not (directory / MANIFESTS["stream"]).is_file():
         raise UsageError(
-            f"--of stream: {task.path} does not lie in a stream; "
+            f"--of stream: {task.path} is not inside a stream directory; "
             "give the number of training images instead, such as --of 100000"
         )
     tasks = read_manifest(directory, "stream")["tasks"]

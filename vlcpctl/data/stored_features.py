@@ -1,7 +1,8 @@
-"""Projections of a buffer's pairs as they were when it took them in: the dark knowledge of DER.
+"""Projections of a buffer's pairs, computed when each pair was admitted, to replay with DER.
 
-They lie in a Parquet file beside the index, in the order of the index, at half precision.
-Shapes: N pairs, T captions of them, D channels of the shared space.
+They correspond to the stored logits of Dark Experience Replay (Buzzega et al., 2020). They are in
+features.parquet beside the index, in the order of the index, in half precision.
+Shapes: N pairs, T captions of all of them together, D channels of the shared embedding space.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ FILE = "features.parquet"
 
 @dataclass(frozen=True)
 class Projections:
-    """Raw projections of pairs: of each image, and of each of its captions."""
+    """Projections of N pairs before L2 normalisation: one per image and one per caption."""
 
     image_ND: np.ndarray  # float16
-    text_TD: np.ndarray  # float16, pair after pair
-    captions_N: np.ndarray  # how many captions each pair has
-    makers: list[str]  # N content ids of the checkpoints that they are of
+    text_TD: np.ndarray  # float16; the captions of the first pair, then of the second, ...
+    captions_N: np.ndarray  # number of captions of each pair
+    makers: list[str]  # N content ids of the checkpoints that computed them
 
     @property
     def width(self) -> int:
-        """D."""
+        """The number of channels, D."""
         return int(self.image_ND.shape[1])
 
     def take(self, rows: Sequence[int] | np.ndarray) -> Projections:
-        """Those of some pairs."""
+        """The projections of the pairs at `rows`, in that order."""
         starts = self._starts
         texts = [
             np.arange(starts[row], starts[row] + self.captions_N[row], dtype=np.int64)
@@ -51,12 +52,15 @@ class Projections:
         )
 
     def of(self, rows: np.ndarray, captions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Image and text side, (n, D) single precision, of pairs with one caption each."""
+        """Image and text projections, each (n, D) float32, of n pairs with one caption each.
+
+        `rows` and `captions`, (n,) each, select the pair and which of its captions.
+        """
         text = self.text_TD[self._starts[rows] + captions]
         return self.image_ND[rows].astype(np.float32), text.astype(np.float32)
 
     def content(self, keys: Sequence[str]) -> str:
-        """The id of these values under these keys."""
+        """A content id of these values; `keys` are the N pairs' keys."""
         digest = hashlib.blake2b("\n".join([*keys, *self.makers]).encode(), digest_size=16)
         for values in (self.image_ND, self.text_TD, self.captions_N.astype(np.int64)):
             digest.update(values.tobytes())
@@ -68,12 +72,12 @@ class Projections:
         return starts
 
 
-# Rows of a split to their raw projections.
+# Computes the projections of some rows of a split.
 Project = Callable[[Split, np.ndarray], Projections]
 
 
 def joined(parts: Sequence[Projections]) -> Projections:
-    """One after another."""
+    """The projections of all parts, concatenated."""
     return Projections(
         np.concatenate([part.image_ND for part in parts]),
         np.concatenate([part.text_TD for part in parts]),
@@ -83,7 +87,7 @@ def joined(parts: Sequence[Projections]) -> Projections:
 
 
 def write_features(directory: Path, keys: Sequence[str], found: Projections) -> None:
-    """Write the file of a buffer whose index has these keys."""
+    """Write features.parquet into a buffer's directory; `keys` are those of its index, in order."""
     offsets = np.concatenate([[0], np.cumsum(found.captions_N)]).astype(np.int32)
     columns = {
         "key": pa.array(keys, pa.string()),
@@ -102,7 +106,10 @@ def write_features(directory: Path, keys: Sequence[str], found: Projections) -> 
 
 
 def read_features(buffer: Task) -> Projections:
-    """The projections of a buffer that has them, in the order of its index."""
+    """Read the projections of a buffer that stores them, in the order of its index.
+
+    Raises BadInput if the file cannot be read or does not match the index.
+    """
     path = buffer.path / FILE
     try:
         table = pq.read_table(path, page_checksum_verification=True).combine_chunks()
@@ -111,9 +118,9 @@ def read_features(buffer: Task) -> Projections:
         makers = table["checkpoint"].to_pylist()
     except (OSError, KeyError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0]
-        raise BadInput(f"{path} cannot be read: {reason}; run 'vlcpctl check'") from error
+        raise BadInput(f"cannot read {path}: {reason}; run 'vlcpctl check'") from error
     if keys != buffer.split("train").keys:
-        raise BadInput(f"{path} is not of the pairs that the index lists; run 'vlcpctl check'")
+        raise BadInput(f"{path} does not match the pairs in the index; run 'vlcpctl check'")
     counts = np.diff(text.offsets.to_numpy())
     return Projections(_matrix(image), _matrix(text.flatten()), counts, makers)
 
@@ -121,14 +128,18 @@ def read_features(buffer: Task) -> Projections:
 def carried_on(
     previous: Task | None, admitted: Projections, admitted_keys: Sequence[str], keys: Sequence[str]
 ) -> Projections:
-    """Of the pairs with these keys: what the previous buffer holds of them, else the admitted."""
+    """The projections of the pairs with these `keys`, in that order.
+
+    A pair that the previous buffer holds keeps its stored projections; the others are taken from
+    `admitted`. Raises Incompatible if the two have different numbers of channels.
+    """
     if previous is None:
         places = {key: place for place, key in enumerate(admitted_keys)}
         return admitted.take([places[key] for key in keys])
     held = read_features(previous)
     if held.width != admitted.width:
         raise Incompatible(
-            f"{previous.path} stores features of {held.width} channels, and the checkpoint gives "
+            f"{previous.path} stores features with {held.width} channels, but the checkpoint has "
             f"{admitted.width}; start a new buffer without --previous"
         )
     everything = [*admitted_keys, *previous.split("train").keys]
@@ -137,7 +148,10 @@ def carried_on(
 
 
 def check_features(buffer: Task, listed: dict[str, Any], *, deep: bool) -> Iterator[str]:
-    """Every problem of the file, a line each; `deep` computes the id of its values."""
+    """Yield a line for each problem of the stored features; `deep` recomputes their content id.
+
+    `listed` is the entry of the features in the buffer's manifest.
+    """
     try:
         found = read_features(buffer)
     except BadInput as error:
@@ -146,11 +160,11 @@ def check_features(buffer: Task, listed: dict[str, Any], *, deep: bool) -> Itera
     path = buffer.path / FILE
     split = buffer.split("train")
     if not np.array_equal(found.captions_N, split.caption_counts()):
-        yield f"{path}: has not one row for each caption of the index"
+        yield f"{path}: does not have one text feature per caption of the index"
     elif found.width != listed["width"]:
         yield f"{path}: has {found.width} channels, task.json says {listed['width']}"
     elif deep and found.content(split.keys) != listed["content"]:
-        yield f"{path}: its values are not those that task.json lists"
+        yield f"{path}: its values are not those listed in task.json (its content id differs)"
 
 
 def _vectors(values_ND: np.ndarray) -> pa.FixedSizeListArray:

@@ -210,7 +210,7 @@ def test_state_with_other_tensors_is_refused(
     [
         ("captions", None, "has no column 'captions'"),
         ("captions", [3] * 12, "column 'captions' is int64, not list"),
-        ("captions", [["one"]] * 11 + [None], "column 'captions' has holes"),
+        ("captions", [["one"]] * 11 + [None], "column 'captions' contains nulls"),
         ("captions", [["one"]] * 11 + [[]], "has no caption"),
         ("offset", ["x"] * 12, "column 'offset' is string, not int64"),
     ],

@@ -251,5 +251,5 @@ def test_damaged_image_is_not_copied_into_a_buffer(tmp_path: Path) -> None:
     data = bytearray(shard.read_bytes())
     data[600] ^= 1
     shard.write_bytes(data)
-    with pytest.raises(BadInput, match="is not what the index says"):
+    with pytest.raises(BadInput, match="does not match the index"):
         update(tmp_path / "a", task)

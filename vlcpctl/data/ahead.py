@@ -1,4 +1,4 @@
-"""Fetch the next item of an iterator in a thread while the present one is worked on."""
+"""Prefetch the next item of an iterator in a thread while the current one is processed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ T = TypeVar("T")
 
 
 def one_ahead(items: Iterator[T]) -> Iterator[T]:
-    """The same items; pays where fetching one does not hold the interpreter's lock.
+    """The same items in the same order, which must not be None, each fetched one ahead.
+
+    It helps where fetching releases the interpreter lock, as reading and decompressing do. An
+    error while fetching is raised when its item is due.
 
     >>> list(one_ahead(iter("abc")))
     ['a', 'b', 'c']

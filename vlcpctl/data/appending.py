@@ -1,4 +1,4 @@
-"""Append many pieces of memory to files in few calls, and have the disk begin with them early."""
+"""Append many buffers to files in few system calls, and start writing them to disk early."""
 
 from __future__ import annotations
 
@@ -9,19 +9,25 @@ from pathlib import Path
 
 from vlcpctl.data.pairs import Bytes
 
-_MOST_PIECES = 1024  # that POSIX promises to take in one call
-_BEGUN_AFTER = 16 * 2**20  # bytes of one file
+_MOST_PIECES = 1024  # per writev call: IOV_MAX on Linux and macOS
+_BEGUN_AFTER = 16 * 2**20  # bytes of a file after which the kernel is asked to write them out
 
 
 class Appender:
-    """Appends to any number of files; whoever syncs them at their end finds most of it done."""
+    """Appends to any number of files; most data is on disk before the final fsync, which is short.
+
+    Nothing is buffered here, so there is nothing to close.
+    """
 
     def __init__(self) -> None:
-        self._waiting: Counter[Path] = Counter()  # bytes that the disk has not begun with
+        self._waiting: Counter[Path] = Counter()  # bytes not yet handed to the disk
 
     def append(self, path: Path, pieces: Sequence[Bytes], *, last: bool = False) -> None:
-        """Append the pieces to a file, which is made when it is not there."""
-        # Opened anew each time: a stream of a thousand tasks would run out of open files.
+        """Append the pieces to a file, which is created if necessary; `last` ends the file.
+
+        Raises OSError if the disk is full.
+        """
+        # Reopened each time: with a thousand tasks the process would run out of file descriptors.
         with path.open("ab", buffering=0) as file:
             for first in range(0, len(pieces), _MOST_PIECES):
                 part = list(pieces[first : first + _MOST_PIECES])
@@ -31,6 +37,7 @@ class Appender:
 
 
 def _write_all(descriptor: int, pieces: list[Bytes]) -> int:
+    """Write all pieces, although one call may write only a part; returns the number of bytes."""
     left = total = sum(map(len, pieces))
     while True:
         written = os.writev(descriptor, pieces)
@@ -43,7 +50,8 @@ def _write_all(descriptor: int, pieces: list[Bytes]) -> int:
 
 
 def _begin(descriptor: int, size: int) -> None:
-    """Begin to write the last bytes of a file to the disk, and do not wait."""
-    if hasattr(os, "posix_fadvise"):  # Linux takes it as a hint to write what is not written yet
+    """Start writing the last `size` bytes of a file to disk, without waiting for it."""
+    # DONTNEED makes Linux start the write-back of dirty pages; it cannot drop them before that.
+    if hasattr(os, "posix_fadvise"):
         end = os.lseek(descriptor, 0, os.SEEK_END)
         os.posix_fadvise(descriptor, end - size, size, os.POSIX_FADV_DONTNEED)

@@ -1,4 +1,4 @@
-"""What a batch consists of, before anything is read."""
+"""The composition of a batch: which rows, captions and views, before any image is read."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """Which rows, which of their captions, and which visit (for the view); all of shape (B,)."""
+    """The B pairs of a batch; all arrays are (B,) integers."""
 
     source: np.ndarray  # index into the open splits
-    row: np.ndarray
-    caption: np.ndarray
-    visit: np.ndarray
+    row: np.ndarray  # row in that split
+    caption: np.ndarray  # which of the row's captions
+    visit: np.ndarray  # how often the row was visited before; it seeds the view's augmentation

@@ -1,4 +1,4 @@
-"""Images as a model evaluates them, batch by batch, decoded here or in worker processes."""
+"""Batches of images with the evaluation transform, decoded in this process or in workers."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ from vlcpctl.data.workers import read_in_order
 
 @dataclass
 class EvalImages(Dataset[Tensor]):
-    """Batch k of the images of some rows: (B, H, W, 3) bytes."""
+    """Item k is batch k of the images at `rows`: (B, H, W, 3) uint8.
+
+    Raises BadInput if an image cannot be read or decoded.
+    """
 
     split: Split
-    rows: np.ndarray
+    rows: np.ndarray  # (N,)
     view: View
     batch_size: int
 
@@ -39,5 +42,5 @@ class EvalImages(Dataset[Tensor]):
 
 
 def read_images(images: EvalImages, workers: int) -> Iterator[Tensor]:
-    """The batches in order; the number of workers changes nothing else."""
+    """The batches in order; the number of workers changes only the speed."""
     return read_in_order(images, range(len(images)), workers)

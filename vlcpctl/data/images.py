@@ -1,4 +1,4 @@
-"""Look at a JPEG, PNG or WebP without decoding it: its kind, its size, whether it has an end."""
+"""Inspect a JPEG, PNG or WebP without decoding it: its format, its size, whether it is complete."""
 
 from __future__ import annotations
 
@@ -21,19 +21,22 @@ _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
 class BrokenImage(ValueError):
-    """The bytes are no image that can be kept; the message is the reason."""
+    """The bytes are not a usable image; the message is the reason."""
 
 
 class Look(NamedTuple):
-    """What the header of an image says."""
+    """An image's format and size according to its header."""
 
-    kind: str
-    width: int
+    kind: str  # jpg, png or webp
+    width: int  # pixels
     height: int
 
 
 def look(data: Bytes) -> Look:
-    """Kind, width and height by the header; BrokenImage when header or end is not right.
+    """Format, width and height from the header, without decoding.
+
+    Raises BrokenImage if the format is unknown, the header is damaged, the end is missing, or the
+    image has more than `MAX_PIXELS`.
 
     >>> look(b"GIF89a")
     Traceback (most recent call last):
@@ -61,7 +64,7 @@ def look(data: Bytes) -> Look:
 
 
 def decode_fully(data: Bytes) -> None:
-    """Decode every pixel; BrokenImage when that fails."""
+    """Decode every pixel. Raises BrokenImage if that fails."""
     from PIL import Image
 
     try:
@@ -84,8 +87,8 @@ def _look_jpeg(data: Bytes) -> Look:
         raise BrokenImage("a JPEG without a frame header")
     height, width = struct.unpack_from(">HH", data, at + 5)
     if data[-2:] != _JPEG_END:
-        # Phones append data of their own. Compressed data never holds the end marker, so one that
-        # stands behind the first scan is the end itself.
+        # Phones append data of their own after the image. Compressed data never contains the end
+        # marker (0xFF bytes are escaped), so one after the start of the first scan is the real end.
         at, _ = _find_jpeg_segment(data, at, frozenset())
         if _JPEG_END not in bytes(data[at:]):
             raise BrokenImage("truncated: a JPEG without its end marker")
@@ -93,7 +96,7 @@ def _look_jpeg(data: Bytes) -> Look:
 
 
 def _find_jpeg_segment(data: Bytes, at: int, wanted: frozenset[int]) -> tuple[int, int]:
-    """The place and marker of the first segment that is wanted, or of the first scan."""
+    """Offset and marker of the first segment whose marker is wanted, or else of the first scan."""
     segment = _JPEG_SEGMENT.unpack_from
     while True:
         start, marker, length = segment(data, at)
@@ -121,7 +124,7 @@ def _look_png(data: Bytes) -> Look:
 def _look_webp(data: Bytes) -> Look:
     length, _, chunk = struct.unpack_from("<I4s4s", data, 4)
     if len(data) < length + 8:
-        raise BrokenImage(f"truncated: a WebP of {len(data)} bytes that says {length + 8}")
+        raise BrokenImage(f"truncated: a WebP of {len(data)} bytes, its header says {length + 8}")
     if chunk == b"VP8 ":
         sync, width, height = struct.unpack_from("<3sHH", data, 23)
         if sync != b"\x9d\x01\x2a":

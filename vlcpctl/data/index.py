@@ -1,4 +1,4 @@
-"""The Parquet index of a split: where each image lies in its tar, and all that is known of it."""
+"""The Parquet index of a split: where each image is in its tar, its captions and metadata."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput
 
-# One row per image. `offset` and `size` are the bytes of the image inside its shard; the index owns
-# the captions, and the .txt members of the tars repeat them for readers that do not know the index.
+# One row per image. `offset` and `size` locate the image's bytes in its shard. Captions are read
+# from the index; the .txt members of the tars repeat them for programs that do not know the index.
 FIELDS = [
     pa.field("key", pa.string(), nullable=False),
     pa.field("source_key", pa.string()),
@@ -29,7 +29,7 @@ FIELDS = [
 ]
 SCHEMA = pa.schema(FIELDS)
 
-# A buffer's index says besides which task an item came from and in which order items are given up.
+# The index of a buffer also records the task an item came from, and the order of eviction.
 BUFFER_SCHEMA = pa.schema(
     [
         *FIELDS,
@@ -46,7 +46,10 @@ _KEY, _LABEL = SCHEMA.get_field_index("key"), SCHEMA.get_field_index("label")
 
 
 class IndexWriter:
-    """Writes an index row by row, holding at most one row group in memory."""
+    """Writes an index row by row, with at most about one row group in memory.
+
+    `content` is the content id of the rows flushed so far; it is complete after `close`.
+    """
 
     def __init__(self, path: Path, schema: pa.Schema = SCHEMA) -> None:
         self.path, self.schema = path, schema
@@ -55,31 +58,31 @@ class IndexWriter:
         self._writer: pq.ParquetWriter | None = None
 
     def add(self, row: Sequence[Any]) -> None:
-        """Append a row, its values in the order of the schema."""
+        """Append a row: its values in the order of the schema's columns."""
         self._rows.append(row)
         if len(self._rows) >= _ROWS_PER_GROUP:
             self._flush()
 
     def extend(self, rows: Iterable[Sequence[Any]]) -> None:
-        """Append rows."""
+        """Append several rows; see `add`."""
         self._rows.extend(rows)
         while len(self._rows) >= _ROWS_PER_GROUP:
             self._flush()
 
     def close(self) -> None:
-        """Write what is left, and the footer."""
+        """Write the remaining rows and the footer."""
         self._flush()
         if self._writer is not None:
             self._writer.close()
 
     def abandon(self) -> None:
-        """Let go of the file without finishing it."""
+        """Close the file without writing the remaining rows, after a failure."""
         if self._writer is not None:
             self._writer.close()
 
     def _flush(self) -> None:
         if self._writer is None:
-            # Hashes and keys never repeat: a dictionary of them would be built for nothing.
+            # Only columns with repeated values get a dictionary: keys and hashes are unique.
             self._writer = pq.ParquetWriter(
                 self.path,
                 self.schema,
@@ -97,24 +100,30 @@ class IndexWriter:
 
 
 def read_index(path: Path) -> pa.Table:
-    """An index, with every column that a split needs, of its type and without holes."""
+    """Read an index; every column of `FIELDS` is present, of its type and without nulls.
+
+    Raises BadInput if the file cannot be read or a column does not fit.
+    """
     try:
         table = pq.read_table(path)
         for field in FIELDS:
             table = _with_checked(table, field, path)
     except (OSError, pa.ArrowException) as error:
-        raise BadInput(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+        raise BadInput(f"cannot read {path}: {str(error).splitlines()[0]}") from error
     return table
 
 
 def _with_checked(table: pa.Table, field: pa.Field, path: Path) -> pa.Table:
-    """Other programs write other types for the same: large strings, or lists of other names."""
+    """The table with a column cast to its type.
+
+    Other programs write equivalent types, such as large strings or lists with other field names.
+    """
     place = table.schema.get_field_index(field.name)
     if place < 0:
         raise BadInput(f"{path} has no column {field.name!r}; run 'vlcpctl check'")
     column = table[field.name]
     if column.null_count and not field.nullable:
-        raise BadInput(f"{path}: column {field.name!r} has holes; run 'vlcpctl check'")
+        raise BadInput(f"{path}: column {field.name!r} contains nulls; run 'vlcpctl check'")
     if column.type == field.type:
         return table
     try:
@@ -125,13 +134,13 @@ def _with_checked(table: pa.Table, field: pa.Field, path: Path) -> pa.Table:
 
 
 class ContentId:
-    """The id of a split's data, built row by row: its keys in order, each with its label."""
+    """The content id of a split, computed incrementally: a hash of keys and labels, in order."""
 
     def __init__(self) -> None:
         self._digest = hashlib.blake2b(digest_size=16)
 
     def add(self, keys: Iterable[str], labels: Iterable[str | None]) -> None:
-        """Count the next rows in. A key names image and captions, so nothing else needs hashing."""
+        """Hash the next rows. A key is itself a hash of image and captions, so they are covered."""
         rows = [
             f"{key}{'' if label is None else f':{len(label)}:{label}'}\n"
             for key, label in zip(keys, labels, strict=True)
@@ -139,5 +148,5 @@ class ContentId:
         self._digest.update("".join(rows).encode())
 
     def hexdigest(self) -> str:
-        """The id of all rows so far."""
+        """The content id of all rows added so far."""
         return self._digest.hexdigest()

@@ -1,7 +1,7 @@
-"""Batches of a plan: read, decoded, augmented and tokenised, in this process or in workers.
+"""Training batches: read, decoded, augmented and tokenised, in this process or in workers.
 
-What a batch holds depends on its plan alone, so the number of workers changes nothing, and starting
-at step k costs nothing.
+A batch depends only on its plan, so results do not depend on the number of workers, and resuming
+at step k does not have to read the batches before it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,17 @@ Tokenise = Callable[[list[str]], Tensor]
 
 
 class ImageCache:
-    """Decoded images, the latest first to stay, up to a number of bytes."""
+    """A least-recently-used cache of decoded images, up to `limit` bytes (RGB, uncompressed)."""
 
     def __init__(self, limit: int = CACHE_BYTES) -> None:
         self.limit, self.held = limit, 0
         self._images: OrderedDict[tuple[int, int], Image.Image] = OrderedDict()
 
     def get(self, splits: Sequence[Split], source: int, row: int) -> Image.Image:
-        """The decoded image of a row, read if it is not here."""
+        """The decoded image of row `row` of `splits[source]`, from the cache or from disk.
+
+        Raises BadInput if the image cannot be read or decoded.
+        """
         place = (source, row)
         if place in self._images:
             self._images.move_to_end(place)
@@ -48,7 +51,7 @@ class ImageCache:
         image = decode_image(split.image(row), f"{split.path}: the image of key {split.keys[row]}")
         self._images[place] = image
         self.held += 3 * image.width * image.height
-        while self.held > self.limit and len(self._images) > 1:
+        while self.held > self.limit and len(self._images) > 1:  # one larger than `limit` stays
             _, oldest = self._images.popitem(last=False)
             self.held -= 3 * oldest.width * oldest.height
         return image
@@ -56,18 +59,18 @@ class ImageCache:
 
 @dataclass
 class PlannedBatches(Dataset[Batch]):
-    """Batch k of a phase, for any k."""
+    """Item k is batch k of a training phase, for any k; see `vlcpctl.core.method.Batch`."""
 
     splits: Sequence[Split]
-    plan: Callable[[int], BatchPlan]
+    plan: Callable[[int], BatchPlan]  # the plan of the batch of each step
     view: View
-    tokenise: Tokenise
+    tokenise: Tokenise  # b texts to (b, L) token ids
     seed: int
-    part: Callable[[int], slice]  # of a batch of that size, what this process encodes
-    buffer_source: int = -1
+    part: Callable[[int], slice]  # batch size to the slice that this process encodes
+    buffer_source: int = -1  # index of the buffer in `splits`; -1 without one
     masking: Masking | None = None
-    stored: Projections | None = None  # of the buffer's pairs
-    taught: Taught | None = None  # what a teacher said of the views, which are then its own
+    stored: Projections | None = None  # those of the buffer's pairs, for DER
+    taught: Taught | None = None  # precomputed teacher embeddings; they determine the views' seed
 
     def __post_init__(self) -> None:
         self._cache = ImageCache()
@@ -100,6 +103,7 @@ class PlannedBatches(Dataset[Batch]):
         image = self._cache.get(self.splits, *place)
         if self.taught is None:
             return train_view(image, self.view, self.seed, key, visit)
+        # The student must see the very view that the teacher embedded.
         return train_view(image, self.view, self.taught.seed, key, self.taught.view(visit))
 
     def _taught(self, plan: BatchPlan, own: slice) -> tuple[Tensor, Tensor] | None:
@@ -119,7 +123,7 @@ class PlannedBatches(Dataset[Batch]):
 
 @dataclass
 class WithMemory(Dataset[Batch]):
-    """Batches, each with the mini-batch of the memory of the same number."""
+    """Batches of the task, each with the memory batch of the same step in its `memory` field."""
 
     batches: PlannedBatches
     memory: PlannedBatches
@@ -129,5 +133,5 @@ class WithMemory(Dataset[Batch]):
 
 
 def read_batches(dataset: Dataset[Batch], first: int, stop: int, workers: int) -> Generator[Batch]:
-    """Batches first..stop-1, in order."""
+    """Batches first..stop-1, in order; the number of workers changes only the speed."""
     return read_in_order(dataset, range(first, stop), workers)

@@ -1,4 +1,4 @@
-"""Masked language modelling: which words of a text are hidden, and what stands in their place."""
+"""Masked language modelling (BERT, Devlin et al., 2019): which tokens are masked or replaced."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from torch import Tensor
 from vlcpctl.core.seeds import generator
 from vlcpctl.core.words import SpecialTokens
 
-UNMASKED = -100
+UNMASKED = -100  # label of the tokens not to predict: torch's default ignore_index
 
-HIDDEN, SWAPPED = 0.8, 0.5  # of masked words: 80 % hidden, half of the others another word
+# Of the chosen tokens 80 % become [MASK]; of the rest, half are replaced by a random word.
+HIDDEN, SWAPPED = 0.8, 0.5
 
 
 @dataclass(frozen=True)
 class Draws:
-    """What is drawn for each token of a text, (L,) each."""
+    """The random draws for the L tokens of a text; all arrays are (L,)."""
 
-    chosen: np.ndarray  # whether it is masked at all, unless it stands for no word
-    hidden: np.ndarray  # whether [MASK] takes its place
-    swapped: np.ndarray  # whether another word does, if not
-    words: np.ndarray  # which
+    chosen: np.ndarray  # bool: chosen for prediction, unless it is a special token
+    hidden: np.ndarray  # bool: replaced by [MASK], if chosen
+    swapped: np.ndarray  # bool: replaced by a random word, if chosen and not hidden
+    words: np.ndarray  # int: that random word's id
 
 
 @dataclass(frozen=True)
 class Masking:
-    """Masks `share` of the words; the draws of a text hang on (seed, key, visit) alone.
+    """Masks a `share` of the tokens; the draws of a text depend only on (seed, key, visit).
 
-    Of the masked words 80 % become [MASK], 10 % any word, 10 % stay as they are (BERT); with
-    `hides_all` all of them become [MASK].
+    Of the chosen tokens 80 % become [MASK], 10 % a random word, and 10 % are unchanged, as in BERT;
+    with `hides_all` all of them become [MASK].
     """
 
     special: SpecialTokens
@@ -43,7 +44,10 @@ class Masking:
     def __call__(
         self, texts: Tensor, keys: Sequence[str], visits: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
-        """The masked ids (b, L), and the true ones where masked and -100 elsewhere."""
+        """The masked token ids (b, L), and the labels (b, L): the true id where chosen, else -100.
+
+        `texts` are (b, L) token ids; `keys` and `visits` have length b.
+        """
         ids = texts.numpy()
         pairs = [
             mask(row, self.special, self._draws(len(row), key, visit))
@@ -64,9 +68,10 @@ class Masking:
 
 
 def mask(ids: np.ndarray, special: SpecialTokens, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
-    """A text (L,) with words masked, and the labels; [CLS] and padding never are, [SEP] may be.
+    """The masked ids (L,) of a text's ids (L,), and the labels (L,): -100 where not chosen.
 
-    As the CTP authors do, after ALBEF.
+    [CLS] and padding are never masked, but [SEP] may be, as in the code of CTP's authors, which
+    follows ALBEF's.
     """
     chosen = draws.chosen & (ids != special.pad) & (ids != special.cls)
     hidden = chosen & draws.hidden

@@ -1,4 +1,4 @@
-"""The order that rows are read in: a pure function of (seed, name, epoch, place)."""
+"""The order in which rows are read: a pure function of (seed, name, epoch, position)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import numpy as np
 
 from vlcpctl.core.seeds import generator
 
-BLOCK = 1 << 12  # rows that lie together on disk
-WINDOW = 16  # blocks whose rows are shuffled together
+BLOCK = 1 << 12  # rows that are adjacent on disk
+WINDOW = 16  # number of blocks whose rows are shuffled together
 
 
 class Order:
-    """A keyed permutation of blocks, then of the rows inside a window of blocks.
+    """A seeded shuffle of rows: of blocks, then of the rows inside each window of blocks.
 
-    Rows that lie together are read together, so a window fits a cache; data of one window or less
-    is one plain permutation. Nothing is lost or saved: any place of any epoch can be asked for.
+    Rows that are adjacent on disk are read close together, which keeps reads local; data no larger
+    than a window (65,536 rows by default) is shuffled uniformly. The order has no state to save:
+    any position of any epoch can be computed directly, so a run resumes at any step.
 
     >>> order = Order(5, seed=0, name="pairs")
     >>> sorted(order.rows(0, 0, 5).tolist())
@@ -30,11 +31,11 @@ class Order:
         self._shuffle = _Shuffle(rows, seed, name, block, window)
 
     def row(self, epoch: int, place: int) -> int:
-        """The row at one place of an epoch."""
+        """The row at a position, 0..rows-1, of an epoch."""
         return int(self.rows(epoch, place, place + 1)[0])
 
     def rows(self, epoch: int, start: int, stop: int) -> np.ndarray:
-        """The rows at places start..stop-1 of an epoch."""
+        """(stop - start,) int64: the rows at positions start..stop-1 of an epoch."""
         assert 0 <= start <= stop <= self._shuffle.count
         _, begins = _blocks(self._shuffle, epoch)
         first, last = np.searchsorted(begins, (start, stop - 1), side="right") - 1
@@ -57,10 +58,11 @@ class _Shuffle:
     window: int
 
 
-# Shared between orders, so that an order can be handed to a worker process: it holds four numbers.
+# Module functions with a cache, not cached attributes: an Order stays a few numbers, which pickle
+# cheaply to worker processes.
 @lru_cache(maxsize=8)
 def _blocks(shuffle: _Shuffle, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-    """The blocks in their order, and the place where each window of them begins."""
+    """The blocks in shuffled order, and the position at which each window of them starts."""
     blocks = -(-shuffle.count // shuffle.block)
     order = generator(shuffle.seed, "blocks", shuffle.name, epoch).permutation(blocks)
     sizes = np.full(blocks, shuffle.block)
@@ -71,7 +73,7 @@ def _blocks(shuffle: _Shuffle, epoch: int) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=8)
 def _window(shuffle: _Shuffle, epoch: int, number: int) -> np.ndarray:
-    """The rows of a window, shuffled."""
+    """The rows of a window, in shuffled order."""
     order, _ = _blocks(shuffle, epoch)
     blocks = order[number * shuffle.window : (number + 1) * shuffle.window]
     starts = blocks[:, None] * shuffle.block + np.arange(shuffle.block)

@@ -1,4 +1,4 @@
-"""The nouns of splitting: a pair as a source gives it, and a sample that has an identity."""
+"""The two records of splitting: a pair as read from a source, and a sample with key and hash."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ Bytes = bytes | memoryview
 
 
 class Pair(NamedTuple):
-    """What a source says of one image; `place` is its row, or the name of its member.
+    """An image with its captions as read from a source.
 
-    `image` is None and `flaw` says why when the source could not give the bytes.
+    If the image could not be read, `image` is None and `flaw` is the reason.
     """
 
-    place: str | int
+    place: str | int  # row number in a file, or member name in a tar
     source_key: str | None
     image: Bytes | None
     captions: list[str]
     label: str | None
-    value: str | int | float | None  # of the column that decides the task
+    value: str | int | float | None  # value of the column that determines the task
     split: str | None
     flaw: str | None = None
 
 
 class Sample(NamedTuple):
-    """A pair that is kept: it has a key, a hash, and an image that was looked at."""
+    """A usable pair: its image's header was checked, and its key and hash are computed."""
 
     key: str
     source_key: str | None
@@ -34,4 +34,4 @@ class Sample(NamedTuple):
     label: str | None
     width: int
     height: int
-    sha256: str
+    sha256: str  # of the image file

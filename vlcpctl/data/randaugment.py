@@ -1,4 +1,4 @@
-"""RandAugment (Cubuk et al., 2020) with draws from a given generator."""
+"""RandAugment (Cubuk et al., 2020), its random draws taken from a given generator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ Operation = Callable[[Image.Image, float], Image.Image]
 def randaugment(
     image: Image.Image, count: int, magnitude: int, draw: np.random.Generator
 ) -> Image.Image:
-    """`count` operations in a row, each of strength magnitude / 10 with a random sign."""
+    """Apply `count` random operations in sequence, each with a random sign.
+
+    The strength is `magnitude` / 10, where `magnitude` is 0 to 10.
+    """
     for _ in range(count):
         operation = OPERATIONS[int(draw.integers(len(OPERATIONS)))]
         strength = magnitude / MAX_MAGNITUDE * (1 if draw.random() < 0.5 else -1)
@@ -24,7 +27,7 @@ def randaugment(
 
 
 def _affine(x: float = 0, y: float = 0, along_x: float = 0, along_y: float = 0) -> Operation:
-    """A shear or a shift, in shares of the image's side."""
+    """A shear by `x`, `y`, or a translation by `along_x`, `along_y` as fractions of the side."""
 
     def operation(image: Image.Image, strength: float) -> Image.Image:
         matrix = (

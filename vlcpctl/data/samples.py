@@ -1,4 +1,4 @@
-"""From a pair as its source gives it to a sample that may be kept: looked at, hashed, named."""
+"""Turn a pair read from a source into a sample: check the image, hash it, compute its key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vlcpctl.data.pairs import Pair, Sample
 
 
 class Unfit(ValueError):
-    """A pair that cannot be kept; `reason` is counted, `detail` is shown."""
+    """A pair that has to be skipped; `reason` is the category to count, `detail` the message."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(detail or reason)
@@ -18,9 +18,9 @@ class Unfit(ValueError):
 
 
 def identify(pair: Pair, *, decode: bool = False) -> Sample:
-    """The sample of a pair; Unfit when there is no whole image or no caption.
+    """The sample of a pair, without its empty captions; `decode` also decodes every pixel.
 
-    Empty captions beside others are dropped.
+    Raises Unfit if the image is missing, damaged or too large, or if every caption is empty.
     """
     image = pair.image
     if image is None:
@@ -39,6 +39,6 @@ def identify(pair: Pair, *, decode: bool = False) -> Sample:
     sha256 = hashlib.sha256(image).hexdigest()
     key = sample_key(sha256, captions)
     label, source_key = pair.label, pair.source_key
-    # The class's own constructor is a Python function and takes three times as long.
+    # The constructor of a NamedTuple is a Python function and takes three times as long.
     fields = (key, source_key, image, kind, captions, label, width, height, sha256)
     return tuple.__new__(Sample, fields)

@@ -1,4 +1,4 @@
-"""Samples that could not be kept: counted, named in a file, and too many of them an error."""
+"""Skipped samples: count them, list them in a file, and fail if there are too many."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from vlcpctl.core.errors import TooManySkipped, UsageError
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How many samples may be skipped: a count, or a share of those read."""
+    """How many samples may be skipped: a count, or a share of the samples read."""
 
-    text: str
-    count: int | None
-    share: float = 0.0
+    text: str  # as given on the command line
+    count: int | None  # None if it is a share
+    share: float = 0.0  # in [0, 1]
 
     @classmethod
     def parse(cls, text: str) -> Tolerance:
-        """Read a count such as 20 or a share such as 0.1%.
+        """Parse a count such as 20 or a share such as 0.1%. Raises UsageError for anything else.
 
         >>> Tolerance.parse("0.1%").allows(1, 1000), Tolerance.parse("20").allows(21, 1000)
         (True, False)
@@ -32,25 +32,28 @@ class Tolerance:
         if text.endswith("%") and number.replace(".", "", 1).isdigit():
             return cls(text, None, float(number) / 100)
         raise UsageError(
-            f"--max-skip {text!r} is neither a count nor a share; write it like 20 or 0.1%"
+            f"--max-skip {text!r} is neither a count nor a percentage; use, for example, 20 or 0.1%"
         )
 
     def allows(self, skipped: int, read: int) -> bool:
-        """Whether so many of those read may be skipped."""
+        """Whether `skipped` of `read` samples are within the tolerance."""
         return skipped <= (self.share * read if self.count is None else self.count)
 
 
 @dataclass
 class Skips:
-    """Writes one line per skipped sample to `path`, made at the first; None keeps counts only."""
+    """Counts skipped samples and writes a JSON line for each to `path`.
+
+    The file is created with the first line. With `path` None samples are only counted.
+    """
 
     path: Path | None
-    counts: Counter[str] = field(default_factory=Counter)
-    first: str = ""
+    counts: Counter[str] = field(default_factory=Counter)  # by reason
+    first: str = ""  # the first skipped sample, for messages
     _file: TextIO | None = None
 
     def add(self, file: Path, place: str | int, reason: str, detail: str) -> None:
-        """Count a sample by its reason and name it; `place` is a row or the name of a member."""
+        """Record a skipped sample; `place` is its row number or the name of its tar member."""
         where = f"row {place}" if isinstance(place, int) else f"member {place}"
         self.counts[reason] += 1
         self.first = self.first or f"{file}, {where}: {detail}"
@@ -62,12 +65,12 @@ class Skips:
         self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
     def close(self) -> None:
-        """Finish the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
 
     def check(self, tolerance: Tolerance, read: int) -> None:
-        """An error that shows the first skipped sample when there are too many."""
+        """Raise TooManySkipped, naming the first skipped sample, if there are too many."""
         if not tolerance.allows(self.counts.total(), read):
             raise TooManySkipped(
                 f"{self.counts.total()} of {read} samples cannot be used ({self.summary()}), "
@@ -75,5 +78,5 @@ class Skips:
             )
 
     def summary(self) -> str:
-        """The counts in words, the most frequent reason first."""
+        """The counts by reason, the most frequent first, such as "broken image 3, no image 1"."""
         return ", ".join(f"{reason} {count}" for reason, count in self.counts.most_common())

@@ -1,4 +1,4 @@
-"""The USTAR blocks of a sample, written so that equal samples are equal bytes."""
+"""Build the USTAR blocks of a sample; equal samples give equal bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from vlcpctl.data.pairs import Sample
 BLOCK = 512
 END = bytes(2 * BLOCK)
 
-# Fields of a header that never change: mode, owner and group; time; from the type to the end.
+# Header fields that are the same for every member: mode, owner and group; mtime 0, as a real time
+# would make equal samples differ; everything from the type flag to the end.
 _OWNER = b"0000644\0" + 2 * b"0000000\0"
 _TIME = b"\0" + b"00000000000\0"
 _TAIL = b"0" + bytes(100) + b"ustar\0" + b"00" + bytes(247)
@@ -19,7 +20,10 @@ _PADDING = [bytes(-size % BLOCK) for size in range(BLOCK)]
 
 
 def frame(sample: Sample, task: str) -> tuple[bytes, bytes]:
-    """What stands before and after the image of a sample in its tar; before is one block long."""
+    """The bytes before and after the image of a sample in its tar; those before are one block.
+
+    The image itself is not copied into a new string, so that writing a sample copies nothing large.
+    """
     key = sample.key.encode()
     key_sum = sum(key)
     text = caption_text(sample.captions)
@@ -49,7 +53,7 @@ def frame(sample: Sample, task: str) -> tuple[bytes, bytes]:
 
 
 def caption_text(captions: list[str]) -> bytes:
-    r"""The .txt member: one caption a line, a newline inside a caption as a backslash and an n.
+    r"""The .txt member: one caption per line, newlines inside a caption written as `\n`.
 
     >>> caption_text(["a cat", "two\nlines"]).decode()
     'a cat\ntwo\\nlines'
@@ -58,8 +62,8 @@ def caption_text(captions: list[str]) -> bytes:
 
 
 def description(sample: Sample, task: str) -> bytes:
-    """The .json member: what the index says of the sample, for readers that have only the tar."""
-    # Written out by hand: json.dumps takes as long as all else that is done for a small image.
+    """The .json member: the sample's fields in the index, for programs that read only the tars."""
+    # Formatted by hand: json.dumps takes as long as everything else done for a small image.
     source_key = "null" if sample.source_key is None else quoted(sample.source_key)
     label = "null" if sample.label is None else quoted(sample.label)
     captions = ", ".join(map(quoted, sample.captions))
@@ -71,20 +75,20 @@ def description(sample: Sample, task: str) -> bytes:
 
 
 def header(key: str, extension: str, size: int) -> bytes:
-    """The header block of one member."""
+    """The 512-byte header block of the member `key`.`extension` with `size` bytes of data."""
     name = key.encode()
     fixed, fixed_sum = _fixed(extension, size)
     return b"".join((name, fixed, _checksum(sum(name) + fixed_sum), _TAIL))
 
 
-@cache  # there are some thousand sums
+@cache  # only a few thousand different sums occur
 def _checksum(total: int) -> bytes:
     return b"%06o\0 " % total
 
 
 @lru_cache(maxsize=8192)
 def _fixed(extension: str, size: int) -> tuple[bytes, int]:
-    """What of a header does not depend on the key, and its share of the checksum."""
+    """The part of a header that does not depend on the key, and the sum of its bytes."""
     before, before_sum = _before_size(extension)
     digits = b"%011o" % size
     return before + digits + _TIME, before_sum + sum(digits)
@@ -92,7 +96,7 @@ def _fixed(extension: str, size: int) -> tuple[bytes, int]:
 
 @cache
 def _before_size(extension: str) -> tuple[bytes, int]:
-    """What stands between key and size, and the checksum of all but those two."""
+    """The header bytes between key and size, and the byte sum of all but those two fields."""
     suffix = f".{extension}".encode().ljust(_NAME_LENGTH - _KEY_LENGTH, b"\0")
     before = suffix + _OWNER
     # The checksum counts its own field as eight spaces.

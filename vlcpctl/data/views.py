@@ -1,7 +1,7 @@
-"""From the bytes of an image to the pixels that a model sees: decode, augment, resize.
+"""From an encoded image to the pixels that a model gets: decode, augment, resize.
 
-A view's parameters come from a generator keyed by (seed, key, visit), so a view is the same in
-whatever order, process or run it is made.
+The random parameters of a view come from a generator seeded with (seed, key, visit), so a view
+does not depend on the order, process or run in which it is made.
 """
 
 from __future__ import annotations
@@ -20,14 +20,18 @@ from vlcpctl.data.randaugment import randaugment
 
 _DECODING_FAILS = (
     *(BrokenImage, Image.DecompressionBombError),
-    *(OSError, SyntaxError, ValueError, IndexError, struct.error),  # what Pillow's readers raise
+    *(OSError, SyntaxError, ValueError, IndexError, struct.error),  # raised by Pillow's readers
 )
 
 FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 
 
 def decode_image(data: bytes, what: str = "image") -> Image.Image:
-    """The RGB image; broken or huge ones are refused by their header, before any pixel is made."""
+    """Decode to an RGB image; `what` names the image in messages.
+
+    Raises BadInput if it is damaged or too large; a size above the limit is found in the header,
+    before any pixel is decoded.
+    """
     try:
         look(data)
         with Image.open(io.BytesIO(data), formats=("JPEG", "PNG", "WEBP")) as image:
@@ -37,7 +41,7 @@ def decode_image(data: bytes, what: str = "image") -> Image.Image:
 
 
 def eval_view(image: Image.Image, view: View) -> np.ndarray:
-    """(H, W, 3) bytes, as open_clip prepares an image for evaluation."""
+    """(H, W, 3) uint8: the image as open_clip's evaluation transform resizes and crops it."""
     size = view.image_size
     if image.size == (size, size):
         return np.asarray(image)
@@ -49,7 +53,7 @@ def eval_view(image: Image.Image, view: View) -> np.ndarray:
 
 
 def train_view(image: Image.Image, view: View, seed: int, key: str, visit: int) -> np.ndarray:
-    """(H, W, 3) bytes of one visit to an image."""
+    """(H, W, 3) uint8: the augmented view of an image on its `visit`-th use, from 0."""
     if not view.varies:
         return _unvaried(image, view)
     draw = generator(seed, "view", key, visit)
@@ -65,7 +69,7 @@ def train_view(image: Image.Image, view: View, seed: int, key: str, visit: int) 
 
 
 def _rgb(image: Image.Image) -> Image.Image:
-    """Transparent parts become white; of 16 bits a channel the upper 8 stay."""
+    """Convert to RGB: transparency becomes white, 16-bit channels are reduced to their upper 8."""
     if image.mode.startswith("I"):
         return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
     if image.mode in {"RGBA", "LA", "PA"} or "transparency" in image.info:
@@ -75,7 +79,7 @@ def _rgb(image: Image.Image) -> Image.Image:
 
 
 def _unvaried(image: Image.Image, view: View) -> np.ndarray:
-    """The centre as in evaluation; or, without a crop, the whole image whatever its shape."""
+    """The evaluation view; or, with crop "none", the whole image squashed to a square."""
     return _squashed(image, view) if view.crop == "none" else eval_view(image, view)
 
 
@@ -115,7 +119,7 @@ def _padded(image: Image.Image, view: View) -> np.ndarray:
 
 
 def _random_crop(image: Image.Image, view: View, draw: np.random.Generator) -> Image.Image:
-    """A crop of random area and shape (Szegedy et al., 2015), resized; the centre if none fits."""
+    """Random resized crop (Szegedy et al., 2015); the evaluation view if 10 draws do not fit."""
     width, height = image.size
     for _ in range(10):
         area = width * height * draw.uniform(*view.crop_scale)

@@ -1,4 +1,4 @@
-"""Read the items of a dataset in order, in this process or ahead of time in workers."""
+"""Read the items of a dataset in order, in this process or prefetched by worker processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ Item = TypeVar("Item")
 
 
 def read_in_order(dataset: Dataset[Item], places: Sequence[int], workers: int) -> Generator[Item]:
-    """dataset[place] for every place; the number of workers changes nothing but the time."""
+    """Yield dataset[place] for every place, in order; the number of workers changes only the speed.
+
+    A BadInput raised in a worker is raised here, with its own message.
+    """
     if workers == 0 or not places:
         yield from (dataset[place] for place in places)
         return
@@ -28,9 +31,13 @@ def read_in_order(dataset: Dataset[Item], places: Sequence[int], workers: int) -
         sampler=places,
         num_workers=min(workers, len(places)),
         worker_init_fn=_leave_signals_to_the_parent,
-        generator=torch.Generator(),  # else the loader draws from the global one
+        # Without a generator of its own, the loader would draw its base seed from torch's global
+        # one, and results would depend on the number of workers.
+        generator=torch.Generator(),
     )
-    atexit.unregister(_kill_workers)  # once is enough, and last in is first out
+    # Registered once, and late: exit handlers run last in, first out, and this one must run before
+    # multiprocessing's own.
+    atexit.unregister(_kill_workers)
     atexit.register(_kill_workers)
     items = iter(loader)
     try:
@@ -39,12 +46,15 @@ def read_in_order(dataset: Dataset[Item], places: Sequence[int], workers: int) -
                 raise item
             yield item
     finally:
-        del items  # the workers end with it, also when the reader stops early
+        del items  # ends the workers, also when the consumer stops early
 
 
 @dataclass
 class _Carrying(Dataset["Item | BadInput"], Generic[Item]):
-    """The same items; an error comes as a value, since a worker would wrap it in its traceback."""
+    """The same items, with a BadInput returned as a value.
+
+    DataLoader would otherwise put the worker's traceback into the message.
+    """
 
     dataset: Dataset[Item]
 
@@ -56,12 +66,16 @@ class _Carrying(Dataset["Item | BadInput"], Generic[Item]):
 
 
 def _leave_signals_to_the_parent(_worker: int) -> None:
+    """Ignore the signals that a terminal or scheduler sends to the whole process group.
+
+    The parent handles them: it finishes its step and saves its state, which needs live workers.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _kill_workers() -> None:
-    """At exit multiprocessing would send its daemons a SIGTERM, which they ignore, and wait."""
+    """Kill remaining workers: multiprocessing would send SIGTERM, which they ignore, and wait."""
     for child in multiprocessing.active_children():
         if child.daemon:
             child.kill()

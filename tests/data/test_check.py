@@ -112,7 +112,7 @@ def test_a_task_of_another_stream_is_found(tmp_path: Path) -> None:
     stream = make_stream(tmp_path / "stream", 2, 3)
     (stream / "01-part-1").rename(tmp_path / "gone")
     make_task(stream / "01-part-1", 4)
-    assert any("another task" in problem for problem in problems(stream))
+    assert any("is not the task listed in stream.json" in problem for problem in problems(stream))
 
 
 def change(task: Path, how: Callable[[dict[str, object]], object]) -> None:
@@ -128,11 +128,11 @@ def test_a_changed_manifest_is_found(tmp_path: Path) -> None:
     change(task, lambda manifest: manifest.pop("splits"))
     assert any("task.json has no 'splits'" in problem for problem in problems(task))
     change(task, lambda manifest: manifest.update(splits=1))
-    assert any("lacks what a task has" in problem for problem in problems(task))
+    assert any("lacks an entry that a task needs" in problem for problem in problems(task))
 
 
 def test_what_is_no_artifact_is_a_problem(tmp_path: Path) -> None:
-    assert "no such path" in problems(tmp_path / "x")[0]
+    assert "does not exist" in problems(tmp_path / "x")[0]
     assert "no manifest" in problems(tmp_path)[0]
 
 

@@ -1,4 +1,4 @@
-"""What is no artifact is told for what it is, with what to give instead."""
+"""A path that is not an artifact: the message says what it is, and what to give instead."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def said(path: Path) -> str:
 
 
 def test_a_path_that_is_not_there(tmp_path: Path) -> None:
-    assert said(tmp_path / "nope") == "there is no such path"
+    assert said(tmp_path / "nope") == "does not exist"
 
 
 def test_pairs_are_what_split_makes_a_stream_of(tmp_path: Path) -> None:
@@ -39,22 +39,24 @@ def test_pairs_are_what_split_makes_a_stream_of(tmp_path: Path) -> None:
 def test_evaluation_rows_are_what_a_report_reads(tmp_path: Path) -> None:
     path = tmp_path / "rows.ndjson"
     path.write_text(json.dumps({"schema": "vlcpctl.eval/1", "run": "a"}) + "\n")
-    assert said(path) == f"holds evaluation rows, which 'vlcpctl forgetting-report {path}' reads"
+    assert said(path) == (
+        f"contains evaluation rows; read them with 'vlcpctl forgetting-report {path}'"
+    )
 
 
 def test_any_other_file_is_no_artifact(tmp_path: Path) -> None:
     for number, data in enumerate((b"", b"text\n", b"[1]\n", b"\xff\x00")):
         path = tmp_path / str(number)
         path.write_bytes(data)
-        assert said(path).startswith("is no artifact, such as a stream")
+        assert said(path).startswith("is not an artifact, such as a stream")
 
 
 def test_a_file_of_an_artifact_leads_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = make_stream(tmp_path / "stream", 1, 3) / "00-part-0"
-    assert said(task / "train.parquet") == f"is a part of the task {task}; give that"
-    assert said(task / "train-000000.tar") == f"is a part of the task {task}; give that"
+    assert said(task / "train.parquet") == f"is part of the task {task}; give that path instead"
+    assert said(task / "train-000000.tar") == f"is part of the task {task}; give that path instead"
     monkeypatch.chdir(task)
-    assert said(Path("train.parquet")) == "is a part of the task .; give that"
+    assert said(Path("train.parquet")) == "is part of the task .; give that path instead"
     assert list(check(Path(), deep=True)) == []
 
 
@@ -67,8 +69,8 @@ def test_an_unfinished_run_is_resumed_by_its_command(
     partial = Staging(tmp_path / "a.b").open_partial()
     (partial / "identity.json").write_text(json.dumps(identity))
     assert said(partial) == (
-        f"is the state of an unfinished {command}; the same command resumes it, "
-        f"to {tmp_path / 'a.b'}"
+        f"is the state of an unfinished {command}; run the same command again "
+        f"to finish {tmp_path / 'a.b'}"
     )
 
 
@@ -81,10 +83,10 @@ def test_a_folder_of_artifacts_names_them(tmp_path: Path) -> None:
     runs = tmp_path / "all" / "runs"
     names = f"{runs / 'task-0'} {runs / 'task-1'} {stream}"
     assert said(tmp_path / "all").endswith(
-        f"has no manifest, so it is no artifact; give one of: {names}"
+        f"has no manifest, so it is not an artifact; give one of: {names}"
     )
 
 
 def test_a_folder_of_anything_else_has_no_manifest(tmp_path: Path) -> None:
     (tmp_path / "inside").mkdir()
-    assert said(tmp_path).startswith("has no manifest: it is unfinished, or no artifact")
+    assert said(tmp_path).startswith("has no manifest: it is unfinished, or not an artifact")

@@ -85,9 +85,9 @@ def test_a_whole_file_has_no_problem(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ({"second": ["x"] * 5}, "its rows are not those that were written"),
-        ({"end": [0, 1, 2, 3, 0]}, "ends outside of its 3 tokens"),
-        ({"embeddings": [[float("inf")] * 6] * 5}, "no finite numbers"),
+        ({"second": ["x"] * 5}, "its rows were changed after it was written"),
+        ({"end": [0, 1, 2, 3, 0]}, "ends outside its 3 tokens"),
+        ({"embeddings": [[float("inf")] * 6] * 5}, "contains non-finite embeddings"),
     ],
 )
 def test_damage_is_found(tmp_path: Path, rows: dict[str, Any], said: str) -> None:
@@ -107,7 +107,7 @@ def test_missing_rows_and_a_cut_file_are_found_at_once(tmp_path: Path) -> None:
     assert list(check(path, deep=False)) == [f"{path}: has 4 texts; its metadata says 5"]
     path.write_bytes(data[:-9])
     (problem,) = check(path, deep=False)
-    assert "is no file of pseudo texts" in problem
+    assert "is not a file of pseudo texts" in problem
 
 
 def test_another_parquet_file_and_another_version_are_refused(tmp_path: Path) -> None:
@@ -134,5 +134,5 @@ def test_nothing_but_the_footer_is_read_until_rows_are_asked_for(tmp_path: Path)
     found = open_pseudo_texts(make_file(tmp_path))
     found.path.unlink()
     assert isinstance(found, PseudoFile)
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(BadInput, match="cannot read"):
         _ = found.embeddings

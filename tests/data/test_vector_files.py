@@ -108,23 +108,23 @@ def test_a_file_that_another_program_wrote_anew_is_refused(
     file: Path, tmp_path: Path, how: dict[str, Any]
 ) -> None:
     pq.write_table(pq.read_table(file), tmp_path / "again", data_page_size=64, **how)
-    with pytest.raises(BadInput, match="another program has written it anew"):
+    with pytest.raises(BadInput, match="was rewritten by another program"):
         VectorFile(tmp_path / "again", "view")
 
 
 def test_damage_is_an_error_that_names_the_file(file: Path, tmp_path: Path) -> None:
     (tmp_path / "cut").write_bytes(file.read_bytes()[:-40])
-    with pytest.raises(BadInput, match="cut cannot be read"):
+    with pytest.raises(BadInput, match=r"cannot read \S+cut:"):
         VectorFile(tmp_path / "cut", "view")
-    with pytest.raises(BadInput, match="none cannot be read"):
+    with pytest.raises(BadInput, match=r"cannot read \S+none:"):
         VectorFile(tmp_path / "none", "view")
     pq.write_table(pq.read_table(file, columns=["key"]), tmp_path / "bare")
-    with pytest.raises(BadInput, match="bare cannot be read"):
+    with pytest.raises(BadInput, match=r"cannot read \S+bare:"):
         VectorFile(tmp_path / "bare", "view")
     data = bytearray(file.read_bytes())
     place = data.find(VALUES[20].tobytes())
     data[place] ^= 1
     (tmp_path / "flipped").write_bytes(data)
     opened = VectorFile(tmp_path / "flipped", "view")  # neither the first nor the last group
-    with pytest.raises(BadInput, match="flipped cannot be read"):
+    with pytest.raises(BadInput, match=r"cannot read \S+flipped:"):
         opened.content()

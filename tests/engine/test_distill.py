@@ -282,7 +282,7 @@ def test_check_finds_damage(place: Path, tmp_path: Path) -> None:
     (out / IMAGES).write_bytes(broken)
     assert any(IMAGES in problem for problem in check(out, deep=True))
     (out / IMAGES).write_bytes(whole[:-30])
-    assert any("cannot be read" in problem for problem in check(out, deep=False))
+    assert any("cannot read" in problem for problem in check(out, deep=False))
     made(request(place, tmp_path / "other", views=3))
     (out / IMAGES).write_bytes((tmp_path / "other" / IMAGES).read_bytes())
     (problem,) = check(out, deep=False)

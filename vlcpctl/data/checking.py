@@ -1,4 +1,4 @@
-"""Look for damage in streams, tasks and buffers: manifests, indices and tars must agree."""
+"""Check streams, tasks and buffers for damage: manifests, indexes and tars must agree."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _ROWS_AT_ONCE = 1000
 
 
 def check_stream(path: Path, *, deep: bool) -> Iterator[str]:
-    """Every problem of a stream and of its tasks, a line each."""
+    """Yield a line for each problem of a stream and its tasks; `deep` reads every byte.
+
+    Raises BadInput if the stream's manifest cannot be read.
+    """
     manifest = read_manifest(path, "stream")
     contents = []
     for entry in manifest["tasks"]:
@@ -40,14 +43,17 @@ def check_stream(path: Path, *, deep: bool) -> Iterator[str]:
             yield str(error)
             continue
         if found != entry["content"]:
-            yield f"{task}: is another task than stream.json lists: content {found}"
+            yield f"{task}: is not the task listed in stream.json: its content id is {found}"
         yield from check_task(task, deep=deep)
     if content_id({"tasks": contents}) != manifest["content"]:
-        yield f"{path / 'stream.json'}: its content id does not follow from its tasks"
+        yield f"{path / 'stream.json'}: its content id does not match its tasks"
 
 
 def check_task(path: Path, *, deep: bool) -> Iterator[str]:
-    """Every problem of a task or buffer, a line each; `deep` reads every byte."""
+    """Yield a line for each problem of a task or buffer; `deep` reads every byte.
+
+    Raises BadInput if the manifest cannot be read.
+    """
     manifest = read_manifest(path, "task")
     for name, split in manifest["splits"].items():
         yield from _check_split(path, name, split, deep=deep)
@@ -57,7 +63,7 @@ def check_task(path: Path, *, deep: bool) -> Iterator[str]:
     if features:
         yield from check_features(Task(path, manifest), features, deep=deep)
     if content_with(content, features) != manifest["content"]:
-        yield f"{path / 'task.json'}: its content id does not follow from its splits"
+        yield f"{path / 'task.json'}: its content id does not match its splits"
 
 
 def _check_split(directory: Path, name: str, split: dict[str, Any], *, deep: bool) -> Iterator[str]:
@@ -86,7 +92,7 @@ def _check_split(directory: Path, name: str, split: dict[str, Any], *, deep: boo
             yield f"{index}: {what} is {found}, task.json says {split[what]}"
     unlisted = sorted(tars.named - set(split["shards"]))
     if unlisted:
-        yield f"{index}: names shard {unlisted[0]!r}, which is not in task.json"
+        yield f"{index}: refers to shard {unlisted[0]!r}, which task.json does not list"
 
 
 def _check_shards(directory: Path, split: dict[str, Any]) -> Iterator[str]:
@@ -108,7 +114,7 @@ def _check_shards(directory: Path, split: dict[str, Any]) -> Iterator[str]:
 
 
 def _rows_of(index: Path) -> Iterator[list[Row]]:
-    """The rows of an index, a batch at a time, its page checksums verified."""
+    """The rows of an index in batches; its page checksums are verified."""
     try:
         with pq.ParquetFile(
             index, page_checksum_verification=True, pre_buffer=False, buffer_size=2**20
@@ -119,11 +125,11 @@ def _rows_of(index: Path) -> Iterator[list[Row]]:
             for batch in file.iter_batches(_ROWS_AT_ONCE, use_threads=False):
                 yield batch.to_pylist()
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{index}: cannot be read: {str(error).strip().splitlines()[0]}") from error
+        raise BadInput(f"cannot read {index}: {str(error).strip().splitlines()[0]}") from error
 
 
 class _Tars:
-    """The tars of a split, one open at a time."""
+    """The tars of a split, one open at a time; `named` are those that the index refers to."""
 
     def __init__(self, directory: Path) -> None:
         self.named: set[str] = set()
@@ -131,7 +137,7 @@ class _Tars:
         self._file: BinaryIO | None = None
 
     def read(self, shard: str, offset: int, size: int) -> bytes | None:
-        """Bytes of a shard, fewer at its end; None when it is missing, as reported."""
+        """Up to `size` bytes of a shard; None if it is missing, which `_check_shards` reports."""
         if shard != self._open:
             self.close()
             self.named.add(shard)
@@ -140,7 +146,7 @@ class _Tars:
         return None if self._file is None else os.pread(self._file.fileno(), size, offset)
 
     def close(self) -> None:
-        """Close the one that is open."""
+        """Close the tar that is open, if any."""
         if self._file is not None:
             self._file.close()
 
@@ -151,7 +157,7 @@ def _check_row(tars: _Tars, row: Row, *, deep: bool) -> Iterator[str]:
     if block is None:
         return
     if block not in (header(row["key"], kind, row["size"]) for kind in KINDS):
-        yield f"{where}: no member of that name and size where the index says"
+        yield f"{where}: no member of that name and size at the offset in the index"
     elif deep:
         yield from _check_bytes(tars, row, where)
 
@@ -159,24 +165,24 @@ def _check_row(tars: _Tars, row: Row, *, deep: bool) -> Iterator[str]:
 def _check_bytes(tars: _Tars, row: Row, where: str) -> Iterator[str]:
     image = tars.read(row["shard"], row["offset"], row["size"]) or b""
     if hashlib.sha256(image).hexdigest() != row["sha256"]:
-        yield f"{where}: the image is not the one in the index (its sha256 differs)"
+        yield f"{where}: the image does not match the index (its sha256 differs)"
     if sample_key(row["sha256"], row["captions"]) != row["key"]:
-        yield f"{where}: the key does not follow from image and captions"
+        yield f"{where}: the key does not match the image and captions"
     text = caption_text(row["captions"])
     at = row["offset"] + row["size"] + -row["size"] % BLOCK
     expected = header(row["key"], "txt", len(text)) + text
     if tars.read(row["shard"], at, len(expected)) != expected:
-        yield f"{where}: the captions in the tar are not those of the index"
+        yield f"{where}: the captions in the tar differ from the index"
         return
     at += len(expected) + -len(expected) % BLOCK
     if not _describes(tars, row, at):
-        yield f"{where}: the description in the tar is not that of the index"
+        yield f"{where}: the .json member in the tar differs from the index"
 
 
 def _describes(tars: _Tars, row: Row, at: int) -> bool:
-    """Whether the .json member at this place agrees with the index on key and captions."""
+    """Whether the .json member at offset `at` has the key and captions of the index row."""
     block = tars.read(row["shard"], at, BLOCK) or b""
-    digits = block[124:135]
+    digits = block[124:135]  # the header's size field, octal
     size = int(digits, 8) if digits.isdigit() and not set(digits) & set(b"89") else 0
     if block != header(row["key"], "json", size):
         return False

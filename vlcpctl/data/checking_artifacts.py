@@ -1,4 +1,4 @@
-"""Check an artifact of whatever kind it is."""
+"""Check an artifact of any kind for damage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _CHECKS = {
 
 
 def check(path: Path, *, deep: bool) -> Iterator[str]:
-    """Every problem of the artifact at a path, a line each."""
+    """Yield a line for each problem of the artifact at `path`; raises nothing for damage.
+
+    `deep` reads and hashes every byte. A path that is not an artifact is a problem, too.
+    """
     why_not = why_no_artifact(path)
     if why_not is not None:
         yield f"{path}: {why_not}"
@@ -37,4 +40,4 @@ def check(path: Path, *, deep: bool) -> Iterator[str]:
     except BadInput as error:
         yield str(error)
     except (KeyError, TypeError, AttributeError) as error:
-        yield f"{path}: its manifest lacks what a {kind} has ({error})"
+        yield f"{path}: its manifest lacks an entry that a {kind} needs ({error})"

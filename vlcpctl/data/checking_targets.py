@@ -1,4 +1,4 @@
-"""Look for damage in targets: their files against what the manifest says."""
+"""Check precomputed teacher embeddings for damage: their files against the manifest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from vlcpctl.data.vector_files import VectorFile
 
 
 def check_targets(path: Path, *, deep: bool) -> Iterator[str]:
-    """Every problem of the directory, a line each; `deep` reads every embedding."""
+    """Yield a line for each problem of the directory; `deep` reads every embedding.
+
+    Raises BadInput if the manifest cannot be read.
+    """
     targets = open_targets(path)
     for name, number in ((IMAGES, VIEW), (TEXTS, CAPTION)):
         try:
@@ -31,6 +34,6 @@ def _check_file(targets: Targets, file: VectorFile, name: str, *, deep: bool) ->
     if not deep:
         return
     if file.content() != listed["content"]:
-        yield f"{file.path}: its rows are not those that were written (their content id differs)"
+        yield f"{file.path}: its rows were changed after it was written (its content id differs)"
     if not all(np.isfinite(file.group(number).vectors_ND).all() for number in file.groups):
-        yield f"{file.path}: some embeddings are no finite numbers"
+        yield f"{file.path}: contains non-finite embeddings"

@@ -1,4 +1,4 @@
-"""What an artifact is and what it was made from, back to the raw data, by the ids in manifests."""
+"""Describe an artifact and its ancestors, back to the raw data, by the content ids in manifests."""
 
 from __future__ import annotations
 
@@ -15,22 +15,26 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.data.no_artifact import why_no_artifact
 from vlcpctl.data.pseudo_texts import open_pseudo_texts
 
-# Where an artifact's parents are looked for: so many levels down, in so many directories.
-_LEVELS = 3
+# Limits of the search for an artifact's parents.
+_LEVELS = 3  # of subdirectories
 _MOST_DIRECTORIES = 10_000
 
 
 @dataclass(frozen=True)
 class Parent:
-    """Something an artifact was made from: its part in that, its id, and what is known of it."""
+    """Something an artifact was made from."""
 
-    role: str
-    content: str
-    note: str = ""
+    role: str  # such as "task", "teacher" or "raw data"
+    content: str  # its content id; for a foreign file its sha256
+    note: str = ""  # name and size, for a file that is not an artifact
 
 
 def describe(path: Path) -> dict[str, Any]:
-    """The artifact at a path as one JSON object, its parents inside, found or not."""
+    """The artifact at `path` as a JSON object, with its parents nested in "parents".
+
+    A parent that is not found nearby is listed by content id only. Raises BadInput if `path` is not
+    an artifact, or its manifest cannot be read.
+    """
     why_not = why_no_artifact(path)
     if why_not is not None:
         raise BadInput(f"{path}: {why_not}")
@@ -41,7 +45,7 @@ def describe(path: Path) -> dict[str, Any]:
 
 
 def _described_texts(path: Path) -> dict[str, Any]:
-    """A file of pseudo texts, which carries in itself what a directory's manifest says."""
+    """As `describe`, for a file of pseudo texts, whose manifest is in its Parquet metadata."""
     file, near = open_pseudo_texts(path), _artifacts_near(path)
     made_from = [Parent(role, file.identity[role]) for role in ("checkpoint", "buffer")]
     return {
@@ -94,11 +98,11 @@ def _parent(
 
 
 def parents_of(manifest: dict[str, Any]) -> list[Parent]:
-    """The ids that a manifest names, with the part each had."""
+    """The direct parents recorded in a manifest, each with its role."""
     one = [manifest["parent"]] if manifest.get("parent") else []
     parents = [Parent("parent", content) for content in manifest.get("parents", one)]
     if manifest["schema"].startswith("vlcpctl.checkpoint/"):
-        # Earlier tasks hang on the parent.
+        # Only the last task: the earlier ones are listed under the parent checkpoint.
         parents += [Parent("task", content) for content in manifest.get("tasks", [])[-1:]]
         parents += [_origin(one) for one in (manifest.get("origin"),) if one]
     elif manifest["schema"].startswith("vlcpctl.targets/"):
@@ -124,21 +128,24 @@ def _input(one: dict[str, Any] | str) -> Parent:
 
 
 def _artifacts_near(path: Path) -> dict[str, tuple[str, Path]]:
-    """Artifacts around a path, by content id: beside it, and beside the directory it lies in."""
+    """Kind and path by content id of the artifacts near `path`.
+
+    The search covers its parent directory and grandparent directory, to a limited depth.
+    """
     path = path.resolve()
     found: dict[str, tuple[str, Path]] = {}
     for top in (path.parent, path.parent.parent):
         for place in islice(_directories(top), _MOST_DIRECTORIES):
             kind = kind_of(place)
             if kind is not None:
-                with suppress(BadInput):  # a damaged neighbour is no concern of this artifact
+                with suppress(BadInput):  # a damaged neighbour must not stop the description
                     found.setdefault(str(read_manifest(place, kind)["content"]), (kind, place))
     return found
 
 
 def _directories(top: Path) -> Iterator[Path]:
     if top == top.parent:
-        return  # all that this machine has is not a neighbourhood
+        return  # do not search the whole file system
     for name, below, _ in os.walk(top):
         place = Path(name)
         yield place

@@ -1,4 +1,4 @@
-"""The lineage of an artifact as lines for a person."""
+"""Format an artifact's lineage as text for the terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ _HEADLINE = ("name", "run", "method", "step", "texts", "pairs", "views", "width"
 
 
 def lines(facts: dict[str, Any], depth: int = 0) -> Iterator[str]:
-    """What it is, a stream's table of tasks, then what it was made from, indented."""
+    """The lines of an artifact: its facts, a stream's table of tasks, then its parents, indented.
+
+    `facts` is what `lineage.describe` returns.
+    """
     margin = "  " * depth
     role = f"{facts['role']}: " if "role" in facts else ""
     if "kind" not in facts:
@@ -31,7 +34,7 @@ def lines(facts: dict[str, Any], depth: int = 0) -> Iterator[str]:
 
 
 def _table(tasks: list[dict[str, Any]]) -> list[str]:
-    """One line per task: its directory and the number of images in each split."""
+    """A header, and a line per task: its directory and the number of images in each split."""
     splits = list(dict.fromkeys(split for task in tasks for split in task["splits"]))
     width = max((len(task["path"]) for task in tasks), default=0)
     rows = ["task".ljust(width) + "".join(split.rjust(9) for split in splits)]

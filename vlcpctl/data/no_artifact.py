@@ -1,4 +1,4 @@
-"""Why a path is no artifact, and what to give instead: an answer for those who mistook it."""
+"""Explain why a path is not an artifact, and what to give instead."""
 
 from __future__ import annotations
 
@@ -16,34 +16,37 @@ from vlcpctl.core.errors import MOST_NAMES
 from vlcpctl.core.rows import SCHEMA
 from vlcpctl.data.pseudo_texts import METADATA
 
-NO_ARTIFACT = "is no artifact, such as a stream, task, checkpoint or file of pseudo texts"
-_LEVELS = 2  # down to where artifacts are looked for in a directory that is none
-_LEVELS_UP = 3  # to the directory that something may be a part of
-_MOST_DIRECTORIES = 1000
-_ROW_BYTES = 1 << 20  # of a file's first line
+NO_ARTIFACT = "is not an artifact, such as a stream, task, checkpoint or file of pseudo texts"
+_LEVELS = 2  # of subdirectories searched for artifacts to suggest
+_LEVELS_UP = 3  # of parent directories that may be the artifact a path is part of
+_MOST_DIRECTORIES = 1000  # searched for artifacts to suggest
+_ROW_BYTES = 1 << 20  # read of a file's first line
 
 
 def why_no_artifact(path: Path) -> str | None:
-    """What a path is and what to give instead; None for an artifact, though it be damaged."""
+    """The reason why `path` is not an artifact, and what to give instead, to follow "{path}: ".
+
+    None if it is an artifact, even a damaged one.
+    """
     if kind_of(path) is not None:
         return None
     if not path.exists():
-        return "there is no such path"
+        return "does not exist"
     return _why_no_texts(path) if path.is_file() else _why_no_manifest(path)
 
 
 def _why_no_texts(path: Path) -> str | None:
-    """Of a file, which would be one of pseudo texts."""
+    """The reason for a file; the only files that are artifacts are those of pseudo texts."""
     with path.open("rb") as file:
         start = file.readline(_ROW_BYTES)
     if not start.startswith(b"PAR1"):
         if _is_row(start):
-            return f"holds evaluation rows, which 'vlcpctl forgetting-report {path}' reads"
+            return f"contains evaluation rows; read them with 'vlcpctl forgetting-report {path}'"
         return _part_of(path) or NO_ARTIFACT
     try:
         metadata = pq.read_metadata(path).metadata or {}
     except (OSError, pa.ArrowException):
-        return _part_of(path)
+        return _part_of(path)  # if None: a damaged Parquet file, which opening it will report
     if METADATA in metadata:
         return None
     pairs = f"{NO_ARTIFACT}; if it holds image-text pairs, 'vlcpctl split' makes a stream of them"
@@ -51,7 +54,7 @@ def _why_no_texts(path: Path) -> str | None:
 
 
 def _why_no_manifest(path: Path) -> str:
-    """Of a directory."""
+    """The reason for a directory without a manifest."""
     try:
         identity = json.loads((path / "identity.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -60,12 +63,14 @@ def _why_no_manifest(path: Path) -> str:
     if staging.name.endswith(".vlcpctl") and path.name == "partial" and isinstance(identity, dict):
         command = "train-step" if "semantic" in identity else "command"
         made = staging.with_name(staging.name.removeprefix(".").removesuffix(".vlcpctl"))
-        return f"is the state of an unfinished {command}; the same command resumes it, to {made}"
+        return (
+            f"is the state of an unfinished {command}; run the same command again to finish {made}"
+        )
     inside = list(_artifacts_in(path))
     if inside:
         more = [f"... {len(inside)} in all"] if len(inside) > MOST_NAMES else []
         names = " ".join([*map(str, inside[:MOST_NAMES]), *more])
-        return f"has no manifest, so it is no artifact; give one of: {names}"
+        return f"has no manifest, so it is not an artifact; give one of: {names}"
     return _part_of(path) or f"has no manifest: it is unfinished, or {NO_ARTIFACT[3:]}"
 
 
@@ -78,18 +83,18 @@ def _is_row(line: bytes) -> bool:
 
 
 def _part_of(path: Path) -> str | None:
-    """The artifact that something lies in."""
+    """The reason for a path inside an artifact; None for any other path."""
     whole = Path(os.path.abspath(path))
     for directory in whole.parents[:_LEVELS_UP]:
         kind = kind_of(directory)
         if kind is not None:
             shown = directory if path.is_absolute() else os.path.relpath(directory)
-            return f"is a part of the {kind} {shown}; give that"
+            return f"is part of the {kind} {shown}; give that path instead"
     return None
 
 
 def _artifacts_in(top: Path) -> Iterator[Path]:
-    """Those inside a directory, but not those inside of them."""
+    """The artifacts inside a directory, without those inside another artifact."""
     walk = os.walk(top)
     for name, below, _ in islice(walk, _MOST_DIRECTORIES):
         place = Path(name)

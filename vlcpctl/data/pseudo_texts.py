@@ -1,7 +1,8 @@
-"""The file of pseudo texts: a Parquet row for each, and what they were made from in its metadata.
+"""Files of pseudo texts (IncCLIP, Yan et al., 2022): Parquet, one row per text.
 
-A row holds the token embeddings in half precision, token after token. A row group is what was made
-of one mini-batch of the memory. The same texts make the same bytes.
+A row has the text's token embeddings, flattened, in half precision. A row group contains the texts
+generated from one mini-batch of the memory. The file's metadata records what they were generated
+from. The same texts give the same bytes.
 """
 
 from __future__ import annotations
@@ -26,57 +27,57 @@ SCHEMA = "vlcpctl.pseudo-texts/1"
 METADATA = b"vlcpctl.pseudo-texts"
 
 PARENTS = ("first", "second")
-# What a text reached when it was mixed, and when it was done.
+# Measures of a text's fit to its images, right after mixing (_before) and after optimisation.
 REACHED = tuple(
     name + when for name in ("loss", "similarity", "within") for when in ("_before", "")
 )
 
-_IDENTIFIED = (*PARENTS, "end", "embeddings")  # what a text is; the rest tells how it went
+_IDENTIFIED = (*PARENTS, "end", "embeddings")  # the columns hashed; the others are diagnostics
 
 Columns = Mapping[str, np.ndarray | Sequence[str]]
 
 
 @dataclass(frozen=True)
 class PseudoFile:
-    """A file of pseudo texts; nothing but its footer is read until rows are asked for."""
+    """A file of N pseudo texts; only its footer is read until rows are used."""
 
     path: Path
     metadata: dict[str, Any]
-    count: int
+    count: int  # N
 
     @property
     def content(self) -> str:
-        """The id of its data."""
+        """The content id recorded in the file."""
         return str(self.metadata["content"])
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The settings that made it."""
+        """The settings that the texts were generated with."""
         identity: dict[str, Any] = self.metadata["identity"]
         return identity
 
     @property
     def shape(self) -> tuple[int, int]:
-        """L tokens, and W channels of each."""
+        """(L, W): the number of tokens of a text, and the channels of a token embedding."""
         return int(self.metadata["length"]), int(self.metadata["width"])
 
     @cached_property
     def embeddings(self) -> np.ndarray:
-        """(N, L, W) in half precision; all of them are held in memory."""
+        """(N, L, W) float16: the token embeddings of all texts, held in memory."""
         return _embeddings(self._table, self.shape)
 
     @cached_property
     def ends(self) -> np.ndarray:
-        """(N,) places of the end-of-text tokens."""
+        """(N,) int64: the position of each text's end-of-text token."""
         return np.asarray(self.column("end"), dtype=np.int64)
 
     def column(self, name: str) -> np.ndarray:
-        """Any column but the embeddings."""
+        """(N,) the values of any column except the embeddings."""
         values: np.ndarray = self._table[name].to_numpy()
         return values
 
     def computed_content(self) -> str:
-        """The id of the data that is there; another one than `content` is damage."""
+        """The content id computed from the rows; if it differs from `content`, they are damaged."""
         content = _Content(self.shape, self.identity)
         content.add(self._table)
         return content.id()
@@ -87,7 +88,10 @@ class PseudoFile:
 
 
 def write_part(path: Path, columns: Columns) -> None:
-    """Write some rows, the columns by name; `embeddings` is (n, L, W)."""
+    """Write a part file of n rows; `columns` maps names to (n,) values, "embeddings" to (n, L, W).
+
+    The embeddings are stored as float16.
+    """
     embeddings = np.asarray(columns["embeddings"], dtype=np.float16)
     _, length, width = embeddings.shape
     flat = pa.array(embeddings.reshape(-1))
@@ -102,7 +106,10 @@ def write_part(path: Path, columns: Columns) -> None:
 
 
 def join_parts(out: Path, parts: Iterable[Path], facts: dict[str, Any]) -> None:
-    """Write the file that the parts make; its metadata is `facts` and the id of it all."""
+    """Concatenate the parts into a file of pseudo texts, with `facts` and a content id as metadata.
+
+    Raises BadInput if a part cannot be read.
+    """
     shape = (int(facts["length"]), int(facts["width"]))
     content = _Content(shape, facts["identity"])
     with (
@@ -120,15 +127,17 @@ def join_parts(out: Path, parts: Iterable[Path], facts: dict[str, Any]) -> None:
 
 
 def open_pseudo_texts(path: Path) -> PseudoFile:
-    """Open a file by its footer; an error that names it when it is something else."""
+    """Open a file of pseudo texts, reading only its footer. Raises BadInput if it is not one."""
     try:
         found = pq.read_metadata(path)
     except (OSError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0]
-        raise BadInput(f"{path} is no file of pseudo texts: {reason}") from error
+        raise BadInput(f"{path} is not a file of pseudo texts: {reason}") from error
     stored = (found.metadata or {}).get(METADATA)
     if stored is None:
-        raise BadInput(f"{path} is no file of pseudo texts; make one with 'vlcpctl invert-texts'")
+        raise BadInput(
+            f"{path} is not a file of pseudo texts; make one with 'vlcpctl invert-texts'"
+        )
     metadata: dict[str, Any] = json.loads(stored)
     if metadata.get("schema") != SCHEMA:
         raise BadInput(f"{path} has schema {metadata.get('schema')!r}; this version reads {SCHEMA}")
@@ -145,14 +154,14 @@ def holds_pseudo_texts(path: Path) -> bool:
 
 
 class _Content:
-    """The id of the rows with the settings that made them, built part by part."""
+    """The content id of rows and the settings that made them, computed incrementally."""
 
     def __init__(self, shape: tuple[int, int], identity: dict[str, Any]) -> None:
         self._shape, self._identity = shape, identity
         self._digests = {name: hashlib.blake2b(digest_size=16) for name in _IDENTIFIED}
 
     def add(self, table: pa.Table) -> None:
-        """Count the next rows in."""
+        """Hash the next rows."""
         for name in PARENTS:
             self._digests[name].update(
                 "".join(f"{key}\n" for key in table[name].to_pylist()).encode()
@@ -161,7 +170,7 @@ class _Content:
         self._digests["embeddings"].update(_embeddings(table, self._shape).tobytes())
 
     def id(self) -> str:
-        """Of the rows so far."""
+        """The content id of the rows added so far."""
         rows = {name: digest.hexdigest() for name, digest in self._digests.items()}
         return content_id({"identity": self._identity, "rows": rows})
 
@@ -180,12 +189,12 @@ def _schema(shape: tuple[int, int]) -> pa.Schema:
 
 
 def _read(path: Path, shape: tuple[int, int]) -> pa.Table:
-    """Every row, with the columns that there must be."""
+    """All rows, with the columns of the schema. Raises BadInput if they cannot be read."""
     schema = _schema(shape)
     try:
         return pq.read_table(path, columns=schema.names).cast(schema)
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise BadInput(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+        raise BadInput(f"cannot read {path}: {str(error).splitlines()[0]}") from error
 
 
 def _embeddings(table: pa.Table, shape: tuple[int, int]) -> np.ndarray:

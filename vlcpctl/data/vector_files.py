@@ -1,7 +1,8 @@
-"""Parquet files with a vector a row, of which any rows can be read without the others.
+"""Parquet files with one vector per row, laid out for random access to any row.
 
 A row has the key of a sample, a number (which of its views or captions) and a float32 vector.
-The vectors are stored plainly: those of a row group are the last bytes of its column, in order.
+Vectors are stored uncompressed and without a dictionary, in one data page per row group. So those
+of a row group are the last bytes of its column chunk, in order, and a row is read with one pread.
 Shapes: N rows, D channels.
 """
 
@@ -22,21 +23,24 @@ from vlcpctl.core.atomic import new_part
 from vlcpctl.core.errors import BadInput
 
 ROWS_PER_GROUP = 1024
-_ONE_PAGE = 1 << 30  # bytes; a header between pages would lie between vectors
-_BYTES = 4
+_ONE_PAGE = 1 << 30  # bytes; with a second page, its header would be in between the vectors
+_BYTES = 4  # of a float32
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """Some rows."""
+    """Rows of a file."""
 
-    keys: Sequence[str]
-    numbers_N: np.ndarray
-    vectors_ND: np.ndarray
+    keys: Sequence[str]  # N sample keys
+    numbers_N: np.ndarray  # int32: which of the sample's views or captions
+    vectors_ND: np.ndarray  # float32
 
 
 class VectorFile:
-    """An open file; `number` is what its rows are numbered by."""
+    """An open file; `number` is the name of its number column, "view" or "caption".
+
+    Raises BadInput if it cannot be read, or if its layout is not the one written here.
+    """
 
     def __init__(self, path: Path, number: str) -> None:
         self.path, self.number = path, number
@@ -45,7 +49,7 @@ class VectorFile:
             self.width = int(pq.read_schema(path).field("embedding").type.list_size)
             self._offsets = [self._offset(group) for group in range(self._metadata.num_row_groups)]
         except (OSError, KeyError, AttributeError, pa.ArrowException) as error:
-            raise BadInput(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+            raise BadInput(f"cannot read {path}: {str(error).splitlines()[0]}") from error
         counts = [self._metadata.row_group(group).num_rows for group in range(len(self._offsets))]
         self._starts = np.cumsum([0, *counts])
         self._descriptors: dict[int, int] = {}
@@ -55,7 +59,10 @@ class VectorFile:
         return int(self._metadata.num_rows)
 
     def take(self, rows: np.ndarray) -> np.ndarray:
-        """(n, D) of any rows, in the order asked for."""
+        """(n, D) float32: the vectors at `rows`, (n,), in that order.
+
+        They are read without verifying checksums. Raises BadInput if the file is truncated.
+        """
         groups = np.searchsorted(self._starts, rows, side="right") - 1
         inside = rows - self._starts[groups]
         size = self.width * _BYTES
@@ -64,51 +71,59 @@ class VectorFile:
             for group, place in zip(groups.tolist(), inside.tolist(), strict=True)
         ]
         if any(len(one) != size for one in data):
-            raise BadInput(f"{self.path} is shorter than it says; run 'vlcpctl check'")
+            raise BadInput(f"{self.path} is truncated; run 'vlcpctl check'")
         return np.frombuffer(bytearray().join(data), dtype="<f4").reshape(len(rows), self.width)
 
     @cached_property
     def keys(self) -> list[str]:
-        """(N,) the sample of each row."""
+        """N strings: the key of each row's sample."""
         keys: list[str] = self._columns(["key"])["key"].to_pylist()
         return keys
 
     @cached_property
     def numbers(self) -> np.ndarray:
-        """(N,) which of the sample's views or captions each row is."""
+        """(N,) int32: which of its sample's views or captions each row is."""
         numbers: np.ndarray = self._columns([self.number])[self.number].to_numpy()
         return numbers
 
     def group(self, number: int) -> Vectors:
-        """All rows of a row group, read as any reader of Parquet reads them."""
+        """All rows of a row group, read through the Parquet reader with checksums verified.
+
+        Raises BadInput if they cannot be read.
+        """
         try:
             with pq.ParquetFile(self.path, page_checksum_verification=True) as file:
                 table = file.read_row_group(number)
         except (OSError, pa.ArrowException) as error:
-            raise BadInput(f"{self.path} cannot be read: {str(error).splitlines()[0]}") from error
+            raise BadInput(f"cannot read {self.path}: {str(error).splitlines()[0]}") from error
         flat = table["embedding"].combine_chunks().flatten().to_numpy()
         numbers = table[self.number].to_numpy()
         return Vectors(table["key"].to_pylist(), numbers, flat.reshape(-1, self.width))
 
     @property
     def groups(self) -> range:
-        """The numbers of its row groups."""
+        """The indices of its row groups."""
         return range(len(self._offsets))
 
     def content(self) -> str:
-        """The id of its rows; damage, which page checksums tell, is an error."""
+        """The content id of all rows. Raises BadInput if a page checksum does not match."""
         content = Content()
         for number in self.groups:
             content.add(self.group(number))
         return content.hexdigest()
 
     def _offset(self, group: int) -> int:
+        """The file offset of a row group's first vector, counted back from its column's end."""
         column = self._metadata.row_group(group).column(2)
         end = column.data_page_offset + column.total_compressed_size
         return int(end - column.num_values * _BYTES)
 
     def _check_plain(self) -> None:
-        """Refuse a file that another program has written anew, in whatever way that has."""
+        """Refuse a file that another program has rewritten with a different layout.
+
+        The metadata does not tell the number of pages, so the first and the last row group are read
+        both ways and compared.
+        """
         columns = [self._metadata.row_group(group).column(2) for group in self.groups]
         is_plain = all(
             column.compression == "UNCOMPRESSED" and not column.has_dictionary_page
@@ -120,12 +135,13 @@ class VectorFile:
             is_plain = is_plain and np.array_equal(there, self.take(np.arange(start, stop)))
         if not is_plain:
             raise BadInput(
-                f"{self.path} is not as vlcpctl writes it: another program has written it anew"
+                f"{self.path} was rewritten by another program, which changed its layout; "
+                "restore the original file"
             )
 
     @property
     def _descriptor(self) -> int:
-        # Workers are forked: each process opens its own, as `data.task.Split` does.
+        # Workers are forked: each process opens its own descriptor, as `data.task.Split` does.
         pid = os.getpid()
         if pid not in self._descriptors:
             self._descriptors[pid] = os.open(self.path, os.O_RDONLY)
@@ -135,36 +151,42 @@ class VectorFile:
         try:
             return pq.read_table(self.path, columns=names)
         except (OSError, pa.ArrowException) as error:
-            raise BadInput(f"{self.path} cannot be read: {str(error).splitlines()[0]}") from error
+            raise BadInput(f"cannot read {self.path}: {str(error).splitlines()[0]}") from error
 
 
 class Content:
-    """The id of rows, built as they come."""
+    """The content id of rows, computed incrementally.
+
+    Keys, numbers and vectors have a digest each, so it does not depend on how rows are batched.
+    """
 
     def __init__(self) -> None:
         self._digests = [hashlib.blake2b(digest_size=16) for _ in range(3)]
 
     def add(self, rows: Vectors) -> None:
-        """Count the next rows in."""
+        """Hash the next rows."""
         keys, numbers, vectors = self._digests
         keys.update("".join(f"{key}\n" for key in rows.keys).encode())
         numbers.update(rows.numbers_N.astype("<i4").tobytes())
         vectors.update(np.ascontiguousarray(rows.vectors_ND, dtype="<f4").tobytes())
 
     def hexdigest(self) -> str:
-        """Of the rows so far."""
+        """The content id of the rows added so far."""
         return "".join(digest.hexdigest() for digest in self._digests)
 
 
 def write_vectors(path: Path, rows: Vectors, number: str) -> None:
-    """Write a file of these rows."""
+    """Write these rows to a new file; `number` names its number column."""
     schema = _schema(rows.vectors_ND.shape[1], number)
     with new_part(path) as temporary, _writer(temporary, schema) as writer:
         writer.write_table(_table(rows, schema), row_group_size=ROWS_PER_GROUP)
 
 
 def join_vectors(out: Path, parts: Iterable[Path], number: str) -> tuple[int, str]:
-    """Write the file that the parts make; how many rows it has, and their id."""
+    """Concatenate the parts into one file; returns the number of rows and their content id.
+
+    Raises BadInput if a part cannot be read.
+    """
     content, count, writer = Content(), 0, None
     with new_part(out) as temporary:
         for path in parts:
@@ -176,7 +198,7 @@ def join_vectors(out: Path, parts: Iterable[Path], number: str) -> tuple[int, st
                 content.add(rows)
                 writer.write_table(_table(rows, schema))
                 count += len(rows.keys)
-        assert writer is not None, "there is no part"
+        assert writer is not None, "join_vectors needs at least one part"
         writer.close()
     return count, content.hexdigest()
 

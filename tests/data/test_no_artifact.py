@@ -32,7 +32,7 @@ def test_a_path_that_is_not_there(tmp_path: Path) -> None:
 
 def test_pairs_are_what_split_makes_a_stream_of(tmp_path: Path) -> None:
     text = said(write_parquet(tmp_path / "pairs.parquet", rows(3)))
-    assert "if it holds image-text pairs, 'vlcpctl split' makes a stream of them" in text
+    assert "if it contains image-text pairs, make a stream of them with 'vlcpctl split'" in text
     assert "invert-texts" not in text
 
 

@@ -124,7 +124,7 @@ def _look_png(data: Bytes) -> Look:
 def _look_webp(data: Bytes) -> Look:
     length, _, chunk = struct.unpack_from("<I4s4s", data, 4)
     if len(data) < length + 8:
-        raise BrokenImage(f"truncated: a WebP of {len(data)} bytes, its header says {length + 8}")
+        raise BrokenImage(f"truncated: a WebP of {len(data)} bytes that says {length + 8}")
     if chunk == b"VP8 ":
         sync, width, height = struct.unpack_from("<3sHH", data, 23)
         if sync != b"\x9d\x01\x2a":

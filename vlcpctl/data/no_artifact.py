@@ -49,8 +49,8 @@ def _why_no_texts(path: Path) -> str | None:
         return _part_of(path)  # if None: a damaged Parquet file, which opening it will report
     if METADATA in metadata:
         return None
-    pairs = f"{NO_ARTIFACT}; if it holds image-text pairs, 'vlcpctl split' makes a stream of them"
-    return _part_of(path) or pairs
+    advice = "if it contains image-text pairs, make a stream of them with 'vlcpctl split'"
+    return _part_of(path) or f"{NO_ARTIFACT}; {advice}"
 
 
 def _why_no_manifest(path: Path) -> str:

@@ -197,7 +197,7 @@ def test_features_of_another_width_are_refused(world: World, tmp_path: Path) -> 
     buffers.write_buffer(tmp_path / "narrow", narrow, plan, project, project)  # type: ignore[arg-type]
     train_step(request(world, "der", 0, tmp_path, buffered=False))
     step = request(world, "der", 1, tmp_path, buffered=False)
-    with pytest.raises(Incompatible, match="stores features of 5 channels, and the model has 8"):
+    with pytest.raises(Incompatible, match="stores features of 5 channels, but the model has 8"):
         train_step(replace(step, buffer=tmp_path / "narrow"))
 
 

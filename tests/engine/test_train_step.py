@@ -84,7 +84,7 @@ def test_another_command_at_the_same_place_is_refused_and_force_moves_aside(
 def test_an_unfinished_run_of_another_command_is_refused(world: World, tmp_path: Path) -> None:
     step = _first(world, tmp_path, save_every="2")
     assert in_child(step, kill_at("step=3")) == -signal.SIGKILL
-    with pytest.raises(OutputExists, match="unfinished run of another command: seed is 0"):
+    with pytest.raises(OutputExists, match="unfinished run of a different command: seed is 0"):
         train_step(replace(step, seed=1))
     with pytest.raises(Incompatible, match=r"threads is 1 there and 2 here.*--accept-inexact"):
         train_step(replace(step, threads=2))

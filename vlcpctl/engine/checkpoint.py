@@ -1,4 +1,4 @@
-"""Finished checkpoints: read one as a parent, write the next, hand on the methods' memories."""
+"""Finished checkpoints: open one as the parent, write the next, carry the methods' slots over."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from vlcpctl.models.encoders import Encoder
 
 @dataclass(frozen=True)
 class Parent:
-    """A finished checkpoint that a run starts from or is taught by."""
+    """A finished checkpoint that a run starts from or distils from."""
 
     path: Path
     manifest: dict[str, Any]
 
     @property
     def content(self) -> str:
-        """The id of its data."""
+        """The content id of the checkpoint."""
         return str(self.manifest["content"])
 
     @property
     def tasks(self) -> list[str]:
-        """Content ids of the tasks that it has seen, in order."""
+        """The content ids of the tasks it was trained on, in order."""
         return list(self.manifest["tasks"])
 
     def encoder(self) -> Encoder:
-        """The model."""
+        """The model, loaded anew with each call."""
         return encoders.load(self.path)
 
     def slot_files(self) -> dict[str, Path]:
-        """The methods' memories by `METHOD/SLOT`."""
+        """The files of the methods' slots, keyed `METHOD/SLOT`."""
         root = self.path / "method"
         return {
             str(path.relative_to(root).with_suffix("")): path
@@ -52,7 +52,7 @@ class Parent:
 
 
 def open_parent(path: Path) -> Parent:
-    """Open a checkpoint directory."""
+    """Open a checkpoint directory; raises BadInput if it is not one."""
     return Parent(path, read_manifest(path, "checkpoint"))
 
 
@@ -65,7 +65,11 @@ def all_tensors(encoder: Encoder) -> Weights:
 def carried_slots(
     parent: Parent | None, methods: tuple[Method, ...], *, fresh_state: bool
 ) -> Slots:
-    """These methods' stream memories in the parent; a missing one is an error, never 0."""
+    """The `stream` slots of these methods stored in the parent; {} with `fresh_state`.
+
+    Raises Incompatible if one is missing in a parent that was trained on tasks: starting it at
+    zero would silently drop the method's knowledge of them.
+    """
     if parent is None or fresh_state:
         return {}
     files, carried = parent.slot_files(), Slots()
@@ -81,13 +85,13 @@ def carried_slots(
                 raise Incompatible(
                     f"{parent.path} has no state {slot.name!r} of method {method.name} "
                     f"(it was trained with {parent.manifest['method']!r}); "
-                    "--fresh-state begins it anew"
+                    "--fresh-state starts without it"
                 )
     return carried
 
 
 def check_slots(run: TrainRun, carried: Slots, path: Path | None) -> None:
-    """Refuse a carried memory whose names or shapes are not those of a new one."""
+    """Raise Incompatible if a carried slot has other names or shapes than a new one would."""
     for method in run.methods:
         view, handed = MethodRun(run, method.name), carried.get(method.name, {})
         for slot in method.slots(first=view.first):
@@ -98,7 +102,7 @@ def check_slots(run: TrainRun, carried: Slots, path: Path | None) -> None:
 
 @dataclass(frozen=True)
 class Record:
-    """What a finished checkpoint says of itself, beside its tensors."""
+    """What is written into a checkpoint besides its tensors: journal, identity, manifest body."""
 
     journal: Path
     identity: dict[str, Any]
@@ -107,10 +111,11 @@ class Record:
 
 
 def write_checkpoint(out: Path, run: TrainRun, record: Record, parent: Parent | None) -> None:
-    """Write the finished checkpoint in one rename."""
+    """Write the finished checkpoint; it appears with one rename, complete or not at all."""
     with new_directory(out, "checkpoint.json") as directory:
         encoders.save(run.encoder, directory)
         _write_slots(directory / "method", run, parent)
+        # Hashed before the journal is there: the content id covers the model and the slots only.
         files = hashes(directory)
         shutil.copyfile(record.journal, directory / record.journal.name)
         content = content_id({"files": files, "identity": record.identity})
@@ -133,7 +138,10 @@ def _write_slots(directory: Path, run: TrainRun, parent: Parent | None) -> None:
 
 
 def link_slots(parent: Parent, directory: Path, leaving_out: Collection[str] = ()) -> None:
-    """Hand on the memories of methods, but for some methods."""
+    """Carry over the parent's slots as hard links or copies, except those of some methods.
+
+    A method that pauses for a task finds its slots again in a later one.
+    """
     for name, path in parent.slot_files().items():
         if name.split("/")[0] not in leaving_out:
             target = directory / f"{name}.safetensors"
@@ -142,7 +150,7 @@ def link_slots(parent: Parent, directory: Path, leaving_out: Collection[str] = (
 
 
 def hashes(directory: Path) -> dict[str, str]:
-    """The sha256 of every file below a directory, by its path there."""
+    """The sha256 of every file below a directory, by relative path."""
     return {
         str(path.relative_to(directory)): file_sha256(path)
         for path in sorted(directory.rglob("*"))

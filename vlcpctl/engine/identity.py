@@ -1,8 +1,8 @@
-"""What makes a run the same run: every option and fact is semantic, numeric or runtime.
+"""The identity of a run: every option and fact is semantic, numeric or runtime.
 
-Semantic facts decide what is computed; another value is another run. Numeric ones decide its last
-bits: bit-equality is promised inside one numeric class. Runtime ones (workers, logging, paths)
-change neither and are left out.
+Semantic facts decide what is computed: with another value it is a different run. Numeric facts
+decide the last bits: a resume is bit-exact only if they are equal. Runtime facts (workers, logging,
+paths) change neither and are left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from vlcpctl.engine.request import Request
 
 
 def semantic(request: Request) -> dict[str, Any]:
-    """What the run computes, with no path of a machine in it. Torch-free."""
+    """The facts that decide what the run computes, with contents in place of paths. Torch-free.
+
+    Moved or copied inputs are still the same run.
+    """
     settings = dataclasses.asdict(request.settings)
     for name in ("model", "pretrained"):
         settings[name] = _file_by_content(settings[name])
@@ -44,7 +47,7 @@ def semantic(request: Request) -> dict[str, Any]:
 
 
 def numeric(request: Request, device: str) -> dict[str, Any]:
-    """What decides the last bits of the result."""
+    """The facts that decide the last bits of the result, on this machine."""
     import torch
 
     return {

@@ -1,4 +1,4 @@
-"""metrics.jsonl: one row per step, every loss term by name, the same for a resumed run."""
+"""metrics.jsonl: one row per optimizer step with every loss term; a resumed run has equal bytes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ FILE_NAME = "metrics.jsonl"
 
 
 class Journal:
-    """Appends rows; a resumed run first cuts off what lies behind its position.
+    """Appends rows to metrics.jsonl, after cutting the file back to `keep_bytes`.
 
-    Of several processes one writes; the others have no path.
+    Rows after the saved position belong to steps that a resumed run repeats. Only rank 0 writes;
+    the other processes pass no path.
     """
 
     def __init__(self, path: Path | None, keep_bytes: int) -> None:
@@ -26,12 +27,12 @@ class Journal:
             self._file.seek(keep_bytes)
 
     def write(self, row: dict[str, Any]) -> None:
-        """Add one row. No times: they would differ between runs that are equal."""
+        """Add one row. It has no times: equal runs must have equal journals."""
         if self._file:
             self._file.write((json.dumps(row) + "\n").encode())
 
     def sync(self) -> int:
-        """Put everything on disk and return the size."""
+        """Flush to disk and return the size in bytes; 0 without a file."""
         if not self._file:
             return 0
         self._file.flush()
@@ -45,7 +46,10 @@ class Journal:
 
 
 def check_board(directory: Path | None) -> None:
-    """Refuse --tensorboard where nothing can write it, before a model is loaded."""
+    """Raise UsageError if --tensorboard is given and the package is not installed.
+
+    Checked before a model is loaded.
+    """
     if directory is not None and importlib.util.find_spec("tensorboard") is None:
         raise UsageError(
             f"--tensorboard {directory} needs a package that is not installed: "
@@ -54,7 +58,7 @@ def check_board(directory: Path | None) -> None:
 
 
 class Board:
-    """The same rows as TensorBoard scalars; needs the extra `tensorboard`."""
+    """Writes the journal's rows as TensorBoard scalars; needs the extra `tensorboard`."""
 
     def __init__(self, directory: Path) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -62,7 +66,7 @@ class Board:
         self._writer = SummaryWriter(str(directory))
 
     def write(self, row: dict[str, Any], step: int) -> None:
-        """Every number of the row under its name."""
+        """Write every number of the row as a scalar under its name."""
         for name, value in row.items():
             if name != "step" and isinstance(value, int | float):
                 self._writer.add_scalar(name, value, step)

@@ -1,4 +1,4 @@
-"""train-step in one process or many; torch's elastic launcher starts many and watches them."""
+"""train-step in one process or several; torch's elastic launcher starts and supervises them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from vlcpctl.models.imports import preload
 
 
 class ProcessFailed(VlcpError):
-    """A process of the run failed; its error and its exit code become those of the whole."""
+    """A process of the run failed; its message and exit code become those of the command."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -38,9 +38,10 @@ class ProcessFailed(VlcpError):
 
 
 def train(request: Request, *, quiet: bool = False) -> Path | None:
-    """Train in as many processes as asked for.
+    """Train in `request.nproc` processes.
 
-    Returns the checkpoint's path in the one process that should tell it, else None.
+    Returns the checkpoint's path in the one process that should print it, else None. Raises what
+    `train_step` raises, and ProcessFailed or VlcpError if processes fail or cannot meet.
     """
     here = place()
     if here is not None and here.size > 1:
@@ -55,7 +56,7 @@ def _launch(request: Request, *, quiet: bool) -> Path | None:
     identity = semantic(request)
     if already_made(request.out, "checkpoint", identity, force=request.force):
         return request.out
-    make_plan(request)  # what cannot be meant is refused once, before any process starts
+    make_plan(request)  # so that wrong input gives one error, before any process starts
     method = _start_method(request)
     if method == "fork":
         preload()
@@ -73,13 +74,16 @@ def _launch(request: Request, *, quiet: bool) -> Path | None:
 
 
 def _start_method(request: Request) -> str:
-    """Forked processes need not import torch again; CUDA and macOS do not survive a fork."""
+    """`fork` on Linux without CUDA, else `spawn`."""
+    # A forked process needs no seconds to import torch again. CUDA cannot be used in a fork of a
+    # process that has initialised it, and macOS's system libraries may crash in one.
     on_cpu = torch_device(request.device).type == "cpu"
     return "fork" if on_cpu and sys.platform == "linux" else "spawn"
 
 
 def _configuration(request: Request, method: str, run_id: str, logs: str) -> LaunchConfig:
-    """Every process at once or none; a machine's ranks are for torch to give."""
+    """A launch that starts only when all machines have joined, without restarts."""
+    # A restart is not needed: the same command resumes from the saved state.
     alone = request.nodes == 1
     return LaunchConfig(
         min_nodes=request.nodes,
@@ -91,13 +95,14 @@ def _configuration(request: Request, method: str, run_id: str, logs: str) -> Lau
         local_addr="localhost" if alone else None,
         max_restarts=0,
         start_method=method,
-        signals_to_handle="SIGQUIT",  # the others are forwarded
+        # SIGINT and SIGTERM are forwarded by `forwarded`; torch would kill the processes instead.
+        signals_to_handle="SIGQUIT",
         logs_specs=DefaultLogsSpecs(log_dir=logs),
     )
 
 
 def _relayed(rank: int, failure: ProcessFailure) -> ProcessFailed:
-    """What the first process to fail said, as the error of the whole."""
+    """The error of the first process that failed, as the error of the command."""
     told, code = failure.error_file_data, failure.exitcode
     if "code" in told:
         return ProcessFailed(told["message"], told["code"])
@@ -105,16 +110,19 @@ def _relayed(rank: int, failure: ProcessFailure) -> ProcessFailed:
         return ProcessFailed(f"process {rank}: {told['message']['extraInfo']['py_callstack']}", 1)
     if code < 0:
         return ProcessFailed(
-            f"process {rank} was killed ({failure.signal_name()}); the same command goes on from "
-            "what had been saved",
+            f"process {rank} was killed ({failure.signal_name()}); the same command resumes from "
+            "the last saved state",
             128 - code,
         )
-    return ProcessFailed(f"process {rank} ended with code {code}", code)
+    return ProcessFailed(f"process {rank} exited with code {code}", code)
 
 
 @contextmanager
 def _torch_silent() -> Iterator[None]:
-    """The launcher logs each failure with its own traceback; ours is the line that is read."""
+    """Within the block, torch logs nothing unless VLCPCTL_DEBUG is set.
+
+    The launcher logs a traceback for each failure, which would bury the one line of our error.
+    """
     if not os.environ.get("VLCPCTL_DEBUG"):
         logging.disable()
     try:

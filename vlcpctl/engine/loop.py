@@ -1,4 +1,4 @@
-"""The training loop: there is one in the project. Phases, steps, saves, validation, the journal."""
+"""The training loop, the only one in the project: phases, steps, saves, validation, journal."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ from vlcpctl.engine.step import Step
 
 OPTIMIZERS = "optimizers/"
 
-# Called with the name of each point that a run passes, such as "step=3", "phase=1" or "saved".
+# Called with the name of each point a run passes: "step=3", "phase=1", "saved". Tests kill the
+# process there, to check that a resumed run ends with the same bytes.
 Observer = Callable[[str], None]
 
 
 def unobserved(_point: str) -> None:
-    """Watch nothing."""
+    """Ignore every point: the default observer."""
 
 
 @dataclass
 class Loop:
-    """Trains a run through its phases, from wherever its last saved state left it."""
+    """Trains a run through its phases, starting at the position of its last saved state."""
 
     run: TrainRun
     phases: Sequence[PhasePlan]
@@ -59,9 +60,10 @@ class Loop:
         self._optimizers: dict[str, Optimizer] = {}
 
     def train(self, states: dict[str, dict[str, Tensor]]) -> Weights:
-        """Run every phase that is left, going on from the optimizers' `states`.
+        """Run the remaining phases, with the optimizers restored from `states`.
 
-        Returns the best weights, where the best are kept.
+        Returns the best weights if `--keep` selects by validation, else {}. Raises Diverged if a
+        loss is not finite, and Interrupted after a signal, once the state is saved.
         """
         for weights, state in states.items():
             restore(self._optimizer(weights), self.run.weights, state)
@@ -75,8 +77,11 @@ class Loop:
     def _phase(self, phase: PhasePlan) -> None:
         run, first = self.run, self.saved.step
         run.position.plan = phase
+        # A measuring phase after training (such as Fisher information) must see the weights that
+        # will be written, which are the best and not the last.
         if self.best and not phase.trains and phase.last:
             run.load(self.best)
+        # A state saved inside the phase was saved swapped: swapping again would undo it.
         if phase.weights and first == 0:
             run.swap(phase.weights)
         methods = [method for method in run.methods if method.name in phase.methods]
@@ -105,7 +110,10 @@ class Loop:
             run.keep()
 
     def _optimizer(self, weights: str) -> Optimizer:
-        """The optimizer of the model, or of the slot that takes its place; each lives on."""
+        """The optimizer of the model (""), or of the slot METHOD/SLOT trained in its place.
+
+        Each is created once per run: a phase that comes back every epoch keeps its moments.
+        """
         if weights not in self._optimizers:
             self._optimizers[weights] = new_optimizer(self.run.weights, self.run.settings)
         return self._optimizers[weights]
@@ -119,7 +127,7 @@ class Loop:
         except Diverged as error:
             self.journal.sync()
             state = self.partial.newest()
-            good = f"the last good state is {state}" if state else "no state had been saved before"
+            good = f"the last good state is {state}" if state else "no state had been saved"
             raise Diverged(
                 f"the loss diverged at {error}; {good}; a lower --lr or --clip-norm may help"
             ) from error
@@ -143,6 +151,8 @@ class Loop:
     def _validation(self, phase: PhasePlan, step: int) -> None:
         assert self.validate is not None
         with self.run.as_kept():
+            # Rank 0's values for all: a last-bit difference between processes could otherwise give
+            # them different best weights or learning rates.
             values = self.run.world.first(self.validate(), self.run.device)
             if self._is_best(values):
                 self.best = copy_of(self.run.everything())
@@ -164,6 +174,8 @@ class Loop:
         since = time.monotonic() - self.last_saved
         due = self.every.seconds is not None and since >= self.every.seconds
         due = due or (self.every.steps is not None and self.saved.step % self.every.steps == 0)
+        # Clocks and signals differ between processes. Saving waits for all of them, so they must
+        # agree, or one would wait for the others forever.
         stopping, due = self.run.world.any([bool(self.stop), due], self.run.device)
         if not (due or stopping):
             return
@@ -171,16 +183,18 @@ class Loop:
         if stopping:
             raise Interrupted(
                 f"stopped after step {self.saved.step}; "
-                f"the same command goes on from {self.partial.path}"
+                f"the same command resumes from {self.partial.path}"
             )
 
     def save(self, scaler: dict[str, float]) -> None:
-        """Write a state that a later process goes on from."""
+        """Write a complete state that a later process can resume from."""
         self.saved.scaler = scaler
         self.saved.train_seconds = self.seconds()
         self.saved.inverting_seconds = self.run.inverting_seconds
         self.started = self.last_saved = time.monotonic()
         if self.run.world.rank == 0:
+            # The journal goes to disk before the state that names its length: a resume cuts back
+            # to that length, and must find at least as many bytes.
             self.saved.journal_bytes = self.journal.sync()
             tensors = {
                 "model": self.run.everything(),
@@ -206,7 +220,7 @@ class Loop:
             self.board.close()
 
     def seconds(self) -> float:
-        """Time spent training, summed over resumes."""
+        """Seconds spent training, summed over resumes."""
         return self.saved.train_seconds + time.monotonic() - self.started
 
     def _pairs_per_second(self) -> float:
@@ -214,7 +228,7 @@ class Loop:
 
 
 def optimizer_states(tensors: dict[str, dict[str, Tensor]]) -> dict[str, dict[str, Tensor]]:
-    """Of a saved state, the optimizers' memories: "" is the model's, else METHOD/SLOT."""
+    """The optimizer states in a saved state, keyed "" for the model's, else METHOD/SLOT."""
     found = {
         name.removeprefix(OPTIMIZERS): values
         for name, values in tensors.items()
@@ -233,7 +247,7 @@ def _slot_files(slots: Slots) -> dict[str, dict[str, Tensor]]:
 
 @torch.no_grad()
 def restore_run(run: TrainRun, tensors: dict[str, dict[str, Tensor]]) -> None:
-    """Put a saved state's weights and memories back in place."""
+    """Copy a saved state's weights and slots into the run, in place."""
     run.load(tensors["model"])
     for name, values in tensors.items():
         if name.startswith("slots/"):

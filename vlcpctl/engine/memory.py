@@ -1,4 +1,7 @@
-"""Mini-batches of the buffer, beside those that are trained on: a pure function of their number."""
+"""Mini-batches of the buffer, drawn beside the training batches: a pure function of their number.
+
+Nothing is drawn from a random stream, so a resumed run needs no state to continue.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,10 @@ NAME = "memory"
 
 @dataclass(frozen=True)
 class Memory:
-    """The buffer in mini-batches of `size`, each with one caption of every pair.
+    """The buffer in mini-batches of `size` pairs, with one caption drawn for each.
 
-    What does not fill the last of an epoch is left out, as in training.
+    Every epoch over the buffer is shuffled again. Pairs that do not fill its last mini-batch are
+    left out, as in training.
     """
 
     buffer: Split
@@ -27,7 +31,7 @@ class Memory:
     seed: int
 
     def plan(self, number: int) -> BatchPlan:
-        """The mini-batch of a number, from 0 without end."""
+        """The mini-batch number `number`, from 0 without end; each array is (size,)."""
         epoch, inside = divmod(number, len(self.buffer) // self.size)
         row = self._order.rows(epoch, inside * self.size, (inside + 1) * self.size)
         caption = np.array([self._caption(epoch, place) for place in row.tolist()])
@@ -47,5 +51,6 @@ class Memory:
         return self.buffer.caption_counts()
 
     def _caption(self, epoch: int, row: int) -> int:
+        # By key and not by row: a pair keeps its draw if the buffer is stored in another order.
         draw = integer_hash(self.seed, NAME, "caption", epoch, self.buffer.keys[row])
         return draw % int(self._caption_counts[row])

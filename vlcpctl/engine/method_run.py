@@ -1,4 +1,4 @@
-"""A run as a method sees it: the batch, its own memory, other weights, nothing of the engine."""
+"""The view of a run that methods get: the batch, their own slots, features under other weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from vlcpctl.engine.run import Slots, TrainRun
 
 @dataclass(frozen=True)
 class MethodRun:
-    """A run as one method sees it: its own slots, and nothing of the engine."""
+    """Implements `core.method.Run` for one method: hides the engine and the other methods' slots.
+
+    Methods depend on this interface alone, so that the loop can change without them.
+    """
 
     run: TrainRun
     method: str
@@ -35,7 +38,7 @@ class MethodRun:
 
     @property
     def step(self) -> int:
-        """The step of the current phase."""
+        """The optimizer step within the current phase, from 0; it counts on over epochs."""
         return self.run.position.plan.offset + self.run.position.step
 
     @property
@@ -57,7 +60,7 @@ class MethodRun:
 
     @property
     def anchor(self) -> Weights:
-        """The previous model's tensors under the same names."""
+        """The frozen initial weights, for the names in `weights` only."""
         return {name: self.run.anchor[name] for name in self.weights}
 
     @property
@@ -67,29 +70,29 @@ class MethodRun:
 
     @property
     def width(self) -> int:
-        """Channels of the shared space."""
+        """D, the channels of the shared space."""
         return self.run.width
 
     def joined(self, i2t: Tensor, t2i: Tensor) -> Tensor:
-        """Both directions of a contrast as the base loss takes them."""
+        """The losses of both directions, combined as in the base loss: mean or sum."""
         return self.run.joined(i2t, t2i)
 
     def slot(self, name: str) -> Weights:
-        """One of the method's own slots."""
+        """The tensors of one of the method's own slots, live."""
         return self.run.slots[self.method][name]
 
     def previous(self, batch: Batch) -> Features:
-        """The frozen previous model's view."""
+        """The frozen previous model's features of the batch, (B, D) each."""
         return self.run.previous_features(batch)
 
     def features(self, batch: Batch, weights: Weights, *, tokens: bool = False) -> Features:
-        """The model's view under other weights."""
+        """The features of the batch, (B, D) each, under other weights, without gradient."""
         return self.run.frozen_features(batch, weights, tokens=tokens)
 
 
 @dataclass(frozen=True)
 class ChunkPart:
-    """What is encoded at once of this process's pairs, as terms that are sums see it."""
+    """Implements `core.method.Part`: one chunk of this process's pairs, for terms over tokens."""
 
     run: TrainRun
     batch: Batch
@@ -98,20 +101,20 @@ class ChunkPart:
 
     @property
     def pairs(self) -> int:
-        """The pairs of the global batch."""
+        """B, the pairs of the global batch, by which sums over pairs are divided."""
         return len(self.batch.keys)
 
     def previous(self) -> Tokens:
-        """The frozen previous model's tokens."""
+        """The frozen previous model's token outputs for this chunk."""
         return self.run.frozen_tokens(self.batch, self.chunk, self.run.previous_weights)
 
     def under(self, weights: Weights) -> Tokens:
-        """The model's tokens under other weights."""
+        """The token outputs of this chunk under other weights, without gradient."""
         return self.run.frozen_tokens(self.batch, self.chunk, weights)
 
 
 def start_slots(run: TrainRun, carried: Slots) -> None:
-    """Give every method its slots: from the parent where they outlive tasks, else new."""
+    """Give every method its slots: `stream` slots carried from the parent, all others new."""
     for method in run.methods:
         view = MethodRun(run, method.name)
         run.slots[method.name] = {}

@@ -1,4 +1,4 @@
-"""Optimizers by name, with weight decay where it belongs."""
+"""Optimizers by name, with weight decay on matrices only unless `--decay all`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vlcpctl.engine.settings import Settings
 
 
 class Lamb(Optimizer):
-    """LAMB (You et al., 2020, algorithm 2): Adam's steps scaled layer by layer."""
+    """LAMB (You et al., 2020, algorithm 2): Adam's updates rescaled layer by layer."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Lamb(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """One update of every parameter that has a gradient."""
+        """Update every parameter that has a gradient."""
         assert closure is None
         for group in self.param_groups:
             for weight in group["params"]:
@@ -65,7 +65,7 @@ def _trust(weight: Tensor, direction: Tensor, weight_decay: float) -> float:
 
 
 def new_optimizer(weights: Mapping[str, Tensor], settings: Settings) -> Optimizer:
-    """The optimizer that the settings name, over every weight that trains."""
+    """The optimizer that the settings name, over all weights that require gradients."""
     groups = decay_groups(weights, settings)
     adaptive: dict[str, Any] = {"lr": settings.lr, "betas": settings.betas, "eps": settings.eps}
     if settings.optimizer == "adamw":
@@ -78,7 +78,10 @@ def new_optimizer(weights: Mapping[str, Tensor], settings: Settings) -> Optimize
 
 
 def decay_groups(weights: Mapping[str, Tensor], settings: Settings) -> list[dict[str, Any]]:
-    """Two groups: decayed, and not (norms, biases, temperature, unless `decay` is `all`)."""
+    """Parameter groups with and without weight decay; empty groups are left out.
+
+    Norms, biases and the temperature are not decayed unless `decay` is `all`.
+    """
     trained = {name: weight for name, weight in sorted(weights.items()) if weight.requires_grad}
     decayed = [weight for weight in trained.values() if settings.decay == "all" or weight.ndim >= 2]
     spared = [
@@ -92,7 +95,11 @@ def decay_groups(weights: Mapping[str, Tensor], settings: Settings) -> list[dict
 
 
 def state_tensors(optimizer: Optimizer, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The optimizer's memory under the names of the weights: `WEIGHT/exp_avg` and so on."""
+    """The optimizer's state tensors, named `WEIGHT/exp_avg` and so on.
+
+    `Optimizer.state_dict` numbers parameters by position instead, which another order of the
+    model's weights would silently reassign.
+    """
     return {
         f"{name}/{field}": value.detach()
         for name, weight in weights.items()
@@ -105,8 +112,9 @@ def state_tensors(optimizer: Optimizer, weights: Mapping[str, Tensor]) -> dict[s
 def restore(
     optimizer: Optimizer, weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor]
 ) -> None:
-    """Put back what `state_tensors` took."""
+    """Restore in place the state that `state_tensors` returned."""
     for path, value in tensors.items():
         name, _, field = path.rpartition("/")
+        # torch keeps the step counter on the CPU whatever the device of the weight.
         home = value if field == "step" else value.to(weights[name].device)
         optimizer.state[weights[name]][field] = home.clone()

@@ -1,6 +1,7 @@
-"""Which pairs make up each batch: a pure function of the settings and the step.
+"""Which pairs make up each batch: a pure function of the settings and the optimizer step.
 
-Nothing here is drawn from a stream that could be lost: a position is (phase, step).
+Nothing is drawn from a random stream, whose state would have to be saved: to resume at any step,
+the step is enough.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from vlcpctl.engine.settings import Settings, replay_share
 
 @dataclass(frozen=True)
 class Pool:
-    """Rows that one shuffle runs over, each a place (source, row) in the open splits."""
+    """Pairs that are shuffled together: (N,) indices into the open splits, and (N,) rows there."""
 
     name: str
     source: np.ndarray
@@ -33,11 +34,11 @@ class Pool:
 
 @dataclass(frozen=True)
 class Round:
-    """A part of an epoch: its pool, the pairs that each batch takes, the caption used."""
+    """A part of an epoch: one pass over a pool, `share` pairs in each batch."""
 
     pool: Pool
     share: int
-    caption: int | None  # None: drawn by (seed, epoch, key)
+    caption: int | None  # which caption of each image; None: drawn by (seed, epoch, key)
 
     @property
     def steps(self) -> int:
@@ -49,7 +50,11 @@ class Round:
 
 
 class Pairs:
-    """The training pairs of a run, batch by batch; what does not fill a batch is left out."""
+    """The training pairs of a run, batch by batch.
+
+    Pairs that do not fill the last batch of an epoch are left out: a contrastive loss depends on
+    the batch size. Raises UsageError if a batch is larger than the data.
+    """
 
     def __init__(
         self,
@@ -63,6 +68,8 @@ class Pairs:
         self.settings, self.seed = settings, seed
         share = replay_share(settings.replay) if buffer else None
         pools = _pools(tasks, buffer, apart=share is not None, limit=limit)
+        # A buffer smaller than its share is replayed whole: filling up would repeat keys in a
+        # batch. New pairs take the places that are left.
         replayed = (
             min(round((share or 0) * settings.batch_size), len(pools[1])) if len(pools) > 1 else 0
         )
@@ -73,16 +80,15 @@ class Pairs:
         if not self.epoch_steps:
             raise UsageError(
                 f"--batch-size {settings.batch_size} is larger than the data "
-                f"({len(pools[0])} pairs); "
-                f"at most {len(pools[0])} works here"
+                f"({len(pools[0])} pairs); use at most {len(pools[0])}"
             )
 
     def __len__(self) -> int:
-        """Pairs that one epoch trains on."""
+        """The number of pairs that one epoch trains on, replayed ones included."""
         return self.epoch_steps * self.settings.batch_size
 
     def plan(self, step: int) -> BatchPlan:
-        """The batch of a step, counted from the start of the phase."""
+        """The batch of a step, counted from the first epoch of training; each array is (B,)."""
         epoch, inside = divmod(step, self.epoch_steps)
         for part in self.rounds:
             if inside < part.steps:
@@ -90,6 +96,8 @@ class Pairs:
             inside -= part.steps
         picked = self._pick(part, epoch, inside)
         if self.replay:
+            # The buffer counts its own epochs: it is much smaller than the task's data, and is
+            # shuffled again whenever all of it was replayed.
             again = self._pick(self.replay, *divmod(step, self.replay.steps))
             picked = tuple(np.concatenate(pair) for pair in zip(picked, again, strict=True))
         source, row, caption, visit = picked
@@ -123,10 +131,13 @@ class Pairs:
         )
 
     def _rounds(self, pool: Pool, share: int) -> list[Round]:
-        """One round an epoch, or, with every caption a pair, one round for each caption number.
+        """One round per epoch, or with `--captions all` one round for each caption number.
 
-        An image is in a round once, so a key never occurs twice in a batch.
+        Round k has the images with more than k captions, each with caption k.
         """
+        # With all captions in one shuffle, two captions of an image could meet in a batch, and the
+        # contrastive loss would push each away from its own image. In a round an image occurs once.
+        # Order and batches follow from (seed, epoch, round), so a resume needs nothing else.
         if self.settings.captions == "one":
             return [Round(pool, share, None)]
         counts = np.array(
@@ -146,7 +157,11 @@ class Pairs:
 def _pools(
     tasks: Sequence[Split], buffer: Split | None, *, apart: bool, limit: int | None
 ) -> list[Pool]:
-    """Task and buffer rows, each key once: as one pool, or as two when the buffer has its share."""
+    """The pairs of tasks and buffer as one pool, or as two if the buffer has a share of its own.
+
+    A key that is in several splits counts in the first only, so the buffer does not repeat pairs
+    of a task. `limit` cuts each task and leaves the buffer whole.
+    """
     seen: set[str] = set()
     pools = []
     for source, split in enumerate([*tasks, *([buffer] if buffer else [])]):

@@ -1,4 +1,4 @@
-"""The phases of a run: training, what methods measure after it, and what goes before each epoch.
+"""The phases of a run: training, phases of methods before each epoch, and those after training.
 
 Torch-free.
 """
@@ -14,10 +14,10 @@ from vlcpctl.core.method import TRAIN, Method, Phase
 
 @dataclass(frozen=True)
 class PhasePlan:
-    """A phase of the methods, and its steps.
+    """A phase of the run and its number of optimizer steps.
 
-    A phase that comes back every epoch is one plan an epoch; `offset` and `total` place it in the
-    whole, for the learning rate and for methods that ask how far they are.
+    A phase that comes back every epoch has one plan per epoch. `offset` and `total` place its
+    steps among those of all its epochs, for the learning rate and for methods that use progress.
     """
 
     name: str
@@ -25,22 +25,22 @@ class PhasePlan:
     trains: bool = True
     methods: tuple[str, ...] = ()
     contrasts: bool = True
-    start: int = 0  # where in the order of the pairs it begins
-    weights: str = ""  # METHOD/SLOT that takes the model's place
+    start: int = 0  # the number of its first batch, see `Pairs.plan`
+    weights: str = ""  # METHOD/SLOT that is trained in the model's place
     offset: int = 0
     total: int = 0
-    last: bool = True  # whether training is over, or ends with this phase
+    last: bool = True  # whether training ends with this phase or has ended before it
 
     @property
     def whole(self) -> int:
-        """The steps of all phases of this name."""
+        """The steps of this phase, summed over its epochs."""
         return self.total or self.steps
 
 
 def plan_phases(
     methods: Sequence[Method], *, first: bool, epoch_steps: int, epochs: int, steps: int | None
 ) -> tuple[PhasePlan, ...]:
-    """Training is shared by all methods; the other phases are their own method's."""
+    """The phases in order: one training phase shared by all methods, the others per method."""
     trained = steps or epoch_steps * epochs
     own = [(method.name, phase) for method in methods for phase in method.phases(first=first)]
     sharing = tuple(name for name, phase in own if phase.name == TRAIN.name)
@@ -49,7 +49,9 @@ def plan_phases(
     after = [
         (name, phase) for name, phase in own if phase.name != TRAIN.name and not phase.each_epoch
     ]
-    unread = math.ceil(trained / epoch_steps) * epoch_steps  # the first epoch not trained on
+    # Phases after training read the first epoch that was not trained on: another shuffle and other
+    # augmentations than in training, whatever number of steps was trained.
+    unread = math.ceil(trained / epoch_steps) * epoch_steps
     return (
         *(_epochs(before, training, epoch_steps) if before else [training]),
         *(
@@ -62,7 +64,11 @@ def plan_phases(
 def _epochs(
     before: list[tuple[str, Phase]], training: PhasePlan, epoch_steps: int
 ) -> Iterator[PhasePlan]:
-    """Epoch by epoch: what goes before it, then the epoch, over the same batches."""
+    """For each epoch the phases before it, then the epoch itself, over the same batches."""
+    # Training is cut into one plan per epoch, since the loop saves its position as (phase, step):
+    # a run killed between two epochs then resumes in the right phase. `start` makes the phases
+    # read the batches of their epoch; `offset` and `total` keep the learning-rate schedule in one
+    # piece, which would otherwise restart (and warm up) every epoch.
     for offset in range(0, training.steps, epoch_steps):
         epoch = replace(
             training,
@@ -74,7 +80,8 @@ def _epochs(
         )
         for name, phase in before:
             own = replace(_own(name, phase), steps=epoch.steps, start=offset, last=False)
-            # What is measured is measured anew each time; what trains goes on.
+            # A measuring phase counts from 0 each time, since its result replaces the last one; a
+            # training phase continues its own schedule, as the epochs do.
             yield replace(own, offset=offset, total=training.steps) if phase.trains else own
         yield epoch
 

@@ -1,4 +1,4 @@
-"""How many processes train together, and which of them this one is. Torch-free."""
+"""The number of processes that train together, and the place of this one. Torch-free."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vlcpctl.engine.request import Request
 
 @dataclass(frozen=True)
 class Place:
-    """One of `size` processes; `local` counts those of its machine."""
+    """The rank of a process among `size`; `local` is its rank among those of its machine."""
 
     rank: int
     size: int
@@ -19,7 +19,7 @@ class Place:
 
 
 def place() -> Place | None:
-    """Where a launcher such as torchrun put this process; None when none started it."""
+    """This process's ranks from a launcher's environment (torchrun); None without a launcher."""
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         return None
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -27,29 +27,35 @@ def place() -> Place | None:
 
 
 def processes(asked: int | None) -> int:
-    """What --nproc asks for, or as many as a launcher has started; the two must agree."""
+    """The number of processes: `asked` (--nproc), or as many as a launcher has started.
+
+    Raises UsageError if the two differ.
+    """
     here = place()
     if here is None:
         return asked or 1
     if asked not in (None, here.size):
         raise UsageError(
-            f"--nproc {asked}: a launcher has started {here.size} processes (WORLD_SIZE); "
-            "leave out --nproc, or start vlcpctl without the launcher"
+            f"--nproc {asked} differs from the {here.size} processes that a launcher has started "
+            "(WORLD_SIZE); leave out --nproc, or start vlcpctl without the launcher"
         )
     return here.size
 
 
 def check_processes(request: Request) -> None:
-    """Refuse a batch or machines that the processes cannot share evenly."""
+    """Raise UsageError if the batch, or the processes among machines, cannot be split evenly."""
     size, nproc, nodes = request.settings.batch_size, request.nproc, request.nodes
     if size % nproc:
         raise UsageError(
-            f"--batch-size {size} does not divide among {nproc} processes; "
-            f"{size - size % nproc or nproc} does"
+            f"--batch-size {size} is not divisible by {nproc} processes; "
+            f"use {size - size % nproc or nproc}"
         )
     if nproc % nodes:
-        raise UsageError(f"--nproc {nproc} does not divide among --nodes {nodes}")
+        raise UsageError(f"--nproc {nproc} is not divisible by --nodes {nodes}")
     if nodes > 1 and not request.rendezvous:
         raise UsageError(f"--nodes {nodes} needs --rendezvous HOST:PORT, the same on every machine")
     if nodes == 1 and request.rendezvous:
-        raise UsageError(f"--rendezvous {request.rendezvous} has no effect without --nodes")
+        raise UsageError(
+            f"--rendezvous {request.rendezvous} has no effect without --nodes: "
+            "a single machine needs no meeting point"
+        )

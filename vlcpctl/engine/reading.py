@@ -1,4 +1,4 @@
-"""Batches for the loop: the plan's rows, read as the run's model takes them."""
+"""Batches for the training loop: rows of the plan, read and transformed for the run's model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ from vlcpctl.engine.run import TrainRun
 
 
 def training_batches(plan: Plan, run: TrainRun, first: int, stop: int) -> Generator[Batch]:
-    """Batches first..stop-1 of a phase, with what its methods make pseudo texts of."""
+    """Batches number first..stop-1, with what the phase's methods need for pseudo texts.
+
+    Raises Incompatible if the buffer stores features of another width than the model's.
+    """
     dataset: Dataset[Batch]
     dataset = batches = PlannedBatches(
         splits=plan.pairs.splits,
@@ -49,18 +52,18 @@ def training_batches(plan: Plan, run: TrainRun, first: int, stop: int) -> Genera
 
 
 def _stored(plan: Plan, run: TrainRun) -> Projections | None:
-    """The projections that the buffer stores, where a method needs them."""
+    """The projections stored in the buffer, if a method needs them."""
     stored = plan.stored
     if stored is not None and stored.width != run.width:
         raise Incompatible(
             f"{plan.request.buffer} stores features of {stored.width} channels, "
-            f"and the model has {run.width}"
+            f"but the model has {run.width}"
         )
     return stored
 
 
 def _memory(memory: Memory, run: TrainRun) -> PlannedBatches:
-    """Mini-batches of the buffer; their images without augmentation."""
+    """Mini-batches of the buffer, with images not augmented."""
     return PlannedBatches(
         splits=[memory.buffer],
         plan=memory.plan,
@@ -74,8 +77,8 @@ def _memory(memory: Memory, run: TrainRun) -> PlannedBatches:
 def _with_given(
     batches: Generator[Batch], given: GivenTexts, run: TrainRun, first: int
 ) -> Generator[Batch]:
-    """The batches, each with this process's part of the given texts of its number."""
-    with closing(batches):
+    """The batches, each with this process's part of the precomputed texts of its number."""
+    with closing(batches):  # so that closing this generator stops the workers of the inner one
         for number, batch in enumerate(batches, start=first):
             rows = given.rows(number)[run.world.slice_of(given.count)]
             embeddings = torch.from_numpy(given.file.embeddings[rows])
@@ -85,7 +88,10 @@ def _with_given(
 
 
 def validation_batches(plan: Plan, run: TrainRun) -> Generator[Batch]:
-    """The validation splits of the tasks, in order, first captions, without augmentation."""
+    """Batches of the tasks' validation splits, in order: first captions, no augmentation.
+
+    The last rows that do not fill a batch are left out: the loss depends on the batch size.
+    """
     splits = [task.split("val") for task in plan.tasks]
     source = np.repeat(np.arange(len(splits)), [len(split) for split in splits])
     row = np.concatenate([np.arange(len(split)) for split in splits])
@@ -108,7 +114,7 @@ def validation_batches(plan: Plan, run: TrainRun) -> Generator[Batch]:
 
 
 def _masking(run: TrainRun) -> Masking | None:
-    """How words are masked, where the model learns from that."""
+    """How words are masked; None for a dual encoder or without masking."""
     settings = run.settings
     if run.encoder.family != "fusion" or not settings.mask_share:
         return None
@@ -117,7 +123,7 @@ def _masking(run: TrainRun) -> Masking | None:
 
 
 def training_view(run: TrainRun) -> View:
-    """The model's view with the augmentation that the settings ask for."""
+    """The model's image transform with the augmentation of the settings."""
     settings = run.settings
     return dataclasses.replace(
         run.encoder.view,

@@ -1,4 +1,9 @@
-"""The state of one train-step: the model, the methods' memories, where it is, what it sees."""
+"""The state of one train-step: the model, the methods' slots, the position, and encoding.
+
+Shapes: B pairs in the global batch, b of them in a part that is encoded at once, H x W pixels,
+D channels of the shared space, L tokens of a text, C channels of a token, N tokens of an image,
+m masked tokens, V words of the vocabulary, K pseudo texts, k of them in a part.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +34,7 @@ UNPLANNED = PhasePlan("train", steps=0)
 
 @dataclass
 class Position:
-    """How far a run has come."""
+    """The phase and the optimizer step in it that a run has reached, both counted from 0."""
 
     phase: int = 0
     step: int = 0
@@ -38,7 +43,7 @@ class Position:
 
 @dataclass
 class TrainRun:
-    """Everything a train-step holds while it runs."""
+    """Everything a train-step holds in memory while it runs."""
 
     encoder: Encoder
     methods: Sequence[Method]
@@ -46,8 +51,8 @@ class TrainRun:
     seed: int
     device: torch.device
     previous: Weights | None = None  # parameters and buffers of the frozen previous model
-    anchored: Weights | None = None  # those that weights are held near, where others teach
-    taught_scale: float | None = None  # 1 / temperature of a teacher whose features batches bring
+    anchored: Weights | None = None  # the initial weights, if `previous` is a separate teacher
+    taught_scale: float | None = None  # 1 / temperature of the teacher of precomputed targets
     world: World = field(default_factory=World)
     slots: Slots = field(default_factory=dict)
     position: Position = field(default_factory=Position)
@@ -59,7 +64,7 @@ class TrainRun:
 
     @property
     def first(self) -> bool:
-        """Whether there is no previous model, here or in what batches bring."""
+        """Whether there is no previous model: neither its weights nor its precomputed targets."""
         return self.previous is None and self.taught_scale is None
 
     @cached_property
@@ -72,18 +77,18 @@ class TrainRun:
         return {**self.weights, **self.encoder.buffers()}
 
     def everything_blended(self) -> Weights:
-        """Parameters and those buffers that an average makes sense of."""
+        """Parameters and floating-point buffers: integer counters cannot be averaged."""
         return {n: t for n, t in self.everything().items() if t.is_floating_point()}
 
     @torch.no_grad()
     def load(self, tensors: Weights) -> None:
-        """Set every parameter and buffer."""
+        """Set every parameter and buffer, in place: optimizers keep their references."""
         for name, tensor in self.everything().items():
             tensor.copy_(tensors[name])
 
     @torch.no_grad()
     def swap(self, path: str) -> None:
-        """Exchange the parameters and buffers that the slot METHOD/SLOT holds with those in it."""
+        """Exchange the model's parameters and buffers with those in the slot METHOD/SLOT."""
         method, slot = path.split("/")
         live = self.everything()
         for name, held in self.slots[method][slot].items():
@@ -93,12 +98,12 @@ class TrainRun:
 
     @property
     def kept(self) -> str:
-        """The slot METHOD/SLOT that is the model to others; "" where it is what trains."""
+        """The slot METHOD/SLOT that is validated and written as the model; "" if none is."""
         return next((f"{one.name}/{one.keeps}" for one in self.methods if one.keeps), "")
 
     @contextmanager
     def as_kept(self) -> Iterator[None]:
-        """The model as it would be written now."""
+        """Within the block, the model has the weights that would be written now."""
         if self.kept:
             self.swap(self.kept)
         yield
@@ -107,28 +112,32 @@ class TrainRun:
 
     @torch.no_grad()
     def keep(self) -> None:
-        """Make the slot that is the model to others the model."""
+        """Copy the slot that is written as the model into the model."""
         method, slot = self.kept.split("/")
         for name, held in self.slots[method][slot].items():
             self.everything()[name].copy_(held)
 
     @cached_property
     def width(self) -> int:
-        """Channels of the shared space."""
+        """D, the channels of the shared space."""
         return self.encoder.width
 
     def scale(self, weights: Weights) -> Tensor:
-        """1 / temperature."""
+        """1 / temperature of a model with these weights, a scalar tensor."""
         return weights["logit_scale"].exp()
 
     def joined(self, i2t: Tensor, t2i: Tensor) -> Tensor:
-        """Both directions of a contrast: their mean, or their sum."""
+        """The losses of both directions as one: their mean, or their sum (`--base-loss`)."""
         return i2t + t2i if self.settings.base_loss == "sum" else (i2t + t2i) / 2
 
     def encode(
         self, batch: Batch, chunk: slice, weights: Weights | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Raw projections of a part of the local batch, in single precision at least."""
+        """Raw projections (b, D) of the images and of the texts of `chunk`, float32 or wider.
+
+        `chunk` selects from this process's part of the batch; `weights` replace the model's own,
+        in eval mode.
+        """
         images, texts = self.encoder.inputs(batch.images[chunk], batch.texts[chunk])
         with self.autocast():
             image, text = self.encoder.features(images, texts, weights)
@@ -137,7 +146,7 @@ class TrainRun:
         return _at_least_single(image), _at_least_single(text)
 
     def encode_image(self, batch: Batch, chunk: slice, weights: Weights) -> Tensor:
-        """The images' side of that alone, under other weights."""
+        """Raw projections (b, D) of the images of `chunk` under other weights, float32 or wider."""
         with self.autocast():
             pixels = self.encoder.pixels(batch.images[chunk])
             image, _ = self.encoder.features(pixels, None, weights)
@@ -147,7 +156,7 @@ class TrainRun:
     def encode_pseudo(
         self, texts: PseudoTexts, chunk: slice, weights: Weights | None = None
     ) -> Tensor:
-        """Raw projections of some of the texts without image, in single precision at least."""
+        """Raw projections (k, D) of the pseudo texts of `chunk`, float32 or wider."""
         with self.autocast():
             text = self.encoder.embedded_texts(texts.embeddings[chunk], texts.ends[chunk], weights)
         return _at_least_single(text)
@@ -155,12 +164,14 @@ class TrainRun:
     def encode_tokens(
         self, batch: Batch, chunk: slice, weights: Weights | None = None
     ) -> tuple[Tensor, Tensor, Tokens]:
-        """The same, and what a fusion model says of the tokens of this part.
+        """What `encode` returns, and a fusion model's token outputs for the same pairs.
 
-        Where the phase has no base loss, image and unmasked text are fused.
+        The tokens are (b, N, C) of images, (b, L, C) of texts, (b, C) fused, and logits (m, V) of
+        the masked words. In a phase without base loss nothing is masked: image and text as they
+        are get fused, and m is 0.
         """
         encoder = self.encoder
-        assert encoder.family == "fusion", "tokens of a model that fuses nothing"
+        assert encoder.family == "fusion", "only a fusion model has token outputs"
         images, texts = encoder.inputs(batch.images[chunk], batch.texts[chunk])
         fused, labels, at = texts, texts.new_empty(0), None
         if batch.masked is not None and batch.labels is not None and self.position.plan.contrasts:
@@ -180,27 +191,29 @@ class TrainRun:
         return _at_least_single(found.image), _at_least_single(found.text), tokens
 
     def autocast(self) -> torch.autocast:
-        """The precision that the model runs in."""
+        """The context that sets the precision of the model's forward pass."""
         dtype = _AUTOCAST.get(self.settings.precision)
         if dtype is torch.float16 and not self.position.plan.trains:
-            dtype = None  # an overflow would lose what a batch measures
+            # Measuring phases have no loss scaler that could repeat an overflowing batch: its
+            # gradients would be lost.
+            dtype = None
         return torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None)
 
     def chunks(self, batch: Batch) -> list[slice]:
-        """The local batch cut into what is encoded at once."""
+        """This process's part of the batch, cut into slices that are encoded at once."""
         return self.parts(len(batch.texts))
 
     def parts(self, local: int) -> list[slice]:
-        """So many samples cut into what is encoded at once."""
+        """`local` samples cut into slices of at most a micro-batch."""
         size = min(self.settings.micro_batch or local, local)
         return [slice(start, start + size) for start in range(0, local, size)]
 
     @torch.no_grad()
     def frozen_features(self, batch: Batch, weights: Weights, *, tokens: bool = False) -> Features:
-        """The whole batch under other weights, in eval mode.
+        """The features of the global batch, (B, D) each, under other weights in eval mode.
 
-        With `tokens` those are kept for `frozen_tokens`, unless the batch is encoded in parts: of a
-        large batch they would fill the memory, and are made part by part.
+        With `tokens`, token outputs are kept for `frozen_tokens`, so that it needs no second
+        forward. A batch that is encoded in parts keeps none: all its tokens would fill the memory.
         """
         chunks = self.chunks(batch)
         if tokens and self.encoder.family == "fusion" and len(chunks) == 1:
@@ -216,7 +229,7 @@ class TrainRun:
 
     @torch.no_grad()
     def frozen_tokens(self, batch: Batch, chunk: slice, weights: Weights) -> Tokens:
-        """The tokens of a part of the local batch under other weights, in eval mode."""
+        """The token outputs of `chunk` under other weights in eval mode, without gradient."""
         if self._kept_tokens is not None and self._kept_tokens[0] is batch:
             found = self._kept_tokens[1].get(id(weights))
             if found is not None:
@@ -224,7 +237,10 @@ class TrainRun:
         return self.encode_tokens(batch, chunk, weights)[2]
 
     def previous_features(self, batch: Batch) -> Features:
-        """The frozen previous model's view, computed once per batch."""
+        """The frozen previous model's features of the batch, (B, D) each; computed once per batch.
+
+        They come from precomputed targets if the batch has them.
+        """
         if self._remembered is None or self._remembered[0] is not batch:
             if batch.taught is not None:
                 features = self._taught_features(*batch.taught)
@@ -235,14 +251,14 @@ class TrainRun:
         return self._remembered[1]
 
     def _taught_features(self, image: Tensor, text: Tensor) -> Features:
-        """What a teacher said of this process's pairs, and of the others'."""
+        """Precomputed teacher embeddings, (b, D) each, gathered from all processes."""
         like = self.weights["logit_scale"]
         image, text = (self.world.gather(side.to(like)) for side in (image, text))
         return as_features(image, text, like.new_tensor(self.taught_scale))
 
     @torch.no_grad()
     def _with_pseudo(self, features: Features, texts: PseudoTexts | None) -> Features:
-        """The previous model's features, with those of the texts without image."""
+        """The previous model's features, with those of the pseudo texts (K, D) if there are any."""
         if texts is None:
             return features
         parts = self.parts(len(texts.ends))
@@ -251,15 +267,17 @@ class TrainRun:
 
     @property
     def anchor(self) -> Weights:
-        """Parameters and buffers that the run starts from or, if there are none, the teacher's."""
+        """The frozen weights that penalties pull towards: the initial ones, else the teacher's."""
         return self.previous_weights if self.anchored is None else self.anchored
 
     @property
     def previous_weights(self) -> Weights:
-        """Parameters and buffers of the previous model."""
+        """The parameters and buffers of the frozen previous model, or of --teacher."""
         assert self.previous is not None, "a method asked for a previous model; there is none"
         return self.previous
 
 
 def _at_least_single(features: Tensor) -> Tensor:
+    # Losses exponentiate and sum over the batch, which half precision cannot hold; float64, as
+    # tests use it, stays.
     return features.float() if features.dtype in (torch.float16, torch.bfloat16) else features

@@ -1,4 +1,4 @@
-"""Learning-rate schedules: functions of the step, and the plateau rule on validation."""
+"""Learning-rate schedules: pure functions of the optimizer step, and the plateau rule."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from vlcpctl.engine.settings import Settings
 
 
 def learning_rate(settings: Settings, step: int, steps: int, drops: int) -> float:
-    """The rate of step `step` of `steps`, after `drops` plateaus.
+    """The learning rate of step `step` (from 0) of `steps`, after `drops` plateaus.
 
-    Cosine runs from lr to min_lr after a linear warm-up; min_lr itself is not reached (as in CTP).
+    Cosine decays from lr towards min_lr after a linear warm-up. The last step is just above min_lr,
+    as in CTP's code.
 
     >>> learning_rate(Settings(lr=1.0, schedule="cosine"), 5, 10, 0)
     0.5
@@ -32,14 +33,14 @@ PLATEAU_FACTOR = 0.1  # DHA, section 4.1
 
 @dataclass(frozen=True)
 class Plateau:
-    """Counts validations without progress; more than the patience make a drop."""
+    """Counts validations without a lower loss; one more than the patience is a drop."""
 
     best: float | None = None
     stalled: int = 0
     drops: int = 0
 
     def after(self, loss: float, patience: int) -> Plateau:
-        """The state after one more validation loss.
+        """The state after one more validation, with this loss.
 
         >>> state = Plateau().after(1.0, 1).after(1.0, 1).after(1.0, 1)
         >>> state.drops

@@ -1,4 +1,4 @@
-"""Signals: a flag that the loop reads at the step boundary, or passed on to processes."""
+"""SIGINT and SIGTERM: a flag that the loop checks after each step, or forwarded to processes."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class Stop:
         return self.signal is not None
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
-        """The signal handler."""
+        """The signal handler: only sets the flag, so that no step is cut in half."""
         if self.signal is not None:
             os._exit(128 + number)
         self.signal = number
 
 
 class Forward:
-    """Passes the first signal on to the children; a second one kills them and ends the process."""
+    """Forwards the first signal to the children; a second one kills them and exits."""
 
     def __init__(self) -> None:
         self.passed = False
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
-        """The signal handler; a forked child has it too until it has its own."""
+        """The signal handler; in a forked child that has not set its own yet, it just exits."""
         children = multiprocessing.active_children()
         for child in children:
             assert child.pid is not None
@@ -51,20 +51,20 @@ Handler = TypeVar("Handler", Stop, Forward)
 
 
 def stop_flag() -> AbstractContextManager[Stop]:
-    """A flag that signals set while the block runs."""
+    """Within the block, SIGINT and SIGTERM set the flag that it returns."""
     return _handling(Stop())
 
 
 def forwarded() -> AbstractContextManager[Forward]:
-    """Signals go to the processes that the block starts."""
+    """Within the block, SIGINT and SIGTERM are forwarded to the processes started there."""
     return _handling(Forward())
 
 
 @contextmanager
 def _handling(handler: Handler) -> Iterator[Handler]:
-    """Let it handle signals while the block runs; the old handlers come back after it."""
+    """Install the handler within the block, then restore the old handlers."""
     if threading.current_thread() is not threading.main_thread():
-        yield handler  # signals only ever arrive in the main thread
+        yield handler  # Python installs and runs signal handlers in the main thread only
         return
     before = {number: signal.signal(number, handler.handle) for number in SIGNALS}
     try:

@@ -1,9 +1,11 @@
-"""One optimizer step: forward and backward in chunks, one loss over the batch, hooks in order.
+"""One optimizer step: encode in chunks, compute one loss over the global batch, call the hooks.
 
-The loss sees the features of the whole batch as leaves. Its gradient with respect to them is then
-carried through the encoder chunk by chunk, and process by process: the same arithmetic whether a
-batch is encoded at once, in micro-batches (as GradCache does), or by several processes. Terms over
-tokens are sums over a chunk's own, so they need no leaves.
+A contrastive loss compares every image with every text, so it is not a sum over micro-batches. The
+loss therefore takes the features of the whole batch as leaf tensors, and their gradients are then
+backpropagated through the encoder chunk by chunk, each process its own part (GradCache: Gao et al.,
+2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup"). The arithmetic is
+the same whether a batch is encoded at once, in micro-batches, or by several processes. Terms over
+tokens are sums over a chunk's own tokens, so they need no leaves.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 class Step:
-    """Performs steps for a run; holds the optimizer and the fp16 loss scaler."""
+    """Performs the optimizer steps of one phase; holds the optimizer and the fp16 loss scaler."""
 
     def __init__(self, run: TrainRun, optimizer: Optimizer, methods: Sequence[Method]) -> None:
         self.run, self.optimizer = run, optimizer
@@ -46,7 +48,11 @@ class Step:
         self.fuses = run.encoder.family == "fusion" and (masks or asked)
 
     def __call__(self, batch: Batch) -> dict[str, float]:
-        """Train on one batch (or only measure gradients) and return the value of every term."""
+        """Train on one batch, or only compute gradients in a phase that does not train.
+
+        Returns every loss term by name, and their sum as `loss`. Raises Diverged if one is not
+        finite.
+        """
         trains = self.run.position.plan.trains
         self.optimizer.zero_grad(set_to_none=True)
         if self.inversion is not None and batch.memory is not None:
@@ -74,15 +80,21 @@ class Step:
         image, text, tokens = self._encode_all(batch, chunks)
         pseudo = PseudoSide(run, batch.pseudo)
         sides = [image, text, *pseudo.encode()]
+        # Every process computes the whole loss over the features of all processes. `detach` cuts
+        # the graph here: backward stops at the leaves, and the encoder's part follows below.
         leaves = [run.world.gather(side.detach()).requires_grad_() for side in sides]
         total, terms, aux = self._loss(batch, *leaves)
         self.scaler.scale(total).backward()
-        if run.world.rank > 0:  # what a loss gives a weight itself is whole in every process
+        # The gradient of weights that the loss uses directly, such as the temperature, is complete
+        # in every process: summed over processes it would count once for each of them.
+        if run.world.rank > 0:
             self.optimizer.zero_grad(set_to_none=True)
         pseudo.backward([_gradient(leaf) for leaf in leaves[2:]])
         own = run.world.slice_of(len(batch.keys))
         of_tokens = TokenTerms(run, self.views, batch)
         for chunk in chunks:
+            # The first forward of several chunks kept no graph, so that memory holds the
+            # activations of one chunk at a time; this one repeats it with its graph.
             if len(chunks) > 1:
                 image, text, tokens = self._encode(batch, chunk, fuses=self.fuses)
             grads = [_gradient(leaf)[own][chunk] for leaf in leaves[:2]]
@@ -95,7 +107,7 @@ class Step:
     def _encode_all(
         self, batch: Batch, chunks: list[slice]
     ) -> tuple[Tensor, Tensor, Tokens | None]:
-        """The local projections; of a single chunk with their graph, and with its tokens."""
+        """This process's raw projections, (b, D) each; a single chunk keeps graph and tokens."""
         if len(chunks) == 1:
             return self._encode(batch, chunks[0], fuses=self.fuses)
         with torch.no_grad():
@@ -106,7 +118,8 @@ class Step:
     def _backward(
         self, outputs: list[Tensor], grads: list[Tensor], of_tokens: Tensor | None
     ) -> None:
-        """Carry the leaves' gradients and that of the token terms through the encoder at once."""
+        """Backpropagate the leaves' gradients and the token terms through the encoder together."""
+        # Both share the encoder's graph, which the first backward through it would free.
         if of_tokens is not None:
             outputs = [*outputs, self.scaler.scale(of_tokens)]
             grads = [*grads, torch.ones_like(of_tokens)]
@@ -115,8 +128,10 @@ class Step:
     def _encode(
         self, batch: Batch, chunk: slice, *, fuses: bool
     ) -> tuple[Tensor, Tensor, Tokens | None]:
-        # Nothing random survives a step, and a chunk's second forward repeats its first (dropout);
-        # a process draws what a micro-batch in its place would.
+        # Seeded by position, so that no random state needs saving for a resume. A chunk's second
+        # forward draws the dropout masks of its first; otherwise the gradients would not belong to
+        # the features of the loss. `first` counts in the global batch, so that a process draws
+        # what a micro-batch at the same place draws.
         position = self.run.position
         first = self.run.world.slice_of(len(batch.keys)).start + chunk.start
         torch.manual_seed(torch_seed(self.run.seed, position.phase, position.step, first))
@@ -153,8 +168,10 @@ class Step:
             raise Diverged(f"step {position.step} of phase {position.phase}: {', '.join(bad)}")
 
     def _gradients(self) -> dict[str, Tensor]:
-        """Gradients by name: unscaled, and summed over processes."""
+        """The gradients by name, unscaled and summed over processes."""
         weights, world = self.run.weights, self.run.world
+        # A weight may be used in some processes only (no masked word in this part). All must sum
+        # the same list of tensors, so a missing gradient is zero where another process has one.
         found = [weight.grad is not None for weight in weights.values()]
         used = world.any(found, self.run.device)
         grads = {
@@ -163,12 +180,14 @@ class Step:
             if somewhere
         }
         world.sum_(grads.values())
+        # After the sum: an overflow anywhere is now seen everywhere, so all skip the same update.
         if grads:
             self.scaler.unscale_(self.optimizer)
         return grads
 
     def _share_statistics(self) -> None:
-        # A batch norm sees what is encoded at once; processes go on with the mean of what they saw.
+        # A batch norm counts what one process encodes, so running statistics differ between
+        # processes: all of them continue with the average, and so keep equal models.
         if self.run.world.size > 1 and self.statistics:
             self.run.world.sum_(self.statistics)
             for counted in self.statistics:
@@ -177,7 +196,7 @@ class Step:
     def _update(self) -> bool:
         if self.run.settings.clip_norm:
             torch.nn.utils.clip_grad_norm_(self.run.weights.values(), self.run.settings.clip_norm)
-        before = self.scaler.get_scale()
+        before = self.scaler.get_scale()  # lowered below only if the update was skipped
         self.scaler.step(self.optimizer)
         self.scaler.update()
         temperature = self.run.weights["logit_scale"]
@@ -187,7 +206,7 @@ class Step:
 
 
 def _running_statistics(module: nn.Module) -> list[Tensor]:
-    """What batch norms have counted, live."""
+    """The running means and variances of all batch norms, live; without integer counters."""
     norms = [part for part in module.modules() if isinstance(part, BATCH_NORMS)]
     both = [counted for norm in norms for counted in (norm.running_mean, norm.running_var)]
     return [counted for counted in both if counted is not None]
@@ -199,7 +218,7 @@ def _gradient(leaf: Tensor) -> Tensor:
 
 
 def _grad_of(weight: Tensor) -> Tensor:
-    """Its gradient, zero where only another process has used it."""
+    """The weight's gradient, set to zero if only another process has used the weight."""
     if weight.grad is None:
         weight.grad = torch.zeros_like(weight)
     return weight.grad

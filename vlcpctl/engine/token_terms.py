@@ -1,4 +1,4 @@
-"""The terms over tokens of one step: masked words, and what methods add."""
+"""The loss terms over tokens of one optimizer step: masked words, and the methods' own terms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from vlcpctl.losses.masked import word_loss
 
 
 class TokenTerms:
-    """Sums over a chunk's own tokens, which add up over chunks and processes."""
+    """Loss terms that are sums over a chunk's own tokens.
+
+    Each is divided by a count of the global batch, so that chunks and processes simply add up.
+    """
 
     def __init__(
         self, run: TrainRun, views: Sequence[tuple[Method, MethodRun]], batch: Batch
@@ -25,7 +28,7 @@ class TokenTerms:
         self._found: list[Terms] = []
 
     def of(self, chunk: slice, tokens: Tokens) -> Tensor | None:
-        """The sum of a chunk's terms, if any has a gradient."""
+        """The sum of a chunk's terms that have a gradient, a scalar; None if none has."""
         part = ChunkPart(self.run, self.batch, chunk, self._count())
         terms: Terms = {}
         if self._guesses:
@@ -38,7 +41,7 @@ class TokenTerms:
         return torch.stack(moving).sum() if moving else None
 
     def values(self) -> dict[str, float]:
-        """Each term, summed over chunks and processes."""
+        """The value of each term by name, summed over chunks and processes."""
         if not self._found or not self._found[0]:
             return {}
         stacks = [torch.stack([each.detach() for each in terms.values()]) for terms in self._found]
@@ -47,7 +50,8 @@ class TokenTerms:
         return dict(zip(self._found[0], summed.tolist(), strict=True))
 
     def _count(self) -> int:
-        """The masked tokens of the global batch, at least 1."""
+        """The number of masked tokens in the global batch, at least 1."""
+        # Not the chunk's own count: a mean of means would weigh tokens by how their chunk was cut.
         if self._masked is None:
             labels = self.batch.labels
             count = torch.zeros(()) if labels is None else (labels >= 0).sum()

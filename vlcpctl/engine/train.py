@@ -1,4 +1,4 @@
-"""train_step: from a request to a finished checkpoint, going on from what was left."""
+"""train_step: train as requested and write the checkpoint, resuming an unfinished run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,13 @@ from vlcpctl.models.encoders import Encoder, Start
 def train_step(
     request: Request, observe: Observer = unobserved, world: World | None = None
 ) -> Path:
-    """Train and write the checkpoint at `request.out`; if it is there already, do nothing."""
+    """Train, write the checkpoint at `request.out` and return that path.
+
+    Returns at once if this very checkpoint is already finished; resumes an unfinished run from its
+    last saved state. Raises OutputExists if something else is at `request.out`, UsageError,
+    BadInput or Incompatible if options and inputs do not fit together, Diverged if the loss is not
+    finite, and Interrupted after a signal.
+    """
     world = world or World()
     semantic = identity.semantic(request)
     partial = Partial(request.out)
@@ -66,7 +72,7 @@ def train_step(
 
 @dataclass(frozen=True)
 class TrainContext:
-    """Where and under whose eyes a run is carried out."""
+    """What a run is executed with: its device, processes, stop flag and observer."""
 
     device: torch.device
     world: World
@@ -82,6 +88,7 @@ def _train(plan: Plan, partial: Partial, semantic: dict[str, Any], context: Trai
     if rank == 0:
         numeric = identity.numeric(request, context.device.type)
         partial.claim(semantic, numeric, force=request.force, accept_inexact=request.accept_inexact)
+    # Rank 0 may move an older run aside: the others must not read its state before that.
     context.world.wait()
     saved, tensors = partial.load() or (Saved(), {})
     if tensors:
@@ -102,7 +109,7 @@ def _train(plan: Plan, partial: Partial, semantic: dict[str, Any], context: Trai
         write_checkpoint(request.out, run, record, parent)
         context.observe("renamed")
         partial.remove()
-    context.world.wait()
+    context.world.wait()  # no process returns before the checkpoint exists
 
 
 def _loop(plan: Plan, run: TrainRun, partial: Partial, saved: Saved, context: TrainContext) -> Loop:
@@ -126,6 +133,7 @@ def _new_run(plan: Plan, parent: Parent | None, context: TrainContext) -> TrainR
     request, teaching = plan.request, plan.teaching
     encoder = _encoder(request, parent)
     encoder.module.to(context.device)
+    # With precomputed targets, the teacher is loaded only for methods that need its weights.
     frozen = _frozen(request, encoder, parent) if teaching is None or teaching.holders else {}
     run = TrainRun(
         encoder=encoder,
@@ -134,6 +142,8 @@ def _new_run(plan: Plan, parent: Parent | None, context: TrainContext) -> TrainR
         seed=request.seed,
         device=context.device,
         previous={name: value.to(context.device) for name, value in frozen.items()} or None,
+        # With --teacher, `previous` is the teacher: penalties on weights need a copy of the
+        # weights that the run starts from.
         anchored=all_tensors(encoder) if parent and request.teacher and _anchors(request) else None,
         taught_scale=teaching.taught.targets.scale if teaching else None,
         world=context.world,
@@ -142,7 +152,7 @@ def _new_run(plan: Plan, parent: Parent | None, context: TrainContext) -> TrainR
         _check_teaching(teaching, run)
     if frozen and frozen.keys() != run.everything().keys():
         student = request.previous or request.settings.model
-        raise Incompatible(f"the teacher {request.teacher} is another model than {student}")
+        raise Incompatible(f"the teacher {request.teacher} is a different model than {student}")
     _check_family(request, encoder.family)
     carried = carried_slots(parent, request.methods, fresh_state=request.fresh_state)
     start_slots(run, carried)
@@ -155,21 +165,22 @@ def _anchors(request: Request) -> bool:
 
 
 def _frozen(request: Request, encoder: Encoder, parent: Parent | None) -> Weights:
-    """The tensors of the teacher, else those that the model starts with; none in a first task."""
+    """Copies of the teacher's tensors, else of the previous model's; {} if there is neither."""
     teacher = open_parent(request.teacher) if request.teacher else None
     source = teacher.encoder() if teacher else encoder if parent else None
     return all_tensors(source) if source else {}
 
 
 def _check_teaching(teaching: Teaching, run: TrainRun) -> None:
-    """Refuse targets that do not fit the model and how it sees images."""
+    """Refuse targets that do not fit the model's width, image transform or methods."""
     targets = teaching.taught.targets
     check_transform(targets, training_view(run))
     if run.encoder.family == "fusion":
         refuse_tokens(targets, run.methods)
     if targets.width != run.width:
         raise Incompatible(
-            f"{targets.path} has {targets.width} channels, and the model has {run.width}"
+            f"{targets.path} has embeddings of {targets.width} channels, "
+            f"but the model has {run.width}"
         )
 
 
@@ -192,42 +203,51 @@ def _encoder(request: Request, parent: Parent | None) -> Encoder:
 
 
 def _check_family(request: Request, family: str) -> None:
-    """Refuse what only a fusion model has, if there is none."""
+    """Refuse options and methods that need a fusion model if the model is a dual encoder."""
     if family == "fusion":
         return
     for name in ("mask_share", "masking", "heads"):
         if request.origins.get(name) == "flag":
             option = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{option} has no effect: the model is no fusion model")
+            raise UsageError(f"{option} has no effect: the model is not a fusion model")
     for method in request.methods:
         if method.needs(first=False).fusion:
             raise UsageError(
-                f"method {method.name} as it is set needs a fusion model, such as albef-tiny; "
+                f"method {method.name} with its current settings needs a fusion model, such as "
+                "albef-tiny; "
                 f"see 'vlcpctl methods {method.name}'"
             )
 
 
 def _refuse_other_shape(request: Request, image_size: int) -> None:
-    """What the previous model fixes cannot be set again."""
+    """Refuse flags for settings that the previous checkpoint fixes."""
     for name in ("temperature", "text_length", "pretrained", "heads"):
         if request.origins.get(name) == "flag":
             option = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{option} has no effect with --previous: the checkpoint decides it")
+            raise UsageError(
+                f"{option} has no effect with --previous: the previous checkpoint fixes it"
+            )
     wanted = request.settings.image_size
     if wanted not in (None, image_size):
-        raise UsageError(f"--image-size {wanted}: the previous checkpoint takes {image_size}")
+        raise UsageError(
+            f"--image-size {wanted} has no effect with --previous: "
+            f"the previous checkpoint fixes it at {image_size}"
+        )
 
 
 def _validation(plan: Plan, run: TrainRun) -> Callable[[], dict[str, float]] | None:
-    """What to do after each epoch; None when no task has a validation split and none is needed."""
+    """The validation to run after each epoch; None if not every task has a validation split.
+
+    Raises UsageError if a setting depends on validation and a task lacks the split.
+    """
     settings = plan.request.settings
     needed = settings.schedule == "plateau" or settings.keep != "last"
     missing = [task for task in plan.tasks if "val" not in task.counts]
     if missing and needed:
         what = "--schedule plateau" if settings.schedule == "plateau" else f"--keep {settings.keep}"
         raise UsageError(
-            f"{what} needs a validation split, and {missing[0].path} has none; "
-            "split with --holdout test=0.1,val=0.05"
+            f"{what} needs a validation split, but {missing[0].path} has none; "
+            "use 'vlcpctl split --holdout test=0.1,val=0.05'"
         )
     if missing:
         return None
@@ -237,15 +257,17 @@ def _validation(plan: Plan, run: TrainRun) -> Callable[[], dict[str, float]] | N
 
 
 def _inverting(seconds: float, whole: float) -> dict[str, Any]:
-    """What the manifest says of the time that pseudo texts took, if any did."""
+    """The manifest entry for time spent on pseudo texts; {} if none were generated."""
     if not seconds:
         return {}
-    console.say(f"making pseudo texts took {seconds / whole:.0%} of the {whole:.0f} s of training")
+    console.say(
+        f"generating pseudo texts took {seconds / whole:.0%} of the {whole:.0f} s of training"
+    )
     return {"inverting_seconds": round(seconds, 3)}
 
 
 def _body(plan: Plan, parent: Parent | None, saved: Saved, seconds: float) -> dict[str, Any]:
-    """What the manifest says beside the identity."""
+    """The manifest's entries besides the identity."""
     request = plan.request
     seen = parent.tasks if parent else []
     names = list(parent.manifest["task_names"]) if parent else []

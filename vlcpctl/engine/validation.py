@@ -1,4 +1,4 @@
-"""Validation during training: the loss, and the recall where it decides, after every epoch."""
+"""Validation after every epoch: the loss, and the mean recall if `--keep` selects by it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from vlcpctl.losses.contrastive import image_text
 def validate(
     run: TrainRun, batches: Callable[[], Iterator[Batch]], *, recalls: bool
 ) -> dict[str, float]:
-    """`val_loss`, per pair and in eval mode, and `val_rmean` (percent) when asked for."""
+    """`val_loss`, the mean over batches, and with `recalls` also `val_rmean` in percent."""
     run.encoder.module.eval()
     found = [(_features(run, batch), batch.texts) for batch in batches()]
     run.encoder.module.train()
@@ -47,7 +47,7 @@ def _loss(run: TrainRun, out: Features) -> Tensor:
 
 
 def _recall(run: TrainRun, outputs: list[Features], tokens: Tensor) -> float:
-    """The mean of the six recalls; equal texts are one entry of the gallery."""
+    """The mean of the six recalls in percent; equal texts are one gallery entry, as in eval."""
     images = torch.cat([out.image for out in outputs]).float().cpu().numpy()
     texts = torch.cat([out.text for out in outputs]).float().cpu().numpy()
     _, first, of_image = np.unique(tokens.numpy(), axis=0, return_index=True, return_inverse=True)

@@ -1,4 +1,4 @@
-"""One of the processes that train together: join the others, train, leave."""
+"""One of several processes that train together: join the others, train, leave."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ from vlcpctl.engine.request import Request
 from vlcpctl.engine.train import train_step
 from vlcpctl.engine.world import LostProcess, joined
 
-LOST_S = 2.0  # longer than the launcher takes to see which process ended first, and why
+# The launcher reports the first failure it sees. A process that only lost its peer waits this many
+# seconds, so that the peer's own error is seen first.
+LOST_S = 2.0
 
 
 def take_part(request: Request, here: Place) -> None:
-    """Train as one of the processes that a launcher started; those behind rank 0 are quiet."""
-    if os.getpgrp() != os.getpid():  # a terminal's Ctrl-C comes once, from the launcher
+    """Train as one of the processes that a launcher started; only rank 0 prints."""
+    # In a process group of its own: a terminal sends Ctrl-C to the whole group, and the launcher
+    # forwards it as well. A second signal would end the process without saving.
+    if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
     if here.rank > 0:
         console.set_quiet(True)
@@ -33,7 +37,10 @@ def take_part(request: Request, here: Place) -> None:
 
 
 def launched(request: Request, quiet: bool) -> None:
-    """What `vlcpctl.engine.launch` starts: errors go back to it, and the code is the error's."""
+    """The entry point of processes that `engine.launch` starts.
+
+    An error is passed to the launcher in a file, and its exit code becomes the process's.
+    """
     here = place()
     assert here is not None
     console.set_quiet(quiet)
@@ -43,21 +50,21 @@ def launched(request: Request, quiet: bool) -> None:
         if isinstance(error, LostProcess):
             time.sleep(LOST_S)
         code = error.exit_code if isinstance(error, VlcpError) else 1
-        # torch's launcher reads this file too, and wants its own two fields in it.
+        # torch's launcher reads this file too and requires `message` and `timestamp`.
         record = {"message": str(error), "timestamp": time.time(), "code": code}
         Path(os.environ["TORCHELASTIC_ERROR_FILE"]).write_text(json.dumps(record))
         raise SystemExit(code) from error
 
 
 def _device(name: str, here: Place) -> torch.device:
-    """Each process of a machine has a GPU of its own."""
+    """The device of this process: with CUDA, one GPU for each process of a machine."""
     device = torch_device(name)
     if device.type != "cuda":
         return device
     count = torch.cuda.device_count()
     if here.local >= count:
         raise UsageError(
-            f"{here.local + 1} processes or more on this machine, which has {count} CUDA devices; "
-            f"at most {count} work here, or --device cpu"
+            f"this machine has {count} CUDA devices for at least {here.local + 1} processes; "
+            f"use at most {count} per machine, or --device cpu"
         )
     return torch.device("cuda", here.local)

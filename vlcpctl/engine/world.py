@@ -1,4 +1,7 @@
-"""The processes that train together: who am I, gather features, sum gradients, agree."""
+"""The processes that train together: their ranks, gathering features, summing gradients.
+
+All of them must call the same methods in the same order, or they wait for each other forever.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from vlcpctl.engine.processes import Place
 
 
 class LostProcess(VlcpError):
-    """Another process of the run has ended; what it said tells why."""
+    """Another process of the run has ended; its own error has the reason."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +31,15 @@ class World:
     size: int = 1
 
     def slice_of(self, count: int) -> slice:
-        """The part of a global batch that this process encodes."""
+        """The part of a global batch of `count` pairs that this process encodes."""
         share = count // self.size
         return slice(self.rank * share, (self.rank + 1) * share)
 
     def gather(self, local: Tensor) -> Tensor:
-        """The rows of all processes, in the order of their ranks; without gradient."""
+        """The rows of all processes in order of rank: (n, ...) each becomes (size * n, ...).
+
+        Every process must have the same shape; the result has no gradient.
+        """
         if self.size == 1:
             return local
         parts = [torch.empty_like(local) for _ in range(self.size)]
@@ -42,9 +48,12 @@ class World:
         return torch.cat(parts)
 
     def sum_(self, tensors: Iterable[Tensor]) -> None:
-        """Sum over processes, in place: one message for all tensors of a kind."""
+        """Sum tensors over processes, in place; raises LostProcess if another one has ended."""
         if self.size == 1:
             return
+        # One message for all neighbours of a dtype: hundreds of small all-reduces would wait for
+        # the network hundreds of times. Elements are summed by place alone, so every process must
+        # pass the same shapes in the same order.
         for _, alike in groupby(tensors, key=lambda tensor: tensor.dtype):
             kept = list(alike)
             flat = torch.cat([tensor.reshape(-1) for tensor in kept])
@@ -55,7 +64,7 @@ class World:
                 tensor.copy_(part.view_as(tensor))
 
     def any(self, flags: Sequence[bool], device: torch.device) -> list[bool]:
-        """Which of the flags are set on some process."""
+        """For each flag, whether it is set in at least one process."""
         if self.size == 1:
             return list(flags)
         agreed = torch.tensor(flags, dtype=torch.int32, device=device)
@@ -64,16 +73,17 @@ class World:
         return [bool(flag) for flag in agreed.tolist()]
 
     def first(self, values: Mapping[str, float], device: torch.device) -> dict[str, float]:
-        """The numbers that rank 0 has: what is decided by them is decided alike."""
+        """The values of rank 0, so that all processes decide alike; the names must agree."""
         if self.size == 1:
             return dict(values)
+        # float64 carries a Python float unchanged.
         told = torch.tensor(list(values.values()), dtype=torch.float64, device=device)
         with _talking():
             dist.broadcast(told, src=0)
         return dict(zip(values, told.tolist(), strict=True))
 
     def wait(self) -> None:
-        """Until every process is here."""
+        """Wait until every process has called this."""
         if self.size > 1:
             with _talking():
                 dist.barrier()
@@ -81,7 +91,10 @@ class World:
 
 @contextmanager
 def joined(here: Place, device: torch.device) -> Iterator[World]:
-    """The world of the processes that a launcher started, once all of them have come."""
+    """The world of the processes that a launcher started, once all of them have joined.
+
+    Raises LostProcess if they cannot connect.
+    """
     with _talking():
         if device.type == "cuda":
             torch.cuda.set_device(device)

@@ -246,7 +246,7 @@ def test_data_that_cannot_be_probed_is_refused(place: Path, tmp_path: Path) -> N
         )
 
     out = tmp_path / "rows"
-    with pytest.raises(BadInput, match="has no class labels; split gives them with"):
+    with pytest.raises(BadInput, match="has no class labels; 'vlcpctl split' adds them"):
         probed(place, out, labelled("bare", None))
     with pytest.raises(UsageError, match="has one class, 'a': nothing to tell apart"):
         probed(place, out, labelled("one", "a"))
@@ -263,7 +263,7 @@ def test_data_that_cannot_be_probed_is_refused(place: Path, tmp_path: Path) -> N
 def test_a_place_of_data_sets_without_a_name_to_look_for_is_refused(
     place: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(UsageError, match="has no effect: every data set is given by its path"):
+    with pytest.raises(UsageError, match="has no effect: every data set is given as a path"):
         probed(place, tmp_path / "rows", first(place), data=tmp_path)
 
 

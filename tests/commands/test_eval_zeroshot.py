@@ -299,7 +299,7 @@ def test_images_without_a_label_are_left_out(place: Path, tmp_path: Path) -> Non
     (row,) = evaluate(place, tmp_path / "rows", task, max_skip="1")
     assert (row["n_images"], row["n_skipped"], row["n_classes"]) == (8, 1, 3)
     nothing = make_task(tmp_path / "bare", pair=lambda number: make_pair(number, labels=0))
-    with pytest.raises(BadInput, match="has no class labels; split gives them with"):
+    with pytest.raises(BadInput, match="has no class labels; 'vlcpctl split' adds them"):
         evaluate(place, tmp_path / "rows", nothing, split="train")
 
 
@@ -307,9 +307,9 @@ def test_a_data_set_is_found_by_name(place: Path, tmp_path: Path) -> None:
     shutil.copytree(place / "pets", tmp_path / "wds_vtab-dtd")
     (row,) = evaluate(place, tmp_path / "rows", "dtd", data=tmp_path)
     assert row["task"] == "dtd"
-    with pytest.raises(BadInput, match=r"has no folder of flowers: looked for flowers, wds_flower"):
+    with pytest.raises(BadInput, match=r"has no folder for flowers: tried flowers, wds_flower"):
         evaluate(place, tmp_path / "rows", "flowers102", data=tmp_path)
-    with pytest.raises(UsageError, match="say with --data in which directory"):
+    with pytest.raises(UsageError, match="give the directory that contains it with --data"):
         evaluate(place, tmp_path / "rows", "dtd")
     with pytest.raises(UsageError, match="did you mean 'food101'"):
         evaluate(place, tmp_path / "rows", "food11", data=tmp_path)
@@ -327,7 +327,7 @@ def test_imagenet_brings_names_and_templates(
 
 
 def test_a_group_of_names_is_all_of_them(place: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="has no folder of imagenet1k"):
+    with pytest.raises(BadInput, match="has no folder for imagenet1k"):
         evaluate(place, tmp_path / "rows", "incclip", data=tmp_path)
 
 
@@ -347,16 +347,22 @@ def test_a_split_that_is_not_there_is_named(place: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda folder: (folder / "test" / "1.tar").unlink(), "1.tar is missing"),
-        (lambda folder: write_lines(folder / "test" / "nshards.txt", ["x"]), "holds 'x', not the"),
+        (lambda folder: (folder / "test" / "1.tar").unlink(), "1.tar does not exist"),
+        (
+            lambda folder: write_lines(folder / "test" / "nshards.txt", ["x"]),
+            "contains 'x', not the",
+        ),
         (lambda folder: write_lines(folder / "classnames.txt", CLASSES[:3]), "label is 3, but"),
         (lambda folder: write_lines(folder / "classnames.txt", ["a", "", "b"]), "an empty line"),
         (lambda folder: (folder / "classnames.txt").unlink(), "has no classnames.txt"),
-        (lambda folder: (folder / "test" / "nshards.txt").unlink(), "no data set in CLIP_bench"),
+        (
+            lambda folder: (folder / "test" / "nshards.txt").unlink(),
+            "is not a data set in CLIP_bench",
+        ),
         (lambda folder: write_lines(folder / "dataset_type.txt", ["retrieval"]), "is a retrieval"),
         (
             lambda folder: write_lines(folder / "zeroshot_classification_templates.txt", ["a {}"]),
-            "'a {}', where each must hold {c}",
+            "template 'a {}' lacks {c}",
         ),
         (
             lambda folder: (folder / "test" / "0.tar").write_bytes(
@@ -400,7 +406,7 @@ def test_two_data_sets_of_one_name_are_refused(place: Path, tmp_path: Path) -> N
 def test_a_place_of_data_sets_without_a_name_to_look_for_is_refused(
     place: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(UsageError, match="has no effect: every data set is given by its path"):
+    with pytest.raises(UsageError, match="has no effect: every data set is given as a path"):
         evaluate(place, tmp_path / "rows", place / "pets", data=tmp_path)
 
 

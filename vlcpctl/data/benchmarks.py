@@ -1,4 +1,4 @@
-"""The data sets that papers on continual CLIP report, by name, and where to look for them."""
+"""Classification data sets reported in papers on continual CLIP: names, groups, and folders."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 
-# Other names of the same data, the name in CLIP_benchmark first.
+# Name in CLIP_benchmark to other names of the same data.
 BENCHMARKS = {
     "imagenet1k": ("imagenet",),
     "cifar10": (),
@@ -21,7 +21,7 @@ BENCHMARKS = {
     "objectnet": (),
 }
 
-# One word for several: the eight of Table 1 (Yan et al., 2022), in its order.
+# Names for several data sets: "incclip" is the eight of Table 1 in Yan et al. (2022), in its order.
 GROUPS = {
     "incclip": (
         *("imagenet1k", "cifar10", "cifar100", "caltech101"),
@@ -29,41 +29,44 @@ GROUPS = {
     )
 }
 
-# A folder's name: bare, as clip_benchmark_export_wds makes it, and as it lies on the hub.
+# Names of a data set's folder: plain, as written by clip_benchmark_export_wds, and as on the hub.
 _PLACES = ("{}", "wds_{}", "vtab/{}", "vtab-{}", "wds_vtab-{}")
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A data set by its name, and the folder that holds it."""
+    """A data set's name in CLIP_benchmark, and its folder."""
 
     name: str
     path: Path
 
 
 def find_benchmark(word: str, data: Path | None) -> Benchmark:
-    """The folder of a data set below --data, by its name."""
+    """Find a data set by its name in the directory `data`, the value of --data.
+
+    Raises UsageError if the name is unknown or `data` is None, BadInput if there is no such folder.
+    """
     name = _name_of(word)
     if name is None:
         known = [*BENCHMARKS, *GROUPS]
-        raise UsageError(f"{word} is no path here; {unknown_name('data set', word, known)}")
+        raise UsageError(f"{word} does not exist; {unknown_name('data set', word, known)}")
     if data is None:
         raise UsageError(
-            f"{word} is a data set by name: say with --data in which directory to look for it, "
-            "or give its folder"
+            f"{word} is the name of a data set: give the directory that contains it with --data, "
+            "or give the path of its folder"
         )
     tried = [place.format(one) for one in (name, *BENCHMARKS[name]) for place in _PLACES]
     for place in tried:
         if (data / place).is_dir():
             return Benchmark(name, data / place)
     raise BadInput(
-        f"{data} has no folder of {name}: looked for {', '.join(tried)}; it is to be in "
-        "CLIP_benchmark's layout, as clip_benchmark_export_wds writes it"
+        f"{data} has no folder for {name}: tried {', '.join(tried)}; the folder must have "
+        "CLIP_benchmark's layout, as written by clip_benchmark_export_wds"
     )
 
 
 def usual_name(folder: str) -> str:
-    """What rows call the data in a folder of this name.
+    """The name that evaluation rows give to the data in a folder of this name.
 
     >>> usual_name("wds_vtab-flowers"), usual_name("imagenet"), usual_name("my-birds")
     ('flowers', 'imagenet1k', 'my-birds')
@@ -73,7 +76,7 @@ def usual_name(folder: str) -> str:
 
 
 def expanded(words: list[str]) -> list[str]:
-    """The words, with the data sets of a group in its place, unless a path has that name.
+    """Replace the name of a group by its data sets, unless a path of that name exists.
 
     >>> expanded(["incclip"])[:2]
     ['imagenet1k', 'cifar10']

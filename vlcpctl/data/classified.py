@@ -1,4 +1,4 @@
-"""What is to be classified: a task with labels, or a folder of a benchmark; classes and prompts."""
+"""Classification data sets: labelled tasks and CLIP_benchmark folders, with classes and prompts."""
 
 from __future__ import annotations
 
@@ -21,30 +21,33 @@ CLASSES = ("all", "task")
 
 
 class DataSet(Protocol):
-    """Images of named classes."""
+    """A data set of images with one of several named classes each."""
 
     @property
     def name(self) -> str:
-        """What rows call it."""
+        """The data set's name in evaluation rows."""
 
     @property
     def classes(self) -> Sequence[str]:
-        """The names of the classes, in the order of the labels."""
+        """The class names, in the order of the labels."""
 
     def prompts(self, given: TemplatesFile | None) -> list[list[str]]:
-        """The prompts of each class, by the templates given or else by its own."""
+        """The prompts of each class, from the given templates or else the data set's own.
+
+        Raises BadInput if the templates do not fit the data set.
+        """
 
     def check(self, split: str) -> None:
-        """Refuse a split that is not there."""
+        """Raise BadInput if the data set does not have the split."""
 
     def images(self, split: str) -> LabelledImages:
-        """The images of a split."""
+        """The labelled images of a split. Raises BadInput if they cannot be read."""
 
 
 @final
 @dataclass(frozen=True)
 class TaskData:
-    """A task or buffer of ours; its classes are labels."""
+    """A task or buffer directory; its class names are the images' labels."""
 
     task: Task
     classes: Sequence[str]
@@ -73,7 +76,7 @@ class TaskData:
 @final
 @dataclass(frozen=True)
 class FolderData:
-    """A folder in CLIP_benchmark's layout."""
+    """A data set in a folder in CLIP_benchmark's layout."""
 
     name: str
     folder: ClassFolder
@@ -99,13 +102,14 @@ class FolderData:
 
 
 def open_data_sets(words: Sequence[str], data: Path | None, classes: str) -> list[DataSet]:
-    """What the words name: a task directory, a folder, or a data set to look for below --data.
+    """Open data sets, each given as a task directory, a folder, or a name to look for in `data`.
 
-    With `classes` all, the classes of a task are those of its whole stream; with task, which some
-    data set must be, or own, they are its own.
+    With `classes` "all" a task is classified among the classes of its whole stream, with "task"
+    among its own. Raises UsageError if an option has no effect or two data sets have one name,
+    BadInput if a data set cannot be found or read.
     """
     if data is not None and all(Path(word).exists() for word in words):
-        raise UsageError(f"--data {data} has no effect: every data set is given by its path")
+        raise UsageError(f"--data {data} has no effect: every data set is given as a path")
     found = [_opened(word, data) for word in words]
     tasks = [one for one in found if isinstance(one, Task)]
     if classes == "task" and not tasks:
@@ -137,7 +141,7 @@ def _folder(name: str, path: Path) -> FolderData:
         classes = imagenet.class_names()
     if not classes or not all(classes):
         what = f"has no {CLASS_NAMES}" if classes is None else f"has an empty line in {CLASS_NAMES}"
-        raise BadInput(f"{path} {what}; it names a class a line, in the order of the labels")
+        raise BadInput(f"{path} {what}; write one class per line, in the order of the labels")
     return FolderData(name, folder, classes)
 
 
@@ -146,14 +150,17 @@ def _labels(task: Task, classes: str, given: Sequence[Task]) -> list[str]:
     labels = sorted({str(label) for one in tasks for label in one.manifest["labels"]})
     if not labels:
         raise BadInput(
-            f"{task.path} has no class labels; split gives them with --label-column or "
+            f"{task.path} has no class labels; 'vlcpctl split' adds them with --label-column or "
             "--labels-from"
         )
     return labels
 
 
 def _stream_of(task: Task, given: Sequence[Task]) -> list[Task]:
-    """All tasks of the task's stream: those beside it, else those given."""
+    """All tasks of the task's stream: those beside it, or else those given.
+
+    Raises BadInput if neither are all tasks of the stream.
+    """
     stream = task.manifest.get("stream")
     if stream is None:
         return [task]
@@ -165,7 +172,7 @@ def _stream_of(task: Task, given: Sequence[Task]) -> list[Task]:
     there = {one.step: one for one in same if one.step is not None}  # a buffer has no step
     if len(there) < task.manifest["tasks_in_stream"]:
         raise BadInput(
-            f"{task.path} does not lie in its stream, so --classes all cannot know all classes; "
-            f"give all {task.manifest['tasks_in_stream']} tasks, or --classes task"
+            f"{task.path} is not inside its stream directory, so --classes all cannot find the "
+            f"other classes; give all {task.manifest['tasks_in_stream']} tasks, or --classes task"
         )
     return list(there.values())

@@ -1,4 +1,4 @@
-"""ImageNet's class names and templates, as open_clip ships them (Radford et al., 2021)."""
+"""ImageNet's class names and prompt templates from CLIP (Radford et al., 2021), via open_clip."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ NAME, CLASSES = "imagenet1k", 1000
 
 
 def class_names() -> list[str]:
-    """The 1,000 names in the order of the labels; two of them name two classes each."""
+    """The 1,000 class names in the order of the labels; two of the names occur twice."""
     return list(_metadata().IMAGENET_CLASSNAMES)
 
 
 def templates() -> list[str]:
-    """The 80 templates, with {c} for the class."""
+    """The 80 prompt templates, with {c} for the class name."""
     return [template("{c}") for template in _metadata().OPENAI_IMAGENET_TEMPLATES]
 
 
 @cache
 def _metadata() -> ModuleType:
-    """The one file of open_clip that has them: the package itself would import torch first."""
+    """Load open_clip's metadata module alone: importing the package would import torch."""
     package = importlib.util.find_spec("open_clip")
     assert package is not None, "open_clip is a dependency"
     file = Path(str(package.origin)).parent / "zero_shot_metadata.py"

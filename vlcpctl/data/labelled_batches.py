@@ -1,4 +1,4 @@
-"""Labelled images as a model takes them, batch by batch; those that cannot be decoded are told."""
+"""Batches of labelled images with the evaluation transform; undecodable images are reported."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from vlcpctl.data.workers import read_in_order
 
 @dataclass(frozen=True)
 class LabelledBatch:
-    """(B, H, W, 3) bytes, which of the images they are, and the images that had to be left out."""
+    """The B images of a batch that could be decoded, and the flaws of the others."""
 
-    pixels: Tensor
-    rows: NDArray[np.int64]
+    pixels: Tensor  # (B, H, W, 3) uint8
+    rows: NDArray[np.int64]  # (B,) which images they are
     flaws: list[Flaw]
 
     @property
     def size(self) -> int:
-        """How many images were read, good or not."""
+        """The number of images read, including those that could not be decoded."""
         return len(self.rows) + len(self.flaws)
 
 
 @dataclass
 class LabelledBatches(Dataset[LabelledBatch]):
-    """Batch k of the first `count` images."""
+    """Item k is batch k of the first `count` images."""
 
     images: LabelledImages
     count: int
@@ -61,5 +61,5 @@ class LabelledBatches(Dataset[LabelledBatch]):
 
 
 def read_labelled(batches: LabelledBatches, workers: int) -> Iterator[LabelledBatch]:
-    """The batches in order; the number of workers changes nothing else."""
+    """The batches in order; the number of workers changes only the speed."""
     return read_in_order(batches, range(len(batches)), workers)

@@ -1,6 +1,6 @@
-"""Images with a class each, read at random: of a task's split, or of tars that somebody else made.
+"""Random access to images with one class each, in a task's split or in tars of another program.
 
-Labels are numbers, places in a list of class names.
+A label is an index into a list of class names.
 """
 
 from __future__ import annotations
@@ -20,50 +20,50 @@ from vlcpctl.data.task import Split
 
 @dataclass(frozen=True)
 class Flaw:
-    """An image that cannot be used: which one, and why."""
+    """An image that cannot be used."""
 
-    name: str
-    why: str
+    name: str  # which image, for messages
+    why: str  # the reason, to follow "{name}: "
 
 
 class LabelledImages(Protocol):
-    """Images by their place in order; `flaws` are those that have no place."""
+    """N labelled images, numbered in order; `flaws` are further images that cannot be used."""
 
     @property
     def labels(self) -> NDArray[np.int64]:
-        """The class of each image."""
+        """(N,) the class index of each image."""
 
     @property
     def flaws(self) -> Sequence[Flaw]:
-        """What is left out."""
+        """The images left out, which have no number."""
 
     def image(self, row: int) -> bytes:
-        """The bytes of an image file."""
+        """The encoded bytes of the image file at `row`."""
 
     def name(self, row: int) -> str:
-        """The image, for messages."""
+        """The name of the image at `row`, for messages."""
 
     def key(self, row: int) -> str:
-        """What draws of the image hang on, whatever the path."""
+        """An identifier that random draws for the image depend on; it is independent of paths."""
 
 
 class ImagesInTars:
-    """Images found in tars: which file, where in it, and the label."""
+    """Labelled images located in tars: add them first, then read them in any order."""
 
     def __init__(self) -> None:
         self.flaws: list[Flaw] = []
         self._paths: list[Path] = []
         self._keys: list[str] = []
-        self._places: list[tuple[int, int, int]] = []  # the number of the tar, offset, size
+        self._places: list[tuple[int, int, int]] = []  # index of the tar, offset, size in bytes
         self._labels: list[int] = []
         self._descriptors: dict[tuple[int, int], int] = {}
 
     def open(self, path: Path) -> None:
-        """What is added from here on lies in this tar."""
+        """Start a tar: images added from now on are in this one."""
         self._paths.append(path)
 
     def add(self, key: str, offset: int, size: int, label: int) -> None:
-        """The next image."""
+        """Add an image of the current tar; `offset` and `size` are in bytes."""
         self._keys.append(key)
         self._places.append((len(self._paths) - 1, offset, size))
         self._labels.append(label)
@@ -86,7 +86,7 @@ class ImagesInTars:
         return self._keys[row]
 
     def _descriptor(self, shard: int) -> int:
-        # Workers are forked: each process opens its own, as `data.task.Split` does.
+        # Workers are forked: each process opens its own descriptor, as `data.task.Split` does.
         place = (os.getpid(), shard)
         if place not in self._descriptors:
             self._descriptors[place] = os.open(self._paths[shard], os.O_RDONLY)
@@ -95,7 +95,10 @@ class ImagesInTars:
 
 @dataclass
 class ImagesOfSplit:
-    """A split of a task whose labels are among these classes."""
+    """The labelled images of a task's split; images without a label are flaws.
+
+    Raises BadInput if a label is not among `classes`.
+    """
 
     split: Split
     classes: Sequence[str]
@@ -108,7 +111,7 @@ class ImagesOfSplit:
         unknown = {labels[row] for row in self._rows} - number_of.keys()
         if unknown:
             raise BadInput(
-                f"{self.split.path} has a label {min(unknown)!r} that its manifest does not list; "
+                f"{self.split.path} has the label {min(unknown)!r}, which its manifest lacks; "
                 "run 'vlcpctl check'"
             )
         self.labels = np.array([number_of[labels[row]] for row in self._rows], dtype=np.int64)

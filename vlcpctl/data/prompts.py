@@ -1,4 +1,4 @@
-"""Prompts: the texts that stand for a class, from templates or written for each class."""
+"""Prompts for zero-shot classification: from templates, or written out for each class."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any
 
 from vlcpctl.core.errors import BadInput, unknown_name
 
-HERE = "{c}"  # where a template takes the class name, as CLIP_benchmark writes it
+HERE = "{c}"  # placeholder for the class name in a template, as in CLIP_benchmark
 DEFAULT_TEMPLATES = (f"a photo of a {HERE}.",)
 
-# Templates for all classes, or per class its own prompts.
+# Templates for all classes, or the finished prompts of each class.
 Templates = Sequence[str] | Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
 class TemplatesFile:
-    """What --templates names: one list for every data set, or JSON that tells them apart."""
+    """A file given with --templates: templates for every data set, or templates by data set."""
 
     path: Path
     content: Sequence[str] | Mapping[str, Templates]
 
     def of(self, dataset: str) -> Templates:
-        """The templates of a data set."""
+        """The templates for a data set. Raises BadInput if the file does not list it."""
         if not isinstance(self.content, Mapping):
             return self.content
         if dataset not in self.content:
@@ -34,28 +34,32 @@ class TemplatesFile:
 
 
 def read_templates(path: Path) -> TemplatesFile:
-    """Read a text file of one template a line, or JSON as CLIP_benchmark takes it.
+    """Read a text file with one template per line, or JSON in CLIP_benchmark's form.
 
-    JSON is a list of templates, or by data set a list or, by class, a list of finished prompts.
+    The JSON is a list of templates, or maps each data set to a list of templates or to a mapping
+    from class to finished prompts. Raises BadInput if the file cannot be read or has another form.
     """
     try:
         text = path.read_text(encoding="utf-8")
         content = json.loads(text) if path.suffix == ".json" else _lines(text)
     except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
+        raise BadInput(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
-        raise BadInput(f"{path} is no templates file: {error}") from error
+        raise BadInput(f"{path} is not a templates file: {error}") from error
     entries = content.values() if isinstance(content, dict) else [content]
     if not all(_is_templates(entry) for entry in entries):
         raise BadInput(
-            f"{path}: templates are a list of texts, or by data set a list, or by data set and "
-            "class a list"
+            f"{path} is not a templates file: write a list of templates, or an object that maps "
+            "data sets to lists of templates, or data sets and classes to lists of prompts"
         )
     return TemplatesFile(path, content)
 
 
 def prompts_of(classes: Sequence[str], templates: Templates, where: object) -> list[list[str]]:
-    """The prompts of each class; `where` is the source of the templates, for messages.
+    """The prompts of each class, in the order of `classes`.
+
+    `where` names the source of the templates in messages. Raises BadInput if a class has no prompts
+    or a template has no placeholder.
 
     >>> prompts_of(["cat", "dog"], ["a photo of a {c}.", "a {c}"], "here")
     [['a photo of a cat.', 'a cat'], ['a photo of a dog.', 'a dog']]
@@ -69,8 +73,8 @@ def prompts_of(classes: Sequence[str], templates: Templates, where: object) -> l
         return [list(templates[name]) for name in classes]
     without = [template for template in templates if HERE not in template]
     if without or not templates:
-        found = repr(without[0]) if without else "no template at all"
-        raise BadInput(f"{where}: {found}, where each must hold {HERE} for the class")
+        found = f"template {without[0]!r} lacks {HERE}" if without else "there are no templates"
+        raise BadInput(f"{where}: {found}; write {HERE} where the class name goes")
     return [[template.replace(HERE, name) for template in templates] for name in classes]
 
 

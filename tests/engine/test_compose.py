@@ -24,16 +24,16 @@ def test_order_of_names_does_not_matter() -> None:
         ("ctpp", [], "unknown method 'ctpp'; did you mean 'ctp'"),
         ("ctp+ctp", [], "names a method twice"),
         ("ctp", ["ctp.momentums=true"], "did you mean 'momentum'"),
-        ("ctp", ["dha.every=3"], "'dha' does not run here"),
-        ("ctp", ["ctp.momentum"], "is not METHOD.PARAMETER=VALUE"),
+        ("ctp", ["dha.every=3"], "'dha' is not in --method"),
+        ("ctp", ["ctp.momentum"], "is not of the form METHOD.PARAMETER=VALUE"),
         ("ctp", ["ctp.momentum=maybe"], "'maybe' is not a bool"),
         ("dha", ["dha.every=2.5"], "'2.5' is not a int"),
-        ("dha", ["dha.every=0"], r"dha.every=0: it must lie within \[1, inf\)"),
-        ("dha", ["dha.main_share=nan"], r"it must lie within \[0, 1\]"),
-        ("ema", ["ema.decay=2"], r"it must lie within \[0, 1\]"),
-        ("modx", ["modx.alpha=inf"], r"it must lie within \[0, inf\)"),
-        ("co2l", ["co2l.now=0"], r"it must lie within \(0, inf\)"),
-        ("geodl", ["geodl.dimensions=-5"], r"it must lie within \[0, inf\)"),
+        ("dha", ["dha.every=0"], r"dha.every=0: the value must be within \[1, inf\)"),
+        ("dha", ["dha.main_share=nan"], r"the value must be within \[0, 1\]"),
+        ("ema", ["ema.decay=2"], r"the value must be within \[0, 1\]"),
+        ("modx", ["modx.alpha=inf"], r"the value must be within \[0, inf\)"),
+        ("co2l", ["co2l.now=0"], r"the value must be within \(0, inf\)"),
+        ("geodl", ["geodl.dimensions=-5"], r"the value must be within \[0, inf\)"),
         ("lwf", ["lwf.target=chanels"], "did you mean 'channels'"),
     ],
 )
@@ -50,7 +50,7 @@ def test_two_methods_that_write_the_weights_are_refused(monkeypatch: pytest.Monk
         writes_weights = True
 
     monkeypatch.setitem(composing.TABLE, "other", Other)
-    with pytest.raises(UsageError, match="dha and other both write the weights"):
+    with pytest.raises(UsageError, match="dha and other both overwrite the weights"):
         compose("other+dha")
 
 

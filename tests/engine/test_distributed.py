@@ -299,10 +299,10 @@ def test_divergence_in_every_process_is_told_once(world: World, tmp_path: Path) 
     ("more", "environment", "message"),
     [
         (["--nproc", 3], {}, "--batch-size 4 is not divisible by 3 processes; use 3"),
-        (["--nproc", 2], {"RANK": 0, "WORLD_SIZE": 4}, "differs from the 4 processes that a launcher has started"),
+        (["--nproc", 2], {"RANK": 0, "WORLD_SIZE": 4}, "differs from the 4 processes"),
         (["--nproc", 4, "--nodes", 3], {}, "--nproc 4 is not divisible by --nodes 3"),
         (["--nproc", 4, "--nodes", 2], {}, "--nodes 2 needs --rendezvous HOST:PORT"),
-        (["--nproc", 2, "--rendezvous", "a:1"], {}, "has no effect without --nodes: a single machine"),
+        (["--nproc", 2, "--rendezvous", "a:1"], {}, "has no effect without --nodes"),
     ],
 )
 def test_processes_that_do_not_fit_are_refused_before_any_starts(

@@ -48,7 +48,9 @@ def test_a_model_that_saw_no_task_of_ours_begins_where_the_task_is(
 def test_a_run_goes_on_counting_in_another_stream(stream: list[Task]) -> None:
     first = History(stream[:1], "ctp", _parent("other", 3, 4))
     assert first.steps() == [4]
-    assert list(first.notes()) == ["of another stream than the tasks before: it counts as step 4"]
+    assert list(first.notes()) == [
+        "belongs to a different stream than earlier tasks; counted as step 4"
+    ]
     body = first.body()
     assert (body["step"], body["stream_step"], body["task_steps"]) == (4, 0, [0, 1, 2, 3, 4])
     second = History(stream[1:2], "ctp", _parent(seen=5, **body))
@@ -73,7 +75,7 @@ def test_a_run_that_starts_from_a_model_of_another_begins_with_its_stream(
 
 def test_a_task_that_was_left_out_is_told(stream: list[Task]) -> None:
     same = _parent(stream[0].manifest["stream"], 0)
-    said = ["the model has not learned task 1 of the stream"]
+    said = ["the model was not trained on task 1 of the stream"]
     assert list(History(stream[2:], "ctp", same).notes()) == said
 
 
@@ -85,5 +87,7 @@ def test_a_buffer_with_pairs_of_the_task_itself_is_refused(
     buffer(stream[0].path, tmp_path / "held", size="2", quiet=True)
     held = open_task(tmp_path / "held")
     _refuse_repeated((stream[1],), held)
-    with pytest.raises(UsageError, match=r"holds pairs of .*00-part-0, which is trained on now"):
+    with pytest.raises(
+        UsageError, match=r"contains pairs of .*00-part-0, which this run trains on"
+    ):
         _refuse_repeated((stream[1], stream[0]), held)

@@ -54,11 +54,11 @@ TEACHER = {"teacher": Path("teacher")}
 @pytest.mark.parametrize(
     ("request_", "said"),
     [
-        (_request("seqf", **TEACHER), "--teacher has no effect on --method seqf"),
-        (_request("dha", **TEACHER), "--teacher has no effect on --method dha"),
-        (_request("ewc", **TEACHER), "--teacher has no effect on --method ewc"),
-        (_request("modx", "modx.alpha=0", **TEACHER), "--teacher has no effect on"),
-        (_request("lwf", "lwf.strength=0", **TEACHER), "--teacher has no effect on"),
+        (_request("seqf", **TEACHER), "--teacher has no effect with --method seqf"),
+        (_request("dha", **TEACHER), "--teacher has no effect with --method dha"),
+        (_request("ewc", **TEACHER), "--teacher has no effect with --method ewc"),
+        (_request("modx", "modx.alpha=0", **TEACHER), "--teacher has no effect with"),
+        (_request("lwf", "lwf.strength=0", **TEACHER), "--teacher has no effect with"),
         (_request("lwf", origins={"replay": "flag"}), "--replay has no effect without --buffer"),
     ],
 )

@@ -206,7 +206,7 @@ def test_given_texts_are_trained_on_in_an_order_of_their_own(
     epochs = [[source.given.rows(2 * epoch + part) for part in range(2)] for epoch in range(2)]
     for rows in epochs:
         assert sorted(row for part in rows for row in part.tolist()) == list(range(8))
-    assert "4 pseudo texts a step, of 8 given" in "\n".join(plan_training(step).lines())
+    assert "4 pseudo texts per step, from 8 precomputed" in "\n".join(plan_training(step).lines())
     one = train_step(step)
     other = train_step(second(world, first, tmp_path / "made", "incclip.count=4"))
     assert not torch.equal(*(next(iter(weights_of(path).values())) for path in (one, other)))
@@ -226,9 +226,9 @@ def test_texts_of_another_model_or_buffer_are_refused(
 ) -> None:
     train_step(request(world, "seqf", 0, tmp_path, buffered=False))
     step = given(world, first, tmp_path / "out", texts, "incclip.clip=false")
-    with pytest.raises(Incompatible, match="was not made with the checkpoint"):
+    with pytest.raises(Incompatible, match="was made with a different checkpoint than"):
         train_step(replace(step, previous=tmp_path / "00"))
-    with pytest.raises(Incompatible, match="was not made with the buffer"):
+    with pytest.raises(Incompatible, match="was made with a different buffer than"):
         train_step(replace(step, buffer=world.buffers["herding"][0]))
 
 
@@ -236,7 +236,7 @@ def test_fewer_texts_than_a_step_takes_are_refused(
     world: World, first: Path, tmp_path: Path, texts: Path
 ) -> None:
     step = given(world, first, tmp_path / "out", texts, "incclip.count=9")
-    with pytest.raises(UsageError, match="holds 8 texts, and a step takes 9"):
+    with pytest.raises(UsageError, match="has 8 texts, but a step uses 9"):
         train_step(step)
 
 
@@ -244,13 +244,13 @@ def test_texts_without_effect_are_refused(
     world: World, first: Path, tmp_path: Path, texts: Path
 ) -> None:
     step = given(world, first, tmp_path / "out", texts)
-    with pytest.raises(UsageError, match="no effect on --method er"):
+    with pytest.raises(UsageError, match="no effect with --method er"):
         train_step(replace(step, methods=compose("er")))
-    with pytest.raises(UsageError, match="no effect on --method incclip"):
+    with pytest.raises(UsageError, match="no effect with --method incclip"):
         train_step(replace(step, methods=compose("incclip", ["incclip.count=0"])))
     with pytest.raises(UsageError, match="no effect in a first task"):
         train_step(replace(step, previous=None, from_scratch=True))
-    with pytest.raises(UsageError, match="made already, so --set has no effect"):
+    with pytest.raises(UsageError, match="--set has no effect on how incclip generates texts"):
         train_step(replace(step, methods=compose("incclip", ["incclip.rate=0.25"])))
 
 
@@ -279,5 +279,5 @@ def test_texts_and_pairs_must_divide_among_processes(
     world: World, first: Path, tmp_path: Path, wrong: str
 ) -> None:
     step = second(world, first, tmp_path / "out", wrong, nproc=2)
-    with pytest.raises(UsageError, match="do not divide among 2 processes"):
+    with pytest.raises(UsageError, match="not divisible by 2 processes"):
         plan_training(step)

@@ -32,11 +32,14 @@ def test_presets_set_only_settings_there_are(name: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"optimizer": "adamm"}, "--optimizer 'adamm' is none of"),
-        ({"batch_size": 10, "micro_batch": 4}, "--micro-batch 4 does not divide"),
+        ({"optimizer": "adamm"}, "--optimizer 'adamm' is not one of"),
+        (
+            {"batch_size": 10, "micro_batch": 4},
+            "--batch-size 10 is not divisible by --micro-batch 4",
+        ),
         ({"lr": 0.0}, "--lr must be above 0"),
         ({"replay": "share=1.5"}, "--replay 'share=1.5'"),
-        ({"keep": "best"}, "--keep 'best' is none of"),
+        ({"keep": "best"}, "--keep 'best' is not one of"),
     ],
 )
 def test_impossible_settings_are_refused(flags: dict[str, object], message: str) -> None:

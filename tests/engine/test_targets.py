@@ -236,7 +236,7 @@ def test_the_teacher_is_loaded_only_where_its_weights_are_needed(
 ) -> None:
     step = second(world, first, names, *options)
     step = replace(step, out=tmp_path / "run", targets=targets_of(step, tmp_path / "targets"))
-    words = "they are loaded" if is_loaded else "nor its weights"
+    words = "not run, but loaded" if is_loaded else "neither loaded nor run"
     assert words in "\n".join(make_plan(step).lines())
     run = _run_of(step, monkeypatch)
     assert (run.previous is not None) == is_loaded
@@ -329,14 +329,14 @@ def test_targets_that_do_not_fit_are_refused(world: World, first: Path, tmp_path
             train_step(changed)
         assert not changed.out.exists()
 
-    refuses(_with(step, flip=False), "in another way: flip is True there and False here")
+    refuses(_with(step, flip=False), "transform: flip is True there and False here")
     refuses(_with(step, crop_scale=(0.5, 1.0)), "crop_scale is")
     other = request(world, "seqf", 0, tmp_path, buffered=False)
     train_step(replace(other, seed=1))
-    refuses(replace(step, teacher=tmp_path / "00"), "has another teacher than")
-    refuses(replace(step, tasks=(world.tasks[2],)), "is not of the pairs of")
+    refuses(replace(step, teacher=tmp_path / "00"), "was made with a different teacher than")
+    refuses(replace(step, tasks=(world.tasks[2],)), "does not contain the pairs of")
     held = world.buffers["reservoir"][0]
-    refuses(replace(step, buffer=held), "is not of the pairs of")
+    refuses(replace(step, buffer=held), "does not contain the pairs of")
     refuses(replace(step, methods=compose("seqf")), "--targets has no effect on", UsageError)
     quiet = compose("ctp", ["ctp.cross_modal=false", "ctp.same_modal=false"])
     refuses(replace(step, methods=quiet), "--targets has no effect on", UsageError)
@@ -352,7 +352,10 @@ def test_words_of_a_fusion_model_are_refused_by_name(
 ) -> None:
     step = second(fused(world), first_fused, names)
     step = replace(step, out=tmp_path / "run", targets=targets_of(step, tmp_path / "targets"))
-    with pytest.raises(Incompatible, match=f"has no words of the teacher, which method {names}"):
+    with pytest.raises(
+        Incompatible,
+        match=f"does not contain the teacher's token predictions, which method {names}",
+    ):
         train_step(step)
 
 

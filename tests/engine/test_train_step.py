@@ -181,7 +181,7 @@ def test_a_later_task_without_its_parent_is_refused(world: World, tmp_path: Path
 def test_joint_starts_from_a_model_that_has_seen_nothing(world: World, tmp_path: Path) -> None:
     train_step(_first(world, tmp_path))
     step = replace(request(world, "joint", 1, tmp_path, buffered=False), previous=tmp_path / "00")
-    with pytest.raises(UsageError, match="joint starts from a model that has seen no task"):
+    with pytest.raises(UsageError, match="joint needs a model that was not trained on any task"):
         train_step(replace(step, origins={}))
 
 
@@ -194,7 +194,7 @@ def test_replay_without_a_buffer_is_refused(world: World, tmp_path: Path) -> Non
 def test_a_buffer_of_another_policy_is_refused(world: World, tmp_path: Path) -> None:
     train_step(_first(world, tmp_path))
     step = request(world, "icarl", 1, tmp_path, buffered=False)
-    with pytest.raises(UsageError, match=r"icarl replays a buffer of .*herding.* 'reservoir'"):
+    with pytest.raises(UsageError, match=r"icarl needs a buffer made with .*herding.* 'reservoir'"):
         train_step(replace(step, buffer=world.buffers["reservoir"][0]))
 
 

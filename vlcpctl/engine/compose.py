@@ -1,4 +1,4 @@
-"""From `--method a+b` and `--set a.x=1` to methods with their hyper-parameters. Torch-free."""
+"""Parse `--method a+b` and `--set a.x=1` into methods with hyper-parameters. Torch-free."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from vlcpctl.methods import TABLE
 
 
 def compose(names: str, assignments: Sequence[str] = ()) -> tuple[Method, ...]:
-    """The methods of `a+b`, in the one order that makes a+b and b+a the same run.
+    """The methods of `a+b` with the `assignments` of --set, sorted by name.
+
+    Sorted, so that a+b and b+a are the same run. Raises UsageError for an unknown method or
+    hyper-parameter, a value outside its interval, or methods that cannot be combined.
 
     >>> [method.name for method in compose("lwf+ctp", ["ctp.m=0.5"])]
     ['ctp', 'lwf']
@@ -31,17 +34,17 @@ def compose(names: str, assignments: Sequence[str] = ()) -> tuple[Method, ...]:
 
 
 def hyper_of(methods: Sequence[Method]) -> dict[str, dict[str, Any]]:
-    """Every hyper-parameter of every method, by name."""
+    """The hyper-parameters of every method: method name to field name to value."""
     return {method.name: dataclasses.asdict(method) for method in methods}  # type: ignore[call-overload]
 
 
 def preset_of(methods: Sequence[Method]) -> str:
-    """The preset of the paper; of several methods, that of the first which is not a bound."""
+    """The default preset: that of the first method with a paper, else of the first method."""
     return next((method.preset for method in methods if method.papers), methods[0].preset)
 
 
 def settings_of_methods(methods: Sequence[Method]) -> dict[str, Any]:
-    """The training settings that methods ask for over the preset's, such as DER's replay."""
+    """The training settings that methods set over the preset, such as DER's replay share."""
     return {name: value for method in methods for name, value in method.settings.items()}
 
 
@@ -51,10 +54,10 @@ def _by_method(chosen: Sequence[str], assignments: Sequence[str]) -> dict[str, d
         path, equals, text = assignment.partition("=")
         name, dot, parameter = path.partition(".")
         if not (equals and dot):
-            raise UsageError(f"--set {assignment!r} is not METHOD.PARAMETER=VALUE")
+            raise UsageError(f"--set {assignment!r} is not of the form METHOD.PARAMETER=VALUE")
         if name not in values:
             raise UsageError(
-                f"--set {assignment}: {name!r} does not run here (--method {'+'.join(chosen)})"
+                f"--set {assignment} has no effect: {name!r} is not in --method {'+'.join(chosen)}"
             )
         values[name][parameter] = _parsed(TABLE[name], name, parameter, text)
     return values
@@ -76,7 +79,7 @@ def _parsed(method: type[Method], name: str, parameter: str, text: str) -> objec
         raise UsageError(f"{given}: {text!r} is not a {kind.__name__}") from error
     interval = field.metadata["within"]
     if interval and not lies_within(value, interval):
-        raise UsageError(f"{given}: it must lie within {interval}")
+        raise UsageError(f"{given}: the value must be within {interval}")
     return value
 
 
@@ -89,9 +92,9 @@ def _boolean(text: str) -> bool:
 def _refuse_clashes(methods: Sequence[Method]) -> None:
     for claim, what in (
         ("replaces_base", "replace the contrastive loss"),
-        ("writes_weights", "write the weights"),
-        ("keeps", "keep other weights than those that train"),
+        ("writes_weights", "overwrite the weights"),
+        ("keeps", "store other weights than the trained ones"),
     ):
         names = [method.name for method in methods if getattr(method, claim)]
         if len(names) > 1:
-            raise UsageError(f"{' and '.join(names)} both {what}; they cannot run together")
+            raise UsageError(f"{' and '.join(names)} both {what}; they cannot be combined")

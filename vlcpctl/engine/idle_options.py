@@ -1,4 +1,4 @@
-"""Refuse options that a command would take and do nothing with."""
+"""Refuse options that would have no effect."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.engine.request import Request
 from vlcpctl.engine.settings import Settings
 
-# What a setting takes effect with: another setting and its values.
+# The settings that have an effect only with some values of another setting.
 _GOES_WITH = {
     "crop_scale": ("crop", ("random",)),
     "patience": ("schedule", ("plateau",)),
@@ -20,26 +20,31 @@ _GOES_WITH = {
 
 
 def refuse_idle_settings(settings: Settings, origins: Mapping[str, str]) -> None:
-    """Refuse flags that another setting leaves without effect."""
+    """Raise UsageError for a flag that has no effect with the other settings.
+
+    Only flags: a preset may set what one of its flags has made useless.
+    """
     for name, (other, values) in _GOES_WITH.items():
         value = getattr(settings, other)
         if origins.get(name) == "flag" and value not in values:
             flag, needed = (f"--{one.replace('_', '-')}" for one in (name, other))
             raise UsageError(
-                f"{flag} has no effect with {needed} {value}; it is of {' and '.join(values)}"
+                f"{flag} has no effect with {needed} {value}: it applies only to "
+                f"{needed} {' and '.join(values)}"
             )
     if origins.get("epochs") == origins.get("steps") == "flag":
-        raise UsageError("--epochs has no effect with --steps; give one of them")
+        raise UsageError("--epochs has no effect with --steps: both set the length; give one")
 
 
 def refuse_idle_inputs(request: Request) -> None:
-    """Refuse a teacher that no method asks, and a replay of nothing."""
+    """Raise UsageError for a teacher that no method uses, and for --replay without a buffer."""
     needs = [method.needs(first=False) for method in request.methods]
     asked = any(need.previous or need.pseudo_texts for need in needs)
     held = request.previous is None and any(need.previous_weights for need in needs)
     if request.teacher is not None and not (asked or held):
         raise UsageError(
-            f"--teacher has no effect on --method {request.method_name}: as it is set, it asks none"
+            f"--teacher has no effect with --method {request.method_name}: its current settings "
+            "use no teacher"
         )
     alone = request.previous is not None and request.buffer is None
     if alone and request.origins.get("replay") == "flag":

@@ -1,4 +1,7 @@
-"""Check a request against its inputs and say what it will do. Torch-free."""
+"""The plan of a train-step: a request checked against its inputs, before a model is loaded.
+
+Torch-free, so that a dry run and a mistake answer at once.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from vlcpctl.models.configuration import configuration_here
 
 @dataclass(frozen=True)
 class Plan:
-    """What a train-step will do."""
+    """A checked request with its opened inputs, its pairs and its phases."""
 
     request: Request
     tasks: tuple[Task, ...]
@@ -38,23 +41,23 @@ class Plan:
 
     @cached_property
     def stored(self) -> Projections | None:
-        """What the buffer stores of its pairs, where a method needs it."""
+        """The features stored in the buffer, if a method needs them, else None."""
         first = _is_first(self.request)
         needed = any(one.needs(first=first).stored_features for one in self.request.methods)
         return read_features(self.buffer) if needed and self.buffer is not None else None
 
     @property
     def history(self) -> History:
-        """Where the tasks stand in the run."""
+        """The stream steps of the tasks in this run."""
         return History(self.tasks, self.request.run, self.parent)
 
     @property
     def steps(self) -> int:
-        """Over all phases."""
+        """The number of steps over all phases."""
         return sum(phase.steps for phase in self.phases)
 
     def lines(self) -> Iterator[str]:
-        """The plan for a person."""
+        """The plan as lines of text, for --dry-run and the log."""
         settings = self.request.settings
         names = ", ".join(task.name for task in self.tasks)
         held = f" + buffer of {self.buffer.counts['train']}" if self.buffer else ""
@@ -79,15 +82,19 @@ class Plan:
             )
 
     def _time(self, pairs: int) -> str:
-        """An estimate from the parent's own speed; the first steps give a better one."""
+        """An estimate of the time from the speed at which the parent was trained."""
         if not self.parent or not self.parent.get("train_seconds") or not self.parent.get("pairs"):
-            return "time: see the progress after the first steps"
+            return "time: shown with the progress after the first steps"
         seconds = pairs * self.parent["train_seconds"] / self.parent["pairs"]
-        return f"about {seconds / 60:.1f} min at the speed of the step before"
+        return f"about {seconds / 60:.1f} min at the speed of the previous checkpoint"
 
 
 def make_plan(request: Request) -> Plan:
-    """Open the inputs and check that they fit together."""
+    """Open the inputs of a request and check that they fit together.
+
+    Raises BadInput for an input that is not what its option needs, UsageError for options that
+    contradict each other or have no effect, and Incompatible for inputs made for other models.
+    """
     check_processes(request)
     tasks = tuple(open_task(path) for path in request.tasks)
     buffer = open_task(request.buffer) if request.buffer else None
@@ -117,12 +124,12 @@ def _train_split(task: Task) -> Split:
 def _check_chain(
     request: Request, tasks: tuple[Task, ...], buffer: Task | None, parent: dict[str, Any] | None
 ) -> None:
-    """Refuse what cannot be meant: a lost parent, a missing input, a task trained twice."""
+    """Refuse likely mistakes: --previous left out, a missing input, a task trained twice."""
     steps = [task.step for task in tasks if task.step is not None]
     if steps and min(steps) > 0 and parent is None and not request.from_scratch:
         raise UsageError(
             f"{tasks[0].path} is task {min(steps)} of its stream and there is no --previous; "
-            "give the checkpoint of the task before, or --from-scratch"
+            "give the checkpoint of the previous task, or --from-scratch"
         )
     refuse_idle_settings(request.settings, request.origins)
     refuse_idle_inputs(request)
@@ -142,13 +149,13 @@ def _refuse_repeated(tasks: tuple[Task, ...], buffer: Task) -> None:
     for task in tasks:
         if task.content in buffer.manifest["buffer"]["seen"]:
             raise UsageError(
-                f"--buffer {buffer.path} holds pairs of {task.path}, which is trained on now; "
-                "give the buffer that was made before it"
+                f"--buffer {buffer.path} contains pairs of {task.path}, which this run trains on; "
+                "use the buffer made before this task"
             )
 
 
 def _is_first(request: Request) -> bool:
-    """Whether there is no previous model to learn from."""
+    """Whether there is neither a previous model nor a teacher."""
     return request.previous is None and request.teacher is None
 
 
@@ -160,13 +167,13 @@ def _check_needs(name: str, needs: Needs, buffer: Task | None) -> None:
     about = buffer.manifest["buffer"]
     if needs.stored_features and not about.get("features"):
         raise UsageError(
-            f"method {name} needs the features of replayed pairs; "
+            f"method {name} needs the stored features of replayed pairs; "
             f"{buffer.path} was made without 'vlcpctl buffer --store-features'"
         )
     policy = about["policy"]
     if needs.policy and policy != needs.policy:
         raise UsageError(
-            f"method {name} replays a buffer of 'vlcpctl buffer --policy {needs.policy}'; "
+            f"method {name} needs a buffer made with 'vlcpctl buffer --policy {needs.policy}'; "
             f"{buffer.path} was made with {policy!r}"
         )
 
@@ -174,13 +181,13 @@ def _check_needs(name: str, needs: Needs, buffer: Task | None) -> None:
 def _check_parent(request: Request, tasks: tuple[Task, ...], parent: dict[str, Any]) -> None:
     if request.origins.get("model") == "flag":
         raise UsageError(
-            "--model and --previous exclude each other: the previous checkpoint is the model"
+            "--model has no effect with --previous: the previous checkpoint is the model"
         )
     for method in request.methods:
         if method.from_unseen and parent["tasks"]:
             raise UsageError(
-                f"method {method.name} starts from a model that has seen no task; "
-                f"{request.previous} has seen {len(parent['tasks'])}"
+                f"method {method.name} needs a model that was not trained on any task; "
+                f"{request.previous} was trained on {len(parent['tasks'])}"
             )
     seen = [task.path for task in tasks if task.content in parent["tasks"]]
     if seen:

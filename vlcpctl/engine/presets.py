@@ -1,6 +1,6 @@
-"""Presets: the training budget of each paper, usable with any method. Torch-free.
+"""Presets: the training settings of each paper, usable with any method. Torch-free.
 
-Values that no paper gives are named in OURS, so that `--dry-run` can say so.
+OURS names the values that the papers do not give, so that `--dry-run` can mark them.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ OURS: dict[str, frozenset[str]] = {
 
 
 def preset(name: str) -> dict[str, Any]:
-    """The values that a preset sets."""
+    """The settings of a preset, by name; raises UsageError for an unknown preset."""
     if name not in PRESETS:
         raise UsageError(unknown_name("preset", name, PRESETS))
     return PRESETS[name]

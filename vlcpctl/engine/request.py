@@ -1,4 +1,4 @@
-"""What one train-step was asked to do. Torch-free."""
+"""The request of one train-step: its inputs and options, not yet checked. Torch-free."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from vlcpctl.engine.settings import Settings
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """The inputs, the methods, the settings, and how the run is carried out."""
+    """The inputs, methods and settings of a train-step, and how it is executed.
+
+    `origins` names where each setting comes from: default, preset, method or flag.
+    """
 
     tasks: tuple[Path, ...]
     out: Path
@@ -30,7 +33,7 @@ class Request:
     from_scratch: bool = False
     fresh_state: bool = False
     limit: int | None = None
-    # How it is carried out: changes nothing that is computed.
+    # How it is executed: no field below decides what is computed.
     force: bool = False
     accept_inexact: bool = False
     device: str = "auto"
@@ -44,20 +47,20 @@ class Request:
 
     @property
     def method_name(self) -> str:
-        """The methods as `--method` names them."""
+        """The names of the methods as `--method` takes them, such as `ctp+lwf`."""
         return "+".join(method.name for method in self.methods)
 
 
 @dataclass(frozen=True)
 class SaveEvery:
-    """How often a state is saved: after so many steps, or so many seconds."""
+    """How often a state is saved: every `steps` optimizer steps, or every `seconds`."""
 
     steps: int | None = None
     seconds: float | None = None
 
 
 def save_every(text: str) -> SaveEvery:
-    """Read `--save-every`.
+    """Parse `--save-every`; raises UsageError for anything else.
 
     >>> save_every("500"), save_every("10min")
     (SaveEvery(steps=500, seconds=None), SaveEvery(steps=None, seconds=600.0))

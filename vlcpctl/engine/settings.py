@@ -1,4 +1,4 @@
-"""The effective configuration of a train-step, with the origin of each value. Torch-free."""
+"""The resolved settings of a train-step, with the origin of each value. Torch-free."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHOICES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What one train-step does, apart from its methods' own hyper-parameters."""
+    """The settings of one train-step, apart from its methods' own hyper-parameters."""
 
     model: str = ""
     pretrained: str | None = None
@@ -62,7 +62,7 @@ class Settings:
     blend_buffers: bool = False
     mask_share: float = 0.15
     masking: str = "bert"
-    heads: str | None = None  # as the configuration has it
+    heads: str | None = None  # None: as in the model's configuration
 
 
 SETTINGS = tuple(field.name for field in dataclasses.fields(Settings))
@@ -71,7 +71,7 @@ SETTINGS = tuple(field.name for field in dataclasses.fields(Settings))
 def configuration(
     settings: Settings, origins: Mapping[str, str], methods: Sequence[Method]
 ) -> Iterator[tuple[str, Any, str]]:
-    """Name, value and origin of every setting and hyper-parameter."""
+    """(name, value, origin) of every setting and hyper-parameter, for --dry-run."""
     for name in SETTINGS:
         yield name, getattr(settings, name), origins.get(name, "default")
     for method in methods:
@@ -87,7 +87,11 @@ def configuration(
 def resolve(
     preset_name: str, flags: Mapping[str, Any], inherited: Mapping[str, Any]
 ) -> tuple[Settings, dict[str, str]]:
-    """The settings and each value's origin; later ones win: default, preset, method, flag."""
+    """The settings, and the origin of each value.
+
+    A value from a flag wins over one from the methods (`inherited`), that over the preset's, and
+    that over the default. Raises UsageError for a value that is not allowed.
+    """
     values: dict[str, Any] = {}
     origins = dict.fromkeys(SETTINGS, "default")
     for name, value in preset(preset_name).items():
@@ -108,12 +112,12 @@ def _check(settings: Settings) -> None:
         value = getattr(settings, name)
         if value is not None and value not in choices:
             raise UsageError(
-                f"--{name.replace('_', '-')} {value!r} is none of {', '.join(choices)}"
+                f"--{name.replace('_', '-')} {value!r} is not one of {', '.join(choices)}"
             )
     if settings.micro_batch and settings.batch_size % settings.micro_batch:
         raise UsageError(
-            f"--micro-batch {settings.micro_batch} does not divide "
-            f"--batch-size {settings.batch_size}"
+            f"--batch-size {settings.batch_size} is not divisible by "
+            f"--micro-batch {settings.micro_batch}"
         )
     for name in ("epochs", "batch_size", "lr"):
         if getattr(settings, name) <= 0:
@@ -121,12 +125,14 @@ def _check(settings: Settings) -> None:
                 f"--{name.replace('_', '-')} must be above 0, not {getattr(settings, name)}"
             )
     if not 0 <= settings.mask_share < 1:
-        raise UsageError(f"--mask-share must lie in [0, 1), not {settings.mask_share}")
+        raise UsageError(f"--mask-share must be in [0, 1), not {settings.mask_share}")
     replay_share(settings.replay)
 
 
 def replay_share(replay: str) -> float | None:
-    """The share of each batch that comes from the buffer; None when both are shuffled together.
+    """Parse `--replay`: the share of each batch from the buffer; None if shuffled with the tasks.
+
+    Raises UsageError for anything but `union` and `share=X`.
 
     >>> replay_share("share=0.5"), replay_share("union")
     (0.5, None)

@@ -1,4 +1,4 @@
-"""Targets in place of the live teacher: whether they fit a run, and what of it they save."""
+"""Precomputed teacher embeddings (targets) in place of the teacher: whether they fit a run."""
 
 from __future__ import annotations
 
@@ -18,25 +18,29 @@ from vlcpctl.engine.request import Request
 
 @dataclass(frozen=True)
 class Teaching:
-    """Opened targets, and the methods that need the teacher's weights all the same."""
+    """Opened targets, and the names of methods that need the teacher's weights anyway."""
 
     taught: Taught
     holders: tuple[str, ...]
 
     def __str__(self) -> str:
-        """For the plan."""
+        """The line in the plan."""
         targets = self.taught.targets
         views = "1 view" if targets.views == 1 else f"{targets.views} views"
-        what = f"targets: {views} of each image, no forward pass of the teacher"
+        what = f"targets: {views} per image; the teacher is"
         if not self.holders:
-            return f"{what}, nor its weights"
-        return f"{what}; {', '.join(self.holders)} needs its weights, so they are loaded"
+            return f"{what} neither loaded nor run"
+        return f"{what} not run, but loaded: {', '.join(self.holders)} needs its weights"
 
 
 def open_teaching(
     request: Request, sources: Sequence[Task], splits: Sequence[Split], *, first: bool
 ) -> Teaching | None:
-    """The targets of a request, which must be of its teacher and of all of its pairs."""
+    """Open the targets of a request; None without --targets.
+
+    Raises Incompatible unless they were computed by its teacher for all of its pairs, and
+    UsageError if no method uses them.
+    """
     if request.targets is None:
         return None
     if first:
@@ -44,16 +48,16 @@ def open_teaching(
     needs = {method.name: method.needs(first=False) for method in request.methods}
     if not any(need.previous for need in needs.values()):
         raise UsageError(
-            f"--targets has no effect on --method {request.method_name}: as it is set, it asks "
-            "no teacher about its pairs"
+            f"--targets has no effect with --method {request.method_name}: its current settings "
+            "use no teacher embeddings"
         )
     targets = open_targets(request.targets)
     _check_teacher(targets, request.teacher or request.previous)
     for source in sources:
         if source.content not in targets.manifest["sources"]:
             raise Incompatible(
-                f"{targets.path} is not of the pairs of {source.path}: make it with 'vlcpctl "
-                "distill' of every task and of the buffer that are trained on"
+                f"{targets.path} does not contain the pairs of {source.path}; run 'vlcpctl "
+                "distill' on every task and the buffer of this run"
             )
     holders = tuple(
         name for name, need in needs.items() if need.previous_weights or need.pseudo_texts
@@ -66,26 +70,32 @@ def _check_teacher(targets: Targets, teacher: Path | None) -> None:
     content, told = read_manifest(teacher, "checkpoint")["content"], targets.manifest["teacher"]
     if content != told:
         raise Incompatible(
-            f"{targets.path} has another teacher than {teacher}: its content is {told}, "
-            f"this is {content}"
+            f"{targets.path} was made with a different teacher than {teacher}: "
+            f"content {told}, not {content}"
         )
 
 
 def check_transform(targets: Targets, view: View) -> None:
-    """Refuse targets of images that were seen in another way than the run will see them."""
+    """Raise Incompatible if targets were computed with a different image transform than `view`.
+
+    A teacher embedding belongs to one crop: for another one it would be a wrong target.
+    """
     differences = identity_differences(targets.manifest["identity"]["transform"], view.facts())
     if differences:
         raise Incompatible(
-            f"{targets.path} is of images that were seen in another way: {'; '.join(differences)}"
+            f"{targets.path} was made with a different image transform: {'; '.join(differences)}"
         )
 
 
 def refuse_tokens(targets: Targets, methods: Sequence[Method]) -> None:
-    """Refuse methods that ask what a fusion model says of words: that is too much to keep."""
+    """Raise Incompatible if a method distils token predictions.
+
+    Those are too large to store: a vocabulary of logits for each masked word.
+    """
     for method in methods:
         if method.needs(first=False).previous_tokens:
             raise Incompatible(
-                f"{targets.path} has no words of the teacher, which method {method.name} as it is "
-                "set distils from a fusion model; leave --targets out, or set "
-                f"{method.name}.words=false where it has that"
+                f"{targets.path} does not contain the teacher's token predictions, which method "
+                f"{method.name} distils with these settings; leave out --targets, or "
+                f"use --set {method.name}.words=false if the method has it"
             )

@@ -206,7 +206,7 @@ def test_tasks_with_and_without_the_two_splits_are_told_apart(
     place: Path, tmp_path: Path, model: FusedByColour
 ) -> None:
     two = make_task(tmp_path / "two", splits=TWO)
-    with pytest.raises(UsageError, match=r"two has splits query and gallery, and .*00-part-0 has"):
+    with pytest.raises(UsageError, match=r"two has splits query and gallery, but .*00-part-0 does"):
         evaluate(place, tmp_path / "rows", tasks(place)[0], two)
     with pytest.raises(BadInput, match=r"two has no split 'test' \(it has: train, query, gallery"):
         evaluate(place, tmp_path / "rows", tasks(place)[0], two, split="test")
@@ -306,9 +306,9 @@ def test_a_diverged_model_is_named(place: Path, tmp_path: Path, model: FusedByCo
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"protocol": "cross-modal", "map_variant": "ctp"}, "is of --protocol multi-modal"),
+        ({"protocol": "cross-modal", "map_variant": "ctp"}, "has no effect with --protocol cross-modal"),
         ({"protocol": "multi-modal", "map_variant": "eq12"}, "did you mean 'eq11'"),
-        ({"protocol": "multi-modal", "save_embeddings": Path("emb")}, "--save-embeddings keeps"),
+        ({"protocol": "multi-modal", "save_embeddings": Path("emb")}, "--save-embeddings has no effect with"),
         ({"protocol": "multimodal"}, "did you mean 'multi-modal'"),
     ],
 )

@@ -234,7 +234,7 @@ def test_a_stream_is_answered_with_its_tasks(place: Path) -> None:
     [
         ({"gallery": "merge"}, "did you mean 'merged'"),
         ({"protocol": "multi"}, "unknown protocol 'multi'"),
-        ({"duplicates": "drop"}, "unknown way with duplicates"),
+        ({"duplicates": "drop"}, "unknown value of --duplicates"),
     ],
 )
 def test_unknown_words_are_refused(place: Path, options: dict[str, str], message: str) -> None:

@@ -287,7 +287,7 @@ def test_too_many_broken_images_are_an_error(place: Path, tmp_path: Path) -> Non
     with pytest.raises(TooManySkipped, match=r"7 of 40 images cannot be used, .*; and 2 more$"):
         evaluate(place, tmp_path / "rows", folder)
     assert not (tmp_path / "rows").exists()
-    with pytest.raises(BadInput, match="there is no image to measure on"):
+    with pytest.raises(BadInput, match="no image is left to evaluate on"):
         evaluate(place, tmp_path / "rows", folder, limit=5, max_skip="100%")
 
 
@@ -386,7 +386,7 @@ def test_a_folder_that_is_not_whole_is_named(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"classes": "own"}, "unknown word 'own'"),
+        ({"classes": "own"}, "unknown value of --classes: 'own'"),
         ({"classes": "task"}, "--classes task has no effect"),
     ],
 )

@@ -172,14 +172,14 @@ def test_a_limit_takes_the_first_samples(place: Path, tmp_path: Path) -> None:
 
 def test_spaces_of_other_widths_are_refused(place: Path, tmp_path: Path) -> None:
     wide = make_checkpoint(tmp_path / "wide", 1, "tiny")
-    with pytest.raises(Incompatible, match="there is no angle between them"):
+    with pytest.raises(Incompatible, match="angles between them are not defined"):
         run([first(place)], [place / "run/00", wide], quiet=True)
 
 
 def test_a_dry_run_names_the_rows_and_writes_nothing(
     place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(UsageError, match="give two checkpoints"):
+    with pytest.raises(UsageError, match="give at least two checkpoints"):
         run([first(place)], steps(place, 0), dry_run=True)
     run([first(place)], steps(place, 0, 1), dry_run=True)
     shown = capfd.readouterr()

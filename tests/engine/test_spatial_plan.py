@@ -122,14 +122,14 @@ def test_a_row_names_the_share_of_either_checkpoint(tmp_path: Path, task: Task) 
 
 def test_what_cannot_be_compared_is_refused(tmp_path: Path, task: Task) -> None:
     one, two = checkpoint(tmp_path, "a", 0), checkpoint(tmp_path, "a", 1)
-    with pytest.raises(UsageError, match="give two checkpoints or more"):
+    with pytest.raises(UsageError, match="give at least two checkpoints"):
         turns(task, [one])
     with pytest.raises(UsageError, match="b/0 is the only checkpoint of run 'b' here"):
         turns(task, [one, two, checkpoint(tmp_path, "b", 0)])
     twin = checkpoint(tmp_path / "twin", "a", 1)
     with pytest.raises(UsageError, match=r"are both run 'a', seed 0, step 1: .* another --run"):
         turns(task, [one, two, twin])
-    with pytest.raises(UsageError, match="--between: unknown word 'some'"):
+    with pytest.raises(UsageError, match="unknown value of --between: 'some'"):
         turns(task, [one, two], "some")
     bare = open_task(make_task(tmp_path / "bare", 3))
     with pytest.raises(BadInput, match=r"no images in split 'test' \(it has: train\)"):

@@ -337,11 +337,11 @@ def test_targets_that_do_not_fit_are_refused(world: World, first: Path, tmp_path
     refuses(replace(step, tasks=(world.tasks[2],)), "does not contain the pairs of")
     held = world.buffers["reservoir"][0]
     refuses(replace(step, buffer=held), "does not contain the pairs of")
-    refuses(replace(step, methods=compose("seqf")), "--targets has no effect on", UsageError)
+    refuses(replace(step, methods=compose("seqf")), "--targets has no effect with", UsageError)
     quiet = compose("ctp", ["ctp.cross_modal=false", "ctp.same_modal=false"])
-    refuses(replace(step, methods=quiet), "--targets has no effect on", UsageError)
+    refuses(replace(step, methods=quiet), "--targets has no effect with", UsageError)
     texts_alone = replace(step, methods=compose("incclip", ["incclip.lambda_=0"]), buffer=held)
-    refuses(texts_alone, "--targets has no effect on", UsageError)
+    refuses(texts_alone, "--targets has no effect with", UsageError)
     alone = replace(step, previous=None, from_scratch=True)
     refuses(alone, "--targets has no effect without --previous", UsageError)
 

@@ -1,4 +1,4 @@
-"""Prompts of classes through a model: one unit vector a class, whatever number of prompts."""
+"""Embed the prompts of classes: one unit vector per class, averaged over its prompts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from vlcpctl.models.encoders import Encoder
 def class_vectors(
     encoder: Encoder, prompts: list[list[str]], batch_size: int, what: str
 ) -> Vectors:
-    """(C, D) for the prompts of C classes; `what` is the model and the data, for messages."""
+    """(C, D) float32 unit vectors for the prompts of C classes.
+
+    `what` names the model and the data in messages. Raises Diverged for non-finite embeddings.
+    """
     parts = _embedded(encoder, prompts, batch_size, what)
     class_CD = class_embeddings(parts, len(prompts), encoder.width)
     require_finite(class_CD, f"{what}, class names")

@@ -1,4 +1,4 @@
-"""The jobs of evaluations on data sets with classes: a checkpoint each, and its rows to come."""
+"""The jobs of evaluations on labelled data sets: one per checkpoint, with its planned rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vlcpctl.eval.cells import Cell, Place
 
 @dataclass(frozen=True)
 class Job:
-    """One checkpoint, and the rows that it will give."""
+    """One checkpoint, its manifest, and its planned rows."""
 
     checkpoint: Path
     manifest: dict[str, Any]
@@ -24,7 +24,10 @@ class Job:
 def make_jobs(
     checkpoints: Sequence[Path], run: str | None, cells_of: Callable[[dict[str, Any]], list[Cell]]
 ) -> list[Job]:
-    """A job for each checkpoint; `run` is its name in rows, if not its own."""
+    """One job per checkpoint; `run` replaces the run name of all of them in rows.
+
+    Raises BadInput if a path is not a checkpoint.
+    """
     jobs = []
     for path in checkpoints:
         manifest = read_manifest(path, "checkpoint")
@@ -35,12 +38,12 @@ def make_jobs(
 
 
 def cells_in(jobs: Iterable[Job]) -> list[Cell]:
-    """Every row to come."""
+    """The planned rows of all jobs."""
     return [cell for job in jobs for cell in job.cells]
 
 
 def place_of(data: DataSet) -> Place:
-    """Where a data set is in a stream, if it is in one."""
+    """The place of a data set in a stream; outside one, only its name."""
     if isinstance(data, TaskData):
         task = data.task
         return Place(task.slug, task.step, task.manifest.get("stream"), task.content)

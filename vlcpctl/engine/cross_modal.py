@@ -1,4 +1,4 @@
-"""Cross-modal retrieval of a checkpoint: each task is embedded once, whatever the galleries."""
+"""Cross-modal retrieval of a checkpoint: each task is embedded once for all its galleries."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class CrossModalTasks:
         self.gather, self.open_index = GATHER[request.duplicates], open_index
 
     def seen_by(self, model: Evaluated) -> _CrossModal:
-        """The tasks as a checkpoint sees them."""
+        """The measurements of one checkpoint on the tasks."""
         return _CrossModal(self, model)
 
 
 class _CrossModal:
-    """See `evaluated.Measure`."""
+    """Implements `evaluated.Measure`."""
 
     def __init__(self, tasks: CrossModalTasks, model: Evaluated) -> None:
         self.tasks, self.sources, self.model = tasks, tasks.sources, model
@@ -59,7 +59,7 @@ class _CrossModal:
             write_manifest(directory, "embeddings", identity, content_id(identity), body)
 
     def _part(self, number: int) -> Embedded:
-        """A task of the request, embedded when it is first asked for."""
+        """The embeddings of one task, computed at first use."""
         if number not in self._embedded:
             source, layout = self.sources[number], self.sources[number].layout
             counts = {"images": len(layout.image_ids), "texts": len(layout.texts)}

@@ -1,4 +1,4 @@
-"""A split's distinct images and texts, or pairs, through a model, in batches, with progress."""
+"""Embed a split's distinct images and texts, or fuse its distinct pairs, in batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ Batch = TypeVar("Batch", Tensor, list[str])
 def embed(
     encoder: Encoder, split: Split, layout: Layout, batch_size: int, workers: int, what: str
 ) -> Embedded:
-    """The embeddings of a layout; `what` is the checkpoint and the task, for messages."""
+    """The unit embeddings of a layout: (I, D) of its images and (T, D) of its texts, float32.
+
+    `what` names the checkpoint and the task in messages. Raises Diverged for non-finite embeddings.
+    """
     images = EvalImages(split, layout.first_row_I, encoder.view, batch_size)
     with progress(f"{what}: images", len(layout.image_ids), "images") as bar:
         image_ID = embed_images(encoder, _counted(read_images(images, workers), bar))
@@ -37,7 +40,10 @@ def embed(
 def fuse(
     encoder: FusionEncoder, split: Split, items: Items, batch_size: int, workers: int, what: str
 ) -> Fused:
-    """The fused features of a split's distinct pairs; `what` as above."""
+    """The fused features (P, D) of a split's distinct pairs, float32.
+
+    `what` names the checkpoint and the task in messages. Raises Diverged for non-finite features.
+    """
     images = EvalImages(split, items.first_row_P, encoder.view, batch_size)
     with progress(f"{what}: pairs", len(items.texts), "pairs") as bar:
         batches = _counted(read_images(images, workers), bar)

@@ -1,4 +1,4 @@
-"""A checkpoint under evaluation: its model, loaded when it is first needed, and a clock."""
+"""A checkpoint under evaluation: its model, loaded at first use, and timings."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
 
-Note = Callable[[dict[str, Any]], None]  # takes a timing
+Note = Callable[[dict[str, Any]], None]  # called with each timing
 
 
 class Measure(Protocol):
-    """What a protocol does with one checkpoint."""
+    """What a retrieval protocol computes for one checkpoint."""
 
     def measured(self, cell: Cell) -> dict[str, Any]:
-        """The numbers of a row."""
+        """The measured fields of a row, by name."""
         ...
 
     def save(self) -> None:
-        """Write what the checkpoint made of the tasks to where the job says."""
+        """Write the embeddings of all tasks to the job's directory."""
         ...
 
 
 @final
 class Evaluated:
-    """The checkpoint of one job, with the means to run it."""
+    """The checkpoint of one job, its model, and the options to run it with."""
 
     def __init__(self, job: Job, means: Means, note: Note) -> None:
         self.job, self.means, self.note = job, means, note
@@ -46,14 +46,14 @@ class Evaluated:
 
     @property
     def fusion_encoder(self) -> FusionEncoder:
-        """The same, of a checkpoint that the plan has found to be a fusion model."""
+        """The model as a fusion model; the plan has refused any other."""
         encoder = self.encoder
         assert encoder.family == "fusion"
         return encoder
 
     @contextmanager
     def timed(self, what: str, **fields: Any) -> Iterator[None]:
-        """Note how long the block took."""
+        """Report how many seconds the block took, with these fields."""
         started = time.perf_counter()
         yield
         seconds = round(time.perf_counter() - started, 4)
@@ -61,5 +61,5 @@ class Evaluated:
         self.note({**about, **fields, "seconds": seconds})
 
     def searching(self, cell: Cell) -> AbstractContextManager[None]:
-        """The clock of a search."""
+        """Time the search of a row."""
         return self.timed("search", gallery=cell.fields["gallery"], tasks=cell.fields["tasks"])

@@ -1,4 +1,4 @@
-"""Evaluate checkpoints on tasks, one row of numbers after another."""
+"""Evaluate checkpoints on tasks by retrieval, one row at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _TASKS: dict[str, type[CrossModalTasks] | type[MultiModalTasks]] = {
 def evaluate(
     request: Request, jobs: list[Job], means: Means, note: Note
 ) -> Iterator[dict[str, Any]]:
-    """The rows, each as soon as it is known; embeddings are saved after a checkpoint's rows."""
+    """Yield each row as soon as it is measured; save embeddings after a checkpoint's rows.
+
+    Raises Diverged for non-finite embeddings.
+    """
     tasks = _TASKS[request.protocol](request, choose(means.backend, means.device))
     for job in jobs:
         seen: Measure = tasks.seen_by(Evaluated(job, means, note))

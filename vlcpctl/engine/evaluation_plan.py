@@ -1,4 +1,4 @@
-"""What an evaluation will do: its rows without their numbers, known before a model is loaded."""
+"""The plan of a retrieval evaluation: its rows without their numbers, before a model is loaded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DUPLICATES = ("unite", "separate")
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is asked for; no `split` is the protocol's own choice, no `map_variant` the usual."""
+    """The options of an evaluation; None for `split` and `map_variant` means the default."""
 
     tasks: tuple[Task, ...]
     checkpoints: tuple[Path, ...]
@@ -42,13 +42,13 @@ class Request:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The split to measure on, or the queries' and the gallery's."""
+        """The split to evaluate on, or the splits of queries and gallery."""
         return splits_of(self.tasks, self.protocol, self.split)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Means:
-    """How the work is done; rows depend on none of it."""
+    """How the evaluation is executed; rows do not depend on it."""
 
     backend: str
     device: str
@@ -58,7 +58,7 @@ class Means:
 
 @dataclass(frozen=True)
 class Job:
-    """One checkpoint and the rows that it will give; `embeddings` is where to keep what it sees."""
+    """One checkpoint and its planned rows; `embeddings` is where to save embeddings, or None."""
 
     checkpoint: Path
     manifest: dict[str, Any]
@@ -67,7 +67,7 @@ class Job:
     embeddings_identity: dict[str, Any]
 
     def lines(self) -> Iterator[str]:
-        """The plan for a person."""
+        """The plan as lines of text."""
         label = f"{self.manifest['run']} step {self.manifest['step']}"
         for cell in self.cells:
             yield f"{label}: {cell.fields['gallery']} gallery of {', '.join(cell.fields['tasks'])}"
@@ -76,7 +76,11 @@ class Job:
 
 
 def make_plan(request: Request) -> list[Job]:
-    """The jobs of a request, its inputs checked."""
+    """The jobs of a request, after checking its inputs.
+
+    Raises UsageError for options that do not fit, BadInput for an unusable task or checkpoint, and
+    Incompatible for a model that the protocol cannot evaluate.
+    """
     _check_names(request)
     places = [_place(task, request.splits) for task in request.tasks]
     manifests = [read_manifest(path, "checkpoint") for path in request.checkpoints]
@@ -91,8 +95,8 @@ def make_plan(request: Request) -> list[Job]:
     ]
     if not any(job.cells for job in jobs):
         raise UsageError(
-            "there is nothing to evaluate: no checkpoint has learned a task whose merged gallery "
-            "is complete; --gallery own needs no other tasks"
+            "there is nothing to evaluate: no checkpoint was trained on tasks that make a complete "
+            "merged gallery; --gallery own does not need the other tasks"
         )
     return jobs
 
@@ -100,7 +104,7 @@ def make_plan(request: Request) -> list[Job]:
 def _check_names(request: Request) -> None:
     for kind, name, known in (
         ("gallery", request.gallery, GALLERIES),
-        ("way with duplicates", request.duplicates, DUPLICATES),
+        ("value of --duplicates:", request.duplicates, DUPLICATES),
     ):
         if name not in known:
             raise UsageError(unknown_name(kind, name, known))
@@ -109,8 +113,8 @@ def _check_names(request: Request) -> None:
     again = [name for name in names if names.count(name) > 1]
     if request.save_embeddings and again:
         raise UsageError(
-            f"--save-embeddings makes one directory per checkpoint, and two are named {again[0]}; "
-            "give them in separate commands"
+            "--save-embeddings makes one directory per checkpoint name, but two are named "
+            f"{again[0]}; evaluate them in separate commands"
         )
 
 
@@ -129,7 +133,7 @@ def _job(path: Path, manifest: dict[str, Any], places: list[Place], request: Req
         manifest["run"] = request.run
     split = "+".join(request.splits)
     common: dict[str, Any] = {"protocol": request.protocol, "split": split}
-    # Readers ignore fields that they do not know; these say why a row differs from the usual one.
+    # Recorded only when not the default, so that rows of a default evaluation keep their fields.
     if request.duplicates != "unite":
         common["duplicates"] = request.duplicates
     if request.map_variant not in {None, DEFAULT_VARIANT}:

@@ -1,4 +1,4 @@
-"""Data sets of labelled images under evaluation: opened once for all checkpoints, and embedded."""
+"""Labelled data sets under evaluation: opened once for all checkpoints, and embedded by each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FLAWS_SHOWN = 5
 
 @final
 class LabelledSet:
-    """A split of a data set whose images have been found; with a limit, the first of them."""
+    """A split of a labelled data set; with a limit, only its first images."""
 
     def __init__(self, data: DataSet, split: str, limit: int | None) -> None:
         self.data, self.split, self.limit = data, split, limit
@@ -30,12 +30,12 @@ class LabelledSet:
 
     @property
     def name(self) -> str:
-        """What rows call the data set."""
+        """The data set's name in rows."""
         return self.data.name
 
     @cached_property
     def images(self) -> LabelledImages:
-        """The images, with those that cannot be used."""
+        """The labelled images, and the flaws of those that cannot be used."""
         return self.data.images(self.split)
 
     @cached_property
@@ -46,7 +46,10 @@ class LabelledSet:
     def embedded(
         self, encoder: Encoder, batch_size: int, workers: int, what: str
     ) -> Iterator[tuple[Ids, Vectors, list[Flaw]]]:
-        """Which images, their unit embeddings, and what could not be decoded; batch by batch."""
+        """Yield per batch the rows (B,), unit embeddings (B, D), and flaws of undecodable images.
+
+        Raises Diverged for non-finite embeddings.
+        """
         batches = LabelledBatches(self.images, self.count, encoder.view, batch_size)
         with progress(f"{what}: images", self.count, "images") as bar:
             for batch in read_labelled(batches, workers):
@@ -56,7 +59,10 @@ class LabelledSet:
                 bar.advance(batch.size)
 
     def judge(self, flaws: Sequence[Flaw], tolerance: Tolerance) -> None:
-        """Name what was left out, once for all checkpoints; too much of it is an error."""
+        """Warn of the images left out, once for all checkpoints.
+
+        Raises TooManySkipped if they are more than `tolerance`, and BadInput if none is left.
+        """
         total = self.count + len(self.images.flaws)
         named = "; ".join(f"{flaw.name}: {flaw.why}" for flaw in flaws[:_FLAWS_SHOWN])
         more = f"; and {len(flaws) - _FLAWS_SHOWN} more" if len(flaws) > _FLAWS_SHOWN else ""
@@ -68,5 +74,5 @@ class LabelledSet:
         if flaws and not self.has_told:
             warn(f"{self.name}: left out {len(flaws)} of {total} images: {named}{more}")
         if len(flaws) == total:
-            raise BadInput(f"{self.name}: there is no image to measure on")
+            raise BadInput(f"{self.name}: no image is left to evaluate on")
         self.has_told = True

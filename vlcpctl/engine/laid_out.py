@@ -1,4 +1,4 @@
-"""One split of one task, and what in it is identical: read once for all checkpoints."""
+"""One split of one task with its distinct images and texts, read once for all checkpoints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vlcpctl.eval.gallery import Layout, lay_out
 
 @final
 class LaidOut:
-    """A split as what embeds it needs it; with a limit, its first samples alone."""
+    """A split of a task to embed; with a limit, only its first samples."""
 
     def __init__(self, task: Task, split: str, limit: int | None) -> None:
         self.task, self.name, self.limit = task, split, limit
@@ -24,11 +24,11 @@ class LaidOut:
 
     @cached_property
     def layout(self) -> Layout:
-        """Its distinct images and texts."""
+        """The distinct images and texts of the split, and which of them pair."""
         count = min(len(self.split), self.limit or len(self.split))
         captions = (self.split.captions(row) for row in range(count))
         return lay_out(self.split.column("sha256")[:count], captions)
 
     def samples(self) -> Samples:
-        """What files of embeddings say of its samples."""
+        """The task, keys and labels of the samples, for saved embeddings."""
         return Samples(self.task.slug, self.split.keys, self.split.column("label"))

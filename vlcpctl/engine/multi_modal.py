@@ -1,4 +1,4 @@
-"""Multi-modal retrieval of a checkpoint: each task is fused once, whatever the galleries."""
+"""Multi-modal retrieval of a checkpoint: each task is fused once for all its galleries."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class MultiModalTasks:
         self.variant = request.map_variant or DEFAULT_VARIANT
 
     def seen_by(self, model: Evaluated) -> _MultiModal:
-        """The tasks as a checkpoint sees them."""
+        """The measurements of one checkpoint on the tasks."""
         return _MultiModal(self, model)
 
 
 class _Source:
-    """One split of one task as items: each image with its first caption, and a class."""
+    """One split of one task as items: each image with its first caption and its class."""
 
     def __init__(self, task: Task, split: str, limit: int | None) -> None:
         self.task, self.name, self.limit = task, split, limit
@@ -53,15 +53,15 @@ class _Source:
         lacking = classes.count(None)
         if lacking:
             raise BadInput(
-                f"{self.split.path}: {lacking} of {count} images have no class label, by which "
-                "multi-modal retrieval judges; leave them out, or name another --split"
+                f"{self.split.path}: {lacking} of {count} images have no class label, which "
+                "multi-modal retrieval needs; leave them out, or use another --split"
             )
         first_captions = (self.split.captions(row)[0] for row in range(count))
         return lay_out_items(self.split.column("sha256")[:count], first_captions, classes)
 
 
 class _MultiModal:
-    """See `evaluated.Measure`."""
+    """Implements `evaluated.Measure`."""
 
     def __init__(self, tasks: MultiModalTasks, model: Evaluated) -> None:
         self.tasks, self.model = tasks, model
@@ -78,10 +78,10 @@ class _MultiModal:
         return dataclasses.asdict(found)
 
     def save(self) -> None:
-        raise AssertionError("a plan of this protocol keeps no embeddings")
+        raise AssertionError("check_options refuses --save-embeddings for this protocol")
 
     def _part(self, number: int, split: str) -> Fused:
-        """A split of a task, fused when it is first asked for."""
+        """The fused features of one split of a task, computed at first use."""
         if (number, split) not in self._fused:
             source = self.tasks.sources[number][split]
             place = f"{source.task.slug} ({split})"

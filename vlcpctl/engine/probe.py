@@ -1,4 +1,4 @@
-"""Linear probes of checkpoints: features of both splits, a strength, the fit, the accuracy."""
+"""Linear probes of checkpoints: embed both splits, choose the L2 strength, fit, and evaluate."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ from vlcpctl.models.encoders import Encoder
 
 @dataclass(frozen=True)
 class Measured:
-    """The accuracies in percent of `n_images`; `n_unseen` have a class that no train image has."""
+    """The accuracies in percent over `n_images`; the class of `n_unseen` has no training image.
+
+    Those count as wrong. `strength` is the L2 penalty of the probe, given or chosen.
+    """
 
     metrics: dict[str, float]
     strength: float
@@ -60,7 +63,11 @@ class Measured:
 
 
 def evaluate(request: Request, plan: ProbePlan, means: Means) -> Iterator[dict[str, Any]]:
-    """The rows, each as soon as it is known."""
+    """Yield each row as soon as it is measured.
+
+    Raises Diverged if embeddings or a probe are not finite, BadInput if images or classes are too
+    few, and TooManySkipped if too many images cannot be read.
+    """
     sets = [
         [LabelledSet(data, split, request.limit) for split in (request.train_split, request.split)]
         for data in plan.data_sets
@@ -74,7 +81,7 @@ def evaluate(request: Request, plan: ProbePlan, means: Means) -> Iterator[dict[s
 
 @dataclass(frozen=True)
 class _Images:
-    """What a checkpoint makes of a split: features, classes, and what draws hang on."""
+    """A split embedded by a checkpoint; `keys` identify its images for the held-out draw."""
 
     feature_ND: Vectors
     label_N: Ids
@@ -84,7 +91,7 @@ class _Images:
 
 @dataclass
 class _Model:
-    """A checkpoint, and probes on its features."""
+    """A checkpoint whose features probes are trained on."""
 
     request: Request
     checkpoint: Path
@@ -97,24 +104,29 @@ class _Model:
         return encoder
 
     def measured(self, train_set: LabelledSet, test_set: LabelledSet) -> Measured:
-        """Trained on the one, tested on the other."""
+        """Train a probe on one set and measure it on the other."""
         train, test = self._images(train_set), self._images(test_set)
         count = len(train_set.data.classes)
-        place_C = number_of(train.label_N, count)  # a class without images has no weights
+        # Only classes with training images get weights: the others' would stay at their start
+        # value and take part in the softmax all the same.
+        place_C = number_of(train.label_N, count)
         what = f"{self.checkpoint} on {train_set.name}"
         data = self._labelled(train, place_C)
         if data.classes < 2:
-            raise BadInput(f"{what}: the images to train on have one class, nothing to tell apart")
+            raise BadInput(f"{what}: all training images have one class; a probe needs two or more")
         strength = self.request.strength or self._chosen(data, train.keys, what)
         probe = self._fitted(data, strength)
         if not probe.is_finite:
             raise Diverged(self._why(what, f"strength {strength:g}"))
         if self.request.solver != SGD and probe.steps >= MOST_STEPS:
-            warn(f"{what}: L-BFGS stopped after {MOST_STEPS} steps; a larger --strength is easier")
+            warn(
+                f"{what}: L-BFGS did not converge in {MOST_STEPS} steps; "
+                "it needs fewer with a larger --strength"
+            )
         is_seen = place_C[test.label_N] >= 0
         seen = _Images(test.feature_ND[is_seen], test.label_N[is_seen], [], 0)
         ranks = probe_ranks(probe, self._labelled(seen, place_C))
-        rank_N = np.full(len(test.label_N), count + 1)  # of a class that was never seen
+        rank_N = np.full(len(test.label_N), count + 1)  # unseen classes rank last: never a hit
         rank_N[is_seen] = ranks.worst
         return Measured(
             metrics=accuracies(tally(rank_N, test.label_N, count)),
@@ -149,18 +161,22 @@ class _Model:
         )
 
     def _chosen(self, data: Labelled, keys: list[str], what: str) -> float:
-        """The strength that is best on the held-out part; of equals the strongest."""
+        """The strength with the best accuracy on the held-out part; of ties the strongest."""
         share = self.request.held_out or HELD_OUT
+        # Drawn by key, so that the same images are held out for every checkpoint, also where
+        # another one leaves an image out.
         draws = np.array([unit_hash("probe", self.request.seed, key) for key in keys])
         is_held = torch.from_numpy(draws < share).to(data.label_N.device)
         held, rest = data.at(is_held), data.at(~is_held)
         if not len(held.label_N) or not len(rest.label_N):
             raise BadInput(
-                f"{what}: of {len(keys)} images to train on, {len(held.label_N)} are held out to "
-                "choose the strength by; give another --held-out, or a --strength"
+                f"{what}: of {len(keys)} training images, {len(held.label_N)} are held out to "
+                "choose the strength; use another --held-out, or give --strength"
             )
         found: dict[float, float] = {}
         start: Probe | None = None
+        # From strong to weak, each started from the last: neighbouring optima are close, so that
+        # L-BFGS needs few steps. `max` keeps the first of ties, the strongest.
         for strength in STRENGTHS:
             probe = self._fitted(rest, strength, start)
             if probe.is_finite:
@@ -174,11 +190,11 @@ class _Model:
         return best
 
     def _why(self, what: str, where: str) -> str:
-        """The message for probes that are no numbers."""
+        """The message for probes with non-finite weights."""
         way_out = (
             "a smaller --lr or --strength" if self.request.solver == SGD else "another --strength"
         )
-        return f"{what}: the probe diverged to NaN or infinity at {where}; give {way_out}"
+        return f"{what}: the probe diverged to NaN or infinity at {where}; use {way_out}"
 
     def _fitted(self, data: Labelled, strength: float, start: Probe | None = None) -> Probe:
         request = self.request

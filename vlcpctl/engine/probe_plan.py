@@ -1,4 +1,4 @@
-"""What a linear probe will do: its rows without their numbers, its inputs and options checked."""
+"""The plan of a linear probe: its rows without their numbers, after checking inputs and options."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EPOCHS, RATE, SGD_BATCH = 100, 1.0, 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is asked for; None leaves an option to its usual value, or a strength to be chosen."""
+    """The options of a probe; None means the default, and for `strength` that it is chosen."""
 
     words: tuple[str, ...]
     checkpoints: tuple[Path, ...]
@@ -40,17 +40,17 @@ class Request:
 
 @dataclass(frozen=True)
 class ProbePlan:
-    """Everything that is known before a model is loaded."""
+    """The data sets and planned rows, known before a model is loaded."""
 
     data_sets: list[DataSet]
     jobs: list[Job]
 
     def cells(self) -> list[Cell]:
-        """Every row to come."""
+        """The planned rows of all checkpoints."""
         return cells_in(self.jobs)
 
     def lines(self) -> Iterator[str]:
-        """The plan for a person."""
+        """The plan as lines of text."""
         for cell in self.cells():
             fields = cell.fields
             what = f"{fields['task']}, {fields['n_classes']} classes, by {fields['protocol']}"
@@ -58,14 +58,19 @@ class ProbePlan:
 
 
 def make_plan(request: Request) -> ProbePlan:
-    """The data sets and jobs of a request."""
+    """The data sets and jobs of a request, after checking its inputs.
+
+    Raises UsageError for options that do not fit or have no effect, and BadInput for unusable data.
+    """
     _check_options(request)
     data_sets = open_data_sets(request.words, request.data, "own")
     for one in data_sets:
         one.check(request.train_split)
         one.check(request.split)
         if len(one.classes) < 2:
-            raise UsageError(f"{one.name} has one class, {one.classes[0]!r}: nothing to tell apart")
+            raise UsageError(
+                f"{one.name} has one class, {one.classes[0]!r}; a probe needs two or more"
+            )
     jobs = make_jobs(
         request.checkpoints, request.run, lambda manifest: _cells(manifest, data_sets, request)
     )
@@ -77,7 +82,10 @@ def _check_options(request: Request) -> None:
         raise UsageError(f"--solver: {unknown_name('solver', request.solver, SOLVERS)}")
     for option, value in (("--epochs", request.epochs), ("--lr", request.lr)):
         if value is not None and request.solver != SGD:
-            raise UsageError(f"{option} {value} has no effect: it is of --solver sgd")
+            raise UsageError(
+                f"{option} {value} has no effect with --solver {request.solver}: "
+                "it applies only to --solver sgd"
+            )
     for option, value in (("--lr", request.lr), ("--strength", request.strength)):
         if value is not None and not 0 < value < math.inf:
             raise UsageError(f"{option} {value} must be above 0 and finite")
@@ -87,15 +95,17 @@ def _check_options(request: Request) -> None:
 
 
 def _check_choice(request: Request) -> None:
-    """Refuse what belongs to a choice of the strength, if there is none to make."""
+    """Refuse options for choosing the strength if --strength gives it."""
     if request.held_out is not None and not 0 < request.held_out < 1:
-        raise UsageError(f"--held-out {request.held_out} is no share between 0 and 1")
+        raise UsageError(f"--held-out {request.held_out} must be between 0 and 1")
     if request.strength is None:
         return
     if request.held_out is not None:
-        raise UsageError("--held-out has no effect with --strength: there is none to choose")
+        raise UsageError("--held-out has no effect with --strength: no strength is chosen")
     if request.seed and request.solver != SGD:
-        raise UsageError(f"--seed {request.seed} has no effect: with --strength nothing is drawn")
+        raise UsageError(
+            f"--seed {request.seed} has no effect with --strength: nothing is drawn at random"
+        )
 
 
 def _cells(manifest: dict[str, Any], data_sets: Sequence[DataSet], request: Request) -> list[Cell]:
@@ -118,7 +128,7 @@ def _cells(manifest: dict[str, Any], data_sets: Sequence[DataSet], request: Requ
 
 
 def _unusual(request: Request) -> dict[str, Any]:
-    """What a row says of options that are not the usual ones."""
+    """The row fields for options that differ from their defaults."""
     usual = {
         "train_split": (request.train_split, "train"),
         "fixed_strength": (request.strength, None),

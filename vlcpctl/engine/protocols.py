@@ -1,4 +1,4 @@
-"""What the retrieval protocols measure on, and what they ask of options, tasks and checkpoints."""
+"""The retrieval protocols: their splits, and what they require of options, tasks and models."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _USUAL_SPLIT = "test"
 
 
 class Asked(Protocol):
-    """The options that belong to one protocol or the other."""
+    """The options that apply to only one of the protocols."""
 
     @property
     def protocol(self) -> str: ...
@@ -28,25 +28,28 @@ class Asked(Protocol):
 
 
 def check_options(asked: Asked) -> None:
-    """Refuse what would have no effect."""
+    """Raise UsageError for an unknown protocol, or an option without effect on the chosen one."""
     if asked.protocol not in PROTOCOLS:
         raise UsageError(unknown_name("protocol", asked.protocol, PROTOCOLS))
     if asked.protocol == CROSS_MODAL and asked.map_variant is not None:
         raise UsageError(
-            f"--map-variant {asked.map_variant}: cross-modal retrieval has recalls; "
-            "mean average precision is of --protocol multi-modal"
+            f"--map-variant {asked.map_variant} has no effect with --protocol cross-modal: only "
+            "--protocol multi-modal computes mean average precision"
         )
     if asked.map_variant is not None and asked.map_variant not in VARIANTS:
-        raise UsageError(f"--map-variant: {unknown_name('variant', asked.map_variant, VARIANTS)}")
+        raise UsageError(unknown_name("value of --map-variant:", asked.map_variant, VARIANTS))
     if asked.protocol == MULTI_MODAL and asked.save_embeddings is not None:
         raise UsageError(
-            "--save-embeddings keeps an image and a text embedding of each pair, and --protocol "
-            "multi-modal makes one of both; take --protocol cross-modal to keep them"
+            "--save-embeddings has no effect with --protocol multi-modal: it stores embeddings of "
+            "images and of texts, which only --protocol cross-modal computes"
         )
 
 
 def splits_of(tasks: Iterable[Task], protocol: str, split: str | None) -> tuple[str, ...]:
-    """The splits to measure on: the one named, the queries' and the gallery's, or `test`."""
+    """The splits to evaluate on: `split` if given, else (query, gallery) if tasks have them.
+
+    Without either it is `test`. Raises UsageError if only some tasks have query and gallery.
+    """
     if split is not None or protocol == CROSS_MODAL:
         return (split or _USUAL_SPLIT,)
     has_two = {task.path: set(_TWO_SPLITS) <= set(task.counts) for task in tasks}
@@ -57,25 +60,25 @@ def splits_of(tasks: Iterable[Task], protocol: str, split: str | None) -> tuple[
             next(path for path in has_two if has_two[path] is has) for has in (True, False)
         )
         raise UsageError(
-            f"{one} has splits query and gallery, and {other} has not; "
-            "name one that all tasks have with --split"
+            f"{one} has splits query and gallery, but {other} does not; "
+            "use --split to name one that all tasks have"
         )
     return (_USUAL_SPLIT,)
 
 
 def require_classes(task: Task) -> None:
-    """Refuse a task without class labels, which say what is right in multi-modal retrieval."""
+    """Raise BadInput for a task without class labels: they decide which items are relevant."""
     if not task.manifest.get("labels"):
         raise BadInput(
-            f"{task.path} has no class labels, by which multi-modal retrieval judges; "
-            "give 'vlcpctl split' a --label-column"
+            f"{task.path} has no class labels, which multi-modal retrieval needs; "
+            "use 'vlcpctl split --label-column'"
         )
 
 
 def require_fusion(checkpoint: Path) -> None:
-    """Refuse a model that has no feature of an image and a text together."""
+    """Raise Incompatible for a dual encoder, which has no joint feature of an image and a text."""
     if fusion_configuration(str(checkpoint)) is None:
         raise Incompatible(
-            f"--protocol multi-modal: {checkpoint} is a dual encoder, which fuses no image with a "
-            "text; take --protocol cross-modal, or a fusion model such as albef-tiny"
+            f"--protocol multi-modal needs a fusion model, such as albef-tiny: {checkpoint} is a "
+            "dual encoder; use --protocol cross-modal"
         )

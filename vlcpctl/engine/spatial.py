@@ -1,4 +1,4 @@
-"""Angles between checkpoints: each embeds each task once, and is let go of when it can be."""
+"""Angles between checkpoints: each embeds every task once, and is dropped after its last use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ from vlcpctl.models import encoders
 
 
 def compare(request: Request, plan: SpatialPlan, means: Means) -> Iterator[dict[str, Any]]:
-    """The rows, each as soon as it is known."""
+    """Yield each row as soon as it is measured.
+
+    Raises Incompatible if two checkpoints have embeddings of different width, and Diverged for
+    non-finite embeddings.
+    """
     seen = _Seen(request, means)
     open_index = choose(means.backend, means.device)
     for number, turn in enumerate(plan.turns):
@@ -35,7 +39,7 @@ def compare(request: Request, plan: SpatialPlan, means: Means) -> Iterator[dict[
 
 @final
 class _Seen:
-    """The tasks as checkpoints see them."""
+    """The embeddings of the tasks by the checkpoints that are still needed."""
 
     def __init__(self, request: Request, means: Means) -> None:
         self.checkpoints, self.means = request.checkpoints, means
@@ -43,13 +47,13 @@ class _Seen:
         self._embedded: dict[int, list[Embedded]] = {}
 
     def by(self, number: int) -> list[Embedded]:
-        """What a checkpoint makes of each task."""
+        """The embeddings of each task by checkpoint `number`, computed at first use."""
         if number not in self._embedded:
             self._embedded[number] = self._embed(self.checkpoints[number])
         return self._embedded[number]
 
     def keep(self, numbers: set[int]) -> None:
-        """Let go of what these checkpoints have not made."""
+        """Drop the embeddings of all other checkpoints, to bound memory."""
         self._embedded = {one: seen for one, seen in self._embedded.items() if one in numbers}
 
     def _embed(self, checkpoint: Path) -> list[Embedded]:
@@ -71,10 +75,10 @@ class _Seen:
 def _check_width(
     request: Request, before: int, after: int, embedded: tuple[Embedded, Embedded]
 ) -> None:
-    """Refuse spaces between which nothing turns."""
+    """Refuse embeddings of different width: angles between them are not defined."""
     one, other = (seen.image_ID.shape[1] for seen in embedded)
     if one != other:
         raise Incompatible(
-            f"{request.checkpoints[before]} embeds in {one} channels and "
-            f"{request.checkpoints[after]} in {other}: there is no angle between them"
+            f"{request.checkpoints[before]} has embeddings of {one} channels and "
+            f"{request.checkpoints[after]} of {other}: angles between them are not defined"
         )

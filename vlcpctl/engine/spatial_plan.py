@@ -1,4 +1,4 @@
-"""Which checkpoints are compared on which tasks, and the rows that it will give."""
+"""The plan of a spatial evaluation: which checkpoints are compared on which tasks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPATIAL = "spatial"
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is asked for."""
+    """The options of a spatial evaluation."""
 
     tasks: tuple[Task, ...]
     checkpoints: tuple[Path, ...]
@@ -31,7 +31,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Turn:
-    """Two checkpoints, the earlier first (places in the request), and a row for each task."""
+    """A comparison of two checkpoints (indices in the request), with a planned row per task."""
 
     before: int
     after: int
@@ -40,25 +40,28 @@ class Turn:
 
 @dataclass(frozen=True)
 class SpatialPlan:
-    """Everything that is known before a model is loaded."""
+    """The comparisons, known before a model is loaded."""
 
     turns: list[Turn]
 
     def cells(self) -> list[Cell]:
-        """Every row to come."""
+        """The planned rows of all comparisons."""
         return [cell for turn in self.turns for cell in turn.cells]
 
     def lines(self) -> Iterator[str]:
-        """The plan for a person."""
+        """The plan as lines of text."""
         for cell in self.cells():
             fields, since = cell.fields, cell.fields["since"]
             yield f"{_words(since)} -> {_words(fields)}: {fields['task']}"
 
 
 def make_plan(request: Request) -> SpatialPlan:
-    """The turns of a request, its inputs checked."""
+    """The comparisons of a request, after checking its inputs.
+
+    Raises UsageError if the checkpoints cannot be paired, and BadInput for a task without images.
+    """
     if request.between not in BETWEEN:
-        raise UsageError(f"--between: {unknown_name('word', request.between, BETWEEN)}")
+        raise UsageError(unknown_name("value of --between:", request.between, BETWEEN))
     places = [_place(task, request.split) for task in request.tasks]
     manifests = [read_manifest(path, "checkpoint") for path in request.checkpoints]
     pairs = _pairs(request, manifests)
@@ -80,7 +83,7 @@ def _place(task: Task, split: str) -> Place:
 def _pairs(request: Request, manifests: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
     """The earlier and the later checkpoint of each comparison."""
     if len(manifests) < 2:
-        raise UsageError("there is nothing to compare: give two checkpoints or more")
+        raise UsageError("there is nothing to compare: give at least two checkpoints")
     _refuse_twins(request, manifests)
     chains = _chains(manifests)
     if len(manifests) == 2 and len(chains) == 2:
@@ -89,14 +92,14 @@ def _pairs(request: Request, manifests: Sequence[dict[str, Any]]) -> list[tuple[
     if lonely:
         path, name = request.checkpoints[lonely[0]], _run(manifests[lonely[0]])
         raise UsageError(
-            f"{path} is the only checkpoint of run {name!r} here: give two, or none; "
-            "checkpoints of two runs are compared two in a command"
+            f"{path} is the only checkpoint of run {name!r} here; give another of that run, or "
+            "leave it out (two runs are compared with one checkpoint of each)"
         )
     return [pair for chain in chains for pair in _along(chain, request.between)]
 
 
 def _refuse_twins(request: Request, manifests: Sequence[dict[str, Any]]) -> None:
-    """Rows could not tell such checkpoints apart, and a report would take them for seeds."""
+    """Refuse checkpoints of equal run, seed and step: their rows could not be distinguished."""
     seen: dict[tuple[str, int, int | None], Path] = {}
     for path, manifest in zip(request.checkpoints, manifests, strict=True):
         run, seed, step = key = (_run(manifest), manifest["seed"], manifest["step"])
@@ -104,12 +107,12 @@ def _refuse_twins(request: Request, manifests: Sequence[dict[str, Any]]) -> None
         if first != path:
             raise UsageError(
                 f"{first} and {path} are both run {run!r}, seed {seed}, step {step}: "
-                "a row could not tell which; make one anew, with another --run at train-step"
+                "their rows could not be distinguished; train one again with another --run"
             )
 
 
 def _along(chain: list[int], between: str) -> list[tuple[int, int]]:
-    """The pairs of a chain, in order of the later ones."""
+    """The pairs of a chain to compare, ordered by their later checkpoint."""
     places = range(len(chain))
     neighbours = {*pairwise(places), (0, len(chain) - 1)}
     wanted = combinations(places, 2) if between == "all" else neighbours
@@ -118,10 +121,10 @@ def _along(chain: list[int], between: str) -> list[tuple[int, int]]:
 
 
 def _chains(manifests: Sequence[dict[str, Any]]) -> list[list[int]]:
-    """The checkpoints of each run and seed by step, after the one that the first of them is from.
+    """The checkpoints of each run and seed in order of step, after the run's parent if given.
 
-    Each share of averages is a run of its own, as in reports. What only begins other runs, such as
-    an imported model, makes no chain of its own.
+    Averages with different alpha are different runs, as in reports. A checkpoint that only starts
+    other runs, such as an imported model, is not a chain of its own.
     """
     runs: dict[tuple[str, int], list[int]] = {}
     for number, manifest in enumerate(manifests):
@@ -137,7 +140,7 @@ def _chains(manifests: Sequence[dict[str, Any]]) -> list[list[int]]:
 
 
 def _run(about: dict[str, Any]) -> str:
-    """The run as reports name it, of a manifest or of the fields of a row."""
+    """The run's name in reports, from a manifest or the fields of a row."""
     return run_label(about["run"], about.get("alpha"))
 
 

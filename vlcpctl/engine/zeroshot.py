@@ -1,4 +1,4 @@
-"""Zero-shot accuracy of checkpoints: the prompts become classes, the images are read once."""
+"""Zero-shot accuracy of checkpoints: embed the prompts once, then the images in one pass."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ from vlcpctl.models.encoders import Encoder
 
 @dataclass(frozen=True, kw_only=True)
 class Means:
-    """How the work is done, and how many images may be left out; rows depend on none of it."""
+    """How the evaluation is executed, and how many images may be skipped.
+
+    Rows do not depend on any of it.
+    """
 
     device: str
     batch_size: int
@@ -37,7 +40,7 @@ class Means:
 
 @dataclass(frozen=True)
 class Measured:
-    """The accuracies in percent of `n_images`; `n_ties` of them hang on a tie."""
+    """The accuracies in percent over `n_images`; `n_ties` of these depend on how a tie counts."""
 
     metrics: dict[str, float]
     n_images: int
@@ -46,7 +49,10 @@ class Measured:
 
 
 def evaluate(request: Request, plan: ZeroshotPlan, means: Means) -> Iterator[dict[str, Any]]:
-    """The rows, each as soon as it is known."""
+    """Yield each row as soon as it is measured.
+
+    Raises Diverged for non-finite embeddings, and TooManySkipped if too many images cannot be read.
+    """
     sets = [LabelledSet(one.data, request.split, request.limit) for one in plan.subjects]
     for job in plan.jobs:
         model = _Model(job.checkpoint, means)
@@ -70,7 +76,7 @@ def _average(several: Sequence[Measured]) -> Measured:
 
 
 class _Model:
-    """A checkpoint, and the classes as it sees them."""
+    """A checkpoint, and its embeddings of the classes."""
 
     def __init__(self, checkpoint: Path, means: Means) -> None:
         self.checkpoint, self.means = checkpoint, means
@@ -83,7 +89,7 @@ class _Model:
         return encoder
 
     def measured(self, subject: Subject, opened: LabelledSet) -> Measured:
-        """The accuracies on a data set, in one pass over its images."""
+        """The accuracies on a data set, computed in one pass over its images."""
         class_CD = self._class_vectors(subject)
         index = TorchIndex(class_CD, self.means.device)
         labels, flaws = opened.images.labels, list(opened.images.flaws)

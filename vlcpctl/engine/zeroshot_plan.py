@@ -1,4 +1,4 @@
-"""What a zero-shot evaluation will do: its rows without their numbers, and the prompts."""
+"""The plan of a zero-shot evaluation: its prompts, and its rows without their numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _NAMES_SHOWN = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is asked for; `words` name data sets, and `data` is where those by name lie."""
+    """The options of a zero-shot evaluation.
+
+    `words` are names or paths of data sets; `data` is the directory of those given by name.
+    """
 
     words: tuple[str, ...]
     checkpoints: tuple[Path, ...]
@@ -34,7 +37,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Subject:
-    """A data set with its prompts; `digest` tells these prompts from others."""
+    """A data set with its prompts; `digest` is a hash of classes and prompts."""
 
     data: DataSet
     prompts: list[list[str]]
@@ -43,17 +46,17 @@ class Subject:
 
 @dataclass(frozen=True)
 class ZeroshotPlan:
-    """Everything that is known before a model is loaded."""
+    """The data sets and planned rows, known before a model is loaded."""
 
     subjects: list[Subject]
     jobs: list[Job]
 
     def cells(self) -> list[Cell]:
-        """Every row to come."""
+        """The planned rows of all checkpoints."""
         return cells_in(self.jobs)
 
     def lines(self) -> Iterator[str]:
-        """The plan for a person."""
+        """The plan as lines of text."""
         for job in self.jobs:
             for cell in job.cells:
                 yield f"{job.manifest['run']} step {job.manifest['step']}: {self._words(cell)}"
@@ -68,9 +71,12 @@ class ZeroshotPlan:
 
 
 def make_plan(request: Request) -> ZeroshotPlan:
-    """The subjects and jobs of a request, its inputs checked."""
+    """The data sets and jobs of a request, after checking its inputs.
+
+    Raises UsageError for options that do not fit, and BadInput for unusable data.
+    """
     if request.classes not in CLASSES:
-        raise UsageError(f"--classes: {unknown_name('word', request.classes, CLASSES)}")
+        raise UsageError(unknown_name("value of --classes:", request.classes, CLASSES))
     templates = read_templates(request.templates) if request.templates else None
     data_sets = open_data_sets(request.words, request.data, request.classes)
     subjects = [_subject(one, templates, request.split) for one in data_sets]
@@ -88,7 +94,7 @@ def _subject(data: DataSet, templates: TemplatesFile | None, split: str) -> Subj
 
 
 def _warn_of_twins(data: DataSet, prompts: list[list[str]]) -> None:
-    """Say which classes no model can tell apart; ImageNet has two names of two classes each."""
+    """Warn of classes with equal prompts, which no model can distinguish; ImageNet has two pairs."""
     seen: set[tuple[str, ...]] = set()
     twins = []
     for name, texts in zip(data.classes, map(tuple, prompts), strict=True):
@@ -99,7 +105,7 @@ def _warn_of_twins(data: DataSet, prompts: list[list[str]]) -> None:
         shown = ", ".join(twins[:_NAMES_SHOWN]) + (", ..." if len(twins) > _NAMES_SHOWN else "")
         warn(
             f"{data.name}: classes with the same prompts as another ({len(twins)}: {shown}) tie "
-            "with it, and a tie is no hit"
+            "with it, and a tie counts as wrong"
         )
 
 
@@ -122,7 +128,10 @@ def _cells(manifest: dict[str, Any], subjects: Sequence[Subject], request: Reque
 def _average(
     manifest: dict[str, Any], request: Request, subjects: Sequence[Subject], members: list[int]
 ) -> Cell:
-    """The mean over the data sets outside the stream; forgetting-report has that over its tasks."""
+    """The row with the mean over data sets outside the stream.
+
+    The mean over the stream's tasks is in forgetting-report.
+    """
     where = {"task_step": None, "stream": None, "task": f"average of {len(members)}"}
     more = {"prompts": content_id([subjects[number].digest for number in members])}
     names = [subjects[number].data.name for number in members]

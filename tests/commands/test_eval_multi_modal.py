@@ -306,9 +306,15 @@ def test_a_diverged_model_is_named(place: Path, tmp_path: Path, model: FusedByCo
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"protocol": "cross-modal", "map_variant": "ctp"}, "has no effect with --protocol cross-modal"),
+        (
+            {"protocol": "cross-modal", "map_variant": "ctp"},
+            "has no effect with --protocol cross-modal",
+        ),
         ({"protocol": "multi-modal", "map_variant": "eq12"}, "did you mean 'eq11'"),
-        ({"protocol": "multi-modal", "save_embeddings": Path("emb")}, "--save-embeddings has no effect with"),
+        (
+            {"protocol": "multi-modal", "save_embeddings": Path("emb")},
+            "--save-embeddings has no effect with",
+        ),
         ({"protocol": "multimodal"}, "did you mean 'multi-modal'"),
     ],
 )

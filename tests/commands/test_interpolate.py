@@ -200,7 +200,7 @@ def test_another_model_is_refused(
     words = (*TINY, *MICRO, "--text-length", 9, "-o", other)
     assert run_program(capfd, "train-step", task, *words).code == 0
     ended = run_program(capfd, "interpolate", inputs / "plain", other, "-o", tmp_path / "out")
-    refused(ended, "interpolate", 5, other, "is another model than", "config")
+    refused(ended, "interpolate", 5, other, "is a different model than", "config")
 
 
 def test_a_fixed_and_a_learned_temperature_are_not_mixed(
@@ -243,5 +243,5 @@ def test_fusion_models_are_averaged_too(
     torch.testing.assert_close(found, mixed, rtol=1e-5, atol=1e-7)
     refused(
         run_program(capfd, "interpolate", first, inputs / "plain", "-o", tmp_path / "out"),
-        *("interpolate", 5, "is another model than", "family"),
+        *("interpolate", 5, "is a different model than", "family"),
     )

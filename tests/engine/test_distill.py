@@ -207,7 +207,9 @@ def test_what_is_there_is_kept_and_another_is_refused(place: Path, tmp_path: Pat
     (tmp_path / "t").rename(tmp_path / "gone")
     part = make_plan(request(place, tmp_path / "t", views=2))
     distill(part, MEANS, Shard(0, 2))
-    with pytest.raises(OutputExists, match="unfinished work of another command: views is 2 there"):
+    with pytest.raises(
+        OutputExists, match="unfinished run of a different command: views is 2 there"
+    ):
         distill(other, MEANS, Shard())
     distill(other, MEANS, Shard(), force=True)
     assert read_manifest(tmp_path / "t", "targets")["views"] == 3
@@ -240,7 +242,7 @@ def test_a_teacher_that_was_not_trained_here_needs_a_preset(place: Path, tmp_pat
         encoders.save(encoders.build("micro", Start()), directory)
         write_manifest(directory, "checkpoint", {"imported": True}, "c", {"tasks": []})
     foreign = {"teacher": tmp_path / "openai"}
-    with pytest.raises(UsageError, match="its augmentation is not known; give the --preset"):
+    with pytest.raises(UsageError, match="its augmentation is not known; use the --preset"):
         make_plan(request(place, tmp_path / "t", **foreign))
     assert make_plan(request(place, tmp_path / "t", **foreign, preset="ctp")).view.crop == "random"
 

@@ -96,7 +96,7 @@ def test_every_class_needs_a_name(
     weights: Path, tmp_path: Path, names: tuple[str, ...] | None, said: str
 ) -> None:
     how = labelling(f"timm:test_efficientnet,{weights}", tmp_path, names)
-    with pytest.raises(UsageError, match=f"5 classes, and there are {said}"):
+    with pytest.raises(UsageError, match=f"5 classes, but there are {said}"):
         classifier_of(how, "cpu")
 
 

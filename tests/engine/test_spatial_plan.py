@@ -102,7 +102,7 @@ def test_each_share_of_averages_is_a_run_of_its_own(tmp_path: Path, task: Task) 
 
     zero, quarter, one = (average(alpha, 1) for alpha in (0, 0.25, 1))
     assert turns(task, [zero, one]) == ["mix alpha=0 step 1 -> mix alpha=1 step 1"]
-    with pytest.raises(UsageError, match=r"only checkpoint of run 'mix alpha=0' here"):
+    with pytest.raises(UsageError, match=r"only checkpoint of run 'mix alpha=0'"):
         turns(task, [zero, quarter, one])
     steps = [zero, quarter, average(0.25, 2), average(0, 2)]
     assert turns(task, steps) == [

@@ -1,8 +1,10 @@
-"""distill: from a teacher and pairs to a directory of targets, part by part.
+"""distill: precompute a teacher's embeddings of pairs (targets), part by part.
 
-.TARGETS.vlcpctl/partial/identity.json          what is being made; another command's is refused
-.TARGETS.vlcpctl/partial/images-NNNNNN.parquet  of the pairs of part N: written first
-.TARGETS.vlcpctl/partial/texts-NNNNNN.parquet   likewise: written last
+.TARGETS.vlcpctl/partial/identity.json          the settings; a command with others is refused
+.TARGETS.vlcpctl/partial/images-NNNNNN.parquet  image embeddings of part N; complete or absent
+.TARGETS.vlcpctl/partial/texts-NNNNNN.parquet   text embeddings; written last
+
+Shapes: N rows, one for each view of an image or for each caption; D channels of the teacher.
 """
 
 from __future__ import annotations
@@ -39,14 +41,19 @@ from vlcpctl.models.encoders import Encoder
 
 @dataclass(frozen=True)
 class Shard:
-    """Which of the parts are this process's: every `count`-th, beginning with `index`."""
+    """The parts that this process computes: every `count`-th, starting with `index`."""
 
     index: int = 0
     count: int = 1
 
 
 def distill(plan: DistillPlan, means: Means, shard: Shard, *, force: bool = False) -> bool:
-    """Make the parts that are missing and, once there are all, the directory; whether it is."""
+    """Compute the missing parts of this shard, and join them once those of all shards exist.
+
+    Returns whether the targets are finished; False if parts of other shards are missing. Raises
+    OutputExists if unfinished work of a different command exists, and Diverged for non-finite
+    embeddings.
+    """
     out = plan.request.out
     torch.set_num_threads(means.threads)
     partial = claim(out, plan.identity, means, force=force)
@@ -57,7 +64,7 @@ def distill(plan: DistillPlan, means: Means, shard: Shard, *, force: bool = Fals
     own = range(shard.index, plan.parts, shard.count)
     missing = [number for number in own if not files[number][1].is_file()]
     if len(missing) < len(own):
-        say(f"resuming {out}: {len(own) - len(missing)} of {len(own)} parts are there")
+        say(f"resuming {out} at part {len(own) - len(missing)} of {len(own)}")
     teacher = _teacher(plan, means)
     with progress("distill", sum(len(plan.part(number)) for number in own), "pairs") as bar:
         bar.advance(sum(len(plan.part(number)) for number in own if number not in missing))
@@ -67,7 +74,7 @@ def distill(plan: DistillPlan, means: Means, shard: Shard, *, force: bool = Fals
             bar.advance(len(plan.part(number)))
     left = [number for number, (_, texts) in enumerate(files) if not texts.is_file()]
     if left and partial.exists():
-        say(f"{out}: {len(left)} of {plan.parts} parts are left to other shards")
+        say(f"{out}: {len(left)} of {plan.parts} parts remain for other shards")
         return False
     _join(plan, partial, files, _facts(plan, teacher), force=force)
     return True
@@ -99,7 +106,9 @@ def _join(
     *,
     force: bool,
 ) -> None:
-    """Publish what the parts make; the shard that is last may be two."""
+    """Join the parts into the finished targets, and delete them."""
+    # Two shards may finish at the same moment, and both find all parts: the lock lets one join
+    # them, and the other then finds the directory gone or the targets finished.
     with _locked(partial) as is_there:
         if is_there and partial.exists():
             if force or not already_made(plan.request.out, "targets", plan.identity, force=False):
@@ -109,7 +118,7 @@ def _join(
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[bool]:
-    """Hold a directory alone; False where it is gone."""
+    """Hold an exclusive lock on a directory; yields False if it no longer exists."""
     try:
         descriptor = os.open(directory, os.O_RDONLY)
     except FileNotFoundError:
@@ -124,10 +133,10 @@ def _locked(directory: Path) -> Iterator[bool]:
 
 @dataclass
 class ViewBatches(Dataset[Tensor]):
-    """The views of the images of some parts, in batches none of which is of two parts."""
+    """The views of the images of some parts as (n, H, W, 3) bytes; no batch spans two parts."""
 
     plan: DistillPlan
-    batches: Sequence[tuple[int, int]]  # the part, and which of its batches
+    batches: Sequence[tuple[int, int]]  # (part, batch within the part)
     size: int
 
     def __post_init__(self) -> None:
@@ -150,14 +159,14 @@ class ViewBatches(Dataset[Tensor]):
 
 @dataclass(frozen=True)
 class Work:
-    """The teacher, and what it says of each part."""
+    """Computes the teacher's embeddings of each part."""
 
     plan: DistillPlan
     means: Means
     teacher: Encoder
 
     def parts(self, numbers: Sequence[int]) -> Iterator[tuple[int, Vectors, Vectors]]:
-        """The rows of images and of texts of each of these parts."""
+        """Yield for each part its number, image rows and text rows, with (N, D) float32 vectors."""
         counts = [self._batches(len(self.plan.part(number))) for number in numbers]
         batches = [
             (number, batch)
@@ -165,6 +174,7 @@ class Work:
             for batch in range(count)
         ]
         dataset = ViewBatches(self.plan, batches, self.means.batch_size)
+        # One reader for all parts, so that workers prefetch across their borders.
         pixels = read_in_order(dataset, range(len(batches)), self.means.workers)
         for number, count in zip(numbers, counts, strict=True):
             yield number, self._images(number, islice(pixels, count)), self._texts(number)

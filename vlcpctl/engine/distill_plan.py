@@ -1,4 +1,4 @@
-"""What distill was asked to do, checked against its inputs. Torch-free."""
+"""The plan of distill: a request checked against its inputs. Torch-free."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ PAIRS_OF_A_PART = 256
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """The inputs; no `views` is the usual number, no `preset` the teacher's own augmentation."""
+    """The inputs and options of distill.
+
+    None for `views` means the default number, and for `preset` the teacher's own augmentation.
+    """
 
     tasks: tuple[Path, ...]
     teacher: Path
@@ -40,7 +43,7 @@ class Request:
 
 @dataclass(frozen=True)
 class DistillPlan:
-    """A request, the pairs that it means, and what they are to be seen as."""
+    """A checked request, its opened splits, and the image transform and number of its views."""
 
     request: Request
     splits: Sequence[Split]
@@ -50,7 +53,7 @@ class DistillPlan:
 
     @cached_property
     def places(self) -> np.ndarray:
-        """(K, 2) split and row of every pair, each key once."""
+        """(K, 2) index of the split and row of every pair; a key in several splits counts once."""
         seen: set[str] = set()
         found = []
         for source, split in enumerate(self.splits):
@@ -62,22 +65,22 @@ class DistillPlan:
 
     @property
     def parts(self) -> int:
-        """How many pieces the work has."""
+        """The number of parts that the pairs are cut into."""
         return -(-len(self.places) // PAIRS_OF_A_PART)
 
     def part(self, number: int) -> np.ndarray:
-        """The places of a part."""
+        """The rows of `places` in a part, (n, 2)."""
         start = number * PAIRS_OF_A_PART
         return self.places[start : start + PAIRS_OF_A_PART]
 
     @cached_property
     def captions(self) -> int:
-        """How many there are of all pairs."""
+        """The number of captions of all pairs."""
         counts = [split.caption_counts() for split in self.splits]
         return int(sum(counts[source][row] for source, row in self.places.tolist()))
 
     def lines(self) -> Iterator[str]:
-        """The plan for a person."""
+        """The plan as lines of text."""
         seen = ", ".join(f"{name} {getattr(self.view, name)}" for name in AUGMENTATION)
         views = "1 view" if self.views == 1 else f"{self.views} views"
         yield f"distill: {len(self.places)} images in {views} each, {self.captions} captions"
@@ -85,7 +88,11 @@ class DistillPlan:
 
 
 def make_plan(request: Request) -> DistillPlan:
-    """Open the inputs and check that they fit together."""
+    """Open the inputs of a request and check that they fit together.
+
+    Raises BadInput if an input is not what its option needs, and UsageError for options without
+    effect or an unknown augmentation.
+    """
     tasks = [open_task(path) for path in request.tasks]
     buffer = open_buffer(request.buffer) if request.buffer else None
     teacher = read_manifest(request.teacher, "checkpoint")
@@ -106,7 +113,7 @@ def make_plan(request: Request) -> DistillPlan:
 
 
 def _settings(request: Request, teacher: dict[str, Any]) -> Settings:
-    """Those of the preset, else those that the teacher was trained with; options win."""
+    """The augmentation of the preset, else of the teacher's training; options win over both."""
     inherited: dict[str, Any] = {}
     if request.preset is None:
         trained = teacher["identity"].get("settings")
@@ -115,7 +122,7 @@ def _settings(request: Request, teacher: dict[str, Any]) -> Settings:
             why = "is an average of two checkpoints" if averaged else "was not trained by vlcpctl"
             raise UsageError(
                 f"{request.teacher} {why}, so its augmentation is not known; "
-                "give the --preset that train-step will have"
+                "use the --preset that train-step will have"
             )
         inherited = {name: _plain(trained[name]) for name in AUGMENTATION}
     given = {**inherited, **request.augmentation}
@@ -133,11 +140,13 @@ def _views(request: Request, view: View) -> int:
         return request.views or VIEWS
     if (request.views or 1) > 1:
         raise UsageError(
-            f"--views {request.views} has no effect: nothing varies how an image is seen "
+            f"--views {request.views} has no effect: without augmentation all views are equal "
             f"(crop {view.crop}, no flip, no randaugment)"
         )
     if request.seed:
-        raise UsageError(f"--seed {request.seed} has no effect: nothing is drawn for the views")
+        raise UsageError(
+            f"--seed {request.seed} has no effect: without augmentation nothing is drawn at random"
+        )
     return 1
 
 

@@ -1,4 +1,4 @@
-"""Make a checkpoint of weights that another program has trained."""
+"""Import weights that another program has trained as a checkpoint."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CTP_MODEL = "albef-base"  # what the CTP authors train
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """The weights, the model that they are of, and what rows will say of it."""
+    """The weights to import, their model, and the run name and stream step of its rows."""
 
     source: Path
     out: Path
@@ -42,23 +42,30 @@ class Request:
 
     @property
     def file(self) -> Path:
-        """The weights: the source, or what lies in it beside a configuration."""
+        """The file of weights: the source itself, or the one in it beside a configuration.
+
+        Raises BadInput if there is none.
+        """
         if self.source.is_file():
             return self.source
         if not self.source.exists():
-            raise BadInput(f"{self.source}: there is no such file or directory")
+            raise BadInput(f"{self.source} does not exist")
         if (self.source / CONFIG_FILE).is_file():
             return dual_encoder.weights_file(self.source)
         if (self.source / building.WEIGHTS_FILE).is_file():
             return self.source / building.WEIGHTS_FILE
         raise BadInput(
-            f"{self.source} holds neither {CONFIG_FILE} nor {building.WEIGHTS_FILE}; "
+            f"{self.source} contains neither {CONFIG_FILE} nor {building.WEIGHTS_FILE}; "
             "give the file of weights itself, and --model"
         )
 
 
 def import_checkpoint(request: Request) -> Path:
-    """Write the checkpoint; if it is there already, do nothing."""
+    """Import the weights and return the path of the checkpoint; do nothing if it is finished.
+
+    Raises BadInput or Incompatible for weights that cannot be read or do not fit the model,
+    UsageError if the model is not known, and OutputExists if something else is at `request.out`.
+    """
     about = identity(request)
     if already_made(request.out, "checkpoint", about, force=request.force):
         return request.out
@@ -73,7 +80,7 @@ def import_checkpoint(request: Request) -> Path:
 
 
 def read(request: Request) -> tuple[Encoder, WeightFile]:
-    """The model with its weights, every tensor checked."""
+    """The model with the imported weights, after checking every tensor."""
     found = read_weights(request.file, trusts_pickle=request.trusts_pickle)
     _require_finite(found.tensors, request.file)
     model = _model(request, found.tensors)
@@ -83,7 +90,7 @@ def read(request: Request) -> tuple[Encoder, WeightFile]:
 
 
 def identity(request: Request) -> dict[str, Any]:
-    """What decides the checkpoint, with no path of a machine in it."""
+    """The facts that decide the checkpoint, with contents in place of paths."""
     model = request.model
     if model is not None and Path(model).is_file():
         model = f"sha256:{file_sha256(Path(model))}"
@@ -97,24 +104,25 @@ def identity(request: Request) -> dict[str, Any]:
 
 
 def _tokenizer(directory: Path) -> dict[str, str]:
-    """The files of a tokenizer, by content."""
+    """The sha256 of each file of a tokenizer, by name."""
     there = [directory / name for name in FILES if (directory / name).is_file()]
     if not there:
-        raise BadInput(f"--tokenizer {directory} holds none of {', '.join(FILES)}")
+        raise BadInput(f"--tokenizer {directory} contains none of {', '.join(FILES)}")
     return {path.name: file_sha256(path) for path in there}
 
 
 def _model(request: Request, tensors: dict[str, Tensor]) -> str:
-    """The model asked for, or the one that the source says itself."""
+    """The model of --model, or the one that the source itself is for."""
     if request.model is not None:
         return request.model
     for directory in (request.source, request.source.parent):
         if (directory / CONFIG_FILE).is_file() or fusion_configuration(str(directory)):
             return str(directory)
+    # Checkpoints of the CTP authors name no model; their tensor names are their own.
     if is_ctp(tensors):
         return CTP_MODEL
     raise UsageError(
-        f"{request.file} does not say which model its weights are of; "
+        f"{request.file} does not name the model of its weights; "
         "give --model NAME or FILE.json, such as --model ViT-B-32"
     )
 
@@ -126,7 +134,9 @@ def _require_finite(tensors: dict[str, Tensor], file: Path) -> None:
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all())
     ]
     if wrong:
-        raise Incompatible(f"{file} holds NaN or infinity in {some_of(wrong)}: it has diverged")
+        raise Incompatible(
+            f"{file} contains NaN or infinity in {some_of(wrong)}: the training has diverged"
+        )
 
 
 def _run(request: Request) -> str:
@@ -134,7 +144,7 @@ def _run(request: Request) -> str:
 
 
 def _body(request: Request, found: WeightFile) -> dict[str, Any]:
-    """What the manifest says beside the identity: as train-step does of a model before any task."""
+    """The manifest's entries besides the identity: those of a model before any task."""
     file = request.file
     return {
         "run": _run(request),

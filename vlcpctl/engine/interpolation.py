@@ -1,4 +1,4 @@
-"""Average the weights of two checkpoints of one model (WiSE-FT, Wortsman et al., 2022)."""
+"""Average the weights of two checkpoints of the same model (WiSE-FT, Wortsman et al., 2022)."""
 
 from __future__ import annotations
 
@@ -23,17 +23,21 @@ METHOD = "interpolate"
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Two checkpoints, where each average of them goes, and the name of the run in its rows."""
+    """Two checkpoints, the output path of each average, and the run name of their rows."""
 
     first: Path
     second: Path
-    places: tuple[tuple[float, Path], ...]  # alpha, and where its checkpoint goes
+    places: tuple[tuple[float, Path], ...]  # alpha, and the path of its checkpoint
     run: str
     force: bool = False
 
 
 def interpolate(request: Request) -> Iterator[Path]:
-    """Write the checkpoints that are not there yet; gives the path of each when it is there."""
+    """Write the averages that do not exist yet, and yield the path of each once it is finished.
+
+    Raises Incompatible if the two checkpoints are of different models, and OutputExists if
+    something else is at an output path.
+    """
     first, second = open_parent(request.first), open_parent(request.second)
     missing = [
         alpha
@@ -57,7 +61,7 @@ def interpolate(request: Request) -> Iterator[Path]:
 
 
 def identity(request: Request, first: Parent, second: Parent, alpha: float) -> dict[str, Any]:
-    """What decides the average, with no path of a machine in it."""
+    """The facts that decide the average, with contents in place of paths."""
     return {
         "method": METHOD,
         "run": request.run,
@@ -67,17 +71,20 @@ def identity(request: Request, first: Parent, second: Parent, alpha: float) -> d
 
 
 class _Average:
-    """A model whose weights are set to averages of two others'."""
+    """A model that is set to averages of two checkpoints' weights."""
 
     def __init__(self, first: Parent, second: Parent) -> None:
         start, self.encoder = first.encoder(), second.encoder()
         _refuse_other_model(start, self.encoder, first, second)
         self.first, self.second = all_tensors(start), all_tensors(self.encoder)
-        what = f"{second.path} is another model than {first.path}: it"
+        what = f"{second.path} is a different model than {first.path}: it"
         require_same_names(self.second, self.first, what)
 
     def at(self, alpha: float) -> Encoder:
-        """The model at a share of the second; counters, which are no weights, are the second's."""
+        """The model with (1 - alpha) * first + alpha * second; integer counters are the second's.
+
+        It is the same object every time, with other weights.
+        """
         averaged = {n: t for n, t in self.first.items() if t.is_floating_point()}
         weights: Weights = {**self.second, **copy_of(averaged)}
         blend_({name: weights[name] for name in averaged}, 1 - alpha, (alpha, self.second))
@@ -88,24 +95,25 @@ class _Average:
 
 
 def _refuse_other_model(one: Encoder, other: Encoder, first: Parent, second: Parent) -> None:
-    """Equal shapes are not enough: another activation or view would go unnoticed."""
+    """Refuse checkpoints of different models."""
+    # Equal shapes are not enough: a different activation or image transform has the same shapes.
     for what in ("family", "config", "view"):
         if getattr(one, what) != getattr(other, what):
             raise Incompatible(
-                f"{second.path} is another model than {first.path}: its {what} differs; "
-                "only checkpoints of one model can be averaged"
+                f"{second.path} is a different model than {first.path}: its {what} differs; "
+                "only checkpoints of the same model can be averaged"
             )
     learns = [encoder.weights()["logit_scale"].requires_grad for encoder in (one, other)]
     if learns[0] != learns[1]:
         words = ["learned" if learned else "fixed" for learned in learns]
         raise Incompatible(
             f"{first.path} has a {words[0]} temperature and {second.path} a {words[1]} one; "
-            "only two that begin with one kind of --temperature can be averaged"
+            "only two with the same kind of --temperature can be averaged"
         )
 
 
 def _body(request: Request, first: Parent, second: Parent, alpha: float) -> dict[str, Any]:
-    """What the manifest says beside the identity, as train-step's does."""
+    """The manifest's entries besides the identity, the same as train-step's."""
     names, learned = (
         {
             task: told
@@ -137,7 +145,7 @@ def _body(request: Request, first: Parent, second: Parent, alpha: float) -> dict
 
 
 def result(path: Path) -> dict[str, Any]:
-    """What the command says of a checkpoint that it has made."""
+    """The fields that the command prints for a checkpoint it has written."""
     manifest = read_manifest(path, "checkpoint")
     names = ("content", "run", "method", "alpha", "step")
     return {"path": str(path), **{name: manifest[name] for name in names}}

@@ -1,9 +1,9 @@
-"""Make texts that a model finds similar to images, but not too similar (IncCLIP, section 3.2).
+"""Generate pseudo texts that are similar to images, but not too similar (IncCLIP, section 3.2).
 
-Two captions are mixed token by token, and gradient descent in the space of token embeddings moves
-the mixture until its similarities to all the images lie between two bounds. What is drawn hangs on
-(seed, number of the mini-batch) alone, and each text moves by itself: how many are made at once
-changes rounding at most.
+The token embeddings of two captions are mixed, and gradient descent moves the mixture until its
+similarities to all images are between two bounds. Random draws depend on (seed, number of the
+mini-batch) alone, and each text is optimized independently: how many are generated at once changes
+rounding at most.
 
 Shapes: B images and captions of a mini-batch of the memory, K texts, L tokens, W channels of a
 token's embedding, D of the shared space.
@@ -27,29 +27,29 @@ from vlcpctl.models.text_tower import TextTower
 
 @dataclass(frozen=True)
 class Parents:
-    """Which captions each text is a mixture of, and the share of the first (beta)."""
+    """The two captions that each of K texts mixes, and the share of the first (beta)."""
 
     first: Tensor  # (K,) places in the mini-batch; a text may have one caption for both
     second: Tensor  # (K,)
     share: Tensor  # (K,) in [0, 1]
 
     def part(self, some: slice) -> Parents:
-        """Those of some of the texts."""
+        """The parents of a slice of the texts."""
         return Parents(self.first[some], self.second[some], self.share[some])
 
 
 @dataclass(frozen=True)
 class Reached:
-    """How similar texts are to the images, and what they lose by it; (K,) each."""
+    """The loss of texts (eq. 1) and their similarities to the images; (K,) each."""
 
     loss: Tensor
     similarity: Tensor  # mean over the images
-    within: Tensor  # share of the images whose similarity lies between the bounds
+    within: Tensor  # share of the images whose similarity is between the bounds
 
 
 @dataclass(frozen=True)
 class Inverted:
-    """Texts, and what they had reached when they were mixed and when they were done."""
+    """The generated texts, and their loss and similarities before and after optimization."""
 
     texts: PseudoTexts
     before: Reached
@@ -57,7 +57,7 @@ class Inverted:
 
 
 def draw_parents(seed: int, number: int, texts: int, pairs: int) -> Parents:
-    """The parents of all texts of a mini-batch."""
+    """Draw the parents of `texts` texts from mini-batch `number` of `pairs` captions."""
     draw = generator(seed, "invert", number)
     places = torch.from_numpy(draw.integers(0, pairs, (2, texts)))
     return Parents(places[0], places[1], torch.from_numpy(draw.random(texts)))
@@ -65,14 +65,14 @@ def draw_parents(seed: int, number: int, texts: int, pairs: int) -> Parents:
 
 @dataclass(frozen=True)
 class Inverter:
-    """A frozen model, and how it makes texts; `weights` are its own where it is not the encoder."""
+    """Generates texts with a frozen model: the encoder, with `weights` in place of its own."""
 
     encoder: Encoder
     how: Inversion
     weights: Weights | None = None
 
     def invert(self, image_BD: Tensor, ids_BL: Tensor, parents: Parents) -> Inverted:
-        """Texts for images of unit length; ids and parents where the model is."""
+        """Generate K texts for unit-length image features; all tensors on the model's device."""
         texts, free_KL1 = mixed(self.encoder.text_tower, ids_BL, parents, self.weights)
         before = self._reached(image_BD, texts)
         for _ in range(self.how.iterations):
@@ -80,10 +80,12 @@ class Inverter:
         return Inverted(texts, before, self._reached(image_BD, texts))
 
     def _descended(self, image_BD: Tensor, texts: PseudoTexts, free_KL1: Tensor) -> PseudoTexts:
-        """One step of gradient descent on eq. 1, for each text by itself."""
+        """One step of gradient descent on eq. 1."""
         embeddings = texts.embeddings.requires_grad_()
         with torch.enable_grad():
             loss_K = self._losses(self._similarities(image_BD, texts))
+            # The gradient of the sum with respect to one text is that of its own loss, so texts do
+            # not depend on each other.
             (gradient,) = torch.autograd.grad(loss_K.sum(), embeddings)
         moved = embeddings.detach() - self.how.rate * gradient * free_KL1
         return PseudoTexts(moved, texts.ends)
@@ -107,9 +109,9 @@ class Inverter:
 def mixed(
     tower: TextTower, ids_BL: Tensor, parents: Parents, weights: Weights | None = None
 ) -> tuple[PseudoTexts, Tensor]:
-    """Mixtures of two captions, and (K, L, 1) where a text may move.
+    """K mixtures of two captions, and a (K, L, 1) mask of the tokens that may be optimized.
 
-    A text starts, ends and is padded as the longer of its parents, and does not move there.
+    Start token, end token and padding are those of the longer parent and stay fixed.
     """
     one, other = ids_BL[parents.first], ids_BL[parents.second]
     ends = torch.stack([tower.ends(one), tower.ends(other)])

@@ -1,4 +1,4 @@
-"""What invert-texts was asked to do, checked against its inputs. Torch-free."""
+"""The plan of invert-texts: a request checked against its inputs. Torch-free."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vlcpctl.data.task import Split
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """The inputs, and how texts are made."""
+    """The inputs of invert-texts, the number of texts, and how they are generated."""
 
     checkpoint: Path
     buffer: Path
@@ -30,7 +30,7 @@ class Request:
 
 @dataclass(frozen=True)
 class InvertPlan:
-    """A request, the buffer that it opens, and the size of its mini-batches."""
+    """A checked request, its opened buffer, and `how` with the real size of mini-batches."""
 
     request: Request
     buffer: Split
@@ -39,15 +39,15 @@ class InvertPlan:
 
     @property
     def parts(self) -> int:
-        """Mini-batches, the last perhaps not full."""
+        """The number of parts, one for each mini-batch; the last may need fewer texts."""
         return -(-self.request.count // self.how.texts)
 
     def texts_of(self, part: int) -> int:
-        """How many texts are made of a mini-batch."""
+        """The number of texts in a part."""
         return min(self.how.texts, self.request.count - part * self.how.texts)
 
     def __str__(self) -> str:
-        """One line for the log."""
+        """The plan in one line."""
         how = self.how
         return (
             f"{self.request.count} texts from a buffer of {len(self.buffer)}: {how.iterations} "
@@ -56,11 +56,14 @@ class InvertPlan:
 
 
 def make_plan(request: Request) -> InvertPlan:
-    """Open the inputs; a mini-batch larger than the buffer is all of it."""
+    """Open the inputs of a request; a mini-batch is at most the whole buffer.
+
+    Raises BadInput if the buffer is empty or an input is not what its option needs.
+    """
     buffer = open_buffer(request.buffer)
     split = buffer.split("train")
     if not len(split):
-        raise BadInput(f"{request.buffer} is empty: there is nothing to make texts of")
+        raise BadInput(f"{request.buffer} is empty: no pairs to generate pseudo texts from")
     pairs = min(request.how.pairs, len(split))
     how = replace(request.how, pairs=pairs, texts=pairs)
     identity = {
@@ -74,7 +77,10 @@ def make_plan(request: Request) -> InvertPlan:
 
 
 def already_inverted(plan: InvertPlan, *, force: bool) -> bool:
-    """Whether the finished file of this very command is there; another one there is an error."""
+    """Whether the finished file of this very command already exists.
+
+    Raises OutputExists if something else is there; `force` is for replacing it.
+    """
     out = plan.request.out
     check_place(out)
     refuse_foreign_file(out, holds_pseudo_texts)

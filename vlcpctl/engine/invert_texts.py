@@ -1,7 +1,7 @@
-"""invert-texts: from a checkpoint and a buffer to a file of pseudo texts, part by part.
+"""invert-texts: generate a file of pseudo texts from a checkpoint and a buffer, part by part.
 
-.FILE.vlcpctl/partial/identity.json         what is being made; another command's is refused
-.FILE.vlcpctl/partial/part-NNNNNN.parquet   what was made of mini-batch N, whole or absent
+.FILE.vlcpctl/partial/identity.json         the settings; a command with others is refused
+.FILE.vlcpctl/partial/part-NNNNNN.parquet   the texts of mini-batch N; complete or absent
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ from vlcpctl.models.encoders import Encoder
 
 
 def invert_texts(plan: InvertPlan, means: Means, *, force: bool = False) -> None:
-    """Make the parts that are missing, and the file of them all."""
+    """Generate the missing parts and join all parts into the file.
+
+    Raises OutputExists if unfinished work of a different command exists, and Diverged if
+    similarities are not finite.
+    """
     request = plan.request
     torch.set_num_threads(means.threads)
     partial = claim(request.out, plan.identity, means, force=force)
@@ -41,7 +45,7 @@ def invert_texts(plan: InvertPlan, means: Means, *, force: bool = False) -> None
     parts = [partial / f"part-{number:06d}.parquet" for number in range(plan.parts)]
     missing = [number for number, part in enumerate(parts) if not part.is_file()]
     if len(missing) < len(parts):
-        say(f"resuming {request.out}: {len(parts) - len(missing)} of {len(parts)} parts are there")
+        say(f"resuming {request.out} at part {len(parts) - len(missing)} of {len(parts)}")
     with progress("invert", request.count, "texts") as bar:
         bar.advance(request.count - sum(map(plan.texts_of, missing)))
         for number, columns in work.parts(missing):
@@ -55,7 +59,7 @@ def invert_texts(plan: InvertPlan, means: Means, *, force: bool = False) -> None
 
 @dataclass(frozen=True)
 class Work:
-    """The model on its device, and the texts that it makes of each mini-batch."""
+    """Generates the texts of each part with the model, which is on its device."""
 
     plan: InvertPlan
     means: Means
@@ -63,11 +67,11 @@ class Work:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """L tokens, and W channels of each."""
+        """(L, W): tokens of a text, and channels of a token embedding."""
         return self.encoder.tokenize([""]).shape[1], self.encoder.text_tower.width
 
     def parts(self, numbers: Sequence[int]) -> Iterator[tuple[int, Columns]]:
-        """The rows of each of these parts."""
+        """Yield for each part its number and its columns."""
         dataset = PlannedBatches(
             splits=[self.plan.buffer],
             plan=Memory(self.plan.buffer, self.plan.how.pairs, self.plan.request.seed).plan,
@@ -96,13 +100,13 @@ class Work:
         found = [_columns(inverter.invert(image_BD, ids, part), part) for part in some]
         columns = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
         if not np.isfinite(columns["loss"]).all():
-            raise Diverged(f"{self.plan.request.checkpoint} gives similarities that are no numbers")
+            raise Diverged(f"{self.plan.request.checkpoint} gives non-finite similarities")
         keys = np.array(batch.keys)
         return {**columns, "first": keys[columns["first"]], "second": keys[columns["second"]]}
 
 
 def _columns(inverted: Inverted, parents: Parents) -> dict[str, np.ndarray]:
-    """A text's row, its parents as places in the mini-batch."""
+    """The columns of the texts, one row each; parents are indices into the mini-batch."""
     before, after = inverted.before, inverted.after
     columns = {
         "first": parents.first,

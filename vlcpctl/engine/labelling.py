@@ -1,4 +1,4 @@
-"""Classifiers that give pairs their labels: timm's, or any model here by class names alone."""
+"""Classifiers that label pairs: timm's, or any of our models zero-shot from class names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BATCH_SIZE = 64
 
 
 def classifier_of(labelling: Labelling, device: str) -> Classifier:
-    """The classifier, its model loaded."""
+    """The classifier with its model loaded; raises UsageError if class names are missing."""
     if labelling.source.kind == "timm":
         return _timm(labelling, torch_device(device))
     encoder = _encoder(labelling.source)
@@ -39,12 +39,12 @@ def classifier_of(labelling: Labelling, device: str) -> Classifier:
 
 @final
 class ZeroshotClassifier:
-    """The class whose prompts are nearest to the image; of tied ones the first."""
+    """Predicts the class whose prompts are most similar to the image; of ties the first."""
 
     batch_size = BATCH_SIZE
 
     def __init__(self, encoder: Encoder, labelling: Labelling) -> None:
-        assert labelling.names is not None, "labelling_of has seen to it"
+        assert labelling.names is not None, "labelling_of has checked it"
         self.names, self.encoder, self.what = labelling.names, encoder, labelling.source.name
         file = labelling.templates
         templates = DEFAULT_TEMPLATES if file is None else read_templates(file).of("split")
@@ -52,11 +52,11 @@ class ZeroshotClassifier:
         self._class_CD = class_vectors(encoder, prompts, BATCH_SIZE, self.what)
 
     def prepare(self, image: Image.Image) -> NDArray[np.generic]:
-        """(H, W, 3) bytes, as in evaluation."""
+        """The image as (H, W, 3) bytes, transformed as in evaluation."""
         return eval_view(image, self.encoder.view)
 
     def classify(self, batch: NDArray[np.generic]) -> NDArray[np.int64]:
-        """The nearest class of each image."""
+        """(B,) predicted class indices for (B, H, W, 3) images."""
         image_BD = embed_images(self.encoder, [torch.from_numpy(batch)])
         require_finite(image_BD, f"{self.what}, images")
         classes: NDArray[np.int64] = np.argmax(image_BD @ self._class_CD.T, axis=1)
@@ -77,9 +77,9 @@ def _timm(labelling: Labelling, device: torch.device) -> TimmClassifier:
     if names is None and count == imagenet.CLASSES:
         names = imagenet.class_names()
     if names is None or len(names) != count:
-        found = "no names for its classes" if names is None else f"{len(names)} names"
+        found = "no names for them" if names is None else f"{len(names)} names"
         raise UsageError(
-            f"--labels-from timm:{source.name}: the model has {count} classes, and there are "
-            f"{found}; give --class-names a file with a class a line"
+            f"--labels-from timm:{source.name}: the model has {count} classes, but there are "
+            f"{found}; use --class-names with a file of one class name per line"
         )
     return TimmClassifier(module, names, device)

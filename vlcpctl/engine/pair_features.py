@@ -1,4 +1,4 @@
-"""Features of image-text pairs: one each, for herding and k-means, or both sides, to be stored."""
+"""Features of image-text pairs: one per pair for herding and k-means, or both sides to store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BATCH = 256
 
 @dataclass(frozen=True)
 class Chunk:
-    """Pairs as the model takes them; `owner` says which image each caption is of."""
+    """A batch of N pairs with T captions; `owner` (T,) is the index of each caption's image."""
 
     images: Tensor
     texts: Tensor
@@ -32,11 +32,11 @@ class Chunk:
 def pair_features(
     encoder: Encoder, split: Split, rows: np.ndarray, device: torch.device
 ) -> np.ndarray:
-    """(N, D) float32 of unit length: the mean of the image's embedding and its captions'.
+    """(N, D) float32 of unit length: the mean of each image's embedding and its captions'.
 
-    Both embeddings are of unit length before they are averaged; of several captions, the mean of
-    their embeddings stands for the text. A fusion model gives the [CLS] state of image and caption
-    together, (N, C), averaged over captions.
+    Image and text embeddings have unit length before they are averaged; several captions are
+    averaged first. From a fusion model it is the [CLS] state of image and caption together, (N, C),
+    averaged over captions.
     """
     of_pairs = _fused if encoder.family == "fusion" else _of_both_sides
     parts = [of_pairs(encoder, chunk) for chunk in _chunks(encoder, split, rows, device)]
@@ -47,7 +47,10 @@ def pair_features(
 def raw_projections(
     encoder: Encoder, split: Split, rows: np.ndarray, device: torch.device, maker: str
 ) -> Projections:
-    """Raw projections of images and of all captions, at half precision, by the model `maker`."""
+    """Raw float16 projections of N images (N, D) and of all their captions (T, D).
+
+    `maker` is the content id of the model. Values that overflow float16 become infinite.
+    """
     images, texts = [np.empty((0, encoder.width))], [np.empty((0, encoder.width))]
     counts = split.caption_counts()[rows]
     for chunk in _chunks(encoder, split, rows, device):
@@ -86,7 +89,7 @@ def _fused(encoder: Encoder, chunk: Chunk) -> Tensor:
 
 
 def _mean_direction(of_captions: Tensor, chunk: Chunk) -> Tensor:
-    """Of each image's captions, of unit length."""
+    """(N, D): the mean direction of each image's captions, unit length, from (T, D)."""
     sums = of_captions.new_zeros(len(chunk.images), of_captions.shape[1])
     sums.index_add_(0, chunk.owner, normalize(of_captions, dim=-1))
     return normalize(sums, dim=-1)

@@ -1,6 +1,6 @@
-"""Work that is done part by part and may be killed: the means, and whose the unfinished parts are.
+"""Work done in parts, so that it can be killed and resumed: options, and claiming OUT.partial.
 
-Torch is imported where it is used.
+Torch is imported where it is used: commands that only plan stay fast.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vlcpctl.core.staging import Staging
 
 @dataclass(frozen=True, kw_only=True)
 class Means:
-    """How the work is done: changes the last bits at most."""
+    """How the work is executed; it changes the last bits of results at most."""
 
     batch_size: int
     device: str
@@ -27,7 +27,7 @@ class Means:
     threads: int
 
     def numeric(self) -> dict[str, Any]:
-        """What decides the last bits of the result."""
+        """The facts that decide the last bits of the result."""
         import torch
 
         from vlcpctl.core.devices import torch_device
@@ -43,7 +43,10 @@ class Means:
 
 
 def claim(out: Path, identity: dict[str, Any], means: Means, *, force: bool) -> Path:
-    """Make or enter the directory of parts; an error names what differs from another command's."""
+    """Create the directory of parts, or accept an existing one to resume from; return its path.
+
+    Raises OutputExists if it belongs to a different command; `force` deletes it first.
+    """
     staging, own = Staging(out), {**identity, "numeric": means.numeric()}
     if force:
         staging.drop_partial()
@@ -55,8 +58,8 @@ def claim(out: Path, identity: dict[str, Any], means: Means, *, force: bool) -> 
         differences = identity_differences(json.loads(stored.read_text()), own)
         if differences:
             raise OutputExists(
-                f"{partial} is unfinished work of another command: {'; '.join(differences)}; "
-                "--force begins anew"
+                f"{partial} is an unfinished run of a different command: {'; '.join(differences)}; "
+                "--force replaces it"
             )
         return partial
     staging.open_partial()

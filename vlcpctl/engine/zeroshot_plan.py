@@ -94,7 +94,7 @@ def _subject(data: DataSet, templates: TemplatesFile | None, split: str) -> Subj
 
 
 def _warn_of_twins(data: DataSet, prompts: list[list[str]]) -> None:
-    """Warn of classes with equal prompts, which no model can distinguish; ImageNet has two pairs."""
+    """Warn of classes with equal prompts, which no model can distinguish: ImageNet has two."""
     seen: set[tuple[str, ...]] = set()
     twins = []
     for name, texts in zip(data.classes, map(tuple, prompts), strict=True):

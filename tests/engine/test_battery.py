@@ -35,7 +35,7 @@ ENDS = ["before-rename", "renamed"]
 def points_of(step: Request) -> list[str]:
     """Where to kill: before the first save, right after it, near the end of each phase, at its end.
 
-    A process that was killed goes on from the last save, every second step, to the next point.
+    A process that was killed resumes from the last save, every second step, to the next point.
     """
     points = []
     for number, phase in enumerate(make_plan(step).phases):

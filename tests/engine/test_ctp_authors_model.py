@@ -75,7 +75,7 @@ def _batch(mode: str) -> Batch:
 
 
 def _step(run: TrainRun, mode: str) -> dict[str, float]:
-    """One step whose learning rate is 0, so that gradients and weights are there to look at."""
+    """One step whose learning rate is 0, so that gradients and weights can be compared."""
     optimizer = torch.optim.SGD(
         [weight for weight in run.weights.values() if weight.requires_grad], lr=0.0
     )

@@ -49,7 +49,7 @@ def mixed(keep: float, one: Tensor, other: Tensor) -> Tensor:
 
 
 def by_hand(start: Path, batches: list[Batch], *, dynamic: bool) -> dict[str, Tensor]:
-    """Eqs. 7-10; both right-hand sides are of the iteration before."""
+    """Eqs. 7-10; both right-hand sides use values of the previous iteration."""
     encoder = encoders.load(start)
     encoder.module.train()
     weights = encoder.weights()

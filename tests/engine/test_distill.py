@@ -1,4 +1,4 @@
-"""distill: what a loop over one image at a time finds; the same bytes however it was made."""
+"""distill: equal to a loop over single images, with the same bytes in any number of runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MEANS = Means(batch_size=4, device="cpu", workers=0, threads=1)
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A stream with two captions an image, a buffer of its first task, and a trained teacher."""
+    """A stream with two captions per image, a buffer of its first task, and a trained teacher."""
     root = tmp_path_factory.mktemp("distill")
     make_stream(root / "stream", 2, 11, pair=lambda n: make_pair(n, captions=1 + n % 2))
     make_teacher(root / "teacher", tasks(root)[0].path)
@@ -165,7 +165,7 @@ def test_killed_and_resumed_ends_with_the_same_bytes(place: Path, tmp_path: Path
 
 
 def made_until(asked: Request, what: str, number: int, _rank: int) -> None:
-    """In a child: killed after so many files of a kind have been written, or before they join."""
+    """In a child: kill it after N files of a kind have been written, or before they are joined."""
     count = 0
 
     def dying(write: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Training in two processes: the numbers of one, one result, one error, one exit code."""
+"""Training in two processes: numbers as in one process; one result, error and exit code."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_what_is_drawn_for_a_pair_is_drawn_in_any_process(world: World, tmp_path
 
 
 def _expect_equal(step: Request, root: Path) -> None:
-    """Half of the batch in each of two processes, or one after the other in one."""
+    """Half of the batch in each of two processes, or both halves in one process."""
     step = _with(step, micro_batch=2, optimizer="sgd", lr=0.1)  # adam would hide a wrong scale
     train_step(replace(step, out=root / "one"))
     assert together(lambda rank: _take_part(replace(step, out=root / "two"))) == [0, 0]
@@ -134,7 +134,7 @@ def _column(checkpoint: Path, name: str) -> list[float]:
 
 
 def _trained(step: Request, keep: Callable[[TrainRun], dict[str, torch.Tensor]]) -> list[Any]:
-    """What each of two processes holds when it has trained."""
+    """The state of each of two processes after training."""
 
     def act(rank: int) -> None:
         made, new_run = [], train._new_run

@@ -1,4 +1,4 @@
-"""What methods see of the gradients when others add to them."""
+"""The gradients that methods get when other methods add to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""At which step a model learns a task, in one stream and over several."""
+"""The stream step of each task, within one stream and across several."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_run_goes_on_counting_in_another_stream(stream: list[Task]) -> None:
     first = History(stream[:1], "ctp", _parent("other", 3, 4))
     assert first.steps() == [4]
     assert list(first.notes()) == [
-        "belongs to a different stream than earlier tasks; counted as step 4"
+        "the task belongs to a different stream than earlier tasks; counted as step 4"
     ]
     body = first.body()
     assert (body["step"], body["stream_step"], body["task_steps"]) == (4, 0, [0, 1, 2, 3, 4])

@@ -1,4 +1,4 @@
-"""Options that would be taken and do nothing are refused, with the reason."""
+"""Options that would have no effect are refused, with the reason."""
 
 from __future__ import annotations
 

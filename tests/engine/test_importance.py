@@ -130,7 +130,7 @@ def test_a_memory_that_the_previous_model_lacks_is_refused(world: World, tmp_pat
 
 @dataclass(frozen=True)
 class Probe(Method):
-    """Keeps the weights that it measures, and how they stood when training ended."""
+    """Keeps the weights that it measures, and their values when training ended."""
 
     name: ClassVar[str] = "probe"
 

@@ -1,4 +1,4 @@
-"""Weights of other programs as checkpoints: what is read, what is named, and what is never run."""
+"""Weights of other programs as checkpoints: what is read, refused, and never executed."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_diverged_model_is_refused(trained: dict[str, Tensor], tmp_path: Path)
 
 
 class _Payload:
-    """What a hostile file would hold: unpickling it prints."""
+    """The content of a hostile file: unpickling it prints."""
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return print, ("code ran",)
@@ -194,7 +194,7 @@ def test_a_file_that_is_no_weights_is_refused(tmp_path: Path, data: bytes, *, tr
 
 
 def going_on(step: Step, previous: Path) -> Step:
-    """The step from a checkpoint, without the options that a checkpoint decides."""
+    """A request with --previous, without the options that the checkpoint fixes."""
     origins = {name: origin for name, origin in step.origins.items() if name != "model"}
     return replace(step, previous=previous, origins=origins)
 

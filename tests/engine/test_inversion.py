@@ -1,4 +1,4 @@
-"""Texts made by inversion: each moves by itself, only where it may, into the band."""
+"""Texts made by inversion: optimized independently, at free tokens only, into the bounds."""
 
 from __future__ import annotations
 

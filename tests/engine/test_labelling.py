@@ -31,7 +31,7 @@ NAMES = ("cat", "dog", "bird", "fish", "frog")
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny model of timm with five classes, its head made to tell images apart."""
+    """A tiny model of timm with five classes, its head set to distinguish images."""
     torch.manual_seed(0)
     model = timm.create_model("test_efficientnet", num_classes=5).eval()
     path = tmp_path_factory.mktemp("timm") / "weights.safetensors"

@@ -1,4 +1,4 @@
-"""Optimizers: decay where it belongs, LAMB as published, state that survives a save."""
+"""Optimizers: decay on matrices only, LAMB as published, state that survives a save."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from vlcpctl.engine.settings import Settings
 
 @dataclass
 class FakeSplit:
-    """An index of keys with so many captions each."""
+    """An index of keys, each with a number of captions."""
 
     keys: list[str]
     captions_each: list[int]

@@ -1,4 +1,4 @@
-"""Which checkpoints are compared: those of a run by step, or two as they are given."""
+"""Which checkpoints are compared: those of a run by step, or two in the order given."""
 
 from __future__ import annotations
 

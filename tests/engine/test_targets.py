@@ -1,4 +1,4 @@
-"""train-step --targets: the losses of the live teacher without it; what does not fit is refused."""
+"""train-step --targets: losses equal to the live teacher's; targets that do not fit are refused."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def second(world: World, root: Path, names: str, *options: str, buffered: bool =
 
 
 def targets_of(step: Request, out: Path, views: int = EPOCHS, seed: int = 0) -> Path:
-    """What a run's teacher says of its pairs."""
+    """The teacher features of a run's pairs."""
     assert step.previous is not None
     asked = distill_plan.Request(
         tasks=step.tasks,
@@ -97,7 +97,7 @@ def losses(step: Request) -> list[dict[str, Any]]:
 
 
 def expect_same(step: Request, targets: Path, root: Path) -> None:
-    """Live and taught, term by term."""
+    """The loss terms of a live teacher and of targets."""
     live = losses(replace(step, out=root / "live"))
     taught = losses(replace(step, out=root / "taught", targets=targets))
     assert len(live) == len(taught) >= EPOCHS * 3
@@ -154,7 +154,7 @@ def test_each_of_several_captions_has_its_own_target(
 def test_visit_n_sees_view_n_mod_the_views(
     world: World, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, views: int
 ) -> None:
-    """What batches bring is what the live teacher says of the very images of the batch."""
+    """Targets in a batch equal the live teacher's features of the same images."""
     step = second(world, first, "modx")
     targets = targets_of(step, tmp_path / "targets", views=views, seed=5)
     teacher = encoders.load(first / "00")
@@ -201,7 +201,7 @@ def test_targets_of_another_seed_show_other_views(
 
 
 def _run_of(step: Request, monkeypatch: pytest.MonkeyPatch) -> TrainRun:
-    """The run as it is when it has trained."""
+    """The run after training."""
     made: list[TrainRun] = []
     start = TrainRun.__post_init__
 

@@ -1,4 +1,4 @@
-"""A method of no strength is plain fine-tuning or replay, byte for byte, in either model family."""
+"""A method with strength 0 is plain fine-tuning or replay, byte for byte, in both families."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Parent:
         return list(self.manifest["tasks"])
 
     def encoder(self) -> Encoder:
-        """The model, loaded anew with each call."""
+        """The model, loaded from disk with each call."""
         return encoders.load(self.path)
 
     def slot_files(self) -> dict[str, Path]:

@@ -56,7 +56,10 @@ class History:
             return
         steps = self.steps()
         if self._same_run and not self._same_stream and steps != [one.step for one in self.tasks]:
-            yield f"belongs to a different stream than earlier tasks; counted as step {steps[0]}"
+            yield (
+                "the task belongs to a different stream than earlier tasks; "
+                f"counted as step {steps[0]}"
+            )
         known = [step for step in steps if step is not None]
         left_out = range(self.parent["step"] + 1, min(known, default=0))
         if self._same_stream and left_out:

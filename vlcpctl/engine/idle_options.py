@@ -22,7 +22,7 @@ _GOES_WITH = {
 def refuse_idle_settings(settings: Settings, origins: Mapping[str, str]) -> None:
     """Raise UsageError for a flag that has no effect with the other settings.
 
-    Only flags: a preset may set what one of its flags has made useless.
+    Only flags count: a preset may set a value that has no effect with another flag.
     """
     for name, (other, values) in _GOES_WITH.items():
         value = getattr(settings, other)

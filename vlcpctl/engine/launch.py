@@ -95,7 +95,7 @@ def _configuration(request: Request, method: str, run_id: str, logs: str) -> Lau
         local_addr="localhost" if alone else None,
         max_restarts=0,
         start_method=method,
-        # SIGINT and SIGTERM are forwarded by `forwarded`; torch would kill the processes instead.
+        # SIGINT and SIGTERM are left to `forwarded`: the processes save, then exit by themselves.
         signals_to_handle="SIGQUIT",
         logs_specs=DefaultLogsSpecs(log_dir=logs),
     )

@@ -107,8 +107,8 @@ class _Model:
         """Train a probe on one set and measure it on the other."""
         train, test = self._images(train_set), self._images(test_set)
         count = len(train_set.data.classes)
-        # Only classes with training images get weights: the others' would stay at their start
-        # value and take part in the softmax all the same.
+        # Only classes with training images get weights: the others would only be pushed away from
+        # every image, and still take part in the softmax.
         place_C = number_of(train.label_N, count)
         what = f"{self.checkpoint} on {train_set.name}"
         data = self._labelled(train, place_C)

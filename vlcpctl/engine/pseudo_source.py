@@ -116,7 +116,7 @@ def _given(request: Request, how: Inversion, buffer: Task | None) -> GivenTexts:
     assert request.pseudo_texts is not None
     file = open_pseudo_texts(request.pseudo_texts)
     teacher = request.teacher or request.previous
-    assert teacher is not None, "in a first task no method asks for texts"
+    assert teacher is not None, "in a first task no method needs pseudo texts"
     wanted = {"checkpoint": read_manifest(teacher, "checkpoint")["content"]}
     paths = {"checkpoint": teacher}
     if buffer is not None:

@@ -223,9 +223,9 @@ def test_options_without_effect_are_refused(
 
 def test_a_probe_that_diverges_is_an_error_and_no_row(place: Path, tmp_path: Path) -> None:
     how = {"solver": "sgd", "epochs": 200}
-    with pytest.raises(Diverged, match=r"00 on 00-part-0: .* at strength 0.1; give a smaller --lr"):
+    with pytest.raises(Diverged, match=r"00 on 00-part-0: .* at strength 0.1; use a smaller --lr"):
         probed(place, tmp_path / "rows", first(place), strength=0.1, lr=1e6, **how)
-    with pytest.raises(Diverged, match="at every strength; give a smaller --lr"):
+    with pytest.raises(Diverged, match="at every strength; use a smaller --lr"):
         probed(place, tmp_path / "rows", first(place), lr=1e12, **how)
     assert list(tmp_path.iterdir()) == []
 

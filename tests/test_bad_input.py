@@ -165,7 +165,7 @@ def test_a_model_of_nan_chooses_no_buffer(program: Program, place: Path, tmp_pat
     other = tampered(place / "plain", "open_clip_model.safetensors", diverge, tmp_path / "other")
     how = ("--policy", "herding", "--size", 6, "-q", "--checkpoint", other)
     ended = program("buffer", place / "stream" / "01-part-1", "-o", tmp_path / "out", *how)
-    refused(ended, "buffer", 8, other, "NaN or infinite", "go back to an earlier checkpoint")
+    refused(ended, "buffer", 8, other, "NaN or infinite", "use an earlier checkpoint")
 
 
 def test_a_tokenizer_that_cannot_be_read_is_named(

@@ -1,4 +1,4 @@
-"""Rows to come: their fields, which galleries they have, and which data is foreign to a run."""
+"""Planned rows: their fields and galleries, and which data is foreign to a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEASURED = {"metrics": {"rm": 1.0}, "n_images": 2, "n_texts": 3, "n_ties": 0}
 
 
 def checkpoint(step: int | None, seen: int) -> dict[str, Any]:
-    """A manifest after `step` that has seen the first so many tasks of the home stream."""
+    """A manifest after `step`, trained on the first `seen` tasks of the home stream."""
     return {
         "run": "ctp",
         "method": "ctp",

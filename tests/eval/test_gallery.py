@@ -1,4 +1,4 @@
-"""Identical content is one entry with its relevances united; separate entries stay apart."""
+"""Identical content is one entry with all its matches; separate entries stay separate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from vlcpctl.eval.gallery import Embedded, Gallery, lay_out, separate, united
 
 
 def embedded(sha256s: list[str], captions: list[list[str]]) -> Embedded:
-    """A split whose embeddings tell what they are of."""
+    """A split whose embeddings encode the image's letter or the text's length."""
     layout = lay_out(sha256s, captions)
     images = np.array([[float(ord(name))] for name in layout.image_ids], dtype=np.float32)
     texts = np.array([[float(len(text))] for text in layout.texts], dtype=np.float32)

@@ -42,7 +42,7 @@ def unit(vectors: np.ndarray) -> Vectors:
 
 
 def by_full_matrix(classed: Classed, top: int, band: float) -> list[list[bool]]:
-    """By definition: wrong answers that score a right one plus `band` stand before it."""
+    """By definition: wrong answers that score a right one plus `band` rank before it."""
     queries, gallery = classed.sides.query_QD, classed.sides.gallery_GD
     scores = queries.astype(np.float64) @ gallery.astype(np.float64).T
     found = []
@@ -109,7 +109,7 @@ def test_a_collapsed_model_hits_nothing(open_index: OpenIndex) -> None:
     assert not found.worst.any()
     assert found.best.all()
     if isinstance(index, NaiveIndex):
-        assert index.asked[0] == 2 * TOP + 1  # a whole class stands before the first wrong answer
+        assert index.asked[0] == 2 * TOP + 1  # a whole class ranks before the first wrong answer
         assert index.asked[-1] > 100
 
 
@@ -142,7 +142,7 @@ def test_a_class_that_the_gallery_lacks_has_no_hits() -> None:
 
 
 def test_a_cut_inside_the_band_asks_for_more() -> None:
-    # 60 wrong answers stand where float32 cannot tell on which side of the band they are.
+    # 60 wrong answers so near the edge that float32 cannot tell on which side they are.
     angles = np.arccos(1 - BAND - 1e-6 * np.linspace(-0.2, 1, 60))
     gallery = unit(np.array([[1, 0], *np.stack([np.cos(angles), np.sin(angles)], axis=1)]))
     query, classes = np.array([[1, 0]], dtype=np.float32), np.array([0] + [1] * 60)

@@ -9,7 +9,7 @@ from vlcpctl.eval.items import Fused, lay_out_items, separate, united
 
 
 def fused(*samples: str) -> Fused:
-    """Samples such as "a1x": image a with caption 1, of class x; their features tell the pair."""
+    """Samples such as "a1x": image a with caption 1, of class x; the features encode the pair."""
     items = lay_out_items([s[0] for s in samples], [s[1] for s in samples], [s[2] for s in samples])
     pairs = zip(items.image_ids, items.texts, strict=True)
     vectors = np.array([[ord(image), ord(text)] for image, text in pairs], dtype=np.float32)

@@ -1,4 +1,4 @@
-"""The linear probe: scikit-learn's minimum, its ties, and the same bits every time."""
+"""The linear probe finds scikit-learn's minimum, never counts ties as hits, and is reproducible."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vlcpctl.eval.probe import (
 
 
 def clouds(seed: int = 0, images: int = 200, classes: int = 5, width: int = 12) -> Labelled:
-    """Unit features around a centre for each class, close enough to be mistaken."""
+    """Unit features around a centre for each class, close enough to be confused."""
     draw = np.random.default_rng(seed)
     labels = draw.integers(0, classes, images)
     centres = np.random.default_rng(99).normal(size=(classes, width))

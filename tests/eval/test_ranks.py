@@ -128,7 +128,7 @@ def test_more_right_answers_than_the_cut_still_count() -> None:
 
 
 def test_a_cut_inside_the_band_asks_for_more() -> None:
-    # 40 rivals stand where float32 cannot tell on which side of the band they are.
+    # 40 rivals so near the edge that float32 cannot tell on which side they are.
     angles = np.arccos(1 - BAND - 1e-6 * np.linspace(-1, 1, 40))
     gallery = unit(np.array([[1, 0], *np.stack([np.cos(angles), np.sin(angles)], axis=1)]))
     queries = Queries(np.array([[1, 0]], dtype=np.float32), gallery, right_answers([[0]]))

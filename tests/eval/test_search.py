@@ -1,4 +1,4 @@
-"""Which backend serves, and what each must do with odd galleries."""
+"""Which backend is chosen, and the results of each."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_largest_products_come_first(backend: str) -> None:
 def test_the_ten_best_are_those_of_the_authors_code(backend: str) -> None:
     """Their scores are -100 beyond the ten best of a row.
 
-    What becomes of these when four processes add theirs up is left out: two scores turn equal.
+    The sum over four processes is not compared: rounding makes two of its scores equal.
     """
     images, texts = (
         ARRAYS[f"evaluation/{side}_proj"]

@@ -1,4 +1,4 @@
-"""Spatial disorder between two models: which pairs count, and what is said of them."""
+"""Spatial disorder between two models: which pairs count, and what is measured."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def model(seed: int) -> Embedded:
 
 
 def belongs() -> np.ndarray:
-    """(images, texts) who is right for whom, by hand."""
+    """(images, texts) which texts match which images, by hand."""
     right = np.zeros((5, 7), dtype=bool)
     for image, texts in enumerate([[0], [1, 2], [0, 3], [4, 6], [5]]):
         right[image, texts] = True

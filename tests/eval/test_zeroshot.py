@@ -42,7 +42,7 @@ def test_texts_that_cancel_out_leave_a_class_without_a_direction() -> None:
 
 
 def naive_rank(image: np.ndarray, label: int, classes: np.ndarray) -> int:
-    """One more than the wrong classes that are not further below the right one than the band."""
+    """One plus the number of wrong classes at most a band below the right one."""
     scores = [float(np.dot(image.astype(np.float64), one.astype(np.float64))) for one in classes]
     rivals = sum(score >= scores[label] - BAND for score in scores) - 1
     return min(rivals, TOP) + 1

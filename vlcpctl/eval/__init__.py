@@ -1,1 +1,1 @@
-"""Evaluators: a checkpoint and a task in, rows out."""
+"""Evaluation of embeddings: search, ranks, retrieval, classification, angles, rows."""

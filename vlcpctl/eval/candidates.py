@@ -1,7 +1,8 @@
-"""Candidates of a search: enough of them that float32 cannot hide a rival, the near ones exact.
+"""Candidates of a search: enough that float32 rounding cannot change a rank.
 
-A backend finds candidates; what lies too near an edge of the tie band for its float32 scores to be
-trusted is scored again in float64. Shapes: Q queries, G gallery rows, K candidates, D dimensions.
+A backend finds candidates and scores them in float32. Scores too near an edge of the tie band to be
+trusted are computed again in float64, so that all backends give the same ranks.
+Shapes: Q queries, G gallery rows, K candidates, D dimensions.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from numpy.typing import NDArray
 
 from vlcpctl.eval.search import Ids, Index, Vectors
 
-BAND = 1e-5  # scores that are not further apart are tied
-ERROR = 4e-6  # float32 inner products of unit vectors were seen to be wrong by up to 1.1e-6
-_GROWTH = 8  # times as many candidates where the first were too few
-_BLOCK_SCORES = 1 << 21  # candidates at once: some 60 MB
+BAND = 1e-5  # scores that differ by less are tied
+ERROR = 4e-6  # bound on the float32 error of inner products of unit vectors; 1.1e-6 was seen
+_GROWTH = 8  # times as many candidates if the first were too few
+_BLOCK_SCORES = 1 << 21  # candidates at once: about 60 MB
 _TILE_ROWS = 8192
 
 Scores = NDArray[np.float64]
@@ -26,7 +27,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Sides:
-    """What is searched for, and in what."""
+    """Query embeddings and the gallery embeddings they are searched in, at unit length."""
 
     query_QD: Vectors
     gallery_GD: Vectors
@@ -34,7 +35,7 @@ class Sides:
 
 @dataclass(frozen=True)
 class Candidates:
-    """What a search found for a block of queries; `row_Q` are their rows among all queries."""
+    """Search results of a block of queries, numbered by `row_Q`; a rival is a wrong answer."""
 
     sides: Sides
     row_Q: Ids
@@ -43,7 +44,7 @@ class Candidates:
     is_rival_QK: Mask
 
     def count_rivals(self, edge_Q: Scores) -> Ids:
-        """How many wrong answers among the candidates score at least `edge`."""
+        """(Q,) number of wrong answers among the candidates that score at least `edge`."""
         scores = self.score_QK.astype(np.float64)
         is_near = np.abs(scores - edge_Q[:, None]) <= ERROR
         place, _ = np.nonzero(is_near)
@@ -52,14 +53,14 @@ class Candidates:
         return counts
 
     def may_miss(self, edge_Q: Scores) -> Mask:
-        """Whether what is not among the candidates may score at least `edge`."""
+        """(Q,) whether a gallery row outside the candidates may score at least `edge`."""
         has_all = self.id_QK.shape[1] == len(self.sides.gallery_GD)
         mask: Mask = (self.score_QK[:, -1] >= edge_Q - ERROR) & (not has_all)
         return mask
 
 
 def exact_scores(sides: Sides, query_rows: Ids, gallery_rows: Ids) -> Scores:
-    """Inner products in float64, the same whichever backend asked."""
+    """(N,) float64 inner products of N pairs of rows, the same with every search backend."""
     scores = np.empty(len(query_rows))
     for start in range(0, len(scores), _TILE_ROWS):
         tile = slice(start, start + _TILE_ROWS)
@@ -72,9 +73,10 @@ def exact_scores(sides: Sides, query_rows: Ids, gallery_rows: Ids) -> Scores:
 def search_until_settled(
     sides: Sides, index: Index, wanted_Q: Ids, settle: Callable[[Ids, Vectors, Ids], Ids]
 ) -> None:
-    """Search for every query, first with as many candidates as wanted, then with ever more.
+    """Search for every query, with `wanted_Q` candidates at first, then with ever more.
 
-    `settle` takes the rows, scores and ids of a block, and gives the rows that need more.
+    `settle` takes the rows, scores and ids of a block, and returns the rows that need more
+    candidates; with the whole gallery as candidates it must return none.
     """
     size = len(sides.gallery_GD)
     wanted_Q = np.minimum(wanted_Q, size)
@@ -89,7 +91,8 @@ def search_until_settled(
 
 
 def _blocks(rows: Ids, wanted_Q: Ids) -> Iterator[tuple[Ids, int]]:
-    """Queries with the number of candidates they need, few enough at once to fit in memory."""
+    """Blocks of queries, small enough to fit in memory, with the number of candidates they need."""
+    # Sorted, so that few queries are searched for more candidates than they need.
     order = rows[np.argsort(-wanted_Q[rows], kind="stable")]
     start = 0
     while start < len(order):

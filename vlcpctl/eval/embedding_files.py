@@ -1,7 +1,7 @@
-"""Embeddings in the layout of clip-retrieval, which autofaiss and FAISS read too.
+"""Writes embeddings in the layout of clip-retrieval, which autofaiss and FAISS can read too.
 
 `img_emb/img_emb_P.npy`, `text_emb/text_emb_P.npy` and `metadata/metadata_P.parquet`: row i of all
-three is one image with one of its captions. P counts the tasks.
+three is one image with one of its captions. P numbers the tasks from 0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vlcpctl.eval.gallery import Embedded
 
 @dataclass(frozen=True)
 class Samples:
-    """What the metadata says of each sample of a task."""
+    """The metadata of a task's samples: a key and a label (or None) each."""
 
     task: str
     keys: Sequence[str]
@@ -30,9 +30,9 @@ class Samples:
 def write_part(
     directory: Path, number: int, parts: int, embedded: Embedded, samples: Samples
 ) -> None:
-    """Write one task's files, number so-and-so of so many."""
+    """Write one task's files, as part `number` (from 0) of `parts`; embeddings become float16."""
     layout = embedded.layout
-    digits = len(str(parts))  # the number of parts decides, as clip-retrieval has it
+    digits = len(str(parts))  # as in clip-retrieval: ten parts have two digits
     image_of = layout.image_of_N[layout.sample_of_C]
     name = f"{number:0{digits}d}"
     _save(directory / "img_emb" / f"img_emb_{name}.npy", embedded.image_ID[image_of])

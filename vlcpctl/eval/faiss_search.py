@@ -1,4 +1,4 @@
-"""Search with FAISS: on its GPUs where it sees any, else tiled on the CPU."""
+"""Exact search with FAISS: on all GPUs that it finds, else in tiles on the CPU."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 
 from vlcpctl.eval.search import Ids, Index, Vectors
 
-_GPU_MAX_K = 2048
+_GPU_MAX_K = 2048  # a limit of FAISS
 
 
 def open_faiss(gallery_GD: Vectors, device: str) -> Index:
-    """The gallery on every GPU that FAISS sees, unless the device is cpu or there is none."""
+    """Open a gallery (G, D) on all GPUs that FAISS finds, or on the CPU if that is the device."""
     gallery_GD = np.ascontiguousarray(gallery_GD, dtype=np.float32)
-    # Asked first: without a GPU, FAISS answers with an empty index, or aborts the process.
+    # Checked first: without a GPU, FAISS returns an empty index or aborts the process.
     if device != "cpu" and faiss.get_num_gpus() > 0:
         return FaissGpuIndex(gallery_GD)
     return FaissCpuIndex(gallery_GD)
@@ -23,7 +23,7 @@ def open_faiss(gallery_GD: Vectors, device: str) -> Index:
 
 @final
 class FaissCpuIndex:
-    """No index is built: `knn` reads the gallery where it lies, tile by tile."""
+    """Brute-force search: `knn` reads the gallery in place, tile by tile, without an index."""
 
     def __init__(self, gallery_GD: Vectors) -> None:
         self.gallery_GD = gallery_GD

@@ -1,4 +1,4 @@
-"""What is searched: images and texts with who belongs to whom, identical content as one entry.
+"""Galleries of images and texts, with the pairs that match; identical content is one entry.
 
 Shapes: N samples, C captions, I distinct images, T distinct texts, P pairs, D dimensions.
 """
@@ -19,12 +19,12 @@ from vlcpctl.eval.search import Ids, Vectors
 class Layout:
     """The distinct images and texts of a split, and where its samples and captions find theirs.
 
-    What is identical is embedded once, whatever the gallery makes of it.
+    Identical content is embedded once, even where a gallery keeps its copies separate.
     """
 
     image_ids: list[str]  # sha256
     texts: list[str]
-    first_row_I: Ids  # a sample that has the image
+    first_row_I: Ids  # the first sample with the image
     image_of_N: Ids
     sample_of_C: Ids
     text_of_C: Ids
@@ -52,7 +52,7 @@ def lay_out(sha256s: Sequence[str], captions: Iterable[Sequence[str]]) -> Layout
 
 @dataclass(frozen=True)
 class Embedded:
-    """A split as one model sees it: unit-length embeddings of its distinct images and texts."""
+    """A split embedded by one model: unit-length embeddings of its distinct images and texts."""
 
     layout: Layout
     image_ID: Vectors
@@ -68,29 +68,29 @@ class Right:
 
     @cached_property
     def counts(self) -> Ids:
-        """How many right answers each query has."""
+        """(Q,) number of right answers per query."""
         return np.diff(self.starts)
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """Entries of both kinds, and the (image, text) rows that belong together, each pair once."""
+    """Image and text entries, and the (image, text) rows of those that match, each pair once."""
 
     image_ID: Vectors
     text_TD: Vectors
     pairs_P2: Ids
 
     def texts_of_images(self) -> Right:
-        """The right answers of text retrieval."""
+        """The right answers of text retrieval: for each image, the rows of its texts."""
         return _right(self.pairs_P2[:, 0], self.pairs_P2[:, 1], len(self.image_ID))
 
     def images_of_texts(self) -> Right:
-        """The right answers of image retrieval."""
+        """The right answers of image retrieval: for each text, the rows of its images."""
         return _right(self.pairs_P2[:, 1], self.pairs_P2[:, 0], len(self.text_TD))
 
 
 def united(parts: Sequence[Embedded]) -> Gallery:
-    """Identical images are one entry and query, identical texts likewise, in all parts together."""
+    """One gallery of all parts, in which identical images are one entry, and likewise texts."""
     image_ids: dict[str, int] = {}
     texts: dict[str, int] = {}
     images, sentences, pairs = [], [], []
@@ -107,7 +107,7 @@ def united(parts: Sequence[Embedded]) -> Gallery:
 
 
 def separate(parts: Sequence[Embedded]) -> Gallery:
-    """Every sample is an image and every caption a text; only a sample's own captions are right."""
+    """One gallery of all parts, an image per sample; only a sample's own captions are right."""
     images = np.concatenate([part.image_ID[part.layout.image_of_N] for part in parts])
     texts = np.concatenate([part.text_TD[part.layout.text_of_C] for part in parts])
     before = np.cumsum([0, *(len(part.layout.image_of_N) for part in parts)])

@@ -1,4 +1,4 @@
-"""Which places of each query's list hold right answers, where a tie is never a hit.
+"""Which places of each query's result list hold right answers; a tie is never a hit.
 
 The list is the gallery without the query, best first; of tied items the wrong ones come first. An
 answer is right if it is of the query's class. Shapes: Q queries, G gallery rows, N places of the
@@ -21,7 +21,7 @@ _TILE_COLUMNS = 8192
 
 @dataclass(frozen=True)
 class Classed:
-    """Queries and a gallery, the class of each, and where the gallery has the query itself."""
+    """Queries and a gallery with their classes, and the gallery row of each query itself."""
 
     sides: Sides
     class_Q: Ids
@@ -29,7 +29,7 @@ class Classed:
     itself_Q: Ids  # a gallery row of the query's class, or -1
 
     def right_counts(self) -> Ids:
-        """How many right answers each query has, itself not counted."""
+        """(Q,) number of right answers per query, not counting the query itself."""
         sizes = np.bincount(self.class_G, minlength=1 + int(self.class_Q.max(initial=0)))
         counts: Ids = sizes[self.class_Q] - (self.itself_Q >= 0)
         return counts
@@ -37,7 +37,7 @@ class Classed:
 
 @dataclass(frozen=True)
 class Hits:
-    """(Q, N) whether a place is a right answer's, if it loses its ties and if it wins them."""
+    """(Q, N) whether a place holds a right answer: at worst (it loses its ties) and at best."""
 
     worst: Mask
     best: Mask
@@ -46,7 +46,7 @@ class Hits:
 def find_hits(classed: Classed, index: Index, top: int) -> Hits:
     """The hits among the first `top` places; `index` holds the gallery.
 
-    The n-th best right answer stands at n plus the number of wrong ones that outrank it.
+    The n-th best right answer is at place n plus the number of wrong ones that outrank it.
     """
     right_QN = best_right_scores(classed, top)
     hits = Hits(np.zeros(right_QN.shape, dtype=bool), np.zeros(right_QN.shape, dtype=bool))
@@ -56,7 +56,7 @@ def find_hits(classed: Classed, index: Index, top: int) -> Hits:
         found = Candidates(classed.sides, rows, score_QK, id_QK, (id_QK >= 0) & is_wrong)
         return _place_block(found, right_QN[rows], hits)
 
-    # Right answers, the query and wrong ones: as many again as a good model puts first.
+    # Enough for a good model: `top` right answers, the query itself and as many wrong ones.
     wanted_Q = np.full(len(right_QN), 2 * top + 1, dtype=np.int64)
     search_until_settled(classed.sides, index, wanted_Q, settle)
     return hits
@@ -65,7 +65,7 @@ def find_hits(classed: Classed, index: Index, top: int) -> Hits:
 def best_right_scores(classed: Classed, top: int) -> Scores:
     """(Q, N) exact scores of each query's best right answers, best first; -inf where it has fewer.
 
-    Taken class by class: what a search leaves out is known without asking for more.
+    Computed class by class, not by the search: right answers may rank below all its candidates.
     """
     best_QN = np.full((len(classed.class_Q), top), -np.inf)
     for rows, members in _of_each_class(classed):
@@ -79,7 +79,7 @@ def best_right_scores(classed: Classed, top: int) -> Scores:
 
 
 def _place_block(found: Candidates, right_QN: Scores, hits: Hits) -> Ids:
-    """Note the hits of a block of queries; the rows of those that need more candidates."""
+    """Record the hits of a block of queries; return the rows that need more candidates."""
     top = right_QN.shape[1]
     is_cut = np.zeros(len(found.row_Q), dtype=bool)
     for hit_QN, shift in ((hits.worst, -BAND), (hits.best, BAND)):
@@ -95,7 +95,7 @@ def _place_block(found: Candidates, right_QN: Scores, hits: Hits) -> Ids:
 
 
 def _of_each_class(classed: Classed) -> Iterator[tuple[Ids, Ids]]:
-    """Queries of a class with gallery rows of it, some of each at a time."""
+    """Tiles of each class: rows of its queries, with rows of its gallery entries."""
     order_Q = np.argsort(classed.class_Q, kind="stable")
     order_G = np.argsort(classed.class_G, kind="stable")
     for name in np.unique(classed.class_Q):

@@ -1,4 +1,4 @@
-"""What multi-modal retrieval searches: image-text pairs as one item each, with their classes.
+"""Items of multi-modal retrieval: image-text pairs with their classes.
 
 An item is an image with its first caption. Shapes: N samples, P distinct pairs, D dimensions.
 """
@@ -22,14 +22,14 @@ class Items:
 
     image_ids: list[str]  # sha256, of each pair
     texts: list[str]  # of each pair
-    first_row_P: Ids  # a sample that has the pair
+    first_row_P: Ids  # the first sample with the pair
     pair_of_N: Ids
     classes: list[str]  # of each sample
 
 
 @dataclass(frozen=True)
 class Fused:
-    """A split as one model sees it: unit-length fused features of its distinct pairs."""
+    """A split embedded by one model: unit-length fused features of its distinct pairs."""
 
     items: Items
     fused_PD: Vectors
@@ -51,18 +51,18 @@ def lay_out_items(sha256s: Iterable[str], captions: Iterable[str], classes: Sequ
 
 
 def united(queries: Sequence[Fused], gallery: Sequence[Fused]) -> Classed:
-    """Identical items of one class are one entry and one query, which is not its own answer."""
+    """Identical items of one class are one entry and one query; it is not its own answer."""
     return _classed(queries, gallery, _content)
 
 
 def separate(queries: Sequence[Fused], gallery: Sequence[Fused]) -> Classed:
-    """Every sample is an entry and a query; only that very sample is not its own answer."""
+    """Every sample is an entry and a query; its copies are answers, it is not."""
     return _classed(queries, gallery, lambda part, row: (id(part), row))
 
 
 GATHER_ITEMS = {"unite": united, "separate": separate}
 
-_Name = Callable[[Fused, int], Hashable]  # of a sample, given its row; equal names are one entry
+_Name = Callable[[Fused, int], Hashable]  # names a sample by its row; equal names are one entry
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _classed(queries: Sequence[Fused], gallery: Sequence[Fused], name: _Name) ->
 
 
 def _entries(parts: Sequence[Fused], name: _Name) -> _Entries:
-    """The samples of all parts, of those with one name the first."""
+    """One entry per name over all parts: the first sample with that name."""
     names: dict[Hashable, int] = {}
     vectors: list[Vectors] = []
     classes: list[str] = []
@@ -100,7 +100,7 @@ def _entries(parts: Sequence[Fused], name: _Name) -> _Entries:
 
 
 def _first_times(numbers: Sequence[int], known: int) -> NDArray[np.bool_]:
-    """Which of the numbers come for the first time; those below `known` have come already.
+    """Which numbers occur for the first time; those below `known` have occurred before.
 
     >>> _first_times([2, 0, 3, 2], 2).tolist()
     [True, False, True, False]
@@ -111,7 +111,7 @@ def _first_times(numbers: Sequence[int], known: int) -> NDArray[np.bool_]:
 
 
 def _content(part: Fused, row: int) -> Hashable:
-    """What an item is: its image, its text and its class."""
+    """The content of an item: its image, its text and its class."""
     pair = part.items.pair_of_N[row]
     return part.items.image_ids[pair], part.items.texts[pair], part.items.classes[row]
 

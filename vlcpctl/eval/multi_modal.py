@@ -1,4 +1,4 @@
-"""Multi-modal retrieval: fused image-text pairs find others of their class."""
+"""Multi-modal retrieval: fused image-text pairs retrieve others of their class."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOP = max(CUTOFFS)
 class Result:
     """Mean average precisions in percent.
 
-    `n_ties` queries would score otherwise if they won their ties; `n_alone` have no right answer
+    `n_ties` queries would score differently if they won their ties; `n_alone` have no right answer
     in the gallery and score 0.
     """
 
@@ -35,7 +35,7 @@ class Result:
 
 
 def multi_modal(classed: Classed, open_index: OpenIndex, variant: str = DEFAULT_VARIANT) -> Result:
-    """Every query against the gallery, itself left out."""
+    """Search the gallery for every query, leaving the query itself out."""
     hits = find_hits(classed, open_index(classed.sides.gallery_GD), TOP)
     right_Q = classed.right_counts()
     worst, best = (

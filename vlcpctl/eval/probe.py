@@ -1,7 +1,7 @@
-"""A linear probe: multinomial logistic regression on frozen features, which says how good they are.
+"""A linear probe: multinomial logistic regression on frozen features.
 
-Minimises the mean cross-entropy plus strength / 2 times the squared weights; biases are free. With
-N images, that is scikit-learn's LogisticRegression(C = 1 / (strength * N)).
+Minimises the mean cross-entropy plus strength / 2 times the squared weights; biases are not
+penalised. With N images, that is scikit-learn's LogisticRegression(C = 1 / (strength * N)).
 Shapes: N images, B of them at once, C classes, D dimensions.
 """
 
@@ -20,45 +20,45 @@ from vlcpctl.eval.candidates import BAND
 from vlcpctl.eval.ranks import Ranks
 from vlcpctl.eval.search import Ids
 
-MOST_STEPS = 1000  # of L-BFGS, as CLIP's linear probes (Radford et al., 2021, appendix A.3)
-_CHUNK = 1 << 14  # images in double precision at once
+MOST_STEPS = 1000  # of L-BFGS, as in CLIP's linear probes (Radford et al., 2021, appendix A.3)
+_CHUNK = 1 << 14  # images converted to double precision at once
 _MOMENTUM = 0.9
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A linear classifier, and how many steps its weights took."""
+    """A linear classifier, and the number of optimizer steps that fitted it."""
 
     weight_CD: Tensor  # double precision
     bias_C: Tensor
     steps: int = 0
 
     def logits(self, feature_BD: Tensor) -> Tensor:
-        """(B, C) in double precision."""
+        """(B, C) logits of features (B, D), in double precision."""
         return linear(feature_BD.double(), self.weight_CD, self.bias_C)
 
     @property
     def is_finite(self) -> bool:
-        """Whether every weight is a number: a fit that diverged leaves NaN or infinity."""
+        """Whether all weights are finite: a fit that diverged leaves NaN or infinity."""
         return all(bool(torch.isfinite(one).all()) for one in (self.weight_CD, self.bias_C))
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """Features of images, and the class of each."""
+    """Features (N, D) of images and their class numbers (N,)."""
 
     feature_ND: Tensor
     label_N: Tensor
     classes: int
 
     def at(self, rows: Tensor) -> Labelled:
-        """Some of the images."""
+        """The images in these rows."""
         return Labelled(self.feature_ND[rows], self.label_N[rows], self.classes)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sgd:
-    """How stochastic gradient descent goes: its rate falls to 0 along a cosine."""
+    """Settings of stochastic gradient descent; the learning rate falls to 0 along a cosine."""
 
     epochs: int
     rate: float
@@ -67,7 +67,7 @@ class Sgd:
 
 
 def fit_lbfgs(data: Labelled, strength: float, start: Probe | None = None) -> Probe:
-    """The probe of least loss: the loss is convex, so the start changes the time alone."""
+    """Fit a probe by L-BFGS; the loss is convex, so `start` changes only the time it takes."""
     weight, bias = _parameters(data, start)
     optimizer = torch.optim.LBFGS(
         [weight, bias],
@@ -88,11 +88,11 @@ def fit_lbfgs(data: Labelled, strength: float, start: Probe | None = None) -> Pr
 
 
 def fit_sgd(data: Labelled, strength: float, how: Sgd) -> Probe:
-    """The probe that so many epochs of mini-batches give, in an order keyed by the seed."""
+    """Fit a probe by mini-batch SGD with momentum, in an order that depends on seed and epoch."""
     weight, bias = _parameters(data, None)
     optimizer = torch.optim.SGD([weight, bias], lr=how.rate, momentum=_MOMENTUM)
     size = min(how.batch, len(data.label_N))
-    every = len(data.label_N) // size  # what does not fill a batch waits for the next epoch
+    every = len(data.label_N) // size  # each epoch drops an incomplete last batch
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, how.epochs * every)
     for epoch in range(how.epochs):
         order = generator(how.seed, "probe", epoch).permutation(len(data.label_N))
@@ -107,19 +107,19 @@ def fit_sgd(data: Labelled, strength: float, how: Sgd) -> Probe:
 
 @torch.inference_mode()
 def probe_ranks(probe: Probe, data: Labelled) -> Ranks:
-    """The rank of each image's class from 1, if it loses its ties and if it wins them."""
+    """(N,) rank of each image's class, from 1: at worst (it loses its ties) and at best."""
     parts = [_ranks(probe.logits(part.feature_ND), part.label_N) for part in _chunks(data)]
     worst, best = (torch.cat(side).cpu().numpy() for side in zip(*parts, strict=True))
     return Ranks(worst, best)
 
 
 def accuracy(probe: Probe, data: Labelled) -> float:
-    """Percent of the images whose class comes first; a tie is never a hit."""
+    """Percent of the images whose class ranks first; a tie is never a hit."""
     return 100 * float(np.mean(probe_ranks(probe, data).worst == 1))
 
 
 def number_of(classes: Ids, count: int) -> Ids:
-    """(count,) the place of each class among those that occur, -1 of the others.
+    """(count,) index of each class among those that occur, -1 for the others.
 
     >>> number_of(np.array([3, 1, 3]), 5).tolist()
     [-1, 0, -1, 1, -1]
@@ -140,10 +140,11 @@ def _parameters(data: Labelled, start: Probe | None) -> tuple[Tensor, Tensor]:
 
 
 def _backward(data: Labelled, weight: Tensor, bias: Tensor, strength: float) -> float:
-    """The loss; its gradient is added to that of the parameters."""
+    """Return the loss, and add its gradient to that of the parameters."""
     total = 0.0
     for part in _chunks(data):
         logits = linear(part.feature_ND.double(), weight, bias)
+        # A sum over all images divided by their number: chunks may differ in size.
         mean = cross_entropy(logits, part.label_N, reduction="sum") / len(data.label_N)
         mean.backward()
         total += mean.item()
@@ -159,6 +160,7 @@ def _chunks(data: Labelled) -> Iterator[Labelled]:
 
 def _ranks(logit_BC: Tensor, label_B: Tensor) -> tuple[Tensor, Tensor]:
     own_B1 = logit_BC.gather(1, label_B[:, None])
-    worst = (~(logit_BC < own_B1 - BAND)).sum(1)  # its own class counts as one, and NaN as above
+    # Negated, so that NaN outranks the class; the count includes the class itself.
+    worst = (~(logit_BC < own_B1 - BAND)).sum(1)
     best = (logit_BC >= own_B1 + BAND).sum(1) + 1
     return worst, best

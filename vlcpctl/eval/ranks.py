@@ -1,4 +1,4 @@
-"""Ranks of the right answers, where a tie is never a hit and every backend gives the same number.
+"""Ranks of right answers; a tie is never a hit, and every backend gives the same ranks.
 
 Shapes: Q queries, G gallery rows, K candidates, D dimensions.
 """
@@ -24,7 +24,7 @@ from vlcpctl.eval.search import Ids, Index, Vectors
 
 @dataclass(frozen=True)
 class Ranks:
-    """The rank of each query's best right answer, from 1, if it loses its ties and if it wins them.
+    """(Q,) rank from 1 of each query's best right answer: at worst (it loses its ties) and at best.
 
     A rank beyond `top` is given as top + 1.
     """
@@ -35,7 +35,7 @@ class Ranks:
 
 @dataclass(frozen=True)
 class Queries:
-    """Queries with their gallery and their right answers; every query has one at least."""
+    """Queries with their gallery and their right answers; every query has at least one."""
 
     query_QD: Vectors
     gallery_GD: Vectors
@@ -45,7 +45,7 @@ class Queries:
 def rank(queries: Queries, index: Index, top: int) -> Ranks:
     """The ranks up to `top`; `index` holds the queries' gallery.
 
-    A right answer is outranked by wrong ones only, so a query's other right answers cost nothing.
+    Only wrong answers can outrank a right one, so other right answers do not lower the rank.
     """
     sides = Sides(queries.query_QD, queries.gallery_GD)
     count = len(sides.query_QD)
@@ -56,14 +56,15 @@ def rank(queries: Queries, index: Index, top: int) -> Ranks:
         found = Candidates(sides, rows, score_QK, id_QK, (id_QK >= 0) & ~is_right)
         return _rank_block(found, queries.right, ranks, top)
 
-    # With `top` more than there are right answers, either the candidates reach below the tie band
-    # or `top` of them are wrong; only a cut that falls where float32 cannot tell asks for more.
+    # With `top` candidates more than right answers, they either reach below the tie band or hold
+    # `top` wrong answers. More are needed only if float32 cannot tell which side of the band's
+    # edge the last candidate is on.
     search_until_settled(sides, index, queries.right.counts + top, settle)
     return ranks
 
 
 def _rank_block(found: Candidates, right: Right, ranks: Ranks, top: int) -> Ids:
-    """Note the ranks of a block of queries; the rows of those that need more candidates."""
+    """Record the ranks of a block of queries; return the rows that need more candidates."""
     best_right = _best_right(found, right)
     is_cut = np.zeros(len(found.row_Q), dtype=bool)
     for rank_Q, edge_Q in ((ranks.worst, best_right - BAND), (ranks.best, best_right + BAND)):
@@ -84,6 +85,7 @@ def _best_right(found: Candidates, right: Right) -> Scores:
 
 def _is_right(right: Right, rows: Ids, id_QK: Ids, gallery_size: int) -> Mask:
     """Which candidates are right answers."""
+    # A (query, gallery row) pair becomes one number: `known` is sorted, so one search finds all.
     place = np.arange(len(rows))
     known = np.repeat(place, right.counts[rows]) * gallery_size + _answers(right, rows)
     asked = (place[:, None] * gallery_size + id_QK).ravel()
@@ -93,7 +95,7 @@ def _is_right(right: Right, rows: Ids, id_QK: Ids, gallery_size: int) -> Mask:
 
 
 def _answers(right: Right, rows: Ids) -> Ids:
-    """The right answers of these queries, one after another."""
+    """The right answers of these queries, concatenated."""
     counts = right.counts[rows]
     starts = np.cumsum(counts) - counts
     shift = np.repeat(right.starts[rows] - starts, counts)

@@ -1,4 +1,4 @@
-"""Cross-modal retrieval: images find their texts and texts their images, in one gallery."""
+"""Cross-modal retrieval: recalls of texts for images and of images for texts in one gallery."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOP = max(CUTOFFS)
 
 @dataclass(frozen=True)
 class Result:
-    """The recalls in percent; `n_ties` queries would end otherwise if they won their ties."""
+    """The recalls in percent; `n_ties` queries would differ if they won their ties."""
 
     metrics: dict[str, float]
     n_images: int
@@ -26,7 +26,7 @@ class Result:
 
 
 def cross_modal(gallery: Gallery, open_index: OpenIndex) -> Result:
-    """Every image is a query for texts, every text one for images."""
+    """Recalls with every image as a query for texts, and every text as a query for images."""
     images, texts = gallery.image_ID, gallery.text_TD
     i2t = rank(Queries(images, texts, gallery.texts_of_images()), open_index(texts), TOP)
     t2i = rank(Queries(texts, images, gallery.images_of_texts()), open_index(images), TOP)
@@ -39,11 +39,14 @@ def cross_modal(gallery: Gallery, open_index: OpenIndex) -> Result:
 
 
 def require_finite(vectors: Vectors, what: str) -> None:
-    """Refuse embeddings that are NaN or infinite: a search would silently never return them."""
+    """Raise Diverged if embeddings (N, D) are not finite, naming `what` they are of.
+
+    A search would silently never return them.
+    """
     is_finite = np.isfinite(vectors).all(axis=1)
     if not is_finite.all():
         count = int(np.count_nonzero(~is_finite))
         raise Diverged(
-            f"{what}: {count} of {len(vectors)} embeddings are NaN or infinite; "
-            "the model diverged, go back to an earlier checkpoint"
+            f"{what}: contains non-finite embeddings ({count} of {len(vectors)} are NaN or "
+            "infinite); the model diverged, use an earlier checkpoint"
         )

@@ -1,4 +1,4 @@
-"""Exact inner-product search: what a backend offers, and which one serves here."""
+"""Exact inner-product search: the interface of a backend, and the choice of one."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ BACKENDS = ("auto", "faiss", "torch")
 
 
 class Index(Protocol):
-    """A gallery that can be searched."""
+    """A gallery (G, D) that can be searched."""
 
     def search(self, queries_QD: Vectors, k: int) -> tuple[Vectors, Ids]:
-        """The k largest inner products of each query, largest first, and the rows they belong to.
+        """(Q, k) largest inner products of each query in descending order, and their gallery rows.
 
-        A place that nothing was found for has row -1.
+        A place for which nothing was found has row -1.
         """
         ...
 
@@ -33,18 +33,19 @@ OpenIndex = Callable[[Vectors], Index]
 
 
 def choose(backend: str, device: str) -> OpenIndex:
-    """How to open a gallery; `device` is auto, cpu or cuda.
+    """The function that opens a gallery with this backend; `device` is auto, cpu or cuda.
 
-    All backends are exact, so that ranks do not depend on the choice (see `ranks`).
+    All backends are exact, so that ranks do not depend on the choice (see `ranks`). Raises
+    UsageError for an unknown backend, or if FAISS is not installed.
     """
     if backend not in BACKENDS:
         raise UsageError(unknown_name("backend", backend, BACKENDS))
     if backend == "faiss" and not _has_faiss():
         raise UsageError(
             "--backend faiss: FAISS is not installed here; install vlcpctl[cpu] or vlcpctl[gpu], "
-            "or take --backend torch, which gives the same ranks"
+            "or use --backend torch, which gives the same ranks"
         )
-    # On macOS the OpenMP libraries of torch and FAISS abort each other.
+    # On macOS the OpenMP libraries of torch and FAISS conflict and abort the process.
     takes_faiss = backend == "faiss" or (_has_faiss() and sys.platform != "darwin")
     if backend != "torch" and takes_faiss:
         from vlcpctl.eval.faiss_search import open_faiss
@@ -56,6 +57,6 @@ def choose(backend: str, device: str) -> OpenIndex:
 
 
 def _has_faiss() -> bool:
-    # What uninstalling one FAISS wheel leaves of the other is a folder without an __init__.
+    # Uninstalling one of two FAISS wheels leaves a folder without an __init__, which has no origin.
     spec = importlib.util.find_spec("faiss")
     return spec is not None and spec.origin is not None

@@ -1,4 +1,4 @@
-"""Spatial disorder: what became of the angles in a model's space at another checkpoint (Mod-X).
+"""Spatial disorder: how angles between embeddings change between checkpoints (Mod-X).
 
 Shapes: I distinct images, T distinct texts, P pairs, Q queries, D dimensions.
 """
@@ -25,7 +25,7 @@ from vlcpctl.metrics.angles import (
     tally,
 )
 
-# What is measured, of what, and where the bins of its table end.
+# The upper ends of the bins, in degrees, of each measure and side.
 BINS = {
     **{f"sam_{side}": CHANGE_BINS for side in ("image", "text")},
     **{f"ram_{side}": ROTATION_BINS for side in ("image", "text")},
@@ -35,7 +35,7 @@ BINS = {
 
 @dataclass(frozen=True)
 class Result:
-    """Means in degrees and shares in percent (None of no angle), and the angles by degree."""
+    """Means in degrees, shares in percent (None without angles), and counts of angles by degree."""
 
     metrics: dict[str, float | None]
     degrees: dict[str, list[int]]
@@ -44,11 +44,11 @@ class Result:
 
 
 def spatial(before: Embedded, after: Embedded, open_index: OpenIndex) -> Result:
-    """The changes from an earlier model to a later one, which embed the same layout.
+    """Measure how angles changed from an earlier model to a later one of the same layout.
 
-    What is identical is one sample. A pair counts in `imav_i2t` if the earlier model ranks a text
+    Identical content is one sample. A pair counts in `imav_i2t` if the earlier model ranks a text
     of the image first, and in `imav_t2i` if it ranks an image of the text first; of several right
-    ones it is the nearest.
+    answers, the nearest makes the pair.
     """
     found = {
         "sam_image": self_angle_changes(before.image_ID, after.image_ID),
@@ -88,8 +88,8 @@ def _metrics(found: Mapping[str, Angles]) -> dict[str, float | None]:
 
 
 def _ranked_first(before: Embedded, open_index: OpenIndex) -> dict[str, Ids]:
-    """The (image, text) rows (P, 2) that are ranked first, from images to texts and back."""
-    gallery = united([before])  # of one part: the same rows
+    """The (image, text) rows (P, 2) of pairs ranked first, from images to texts and back."""
+    gallery = united([before])  # a gallery of one part keeps its rows
     images, texts = gallery.image_ID, gallery.text_TD
     of_images = Queries(images, texts, gallery.texts_of_images())
     of_texts = Queries(texts, images, gallery.images_of_texts())
@@ -100,7 +100,7 @@ def _ranked_first(before: Embedded, open_index: OpenIndex) -> dict[str, Ids]:
 
 
 def first_pairs(queries: Queries, open_index: OpenIndex) -> Ids:
-    """(P, 2) queries that have a right answer at rank 1, each with the best of its right answers.
+    """(P, 2) rows of queries with a right answer at rank 1, and of the best of their right answers.
 
     A tie is never a hit.
     """
@@ -109,7 +109,7 @@ def first_pairs(queries: Queries, open_index: OpenIndex) -> Ids:
 
 
 def _best_right(queries: Queries, right: Right) -> Ids:
-    """(Q,) each query's best right answer; of tied ones the last."""
+    """(Q,) row of each query's best right answer, the last of tied ones."""
     query_A = np.repeat(np.arange(len(right.counts)), right.counts)
     scores = exact_scores(Sides(queries.query_QD, queries.gallery_GD), query_A, right.ids)
     order = np.lexsort((scores, query_A))

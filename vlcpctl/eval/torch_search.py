@@ -1,4 +1,4 @@
-"""Search with torch alone, in tiles, for machines without FAISS."""
+"""Exact search with torch, in tiles, for machines without FAISS."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TorchIndex:
         return scores, ids
 
     def _search_tile(self, queries: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The best of each part of the gallery, merged into the best so far."""
+        """The k best of each query, merged part by part of the gallery into the best so far."""
         scores = torch.full((len(queries), k), -torch.inf, device=queries.device)
         ids = torch.full((len(queries), k), -1, dtype=torch.int64, device=queries.device)
         for start in range(0, len(self.gallery_GD), _TILE_COLUMNS):

@@ -1,4 +1,4 @@
-"""Zero-shot classification: an image belongs to the class whose texts are nearest to it.
+"""Zero-shot classification: predict the class whose mean text embedding is nearest.
 
 Shapes: B images, C classes, P texts at once, D dimensions.
 """
@@ -15,14 +15,14 @@ from vlcpctl.eval.search import Ids, Index, Vectors
 from vlcpctl.metrics.accuracy import CUTOFFS
 
 TOP = max(CUTOFFS)
-_SHORTEST = 1e-12  # what torch divides by instead of the length of a vector that has none
+_SHORTEST = 1e-12  # smallest length to divide by, as in torch's normalize
 
 
 def class_embeddings(parts: Iterable[tuple[Ids, Vectors]], classes: int, width: int) -> Vectors:
-    """(C, D): per class the mean of its texts' unit embeddings, at unit length again.
+    """(C, D) float32: per class the mean of its texts' unit embeddings, normalised again.
 
-    Every part is the classes (P,) of some texts and their unit embeddings (P, D); only C x D is
-    kept of them (prompt ensembling, Radford et al., 2021, section 3.1.4).
+    Each part is the classes (P,) of some texts and their unit embeddings (P, D); parts are summed
+    as they come, in C x D of memory (prompt ensembling, Radford et al., 2021, section 3.1.4).
     """
     sum_CD = np.zeros((classes, width))
     count_C = np.zeros(classes)
@@ -38,7 +38,7 @@ def class_embeddings(parts: Iterable[tuple[Ids, Vectors]], classes: int, width: 
 def class_ranks(image_BD: Vectors, label_B: Ids, class_CD: Vectors, index: Index) -> Ranks:
     """The rank of each image's own class, up to TOP + 1; `index` holds the classes.
 
-    Ties are those of retrieval: a class that is tied with the right one outranks it.
+    Ties count as in retrieval: a class that is tied with the right one outranks it.
     """
     right = Right(np.arange(len(label_B) + 1), label_B)
     return rank(Queries(image_BD, class_CD, right), index, TOP)

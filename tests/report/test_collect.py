@@ -1,4 +1,4 @@
-"""Rows become runs: matrices by step and task, seeds side by side, outside data apart."""
+"""Rows become runs: matrices by step and task, a matrix per seed, outside data kept apart."""
 
 from __future__ import annotations
 
@@ -99,7 +99,8 @@ def test_the_first_step_may_lack_the_buffer(tmp_path: Path) -> None:
 
 def test_seeds_of_different_methods_are_not_one_run(tmp_path: Path) -> None:
     rows = own_rows() + own_rows(seed=1, method="ewc")
-    with pytest.raises(BadInput, match=r"'ctp' mixes recipes at step 0: ctp, buffer none .*ewc"):
+    message = r"'ctp' mixes methods or buffers at step 0: ctp, buffer none .*ewc"
+    with pytest.raises(BadInput, match=message):
         collect(parsed(tmp_path / "r", rows))
 
 

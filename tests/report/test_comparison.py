@@ -77,7 +77,7 @@ def test_joint_at_the_last_step_has_scores_and_no_forgetting(tmp_path: Path) -> 
     assert found["own_final"].text == "70.00"
     assert {found[name].text for name in ("bwt_gem", "forgetting_max", "fr_dha")} == {"-"}
     notes_ = tables["Forgetting in rm, own galleries"].notes
-    assert "joint has no forgetting: it was evaluated at its last step only" in notes_
+    assert "joint has no forgetting metrics: it was evaluated at its last step only" in notes_
 
 
 def test_one_task_has_no_forgetting(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_forward_transfer_appears_with_rows_of_the_start(tmp_path: Path) -> None
         (own_rows(OWN[:2], run="b"), "run 'b' has 2 of 3 steps"),
         (
             [one | {"task": f"x{one['task']}"} for one in own_rows(run="b")],
-            "runs 'b' and 'ctp' went through different tasks",
+            "runs 'b' and 'ctp' were trained on different tasks",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""--fail-if: what may be asked, what holds, what cannot be judged."""
+"""--fail-if: which conditions are valid, which hold, and which cannot be judged."""
 
 from __future__ import annotations
 

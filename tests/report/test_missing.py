@@ -70,4 +70,4 @@ def test_on_request_a_hole_leaves_undefined_what_needs_it(tmp_path: Path) -> Non
     gem = summarise(run, "rm", "bwt_gem")
     assert gem is not None
     assert gem.mean == -9
-    assert "what needs it is undefined" in document.notes[0]
+    assert "metrics that need it are undefined" in document.notes[0]

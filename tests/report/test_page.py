@@ -1,4 +1,4 @@
-"""The page stands alone, shows every number, and trusts no text."""
+"""The page is self-contained, shows every number, and escapes every text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that compare two checkpoints: seeds are averaged, runs stay apart, tables say the shares."""
+"""Spatial rows: seeds are averaged, runs are kept apart, tables show the shares."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEYS = ("sam_image", "sam_text", "ram_image", "ram_text", "imav_i2t", "imav_t2i"
 
 
 def turned(share: float, since: int = 0, step: int = 1, **fields: Any) -> dict[str, Any]:
-    """A row in which so many percent of all angles are in the lowest bin, the rest in the next."""
+    """A row with `share` percent of all angles in the lowest bin and the rest in a higher one."""
     metrics = {f"{key}_{ends}": value for key in KEYS for ends, value in _bins(key, share)}
     degrees = {key: [round(share)] + [0] * 16 + [100 - round(share)] for key in KEYS}
     earlier = {"run": fields.get("run", "ctp"), "step": since, "checkpoint": f"c{since}"}
@@ -141,6 +141,6 @@ def test_a_broken_row_is_named(tmp_path: Path, change: dict[str, Any], said: str
 def test_a_row_of_angles_needs_their_counts(tmp_path: Path) -> None:
     bare = turned(60.0)
     del bare["degrees"]["ram_text"]
-    with pytest.raises(BadInput, match="must count them in 'degrees'"):
+    with pytest.raises(BadInput, match="must count its angles in 'degrees'"):
         build(parsed(tmp_path / "r", [bare]), Request())
     assert read_rows([str(tmp_path / "r")])

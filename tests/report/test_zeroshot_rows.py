@@ -1,4 +1,4 @@
-"""Rows of zero-shot accuracy: IncCLIP's BWT over acc1, tables of their own, transfers."""
+"""Rows of zero-shot accuracy: IncCLIP's BWT over acc1, separate tables, transfer."""
 
 from __future__ import annotations
 

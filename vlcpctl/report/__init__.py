@@ -1,1 +1,1 @@
-"""Tables, charts and the page made from rows."""
+"""The forgetting report: evaluation rows in; tables, charts and an HTML page out."""

@@ -1,4 +1,4 @@
-"""From rows to a document: what was asked for is chosen, checked and judged."""
+"""Builds a report from rows: selects them, checks them, and evaluates --fail-if."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GALLERIES = {"own": ("own",), "merged": ("merged",), "both": ("own", "merged")}
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a report is asked to show."""
+    """The options of a report, as `forgetting-report` takes them."""
 
     metric: str | None = None
     gallery: str = "both"
@@ -31,7 +31,11 @@ class Request:
 
 
 def build(rows: Sequence[Row], request: Request) -> Document:
-    """The document of these rows."""
+    """Build the report of these rows.
+
+    Raises UsageError for an unknown gallery, run, metric or condition, and BadInput if rows of a
+    run contradict each other or (without `allow_missing`) are missing.
+    """
     if request.gallery not in GALLERIES:
         raise UsageError(f"--gallery: {unknown_name('gallery', request.gallery, GALLERIES)}")
     chosen = _chosen(rows, request)
@@ -53,7 +57,7 @@ def build(rows: Sequence[Row], request: Request) -> Document:
 
 
 def identity(rows: Sequence[Row], request: Request) -> dict[str, Any]:
-    """What a written report depends on; not the order of the rows, nor the files they lie in."""
+    """What determines a written report: rows and options, not the order or files of the rows."""
     texts = []
     for row in rows:
         fields = asdict(row)
@@ -71,6 +75,7 @@ def _chosen(rows: Sequence[Row], request: Request) -> list[Row]:
             raise UsageError(f"--run: {unknown_name('run', name, known)}")
     wanted = set(request.runs) or known
     galleries = GALLERIES[request.gallery]
+    # A row of an unknown gallery is kept, so that `collect` refuses it by its place.
     return [
         row
         for row in rows
@@ -80,5 +85,5 @@ def _chosen(rows: Sequence[Row], request: Request) -> list[Row]:
 
 
 def _has_no_gallery(row: Row) -> bool:
-    """Whether --gallery says nothing of it: data outside the stream, or two checkpoints."""
+    """Whether --gallery does not apply: data outside the stream, or a pair of checkpoints."""
     return row.since is not None or (row.gallery == "own" and row.task_step is None)

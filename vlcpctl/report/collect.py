@@ -1,4 +1,4 @@
-"""Rows in, runs with their score matrices out: what every table and chart is drawn from."""
+"""Collects rows into runs with score matrices, the data of every table and chart."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from vlcpctl.core.rows import Row
 from vlcpctl.report.runs import START, Run, Scores, Track, Transfer
 
 K = TypeVar("K")
-MOST_TASKS = 1000  # a stream of a task a week for nineteen years; more is a damaged row
+MOST_TASKS = 1000  # one task a week for nineteen years; a row beyond that is damaged
 
 
 def collect(rows: Iterable[Row]) -> list[Track]:
-    """The tracks of these rows, in an order that does not depend on the order of the rows."""
+    """Group rows into tracks; the result does not depend on the order of the rows.
+
+    Raises BadInput for a row that fits into no score matrix, and for rows of one run that
+    contradict each other.
+    """
     tracks = _grouped(
         rows, lambda row: (row.evaluator, row.protocol, row.map_variant or "", row.split)
     )
@@ -30,7 +34,7 @@ def _track(rows: list[Row]) -> Track:
     inside = [row for row in rows if not _is_foreign(row, foreign)]
     outside = [row for row in rows if row.gallery == "own" and row.task_step is None]
     runs = _grouped(inside, lambda row: row.run)
-    # Averages over different data sets have one name, and are told apart by what they are over.
+    # Averages over different data sets share a name ("average of 2"); `tasks` keeps them apart.
     transfers = _grouped(outside, lambda row: (row.run, row.task, row.tasks))
     return Track(
         evaluator=rows[0].evaluator,
@@ -46,14 +50,14 @@ def _track(rows: list[Row]) -> Track:
 
 
 def _check(row: Row) -> None:
-    """Refuse a row that has no place in a matrix."""
+    """Raise BadInput if a row does not fit into a score matrix."""
     if row.gallery not in {"own", "merged"}:
         raise BadInput(f"{row.place}: gallery is {row.gallery!r}, not 'own' or 'merged'")
     if row.gallery == "merged" and _column(row) < 0:
         raise BadInput(f"{row.place}: a merged gallery must list its tasks in 'tasks'")
     if max(_step(row), _column(row)) >= MOST_TASKS or (row.task_step or 0) < 0:
         raise BadInput(
-            f"{row.place}: step {row.step} and task_step {row.task_step} must lie "
+            f"{row.place}: step {row.step} and task_step {row.task_step} must be "
             f"between 0 and {MOST_TASKS - 1}"
         )
 
@@ -106,26 +110,28 @@ def _empty(steps: int, tasks: int) -> Scores:
 
 
 def _step(row: Row) -> int:
-    """The checkpoint's step; -1 is a model that the stream has not touched."""
+    """The checkpoint's step; START for a model not yet trained on the stream."""
     return START if row.step is None else max(row.step, START)
 
 
 def _column(row: Row) -> int:
-    """The task of an own gallery, the last task of a merged one."""
+    """The matrix column: the task of an own gallery, or the last task of a merged one."""
     if row.task_step is not None:
         return row.task_step
     return len(row.tasks) - 1
 
 
 def _recipe(name: str, rows: list[Row], last: int) -> tuple[str, str | None]:
-    """Method and buffer at the last step; seeds that disagree are not one run."""
+    """Method and buffer of a run; BadInput if its seeds or tasks disagree about them."""
+    # Compared step by step, because the first step of a run has no buffer to replay yet.
     for members in _grouped(rows, _step).values():
         first = members[0]
         for row in members:
             if (row.method, row.buffer) != (first.method, first.buffer):
                 raise BadInput(
-                    f"run {name!r} mixes recipes at step {row.step}: {_described(first)} "
-                    f"({first.place}) and {_described(row)} ({row.place}); name the runs apart"
+                    f"run {name!r} mixes methods or buffers at step {row.step}: "
+                    f"{_described(first)} ({first.place}) and {_described(row)} ({row.place}); "
+                    "give each its own run name"
                 )
     final = next(row for row in rows if _step(row) == last)
     return final.method, _buffer_text(final)
@@ -150,7 +156,7 @@ def _task_names(rows: list[Row], last: int) -> tuple[str, ...]:
             if first.task != row.task:
                 raise BadInput(
                     f"{row.place}: task {_column(row)} of run {row.run!r} is {row.task!r}, but "
-                    f"{first.task!r} in {first.place}; rows of two streams need two run names"
+                    f"{first.task!r} in {first.place}; give each stream its own run name"
                 )
     merged = max((row.tasks for row in rows if row.gallery == "merged"), key=len, default=())
     count = max([last, len(merged) - 1, *names]) + 1

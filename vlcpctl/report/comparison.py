@@ -1,4 +1,4 @@
-"""The tables that papers print: one line per run, final recalls and forgetting side by side."""
+"""Comparison tables, a row per run, laid out as in the papers: final scores and forgetting."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OWN = tuple(name for name, definition in DEFINITIONS.items() if definition.gall
 
 
 def comparison_tables(track: Track, key: str, galleries: tuple[str, ...]) -> list[Table]:
-    """Final scores per gallery over every metric key, then forgetting in one of them."""
+    """A table of final scores per gallery in every metric key, then one of forgetting in `key`."""
     runs = ordered_runs(track, key)
     there = {gallery for run in runs for gallery in run.galleries}.intersection(galleries)
     names = [name for name in _TITLES if DEFINITIONS[name].gallery in there]
@@ -32,20 +32,20 @@ def comparison_tables(track: Track, key: str, galleries: tuple[str, ...]) -> lis
 
 
 def ordered_runs(track: Track, key: str) -> list[Run]:
-    """Runs by group, the weakest first, as papers order them."""
+    """Runs by group, and in a group by ascending final score, as in the papers."""
     return sorted(
         track.runs, key=lambda run: (GROUPS.index(run.group), headline(run, key), run.name)
     )
 
 
 def headline(run: Run, key: str) -> float:
-    """The final merged score, else the final own one; minus infinity where there is neither."""
+    """The final merged score, else the final own score; minus infinity if both are undefined."""
     spread = summarise(run, key, "merged_final") or summarise(run, key, "own_final")
     return -math.inf if spread is None else spread.mean
 
 
 def _final_scores(track: Track, runs: list[Run], key: str, name: str) -> Table:
-    """Every metric key of the last model; beside merged scores CTP's BWT in the report's key."""
+    """Every metric key of the last model; the merged table also has CTP's BWT in `key`."""
     scores = [(name, column) for column in track.keys]
     scores += (
         [("bwt_ctp", key)] if name == "merged_final" and _is_defined(runs, key, "bwt_ctp") else []
@@ -81,7 +81,7 @@ def _is_defined(runs: list[Run], key: str, name: str) -> bool:
 
 
 def _rank(name: str, key: str) -> int:
-    """How early a metric's column goes when space is short; the report's own metric never."""
+    """How early a metric's column is left out of a narrow table; 0, the report's own, never is."""
     if name == key:
         return 0
     return next((rank for ending, rank in _RANKS.items() if name.endswith(ending)), 1)
@@ -128,4 +128,6 @@ def _seed_notes(runs: list[Run]) -> tuple[str, ...]:
 
 def _reasons(runs: list[Run]) -> tuple[str, ...]:
     reasons = ((run.name, why_undefined(run, DEFINITIONS["bwt_gem"])) for run in runs)
-    return tuple(f"{name} has no forgetting: {reason}" for name, reason in reasons if reason)
+    return tuple(
+        f"{name} has no forgetting metrics: {reason}" for name, reason in reasons if reason
+    )

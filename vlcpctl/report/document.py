@@ -1,4 +1,4 @@
-"""A report before it has a look: its tracks, main metric, notes and tables."""
+"""The content of a report, whatever its format: tracks, main metric, notes and tables."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from vlcpctl.report.table import Cell, Column, Group, Table
 
 TITLE = "Forgetting report"
 
-_PREFERRED = ("rm", "top1", "acc1", "map_1")  # what a track is about, where nobody said
+_PREFERRED = ("rm", "top1", "acc1", "map_1")  # the first that a track has is its default
 
 
 @dataclass(frozen=True)
 class Document:
-    """Everything that a report shows, before it has a look."""
+    """Everything a report shows, whatever its format."""
 
     tracks: tuple[Track, ...]
     metric: str | None
@@ -35,7 +35,7 @@ class Document:
         return main_key(track, self.metric)
 
     def sections(self) -> list[tuple[str, list[Table]]]:
-        """A heading and tables per track and space, then the conditions without one."""
+        """(heading, tables) per track and space, then the --fail-if table without a heading."""
         sections = [(track.title, self._tables(track)) for track in self.tracks]
         sections += [(space.title, space.tables()) for space in self.spaces]
         conditions = [("", [verdicts_table(self.verdicts)])] if self.verdicts else []
@@ -52,26 +52,26 @@ class Document:
 
 
 def main_key(track: Track, metric: str | None) -> str:
-    """The metric asked for where the track has it, else the one that the track is about."""
+    """The requested metric if the track has it, else the track's default metric."""
     return next(key for key in (metric, *_PREFERRED, *track.keys) if key in track.keys)
 
 
 def check_metric(metric: str | None, tracks: Iterable[Track]) -> None:
-    """Refuse a metric key that no row has."""
+    """Raise UsageError if no row has this metric key."""
     known = {key for track in tracks for key in track.keys}
     if metric is not None and metric not in known:
         raise UsageError(f"--metric: {unknown_name('metric key', metric, known)}")
 
 
 def definitions_table() -> Table:
-    """Name, formula and sign of each summary metric."""
+    """A table of the summary metrics: name, formula and how to read the sign."""
     columns = tuple(Column(name, is_number=False) for name in ("metric", "formula", "reading"))
     rows = tuple((Cell(d.name), Cell(d.formula), Cell(d.reading)) for d in DEFINITIONS.values())
     return Table("Definitions", columns, (Group("", rows),), (LEGEND,))
 
 
 def verdicts_table(verdicts: tuple[Verdict, ...]) -> Table:
-    """Each --fail-if condition, its number and its outcome."""
+    """A table of the --fail-if conditions, per run with value and outcome."""
     names = ("condition", "run", "metric", "value", "holds")
     columns = tuple(Column(name, is_number=name == "value") for name in names)
     rows = tuple(

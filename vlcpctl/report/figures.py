@@ -1,4 +1,4 @@
-"""The charts of a track: what they show is decided here, how they look in charts/."""
+"""The charts of a report: this module selects the data, charts/ draws it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from vlcpctl.report.spaces import SIDES, Measure, Space
 
 
 def colours(runs: list[Run]) -> dict[str, str]:
-    """The CSS class of each run; upper bounds are grey."""
+    """The CSS class of each run; joint training, the upper bound, is grey."""
     bounds = [run.name for run in runs if run.group == GROUPS[0]]
     others = [run.name for run in runs if run.name not in bounds]
     return dict.fromkeys(bounds, "run-joint") | {name: colour(i) for i, name in enumerate(others)}
 
 
 def curves(runs: list[Run], key: str, gallery: str) -> Markup:
-    """The score after each step: of the merged gallery, or the mean over the tasks seen."""
+    """Line chart of the score after each step: on the merged gallery, or the mean over tasks."""
     css = colours(runs)
     series = [
         Series(run.name, css[run.name], _points(run, key, gallery), run.final_only) for run in runs
@@ -49,7 +49,7 @@ def curves(runs: list[Run], key: str, gallery: str) -> Markup:
 
 
 def heatmaps(runs: list[Run], key: str, galleries: tuple[str, ...]) -> Markup:
-    """One task x step matrix per run that has several steps, under one colour scale."""
+    """A task x step heat map per run with several steps, all on one colour scale."""
     shown = [run for run in runs if not run.final_only and run.steps and "own" in run.galleries]
     highest = max(
         (float(np.nanmax(own_means(run, key), initial=0.0)) for run in shown), default=0.0
@@ -67,7 +67,7 @@ def heatmaps(runs: list[Run], key: str, galleries: tuple[str, ...]) -> Markup:
 
 
 def bars(runs: list[Run], key: str) -> Markup:
-    """The last model's score on each task, beside what it had just learned."""
+    """Bar chart of the last model's score on each task, with the score just after learning it."""
     shown = [run for run in runs if run.steps and "own" in run.galleries]
     if not shown:
         return Markup("")
@@ -83,7 +83,7 @@ def bars(runs: list[Run], key: str) -> Markup:
 
 
 def turned(space: Space, measure: Measure) -> list[Markup]:
-    """For each run, how a measure's angles spread: a panel for every two steps, under one scale."""
+    """Histograms of a measure's angles per run, a panel per pair of steps, all on one scale."""
     one, other = (f"{measure.name}_{side}" for side in measure.sides)
     panels: dict[str, list[Angles]] = {}
     for turn in space.turns:
@@ -98,7 +98,7 @@ def turned(space: Space, measure: Measure) -> list[Markup]:
         for run, members in panels.items()
     }
     return [
-        _figure(chart, f"{run}: percent of the angles in each degree, step to step.")
+        _figure(chart, f"{run}: percent of the angles in each degree, per pair of steps.")
         for run, chart in charts.items()
     ]
 
@@ -110,7 +110,7 @@ def _figure(chart: Markup, caption: str) -> Markup:
 
 
 def _points(run: Run, key: str, gallery: str) -> tuple[tuple[int, float, float, float], ...]:
-    """Step, mean, lowest and highest seed, where every seed was evaluated."""
+    """(step, mean, lowest seed, highest seed) of each step at which every seed was evaluated."""
     points = []
     for step in range(run.steps):
         values = [_after(scores.of(gallery), step, gallery) for scores in run.scores.get(key, ())]

@@ -1,4 +1,4 @@
-"""Fits a table to a width: spreads of minor columns go, then the columns, then all spreads."""
+"""Fits a table to a width: leaves out minor deviations, then minor columns, then deviations."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _LEGIBLE = 12  # characters that a shortened name keeps
 
 
 def fitted(table: Table, width: int) -> list[Table]:
-    """The table without what does not fit, in blocks of columns if need be.
+    """The table without what does not fit, split into blocks of columns if necessary.
 
-    A note names the columns that went.
+    A note names the columns that were left out.
     """
     table = _without_minor_spreads(table, width)
     left_out: list[str] = []
@@ -66,7 +66,7 @@ def _without_minor_spreads(table: Table, width: int) -> Table:
 
 
 def _ranks(table: Table) -> list[int]:
-    """Ranks of the columns that may go, in the order in which they go."""
+    """Ranks of the columns that may be left out, in that order."""
     return sorted({column.rank for column in table.columns if column.rank > 0}, reverse=True)
 
 
@@ -86,7 +86,7 @@ def _without_rank(table: Table, rank: int) -> Table:
 
 
 def _with_short_words(table: Table, width: int) -> Table:
-    """The first column cut to what the others leave, if that keeps it legible."""
+    """The first column shortened to the remaining width, if that leaves it legible."""
     room = column_widths(table)[0] - (total_width(table) - width)
     if total_width(table) <= width or room < _LEGIBLE:
         return table
@@ -94,7 +94,7 @@ def _with_short_words(table: Table, width: int) -> Table:
 
 
 def _cut(text: str, room: int) -> str:
-    """The text, its end replaced by a tilde where it is too long.
+    """The text, its end replaced by a tilde if it is too long.
 
     >>> _cut("02-animals-nature", 12)
     '02-animals-~'
@@ -103,7 +103,7 @@ def _cut(text: str, room: int) -> str:
 
 
 def _blocks(table: Table, width: int) -> list[Table]:
-    """Tables below each other that repeat the first column, as few as fit."""
+    """As few tables as possible that fit, each with the first column."""
     widths = column_widths(table)
     blocks: list[list[int]] = [[]]
     used = widths[0]

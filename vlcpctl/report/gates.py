@@ -23,7 +23,7 @@ _OPERATORS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
 
 @dataclass(frozen=True)
 class Gate:
-    """One condition: `summary` is None where a bare metric key such as rm was given."""
+    """One parsed condition; `summary` is None if a bare metric key such as rm was given."""
 
     text: str
     summary: str | None
@@ -34,7 +34,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One condition on one run: its number, or why it has none."""
+    """The outcome of one condition on one run; `undefined` is why `value` is None."""
 
     condition: str
     run: str
@@ -44,7 +44,7 @@ class Verdict:
     undefined: str | None
 
     def sentence(self) -> str:
-        """A condition that holds or has no number, such as "ctp: bwt_gem.rm = -6.2500 < -5"."""
+        """The reason for an exit code, such as "ctp: bwt_gem.rm = -6.2500 < -5"."""
         _, comparison, bound = self.condition.rsplit(":", 2)
         sign = _OPERATORS[comparison][0]
         if self.value is None:
@@ -57,7 +57,9 @@ class Verdict:
 
 
 def parse_gate(text: str, keys: Iterable[str]) -> Gate:
-    """A condition METRIC:OP:VALUE; the metric is a summary, SUMMARY.KEY or a metric key.
+    """Parse METRIC:OP:VALUE, where METRIC is a summary metric, SUMMARY.KEY or a metric key.
+
+    Raises UsageError for another form, an unknown metric or operator, or a value that is NaN.
 
     >>> parse_gate("bwt_gem.t2i_r1:lt:-5", ["t2i_r1"])
     Gate(text='bwt_gem.t2i_r1:lt:-5', summary='bwt_gem', key='t2i_r1', comparison='lt', bound=-5.0)
@@ -75,7 +77,7 @@ def parse_gate(text: str, keys: Iterable[str]) -> Gate:
 def judge(
     gates: Iterable[Gate], tracks: Sequence[Track], key: Callable[[Track], str]
 ) -> list[Verdict]:
-    """Every gate on every run that it speaks of; `key` is the metric that a track reports."""
+    """Apply every gate to every run that has its metric; `key` gives a track's main metric."""
     verdicts = []
     for gate in gates:
         found = [
@@ -89,7 +91,7 @@ def judge(
 
 
 def enforce(verdicts: Iterable[Verdict]) -> None:
-    """Exit code 7 where a condition holds, else 3 where one has no number."""
+    """Raise GateFailed (exit code 7) if a condition holds, BadInput (3) if one is undefined."""
     verdicts = list(verdicts)
     holding = [verdict.sentence() for verdict in verdicts if verdict.holds]
     if holding:
@@ -97,7 +99,7 @@ def enforce(verdicts: Iterable[Verdict]) -> None:
     undefined = [verdict.sentence() for verdict in verdicts if verdict.value is None]
     if undefined:
         raise BadInput(
-            f"--fail-if cannot be judged: {'; '.join(undefined)}; --run chooses the runs"
+            f"--fail-if cannot be judged: {'; '.join(undefined)}; use --run to select other runs"
         )
 
 

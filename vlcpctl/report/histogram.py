@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-SHADES = " .:-=+*#%@"  # from nothing to the fullest bin
+SHADES = " .:-=+*#%@"  # from an empty bin to the fullest
 
 
 def histogram_line(values: np.ndarray, low: float, high: float, bins: int = 40) -> str:
-    """How values spread from `low` to `high`, a character a bin, the darker the fuller.
+    """A histogram of values from `low` to `high`, one character per bin, darker where fuller.
+
+    Values outside the range count in the first or the last bin.
 
     >>> histogram_line(np.array([0.0, 0.1, 0.9, 0.9, 0.9]), 0.0, 1.0, bins=5)
     '*   @'

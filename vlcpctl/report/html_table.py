@@ -1,4 +1,4 @@
-"""A table as HTML: caption, column groups by direction, numbers aligned, best values bold."""
+"""A table as HTML: caption, recall keys on two lines, numbers aligned, best values bold."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _head(column: Column) -> Markup:
 
 
 def _pretty(name: str) -> tuple[str, ...]:
-    """A recall key in two lines, as tables of papers have it; other names as they are."""
+    """A recall key on two lines, as in the papers' tables; other names unchanged."""
     match = _RECALL.fullmatch(name)
     if match is None:
         return (name,)

@@ -1,4 +1,4 @@
-"""Tables as GitHub markdown, for issues, notes and model cards."""
+"""Tables as GitHub-flavoured Markdown, for issues, notes and model cards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def markdown(
     sections: Iterable[tuple[str, list[Table]]],
     definitions: Table,
 ) -> str:
-    """One document: what to mind, a heading and tables per section, the definitions last."""
+    """The report as Markdown: notes, then each section's heading and tables, then definitions."""
     parts = [f"# {escaped(title)}", *(f"> {escaped(note)}" for note in notes)]
     for heading, tables in sections:
         parts += [f"## {escaped(heading)}"] if heading else []
@@ -39,7 +39,7 @@ def _table(table: Table) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""Text that markdown shows as it is, on one line.
+    r"""The text on one line, escaped so that Markdown shows it literally.
 
     >>> escaped("a|b <i>_c_")
     'a\\|b \\<i\\>\\_c\\_'

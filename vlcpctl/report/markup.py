@@ -1,4 +1,4 @@
-"""Elements of HTML and SVG in which every text is escaped unless it is an element itself."""
+"""HTML and SVG elements; every child that is not itself markup is escaped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _VOID = frozenset({"meta", "br"})
 
 
 class Markup(str):
-    """Text that is markup already."""
+    """Text that is already markup and must not be escaped again."""
 
     __slots__ = ()
 
@@ -31,7 +31,7 @@ def element(tag: str, *children: str, **attributes: object) -> Markup:
 
 
 def joined(*children: str) -> Markup:
-    """The children after each other, texts escaped."""
+    """The children concatenated, escaping those that are not markup."""
     return Markup(
         "".join(
             child if isinstance(child, Markup) else escape(child, quote=False) for child in children

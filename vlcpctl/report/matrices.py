@@ -1,4 +1,4 @@
-"""The task x step matrix of a run as a table, and its scores on data outside the stream."""
+"""Tables of a run's task x step score matrix and of scores on data outside the stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vlcpctl.report.table import UNDEFINED, Cell, Column, Group, Table, fixed, n
 
 
 def matrix_table(run: Run, key: str, galleries: tuple[str, ...]) -> Table:
-    """Rows are the models after each step, columns the tasks, then the merged gallery."""
+    """Scores of a run after each step (rows) on each task and the merged gallery (columns)."""
     columns = [Column("after step", is_number=False)]
     steps = range(run.steps - 1, run.steps) if run.final_only else range(run.steps)
     rows = [[Cell(step_label(run, step))] for step in steps]
@@ -36,13 +36,13 @@ def matrix_table(run: Run, key: str, galleries: tuple[str, ...]) -> Table:
 
 
 def step_label(run: Run, step: int) -> str:
-    """The step and the task it trained on; a slug that has its number is not numbered twice."""
+    """The step and its task, such as "02 food"; a slug that starts with its number is kept."""
     name = run.tasks[step]
     return name if name.startswith(f"{step:02d}-") else f"{step:02d} {name}"
 
 
 def own_means(run: Run, key: str, gallery: str = "own") -> np.ndarray:
-    """The own or merged matrix, averaged over seeds."""
+    """(steps, tasks) own or merged matrix averaged over seeds; NaN where a seed lacks a cell."""
     if key not in run.scores:
         return np.full((run.steps, len(run.tasks)), np.nan)
     return mean_matrix([scores.of(gallery) for scores in run.scores[key]])
@@ -60,7 +60,7 @@ def _cell(spread: Spread | None, absent: str) -> Cell:
 
 
 def _forgotten(run: Run, key: str, task: int) -> Cell:
-    """Learned minus last, for the tasks before the last."""
+    """Score just after learning minus score of the last model; empty for the last task."""
     if task >= run.steps - 1:
         return Cell("")
     own = own_means(run, key)
@@ -69,7 +69,7 @@ def _forgotten(run: Run, key: str, task: int) -> Cell:
 
 
 def transfer_table(track: Track, key: str) -> Table | None:
-    """Scores on data outside the stream: first and last evaluated step, and the change."""
+    """Scores on data outside the stream at the first and last evaluated step; None without any."""
     rows = [row for transfer in track.transfers if (row := _transfer_row(transfer, key))]
     if not rows:
         return None

@@ -1,4 +1,4 @@
-"""Which cells of a run's matrices should be there and are not."""
+"""Finds the missing cells of a run's score matrices."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _SHOWN = 6  # cells named in a message before "and N more"
 
 
 def require_complete(track: Track) -> None:
-    """Refuse a track in which a run lacks cells, naming them."""
+    """Raise BadInput, naming the missing cells, if a run of the track is incomplete."""
     complaints = missing_cells(track)
     if complaints:
         raise BadInput(
-            f"{track.title}: {'; '.join(complaints)}; evaluate them, or --allow-missing to leave "
-            "undefined what needs them"
+            f"{track.title}: {'; '.join(complaints)}; evaluate them, or use --allow-missing "
+            "to leave the metrics that need them undefined"
         )
 
 
 def missing_cells(track: Track) -> list[str]:
-    """One phrase per run and set of cells, with the seeds and metrics that lack it."""
+    """A phrase per run and set of missing cells, naming the seeds and metrics that lack them."""
     return [phrase for run in track.runs for phrase in _of_run(run)]
 
 
@@ -46,7 +46,7 @@ def _of_run(run: Run) -> list[str]:
 
 
 def _unmeasured(run: Run) -> set[tuple[str, int]]:
-    """Metrics that no row of a task has though there are rows: acc5 of four classes, say."""
+    """(metric, task) that no row has although the task has rows, such as acc5 of four classes."""
     measured = {
         (key, int(task))
         for key, per_seed in run.scores.items()
@@ -59,7 +59,7 @@ def _unmeasured(run: Run) -> set[tuple[str, int]]:
 
 
 def _absent(run: Run, scores: Scores) -> Iterator[tuple[str, int, int]]:
-    """Gallery, step and task of each cell that is needed and not a number."""
+    """Gallery, step and task of each cell that is needed and is NaN."""
     if "own" in run.galleries:
         yield from (("own", *cell) for cell in _holes(scores.own, _own_needed(run)))
     if "merged" in run.galleries:
@@ -79,7 +79,7 @@ def _own_needed(run: Run) -> list[tuple[int, int]]:
 
 
 def _merged_needed(run: Run, scores: Scores) -> list[tuple[int, int]]:
-    """The diagonal; the rest of the last row only where it was begun, for bwt_ctp."""
+    """The diagonal, and the last row, which bwt_ctp needs, if any other cell of it is there."""
     last = run.steps - 1
     if last < 0:
         return []

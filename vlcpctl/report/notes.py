@@ -9,7 +9,7 @@ from vlcpctl.report.runs import Track
 
 
 def notes(tracks: Iterable[Track]) -> tuple[str, ...]:
-    """One sentence each, without repeats."""
+    """The notes of a report, one sentence each, without duplicates."""
     found = []
     for track in tracks:
         found += _missing(track) + _unequal(track)
@@ -18,7 +18,7 @@ def notes(tracks: Iterable[Track]) -> tuple[str, ...]:
 
 def _missing(track: Track) -> list[str]:
     return [
-        f"{track.title}: {complaint}; what needs it is undefined"
+        f"{track.title}: {complaint}; metrics that need it are undefined"
         for complaint in missing_cells(track)
     ]
 
@@ -35,5 +35,8 @@ def _unequal(track: Track) -> list[str]:
     full = {run.tasks[:longest]: run.name for run in trained if run.steps == longest}
     if len(full) > 1:
         names = " and ".join(repr(name) for name in full.values())
-        found.append(f"runs {names} went through different tasks or orders: compare them with care")
+        found.append(
+            f"runs {names} were trained on different tasks or in another order: "
+            "compare them with care"
+        )
     return found

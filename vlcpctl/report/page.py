@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing else: style and charts are inside."""
+"""The report as one self-contained HTML file, with inline style and charts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vlcpctl.report.spaces import MEASURES, Space
 
 
 def page(document: Document) -> str:
-    """The whole file."""
+    """The text of report.html."""
     style = files("vlcpctl.report").joinpath("style.css").read_text(encoding="utf-8")
     head = element(
         "head",

@@ -1,4 +1,4 @@
-"""Runs and their score matrices: the nouns that tables, charts and gates share."""
+"""Runs and their score matrices: the data classes that tables, charts and gates share."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import numpy as np
 
 from vlcpctl.metrics.forgetting import Matrix
 
-START = -1  # the step of a model that the stream has not touched
+START = -1  # the step of a model not yet trained on the stream
 
 
 @dataclass(frozen=True)
 class Scores:
-    """One metric of one seed: R, M (vlcpctl.metrics) and the model before the first step."""
+    """One metric of one seed: R and M, both (steps, tasks), and the model at the start (tasks,)."""
 
     own: Matrix
     merged: Matrix
     start: Matrix
 
     def of(self, gallery: str) -> Matrix:
-        """The matrix that a definition asks for: own, merged, or own under the start's row."""
+        """The matrix of a gallery: own, merged, or "start", the own one below the start's row."""
         if gallery == "merged":
             return self.merged
         return self.own if gallery == "own" else np.vstack([self.start, self.own])
@@ -28,7 +28,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Run:
-    """One run on one stream, over its seeds."""
+    """One run on one stream: `scores` has, per metric key, the Scores of every seed."""
 
     name: str
     method: str
@@ -50,7 +50,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Transfer:
-    """One run on data outside its stream: per seed, score by step (-1: before the first step)."""
+    """One run on data outside its stream: per metric key and seed, scores by step (or START)."""
 
     run: str
     task: str
@@ -59,7 +59,7 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Track:
-    """What can be compared: one evaluator, protocol, variant and split."""
+    """Runs that can be compared, of one evaluator, protocol, variant and split."""
 
     evaluator: str
     protocol: str

@@ -1,4 +1,4 @@
-"""Rows that compare two checkpoints, as what turned in the space of a task; and their tables."""
+"""Spatial rows: how embedding angles changed between two checkpoints (Mod-X), as tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIDES = {"image": "images", "text": "texts", "i2t": "image to text", "t2i": "tex
 
 @dataclass(frozen=True)
 class Measure:
-    """One kind of angle (its short name is the papers'): what it says, and where its bins end."""
+    """One measure of angles, named as in the papers: its meaning and its bins' ends (degrees)."""
 
     short: str
     sides: tuple[str, str]
@@ -29,12 +29,12 @@ class Measure:
 
     @property
     def name(self) -> str:
-        """The start of its metric keys."""
+        """The prefix of its metric keys."""
         return self.short.lower()
 
     @property
     def sentence(self) -> str:
-        """The measure in words."""
+        """The measure's name, meaning and note."""
         return ", ".join(part for part in (f"{self.short}: {self.says}", self.note) if part)
 
 
@@ -46,14 +46,14 @@ MEASURES = (
         ("i2t", "t2i"),
         CHANGE_BINS,
         "change of the angle between image and text",
-        "of the pairs that the earlier model ranks first",
+        "over the pairs that the earlier model ranks first",
     ),
 )
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What turned from one checkpoint of a run to another, over its seeds."""
+    """How angles changed between two checkpoints of a run, over its seeds."""
 
     run: str
     name: str  # such as "0 -> 1"
@@ -70,7 +70,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Space:
-    """A split of a task, and every turn that was measured on it: by run, short ones first."""
+    """A split of a task and the turns measured on it, by run, neighbouring steps first."""
 
     task: str
     split: str
@@ -82,16 +82,19 @@ class Space:
         return f"spatial, {self.task}, {self.split} split"
 
     def tables(self) -> list[Table]:
-        """A table in the papers' bins for each measure and side."""
+        """A table for each measure and side, in the papers' bins."""
         return [table for measure in MEASURES for table in self.tables_of(measure)]
 
     def tables_of(self, measure: Measure) -> list[Table]:
-        """Those of one measure."""
+        """The tables of one measure, one per side."""
         return [_table(self.turns, measure, side) for side in measure.sides]
 
 
 def collect_spaces(rows: Iterable[Row]) -> tuple[Space, ...]:
-    """The spaces of these rows, in an order that does not depend on theirs."""
+    """Group spatial rows into spaces; the result does not depend on the order of the rows.
+
+    Raises BadInput for a row without the counts of every measure.
+    """
     groups: dict[tuple[int, str, str], list[Row]] = {}
     for row in rows:
         place = WHOLE if row.task_step is None else row.task_step
@@ -111,7 +114,7 @@ def _turns(rows: list[Row]) -> tuple[Turn, ...]:
 
 
 def _order(row: Row) -> tuple[int, int]:
-    """How many steps lie between, then which."""
+    """Sort key: the number of steps between the checkpoints, then the later step."""
     assert row.since is not None
     before = -1 if row.since.step is None else row.since.step
     after = -1 if row.step is None else row.step
@@ -133,7 +136,7 @@ def _turn(run: str, name: str, order: tuple[int, int], rows: list[Row]) -> Turn:
     degrees = {key: np.zeros(WHOLE, dtype=np.int64) for key in keys}
     for row in rows:
         if row.degrees is None or not set(keys) <= row.degrees.keys():
-            raise BadInput(f"{row.place}: a row of angles must count them in 'degrees', by measure")
+            raise BadInput(f"{row.place}: a spatial row must count its angles in 'degrees'")
         for key in keys:
             counts = np.array(row.degrees[key], dtype=np.int64)
             degrees[key][: len(counts)] += counts

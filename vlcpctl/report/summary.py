@@ -1,4 +1,4 @@
-"""Per run and metric key: every summary metric over the seeds, and why one is undefined."""
+"""Summary metrics of a run over its seeds, and the reason if one is undefined."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vlcpctl.report.runs import Run
 
 @dataclass(frozen=True)
 class Spread:
-    """A number over seeds, one value each."""
+    """A number with one value per seed."""
 
     values: tuple[float, ...]
 
@@ -47,10 +47,10 @@ def summarise(run: Run, key: str, name: str) -> Spread | None:
 
 
 def why_undefined(run: Run, definition: Definition) -> str | None:
-    """Why a run has no such number, whatever the metric key; None if it may have one."""
+    """Why a summary metric is undefined for a run in any metric key; None if it can be defined."""
     gallery = "own" if definition.gallery == "start" else definition.gallery
     if gallery not in run.galleries:
-        return f"it has no rows of {gallery} galleries"
+        return f"it has no rows on {gallery} galleries"
     if run.steps == 0:
         return "it has not been trained on the stream"
     if run.final_only and definition.compares_steps:
@@ -61,7 +61,7 @@ def why_undefined(run: Run, definition: Definition) -> str | None:
 
 
 def mean_matrix(matrices: list[Matrix]) -> Matrix:
-    """The mean over seeds, cell by cell; a cell that a seed lacks is NaN."""
+    """(steps, tasks) mean over seeds of each cell; NaN where a seed lacks the cell."""
     mean: Matrix = np.mean(np.stack(matrices), axis=0)
     return mean
 

@@ -42,7 +42,7 @@ def as_json(document: Document, identity: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_line(document: Document, identity: dict[str, Any]) -> str:
-    """The same as one line."""
+    """The content of summary.json on one line."""
     return json.dumps(as_json(document, identity), ensure_ascii=False, allow_nan=False)
 
 

@@ -1,4 +1,4 @@
-"""A table before it has a look: columns, cells, groups of rows, notes."""
+"""A table, whatever its output format: columns, cells, groups of rows, notes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ UNDEFINED = "-"
 
 @dataclass(frozen=True)
 class Column:
-    """One column; where space is short, columns of higher `rank` go first."""
+    """One column; a narrow terminal leaves out columns of the highest `rank` first, 0 never."""
 
     name: str
     is_number: bool = True
@@ -21,7 +21,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """What stands in a cell: text, its spread, and how it is set."""
+    """One cell: its text, standard deviation and number, and how it is emphasised."""
 
     text: str
     sd: str = ""
@@ -62,7 +62,7 @@ def number_cell(spread: Spread | None, *, faint: bool = False) -> Cell:
 
 
 def fixed(value: float, decimals: int = 2) -> str:
-    """A number with so many decimals, and no minus before a zero.
+    """The number with a fixed number of decimals, and no minus sign before a zero.
 
     >>> fixed(-0.001), fixed(43.425)
     ('0.00', '43.42')
@@ -71,7 +71,7 @@ def fixed(value: float, decimals: int = 2) -> str:
 
 
 def with_best_marked(columns: tuple[Column, ...], group: Group) -> Group:
-    """The group with the best cell of each column marked, as papers set it in bold."""
+    """The group with the best cells of each column marked, which papers set in bold."""
     if len(group.rows) < 2:
         return group
     rows = [list(row) for row in group.rows]
@@ -80,6 +80,7 @@ def with_best_marked(columns: tuple[Column, ...], group: Group) -> Group:
         known = [value for value in values if value is not None]
         if column.higher_is_better is None or len(known) < 2:
             continue
+        # Compared as printed: runs that round to the same number are all best.
         best = fixed(max(known) if column.higher_is_better else min(known))
         for row in rows:
             row[place] = replace(row[place], is_best=row[place].text == best)

@@ -1,4 +1,4 @@
-"""Tables as aligned lines: styled on a terminal and fitted to its width, plain elsewhere."""
+"""Tables as aligned lines: styled and fitted to the width on a terminal, plain elsewhere."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from vlcpctl.core.console import emit, results
 from vlcpctl.report.fit import GAP, cell_text, column_widths, fitted, total_width
 from vlcpctl.report.table import Cell, Table
 
-_NOTE_WIDTH = 100  # where there is no terminal to fill
+_NOTE_WIDTH = 100  # if stdout is not a terminal
 
 
 def print_report(notes: Iterable[str], sections: Iterable[tuple[str, list[Table]]]) -> None:
-    """Each section's tables on stdout, then what to mind."""
+    """Print each section's heading and tables on stdout, then the notes."""
     console = Console(file=results(), highlight=False)
     width = console.width if console.is_terminal else None
     for heading, tables in sections:
@@ -37,7 +37,7 @@ def _show(text: Text, console: Console) -> None:
 
 
 def styled(table: Table, width: int | None = None) -> Text:
-    """The table as styled lines; its `plain` holds the same without styles."""
+    """The table as styled lines, fitted to `width` terminal cells if given."""
     blocks = [table] if width is None else fitted(table, width)
     text = Text("\n").join(_block(block) for block in blocks)
     for note in blocks[-1].notes:

@@ -1,4 +1,4 @@
-"""The report as a directory: report.html, report.md and, last, summary.json."""
+"""Writes a report directory: report.html, report.md and summary.json, its manifest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from vlcpctl.report.summary_json import as_json
 
 
 def write_report(document: Document, identity: dict[str, Any], out: Path, *, force: bool) -> bool:
-    """Write the directory unless this very report is there; whether it was written."""
+    """Write the report directory; False if it already holds this very report.
+
+    Raises OutputExists if `out` holds anything else, unless `force`.
+    """
     if already_made(out, "report", identity, force=force):
         return False
     manifest = MANIFESTS["report"]

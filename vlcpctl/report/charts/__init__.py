@@ -1,1 +1,1 @@
-"""Inline SVG charts: lines over steps, task x step heat-maps, final scores per task."""
+"""Inline SVG charts: lines over steps, task x step heat maps, bars per task, histograms."""

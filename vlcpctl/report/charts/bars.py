@@ -1,4 +1,4 @@
-"""Final score per task as bars, one panel per run; a tick marks the score just after learning."""
+"""Bars of the final score per task, a panel per run; a tick marks the score just learned."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Panel:
 
 
 def bar_chart(title: str, tasks: Sequence[str], panels: Sequence[Panel]) -> Markup:
-    """Panels side by side under one scale, task names at the left of each line of panels."""
+    """Panels side by side on one scale, with task names at the left of each line of panels."""
     left = min(_MOST_LABEL, max(text_width(task) for task in tasks)) + 10
     across = math.ceil(len(panels) / math.ceil(len(panels) / _ACROSS))
     lines = [panels[start : start + across] for start in range(0, len(panels), across)]

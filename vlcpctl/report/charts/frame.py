@@ -1,4 +1,4 @@
-"""What charts share: the outer element, tick positions, text that fits, colours of runs."""
+"""Shared parts of the charts: outer element, tick positions, text that fits, run colours."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def svg(title: str, description: str, size: tuple[float, float], *children: str)
 
 
 def label(text: str, x: float, y: float, css: str = "", anchor: str = "start") -> Markup:
-    """A text, its baseline at y."""
+    """A text whose baseline is at y."""
     return element(
         "text", text, x=round(x, 1), y=round(y, 1), class_=css or None, text_anchor=anchor
     )
@@ -40,12 +40,12 @@ def line(x1: float, y1: float, x2: float, y2: float, css: str) -> Markup:
 
 
 def text_width(text: str) -> float:
-    """About how many pixels a label takes."""
+    """The approximate width of a label in pixels."""
     return len(text) * FONT * _CHARACTER
 
 
 def shortened(text: str, room: float) -> str:
-    """The text, cut with an ellipsis where it is wider than the room."""
+    """The text, cut with an ellipsis if it is wider than `room` pixels."""
     if text_width(text) <= room:
         return text
     return text[: max(1, int(room / (FONT * _CHARACTER)) - 1)].rstrip() + "\u2026"
@@ -65,6 +65,6 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def colour(index: int) -> str:
-    """The CSS class of the run at this place; further runs are told apart by dashes."""
+    """The CSS classes of the run with this index; colours repeat with dashes."""
     dash = f" dash-{index // _COLOURS % 3}" if index >= _COLOURS else ""
     return f"run-{index % _COLOURS + 1}{dash}"

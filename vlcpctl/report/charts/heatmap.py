@@ -1,4 +1,4 @@
-"""Heat-map of a task x step matrix; on its diagonal, framed, is what was just learned."""
+"""Heat map of a task x step matrix; its framed diagonal is the score just after learning."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _CELL_W, _CELL_H = 31, 21
 _TOP = 18
 _MOST_LABEL = 130
 _MERGED_GAP = 10
-_FAINTEST = 0.04  # opacity of a zero, so that a cell is seen
+_FAINTEST = 0.04  # opacity of a zero, so that its cell stays visible
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """What a heat-map shows: labelled rows, the merged gallery beside, the top of the scale."""
+    """Labelled rows of own scores (steps, tasks), the merged ones, and the top of the scale."""
 
     labels: Sequence[str]
     own: NDArray[np.float64]
@@ -30,7 +30,7 @@ class Matrix:
 
 
 def heatmap(title: str, matrix: Matrix) -> Markup:
-    """The chart of one run."""
+    """The heat map of one run."""
     left = min(_MOST_LABEL, max(text_width(text) for text in matrix.labels)) + 8
     steps, tasks = matrix.own.shape
     beside = 0 if matrix.merged is None else _MERGED_GAP + _CELL_W + 14

@@ -1,4 +1,4 @@
-"""How angles spread over degrees, two sides in each panel, panels side by side under one scale."""
+"""Histograms of angles: two sides in each panel, panels side by side on one scale."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from vlcpctl.report.markup import Markup, element, joined
 
 _WIDTH, _GAP, _ACROSS = 1100, 24, 4
 _LEFT, _TOP, _LEGEND, _HEIGHT, _BOTTOM = 34, 20, 22, 96, 26
-_KEEP = 0.999  # of the angles lie inside the chart; what lies farther out is in the tables
+_KEEP = 0.999  # share of the angles that the chart shows; the tables have the rest
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A name, and for each side the percent of its angles in every degree from 0."""
+    """A name and, for each side, (180,) percent of its angles in each degree."""
 
     name: str
     shares: tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -27,7 +27,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Scale:
-    """Marks of both axes, which charts beside each other share."""
+    """Tick marks of both axes, shared by charts that are to be compared."""
 
     degrees: list[float]
     percents: list[float]
@@ -35,7 +35,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class _Frame:
-    """Where a panel lies, and its scale."""
+    """Position, width and scale of a panel."""
 
     x: float
     y: float
@@ -50,7 +50,7 @@ class _Frame:
 
 
 def scale_of(panels: Sequence[Panel]) -> Scale | None:
-    """The scale that shows them all; None where no panel has an angle."""
+    """A scale that fits all panels; None if none of them has an angle."""
     every = [share for panel in panels for share in panel.shares if share.any()]
     if not every:
         return None
@@ -61,7 +61,7 @@ def scale_of(panels: Sequence[Panel]) -> Scale | None:
 
 
 def histograms(title: str, sides: tuple[str, str], panels: Sequence[Panel], scale: Scale) -> Markup:
-    """The chart."""
+    """The histograms as one chart with a legend of the two sides."""
     lines = math.ceil(len(panels) / _ACROSS)
     across = math.ceil(len(panels) / lines)
     width = min((_WIDTH - across * _GAP) / across - _LEFT, 300)
@@ -79,7 +79,7 @@ def histograms(title: str, sides: tuple[str, str], panels: Sequence[Panel], scal
 
 
 def _reach(share: NDArray[np.float64]) -> int:
-    """The degree below which nearly all angles lie."""
+    """The degree below which nearly all angles are."""
     return 1 + int(np.searchsorted(np.cumsum(share), _KEEP * share.sum()))
 
 
@@ -113,7 +113,7 @@ def _panel(panel: Panel, frame: _Frame) -> Markup:
 
 
 def _outline(share: NDArray[np.float64], number: int, frame: _Frame) -> Markup:
-    """A bar for each degree, drawn as one line over its top."""
+    """The bars of all degrees, drawn as one outline."""
     if not share.any():
         return Markup("")
     shown = share[: int(frame.scale.degrees[-1])]

@@ -11,13 +11,13 @@ from vlcpctl.report.markup import Markup, element, joined
 
 _WIDTH, _HEIGHT = 860, 340
 _LEFT, _TOP, _BOTTOM = 40, 12, 44
-_LABEL_ROOM = 180  # the most that names at the right may take
-_LINE_HEIGHT = 15  # least distance between two names
+_LABEL_ROOM = 180  # maximum width of the names at the right
+_LINE_HEIGHT = 15  # minimum distance between two names
 
 
 @dataclass(frozen=True)
 class Series:
-    """One run: (step, mean, low, high) where it was evaluated; a flat one is drawn as a level."""
+    """One run: (step, mean, low, high) per evaluated step; a level is drawn as a flat line."""
 
     name: str
     css: str
@@ -41,7 +41,7 @@ class _Scale:
 
 
 def line_chart(title: str, series: Sequence[Series]) -> Markup:
-    """The chart; empty where no run has a point."""
+    """The chart; empty if no run has a point."""
     series = [one for one in series if one.points]
     if not series:
         return Markup("")
@@ -84,7 +84,7 @@ def _axes(scale: _Scale, marks: list[float]) -> Markup:
 
 
 def _band(one: Series, scale: _Scale) -> Markup:
-    """Lowest to highest seed."""
+    """The area between the lowest and the highest seed."""
     if one.is_level or len(one.points) < 2 or all(low == high for _, _, low, high in one.points):
         return Markup("")
     upper = [(step, high) for step, _, _, high in one.points]
@@ -124,7 +124,7 @@ def _names(series: Sequence[Series], scale: _Scale, room: float) -> Markup:
 
 
 def spread_apart(wanted: Sequence[float], distance: float, limit: float) -> list[float]:
-    """Places near the wanted ones (ascending), at least `distance` apart, none beyond `limit`.
+    """Positions near the wanted ones (ascending), at least `distance` apart, up to `limit`.
 
     >>> spread_apart([10, 12, 50], 15, 100)
     [10, 25, 50]

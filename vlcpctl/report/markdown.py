@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from vlcpctl.report.fit import cell_text
 from vlcpctl.report.table import Cell, Table
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#&~])")
@@ -48,7 +47,7 @@ def escaped(text: str) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    text = escaped(cell_text(cell))
+    text = escaped(cell.line)
     return f"**{text}**" if text and (cell.is_best or cell.is_strong) else text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from vlcpctl.report.summary import Spread
@@ -30,6 +31,16 @@ class Cell:
     is_strong: bool = False
     is_faint: bool = False
 
+    @property
+    def line(self) -> str:
+        """The cell on one line.
+
+        >>> Cell("51.00", "1.41").line
+        '51.00 (1.41)'
+        """
+        text = f"{self.text} ({self.sd})" if self.sd else self.text
+        return " ".join(text.split())
+
 
 @dataclass(frozen=True)
 class Group:
@@ -47,6 +58,24 @@ class Table:
     columns: tuple[Column, ...]
     groups: tuple[Group, ...]
     notes: tuple[str, ...] = ()
+
+    def only(self, places: Sequence[int]) -> Table:
+        """The table with only the columns at these places."""
+        columns = tuple(self.columns[place] for place in places)
+        return replace(self._mapped(lambda row: tuple(row[i] for i in places)), columns=columns)
+
+    def without_deviations(self, min_rank: int = 0) -> Table:
+        """The table without the standard deviations in columns of this rank or more."""
+        return self._mapped(
+            lambda row: tuple(
+                replace(cell, sd="") if column.rank >= min_rank else cell
+                for cell, column in zip(row, self.columns, strict=True)
+            )
+        )
+
+    def _mapped(self, change: Callable[[tuple[Cell, ...]], tuple[Cell, ...]]) -> Table:
+        groups = (Group(group.name, tuple(map(change, group.rows))) for group in self.groups)
+        return replace(self, groups=tuple(groups))
 
 
 def number_cell(spread: Spread | None, *, faint: bool = False) -> Cell:

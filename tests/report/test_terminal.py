@@ -1,12 +1,12 @@
-"""Tables keep to the width they are given, and lose the least first."""
+"""Tables keep to their width and leave out the least important columns first."""
 
 from __future__ import annotations
 
+import pytest
 from rich.cells import cell_len
 
-from vlcpctl.report.fit import fitted, total_width
 from vlcpctl.report.table import Cell, Column, Group, Table
-from vlcpctl.report.terminal import styled
+from vlcpctl.report.terminal import fitted, print_report, styled
 
 
 def _table(names: list[str], ranks: list[int], label: str = "ctp", sd: str = "1.00") -> Table:
@@ -32,10 +32,10 @@ def test_columns_of_one_rank_go_together_and_are_named() -> None:
     assert table.notes[-1] == "left out at this width: i2t_r5, t2i_r5"
 
 
-def test_a_long_name_is_cut_before_the_table_is_split() -> None:
-    (table,) = fitted(_table(["rm"], [0], label="a-long-name-of-a-run", sd=""), 22)
-    assert table.groups[0].rows[0][0].text == "a-long-name-of~"
-    assert total_width(table) == 22
+def test_a_long_name_is_cut_to_leave_room_for_numbers() -> None:
+    table = _table(["rm"], [0], label="a-long-name-of-a-run", sd="")
+    assert "a-long-nam\u2026  50.00\n" in styled(table, 22).plain
+    assert "a-long-name-of-a-run  50.00\n" in styled(table, 60).plain
 
 
 def test_columns_that_must_stay_are_put_in_blocks() -> None:
@@ -61,3 +61,19 @@ def test_bold_and_plain_say_the_same() -> None:
     text = styled(_table(["rm"], [0]))
     assert "ctp  50.00 (1.00)" in text.plain
     assert any(span.style == "bold" for span in text.spans)
+
+
+def test_names_are_not_markup() -> None:
+    assert "[red]a[/red]\n" in styled(_table([], [], label="[red]a[/red]")).plain
+
+
+def test_a_name_with_a_line_break_stays_on_one_line() -> None:
+    assert "a b  50.00 (1.00)" in styled(_table(["rm"], [0], label="a\nb")).plain
+
+
+def test_a_pipe_gets_no_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    print_report(["mind this"], [("heading", [_table(["rm"], [0])])])
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert out.startswith("heading\n\ntitle\n")
+    assert out.endswith("note: mind this\n\n")

@@ -58,10 +58,13 @@ def not_a_tar(directory: Path) -> Path:
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        (without_captions, "has no caption column; it has image; name one with --caption-column"),
-        (with_numbers_for_captions, "column 'caption' is int64; captions are strings or lists"),
+        (
+            without_captions,
+            "has no caption column (found: image); choose one with --caption-column",
+        ),
+        (with_numbers_for_captions, "column 'caption' is int64; captions must be strings or lists"),
         (half_a_tar, "the tar is truncated"),
-        (not_a_tar, "the tar is damaged, or not a tar"),
+        (not_a_tar, "the file is damaged or not a tar"),
     ],
 )
 def test_a_source_that_cannot_be_read_is_named(

@@ -55,8 +55,8 @@ def test_what_cannot_be_a_pair_is_named_not_passed_over(tmp_path: Path) -> None:
     (tmp_path / "link.png").symlink_to("nowhere")
     (tmp_path / "link.txt").write_text("x")
     pairs = {pair.source_key: pair for pair in read(tmp_path)}
-    assert "no JPEG, PNG or WebP" in str(pairs["a"].flaw)
-    assert "no member with an image" in str(pairs["b"].flaw)
+    assert "not one of JPEG, PNG and WebP" in str(pairs["a"].flaw)
+    assert "the sample has no image" in str(pairs["b"].flaw)
     assert pairs["c"].captions == []
     assert pairs["d"].flaw is None
     assert "not a file" in str(pairs["link"].flaw)
@@ -71,7 +71,7 @@ def test_what_is_no_sample_is_passed_over(tmp_path: Path) -> None:
 
 def test_one_sample_twice_is_bad_input(tmp_path: Path) -> None:
     fill(tmp_path, a_png=IMAGE, a_PNG=IMAGE)
-    with pytest.raises(BadInput, match="one sample twice"):
+    with pytest.raises(BadInput, match="two files for the same part of a sample"):
         read(tmp_path)
 
 
@@ -101,7 +101,7 @@ def test_another_file_is_another_fingerprint(tmp_path: Path) -> None:
 
 def test_an_empty_directory_says_what_is_missing(tmp_path: Path) -> None:
     fill(tmp_path, a_txt="a")
-    with pytest.raises(BadInput, match=r"no train\.json and no image"):
+    with pytest.raises(BadInput, match=r"\.tar or image files and no train\.json"):
         find_inputs([str(tmp_path)])
 
 

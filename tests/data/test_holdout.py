@@ -1,4 +1,4 @@
-"""Hold-outs: an image stands on one side, whatever task or data set it comes in."""
+"""Hold-outs: an image is in one split only, whatever its task or data set."""
 
 from __future__ import annotations
 

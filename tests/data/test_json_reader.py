@@ -64,8 +64,8 @@ def test_memory_does_not_grow_with_the_list(tmp_path: Path) -> None:
 
 
 BROKEN = {
-    "": "no JSON list",
-    '"text"': "no JSON list",
+    "": "not a JSON list",
+    '"text"': "not a JSON list",
     "[1, 2]": "record in braces",
     '[{"image": "a.png", "caption": "c"}': "expected ',', found 'the end of the file'",
     '[{"image": "a.png", "capt': "Unterminated string",

@@ -1,4 +1,4 @@
-"""Labels of a classifier take the place of the data's own, whatever the threads and batches."""
+"""Predicted labels replace those of the data, whatever the number of threads or the batches."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_source_of_labels_is_read(text: str, found: LabelsFrom) -> None:
         ("timm:", "write it as timm:MODEL"),
         ("timm:resnet18,", "write it as timm:MODEL"),
         ("checkpoint:a,b", "write it as checkpoint:DIR"),
-        ("open_clip:ViT-B-32", "say with which weights"),
+        ("open_clip:ViT-B-32", "does not name weights"),
     ],
 )
 def test_a_source_of_labels_that_means_nothing_is_refused(text: str, said: str) -> None:
@@ -171,5 +171,5 @@ def test_options_without_an_effect_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--label-column has no effect"):
         given.plan()
     names.write_text("cat\n\ndog\n")
-    with pytest.raises(BadInput, match="must name a class on every line"):
+    with pytest.raises(BadInput, match="must have a class name on every line"):
         labelling_of(parse_labels_from("timm:resnet18"), names, None)

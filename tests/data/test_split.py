@@ -85,7 +85,7 @@ def test_order_puts_tasks_in_order(
 
 
 def test_order_that_forgets_a_task_is_refused(tmp_path: Path, split: Split) -> None:
-    with pytest.raises(UsageError, match="every task once"):
+    with pytest.raises(UsageError, match="every task exactly once"):
         split(write_parquet(tmp_path / "p.parquet", rows(30)), by="column:group", order="art,food")
 
 
@@ -187,7 +187,7 @@ def test_a_part_that_stays_empty_is_named_with_the_way_out(
     split(pairs, by="iid", tasks=2, holdout="test=0.001,val=0.9")
     said = capsys.readouterr().err
     assert "warning: no test images in 00-part-0, 01-part-1: " in said
-    assert "--holdout test=N,val=N holds out N images of every task" in said
+    assert "use --holdout test=N,val=N to hold out N images per task" in said
     assert "no val images" not in said
     split(pairs, by="iid", tasks=2, holdout="test=1")
     assert "images in" not in capsys.readouterr().err
@@ -244,7 +244,7 @@ def test_too_many_skipped_is_an_error_that_names_the_first(tmp_path: Path, split
 
 
 def test_an_empty_task_is_an_error(tmp_path: Path, split: Split) -> None:
-    with pytest.raises(BadInput, match="would have no pair"):
+    with pytest.raises(BadInput, match="would be empty"):
         split(write_parquet(tmp_path / "p.parquet", rows(3)), by="iid", tasks=5)
     assert list(tmp_path.iterdir()) == [tmp_path / "p.parquet"]
 

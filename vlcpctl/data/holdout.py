@@ -1,4 +1,4 @@
-"""Which side of a task an image falls on: its hash alone decides, so it never stands on two."""
+"""Which split of a task an image belongs to: its hash alone decides, so it is never in two."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.index import SPLITS
 
-_SALT = b"hold-out of 2026"  # 16 bytes; another value would move every image
+_SALT = b"hold-out of 2026"  # 16 bytes; another value would reassign every image
 _ALIASES = {
     "validation": "val",
     "valid": "val",
@@ -21,7 +21,7 @@ _ALIASES = {
 
 
 def position(sha256: str) -> float:
-    """Where an image stands in [0, 1), the same in every task, run and program version."""
+    """The position of an image in [0, 1): the same in every task, run and program version."""
     digest = hashlib.blake2b(sha256.encode(), digest_size=8, person=_SALT).digest()
     return int.from_bytes(digest, "big") / 2**64
 
@@ -34,7 +34,7 @@ class Holdout:
     counted: bool
 
     def side(self, sha256: str) -> str:
-        """The split of an image when the parts are shares."""
+        """The split of an image; only for parts that are shares."""
         at = position(sha256)
         end = 0.0
         for name, share in self.parts.items():
@@ -45,7 +45,9 @@ class Holdout:
 
 
 def parse_holdout(text: str) -> Holdout:
-    """Read test=0.1,val=0.05 (shares) or test=5000 (images per task) or none.
+    """Parse test=0.1,val=0.05 (shares), test=5000 (images per task) or none.
+
+    Raises UsageError for anything else.
 
     >>> parse_holdout("test=0.1,val=0.05").parts
     {'test': 0.1, 'val': 0.05}
@@ -69,13 +71,13 @@ def parse_holdout(text: str) -> Holdout:
         return Holdout(parts, counted=True)
     if any(value >= 1 for value in parts.values()) or sum(parts.values()) >= 1:
         raise UsageError(
-            f"--holdout {text!r}: give shares below 1 in all, or whole numbers throughout"
+            f"--holdout {text!r}: give shares that sum to less than 1, or only whole numbers"
         )
     return Holdout(parts, counted=False)
 
 
 def split_named(value: str | None) -> str | None:
-    """The split that a value of --split-column means, or None."""
+    """The split that a value of --split-column stands for (dev is val), or None."""
     name = (value or "").strip().lower()
     name = _ALIASES.get(name, name)
     return name if name in SPLITS else None
@@ -83,15 +85,20 @@ def split_named(value: str | None) -> str | None:
 
 @dataclass
 class CountedHoldout:
-    """The images held out by number: in each task those that stand first."""
+    """Holds out a number of images per task: those with the lowest positions.
+
+    Call `count` for every image, then `decide` once; `side` then gives the split of each.
+    """
 
     holdout: Holdout
+    # Heaps of negated positions, so that the highest of those held out is at the top.
     _nearest: dict[str, list[float]] = field(default_factory=dict)
     _held: dict[str, set[float]] = field(default_factory=dict)
     _sides: dict[str, dict[float, str]] = field(default_factory=dict)
+    _everywhere: set[float] = field(default_factory=set)  # held out in any task
 
     def count(self, task: str, sha256: str) -> None:
-        """Look at one image of a task; memory is that of the images held out."""
+        """Count one image of a task; memory grows only with the number of images held out."""
         at = position(sha256)
         heap, held = self._nearest.setdefault(task, []), self._held.setdefault(task, set())
         if at in held:
@@ -104,7 +111,7 @@ class CountedHoldout:
             held.add(at)
 
     def decide(self) -> None:
-        """Deal out the images found; an error when a task has too few."""
+        """Assign the images held out to the parts. Raises BadInput if a task has too few images."""
         for task, held in self._held.items():
             wanted = int(sum(self.holdout.parts.values()))
             if len(held) < wanted:

@@ -1,4 +1,4 @@
-"""The pairs that a split keeps, in order: read, looked at, freed of duplicates, given a task."""
+"""The pairs that a split keeps, in order: read, identified, deduplicated, assigned to a task."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from vlcpctl.data.skips import Skips
 from vlcpctl.data.sources.columns import Wanted
 from vlcpctl.data.sources.inputs import Input, PairFile, fingerprint
 
-# The task, the sample, and the split its row asks for (None: the hold-out decides). A plain tuple,
-# as one is made per pair.
+# The task, the sample, and the split that its row names (None: the hold-out decides). A plain
+# tuple, because one is created for every pair.
 Kept = tuple[str, Sample, str | None]
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What is read and how: the same in every pass."""
+    """What is read and how; the same in every pass."""
 
     inputs: list[Input]
     wanted: Wanted
     decode: bool = False
     limit: int | None = None
     take: int | None = None
-    labels: PseudoLabels | None = None  # take the place of the sources' own
+    labels: PseudoLabels | None = None  # replace the labels of the sources
 
     def batches(self, *, images: bool = True) -> Iterator[tuple[str, PairFile, list[Pair]]]:
-        """Every batch of pairs with the source and file it came from; stops at the limit."""
+        """Yield (name of the source, file, pairs) for every batch, up to the limit."""
         batches = self._batches(images=images)
         if self.labels is None:
             yield from batches
@@ -61,7 +61,7 @@ class Reading:
 
 @dataclass
 class Pass:
-    """One pass over the kept pairs; counts what was read, skipped and left over."""
+    """One pass over the kept pairs; counts the pairs read, skipped and beyond --take."""
 
     reading: Reading
     rule: Rule
@@ -72,7 +72,7 @@ class Pass:
     _digests: dict[PairFile, Any] = field(default_factory=dict)
 
     def batches(self, scratch: Path) -> Iterator[list[Kept]]:
-        """The kept pairs, a batch at a time; images are valid until the next batch is asked for."""
+        """Yield the kept pairs in batches; image bytes are valid until the next batch."""
         task_of = self.rule.begin()
         with scratch_table(scratch, Seen.COLUMNS) as table:
             seen = Seen(table)
@@ -86,7 +86,7 @@ class Pass:
                 yield kept
 
     def inputs(self) -> list[dict[str, Any]]:
-        """The files read, each with an id of the pairs kept of it."""
+        """The fingerprint of each file read, with a hash of the keys of the pairs kept from it."""
         return [
             {**fingerprint(file), "content": digest.hexdigest()}
             for file, digest in self._digests.items()
@@ -100,7 +100,7 @@ class Pass:
                 sample = identify(pair, decode=decode)
                 place = bytes.fromhex(sample.key)
                 if by_row:
-                    # The same pair may stand in a gallery and among the queries: rows say so.
+                    # The same pair may be a query and in the gallery: duplicates are per split.
                     place += _asked_for(pair).encode()
             except Unfit as error:
                 self.skips.add(file.path, pair.place, error.reason, str(error))
@@ -116,7 +116,7 @@ class Pass:
                 fresh.remove(place)  # the batch may hold it twice
                 yield pair, sample
             else:
-                detail = f"the same pair as before (key {sample.key})"
+                detail = f"repeats an earlier pair (key {sample.key})"
                 self.skips.add(file.path, pair.place, "duplicate", detail)
 
     def _assigned(
@@ -152,6 +152,6 @@ def _asked_for(pair: Pair) -> str:
     split = split_named(pair.split)
     if split is None:
         raise Unfit(
-            "unknown split", f"split {pair.split!r} is none of train, val, test, query, gallery"
+            "unknown split", f"split {pair.split!r} is not one of train, val, test, query, gallery"
         )
     return split

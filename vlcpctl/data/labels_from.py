@@ -1,4 +1,4 @@
-"""Where the class labels of a split come from: a column, or a classifier that looks at images."""
+"""Where the class labels of a split come from: a column, or a classifier run on the images."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMS = {
 
 @dataclass(frozen=True)
 class LabelsFrom:
-    """What --labels-from says: a kind, the column, model or directory, and perhaps weights."""
+    """The value of --labels-from: its kind; the column, model or directory; optional weights."""
 
     kind: str
     name: str
@@ -28,11 +28,11 @@ class LabelsFrom:
 
     @property
     def is_zeroshot(self) -> bool:
-        """Whether class names are all that the classifier knows of its classes."""
+        """Whether the classifier is zero-shot: it classifies by the class names alone."""
         return self.kind in {"checkpoint", "open_clip"}
 
     def identity(self) -> dict[str, Any]:
-        """What tells this source of labels from others, without a path of this machine."""
+        """What identifies this source of labels: names and hashes, without local paths."""
         if self.kind == "checkpoint":
             content = read_manifest(Path(self.name), "checkpoint")["content"]
             return {"kind": self.kind, "of": content}
@@ -42,21 +42,21 @@ class LabelsFrom:
 
 @dataclass(frozen=True, kw_only=True)
 class Labelling:
-    """A classifier and what its classes are called; `names` is None where it knows them itself."""
+    """A classifier and its class names; `names` is None if the classifier comes with its own."""
 
     source: LabelsFrom
     names: tuple[str, ...] | None
     templates: Path | None
 
     def identity(self) -> dict[str, Any]:
-        """What decides the labels."""
+        """Everything that determines the labels, files by their hash."""
         names = None if self.names is None else content_id(list(self.names))
         templates = None if self.templates is None else file_sha256(self.templates)
         return {**self.source.identity(), "class_names": names, "templates": templates}
 
 
 def parse_labels_from(text: str) -> LabelsFrom:
-    """Read --labels-from.
+    """Parse --labels-from. Raises UsageError if it is malformed.
 
     >>> parse_labels_from("timm:resnet50,weights.safetensors")
     LabelsFrom(kind='timm', name='resnet50', weights='weights.safetensors')
@@ -73,8 +73,8 @@ def parse_labels_from(text: str) -> LabelsFrom:
         raise UsageError(f"--labels-from {text!r}: write it as {FORMS[kind]}")
     if kind == "open_clip" and not weights and not Path(name).is_dir():
         raise UsageError(
-            f"--labels-from {text!r}: say with which weights, as {FORMS[kind]}: a file, or a name "
-            "that open_clip knows"
+            f"--labels-from {text!r} does not name weights; write it as {FORMS[kind]}, "
+            "where WEIGHTS is a file or a name known to open_clip"
         )
     return LabelsFrom(kind, name, weights or None)
 
@@ -82,7 +82,7 @@ def parse_labels_from(text: str) -> LabelsFrom:
 def labelling_of(
     source: LabelsFrom | None, class_names: Path | None, templates: Path | None
 ) -> Labelling | None:
-    """The classifier that is asked for, if one is; options that it has no use for are refused."""
+    """The classifier to use, or None. Raises UsageError for missing or ineffective options."""
     looks = source is not None and source.kind != "column"
     if class_names is not None and not looks:
         raise UsageError("--class-names has no effect without a classifier in --labels-from")
@@ -93,27 +93,27 @@ def labelling_of(
     names = None if class_names is None else read_class_names(class_names)
     if names is None and source.is_zeroshot:
         raise UsageError(
-            f"--labels-from {source.kind}:... needs --class-names, a file with a class a line"
+            f"--labels-from {source.kind}:... needs --class-names, a file with one class per line"
         )
     return Labelling(source=source, names=names, templates=templates)
 
 
 def read_class_names(path: Path) -> tuple[str, ...]:
-    """The class names in a text file, one a line, each once."""
+    """The class names in a text file, one per line. Raises BadInput if it is unusable."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
+        raise BadInput(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise BadInput(f"{path} is not UTF-8 text: {error}") from error
     names = [line.strip() for line in lines]
     if not names or not all(names):
-        raise BadInput(f"{path} must name a class on every line")
+        raise BadInput(f"{path} must have a class name on every line")
     return tuple(names)
 
 
 def _told(name: str) -> str | list[str]:
-    """A name that a library knows, or the hashes of the files that it names."""
+    """The name itself if a library knows it, else the hashes of the files it refers to."""
     path = Path(name)
     if path.is_file():
         return file_sha256(path)

@@ -1,4 +1,4 @@
-"""From the options of a split to a finished stream directory, or to the plan of one."""
+"""Write a stream directory from the options of a split, or describe what would be written."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ def make_stream(
     classifier: LoadClassifier | None = None,
     threads: int = 0,
 ) -> dict[str, Any]:
-    """Write the stream, or find it finished; its manifest.
+    """Write the stream, unless it is already finished, and return its manifest.
 
-    A classifier is loaded only when it is needed; `threads` prepare images for it.
+    The classifier is loaded only if it is needed; `threads` preprocess images for it. Raises
+    UsageError, BadInput, TooManySkipped, or OutputExists if `out` is something else.
     """
     plan = options.plan()
     identity = options.identity(plan)
     if already_made(out, "stream", identity, force=force):
-        say(f"{out} is finished already")
+        say(f"{out} is already finished")
         return read_manifest(out, "stream")
     _check_columns(plan)
     with new_directory(out, "stream.json") as directory:
@@ -54,15 +55,15 @@ def make_stream(
         manifest = publish_stream(written, order, directory, identity, body)
     if written.skipped:
         counts = ", ".join(f"{reason} {count}" for reason, count in sorted(written.skipped.items()))
-        named = out / "skipped.ndjson"
-        warn(f"skipped of {written.read} samples: {counts}; each is named in {named}")
+        total, listed = sum(written.skipped.values()), out / "skipped.ndjson"
+        warn(f"skipped {total} of {written.read} samples ({counts}); listed in {listed}")
     if plan.holdout:
         _warn_of_empty_parts(plan.holdout, manifest["tasks"])
     return manifest
 
 
 def _warn_of_empty_parts(holdout: Holdout, tasks: list[dict[str, Any]]) -> None:
-    """Name the tasks that have no image in a part that was to be held out."""
+    """Warn of tasks that got no images in one of the parts to hold out."""
     for part in holdout.parts:
         empty = [str(task["path"]) for task in tasks if part not in task["splits"]]
         if not empty:
@@ -71,13 +72,13 @@ def _warn_of_empty_parts(holdout: Holdout, tasks: list[dict[str, Any]]) -> None:
         rest = f", ... {len(empty)} in all" if len(empty) > MOST_NAMES else ""
         way_out = ",".join(f"{name}=N" for name in holdout.parts)
         warn(
-            f"no {part} images in {names}{rest}: the share is small and each image's hash decides; "
-            f"--holdout {way_out} holds out N images of every task"
+            f"no {part} images in {names}{rest}: the share is small and drawn by image hash; "
+            f"use --holdout {way_out} to hold out N images per task"
         )
 
 
 def _with_labels(plan: SplitPlan, classifier: Classifier, path: Path, threads: int) -> SplitPlan:
-    """The plan with the labels that the classifier gives."""
+    """The plan with labels predicted by the classifier, which are stored at `path`."""
     with progress("labels", _rows(plan), "images") as bar:
         batches = (pairs for _, _, pairs in plan.reading.batches())
         labels = write_labels(batches, classifier, path, threads=threads, advance=bar.advance)
@@ -85,10 +86,10 @@ def _with_labels(plan: SplitPlan, classifier: Classifier, path: Path, threads: i
 
 
 def describe_plan(options: SplitOptions, out: Path, *, force: bool = False) -> dict[str, Any]:
-    """What a split would read and by which rule, without reading an image."""
+    """What a split would read and by which rule, as JSON values; no image is read."""
     plan = options.plan()
     if already_made(out, "stream", options.identity(plan), force=force):
-        say(f"{out} is finished already")
+        say(f"{out} is already finished")
     _check_columns(plan)
     files = [file for one in plan.reading.inputs for file in one.files]
     return {
@@ -111,11 +112,11 @@ def _check_columns(plan: SplitPlan) -> None:
     for file in files:
         file.check_columns(wanted)
     if wanted.image_roots and not any(file.names_files(wanted) for file in files):
-        raise UsageError("--image-root has no effect: these sources hold the images themselves")
+        raise UsageError("--image-root has no effect: these sources contain their images")
 
 
 def _rows(plan: SplitPlan) -> int:
-    """The number of pairs to come, 0 when a tar keeps it to itself."""
+    """The number of pairs to read, or 0 if a source does not store it."""
     counts = [file.rows() for one in plan.reading.inputs for file in one.files]
     known = 0 if None in counts else sum(count or 0 for count in counts)
     return min(known, plan.reading.limit or known)

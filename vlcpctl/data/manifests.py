@@ -1,4 +1,4 @@
-"""Write the manifests of a task and of a stream from what their writers counted."""
+"""Write the manifest of a task; compute the ids of tasks and streams."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SLUG_LENGTH = 40
 
 @dataclass
 class TaskSummary:
-    """What is known of a finished task before its place in the stream is."""
+    """A finished task, before its position in the stream is known."""
 
     name: str
     splits: dict[str, dict[str, Any]]
@@ -25,7 +25,7 @@ class TaskSummary:
 
     @property
     def content(self) -> str:
-        """The id of the task's data."""
+        """The content id of the task's data."""
         return content_id(
             {
                 "name": self.name,
@@ -34,7 +34,7 @@ class TaskSummary:
         )
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Images and captions per split, for the stream's own table."""
+        """Images, captions and bytes per split, for the stream's manifest."""
         kept = ("images", "captions", "bytes")
         return {
             name: {field: split[field] for field in kept} for name, split in self.splits.items()
@@ -42,14 +42,14 @@ class TaskSummary:
 
 
 def content_with(content: str, features: dict[str, Any] | None) -> str:
-    """The id of a task with the features stored beside it, if there are any."""
+    """The content id of a task, including the features stored with it, if any."""
     if not features:
         return content
     return content_id({"task": content, "features": features["content"]})
 
 
 def slug(step: int, name: str) -> str:
-    """A name for a directory: the place in the stream, and what of the task's name is safe.
+    """A directory name: the position in the stream, and the task's name in safe characters.
 
     >>> slug(2, "Animals & Nature"), slug(0, "food/health")
     ('02-animals-nature', '00-food-health')
@@ -60,7 +60,7 @@ def slug(step: int, name: str) -> str:
 
 
 def stream_content(tasks: list[TaskSummary]) -> str:
-    """The id of a stream: its tasks, in order."""
+    """The content id of a stream, which depends on its tasks and their order."""
     return content_id({"tasks": [task.content for task in tasks]})
 
 
@@ -72,7 +72,7 @@ def write_task_manifest(
     step: int | None,
     more: dict[str, Any],
 ) -> None:
-    """Write task.json; `more` is what only a stream's task or only a buffer says."""
+    """Write task.json; `more` has the fields that only a stream's task, or only a buffer, has."""
     body = {
         "name": task.name,
         "slug": directory.name if step is None else slug(step, task.name),

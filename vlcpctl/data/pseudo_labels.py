@@ -1,4 +1,4 @@
-"""Class labels that a classifier gives to images: one pass over the data, kept on disk."""
+"""Class labels predicted by a classifier in one pass over the images, stored on disk."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from vlcpctl.data.views import decode_image
 Prepared = NDArray[np.generic]
 
 _CODE = np.dtype("<i4")
-_NONE = -1  # what cannot be decoded has no label
-_AT_ONCE = 4096  # codes
+_NONE = -1  # the code of an image that cannot be decoded
+_AT_ONCE = 4096  # codes per read
 
 
 class Classifier(Protocol):
-    """Looks at images and says which class each belongs to."""
+    """Predicts the class of images."""
 
     @property
     def names(self) -> Sequence[str]:
-        """The labels."""
+        """The class names, in the order of the class numbers."""
 
     @property
     def batch_size(self) -> int:
-        """How many images it looks at together."""
+        """The number of images per batch."""
 
     def prepare(self, image: Image.Image) -> Prepared:
-        """What it takes of one image; may run in any thread."""
+        """Preprocess one image; may run in any thread."""
 
     def classify(self, batch: Prepared) -> NDArray[np.int64]:
-        """The number of the most confident class of each image."""
+        """(N,) the number of the most likely class of each of N preprocessed images."""
 
 
 LoadClassifier = Callable[[], Classifier]
@@ -48,13 +48,13 @@ LoadClassifier = Callable[[], Classifier]
 
 @dataclass(frozen=True)
 class PseudoLabels:
-    """The labels of pairs in the order in which they are read."""
+    """The labels of pairs, in the order in which the pairs are read."""
 
     path: Path
     names: tuple[str, ...]
 
     def read(self) -> Iterator[str | None]:
-        """The label of each pair, None where its image cannot be decoded."""
+        """Yield the label of each pair; None if its image cannot be decoded."""
         with self.path.open("rb") as file:
             while data := file.read(_AT_ONCE * _CODE.itemsize):
                 for code in np.frombuffer(data, _CODE).tolist():
@@ -62,7 +62,7 @@ class PseudoLabels:
 
 
 def labelled(pairs: list[Pair], labels: Iterator[str | None]) -> list[Pair]:
-    """The pairs, each with the next label."""
+    """The pairs, with their labels replaced by the next ones."""
     found = islice(labels, len(pairs))
     return [pair._replace(label=label) for pair, label in zip(pairs, found, strict=True)]
 
@@ -75,13 +75,16 @@ def write_labels(
     threads: int,
     advance: Callable[[int], None],
 ) -> PseudoLabels:
-    """Classify every pair's image; `threads` decode and prepare, and change nothing else."""
+    """Classify the image of every pair and store the labels at `path`.
+
+    `threads` decode and preprocess images; the labels do not depend on their number.
+    """
     pool = ThreadPoolExecutor(threads) if threads else nullcontext()
     with path.open("wb") as file, pool as executor:
         work = _Work(classifier, file)
         each = executor.map if executor is not None else map
         for pairs in batches:
-            # Few at once: what is prepared is larger than the files that it comes from.
+            # One batch at a time: preprocessed images are larger than their files.
             for start in range(0, len(pairs), classifier.batch_size):
                 part = pairs[start : start + classifier.batch_size]
                 for prepared in each(work.prepared, part):
@@ -92,7 +95,7 @@ def write_labels(
 
 
 class _Work:
-    """Images wait until there are enough for a batch; their codes are written in order."""
+    """Collects preprocessed images into batches and writes their labels in order."""
 
     def __init__(self, classifier: Classifier, file: BinaryIO) -> None:
         self.classifier, self.file = classifier, file
@@ -100,23 +103,23 @@ class _Work:
         self._whole = 0
 
     def prepared(self, pair: Pair) -> Prepared | None:
-        """What the classifier takes of an image; None for one that cannot be decoded."""
+        """The preprocessed image of a pair; None if it cannot be decoded."""
         if pair.image is None:
             return None
         try:
             return self.classifier.prepare(decode_image(bytes(pair.image)))
         except BadInput:
-            return None  # the split counts and names it
+            return None  # the split itself counts and reports it
 
     def add(self, prepared: Prepared | None) -> None:
-        """The next image."""
+        """Add the next image, and classify a batch when it is full."""
         self._waiting.append(prepared)
         self._whole += prepared is not None
         if self._whole == self.classifier.batch_size:
             self.flush()
 
     def flush(self) -> None:
-        """Classify and write what waits."""
+        """Classify the images collected and write their labels."""
         codes = np.full(len(self._waiting), _NONE, dtype=_CODE)
         whole = [one for one in self._waiting if one is not None]
         if whole:

@@ -1,4 +1,4 @@
-"""Make a stream out of written tasks: order them, name their directories, write manifests."""
+"""Turn written tasks into a stream: order them, name their directories, write manifests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from vlcpctl.data.splitting import Written
 
 
 def order_of(names: list[str], text: str | None, seed: int) -> list[int]:
-    """The places of the tasks in the stream by --order: names, reverse, shuffle, or as they come.
+    """The indices of the tasks in stream order: by name, reverse, shuffle, or None for as they are.
+
+    Raises UsageError if --order does not name every task exactly once.
 
     >>> order_of(["a", "b", "c"], "c,a,b", 0)
     [2, 0, 1]
@@ -32,7 +34,8 @@ def order_of(names: list[str], text: str | None, seed: int) -> list[int]:
     missing = [name for name in names if name not in wanted]
     if missing or len(wanted) != len(names):
         raise UsageError(
-            f"--order must name every task once; it has {len(wanted)} names for: {', '.join(names)}"
+            f"--order must name every task exactly once; it has {len(wanted)} names, "
+            f"the tasks are: {', '.join(names)}"
         )
     return [names.index(name) for name in wanted]
 
@@ -44,7 +47,7 @@ def publish_stream(
     identity: dict[str, Any],
     body: dict[str, Any],
 ) -> dict[str, Any]:
-    """Rename the task directories, write every task.json, then stream.json; its body."""
+    """Rename the task directories, write each task.json and then stream.json; return its body."""
     tasks = [written.tasks[place] for place in order]
     content = stream_content(tasks)
     entries = []

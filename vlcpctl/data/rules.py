@@ -1,4 +1,4 @@
-"""Which task a pair belongs to: by a column, by its source, in turn, by class or by time."""
+"""Which task a pair belongs to: by column, by source, at random (iid), by class or by time."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _GROUPS_AT_ONCE = 1024
 
 @dataclass(frozen=True)
 class By:
-    """What --by says: a kind, and the column that two of the kinds name."""
+    """The value of --by: its kind, and the column for the kinds `column` and `time`."""
 
     kind: str
     column: str | None
 
     @classmethod
     def parse(cls, text: str, tasks: int | None) -> By:
-        """Read --by and check that --tasks fits it."""
+        """Parse --by and check --tasks against it. Raises UsageError if they are inconsistent."""
         kind, colon, column = text.partition(":")
         wants_column = kind in ("column", "time")
         if kind not in KINDS:
@@ -46,21 +46,23 @@ class By:
         if kind in ("iid", "classes") and tasks is None:
             raise UsageError(f"--by {kind} needs --tasks, the number of tasks")
         if kind in ("column", "source") and tasks is not None:
-            raise UsageError(
-                f"--tasks has no effect with --by {kind}: there is one task per {kind}"
-            )
+            each = "value of the column" if kind == "column" else "source"
+            raise UsageError(f"--tasks has no effect with --by {kind}: each {each} is a task")
         return cls(kind, column or None)
 
 
 class Rule(Protocol):
-    """A rule that knows everything it needs; without names where the pairs decide the order."""
+    """A rule that is ready to assign pairs to tasks."""
 
     @property
     def names(self) -> list[str]:
-        """The tasks in order, where the rule knows them before it has seen the pairs."""
+        """The tasks in order; empty if the tasks follow in order of first appearance."""
 
     def begin(self) -> TaskOf:
-        """Start a pass over the kept pairs: from the source and a pair to the name of its task."""
+        """Start a pass; returns the function from (source, pair) to the name of the task.
+
+        It must be called for the kept pairs in order. It raises Unfit for a pair without a task.
+        """
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class BySource:
 
 @dataclass(frozen=True)
 class InTurn:
-    """Of every so many kept pairs, one to each task, in an order drawn anew for each round."""
+    """Random tasks of equal size: of T consecutive kept pairs, each of the T tasks gets one."""
 
     names: list[str]
     seed: int
@@ -103,6 +105,7 @@ class InTurn:
         return lambda _source, _pair: self.names[next(turns)]
 
     def _turns(self) -> Iterator[int]:
+        # Drawn for many rounds at once: a call per round would be slow.
         rounds = np.tile(np.arange(len(self.names)), (_GROUPS_AT_ONCE, 1))
         chunk = 0
         while True:
@@ -112,7 +115,7 @@ class InTurn:
 
 @dataclass(frozen=True)
 class ByClass:
-    """The classes are dealt to the tasks; a pair goes where its class went."""
+    """The classes are divided among the tasks; a pair belongs to the task of its class."""
 
     names: list[str]
     task_of_label: dict[str, int]
@@ -128,7 +131,7 @@ class ByClass:
 
 @dataclass(frozen=True)
 class ByTime:
-    """Intervals of a column's values; `firsts` is where each begins."""
+    """One task per interval of a column's values; `firsts` has the first value of each."""
 
     names: list[str]
     firsts: list[Value]
@@ -138,7 +141,7 @@ class ByTime:
         """See `Rule`."""
 
         def task_of(_source: str, pair: Pair) -> str:
-            # Values of one kind only: `scan_values` has seen them all.
+            # Comparable: `by_time` has checked that all are numbers or all are text.
             value = present(pair.value, self.column)
             return self.names[bisect_right(self.firsts, value) - 1]
 
@@ -146,14 +149,14 @@ class ByTime:
 
 
 def present(value: Value | None, column: str) -> Value:
-    """The value, or Unfit when the pair has none."""
+    """The value itself. Raises Unfit if it is None or NaN."""
     if value is None or value != value:  # noqa: PLR0124 - NaN alone differs from itself
         raise Unfit("no value", f"no value in column {column!r}")
     return value
 
 
 def numbered(kind: str, tasks: int) -> list[str]:
-    """Names for tasks that have none of their own.
+    """Names for tasks that are only numbered.
 
     >>> numbered("part", 2)
     ['part-0', 'part-1']

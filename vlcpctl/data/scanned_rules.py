@@ -1,4 +1,4 @@
-"""The rules that look through the data once before they can decide: by class and by time."""
+"""The rules that scan the data once before they can assign pairs: by class and by time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vlcpctl.data.seen import scratch_table
 
 MAX_TASKS = 1000
 MAX_CLASSES = 100_000
-NO_CLASSES = "(these are no classes; name another column with --label-column)"
+NO_CLASSES = "(too many for classes; choose another column with --label-column)"
 _ADD = """
 INSERT INTO scratch VALUES (?, ?)
 ON CONFLICT (value) DO UPDATE SET pairs = pairs + excluded.pairs
@@ -22,7 +22,10 @@ ON CONFLICT (value) DO UPDATE SET pairs = pairs + excluded.pairs
 
 
 def by_class(batches: Iterable[list[Pair]], tasks: int, seed: int) -> ByClass:
-    """Deal the classes to tasks in a drawn order; no task gets two classes more than another."""
+    """Divide the classes among the tasks in random order; their numbers differ by at most one.
+
+    Raises BadInput if there are fewer classes than tasks, or more than MAX_CLASSES.
+    """
     labels: set[str] = set()
     for batch in batches:
         labels.update(pair.label for pair in batch if pair.label is not None)
@@ -40,10 +43,12 @@ def by_class(batches: Iterable[list[Pair]], tasks: int, seed: int) -> ByClass:
 
 
 def by_time(batches: Iterable[list[Pair]], column: str, tasks: int | None, scratch: Path) -> ByTime:
-    """Cut the values of a column into intervals, in order.
+    """Divide the values of a column into consecutive intervals, one per task.
 
-    Without a number of tasks every value is one. With it, the cuts are where the counted pairs are
-    nearest to equal parts; pairs of one value always stay together.
+    If `tasks` is None, every value is a task. Otherwise the tasks are as equal in pairs as
+    possible; pairs with the same value always stay together. The values are counted in a file at
+    `scratch`. Raises BadInput if the values cannot be ordered or do not fill the tasks, and
+    UsageError if `tasks` is None and there are more than MAX_TASKS values.
     """
     with scratch_table(scratch, "value PRIMARY KEY, pairs INTEGER") as database:
         kinds: set[bool] = set()
@@ -53,7 +58,9 @@ def by_time(batches: Iterable[list[Pair]], column: str, tasks: int | None, scrat
             )
             kinds.update(isinstance(value, str) for value in counts)
             if len(kinds) > 1:
-                raise BadInput(f"column {column!r} holds both text and numbers; they have no order")
+                raise BadInput(
+                    f"column {column!r} has both text and numbers, which cannot be ordered"
+                )
             database.executemany(_ADD, counts.items())
         values, total = database.execute("SELECT count(*), sum(pairs) FROM scratch").fetchone()
         if not values:
@@ -71,13 +78,13 @@ def _cut(rows: Iterable[tuple[Value, int]], column: str, tasks: int | None, tota
     lasts: list[Value] = []
     task, before = -1, 0
     for value, pairs in rows:
-        # The interval in which the middle of this value's pairs lies.
+        # The interval that contains the midpoint of this value's pairs.
         wanted = (
             task + 1 if tasks is None else min(int((before + pairs / 2) * tasks / total), tasks - 1)
         )
         before += pairs
         if wanted > task + 1:
-            found = f"{value!r} alone fills more than a task of column {column!r}"
+            found = f"value {value!r} of column {column!r} alone fills more than one task"
             raise BadInput(f"{found}; give fewer than {tasks} --tasks")
         if wanted > task:
             firsts.append(value)
@@ -85,7 +92,7 @@ def _cut(rows: Iterable[tuple[Value, int]], column: str, tasks: int | None, tota
         lasts[-1] = value
         task = wanted
     if tasks is not None and len(firsts) < tasks:
-        found = f"column {column!r} gives {len(firsts)} tasks with a pair"
+        found = f"the values of column {column!r} fill only {len(firsts)} tasks"
         raise BadInput(f"{found}; give fewer than {tasks} --tasks")
     names = [
         str(first) if first == last else f"{first} to {last}"

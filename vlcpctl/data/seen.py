@@ -1,4 +1,4 @@
-"""Which keys were there before, however many: a table on disk behind a cache of fixed size."""
+"""Which keys were seen before, for any number of keys: a table on disk, with a bounded cache."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 _CACHE_KIB = 65536
 _KEYS_IN_MEMORY = 250_000  # 25 MB
 _KEYS_PER_STATEMENT = 500  # below the oldest limit on parameters, 999
+# The table is temporary: nothing needs to survive a crash.
 _SETTINGS = f"""
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
@@ -22,7 +23,7 @@ PRAGMA cache_size = -{_CACHE_KIB};
 
 @contextmanager
 def scratch_table(path: Path, columns: str) -> Iterator[sqlite3.Connection]:
-    """A table `scratch` that lives as long as the block; a full disk is an OSError here too."""
+    """A table `scratch` for the duration of the block. Raises OSError if, say, the disk is full."""
     database = sqlite3.connect(path, isolation_level=None)
     try:
         database.executescript(_SETTINGS)
@@ -30,14 +31,14 @@ def scratch_table(path: Path, columns: str) -> Iterator[sqlite3.Connection]:
         database.execute("BEGIN")
         yield database
     except sqlite3.OperationalError as error:
-        raise OSError(errno.EIO, f"{error} (while keys were counted)", os.fspath(path)) from error
+        raise OSError(errno.EIO, f"{error} (in the scratch table)", os.fspath(path)) from error
     finally:
         database.close()
         path.unlink(missing_ok=True)
 
 
 class Seen:
-    """Remembers keys: the latest in memory, the others in a scratch table of one column."""
+    """A set of keys: the latest in memory, the others in a scratch table of one column."""
 
     COLUMNS = "key BLOB PRIMARY KEY"
 
@@ -47,7 +48,7 @@ class Seen:
         self._has_older = False
 
     def new(self, keys: list[bytes]) -> set[bytes]:
-        """Those of the keys that were never given before; all of them are remembered."""
+        """Add the keys; returns those that were not in the set before."""
         fresh = set(keys) - self._latest
         if self._has_older:
             fresh -= self._older(list(fresh))
@@ -66,7 +67,7 @@ class Seen:
         return found
 
     def _move(self) -> None:
-        # In order, so that the table is walked through once and not at random.
+        # Sorted, so that the table is updated in one sweep and not at random places.
         rows = ((key,) for key in sorted(self._latest))
         self._database.executemany("INSERT INTO scratch VALUES (?)", rows)
         self._latest, self._has_older = set(), True

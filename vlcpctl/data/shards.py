@@ -1,4 +1,4 @@
-"""Write one split of a task: its tars and the index that says where each image lies in them."""
+"""Write one split of a task: its tars, and the index that locates each image in them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2*
 
 @dataclass
 class SplitWriter:
-    """Appends samples to numbered shards; `close` returns what the manifest says of the split."""
+    """Appends samples to numbered shards; `close` returns the split's entry in the manifest."""
 
     directory: Path
     split: str
@@ -35,7 +35,7 @@ class SplitWriter:
         self._index = IndexWriter(self.directory / f"{self.split}.parquet")
 
     def extend(self, samples: list[Sample]) -> None:
-        """Append samples; their images are on file when this returns."""
+        """Append samples; their images have been written when this returns."""
         pieces: list[Bytes] = []
         rows = []
         room = self.shard_bytes - len(END)
@@ -60,7 +60,7 @@ class SplitWriter:
         self._index.extend(rows)
 
     def close(self) -> dict[str, Any]:
-        """Finish the last shard and the index."""
+        """Finish the last shard and the index, and return the split's entry in the manifest."""
         if self._shards:
             self._end_shard()
         self._index.close()
@@ -73,7 +73,7 @@ class SplitWriter:
         }
 
     def abandon(self) -> None:
-        """Let go of open files when the work has failed."""
+        """Close open files after an error."""
         self._index.abandon()
 
     def _append(self, pieces: list[Bytes], *, last: bool = False) -> None:
@@ -92,7 +92,7 @@ class SplitWriter:
 
 
 def parse_bytes(text: str) -> int:
-    """A size such as 256MB or 1GiB in bytes.
+    """A size such as 256MB or 1GiB in bytes. Raises UsageError if it is not one.
 
     >>> parse_bytes("256MB"), parse_bytes("1 KiB"), parse_bytes("300")
     (256000000, 1024, 300)
@@ -104,5 +104,5 @@ def parse_bytes(text: str) -> int:
         raise UsageError(f"{text!r} is not a size; write it like 256MB or 1GiB")
     size = int(float(number) * _UNITS[unit])
     if size < 1:
-        raise UsageError(f"{text!r} is no size at all; write it like 256MB or 1GiB")
+        raise UsageError(f"{text!r} is less than one byte; write it like 256MB or 1GiB")
     return size

@@ -1,4 +1,4 @@
-"""The options of `vlcpctl split` as text, and what they mean."""
+"""The options of `vlcpctl split` as given, and the plan made from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFAULT_HOLDOUT = "test=0.1"
 
 @dataclass(frozen=True, kw_only=True)
 class SplitOptions:
-    """What stands on the command line; everything here decides what is written."""
+    """The options of the command line; all of them affect what is written."""
 
     sources: list[str]
     by: str
@@ -45,13 +45,13 @@ class SplitOptions:
     seed: int = 0
 
     def plan(self) -> SplitPlan:
-        """The options understood and checked against each other; the sources are found."""
+        """Parse and cross-check the options and find the sources. Raises UsageError or BadInput."""
         if self.holdout is not None and self.split_column is not None:
             raise UsageError(
-                "--holdout has no effect with --split-column, which decides every row's split"
+                "--holdout has no effect with --split-column: the column decides every row's split"
             )
         by = By.parse(self.by, self.tasks)
-        self.labelling()  # what contradicts itself is refused here
+        self.labelling()  # raises UsageError for options that contradict each other
         wanted = Wanted(
             image=self.image_column,
             caption=self.caption_column,
@@ -72,14 +72,16 @@ class SplitOptions:
         )
 
     def labelling(self) -> Labelling | None:
-        """The classifier that gives the labels, if one does."""
+        """The classifier that predicts the labels, if any. Raises UsageError for idle options."""
         source = self._labels_from()
         if source is not None and self.label_column is not None:
-            raise UsageError("--label-column has no effect with --labels-from")
+            raise UsageError(
+                "--label-column has no effect with --labels-from: it replaces the sources' labels"
+            )
         return labelling_of(source, self.class_names, self.templates)
 
     def identity(self, plan: SplitPlan) -> dict[str, Any]:
-        """What tells this split from another: the settings, and what the sources hold."""
+        """What distinguishes this split from others: settings, and fingerprints of the sources."""
         settings = asdict(self)
         del settings["sources"]
         labelling = self.labelling()
@@ -88,7 +90,7 @@ class SplitOptions:
         settings["label_column"] = self._label_column()
         if labelling is not None:
             settings["labels_from"] = labelling.identity()
-        # Its name and not its place: no path of a machine is in an id.
+        # The name only: an id must not depend on local paths.
         settings["image_root"] = [Path(root).resolve().name for root in self.image_root]
         settings["holdout"] = self.holdout or (None if self.split_column else DEFAULT_HOLDOUT)
         files = [
@@ -110,4 +112,4 @@ class SplitOptions:
 def _check_roots(roots: tuple[Path, ...]) -> None:
     missing = [root for root in roots if not root.is_dir()]
     if missing:
-        raise BadInput(f"--image-root {missing[0]} is no directory")
+        raise BadInput(f"--image-root {missing[0]} is not a directory")

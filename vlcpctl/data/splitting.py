@@ -1,4 +1,4 @@
-"""Split pairs into a stream of tasks, in one pass (two where images are held out by number)."""
+"""Split pairs into a stream of tasks in one pass (two if images are held out by number)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SideOf = Callable[[str, Sample, str | None], str | None]
 
 @dataclass(frozen=True, kw_only=True)
 class SplitPlan:
-    """Everything that decides what a split writes."""
+    """Everything that determines what a split writes."""
 
     reading: Reading
     by: By
@@ -51,13 +51,17 @@ class Written:
 
 
 def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]) -> Written:
-    """Write every task's shards and indices under `directory`, and count; manifests come later."""
+    """Write the shards and indices of every task under `directory`, without manifests.
+
+    `advance` is called with the number of pairs kept after every batch. Raises TooManySkipped, and
+    BadInput if a task would be empty.
+    """
     rule = make_rule(plan, directory)
     side_of = _sides(plan, rule, directory)
     skips = Skips(directory / "skipped.ndjson")
     work = Pass(plan.reading, rule, skips)
     writers = _Writers(directory, plan.shard_bytes)
-    gc.disable()  # the loop makes millions of small tuples and no cycle
+    gc.disable()  # the loop creates millions of small tuples, and no reference cycles
     try:
         for batch in work.batches(directory / "seen.sqlite"):
             writers.add(batch, side_of)
@@ -76,7 +80,7 @@ def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]
 
 
 def make_rule(plan: SplitPlan, scratch: Path) -> Rule:
-    """The rule of the plan; two kinds look through the data for it."""
+    """The rule of the plan; the kinds `classes` and `time` scan the data first."""
     by, tasks = plan.by, plan.tasks
     if by.kind == "source":
         return BySource([one.name for one in plan.reading.inputs])
@@ -105,7 +109,7 @@ def _sides(plan: SplitPlan, rule: Rule, directory: Path) -> SideOf:
 
 
 class _Writers:
-    """The open splits of all tasks, and what they have in common."""
+    """The writers of all splits of all tasks."""
 
     def __init__(self, directory: Path, shard_bytes: int) -> None:
         self._directory, self._shard_bytes = directory, shard_bytes
@@ -116,7 +120,7 @@ class _Writers:
         self._left_out: Counter[str] = Counter()
 
     def add(self, batch: list[Kept], side_of: SideOf) -> None:
-        """Append each sample to its split, which is made when it is the first."""
+        """Append each sample to its split, which is created for the first one."""
         groups: dict[tuple[str, str | None], list[Sample]] = {}
         for task, sample, asked in batch:
             side = side_of(task, sample, asked)
@@ -138,7 +142,7 @@ class _Writers:
                 raise BadInput(f"task {task!r} has more than {MAX_CLASSES} labels {NO_CLASSES}")
 
     def close(self, names: list[str], beyond_take: Counter[str]) -> list[TaskSummary]:
-        """Finish every split; the tasks in the order of the rule, else of first appearance."""
+        """Finish every split; returns the tasks in the order of `names`, or of first appearance."""
         tasks = []
         for name in names or list(self._splits):
             open_splits = self._splits.get(name, {})
@@ -150,7 +154,7 @@ class _Writers:
         return tasks
 
     def abandon(self) -> None:
-        """Let go of open files."""
+        """Close open files after an error."""
         for splits in self._splits.values():
             for writer in splits.values():
                 writer.abandon()
@@ -171,4 +175,4 @@ def _check_filled(tasks: list[TaskSummary], read: int, skips: Skips) -> None:
         raise BadInput(f"none of {read} pairs can be used{why}")
     empty = [task.name for task in tasks if not task.splits]
     if empty:
-        raise BadInput(f"task {empty[0]!r} would have no pair ({read} pairs in {len(tasks)} tasks)")
+        raise BadInput(f"task {empty[0]!r} would be empty ({read} pairs in {len(tasks)} tasks)")

@@ -17,7 +17,7 @@ CUTOFFS = (1, 5)
 
 @dataclass(frozen=True)
 class Tally:
-    """The images of each class, and how many of them have it within each cut-off."""
+    """The number of images per class, and how many of them are right within each cut-off."""
 
     images_C: Counts
     hits_KC: Counts
@@ -27,13 +27,13 @@ class Tally:
 
 
 def tally(rank_N: Counts, label_N: Counts, classes: int) -> Tally:
-    """Count images whose class has these ranks, from 1."""
+    """Count images by label, given the ranks (from 1) of their true classes."""
     hits = [np.bincount(label_N[rank_N <= cutoff], minlength=classes) for cutoff in CUTOFFS]
     return Tally(np.bincount(label_N, minlength=classes), np.stack(hits))
 
 
 def accuracies(found: Tally) -> dict[str, float]:
-    """`acc1`, `acc5`, and the mean over the classes that have images of their share right.
+    """`acc1`, `acc5` and the mean per-class recall over the classes that have images, in percent.
 
     With fewer than five classes there is no `acc5`: every image would be a hit.
 

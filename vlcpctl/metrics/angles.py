@@ -25,7 +25,7 @@ ROTATION_BINS = (15, 20, 25, 30, WHOLE)
 
 @dataclass(frozen=True)
 class Angles:
-    """How many angles lie in (0, 1], (1, 2], ... (179, 180] degrees, 0 in the first; their sum."""
+    """How many angles are in [0, 1], (1, 2], ... (179, 180] degrees, and their sum."""
 
     counts: Counts  # (180,)
     total: float
@@ -35,12 +35,12 @@ class Angles:
 
     @property
     def count(self) -> int:
-        """How many angles there are."""
+        """The number of angles."""
         return int(self.counts.sum())
 
     @property
     def mean(self) -> float:
-        """In degrees; there must be angles."""
+        """The mean angle in degrees; there must be at least one angle."""
         return self.total / self.count
 
 

@@ -1,4 +1,4 @@
-"""Mean average precision at N, in percent, from which places of each query's list are right.
+"""Mean average precision at N, in percent, from the hits in each query's ranked list.
 
 Shapes: Q queries, K places of a list, the query itself left out.
 """
@@ -18,14 +18,14 @@ Counts = NDArray[np.int64]
 Precisions = NDArray[np.float64]
 
 DEFAULT_VARIANT = "eq11"
-_LISTED = 10  # items that the CTP authors' code takes before it drops the query
+_LISTED = 10  # items that the CTP authors' code keeps before it removes the query
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """The lists of some queries: which places are right, and what the gallery holds for them.
+    """The ranked lists of some queries: which places are hits, and what the gallery contains.
 
-    A query that is in the gallery itself has led its list before it was left out.
+    A query that is itself in the gallery was removed from its list, where it came first.
     """
 
     hit_QK: Hits
@@ -36,8 +36,8 @@ class Ranked:
 def eq11(ranked: Ranked, cutoff: int) -> Precisions:
     """(Q,) precisions at the hits of the first `cutoff` places over their number (CTP, eq. 11).
 
-    0 without a hit. m_q of the equation is the number of hits in the list, not in the gallery: so
-    do the paper's tables come out.
+    0 without a hit. m_q of the equation is the number of hits in the list, not in the gallery:
+    this reproduces the paper's tables.
 
     >>> ranked = Ranked(np.array([[False, False, True, True]]), np.array([5]), np.array([True]))
     >>> eq11(ranked, 10)  # (1/3 + 2/4) / 2
@@ -48,7 +48,7 @@ def eq11(ranked: Ranked, cutoff: int) -> Precisions:
 
 
 def min_rn(ranked: Ranked, cutoff: int) -> Precisions:
-    """(Q,) the same over all hits that `cutoff` places could hold: min(right answers, cutoff).
+    """(Q,) the same, divided by the most hits that are possible: min(right answers, cutoff).
 
     >>> ranked = Ranked(np.array([[False, False, True, True]]), np.array([5]), np.array([True]))
     >>> min_rn(ranked, 10)  # (1/3 + 2/4) / 5
@@ -58,14 +58,14 @@ def min_rn(ranked: Ranked, cutoff: int) -> Precisions:
 
 
 def ctp(ranked: Ranked, cutoff: int) -> Precisions:
-    """(Q,) eq. 11 as the CTP authors' code has it, which looks at fewer places.
+    """(Q,) eq. 11 as implemented by the CTP authors, which considers fewer places.
 
-    None beyond the size of the class, the query itself counted; and of ten places the query has
-    taken one, where it is in the gallery. The size is that in the gallery searched; their code has
-    it from the gallery of all tasks, those to come included.
+    At most as many as the class has items, including the query; and at most ten, one of which the
+    query takes if it is in the gallery. The class size is that in the gallery searched; their code
+    takes it from the gallery of all tasks, including future ones.
 
     >>> ranked = Ranked(np.array([[True, False, True]]), np.array([2]), np.array([False]))
-    >>> ctp(ranked, 5), eq11(ranked, 5)  # a class of two: the third place is not looked at
+    >>> ctp(ranked, 5), eq11(ranked, 5)  # a class of two: the third place is ignored
     (array([1.]), array([0.83333333]))
     """
     inside_Q = ranked.is_inside_Q.astype(np.int64)
@@ -94,7 +94,7 @@ def mean_average_precisions(ranked: Ranked, variant: str = DEFAULT_VARIANT) -> d
 
 
 def count_touched(worst: Ranked, best: Ranked, variant: str = DEFAULT_VARIANT) -> int:
-    """Queries whose precision at some cut-off hangs on how their ties are broken.
+    """The number of queries whose precision at some cut-off depends on how ties are broken.
 
     >>> lists = [np.array([[False, True], [True, True]]), np.array([[True, False], [True, True]])]
     >>> worst, best = (Ranked(hits, np.array([1, 2]), np.array([True, True])) for hits in lists)

@@ -12,7 +12,7 @@ from vlcpctl.metrics.forgetting import Matrix
 
 @dataclass(frozen=True, kw_only=True)
 class Definition:
-    """One number that sums a run up; gallery "start" is the own matrix under the start's row."""
+    """One number that summarises a run; gallery "start" is "own" plus the initial model's row."""
 
     name: str
     gallery: Literal["own", "merged", "start"]

@@ -1,8 +1,8 @@
 """Forgetting on a matrix R of scores, R[t, j] = score on task j after training on task t.
 
 Rows are steps, columns are tasks, NaN is a cell that was not evaluated. Papers disagree on what
-"BWT" is, so every definition stands under its own name; `DEFINITIONS` has formulas and signs.
-A function returns None where its definition says nothing: one task, or a cell missing.
+"BWT" is, so every definition has a name of its own; `DEFINITIONS` has formulas and signs.
+A function returns None where its definition does not apply: one task, or a missing cell.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def fr_dha(matrix: Matrix) -> float | None:
     seen = _seen(matrix)
     learned, final = seen.diagonal()[:-1], seen[-1, :-1]
     if len(seen) < 2 or not np.all(learned > 0):
-        return None  # nothing was learned of some task: there is no share of it to lose
+        return None  # a task of which nothing was learned: the ratio is undefined
     return _defined(100 * np.mean((learned - final) / learned))
 
 
@@ -106,9 +106,9 @@ def merged_final(merged: Matrix) -> float | None:
 
 
 def fwt_gem(from_start: Matrix) -> float | None:
-    """Forward transfer: the score on a task just before learning it, over that of the start.
+    """Forward transfer: the score on a task just before learning it, minus the initial model's.
 
-    The first row of the matrix is the model before the first step; then one row per step.
+    The first row of the matrix is the model before the first step, followed by one row per step.
 
     >>> fwt_gem(np.array([[10.0, 10.0], [60.0, 12.0], [40.0, 50.0]]))
     2.0
@@ -120,7 +120,7 @@ def fwt_gem(from_start: Matrix) -> float | None:
 
 
 def _seen(matrix: Matrix) -> Matrix:
-    """The columns of tasks that were trained on: as many as there are steps."""
+    """The columns of the tasks trained on so far, of which there are as many as steps."""
     steps, tasks = matrix.shape
     assert 0 < steps <= tasks, f"{steps} steps over {tasks} tasks"
     return matrix[:, :steps]

@@ -32,7 +32,7 @@ def recalls(i2t: Ranks, t2i: Ranks) -> dict[str, float]:
 
 
 def count_touched(worst: Ranks, best: Ranks) -> int:
-    """Queries that are a hit at some cut-off or not, depending on how their ties are broken.
+    """The number of queries that are a hit at some cut-off only if ties are broken in their favour.
 
     >>> count_touched(np.array([2, 5, 3]), np.array([1, 5, 2]))  # 3 or 2 is a hit at 5 and 10 alike
     1

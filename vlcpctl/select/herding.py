@@ -1,17 +1,17 @@
-"""Herding (Welling, 2009): items picked so that the mean of the first few is near that of all."""
+"""Herding (Welling, 2009): pick items so that the mean of any first few is close to that of all."""
 
 from __future__ import annotations
 
 import numpy as np
 
-_TURNS_PER_ROW = 100  # of `herd_again`, before it gives up
+_TURNS_PER_ROW = 100  # after which `herd_again` stops drawing
 
 
 def herd(features: np.ndarray, count: int) -> np.ndarray:
-    """The rows picked, best first: any prefix of the answer is the answer for a smaller count.
+    """(count,) indices of the rows picked, best first: a prefix is the answer for a smaller count.
 
-    `features` are L2-normalised. A row is picked once,
-    so that equal rows cannot keep it going for ever.
+    `features` are (N, D), L2-normalised. A row is picked at most once, so equal rows cannot cause
+    an endless loop.
 
     >>> herd(np.array([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6]]), 2)
     array([2, 1])
@@ -19,7 +19,7 @@ def herd(features: np.ndarray, count: int) -> np.ndarray:
     features = np.asarray(features, dtype=np.float64)
     count = min(count, len(features))
     mean = features.mean(axis=0)
-    debt = mean.copy()  # what the sum of the picked rows still lacks
+    debt = mean.copy()  # what the picked rows still lack to have this mean
     is_free = np.ones(len(features), dtype=bool)
     picked = np.empty(count, dtype=np.int64)
     for turn in range(count):
@@ -31,11 +31,11 @@ def herd(features: np.ndarray, count: int) -> np.ndarray:
 
 
 def herd_again(features: np.ndarray, count: int) -> np.ndarray:
-    """The rows picked, best first, where a row may come up again and weigh once more.
+    """(count,) indices of the rows picked, best first, where a row may be drawn more than once.
 
-    That is the CTP authors' loop: a row that comes up again takes no second place, but its feature
-    is counted again, so that other rows follow than `herd` picks. Rows that the loop cannot reach,
-    such as equal ones, are picked as `herd` would after so many turns (ours; theirs never ends).
+    This is the CTP authors' loop: a row drawn again does not appear twice, but its feature is added
+    again, so that later picks differ from those of `herd`. Rows that the loop does not reach, such
+    as duplicates, follow in the order of `herd` after 100 draws per row (ours; theirs never ends).
 
     >>> herd_again(np.array([[1.0, 0.0], [1.0, 0.0]]), 2)
     array([0, 1])
@@ -44,7 +44,7 @@ def herd_again(features: np.ndarray, count: int) -> np.ndarray:
     count = min(count, len(features))
     mean = features.mean(axis=0)
     debt = mean.copy()
-    picked: dict[int, None] = {}  # in order
+    picked: dict[int, None] = {}  # a set that keeps the order
     for _ in range(_TURNS_PER_ROW * count):
         if len(picked) == count:
             break

@@ -1,4 +1,4 @@
-"""The samples nearest to the centroids of k-means, those of the largest clusters first."""
+"""The samples nearest to the centroids of k-means, largest clusters first."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import numpy as np
 
 from vlcpctl.core.errors import VlcpError
 
-_AUTHORS_SEED, _AUTHORS_ROUNDS = 1234, 500  # FAISS's default, and what their code asks for
+_AUTHORS_SEED, _AUTHORS_ROUNDS = 1234, 500  # FAISS's default seed, and the iterations in their code
 ROUNDS = 50  # Lloyd's iterations; centroids of normalised features rarely move after twenty
 
 
 def nearest_to_centroids(features: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """(count,) different rows; giving up from the end loses the smallest clusters first."""
+    """(count,) distinct rows of the (N, D) features, those of the largest clusters first.
+
+    Dropping rows from the end loses the smallest clusters first. Raises VlcpError without FAISS.
+    """
     features = np.ascontiguousarray(features, dtype=np.float32)
     count = min(count, len(features))
     if count == 0:
@@ -23,7 +26,9 @@ def nearest_to_centroids(features: np.ndarray, count: int, seed: int) -> np.ndar
 
 
 def pick_nearest(features: np.ndarray, centroids: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """For each centroid, those with most members first, the nearest row not picked before.
+    """(K,) for each of K centroids, most members first, the nearest row not picked before.
+
+    `features` are (N, D), `centroids` (K, D) and `members` (K,).
 
     >>> rows = np.array([[0.0], [1.0], [5.0]])
     >>> pick_nearest(rows, np.array([[5.0], [0.2], [0.2]]), np.array([1, 2, 0]))
@@ -41,7 +46,10 @@ def pick_nearest(features: np.ndarray, centroids: np.ndarray, members: np.ndarra
 
 
 def in_order_of_centroids(features: np.ndarray, count: int) -> np.ndarray:
-    """(count,) different rows as the CTP authors choose and store them: centroid by centroid."""
+    """(count,) distinct rows as the CTP authors pick and store them: in the order of the centroids.
+
+    Raises VlcpError without FAISS.
+    """
     features = np.ascontiguousarray(features, dtype=np.float32)
     count = min(count, len(features))
     if count == 0:
@@ -53,7 +61,7 @@ def in_order_of_centroids(features: np.ndarray, count: int) -> np.ndarray:
 def _clusters(
     features: np.ndarray, count: int, seed: int, rounds: int = ROUNDS
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Centroids by FAISS, and how many rows lie nearest to each."""
+    """(count, D) centroids from FAISS, and the (count,) numbers of rows nearest to each."""
     faiss = _faiss()
     kmeans = faiss.Kmeans(
         features.shape[1],

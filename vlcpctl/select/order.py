@@ -1,4 +1,4 @@
-"""The random order of samples: a hash of the seed and the key, so that it needs no state."""
+"""A random order of samples: a hash of seed and key, so that it is stateless."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vlcpctl.core.hashing import unit_hash
 
 
 def hash_order(seed: int, keys: Iterable[str]) -> np.ndarray:
-    """(N,) numbers in [0, 1), uniform over the keys and the same wherever a key turns up.
+    """(N,) numbers in [0, 1), uniform over the keys; each depends only on the seed and its key.
 
     >>> hash_order(0, ["a", "b"]).tolist() == hash_order(0, ["b", "a"]).tolist()[::-1]
     True
@@ -19,7 +19,7 @@ def hash_order(seed: int, keys: Iterable[str]) -> np.ndarray:
 
 
 def lowest(order: np.ndarray, count: int) -> np.ndarray:
-    """The places of the `count` lowest numbers, lowest first; all of them if there are fewer.
+    """The indices of the `count` lowest numbers, lowest first; all of them if there are fewer.
 
     >>> lowest(np.array([0.5, 0.1, 0.9]), 2)
     array([1, 0])

@@ -8,9 +8,9 @@ from fractions import Fraction
 
 
 def proportional(sizes: Sequence[int], total: int, available: Sequence[int]) -> list[int]:
-    """Quotas in proportion to the tasks' sizes, by largest remainder, none above what there is.
+    """Quotas in proportion to the tasks' sizes, by largest remainder, each at most `available`.
 
-    They fill the buffer exactly: what one task cannot fill goes to the others in proportion.
+    They fill the buffer exactly if they can: what one task lacks goes to the others in proportion.
 
     >>> proportional([10, 10, 10], 20, [10, 10, 10])
     [7, 7, 6]
@@ -27,7 +27,7 @@ def proportional(sizes: Sequence[int], total: int, available: Sequence[int]) -> 
 
 
 def even(total: int, available: Sequence[int]) -> list[int]:
-    """Equal quotas, the earliest tasks first when it does not divide, none above what there is.
+    """Equal quotas, each at most `available`; the earliest tasks get the remainder.
 
     >>> even(10, [9, 9, 9]), even(10, [1, 9, 9])
     ([4, 3, 3], [1, 5, 4])
@@ -36,7 +36,7 @@ def even(total: int, available: Sequence[int]) -> list[int]:
 
 
 def shares(sizes: Sequence[int], share: float, available: Sequence[int]) -> list[int]:
-    """The same share of every task, rounded half up.
+    """The same share of every task, rounded half up, each at most `available`.
 
     >>> shares([100, 50], 0.05, [100, 50])
     [5, 3]
@@ -48,7 +48,7 @@ def shares(sizes: Sequence[int], share: float, available: Sequence[int]) -> list
 def rounded(sizes: Sequence[int], total: int, available: Sequence[int]) -> list[int]:
     """The CTP authors' quotas: each rounded on its own, halves to the even number.
 
-    The sum may be a little over the buffer, or under it.
+    The sum may be slightly above or below the size of the buffer.
 
     >>> rounded([30, 50], 20, [30, 50]), rounded([10, 10, 10], 20, [10, 10, 10])
     ([8, 12], [7, 7, 7])

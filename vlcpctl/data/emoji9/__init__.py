@@ -1,1 +1,1 @@
-"""The built-in data set: the glyphs of 1,870 emoji in nine groups, and the views made of them."""
+"""The built-in data set: glyphs of 1,861 emoji in nine groups, and views rendered from them."""

@@ -1,4 +1,4 @@
-"""Captions of a glyph, from its CLDR name and keywords."""
+"""Captions of a glyph, built from its CLDR name and keywords."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def train_captions(glyph: Glyph, rng: np.random.Generator) -> list[str]:
 
 
 def plain_captions(glyph: Glyph) -> list[str]:
-    """The plain name."""
+    """The CLDR name as the only caption, for evaluation."""
     return [glyph.name]
 
 

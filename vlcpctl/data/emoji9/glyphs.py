@@ -15,7 +15,7 @@ PATH = Path(__file__).with_name("glyphs.parquet")
 
 @dataclass(frozen=True)
 class Glyph:
-    """One emoji: what it looks like and what Unicode calls it."""
+    """One emoji: its picture, and its name, keywords and groups in Unicode's CLDR."""
 
     emoji: str
     name: str
@@ -25,12 +25,12 @@ class Glyph:
     webp: bytes
 
     def image(self) -> Image.Image:
-        """The glyph at 64 x 64, RGBA."""
+        """The glyph as a 64 x 64 RGBA image."""
         return Image.open(io.BytesIO(self.webp)).convert("RGBA")
 
 
 def read_glyphs(limit: int | None = None) -> list[Glyph]:
-    """Every glyph in Unicode order, or `limit` of them, taken from the groups in turn.
+    """All glyphs in Unicode order; with `limit`, that many, taken from the groups in turn.
 
     >>> len({glyph.group for glyph in read_glyphs(limit=9)})
     9

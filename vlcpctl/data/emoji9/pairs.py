@@ -32,13 +32,13 @@ SCHEMA = pa.schema(
         pa.field("view", pa.int32(), nullable=False),
     ]
 )
-_SETTINGS = b"vlcpctl.sample"  # key of the Parquet metadata that says how the file was made
+_SETTINGS = b"vlcpctl.sample"  # key of the Parquet metadata that stores the settings
 _GLYPHS_PER_ROW_GROUP = 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What decides every byte of the pairs."""
+    """The settings that determine every byte of the file."""
 
     data_set: str = "emoji9"
     views: int = 12
@@ -56,7 +56,7 @@ def write_pairs(out: Path, settings: Settings) -> int:
     with (
         new_file(out, is_sample) as temporary,
         progress("sample", len(glyphs) * per_glyph, "views") as bar,
-        # The images are compressed already; short texts repeat, which dictionaries catch.
+        # The images are already compressed; dictionary encoding suits the repeated short texts.
         pq.ParquetWriter(temporary, schema, compression="zstd", use_dictionary=_TEXTS) as writer,
     ):
         for start in range(0, len(glyphs), _GLYPHS_PER_ROW_GROUP):
@@ -68,7 +68,7 @@ def write_pairs(out: Path, settings: Settings) -> int:
 
 
 def already_sampled(out: Path, settings: Settings, *, force: bool) -> bool:
-    """Whether these very pairs are at `out`; any other file there is an error unless `force`."""
+    """Whether `out` already has exactly these pairs. Raises OutputExists if not, unless `force`."""
     check_place(out)
     refuse_foreign_file(out, is_sample)
     if force or not out.exists():
@@ -101,7 +101,7 @@ def _read_settings(path: Path) -> dict[str, Any] | None:
 
 
 def _pairs(glyph: Glyph, settings: Settings) -> Iterator[dict[str, Any]]:
-    """Every view of one glyph, as rows: first those to train on, then those to test on."""
+    """One row per view of a glyph: the training views, then the test views."""
     places = [("train", view) for view in range(settings.views)]
     places += [("test", view) for view in range(settings.test_views)]
     generators = [

@@ -1,4 +1,4 @@
-"""Views of a glyph: turned, scaled, shifted, put on a background, its colours jittered.
+"""Views of a glyph: rotated, scaled, shifted, placed on a background, with colour jitter.
 
 Shapes: V views, S pixels a side, C = 3 colours. Every operation on pixels is elementwise, so that
 the images do not depend on a BLAS or on the number of threads.
@@ -12,7 +12,7 @@ import math
 import numpy as np
 from PIL import Image
 
-DRAWS = 18  # uniform numbers that fix one view
+DRAWS = 18  # uniform random numbers that determine one view
 _TURN = (-25.0, 25.0)  # degrees
 _SCALE = (0.72, 1.02)
 _SHIFT = (-0.08, 0.08)  # of the side
@@ -20,13 +20,13 @@ _BRIGHTNESS = (0.8, 1.2)
 _CONTRAST = (0.8, 1.2)
 _SATURATION = (0.7, 1.3)
 _CHANNEL = (0.92, 1.08)
-_BACKGROUND = (64.0, 255.0)  # not black: part of the glyphs are black pictograms
+_BACKGROUND = (64.0, 255.0)  # not black: some glyphs are black pictograms
 _GREY = (0.299, 0.587, 0.114)
 
 
 def render_views(glyph: Image.Image, draws: np.ndarray, size: int) -> np.ndarray:
     """(V, S, S, C) uint8: one view of the RGBA glyph per row of (V, DRAWS) numbers in [0, 1)."""
-    # Premultiplied alpha: a transform then blends no colour of transparent pixels into the edges.
+    # Premultiplied alpha: colours of transparent pixels do not bleed into the edges.
     small = glyph.resize((size, size), Image.Resampling.LANCZOS).convert("RGBa")
     layers = np.stack([_placed(small, draw, size) for draw in draws]).transpose(0, 3, 1, 2)
     layers = np.ascontiguousarray(layers, np.float32)  # channels first: three times as fast
@@ -37,14 +37,14 @@ def render_views(glyph: Image.Image, draws: np.ndarray, size: int) -> np.ndarray
 
 
 def encode(image: np.ndarray) -> bytes:
-    """The view as PNG: lossless, and the quickest to decode at this size."""
+    """The (S, S, C) uint8 view as PNG bytes: lossless, and the fastest to decode at this size."""
     buffer = io.BytesIO()
     Image.fromarray(image).save(buffer, "PNG", compress_level=1)
     return buffer.getvalue()
 
 
 def _placed(small: Image.Image, draw: np.ndarray, size: int) -> np.ndarray:
-    """(S, S, 4) uint8: the glyph turned, scaled and shifted; outside it is transparent."""
+    """(S, S, 4) uint8: the glyph rotated, scaled and shifted; transparent around it."""
     turn, scale = math.radians(_between(_TURN, draw[0])), _between(_SCALE, draw[1])
     cos, sin, centre = math.cos(turn) / scale, math.sin(turn) / scale, size / 2
     x = centre + size * _between(_SHIFT, draw[2])
@@ -57,7 +57,7 @@ def _placed(small: Image.Image, draw: np.ndarray, size: int) -> np.ndarray:
 
 
 def _backgrounds(draws: np.ndarray, size: int) -> np.ndarray:
-    """(V, C, S, S): one plain colour, or a ramp between two, for half of the views each."""
+    """(V, C, S, S): a plain colour in about half of the views, a ramp between two in the others."""
     colours = _between(_BACKGROUND, draws[:, :6]).astype(np.float32).reshape(-1, 2, 3, 1, 1)
     angle = (draws[:, 7] * 2 * math.pi)[:, None, None]
     along = (np.arange(size) + 0.5) / size - 0.5
@@ -68,7 +68,7 @@ def _backgrounds(draws: np.ndarray, size: int) -> np.ndarray:
 
 
 def _jittered(images: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Brightness, saturation, contrast about middle grey, then each channel's gain."""
+    """Jitter brightness, saturation, contrast around middle grey, then the gain of each channel."""
     values = draws.astype(np.float32)[:, :, None, None]
     brightness = _between(_BRIGHTNESS, values[:, 0:1])
     contrast = _between(_CONTRAST, values[:, 1:2])

@@ -1,1 +1,1 @@
-"""Where pairs come from: one file per format, all giving `Pair`s a batch at a time."""
+"""Readers of pairs: one module per format, each yielding `Pair`s in batches."""

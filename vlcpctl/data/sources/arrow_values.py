@@ -1,4 +1,4 @@
-"""Python values out of Arrow columns, a batch at a time; image bytes are not copied."""
+"""Python values from Arrow columns, one batch at a time, without copying image bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Images = tuple[list[Bytes | None], list[str | None]]
 
 
 def plain(column: pa.Array) -> pa.Array:
-    """The column without a dictionary and without views."""
+    """The column with dictionaries decoded, and string and binary views cast to plain types."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_string_view(column.type):
@@ -27,7 +27,7 @@ def plain(column: pa.Array) -> pa.Array:
 
 
 def captions_of(column: pa.Array) -> list[list[str]]:
-    """The captions of each row, none for a null."""
+    """The captions of each row; an empty list for a null."""
     values = column.to_pylist()
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         return [[text for text in texts or () if text is not None] for texts in values]
@@ -35,7 +35,7 @@ def captions_of(column: pa.Array) -> list[list[str]]:
 
 
 def names_of(column: pa.Array) -> list[str | None]:
-    """The column as text; dates and numbers are written out."""
+    """The column as text; dates and numbers are formatted."""
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         column = pc.cast(column, pa.string())
     names: list[str | None] = column.to_pylist()
@@ -43,14 +43,14 @@ def names_of(column: pa.Array) -> list[str | None]:
 
 
 def values_of(column: pa.Array) -> list[Any]:
-    """Numbers as they are, everything else as text that sorts as it should."""
+    """Numbers unchanged, everything else as text (dates in ISO form, so that they sort by time)."""
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         return list(column.to_pylist())
     return names_of(column)
 
 
 def images_of(column: pa.Array, files: ImageFiles) -> Images:
-    """The bytes of each image, or None with the reason."""
+    """The bytes of each image (None if missing), and the reason for each that is missing."""
     if pa.types.is_struct(column.type):
         return _images_of_structs(column, files)
     if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
@@ -76,6 +76,7 @@ def _views(column: pa.Array) -> list[Bytes | None]:
     _, offsets, data = column.buffers()
     if data is None:
         return [b"" if valid else None for valid in column.is_valid().to_pylist()]
+    # Slices of Arrow's own buffer, so that image bytes are not copied.
     ends = np.frombuffer(
         offsets, width, len(column) + 1, column.offset * np.dtype(width).itemsize
     ).tolist()

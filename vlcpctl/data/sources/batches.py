@@ -1,4 +1,4 @@
-"""As many pairs at a time as keep memory small and the cost of each batch too."""
+"""Group pairs into batches: small enough for memory, large enough to be cheap per pair."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PAIRS = 1000
 
 
 def in_batches(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-    """The pairs, cut where their images fill a batch."""
+    """The pairs in batches of at most 1,000 pairs, or of 8 MiB of images (and the last one)."""
     batch: list[Pair] = []
     size = 0
     for pair in pairs:

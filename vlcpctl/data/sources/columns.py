@@ -1,4 +1,4 @@
-"""Which column plays which part: the names that data sets use, and those that the user gives."""
+"""The role of each column: names that are usual in public data sets, and names the user gives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, unknown_name
 
-# The first of these that is there is taken, letters in either case.
+# The first of these names that exists is used, ignoring case.
 IMAGE = (
     "image",
     "jpg",
@@ -30,19 +30,19 @@ KEY = ("key", "__key__", "id", "image_id", "item_id", "uid")
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """The columns that the user named; where there is None, the usual names are tried."""
+    """The columns that the user named; for None, the usual names are tried."""
 
     image: str | None = None
     caption: str | None = None
     label: str | None = None
     value: str | None = None  # decides the task
     split: str | None = None  # decides the split
-    image_roots: tuple[Path, ...] = ()  # where paths of images begin; none: beside their list
+    image_roots: tuple[Path, ...] = ()  # that image paths are relative to; none: beside the list
 
 
 @dataclass(frozen=True)
 class Roles:
-    """The columns of one file by the part they play; None for a part without one."""
+    """The columns of one file by role; None for a role without a column."""
 
     image: str | None
     caption: str | None
@@ -52,13 +52,17 @@ class Roles:
     key: str | None
 
     def names(self) -> list[str]:
-        """Every column that plays a part, once."""
+        """Every column that has a role, once."""
         every = (self.image, self.caption, self.label, self.value, self.split, self.key)
         return list(dict.fromkeys(name for name in every if name is not None))
 
 
 def roles_of(path: Path, names: list[str], wanted: Wanted, *, images: bool) -> Roles:
-    """Which of a file's columns play which part; without images, only those that decide."""
+    """The column for each role in a file that has the columns `names`.
+
+    With `images=False`, only the roles that decide the task, split and label are filled. Raises
+    BadInput if a required column is missing or a name is not unique.
+    """
     roles = Roles(
         image=need(path, names, wanted.image, IMAGE, "image") if images else None,
         caption=need(path, names, wanted.caption, CAPTION, "caption") if images else None,
@@ -74,18 +78,21 @@ def roles_of(path: Path, names: list[str], wanted: Wanted, *, images: bool) -> R
 
 
 def need(path: Path, names: list[str], given: str | None, usual: Iterable[str], part: str) -> str:
-    """The column that plays a part; an error that lists what there is."""
+    """The column for a role. Raises BadInput, listing the columns, if there is none."""
     found = pick(path, names, given, usual)
     if found is None:
         flag = f"--{part}-column"
         raise BadInput(
-            f"{path} has no {part} column; it has {_listed(names)}; name one with {flag}"
+            f"{path} has no {part} column (found: {_listed(names)}); choose one with {flag}"
         )
     return found
 
 
 def pick(path: Path, names: list[str], given: str | None, usual: Iterable[str]) -> str | None:
-    """The column of that name, or the first with a usual name, or None."""
+    """The column named `given`; if that is None, the first with a usual name, or None.
+
+    Raises BadInput if the column `given` does not exist.
+    """
     if given is not None:
         if given not in names:
             raise BadInput(f"{path}: {unknown_name('column', given, names)}")

@@ -1,4 +1,4 @@
-"""Read pairs from a directory of images, each beside a text of its own name (and a description)."""
+"""Read pairs from a directory of images, each with a .txt (and .json) file of the same name."""
 
 from __future__ import annotations
 
@@ -17,33 +17,36 @@ from vlcpctl.data.sources.columns import Wanted
 from vlcpctl.data.sources.sample_parts import IMAGES, is_wanted, pair_of_parts
 from vlcpctl.data.sources.tar_members import Member
 
-# Images that are not kept are named rather than passed over.
+# Images in these formats are reported as skipped; other files are ignored.
 _OTHER_IMAGES = ("gif", "bmp", "tif", "tiff", "heic", "avif")
-_UNFINISHED = "_tmp"  # img2dataset's
+_UNFINISHED = "_tmp"  # a directory that img2dataset writes while it runs
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A directory of samples: files that share a name up to its last dot."""
+    """A directory of samples: files that share a name up to the last dot."""
 
     path: Path
 
     def rows(self) -> None:
-        """A directory does not say how many samples it has."""
+        """None: the number of samples is not known in advance."""
 
     def check_columns(self, wanted: Wanted) -> None:
-        """A directory has no columns."""
+        """Do nothing: a directory has no columns."""
 
     def names_files(self, wanted: Wanted) -> bool:
-        """Whether images are given by path; here they lie."""
+        """False: the images are in the directory itself."""
         return False
 
     def pairs(self, wanted: Wanted, *, images: bool = True) -> Iterator[list[Pair]]:
-        """The samples by name, a batch at a time; without images, only what decides the task."""
+        """The samples sorted by name, in batches; with `images=False`, images are not read.
+
+        Raises BadInput if a sample has two files with the same extension.
+        """
         yield from in_batches(self._pairs(wanted, images=images))
 
     def fingerprint(self) -> dict[str, Any]:
-        """What tells one version of the directory from another: the names and sizes in it."""
+        """The directory's name and size in bytes, and a hash of its files' names and sizes."""
         digest, size = hashlib.sha256(), 0
         for name in self._names():
             length = (self.path / name).stat().st_size
@@ -52,19 +55,19 @@ class Folder:
         return {"name": self.path.name, "bytes": size, "ends": digest.hexdigest()[:32]}
 
     def holds_images(self) -> bool:
-        """Whether there is an image in it."""
+        """Whether the directory contains an image, at any depth."""
         return any(_extension(name) in IMAGES for name in self._names())
 
     def _pairs(self, wanted: Wanted, *, images: bool) -> Iterator[Pair]:
         for stem, group in groupby(self._names(), key=_stem):
             names = self._by_extension(list(group))
             if not names.keys() & {*IMAGES, *_OTHER_IMAGES, "txt"}:
-                continue  # statistics, lists of classes: no part of a pair
-            # A name that is not UTF-8 could be written nowhere.
+                continue  # statistics, lists of classes: not part of a pair
+            # A file name that is not UTF-8 cannot be written to JSON or Parquet.
             key = stem.encode(errors="surrogateescape").decode(errors="replace")
             other = next((names[kind] for kind in _OTHER_IMAGES if kind in names), None)
             if other is not None and not names.keys() & set(IMAGES):
-                flaw = f"{other} is no JPEG, PNG or WebP"
+                flaw = f"{other} is not one of JPEG, PNG and WebP"
                 yield Pair(key, key, None, [], None, None, None, flaw)
                 continue
             parts = {kind: self._member(name, images=images) for kind, name in names.items()}
@@ -73,7 +76,9 @@ class Folder:
     def _by_extension(self, names: list[str]) -> dict[str, str]:
         found = {_extension(name): name for name in names}
         if len(found) < len(names):
-            raise BadInput(f"{self.path} holds one sample twice: {', '.join(names)}")
+            raise BadInput(
+                f"{self.path} has two files for the same part of a sample: {', '.join(names)}"
+            )
         return found
 
     def _member(self, name: str, *, images: bool) -> Member:
@@ -85,7 +90,7 @@ class Folder:
         return Member(name, 0, size, is_regular=True, data=data)
 
     def _names(self) -> Iterator[str]:
-        """Files below the directory, those of one sample together; hidden ones left out."""
+        """Relative names of the files, those of one sample together; hidden files are left out."""
         for place, directories, files in os.walk(self.path):
             directories[:] = sorted(
                 one for one in directories if one[0] != "." and one != _UNFINISHED

@@ -1,4 +1,4 @@
-"""Images given by path: read beside their list, or under the directories that the user names."""
+"""Images given by path, relative to their list or to the directories in --image-root."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ _NOT_HERE = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """Directories that paths of images begin in, tried in order."""
+    """The directories that image paths are relative to, tried in order."""
 
     roots: tuple[Path, ...]
 
     def read(self, name: str | None) -> tuple[bytes | None, str | None]:
-        """The bytes of an image, or None with the reason."""
+        """(bytes, None) for an image that can be read, else (None, reason)."""
         if not name:
             return None, "neither image bytes nor a path"
         if "://" in name or "\0" in name or name.startswith("pipe:"):
             return None, f"{name!r} is not a file path"
-        found = f"{name} cannot be read"
+        found = f"cannot read {name}"
         for root in self.roots:
             try:
                 return _read(root / name, name)
             except OSError as error:
-                found = f"{name} cannot be read: {error.strerror}"
+                found = f"cannot read {name}: {error.strerror}"
                 if error.errno not in _NOT_HERE:
                     break
         return None, found
 
     def with_image(self, pair: Pair, name: str | None) -> Pair:
-        """The pair with its image, or with what is wrong with it."""
+        """The pair with the image of that name, or with a flaw that says why it has none."""
         if pair.flaw:
             return pair
         image, flaw = self.read(name)
@@ -45,7 +45,7 @@ class ImageFiles:
 
 
 def _read(path: Path, name: str) -> tuple[bytes | None, str | None]:
-    # Without O_NONBLOCK a named pipe in the list would stop the program for ever.
+    # Without O_NONBLOCK, opening a named pipe would block for ever.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with open(descriptor, "rb", buffering=0) as file:
         facts = os.fstat(descriptor)

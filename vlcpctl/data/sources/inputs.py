@@ -1,4 +1,4 @@
-"""From what stands on the command line to the files that hold pairs."""
+"""Find the files with pairs that the SOURCE arguments of the command line refer to."""
 
 from __future__ import annotations
 
@@ -25,14 +25,18 @@ _STATISTICS = "_stats.json"  # of img2dataset, written when a shard is complete
 
 @dataclass(frozen=True)
 class Input:
-    """One SOURCE of the command line: a name that no other has, and its files in order."""
+    """One SOURCE of the command line: its unique name, and its files in order."""
 
     name: str
     files: tuple[PairFile, ...]
 
 
 def find_inputs(sources: list[str]) -> list[Input]:
-    """Every SOURCE with its files: a file, a directory of them, or a glob."""
+    """Every SOURCE with its files; a SOURCE is a file, a directory of files or a glob.
+
+    Raises UsageError for a SOURCE that is not a path or is given twice, and BadInput if it does
+    not exist or has no supported format.
+    """
     files = [(source, _files_of(source)) for source in sources]
     paths = Counter(str(file.path.resolve()) for _, group in files for file in group)
     twice = [path for path, count in paths.items() if count > 1]
@@ -43,7 +47,9 @@ def find_inputs(sources: list[str]) -> list[Input]:
 
 
 def distinct_names(sources: list[str]) -> list[str]:
-    """As much of the end of each path as tells them apart, without the ending.
+    """The shortest ends of the paths, without suffix, that are all different.
+
+    Raises UsageError if the paths differ only in their suffix.
 
     >>> distinct_names(["in/week1/pairs.parquet", "in/week2/pairs.parquet"])
     ['week1/pairs', 'week2/pairs']
@@ -53,11 +59,11 @@ def distinct_names(sources: list[str]) -> list[str]:
         names = ["/".join(part[-depth:]) for part in parts]
         if len(set(names)) == len(names):
             return names
-    raise UsageError("two sources differ in their ending alone; rename one")
+    raise UsageError("two sources differ only in their suffix; rename one")
 
 
 def fingerprint(file: PairFile) -> dict[str, Any]:
-    """What tells one version of a file from another without reading all of it."""
+    """Name, size in bytes, and a hash of the first and last 64 KiB: quick, whatever the size."""
     if isinstance(file, Folder):
         return file.fingerprint()
     path = file.path
@@ -79,7 +85,7 @@ def _files_of(source: str) -> list[PairFile]:
         return [_opened(path)]
     found = sorted(glob.glob(source))  # noqa: PTH207 - Path.glob takes no absolute pattern
     if not found:
-        raise BadInput(f"{source}: there is no such file or directory")
+        raise BadInput(f"{source} does not exist")
     return [_opened(Path(name)) for name in found]
 
 
@@ -88,8 +94,8 @@ def _files_in(directory: Path) -> list[PairFile]:
     if lists:
         return [ListFile(path) for path in lists]
     tars = sorted(directory.rglob("*.tar"))
-    # The pairs are in the tars where a table only describes them: img2dataset's has the name of its
-    # tar or directory, ours the name of its split.
+    # A table that only describes tars is not a source: img2dataset gives it the name of its tar or
+    # directory, vlcpctl the name of its split.
     described = {tar.with_suffix("") for tar in tars}
     described |= {stem.with_name(stem.name.rpartition("-")[0] or stem.name) for stem in described}
     tables = sorted(directory.rglob("*.parquet"))
@@ -99,21 +105,19 @@ def _files_in(directory: Path) -> list[PairFile]:
         if path.with_suffix("") not in described and not path.with_suffix("").is_dir()
     ]
     if tars and tables:
-        found = f"{directory} holds both tars and Parquet files ({tables[0].name})"
-        raise BadInput(f"{found}; give the files themselves")
+        found = f"{directory} contains both tars and Parquet files ({tables[0].name})"
+        raise BadInput(f"{found}; name the files instead of the directory")
     _check_complete(directory, tars or tables)
     if tars or tables:
         return [_opened(path) for path in tars or tables]
     folder = Folder(directory)
     if folder.holds_images():
         return [folder]
-    raise BadInput(
-        f"{directory} holds neither a .parquet nor a .tar file, no train.json and no image"
-    )
+    raise BadInput(f"{directory} contains no .parquet, .tar or image files and no train.json")
 
 
 def _lists_of_splits(directory: Path) -> list[Path]:
-    """Lists that are named by their split alone, as those of P9D, here or in `json`."""
+    """The lists named after a split, as in P9D, in the directory or in `json` below it."""
     if any(directory.glob("*.tar")) or any(directory.glob("*.parquet")):
         return []
     found = [*directory.glob("*.json"), *directory.glob("json/*.json")]
@@ -123,7 +127,7 @@ def _lists_of_splits(directory: Path) -> list[Path]:
 
 
 def _check_complete(directory: Path, shards: list[Path]) -> None:
-    """Refuse a shard that img2dataset has not finished: it writes the statistics last."""
+    """Raise BadInput for a shard that img2dataset has not finished: it writes statistics last."""
     finished = set(directory.rglob(f"*{_STATISTICS}"))
     if not finished:
         return
@@ -150,9 +154,9 @@ def _opened(path: Path) -> PairFile:
         return TarFile(path)
     if path.suffix in _PICKLES or start[:1] == b"\x80":
         raise BadInput(
-            f"{path} is a pickle or an array, which could run code when it is read; "
+            f"{path} is a pickle or a NumPy file, which can run code when it is loaded; "
             "convert it to Parquet, CSV or JSON"
         )
     if path.suffix in JSON | TABLES:
         return ListFile(path)
-    raise BadInput(f"{path} is no Parquet, tar, JSON, CSV or TSV file")
+    raise BadInput(f"{path} is not a Parquet, tar, JSON, CSV or TSV file")

@@ -1,4 +1,4 @@
-"""Records out of the JSON lists of ALBEF, Karpathy, COCO captions and P9D."""
+"""Read records from the JSON lists of ALBEF, Karpathy, COCO captions and P9D."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _PARTS_OF_COCO = frozenset(
 
 
 def json_records(path: Path) -> Iterator[Placed]:
-    """One record per listed image, with its number or its id."""
+    """One record per listed image, with its number or its id.
+
+    Raises BadInput if the file is not well-formed JSON or not one of the known kinds of list.
+    """
     with open_json(path) as reader:
         start = reader.peek()
         if start == "[":
@@ -26,18 +29,18 @@ def json_records(path: Path) -> Iterator[Placed]:
         elif start == "{":
             yield from _keyed(reader)
         else:
-            raise BadInput(f"{path} is no JSON list of pairs: it starts with {start!r}")
+            raise BadInput(f"{path} is not a JSON list of pairs: it starts with {start!r}")
         reader.end()
 
 
 def _listed(reader: JsonReader) -> Iterator[Placed]:
-    """ALBEF's: a list of records."""
+    """The records of an ALBEF list, which is an array."""
     for number in reader.elements():
         yield number, _record(reader)
 
 
 def _keyed(reader: JsonReader) -> Iterator[Placed]:
-    """COCO's and Karpathy's by the names of their parts; else P9D's, records by their id."""
+    """The records of COCO and Karpathy lists, known by their first key, or of P9D lists."""
     is_coco = False
     for number, name in enumerate(reader.members()):
         if number == 0:
@@ -47,13 +50,13 @@ def _keyed(reader: JsonReader) -> Iterator[Placed]:
         elif is_coco:
             reader.skip()
         elif reader.peek() != "{":
-            raise reader.bad(f"{name!r} is neither a pair nor a task of pairs by their id")
+            raise reader.bad(f"{name!r} is neither a pair nor a task with pairs by id")
         else:
             yield from _products(reader, name)
 
 
 def _products(reader: JsonReader, name: str) -> Iterator[Placed]:
-    """P9D's: one product by its id, or the products of one industry by theirs."""
+    """One P9D product under its id, or the products of one industry under theirs."""
     record: Record = {}
     holds_records = False
     for number, inner in enumerate(reader.members()):
@@ -68,7 +71,7 @@ def _products(reader: JsonReader, name: str) -> Iterator[Placed]:
 
 
 def _product(name: str, record: Record) -> Record:
-    """A record of P9D, whose image is named by its id."""
+    """A P9D record; its image is named after its id."""
     return {"item_id": name, "image": f"{name}.jpg", **record}
 
 
@@ -96,7 +99,7 @@ def _karpathy(image: Record) -> Record:
 
 
 def _annotations(path: Path) -> dict[str, list[str]]:
-    """COCO's captions by the id of their image, which come in no order: all are held."""
+    """COCO's captions by image id; they come in no particular order, so all are kept in memory."""
     captions: dict[str, list[str]] = defaultdict(list)
     with open_json(path) as reader:
         for name in reader.members():
@@ -108,7 +111,9 @@ def _annotations(path: Path) -> dict[str, list[str]]:
                 if isinstance(annotation.get("caption"), str):
                     captions[str(annotation.get("image_id"))].append(annotation["caption"])
     if not captions:
-        raise BadInput(f"{path} lists images without captions, in 'sentences' or 'annotations'")
+        raise BadInput(
+            f"{path} lists images without captions (expected 'sentences' or 'annotations')"
+        )
     return captions
 
 

@@ -1,4 +1,4 @@
-"""Read pairs from lists of images and captions: JSON, CSV and TSV, a record at a time."""
+"""Read pairs from lists of images and captions (JSON, CSV, TSV), one record at a time."""
 
 from __future__ import annotations
 
@@ -32,25 +32,28 @@ _FOLDERS = ("train_images", "gallery_images")
 
 @dataclass(frozen=True)
 class ListFile:
-    """One list; rows that follow each other with one image are its captions."""
+    """One list; consecutive rows with the same image are captions of that image."""
 
     path: Path
 
     def rows(self) -> None:
-        """A list does not say how many images it has."""
+        """None: the number of images is not known in advance."""
 
     def check_columns(self, wanted: Wanted) -> None:
-        """Fail early when a field is missing; say what was assumed of a text table."""
+        """Raise BadInput if a column is missing; print which separator a text table has."""
         self._roles(wanted)
         if self._is_table():
             say(f"{self.path}: columns separated by {SEPARATORS[separator_of(self.path)]}")
 
     def names_files(self, wanted: Wanted) -> bool:
-        """Whether images are given by path, as a list does."""
+        """True: a list gives its images by path."""
         return True
 
     def pairs(self, wanted: Wanted, *, images: bool = True) -> Iterator[list[Pair]]:
-        """The images in order, a batch at a time; without images, only what decides the task."""
+        """The images in order, in batches; with `images=False`, image files are not read.
+
+        Raises BadInput if the list is empty, malformed or lacks a column.
+        """
         files = ImageFiles(wanted.image_roots or tuple(self._places()))
         listed = self._listed(wanted)
         yield from in_batches(
@@ -58,7 +61,7 @@ class ListFile:
         )
 
     def split(self) -> str | None:
-        """The split that the file's name means, as of coco_karpathy_test.json; None for none."""
+        """The one split in the file's name, such as test in coco_karpathy_test.json, or None."""
         words = re.split(r"[^a-z]+", self.path.stem.lower())
         found = {split_named(word) for word in words} - {None}
         return found.pop() if len(found) == 1 else None
@@ -79,7 +82,7 @@ class ListFile:
         return roles_of(self.path, names, wanted, images=True)
 
     def _listed(self, wanted: Wanted) -> Iterator[tuple[Pair, str | None]]:
-        """Each image with the captions of all rows that name it one after another."""
+        """Each image with the captions of the consecutive rows that name it."""
         roles, split = self._roles(wanted), self.split()
         before: tuple[Pair, str | None] | None = None
         for place, record in self._records():
@@ -100,7 +103,7 @@ class ListFile:
             yield before
 
     def _places(self) -> Iterator[Path]:
-        """Where images are looked for: beside the list, then where P9D keeps those of its split."""
+        """Where to look for images: beside the list, then in P9D's directories, likeliest first."""
         yield self.path.parent
         for folder in _FOLDERS if self.split() == "train" else reversed(_FOLDERS):
             for base in (self.path.parent, self.path.parent.parent):
@@ -109,7 +112,7 @@ class ListFile:
 
 
 def _is_same(before: tuple[Pair, str | None], after: tuple[Pair, str | None]) -> bool:
-    """Whether two rows are about one image and ask for the same of it."""
+    """Whether two rows are about the same image and agree on its label, task and split."""
     (first, first_name), (second, second_name) = before, after
     if first.flaw or second.flaw or first_name != second_name or first_name is None:
         return False

@@ -1,4 +1,4 @@
-"""Read pairs from Parquet: image bytes, Hugging Face image structs, or paths beside the file."""
+"""Read pairs from Parquet: image bytes, Hugging Face image structs, or paths of image files."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from vlcpctl.data.sources.arrow_values import captions_of, images_of, names_of, 
 from vlcpctl.data.sources.columns import Roles, Wanted, roles_of
 from vlcpctl.data.sources.image_files import ImageFiles
 
-_BATCH_BYTES = 8 * 2**20  # four times faster than 32 MB: the allocator gives the same pages again
+_BATCH_BYTES = 8 * 2**20  # four times faster than 32 MB: the allocator reuses its pages
 _BATCH_ROWS = 500
 _BATCH_PATHS = 64  # rows whose images are files of their own, of unknown size
-_HOLDS_NO_IMAGE = 4096  # bytes per row; above, the rows of a column of structs hold their images
-_STATUS = "status"  # a column of img2dataset, which keeps rows of what it could not download
-_WORTH_A_THREAD = 2**14  # bytes per row; below, handing over costs more than reading
-# Parquet reports damage as OSError too; one from the operating system has a number.
+_HOLDS_NO_IMAGE = 4096  # bytes per row; larger rows contain their images
+_STATUS = "status"  # a column of img2dataset, whose tables include failed downloads
+_WORTH_A_THREAD = 2**14  # bytes per row; for smaller rows the thread costs more than it saves
+# pyarrow raises OSError for damaged files too; one from the operating system has an errno.
 _DAMAGE = (pa.ArrowException, OSError)
 
 
@@ -34,23 +34,26 @@ class ParquetFile:
     path: Path
 
     def rows(self) -> int:
-        """How many rows it says it has."""
+        """The number of rows, from the file's metadata. Raises BadInput if it cannot be read."""
         with self._open() as file:
             return int(file.metadata.num_rows)
 
     def check_columns(self, wanted: Wanted) -> None:
-        """Fail early when a column is missing or of a wrong type."""
+        """Raise BadInput if a column is missing or has the wrong type."""
         with self._open() as file:
             self._roles(file.schema_arrow, wanted, images=True)
 
     def names_files(self, wanted: Wanted) -> bool:
-        """Whether some of its images are given by path."""
+        """Whether some images are given by path."""
         with self._open() as file:
             schema = file.schema_arrow
             return _names_files(schema, self._roles(schema, wanted, images=True))
 
     def pairs(self, wanted: Wanted, *, images: bool = True) -> Iterator[list[Pair]]:
-        """The rows in order, a batch at a time; without images, only what decides the task."""
+        """The rows in order, in batches; with `images=False`, images and captions are not read.
+
+        Raises BadInput if the file is damaged or a text is not UTF-8.
+        """
         with self._open() as file:
             roles = self._roles(file.schema_arrow, wanted, images=images)
             leaves_out = _is_img2dataset(file.schema_arrow)
@@ -70,7 +73,7 @@ class ParquetFile:
         except _DAMAGE as error:
             if isinstance(error, OSError) and error.errno:
                 raise
-            raise BadInput(f"{self.path} is not readable Parquet: {_first_line(error)}") from error
+            raise BadInput(f"cannot read {self.path}: {_first_line(error)}") from error
 
     def _batches(
         self, file: pq.ParquetFile, names: list[str], most: int
@@ -93,7 +96,7 @@ class ParquetFile:
                 if isinstance(error, OSError) and error.errno:
                     raise
                 raise BadInput(
-                    f"{self.path} is damaged behind row {row}: {_first_line(error)}"
+                    f"{self.path} is damaged after row {row}: {_first_line(error)}"
                 ) from error
             if batch is None:
                 return
@@ -126,14 +129,14 @@ class ParquetFile:
         images, flaws = images_of(column(roles.image), files) if roles.image else (nothing, nothing)
         places = range(first_row, first_row + count)
         rows = zip(places, key, images, captions, label, value, split, flaws, strict=True)
-        return [tuple.__new__(Pair, row) for row in rows]  # see `identify`
+        return [tuple.__new__(Pair, row) for row in rows]  # Pair(...) is slower; see `identify`
 
 
 def _check_types(path: Path, schema: pa.Schema, roles: Roles) -> None:
     image, caption = (_bare(schema.field(name).type) for name in (roles.image, roles.caption))
     if not (_is_binary(image) or _is_text(image) or _is_image_struct(image)):
         found = f"column {roles.image!r} is {image}"
-        allowed = "images are bytes, a struct of bytes and path, or paths"
+        allowed = "images must be bytes, a struct of bytes and path, or paths"
         raise BadInput(f"{path}: {found}; {allowed} (see --image-column)")
     texts = _is_text(caption) or (
         (pa.types.is_list(caption) or pa.types.is_large_list(caption))
@@ -142,7 +145,7 @@ def _check_types(path: Path, schema: pa.Schema, roles: Roles) -> None:
     if not texts:
         found = f"column {roles.caption!r} is {caption}"
         raise BadInput(
-            f"{path}: {found}; captions are strings or lists of strings (see --caption-column)"
+            f"{path}: {found}; captions must be strings or lists of strings (see --caption-column)"
         )
 
 
@@ -151,13 +154,13 @@ def _is_img2dataset(schema: pa.Schema) -> bool:
 
 
 def _downloaded(batch: pa.RecordBatch, pairs: list[Pair]) -> list[Pair]:
-    """Without the rows of img2dataset that never had an image; its tars leave them out too."""
+    """The pairs without img2dataset's failed downloads, which its tars leave out too."""
     states = batch.column(_STATUS).to_pylist()
     return [pair for pair, state in zip(pairs, states, strict=True) if state in (None, "success")]
 
 
 def _names_files(schema: pa.Schema, roles: Roles) -> bool:
-    """Whether the images, or some of them, are given by path."""
+    """Whether all or some of the images are given by path."""
     if roles.image is None:
         return False
     kind = _bare(schema.field(roles.image).type)

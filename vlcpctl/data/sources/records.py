@@ -1,4 +1,4 @@
-"""Pairs out of records: JSON objects and rows of text, each field read as plainly as it stands."""
+"""Turn records (JSON objects, rows of text tables) into pairs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Record = dict[str, Any]
 
 
 def pair_of(place: str | int, record: Record, roles: Roles) -> Pair:
-    """The pair that a record describes, without its image; a flaw where its text is none."""
+    """The pair that a record describes, without its image; with a flaw if a text is not Unicode."""
 
     def field(name: str | None) -> Any:
         return None if name is None else record.get(name)
@@ -22,30 +22,30 @@ def pair_of(place: str | int, record: Record, roles: Roles) -> Pair:
     flaw = None
     if not all(map(is_unicode, (*captions, key, label, split, value))):
         captions, key, label, split, value = [], None, None, None, None
-        flaw = "text with half a surrogate pair, which cannot be written anywhere"
+        flaw = "text with a lone surrogate, which UTF-8 cannot encode"
     return Pair(place, key, None, captions, label, value, split, flaw)
 
 
 def listed(value: object) -> list[str]:
-    """The texts of a field that holds one or several."""
+    """The texts of a field that is a text or a list; other values are dropped."""
     values = value if isinstance(value, list) else [value]
     return [one for one in values if isinstance(one, str)]
 
 
 def text_of(value: object) -> str | None:
-    """A field as text; None where it is missing or holds other fields."""
+    """A scalar field as text; None if it is missing, a list or an object."""
     return None if value is None or isinstance(value, list | dict) else str(value)
 
 
 def number_or_text(value: object) -> str | int | float | None:
-    """A field that decides a task: numbers keep their order, everything else is text."""
+    """A field that decides the task: a number stays one, so that it sorts by value; else text."""
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**63:
         return value
     return text_of(value)
 
 
 def is_unicode(value: object) -> bool:
-    """Whether a text can be written as UTF-8; what is no text can."""
+    """Whether a value can be encoded as UTF-8; True for values that are not text."""
     try:
         if isinstance(value, str):
             value.encode()

@@ -1,4 +1,4 @@
-"""From the members of one sample, in a tar or a directory, to a pair."""
+"""Turn the members of one sample, from a tar or a directory, into a pair."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from vlcpctl.data.sources.columns import CAPTION, LABEL, Wanted
 from vlcpctl.data.sources.records import listed, number_or_text, text_of
 from vlcpctl.data.sources.tar_members import Member
 
-IMAGES = ("webp", "png", "jpg", "jpeg")  # in the order in which CLIP_benchmark looks for them
+IMAGES = ("webp", "png", "jpg", "jpeg")  # in the order in which CLIP_benchmark tries them
 TEXTS = ("txt", "json", "cls")
 _MAX_TEXT_BYTES = 4 * 2**20
 
 
 def is_wanted(extension: str, size: int, *, images: bool) -> bool:
-    """Whether the bytes of a member are to be read."""
+    """Whether to read the bytes of a member; `size` is in bytes."""
     if extension in TEXTS:
         return size <= _MAX_TEXT_BYTES
     return images and extension in IMAGES and size <= MAX_BYTES
 
 
 def pair_of_parts(key: str, parts: dict[str, Member], wanted: Wanted) -> Pair:
-    """The pair that members make, by their extensions."""
+    """The pair made from the members of a sample, which are given by extension."""
     try:
         texts = _texts(parts)
         described = _parsed(texts.get("json"))
     except (ValueError, RecursionError) as error:
-        why = f"its text or description cannot be read: {error}"
+        why = f"cannot read its .txt, .cls or .json: {error}"
         return Pair(key, key, None, [], None, None, None, why)
     image, flaw = _image(parts)
     return Pair(
@@ -47,7 +47,7 @@ def pair_of_parts(key: str, parts: dict[str, Member], wanted: Wanted) -> Pair:
 def _image(parts: dict[str, Member]) -> tuple[bytes | None, str | None]:
     member = next((parts[kind] for kind in IMAGES if kind in parts), None)
     if member is None:
-        return None, "no member with an image"
+        return None, "the sample has no image"
     if not member.is_regular:
         return None, f"{member.name} is a link or a device, not a file"
     if member.data is None:
@@ -63,9 +63,8 @@ def _texts(parts: dict[str, Member]) -> dict[str, str]:
 def _parsed(text: str | None) -> dict[str, Any]:
     described = json.loads(text) if text else {}
     if text and "\\ud" in text.lower():
-        json.dumps(
-            described, ensure_ascii=False
-        ).encode()  # half a surrogate pair cannot be written anywhere
+        # Raises UnicodeEncodeError for a lone surrogate, which could not be written to the index.
+        json.dumps(described, ensure_ascii=False).encode()
     return described if isinstance(described, dict) else {}
 
 
@@ -75,8 +74,8 @@ def _captions(text: str | None, described: dict[str, Any], name: str | None) -> 
     if isinstance(described.get("captions"), list) and name is None:
         return listed(described["captions"])
     if text is not None:
-        # One caption a line is CLIP_benchmark's custom. img2dataset writes one caption, line ends
-        # and all, and repeats it in the .json.
+        # CLIP_benchmark writes one caption per line. img2dataset writes a single caption, line
+        # breaks included, and repeats it in the .json.
         return [text] if isinstance(described.get("caption"), str) else text.split("\n")
     return next((listed(described[usual]) for usual in CAPTION if usual in described), [])
 

@@ -1,4 +1,4 @@
-"""Walk the members of a tar that somebody else made, trusting nothing it says of itself."""
+"""Walk the members of a tar from any source; its headers are not trusted."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MAX_DIGITS = 20
 
 @dataclass
 class Member:
-    """A member: its name, and its bytes unless they were not wanted or it is not a regular file."""
+    """A member of a tar; `data` is None if it was not wanted or it is not a regular file."""
 
     name: str
-    offset: int  # where its bytes begin in the tar
+    offset: int  # of its first byte in the tar
     size: int
     is_regular: bool
     data: bytes | None
@@ -55,7 +55,7 @@ class _Walk:
         self.overrides = {}
         is_regular, offset = kind in _REGULAR, self.at
         if not is_regular and kind in b"123456":
-            size = 0  # links, devices and directories carry no data whatever they say
+            size = 0  # links, devices and directories have no data, whatever their header claims
         data = self._take(size, wanted=is_regular and self.wants(name, size))
         return Member(name, offset, size, is_regular or kind == b"5", data)
 
@@ -64,17 +64,19 @@ class _Walk:
         if block == bytes(BLOCK):
             return None
         if len(block) < BLOCK:
-            raise self._bad("it ends without its end mark: the tar is truncated")
+            raise self._bad("the end-of-archive mark is missing: the tar is truncated")
         # The checksum counts its own field as eight spaces.
         total = sum(block[:148]) + sum(block[156:]) + 8 * 32
         if self._number(block[148:156]) != total:
-            raise self._bad("a header with a wrong checksum: the tar is damaged, or not a tar")
+            raise self._bad("header with a wrong checksum: the file is damaged or not a tar")
         self.at += BLOCK
         return block
 
     def _extend(self, kind: bytes, size: int) -> None:
         if size > _MAX_EXTENSION_HEADER:
-            raise self._bad(f"an extended header of {size} bytes")
+            raise self._bad(
+                f"extended header of {size} bytes, the limit is {_MAX_EXTENSION_HEADER}"
+            )
         data = self._take(size, wanted=True) or b""
         if kind == b"L":
             self.overrides["path"] = data.rstrip(b"\0").decode(errors="replace")
@@ -82,19 +84,19 @@ class _Walk:
         while data:
             length = data[:_MAX_DIGITS].partition(b" ")[0]
             if not length.isdigit() or not 0 < int(length) <= len(data):
-                raise self._bad("an extended header that is not well formed")
+                raise self._bad("malformed extended header")
             name, _, value = data[len(length) + 1 : int(length)].rstrip(b"\n").partition(b"=")
             self.overrides[name.decode(errors="replace")] = value.decode(errors="replace")
             data = data[int(length) :]
         size_text = self.overrides.get("size", "0")
         if not size_text.isdigit() or len(size_text) > _MAX_DIGITS:
-            raise self._bad("an extended header with a size that is no number")
+            raise self._bad("extended header with a size that is not a number")
 
     def _take(self, size: int, *, wanted: bool) -> bytes | None:
         padded = size + -size % BLOCK
         if self.at + size > self.length:
             raise self._bad(
-                f"a member of {size} bytes reaches behind the end of the file: the tar is truncated"
+                f"a member of {size} bytes extends past the end of the file: the tar is truncated"
             )
         self.at += padded
         if not wanted:
@@ -109,7 +111,7 @@ class _Walk:
             return int(digits.strip(b" \0") or b"0", 8)
         except ValueError as error:
             raise self._bad(
-                "a header with a field that is no number: the tar is damaged, or not a tar"
+                "header field that is not a number: the file is damaged or not a tar"
             ) from error
 
     def _bad(self, what: str) -> BadInput:
@@ -119,9 +121,10 @@ class _Walk:
 def members(
     path: Path, wants: Callable[[str, int], bool], *, reads_ahead: int = 2**20
 ) -> Iterator[Member]:
-    """The members in order; `wants(name, size)` says whose bytes are read.
+    """Yield the members in order; `wants(name, size)` decides whose bytes are read.
 
-    A reader of few members gains from reading less ahead.
+    `reads_ahead` is the size of the read buffer in bytes; make it small to read few members.
+    Raises BadInput, with the position in the file, if the tar is compressed or damaged.
     """
     with path.open("rb", buffering=reads_ahead) as file:
         start = file.read(2)

@@ -1,4 +1,4 @@
-"""Records out of CSV and TSV files; the separator is the one that the first line has most of."""
+"""Read records from CSV and TSV files; the separator is the commonest one in the first line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MISSHAPEN = "values that do not match the first line"
 
 
 def separator_of(path: Path) -> str:
-    """The character between columns, judged by the first line."""
+    """The character between columns, guessed from the first line. Raises BadInput if not UTF-8."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         try:
             line = file.readline(2**16)
@@ -25,7 +25,7 @@ def separator_of(path: Path) -> str:
 
 
 def table_records(path: Path) -> Iterator[Placed]:
-    """One record per row; an empty value is None."""
+    """One record per row, with its number; empty values are None. Raises BadInput if malformed."""
     separator = separator_of(path)
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = csv.reader(file, delimiter=separator, strict=True)
@@ -40,7 +40,7 @@ def table_records(path: Path) -> Iterator[Placed]:
 
 
 def number_in(value: str | int | float | None) -> str | int | float | None:
-    """A value as the number that it is written as, so that 9 comes before 10; else as it is.
+    """The number that a text spells, so that 9 sorts before 10; any other value unchanged.
 
     >>> number_in("9"), number_in("0.5"), number_in("007"), number_in("2024-01-01")
     (9, 0.5, '007', '2024-01-01')
@@ -63,7 +63,7 @@ def _check_header(path: Path, names: list[str]) -> None:
 
 def _record(names: list[str], values: list[str], separator: str) -> Record:
     if len(values) > len(names) == 2:
-        # Flickr30k's lists of 'image,caption' leave the commas of captions bare.
+        # Flickr30k's lists of 'image,caption' do not quote captions that contain commas.
         values = [values[0], separator.join(values[1:])]
     if len(values) != len(names):
         found = f"{len(values)} values where the first line names {len(names)} columns"

@@ -1,4 +1,4 @@
-"""Read pairs from WebDataset tars, those of img2dataset, CLIP_benchmark and our own included."""
+"""Read pairs from WebDataset tars, including those of img2dataset, CLIP_benchmark and vlcpctl."""
 
 from __future__ import annotations
 
@@ -17,22 +17,25 @@ from vlcpctl.data.sources.tar_members import Member, members
 
 @dataclass(frozen=True)
 class TarFile:
-    """One tar of pairs: members that share a name up to its first dot are one sample."""
+    """One tar of pairs: members that share a name up to the first dot form a sample."""
 
     path: Path
 
     def rows(self) -> None:
-        """A tar does not say how many samples it has."""
+        """None: the number of samples is not known in advance."""
 
     def check_columns(self, wanted: Wanted) -> None:
-        """A tar has no columns to check before it is read."""
+        """Do nothing: a tar has no columns."""
 
     def names_files(self, wanted: Wanted) -> bool:
-        """Whether images are given by path; a tar holds them."""
+        """False: the images are in the tar itself."""
         return False
 
     def pairs(self, wanted: Wanted, *, images: bool = True) -> Iterator[list[Pair]]:
-        """The samples in order, a batch at a time; without images, only what decides the task."""
+        """The samples in order, in batches; with `images=False`, images are not read.
+
+        Raises BadInput if the tar is damaged or a sample has two members with the same extension.
+        """
         groups = groupby(members(self.path, _chooser(images=images)), key=sample_name)
         found = (self._pair(key, list(group), wanted) for key, group in groups)
         yield from in_batches(pair for pair in found if pair is not None)
@@ -44,7 +47,7 @@ class TarFile:
             if extension in IMAGES + TEXTS and parts.setdefault(extension, member) is not member:
                 raise BadInput(f"{self.path} has two members named {member.name!r}")
         if not parts:
-            return None  # a directory, or a file that is no part of a pair
+            return None  # a directory, or a file that is not part of a pair
         return pair_of_parts(key, parts, wanted)
 
 
@@ -53,11 +56,11 @@ def _chooser(*, images: bool) -> Callable[[str, int], bool]:
 
 
 def sample_name(member: Member) -> str:
-    """What the members of one sample share: the name up to the first dot behind its directory."""
+    """The name shared by the members of a sample: the path up to the first dot of its last part."""
     directory, slash, base = member.name.rpartition("/")
     return directory + slash + base.split(".", 1)[0]
 
 
 def extension_of(name: str) -> str:
-    """What says which part of its sample a member is, in small letters."""
+    """The lower-case extension of a member, from the first dot of its file name."""
     return name.rpartition("/")[2].partition(".")[2].lower()

@@ -1,4 +1,4 @@
-"""Reading JSON in pieces gives what reading it whole gives, and says where it is broken."""
+"""JSON read in pieces gives the same values as JSON read whole; errors give the position."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ BROKEN = {
     "[1, 2]": "record in braces",
     '[{"image": "a.png", "caption": "c"}': "expected ',', found 'the end of the file'",
     '[{"image": "a.png", "capt': "Unterminated string",
-    '[{"image": "a.png"}] []': "more text behind the end",
+    '[{"image": "a.png"}] []': "unexpected text after the end",
     '[{"image": }]': "Expecting value",
     '{"a": 1}': "'a' is neither a pair nor a task",
     '{"a": {"b": {}, "c": 1}}': "record in braces",

@@ -1,4 +1,9 @@
-"""Read a JSON text a piece at a time, so that a file of any length needs little memory."""
+"""Read a JSON text one value at a time, so that memory does not grow with the file.
+
+Values are decoded whole by `json`, in C. Building them in Python from the events of a streaming
+parser (ijson) takes three to eight times as long, turns lone surrogates into question marks and
+refuses NaN.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +16,22 @@ from typing import Any, TextIO
 from vlcpctl.core.errors import BadInput
 
 _PIECE = 2**20
-_MAX_VALUE = 2**26  # characters that are decoded at once
+_MAX_VALUE = 2**26  # characters of one value
 _SPACE = " \t\r\n"
 
 
 @contextmanager
 def open_json(path: Path) -> Iterator[JsonReader]:
-    """A reader at the start of a file."""
+    """A reader at the start of a UTF-8 file, with or without a byte order mark."""
     with path.open(encoding="utf-8-sig") as file:
         yield JsonReader(path, file)
 
 
 class JsonReader:
-    """Walks through lists and objects, and decodes what is wanted of them whole."""
+    """Walks lists and objects of any length, and decodes the values in them one at a time.
+
+    Every method raises BadInput, with the position in the file, if the JSON is malformed.
+    """
 
     def __init__(self, path: Path, file: TextIO) -> None:
         self.path = path
@@ -35,7 +43,7 @@ class JsonReader:
         self._more()
 
     def peek(self) -> str:
-        """The next character that is no space; empty at the end."""
+        """The next character that is not white space; empty at the end."""
         while True:
             while self._at < len(self._text) and self._text[self._at] in _SPACE:
                 self._at += 1
@@ -52,13 +60,13 @@ class JsonReader:
                 if isinstance(error, RecursionError) or not self._more():
                     raise self.bad(str(getattr(error, "msg", error))) from error
                 continue
-            # A number may go on behind the end of what was read: 1.5, then e+16.
+            # A number may continue after what has been read: 1.5, then e+16.
             if end + len("e+1") <= len(self._text) or not self._more():
                 self._at = end
                 return found
 
     def skip(self) -> None:
-        """Pass over the next value; of a list, an element at a time."""
+        """Skip the next value; a list is skipped one element at a time."""
         if self.peek() == "[":
             for _ in self.elements():
                 self.value()
@@ -66,7 +74,7 @@ class JsonReader:
             self.value()
 
     def elements(self) -> Iterator[int]:
-        """Before each element of a list, its number; the caller takes the element."""
+        """Yield the number of each element of a list; the caller must then read the element."""
         self._take("[")
         number = 0
         while self.peek() != "]":
@@ -77,7 +85,7 @@ class JsonReader:
         self._take("]")
 
     def members(self) -> Iterator[str]:
-        """Before each value of an object, its name; the caller takes the value."""
+        """Yield the name of each value of an object; the caller must then read the value."""
         self._take("{")
         is_first = True
         while self.peek() != "}":
@@ -92,12 +100,12 @@ class JsonReader:
         self._take("}")
 
     def end(self) -> None:
-        """Nothing may follow."""
+        """Raise BadInput if more text follows."""
         if self.peek():
-            raise self.bad("more text behind the end")
+            raise self.bad("unexpected text after the end")
 
     def bad(self, what: str) -> BadInput:
-        """The error for what stands here."""
+        """The error for a problem at the current position."""
         return BadInput(f"{self.path}, character {self._dropped + self._at}: {what}")
 
     def _take(self, character: str) -> None:
@@ -107,11 +115,13 @@ class JsonReader:
         self._at += 1
 
     def _more(self) -> bool:
-        """Read on, at least as much again as is left; False, and nothing moved, at the end."""
+        """Read more text; False, with nothing changed, at the end of the file."""
         left = len(self._text) - self._at
         if left > _MAX_VALUE:
             raise self.bad(f"a value that does not end within {_MAX_VALUE} characters")
         try:
+            # At least as much again as is left: a long value, which is decoded again from its start
+            # every time, then takes linear time.
             piece = self._file.read(max(_PIECE, left))
         except UnicodeDecodeError as error:
             raise BadInput(f"{self.path} is not UTF-8: {error}") from error

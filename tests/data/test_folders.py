@@ -17,7 +17,7 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.data.pairs import Pair
 from vlcpctl.data.sources.columns import Wanted
 from vlcpctl.data.sources.folders import Folder
-from vlcpctl.data.sources.inputs import find_inputs, fingerprint
+from vlcpctl.data.sources.inputs import find_inputs
 
 IMAGE = make_image(0, 8)
 
@@ -93,10 +93,10 @@ def test_facts_are_the_same_without_reading_images(tmp_path: Path) -> None:
 
 def test_another_file_is_another_fingerprint(tmp_path: Path) -> None:
     fill(tmp_path, a_png=IMAGE, a_txt="a")
-    before = fingerprint(Folder(tmp_path))
-    assert before == fingerprint(Folder(tmp_path))
+    before = Folder(tmp_path).fingerprint()
+    assert before == Folder(tmp_path).fingerprint()
     fill(tmp_path, b_png=IMAGE)
-    assert fingerprint(Folder(tmp_path)) != before
+    assert Folder(tmp_path).fingerprint() != before
 
 
 def test_an_empty_directory_says_what_is_missing(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from vlcpctl.data.samples import Unfit, identify
 from vlcpctl.data.seen import Seen, scratch_table
 from vlcpctl.data.skips import Skips
 from vlcpctl.data.sources.columns import Wanted
-from vlcpctl.data.sources.inputs import Input, PairFile, fingerprint
+from vlcpctl.data.sources.inputs import Input, Source
 
 # The task, the sample, and the split that its row names (None: the hold-out decides). A plain
 # tuple, because one is created for every pair.
@@ -36,7 +36,7 @@ class Reading:
     take: int | None = None
     labels: PseudoLabels | None = None  # replace the labels of the sources
 
-    def batches(self, *, images: bool = True) -> Iterator[tuple[str, PairFile, list[Pair]]]:
+    def batches(self, *, images: bool = True) -> Iterator[tuple[str, Source, list[Pair]]]:
         """Yield (name of the source, file, pairs) for every batch, up to the limit."""
         batches = self._batches(images=images)
         if self.labels is None:
@@ -46,7 +46,7 @@ class Reading:
         for source, file, pairs in batches:
             yield source, file, labelled(pairs, labels)
 
-    def _batches(self, *, images: bool) -> Iterator[tuple[str, PairFile, list[Pair]]]:
+    def _batches(self, *, images: bool) -> Iterator[tuple[str, Source, list[Pair]]]:
         left = self.limit
         for one in self.inputs:
             for file in one.files:
@@ -69,7 +69,7 @@ class Pass:
     read: int = 0
     beyond_take: Counter[str] = field(default_factory=Counter)
     _per_task: Counter[str] = field(default_factory=Counter)
-    _digests: dict[PairFile, Any] = field(default_factory=dict)
+    _digests: dict[Source, Any] = field(default_factory=dict)
 
     def batches(self, scratch: Path) -> Iterator[list[Kept]]:
         """Yield the kept pairs in batches; image bytes are valid until the next batch."""
@@ -88,11 +88,11 @@ class Pass:
     def inputs(self) -> list[dict[str, Any]]:
         """The fingerprint of each file read, with a hash of the keys of the pairs kept from it."""
         return [
-            {**fingerprint(file), "content": digest.hexdigest()}
+            {**file.fingerprint(), "content": digest.hexdigest()}
             for file, digest in self._digests.items()
         ]
 
-    def _identified(self, file: PairFile, pairs: list[Pair]) -> list[tuple[Pair, Sample, bytes]]:
+    def _identified(self, file: Source, pairs: list[Pair]) -> list[tuple[Pair, Sample, bytes]]:
         named = []
         decode, by_row = self.reading.decode, self.reading.wanted.split is not None
         for pair in pairs:
@@ -109,7 +109,7 @@ class Pass:
         return named
 
     def _without_repeats(
-        self, file: PairFile, named: list[tuple[Pair, Sample, bytes]], fresh: set[bytes]
+        self, file: Source, named: list[tuple[Pair, Sample, bytes]], fresh: set[bytes]
     ) -> Iterator[tuple[Pair, Sample]]:
         for pair, sample, place in named:
             if place in fresh:
@@ -120,7 +120,7 @@ class Pass:
                 self.skips.add(file.path, pair.place, "duplicate", detail)
 
     def _assigned(
-        self, file: PairFile, single: Iterator[tuple[Pair, Sample]], task_of: Callable[[Pair], str]
+        self, file: Source, single: Iterator[tuple[Pair, Sample]], task_of: Callable[[Pair], str]
     ) -> list[Kept]:
         by_row = self.reading.wanted.split is not None
         kept: list[Kept] = []
@@ -143,7 +143,7 @@ class Pass:
             return False
         return True
 
-    def _digest(self, file: PairFile, kept: list[Kept]) -> None:
+    def _digest(self, file: Source, kept: list[Kept]) -> None:
         digest = self._digests.setdefault(file, blake2b(digest_size=16))
         digest.update("".join([sample.key for _, sample, _ in kept]).encode())
 

@@ -13,7 +13,6 @@ from vlcpctl.core.errors import MOST_NAMES, UsageError
 from vlcpctl.data.holdout import Holdout
 from vlcpctl.data.pseudo_labels import Classifier, LoadClassifier, write_labels
 from vlcpctl.data.publishing import order_of, publish_stream
-from vlcpctl.data.sources.inputs import fingerprint
 from vlcpctl.data.split_options import SplitOptions
 from vlcpctl.data.splitting import SplitPlan, write_tasks
 
@@ -96,7 +95,7 @@ def describe_plan(options: SplitOptions, out: Path, *, force: bool = False) -> d
         "sources": {
             one.name: [str(file.path) for file in one.files] for one in plan.reading.inputs
         },
-        "bytes": sum(fingerprint(file)["bytes"] for file in files),
+        "bytes": sum(file.fingerprint()["bytes"] for file in files),
         "pairs": _rows(plan) or None,
         "by": options.by,
         "labels_from": options.labels_from,

@@ -14,7 +14,7 @@ from vlcpctl.data.rules import By
 from vlcpctl.data.shards import parse_bytes
 from vlcpctl.data.skips import Tolerance
 from vlcpctl.data.sources.columns import Wanted
-from vlcpctl.data.sources.inputs import find_inputs, fingerprint
+from vlcpctl.data.sources.inputs import find_inputs
 from vlcpctl.data.splitting import SplitPlan
 
 DEFAULT_HOLDOUT = "test=0.1"
@@ -94,7 +94,7 @@ class SplitOptions:
         settings["image_root"] = [Path(root).resolve().name for root in self.image_root]
         settings["holdout"] = self.holdout or (None if self.split_column else DEFAULT_HOLDOUT)
         files = [
-            [one.name, [fingerprint(file) for file in one.files]] for one in plan.reading.inputs
+            [one.name, [file.fingerprint() for file in one.files]] for one in plan.reading.inputs
         ]
         return {**settings, "sources": files}
 

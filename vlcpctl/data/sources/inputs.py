@@ -3,24 +3,58 @@
 from __future__ import annotations
 
 import glob
-import hashlib
 import os
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.index import SPLITS
+from vlcpctl.data.pairs import Pair
+from vlcpctl.data.sources.columns import Wanted
 from vlcpctl.data.sources.folders import Folder
 from vlcpctl.data.sources.lists import JSON, TABLES, ListFile
 from vlcpctl.data.sources.parquet import ParquetFile
 from vlcpctl.data.sources.webdataset import TarFile
 
-PairFile = ParquetFile | TarFile | ListFile | Folder
-_ENDS_BYTES = 65536
 _PICKLES = frozenset({".pkl", ".pickle", ".npy", ".npz", ".pt", ".pth"})
 _STATISTICS = "_stats.json"  # of img2dataset, written when a shard is complete
+
+
+class Source(Protocol):
+    """One file, or one directory, with pairs in one format.
+
+    To add a format, write a frozen dataclass with these members and create it in `_opened`.
+    """
+
+    @property
+    def path(self) -> Path:
+        """The file or directory."""
+
+    def rows(self) -> int | None:
+        """The number of pairs, for progress; None if it is not known without reading them."""
+
+    def check_columns(self, wanted: Wanted) -> None:
+        """Raise BadInput if a column is missing or has the wrong type, before any work is done."""
+
+    def names_files(self, wanted: Wanted) -> bool:
+        """Whether some images are given by path, so that --image-root has an effect."""
+
+    def pairs(self, wanted: Wanted, *, images: bool = True) -> Iterator[list[Pair]]:
+        """Yield the pairs in batches, in the same order every time.
+
+        A pair that cannot be used has no image and a flaw that says why. With `images=False`, what
+        is yielded serves to assign tasks: only `place`, `label` and `value` need to be set. Raises
+        BadInput if the source itself is malformed or damaged.
+        """
+
+    def fingerprint(self) -> dict[str, Any]:
+        """`name`, `bytes` and `ends` (a hash), which identify this version of the source.
+
+        It is part of the identity of a split, so it has no local paths and is quick to compute.
+        """
 
 
 @dataclass(frozen=True)
@@ -28,7 +62,7 @@ class Input:
     """One SOURCE of the command line: its unique name, and its files in order."""
 
     name: str
-    files: tuple[PairFile, ...]
+    files: tuple[Source, ...]
 
 
 def find_inputs(sources: list[str]) -> list[Input]:
@@ -62,20 +96,7 @@ def distinct_names(sources: list[str]) -> list[str]:
     raise UsageError("two sources differ only in their suffix; rename one")
 
 
-def fingerprint(file: PairFile) -> dict[str, Any]:
-    """Name, size in bytes, and a hash of the first and last 64 KiB: quick, whatever the size."""
-    if isinstance(file, Folder):
-        return file.fingerprint()
-    path = file.path
-    size = path.stat().st_size
-    with path.open("rb") as data:
-        digest = hashlib.sha256(data.read(_ENDS_BYTES))
-        data.seek(max(0, size - _ENDS_BYTES))
-        digest.update(data.read())
-    return {"name": path.name, "bytes": size, "ends": digest.hexdigest()[:32]}
-
-
-def _files_of(source: str) -> list[PairFile]:
+def _files_of(source: str) -> list[Source]:
     if "://" in source or "::" in source or source.startswith("pipe:"):
         raise UsageError(f"{source!r} is not a path; download it first")
     path = Path(source)
@@ -89,7 +110,7 @@ def _files_of(source: str) -> list[PairFile]:
     return [_opened(Path(name)) for name in found]
 
 
-def _files_in(directory: Path) -> list[PairFile]:
+def _files_in(directory: Path) -> list[Source]:
     lists = _lists_of_splits(directory)
     if lists:
         return [ListFile(path) for path in lists]
@@ -141,7 +162,7 @@ def _check_complete(directory: Path, shards: list[Path]) -> None:
             )
 
 
-def _opened(path: Path) -> PairFile:
+def _opened(path: Path) -> Source:
     if not path.is_file():
         raise BadInput(f"{path} is not a regular file")
     with path.open("rb") as file:

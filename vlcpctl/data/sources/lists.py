@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput
@@ -13,6 +14,7 @@ from vlcpctl.data.holdout import split_named
 from vlcpctl.data.pairs import Pair
 from vlcpctl.data.sources.batches import in_batches
 from vlcpctl.data.sources.columns import Roles, Wanted, roles_of
+from vlcpctl.data.sources.fingerprints import file_fingerprint
 from vlcpctl.data.sources.image_files import ImageFiles
 from vlcpctl.data.sources.json_lists import Placed, json_records
 from vlcpctl.data.sources.records import pair_of, text_of
@@ -59,6 +61,10 @@ class ListFile:
         yield from in_batches(
             files.with_image(pair, name) if images else pair for pair, name in listed
         )
+
+    def fingerprint(self) -> dict[str, Any]:
+        """See `Source`."""
+        return file_fingerprint(self.path)
 
     def split(self) -> str | None:
         """The one split in the file's name, such as test in coco_karpathy_test.json, or None."""

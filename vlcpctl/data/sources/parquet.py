@@ -15,6 +15,7 @@ from vlcpctl.data.ahead import one_ahead
 from vlcpctl.data.pairs import Pair
 from vlcpctl.data.sources.arrow_values import captions_of, images_of, names_of, plain, values_of
 from vlcpctl.data.sources.columns import Roles, Wanted, roles_of
+from vlcpctl.data.sources.fingerprints import file_fingerprint
 from vlcpctl.data.sources.image_files import ImageFiles
 
 _BATCH_BYTES = 8 * 2**20  # four times faster than 32 MB: the allocator reuses its pages
@@ -65,6 +66,10 @@ class ParquetFile:
                 pairs = self._pairs_of(batch, roles, files, row)
                 yield _downloaded(batch, pairs) if leaves_out else pairs
                 row += batch.num_rows
+
+    def fingerprint(self) -> dict[str, Any]:
+        """See `Source`."""
+        return file_fingerprint(self.path)
 
     def _open(self) -> pq.ParquetFile:
         try:

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.pairs import Pair
 from vlcpctl.data.sources.batches import in_batches
 from vlcpctl.data.sources.columns import Wanted
+from vlcpctl.data.sources.fingerprints import file_fingerprint
 from vlcpctl.data.sources.sample_parts import IMAGES, TEXTS, is_wanted, pair_of_parts
 from vlcpctl.data.sources.tar_members import Member, members
 
@@ -39,6 +41,10 @@ class TarFile:
         groups = groupby(members(self.path, _chooser(images=images)), key=sample_name)
         found = (self._pair(key, list(group), wanted) for key, group in groups)
         yield from in_batches(pair for pair in found if pair is not None)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """See `Source`."""
+        return file_fingerprint(self.path)
 
     def _pair(self, key: str, group: list[Member], wanted: Wanted) -> Pair | None:
         parts: dict[str, Member] = {}

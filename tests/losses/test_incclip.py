@@ -52,7 +52,7 @@ def divergence(p: list[Tensor], q: list[Tensor]) -> Tensor:
 
 
 def distillation(s: Tensor, old: Tensor, eta: float, *, reverse: bool) -> Tensor:
-    """Eqs. 7-9; the texts without image are in the image-to-text part only."""
+    """Eqs. 7-9; negative texts are in the image-to-text part only."""
     to_text = to_image = torch.zeros((), dtype=s.dtype)
     for i in range(B):
         now = [probability_of_text(s, i, k, TAU) for k in range(B + K)]

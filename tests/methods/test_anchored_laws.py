@@ -1,4 +1,4 @@
-"""What EWC, MAS, SI and RWalk keep to, whatever the data."""
+"""Properties of EWC, MAS, SI and RWalk that hold for any data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EWC, MAS, SI, RWalk and AFEC against what the CTP authors' own code gave over three toy tasks."""
+"""EWC, MAS, SI, RWalk and AFEC against the CTP authors' own code, over three toy tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CTP and LwF against numbers that the CTP authors' own code gave, in double precision."""
+"""CTP and LwF against numbers computed by the CTP authors' own code, in double precision."""
 
 from __future__ import annotations
 

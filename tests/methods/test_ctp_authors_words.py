@@ -1,4 +1,4 @@
-"""Masked words and token features against numbers that the CTP authors' own code gave."""
+"""Masked words and token features against numbers computed by the CTP authors' own code."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def batch_with(stored: tuple[Tensor, Tensor], replayed: Tensor = REPLAYED) -> Ba
 
 
 def contrast(raw: tuple[Tensor, Tensor], rows: list[int]) -> Tensor:
-    """Among some pairs, one at a time."""
+    """The contrastive loss among some pairs, one at a time."""
     image, text = (side / side.norm(dim=1, keepdim=True) for side in raw)
     total = torch.zeros((), dtype=torch.float64)
     for own, other in ((image, text), (text, image)):
@@ -40,7 +40,7 @@ def contrast(raw: tuple[Tensor, Tensor], rows: list[int]) -> Tensor:
 
 
 def distances(raw: tuple[Tensor, Tensor], stored: tuple[Tensor, Tensor], rows: list[int]) -> Tensor:
-    """Of both sides, each at unit length, a pair at a time."""
+    """The squared distance at unit length, averaged over both modalities, a pair at a time."""
     total = torch.zeros((), dtype=torch.float64)
     for new, old in zip(raw, stored, strict=True):
         for place, row in enumerate(rows):

@@ -21,7 +21,7 @@ TAU = 0.07
 
 
 def raw(seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Projections of images, of their texts, and of texts without image."""
+    """Projections of images, of their texts, and of negative texts."""
     generator = torch.Generator().manual_seed(seed)
     image = torch.randn(B, D, generator=generator, dtype=torch.float64)
     text = image + torch.randn(B, D, generator=generator, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""What holds for every method of the table."""
+"""Properties that every method of the table has."""
 
 from __future__ import annotations
 

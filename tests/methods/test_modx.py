@@ -20,7 +20,7 @@ def _features(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _row_by_row(new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
-    """Eqs. 3-4, one direction: a row the old model ranks wrongly becomes the current one's own."""
+    """Eqs. 3-4, one direction: a row that the old model ranks wrongly is replaced by the new."""
     total = torch.zeros((), dtype=new.dtype)
     for row in range(len(new)):
         target = old[row] if int(old[row].argmax()) == row else new[row].detach()
@@ -96,7 +96,7 @@ def test_the_temperature_divides_both_models_cosines() -> None:
 
 
 def test_each_direction_has_wrong_rows_of_its_own() -> None:
-    # The second text is nearest to both images: a wrong row of images, no wrong column of texts.
+    # The second image is nearest to both texts: the column of text 0 is wrong, no row is.
     old = features(
         torch.tensor([[1.0, 0.2], [0.0, 1.0]]).double(), torch.tensor([[1, 3], [0, 1]]).double()
     )

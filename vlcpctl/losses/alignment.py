@@ -1,4 +1,4 @@
-"""Off-diagonal alignment of Mod-X: keep the old similarity rows, except wrong ones.
+"""Off-diagonal alignment of Mod-X: distil the previous similarity rows, except wrong ones.
 
 Shapes: B pairs, D channels; features are of unit length.
 """
@@ -13,10 +13,11 @@ from torch.nn.functional import kl_div, log_softmax
 def off_diagonal(
     new_BB: Tensor, old_BB: Tensor, *, reduction: str = "sum", temperature: float = 1.0
 ) -> Tensor:
-    """KL from old to new rows, over those that the old model ranks rightly (Mod-X eqs. 3-4).
+    """KL divergence from old to new rows of similarities (B, B), a scalar (Mod-X eqs. 3-4).
 
-    A row whose largest old entry is not the diagonal is replaced by the current model's own, so it
-    adds neither value nor gradient. `mean` divides by B, wrong rows included.
+    Rows whose largest old entry is not on the diagonal are left out: the paper replaces them by the
+    current model's own, which adds neither value nor gradient. The rows are summed; with
+    `reduction="mean"` the sum is divided by B, including the rows left out.
 
     >>> off_diagonal(torch.zeros(2, 2), torch.tensor([[0.0, 1.0], [1.0, 0.0]])).item()
     0.0

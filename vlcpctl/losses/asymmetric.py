@@ -1,4 +1,4 @@
-"""Asymmetric contrast of Co2L: only some pairs of a batch are anchors, all are candidates.
+"""Asymmetric contrastive loss of Co2L: only some pairs are anchors, all are candidates.
 
 Shapes: B pairs, D channels.
 """
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-LEFT_OUT = -100  # the label that cross_entropy passes over
+LEFT_OUT = -100  # the label that cross_entropy ignores
 
 
 def image_text(
@@ -20,12 +20,13 @@ def image_text(
     *,
     average: str = "batch",
 ) -> tuple[Tensor, Tensor]:
-    """Cross-entropies of both directions, of unit features, over the pairs that are anchors.
+    """Image-to-text and text-to-image cross-entropy over the anchors, two scalars.
 
-    Each side is divided by B (`batch`: Co2L, section 4.1, up to that constant) or by the number of
-    anchors (`anchors`). Without any anchor it is 0.
+    Features are (B, D) of unit length; `anchors_B` is true for anchors. Each direction is divided
+    by B (`average="batch"`: Co2L, section 4.1, up to that constant) or by the number of anchors
+    (`"anchors"`). Without anchors both are 0.
 
-    >>> same = torch.ones(2, 1)  # two candidates alike: log 2 for every anchor
+    >>> same = torch.ones(2, 1)  # two equal candidates: log 2 for every anchor
     >>> sides = image_text(same, same, 1.0, torch.tensor([True, False]))
     >>> [round(side.item(), 4) for side in sides]
     [0.3466, 0.3466]

@@ -1,4 +1,4 @@
-"""The symmetric image-text contrastive loss (InfoNCE), the base that every method shares.
+"""The symmetric image-text contrastive loss (InfoNCE), the base loss of most methods.
 
 Shapes: B pairs, D channels.
 """
@@ -11,7 +11,9 @@ from torch.nn.functional import cross_entropy
 
 
 def image_text(image_BD: Tensor, text_BD: Tensor, scale: Tensor | float) -> tuple[Tensor, Tensor]:
-    """The image-to-text and text-to-image cross-entropies of unit features (CTP eq. 1).
+    """Image-to-text and text-to-image cross-entropy, two scalars (CTP eq. 1).
+
+    Features are (B, D) of unit length; `scale` is 1 / temperature.
 
     >>> eye = torch.eye(2)
     >>> round(image_text(eye, eye, 10.0)[0].item(), 6)

@@ -1,4 +1,4 @@
-"""Dark knowledge: replayed pairs stay where an earlier model had put them.
+"""Dark experience replay: distance of projections from those stored with a buffer.
 
 Shapes: R replayed pairs, D channels.
 """
@@ -10,9 +10,9 @@ from torch.nn.functional import normalize
 
 
 def distance(new_RD: Tensor, stored_RD: Tensor, *, unit: bool) -> Tensor:
-    """Squared distance of new from stored projections, averaged over pairs (DER, section 3).
+    """Squared distance of new from stored projections (R, D), averaged over pairs (DER, section 3).
 
-    With `unit` both are of unit length first, so that it is 2 - 2 cos.
+    With `unit` both are scaled to unit length first, which makes the distance 2 - 2 cos.
 
     >>> import torch
     >>> distance(torch.tensor([[1.0, 2.0], [0.0, 0.0]]), torch.zeros(2, 2), unit=False).item()

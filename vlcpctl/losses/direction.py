@@ -1,4 +1,4 @@
-"""Keep the direction of features: one minus the cosine between an old and a new one.
+"""Distil the direction of features: one minus the cosine between old and new.
 
 Shapes: B pairs, D channels of the shared space, N tokens, C channels of a token.
 """
@@ -20,9 +20,10 @@ def turned(new_BD: Tensor, old_BD: Tensor) -> Tensor:
 
 
 def profiles_turned(new_BNC: Tensor, old_BNC: Tensor) -> Tensor:
-    """The same for each channel's profile over unit-length tokens, averaged over channels, (B,).
+    """One minus the cosine of each channel's profile over tokens, mean over channels, (B,).
 
-    The CTP authors take the cosine along dimension 1, which holds the tokens.
+    The CTP authors' variant of LUCIR: tokens are scaled to unit length, and the cosine is taken
+    along dimension 1, the tokens.
     """
     new, old = normalize(new_BNC, dim=-1), normalize(old_BNC, dim=-1)
     return (1 - cosine_similarity(new, old, dim=1)).mean(1)

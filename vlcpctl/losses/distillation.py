@@ -1,4 +1,4 @@
-"""Keep what a previous model says: the divergence from its outputs to the current ones."""
+"""Knowledge distillation: the KL divergence from a teacher's outputs to a student's."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from torch.nn.functional import kl_div, log_softmax
 
 
 def row_kl(teacher: Tensor, student: Tensor) -> Tensor:
-    """Mean over rows of KL(softmax(teacher) || softmax(student)).
+    """Mean over rows of KL(softmax(teacher) || softmax(student)) of logits (rows, classes).
 
-    Its gradient is that of the cross-entropy between the two, and it is 0 where they agree.
+    It has the gradient of the cross-entropy between the two, and is 0 where they agree.
 
     >>> import torch
     >>> row_kl(torch.eye(3), torch.eye(3)).item()

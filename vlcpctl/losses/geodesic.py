@@ -1,8 +1,8 @@
 """Distillation along a geodesic: from the subspace of old features to that of new ones.
 
-The flow kernel Q = int_0^1 Phi(t) Phi(t)^T dt, Phi(t) a basis of the subspace at t on the shortest
-path, weighs each direction by how much of the path it belongs to. Q (D x D) is never formed: it is
-kept as the k principal directions of both ends and the angles between them.
+The flow kernel is Q = int_0^1 Phi(t) Phi(t)^T dt, where Phi(t) is a basis of the subspace at point
+t of the shortest path. It weights each direction by the share of the path whose subspace contains
+it. Q (D x D) is never formed: `Flow` stores the k principal directions and angles instead.
 
 Shapes: B samples, D channels, k dimensions of a subspace.
 """
@@ -18,14 +18,14 @@ from torch.linalg import svd
 
 @dataclass(frozen=True)
 class Flow:
-    """The flow kernel between two subspaces, by its principal directions and angles."""
+    """The flow kernel between two subspaces, as principal directions and angles."""
 
     start_Dk: Tensor  # directions of the old subspace
-    across_Dk: Tensor  # where each of them turns to, at right angles to it; 0 where it stays
+    across_Dk: Tensor  # the orthogonal direction that each turns towards; 0 if it does not turn
     angle_k: Tensor  # radians, from 0 to pi / 2
 
     def products(self, left_BD: Tensor, right_BD: Tensor) -> Tensor:
-        """x^T Q y of each row x of the left and y of the right, (B,)."""
+        """x^T Q y for each row x of the left and y of the right, (B,)."""
         turned = self.angle_k / torch.pi  # torch.sinc(x) is sin(pi x) / (pi x), and 1 at 0
         along_k = (1 + torch.sinc(2 * turned)) / 2
         mixed_k = -torch.sin(self.angle_k) * torch.sinc(turned) / 2
@@ -41,7 +41,7 @@ class Flow:
 
 @torch.no_grad()
 def subspace(features_BD: Tensor, dimensions: int) -> Tensor:
-    """An orthonormal basis (D, k) of the main directions of features around their mean."""
+    """An orthonormal basis (D, k) of the principal directions of centred features."""
     centred_BD = features_BD - features_BD.mean(0)
     directions_DD: Tensor = svd(centred_BD, full_matrices=False).Vh
     return directions_DD[:dimensions].T
@@ -51,14 +51,14 @@ def subspace(features_BD: Tensor, dimensions: int) -> Tensor:
 def flow(old_Dk: Tensor, new_Dk: Tensor) -> Flow:
     """The flow kernel between the subspaces of two orthonormal bases, without gradient.
 
-    With U cos(angle) V^T the SVD of old^T new, the old directions are old U and the new ones new V;
-    what new V has at right angles to old U is of length sin(angle).
+    Both bases are (D, k). With U cos(angle) V^T the SVD of old^T new, the principal directions are
+    old U and new V; the part of new V orthogonal to old U has length sin(angle).
     """
     turn_kk, cosine_k, back_kk = svd(old_Dk.T @ new_Dk)
     start_Dk = old_Dk @ turn_kk
     rest_Dk = start_Dk * cosine_k - new_Dk @ back_kk.T
     sine_k = rest_Dk.norm(dim=0)
-    # Below rounding a direction says nothing, and its share in Q is 0.
+    # A difference below rounding has an arbitrary direction; its share in Q would be 0.
     turns_k = sine_k > torch.finfo(sine_k.dtype).eps
     across_Dk = torch.where(turns_k, rest_Dk / sine_k.clamp_min(torch.finfo(sine_k.dtype).tiny), 0)
     return Flow(start_Dk, across_Dk, torch.atan2(sine_k, cosine_k.clamp_min(0)))
@@ -67,8 +67,8 @@ def flow(old_Dk: Tensor, new_Dk: Tensor) -> Flow:
 def path_angle(new_BD: Tensor, old_BD: Tensor, dimensions: int) -> Tensor:
     """One minus the cosine of old and new features under the flow kernel, (B,) (GeoDL).
 
-    The gradient runs through the features, not through the kernel, as in the authors' code. It is
-    finite where old and new coincide.
+    Features are (B, D). The gradient flows through the features, not through the kernel, as in the
+    authors' code. It is finite where old and new coincide.
 
     >>> path_angle(torch.eye(4), torch.eye(4), 2).abs().max().item() < 1e-6
     True

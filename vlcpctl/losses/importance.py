@@ -1,6 +1,6 @@
-"""How important each weight was: squared and absolute gradients, path integrals, scores.
+"""Importance of each weight: squared and absolute gradients, path integrals, scores.
 
-Shapes: B pairs, D channels; named tensors are of the shapes of the weights.
+Shapes: B pairs, D channels; named tensors have the shapes of the weights.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ Named = Mapping[str, Tensor]
 
 @torch.no_grad()
 def add_squares_(target: Named, grads: Named, share: float) -> None:
-    """Target += share * gradient^2: the diagonal of the empirical Fisher matrix."""
+    """Target += share * gradient^2, the diagonal of the empirical Fisher matrix, in place."""
     for name, grad in grads.items():
         target[name].addcmul_(grad, grad, value=share)
 
 
 @torch.no_grad()
 def add_sizes_(target: Named, grads: Named, share: float) -> None:
-    """Target += share * |gradient|."""
+    """Target += share * |gradient|, in place (MAS, section 4.1)."""
     for name, grad in grads.items():
         target[name].add_(grad.abs(), alpha=share)
 
@@ -38,7 +38,9 @@ def lengths(raw_BD: Tensor, *, squared: bool) -> Tensor:
 
 @torch.no_grad()
 def add_path_(path: Named, gradient: Named, before: Named, after: Named) -> None:
-    """Path -= gradient * (after - before): by how much a step's move lowered the loss.
+    """Path -= gradient * (after - before), in place: how much a step reduced the loss.
+
+    A first-order estimate per weight (SI, eq. 3).
 
     >>> path = {"w": torch.zeros(1)}
     >>> up, was, now = torch.tensor([2.0]), torch.tensor([1.0]), torch.tensor([0.5])
@@ -52,7 +54,7 @@ def add_path_(path: Named, gradient: Named, before: Named, after: Named) -> None
 
 @torch.no_grad()
 def per_distance(path: Named, start: Named, end: Named, damping: float) -> dict[str, Tensor]:
-    """Path / ((end - start)^2 + damping), as SI weighs it (Zenke et al., eq. 5)."""
+    """Path / ((end - start)^2 + damping), the importance of SI (eq. 5)."""
     return {
         name: travelled / ((end[name] - start[name]).square() + damping)
         for name, travelled in path.items()
@@ -63,7 +65,10 @@ def per_distance(path: Named, start: Named, end: Named, damping: float) -> dict[
 def per_fisher_distance(
     path: Named, fisher: Named, ends: tuple[Named, Named], *, half: float, damping: float
 ) -> dict[str, Tensor]:
-    """The positive part of path / (half * fisher * (end - start)^2 + damping), RWalk's score."""
+    """The positive part of path / (half * fisher * (end - start)^2 + damping), RWalk's score.
+
+    `ends` are the weights at the start and at the end; `half` is 1/2 in the paper.
+    """
     start, end = ends
     return {
         name: (
@@ -75,7 +80,7 @@ def per_fisher_distance(
 
 @torch.no_grad()
 def over_largest(values: Named) -> dict[str, Tensor]:
-    """Values divided by the largest of all, so that none is above 1; all zeros stay zeros.
+    """Values divided by the largest of all tensors, so that none exceeds 1; zeros stay zeros.
 
     >>> over_largest({"a": torch.tensor([1.0, 4.0]), "b": torch.tensor([2.0])})["b"].item()
     0.5

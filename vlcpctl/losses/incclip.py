@@ -1,6 +1,6 @@
-"""IncCLIP (Yan et al., 2022): negative texts of bounded similarity, and training against them.
+"""IncCLIP (Yan et al., 2022): generating negative texts, and the loss that uses them.
 
-Shapes: B images with their texts, T = B + K texts of which the last K have no image.
+Shapes: B image-text pairs, K negative texts without images, T = B + K texts, D channels.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from torch.nn.functional import cross_entropy, log_softmax
 
 
 def margins(scores_BK: Tensor, low: float, high: float) -> Tensor:
-    """(K,) by how much each text's similarities leave [low, high], over the images (eq. 1).
+    """How far each text's similarities are outside [low, high], (K,), averaged over images (eq. 1).
+
+    `scores_BK` are the cosines of images and texts.
 
     >>> margins(torch.tensor([[0.0, 0.3], [0.5, 0.3]]), 0.2, 0.4)
     tensor([0.1500, 0.0000])
@@ -24,7 +26,9 @@ def margins(scores_BK: Tensor, low: float, high: float) -> Tensor:
 def logits(
     image_BD: Tensor, text_BD: Tensor, pseudo_KD: Tensor | None, scale: Tensor | float
 ) -> Tensor:
-    """(B, T) similarities of unit features to the texts of the batch, then to those without image.
+    """Scaled similarities (B, T) of images to the texts of the batch, then to the negative texts.
+
+    Features are of unit length; `scale` is 1 / temperature.
 
     >>> logits(torch.eye(2), torch.eye(2), torch.ones(1, 2), 2.0)
     tensor([[2., 0., 2.],
@@ -35,7 +39,9 @@ def logits(
 
 
 def contrast(logits_BT: Tensor) -> tuple[Tensor, Tensor]:
-    """Each image finds its text among all, each of their texts its image (eqs. 2-5).
+    """Image-to-text and text-to-image cross-entropy, two scalars (eqs. 2-5).
+
+    Negative texts are candidates for the images, but not queries.
 
     >>> round(contrast(torch.eye(2) * 9)[0].item(), 5)
     0.00012
@@ -46,9 +52,9 @@ def contrast(logits_BT: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def distil(new_BT: Tensor, old_BT: Tensor, *, is_reversed: bool = False) -> tuple[Tensor, Tensor]:
-    """How far the rows, and the columns of texts with an image, are from the old ones (eqs. 7-8).
+    """KL divergence of rows, and of columns of texts with images, two scalars (eqs. 7-8).
 
-    As printed, from the current distribution to the previous one; reversed, the other way round.
+    From the current distribution to the previous one, as printed; `is_reversed` swaps the two.
     """
     size = len(new_BT)
     student = (new_BT, new_BT[:, :size].T)
@@ -65,9 +71,9 @@ def _divergence(one: Tensor, other: Tensor) -> Tensor:
 
 @torch.no_grad()
 def clip_norms_(weights: Mapping[str, Tensor], norms: Mapping[str, Tensor], factor: float) -> None:
-    """Scale back, in place, what is longer than `factor` times its norm (section 3.3).
+    """Scale down, in place, weights longer than `factor` times their given norm (section 3.3).
 
-    A weight that started at zero has no length to be held to, and is left alone.
+    A weight whose given norm is 0 is not clipped: it could never leave zero.
 
     >>> weights = {"w": torch.tensor([[3.0, 4.0]])}
     >>> clip_norms_(weights, {"w": torch.tensor(2.0)}, 1.5)
@@ -77,5 +83,5 @@ def clip_norms_(weights: Mapping[str, Tensor], norms: Mapping[str, Tensor], fact
     for name, norm in norms.items():
         longest, length = factor * norm, weights[name].norm()
         is_long = (longest > 0) & (longest < length)
-        # Decided where the weights are: nothing waits for a GPU.
+        # Decided on the weights' device, so that the CPU does not wait for the GPU.
         weights[name].mul_(torch.where(is_long, longest / length, torch.ones_like(length)))

@@ -1,7 +1,7 @@
-"""Masked language modelling: guess the words that were masked, or what a teacher makes of them.
+"""Masked language modelling: predict masked words, or a teacher's distribution over them.
 
-Sums over masked tokens, so that parts of a batch add up; nothing masked gives 0, never NaN.
-Shapes: m masked tokens, V words.
+Losses are sums over masked tokens, so that parts of a batch add up; without masked tokens they are
+0, never NaN. Shapes: m masked tokens, V words.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy, log_softmax
 
 
 def word_loss(logits_mV: Tensor, labels_m: Tensor) -> Tensor:
-    """Cross-entropy with the masked words, summed (ALBEF eq. 3; CTP eq. 2).
+    """Cross-entropy of the predictions with the masked words, summed (ALBEF eq. 3; CTP eq. 2).
 
     >>> import torch
     >>> word_loss(torch.zeros(0, 5), torch.zeros(0, dtype=torch.int64)).item()
@@ -21,5 +21,5 @@ def word_loss(logits_mV: Tensor, labels_m: Tensor) -> Tensor:
 
 
 def soft_word_loss(logits_mV: Tensor, teacher_mV: Tensor) -> Tensor:
-    """Cross-entropy with a teacher's distribution over words, summed (CTP eq. 5)."""
+    """Cross-entropy of the predictions with a teacher's, both logits, summed (CTP eq. 5)."""
     return -(teacher_mV.softmax(1) * log_softmax(logits_mV, 1)).sum()

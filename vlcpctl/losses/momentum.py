@@ -1,4 +1,4 @@
-"""Compatible momentum contrast of CTP: pairs against a momentum model and its queue.
+"""Compatible momentum contrast of CTP: contrast pairs with a momentum model and its queue.
 
 Shapes: B pairs, D channels, Q features in the queue; features are of unit length.
 """
@@ -20,10 +20,11 @@ def momentum_contrast(
     *,
     blocks: int = 1,
 ) -> Tensor:
-    """Each sample finds its pair among the momentum model's batch and queue (CTP eq. 4).
+    """Contrastive loss of pairs with momentum features of batch and queue, a scalar (CTP eq. 4).
 
-    `pairs` and `slow` hold the images (B, D), then the texts, `queue` (Q, D) each. With several
-    `blocks` of the batch a sample is contrasted with its own block and the queue.
+    `pairs` and `slow` are images and texts (B, D) of the current and the momentum model, `queue`
+    momentum images and texts (Q, D). With several `blocks` the batch is split, and each sample is
+    contrasted with its own block and the queue.
     """
     image_BD, text_BD = pairs
     cut = [side.chunk(blocks) for side in (image_BD, text_BD, *slow)]
@@ -43,7 +44,9 @@ def _one_block(
 
 @torch.no_grad()
 def enqueue_(queue_KD: Tensor, features_BD: Tensor, position: int) -> int:
-    """Write features into a ring in place and return the next position; any batch size fits.
+    """Write features (B, D) into a ring buffer in place; return the next position.
+
+    A batch larger than the queue leaves its last features.
 
     >>> queue = torch.zeros(3, 1)
     >>> enqueue_(queue, torch.tensor([[1.0], [2.0], [3.0], [4.0]]), 0), queue.flatten().tolist()
@@ -59,7 +62,10 @@ def enqueue_(queue_KD: Tensor, features_BD: Tensor, position: int) -> int:
 def new_queue(
     size: int, width: int, *, seed: int, starts_random: bool, like: Tensor
 ) -> dict[str, Tensor]:
-    """A queue of `size` features per modality: empty, or full of random directions."""
+    """A queue of `size` features per modality, (Q, D), with `position` and `filled` counters.
+
+    It starts empty, or full of random unit vectors. `like` gives the dtype and the device.
+    """
     generator = torch.Generator().manual_seed(torch_seed(seed, "queue"))
 
     def directions() -> Tensor:

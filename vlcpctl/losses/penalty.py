@@ -1,4 +1,4 @@
-"""Quadratic penalties that hold weights near an anchor, with their gradients in closed form."""
+"""Quadratic penalties on changes to weights, and their gradients in closed form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 def quadratic(
     importance: Mapping[str, Tensor], weights: Mapping[str, Tensor], anchor: Mapping[str, Tensor]
 ) -> Tensor:
-    """Sum over every number of importance * (weight - anchor)^2, outside of autograd.
+    """Sum of importance * (weight - anchor)^2 over all elements, a scalar without gradient.
 
     >>> one = {"w": torch.tensor([1.0, 2.0])}
     >>> quadratic({"w": torch.tensor([3.0, 5.0])}, one, {"w": torch.zeros(2)}).item()
@@ -33,6 +33,10 @@ def add_gradient_(
     *,
     strength: float,
 ) -> None:
-    """Add the gradient of strength * `quadratic` to the gradients that there are."""
+    """Add the gradient of strength * `quadratic` in place.
+
+    Weights that are missing from `grads` were not reached by the loss and get no gradient: their
+    gradient stays None, so that the optimizer skips them.
+    """
     for name, grad in grads.items():
         grad.addcmul_(importance[name], weights[name] - anchor[name], value=2 * strength)

@@ -1,4 +1,4 @@
-"""Instance-wise relation distillation of Co2L: who resembles whom stays as it was.
+"""Instance-wise relation distillation of Co2L: distil similarities between samples.
 
 Shapes: B pairs, D channels; features are of unit length.
 """
@@ -14,10 +14,11 @@ Sides = tuple[Tensor, Tensor]  # images and texts, (B, D) each
 
 
 def all_relations(new: Sides, old: Sides, *, now: float, then: float) -> Tensor:
-    """KL of each sample's similarities to all others (Co2L, section 4.2, as a KL).
+    """KL from old to new similarities of each sample to all others, a scalar (Co2L, section 4.2).
 
-    An image and its text stand for the two views of an instance: 2 B samples, each compared with
-    the 2 B - 1 others. `now` and `then` are the temperatures of new and old similarities.
+    An image and its text take the place of the two views of an instance: 2 B samples, each compared
+    with the 2 B - 1 others. `now` and `then` are the temperatures of new and old similarities. The
+    paper writes a cross-entropy, which has the same gradient.
 
     >>> eye = torch.eye(3)
     >>> all_relations((eye, eye), (eye, eye), now=0.2, then=0.2).item()
@@ -27,13 +28,13 @@ def all_relations(new: Sides, old: Sides, *, now: float, then: float) -> Tensor:
 
 
 def cross_relations(new: Sides, old: Sides, *, now: float, then: float) -> Tensor:
-    """The same of each image's similarities to all texts, and of each text's to all images."""
+    """KL from old to new similarities of each image to all texts and each text to all images."""
     new_BB, old_BB = new[0] @ new[1].T / now, old[0] @ old[1].T / then
     return (row_kl(old_BB, new_BB) + row_kl(old_BB.T, new_BB.T)) / 2
 
 
 def _to_others(features_ND: Tensor) -> Tensor:
-    """Similarities (N, N - 1) to all samples but oneself."""
+    """Similarities (N, N - 1) of each sample to all others."""
     count = len(features_ND)
     others_NN = ~torch.eye(count, dtype=torch.bool, device=features_ND.device)
     return (features_ND @ features_ND.T)[others_NN].view(count, count - 1)

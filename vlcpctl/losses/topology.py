@@ -1,4 +1,4 @@
-"""Topology preservation of CTP: similarities between samples stay as the previous model had them.
+"""Topology preservation of CTP: distil the previous model's similarities between samples.
 
 Shapes: B pairs, D channels; features are of unit length.
 """
@@ -10,7 +10,8 @@ from torch import Tensor
 
 from vlcpctl.losses.distillation import row_kl
 
-# CTP section 3.3: a sample's similarity to itself says nothing; this leaves it out of the softmax.
+# CTP section 3.3: a sample's similarity to itself is not informative. This value in its place makes
+# its share of the softmax 0.
 SUPPRESSED = -1000.0
 
 
@@ -21,7 +22,10 @@ def cross_modal(
     old_text_BD: Tensor,
     scale: Tensor | float,
 ) -> Tensor:
-    """Keep the image-to-text and text-to-image similarity rows (CTP eqs. 6-7, as a KL)."""
+    """KL from old to new image-to-text and text-to-image similarities, a scalar (CTP eqs. 6-7).
+
+    The paper writes a cross-entropy, which has the same gradient.
+    """
     new_BB = scale * image_BD @ text_BD.T
     old_BB = scale * old_image_BD @ old_text_BD.T
     return (row_kl(old_BB, new_BB) + row_kl(old_BB.T, new_BB.T)) / 2
@@ -36,7 +40,11 @@ def same_modal(
     *,
     suppresses_diagonal: bool = True,
 ) -> Tensor:
-    """Keep the similarity rows within the images and within the texts (CTP eqs. 8-9, as a KL)."""
+    """KL from old to new similarities within images and within texts, a scalar (CTP eqs. 8-9).
+
+    `suppresses_diagonal` leaves out each sample's similarity to itself. The paper writes a
+    cross-entropy, which has the same gradient.
+    """
     kept = [
         row_kl(
             scale * _similarities(old_BD, suppresses_diagonal=suppresses_diagonal),

@@ -1,4 +1,4 @@
-"""The table of methods, by the name that `--method` takes. Importing it imports no torch."""
+"""All methods by the name that `--method` takes. Importing this table does not import torch."""
 
 from __future__ import annotations
 

@@ -29,8 +29,12 @@ class Afec(Fisher):
     """
 
     name: ClassVar[str] = "afec"
-    title: ClassVar[str] = "Active forgetting: EWC, and a pull to a model that learns unhindered"
-    note: ClassVar[str] = "each epoch costs three: the forward model's, its Fisher's, the model's"
+    title: ClassVar[str] = (
+        "Active forgetting: EWC, plus a pull towards a model trained without the penalty"
+    )
+    note: ClassVar[str] = (
+        "each epoch costs three: for the forward model, its Fisher diagonal, and the model"
+    )
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="AFEC: Active Forgetting of Negative Transfer in Continual Learning",
@@ -42,10 +46,14 @@ class Afec(Fisher):
     )
 
     strength: float = hyper(
-        5000.0, doc="lambda: weight of the pull to the previous model.", origin="CTP authors' code"
+        5000.0,
+        doc="lambda: weight of the penalty towards the previous model.",
+        origin="CTP authors' code",
     )
     forward_strength: float = hyper(
-        1.0, doc="lambda_e: weight of the pull to the forward model.", origin="AFEC, table 5"
+        1.0,
+        doc="lambda_e: weight of the penalty towards the forward model.",
+        origin="AFEC, table 5",
     )
     variant: str = hyper(
         "paper",

@@ -12,14 +12,14 @@ from vlcpctl.core.method import Batch, Features, Method, Needs, Paper, Run, Term
 
 @dataclass(frozen=True, kw_only=True)
 class Co2l(Method):
-    """Replayed pairs are negatives only, and relations between samples are distilled.
+    """Use replayed pairs as negatives only, and distil the relations between samples.
 
-    Pairs have no classes: the supervised contrast is the image-text one, and an image and its text
-    stand for the two views of an instance.
+    Image-text pairs do not have class labels, so the image-text contrastive loss replaces the
+    supervised one, and an image and its text take the place of two views of an instance.
     """
 
     name: ClassVar[str] = "co2l"
-    title: ClassVar[str] = "Co2L: replayed pairs are negatives only, relations are distilled"
+    title: ClassVar[str] = "Co2L: replayed pairs as negatives only, and distilled relations"
     preset: ClassVar[str] = "incclip"
     replaces_base: ClassVar[bool] = True
     papers: ClassVar[tuple[Paper, ...]] = (
@@ -33,44 +33,47 @@ class Co2l(Method):
     )
 
     strength: float = hyper(
-        1.0, doc="lambda: weight of the distilled relations.", origin="Co2L authors' code"
+        1.0, doc="lambda: weight of the relation distillation.", origin="Co2L authors' code"
     )
     now: float = hyper(
         0.2,
-        doc="Temperature of the current relations.",
+        doc="Temperature of the current model's similarities.",
         origin="Co2L authors' code",
         within="(0, inf)",
     )
     then: float = hyper(
         0.01,
-        doc="Temperature of the previous relations.",
+        doc="Temperature of the previous model's similarities.",
         origin="Co2L authors' code",
         within="(0, inf)",
     )
     relations: str = hyper(
         "all",
-        doc="Between all images and texts of a batch, or across the modalities only.",
+        doc="Similarities to distil: between all images and texts of a batch, or only those "
+        "between an image and a text.",
         origin="Co2L, section 4.2, with image and text as its two views; 'cross' is ours",
         choices=("all", "cross"),
     )
     asymmetric: bool = hyper(
-        True, doc="Whether only new pairs are anchors of the contrast.", origin="Co2L, section 4.1"
+        True,
+        doc="Use only new pairs as anchors of the contrastive loss.",
+        origin="Co2L, section 4.1",
     )
     average: str = hyper(
         "batch",
-        doc="The contrast is divided by the pairs of the batch, or by the anchors among them.",
+        doc="Divisor of the contrastive loss: all pairs of the batch, or only the anchors.",
         origin="Co2L authors' code; 'anchors' is ours",
         choices=("batch", "anchors"),
     )
 
     def needs(self, *, first: bool) -> Needs:
-        """The previous model, and the pairs that are negatives only, once there are any."""
+        """After the first task: the previous model, and a buffer for the additional negatives."""
         return Needs(
             buffer=not first and self.asymmetric, previous=not first and self.strength != 0
         )
 
     def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
-        """The asymmetric contrast in place of the base loss, and the distilled relations."""
+        """The asymmetric contrastive loss, which replaces the base loss, and the distillation."""
         anchors_B = ~(batch.replayed & self.asymmetric)
         sides = losses.asymmetric.image_text(
             out.image, out.text, out.scale, anchors_B, average=self.average

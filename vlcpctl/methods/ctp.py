@@ -24,12 +24,15 @@ from vlcpctl.core.method import (
 
 @dataclass(frozen=True, kw_only=True)
 class Ctp(Method):
-    """A momentum model between previous and current, and the previous topology."""
+    """Contrast with a momentum model, and distil the previous model's similarities.
+
+    The momentum model follows both the previous and the current model ("compatible").
+    """
 
     name: ClassVar[str] = "ctp"
     title: ClassVar[str] = "CTP: compatible momentum contrast and topology preservation"
     preset: ClassVar[str] = "ctp"
-    note: ClassVar[str] = "terms over masked words are for fusion models alone"
+    note: ClassVar[str] = "terms over masked words apply to fusion models only"
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="CTP: Towards Vision-Language Continual Pretraining "
@@ -43,65 +46,66 @@ class Ctp(Method):
 
     momentum: bool = hyper(
         True,
-        doc="Contrast with the momentum model, and learn its guesses of masked words.",
+        doc="Contrast with a momentum model, and distil its predictions of masked words.",
         origin="CTP eqs. 4-5, table 2",
     )
     cross_modal: bool = hyper(
-        True, doc="Keep image-text similarities.", origin="CTP eq. 7, table 2"
+        True, doc="Distil image-text similarities.", origin="CTP eq. 7, table 2"
     )
     same_modal: bool = hyper(
-        True, doc="Keep similarities within a modality.", origin="CTP eq. 9, table 2"
+        True, doc="Distil similarities within a modality.", origin="CTP eq. 9, table 2"
     )
     suppress_diagonal: bool = hyper(
         True,
-        doc="Leave a sample's similarity to itself out of the same-modal rows.",
+        doc="Exclude each sample's similarity to itself from the same-modal distillation.",
         origin="CTP eq. 8, table 3",
     )
     queue: int = hyper(
         1024,
-        doc="Momentum features kept as negatives; 0 for none.",
+        doc="Size of the queue of momentum features used as negatives; 0 for none.",
         origin="CTP, section 5.1, table 3",
     )
     keep_queue: bool = hyper(
         False,
-        doc="Carry the queue over task borders and start it with random directions.",
+        doc="Keep the queue across tasks, and initialise it with random directions.",
         origin="CTP authors' code; the paper takes negatives of the current task",
     )
     positives: str = hyper(
         "batch",
-        doc="Whose momentum features a sample is contrasted with: of the whole batch, or of its "
-        "own process alone, which makes the loss depend on the number of processes.",
+        doc="Momentum features to contrast a sample with: those of the whole batch, or only of "
+        "its own process, which makes the loss depend on the number of processes.",
         origin="CTP eq. 4; 'process' is the CTP authors' code",
         choices=("batch", "process"),
     )
     momentum_from: str = hyper(
         "both",
-        doc="Which models the momentum model follows.",
+        doc="Models that the momentum model averages.",
         origin="CTP eq. 3, table 3",
         choices=("both", "previous", "current"),
     )
     m: float = hyper(
         0.9,
-        doc="What the momentum model keeps of itself per step.",
+        doc="Decay of the momentum model at each step.",
         origin="CTP eq. 3",
         within="[0, 1]",
     )
     m_first: float = hyper(
         0.995,
-        doc="The same in the first task, where it follows the current model alone.",
+        doc="Decay of the momentum model in the first task, where it averages only the current "
+        "model.",
         origin="CTP, appendix E.1",
         within="[0, 1]",
     )
 
     def needs(self, *, first: bool) -> Needs:
-        """The previous model, for the topology and for the momentum model."""
+        """The previous model, for the distillation and for the momentum model."""
         return Needs(
             previous=not first and (self.cross_modal or self.same_modal),
             previous_weights=not first and self.momentum and self.momentum_from != "current",
         )
 
     def slots(self, *, first: bool) -> tuple[Slot, ...]:
-        """The momentum model and, with it, the queue of its features."""
+        """The momentum model and the queue of its features."""
         if not self.momentum:
             return ()
         slow = Slot(
@@ -113,7 +117,7 @@ class Ctp(Method):
         return (slow, queue) if self.queue else (slow,)
 
     def before_forward(self, run: Run) -> None:
-        """Move the momentum model (eq. 3); in the first task it follows the current model alone."""
+        """Update the momentum model (eq. 3); in the first task from the current model alone."""
         if not self.momentum:
             return
         slow, keep = run.slot("momentum"), self.m
@@ -128,7 +132,7 @@ class Ctp(Method):
             core.params.blend_(slow, keep, (1 - keep, source))
 
     def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
-        """The terms of eq. 10 over features, each with weight 1."""
+        """The terms of eq. 10 over features, each with weight 1, and the momentum features."""
         terms: Terms = {}
         aux: dict[str, Any] = {}
         if self.momentum:
@@ -145,14 +149,14 @@ class Ctp(Method):
         return terms, aux
 
     def token_loss(self, run: Run, part: Part, out: Tokens) -> Terms:
-        """The momentum model's guesses of the masked words (eq. 5)."""
+        """Cross-entropy with the momentum model's predictions of the masked words (eq. 5)."""
         if not self.momentum:
             return {}
         slow = part.under(run.slot("momentum"))
         return {"words": losses.masked.soft_word_loss(out.logits, slow.logits) / part.masked}
 
     def after_step(self, run: Run, batch: Batch, aux: dict[str, Any], *, stepped: bool) -> None:
-        """Put the momentum model's features of this batch into the queue."""
+        """Add the momentum model's features of this batch to the queue."""
         if not (self.momentum and self.queue):
             return
         queue, slow = run.slot("queue"), aux["slow"]
@@ -176,7 +180,7 @@ class Ctp(Method):
         return terms
 
     def _negatives(self, run: Run, slow: Features) -> tuple[Any, Any]:
-        """The filled part of the queue; empty at the start of a task."""
+        """The filled part of the queue: two tensors (Q, D), images then texts."""
         if not self.queue:
             return slow.image[:0], slow.text[:0]
         queue = run.slot("queue")

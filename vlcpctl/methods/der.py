@@ -10,7 +10,7 @@ from vlcpctl.methods.bases.dark import Dark
 
 @dataclass(frozen=True, kw_only=True)
 class Der(Dark):
-    """Replayed pairs stay where they were; they take no part in the contrast."""
+    """Distil the stored projections of replayed pairs, which the contrastive loss leaves out."""
 
     name: ClassVar[str] = "der"
-    title: ClassVar[str] = "Dark experience replay: replayed pairs keep their stored projections"
+    title: ClassVar[str] = "Dark experience replay: distil the stored projections of replayed pairs"

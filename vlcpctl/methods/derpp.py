@@ -1,4 +1,4 @@
-"""DER++: dark experience replay with a second draw (Buzzega et al., 2020), for image-text pairs."""
+"""DER++: DER that also contrasts replayed pairs (Buzzega et al., 2020), for image-text pairs."""
 
 from __future__ import annotations
 
@@ -12,24 +12,29 @@ from vlcpctl.methods.bases.dark import Dark, contrast
 
 @dataclass(frozen=True, kw_only=True)
 class Derpp(Dark):
-    """Of a first draw of replayed pairs the stored projections are kept, a second is contrasted.
+    """Distil one half of the replayed pairs as DER does, and contrast the other half.
 
-    Both draws are halves of the batch's replayed pairs, so a pair is never in both at once.
+    The paper samples the buffer twice. Here the two samples are the halves of the batch's replayed
+    pairs, so a pair is never in both.
     """
 
     name: ClassVar[str] = "derpp"
-    title: ClassVar[str] = "DER++: dark experience replay, and a second draw that is contrasted"
+    title: ClassVar[str] = (
+        "DER++: dark experience replay, plus the contrastive loss on other replayed pairs"
+    )
 
     beta: float = hyper(
-        0.5, doc="Weight of the contrast of the second draw.", origin="DER, CIFAR-100"
+        0.5,
+        doc="Weight of the contrastive loss on the second half of the replayed pairs.",
+        origin="DER, CIFAR-100",
     )
 
     def needs(self, *, first: bool) -> Needs:
-        """A buffer once there is something to replay, with features where those are kept."""
+        """After the first task: a buffer, with stored features unless `alpha` is 0."""
         return replace(super().needs(first=first), buffer=not first and any(self._weights))
 
     def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
-        """The contrast of new pairs, the distance of the first draw, the contrast of the second."""
+        """Contrastive loss of new pairs and of the second half, distillation of the first."""
         terms: Terms = {"contrastive": contrast(run, out, ~batch.replayed)}
         count = int(batch.replayed.sum())
         middle = (count + 1) // 2

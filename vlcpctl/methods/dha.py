@@ -12,11 +12,11 @@ from vlcpctl.core.method import Method, Paper, Run, Slot
 
 @dataclass(frozen=True, kw_only=True)
 class Dha(Method):
-    """A historical model lends its weights to the main model before every step, and learns back."""
+    """Average the main model with a historical model before every step, and back every k steps."""
 
     name: ClassVar[str] = "dha"
     title: ClassVar[str] = (
-        "Dynamic historical adaptation: a slow historical model pulls the main one"
+        "Dynamic historical adaptation: average the weights with a slow historical model"
     )
     preset: ClassVar[str] = "dha"
     writes_weights: ClassVar[bool] = True
@@ -31,32 +31,36 @@ class Dha(Method):
     )
 
     adapt: bool = hyper(
-        True, doc="Adapt the main model before every step.", origin="DHA eqs. 7-9, table 3"
+        True,
+        doc="Average the historical model into the main model before every step.",
+        origin="DHA eqs. 7-9, table 3",
     )
     dynamic: bool = hyper(
-        True, doc="Adapt the historical model every k steps.", origin="DHA eq. 10, table 3"
+        True,
+        doc="Average the main model into the historical model every k steps.",
+        origin="DHA eq. 10, table 3",
     )
     main_share: float = hyper(
         0.995,
-        doc="lambda 1: what the main model keeps of itself.",
+        doc="lambda 1: weight of the main model in its own average.",
         origin="DHA eq. 7, table 5",
         within="[0, 1]",
     )
     history_share: float = hyper(
         0.985,
-        doc="lambda 2: what the historical model keeps of itself.",
+        doc="lambda 2: weight of the historical model in its own average.",
         origin="DHA eq. 10, table 5",
         within="[0, 1]",
     )
     every: int = hyper(
         5,
-        doc="k: steps between two adaptations of the historical model.",
+        doc="k: steps between two updates of the historical model.",
         origin="DHA eq. 10, table 4",
         within="[1, inf)",
     )
 
     def slots(self, *, first: bool) -> tuple[Slot, ...]:
-        """The historical model: the previous model at the start of each task after the first."""
+        """The historical model, a copy of the previous model at the start of each later task."""
         if first or not self.adapt:
             return ()
         return (
@@ -66,7 +70,7 @@ class Dha(Method):
         )
 
     def before_forward(self, run: Run) -> None:
-        """One iteration of Algorithm 1; both right-hand sides are of the iteration before."""
+        """One iteration of Algorithm 1; both averages use the weights before the iteration."""
         if run.first or not self.adapt:
             return
         history, main = run.slot("history"), run.weights

@@ -1,4 +1,4 @@
-"""The exponential moving average of the weights, which practitioners evaluate and deploy."""
+"""EMA: the exponential moving average of the weights, which practitioners evaluate and deploy."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from vlcpctl.core.method import TRAIN, Batch, Method, Run, Slot
 
 @dataclass(frozen=True, kw_only=True)
 class Ema(Method):
-    """Fine-tuning whose model is the average: it is validated, written and trained on next.
+    """Fine-tune, and validate and write the average instead of the trained weights.
 
-    A task's average starts at the previous model, which is the average so far: after n steps it
-    still holds decay^n of it. The trained weights start there too and are given up with the task.
+    The next task starts from the average: both the weights and the new average are initialised
+    with it. After n steps the average still contains decay^n of its start. The trained weights are
+    discarded at the end of a task.
     """
 
     name: ClassVar[str] = "ema"
-    title: ClassVar[str] = "Moving average of the weights along the stream, as practitioners deploy"
+    title: ClassVar[str] = "Average the weights along the stream (exponential moving average)"
     note: ClassVar[str] = (
-        "the model written is the average: after n steps it holds decay^n of its start"
+        "the average is written as the model; after n steps it contains decay^n of its start"
     )
     preset: ClassVar[str] = "ctp"
     keeps: ClassVar[str] = "average"
 
     decay: float = hyper(
         0.999,
-        doc="What the average keeps of itself at a step; 0 is fine-tuning. No warm-up.",
+        doc="Decay of the average at each step, without warm-up; 0 is fine-tuning.",
         origin="ours",
         within="[0, 1]",
     )
 
     def slots(self, *, first: bool) -> tuple[Slot, ...]:
-        """The average, from the weights that the task begins with."""
+        """The average, initialised with the weights at the start of the task."""
         return (
             Slot(
                 name="average", lifetime="task", start=lambda run: core.params.copy_of(run.weights)
@@ -42,6 +43,6 @@ class Ema(Method):
         )
 
     def after_step(self, run: Run, batch: Batch, aux: dict[str, Any], *, stepped: bool) -> None:
-        """Move the average towards the trained weights."""
+        """Update the average with the trained weights, unless fp16 skipped the step."""
         if run.phase == TRAIN.name and stepped:
             core.params.blend_(run.slot("average"), self.decay, (1 - self.decay, run.weights))

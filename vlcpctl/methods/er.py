@@ -10,7 +10,7 @@ from vlcpctl.core.method import Method, Needs, Paper
 
 @dataclass(frozen=True, kw_only=True)
 class Er(Method):
-    """The contrastive loss on task and buffer together; the buffer's policy names the variant."""
+    """Train with the contrastive loss on new and replayed pairs; the buffer decides which."""
 
     name: ClassVar[str] = "er"
     title: ClassVar[str] = "Experience replay from a buffer"
@@ -26,5 +26,5 @@ class Er(Method):
     )
 
     def needs(self, *, first: bool) -> Needs:
-        """A buffer, once there is something to replay."""
+        """After the first task: a buffer."""
         return Needs(buffer=not first)

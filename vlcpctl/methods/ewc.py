@@ -15,10 +15,12 @@ class Ewc(Fisher):
     """One anchor, the previous model; Fisher diagonals of the tasks add up (online EWC)."""
 
     name: ClassVar[str] = "ewc"
-    title: ClassVar[str] = "Elastic weight consolidation: hold the weights that Fisher finds stiff"
+    title: ClassVar[str] = (
+        "Elastic weight consolidation: penalise changes to weights with high Fisher information"
+    )
     note: ClassVar[str] = (
-        "Fisher is of whole batches, since the loss couples their pairs: "
-        "a strength fits one batch size"
+        "the Fisher information is computed per batch, not per pair (the loss couples pairs), so "
+        "the best strength depends on the batch size"
     )
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Geodl(Method):
-    """Old and new features stay alike along the shortest path between their subspaces.
+    """Distil features by their similarity along the geodesic from the old to the new subspace.
 
-    Images and texts have a path each. Pairs have no classes, so the strength does not grow with the
-    numbers of old and new ones, and there is no classifier.
+    Images and texts have a path each. Image-text pairs do not have class labels: there is no
+    classifier, and the strength does not grow with the ratio of old to new classes.
     """
 
     name: ClassVar[str] = "geodl"
-    title: ClassVar[str] = "GeoDL: features stay alike along the path between old and new subspaces"
+    title: ClassVar[str] = "GeoDL: distil features along the geodesic between old and new subspaces"
     preset: ClassVar[str] = "incclip"
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
@@ -39,12 +39,12 @@ class Geodl(Method):
     )
     dimensions: int = hyper(
         0,
-        doc="Of the subspaces; 0: two fewer than the pairs of a batch, at most D - 2.",
+        doc="Dimension of the subspaces; 0: two fewer than the pairs of a batch, at most D - 2.",
         origin="GeoDL authors' code",
     )
 
     def needs(self, *, first: bool) -> Needs:
-        """The previous model, once there is one."""
+        """The previous model, after the first task and unless `strength` is 0."""
         return Needs(previous=not first and self.strength != 0)
 
     def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:

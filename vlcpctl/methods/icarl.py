@@ -1,4 +1,4 @@
-"""iCaRL (Rebuffi et al., 2017), for image-text pairs as the CTP authors have it."""
+"""iCaRL (Rebuffi et al., 2017), for image-text pairs as in the CTP authors' code."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from vlcpctl.methods.bases.distilled import Distilled
 
 @dataclass(frozen=True, kw_only=True)
 class Icarl(Distilled):
-    """Distil the previous model on new pairs and on a herding buffer's alike.
+    """Distil the previous model on new pairs and on the pairs of a herding buffer.
 
-    Pairs have no classes, so there is neither a classifier by the nearest mean of exemplars nor a
-    binary cross-entropy over classes.
+    Image-text pairs do not have class labels, so the nearest-mean-of-exemplars classifier and the
+    binary cross-entropy over classes are left out.
     """
 
     name: ClassVar[str] = "icarl"
-    title: ClassVar[str] = "iCaRL: distillation on new pairs and those nearest to the mean"
+    title: ClassVar[str] = "iCaRL: distil the previous model on new pairs and a herding buffer"
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="iCaRL: Incremental Classifier and Representation Learning",
@@ -30,5 +30,5 @@ class Icarl(Distilled):
     )
 
     def needs(self, *, first: bool) -> Needs:
-        """The previous model and a herding buffer, once there is something to replay."""
+        """After the first task: the previous model and a herding buffer."""
         return replace(super().needs(first=first), buffer=not first, policy="herding")

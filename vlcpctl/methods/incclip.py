@@ -15,10 +15,15 @@ OURS = "ours: the paper names no value; chosen on Emoji-9"
 
 @dataclass(frozen=True, kw_only=True)
 class Incclip(Method):
-    """More negative texts, which the previous model makes of a buffer; distillation; clipping."""
+    """Add negative texts, distil the previous model, and clip the norms of the weights.
+
+    The previous model generates the negative texts from pairs of the buffer.
+    """
 
     name: ClassVar[str] = "incclip"
-    title: ClassVar[str] = "IncCLIP: negative texts made by the previous model, and distillation"
+    title: ClassVar[str] = (
+        "IncCLIP: negative texts generated with the previous model, and distillation"
+    )
     preset: ClassVar[str] = "incclip"
     note: ClassVar[str] = (
         "the paper's tau_old and lambda suit a temperature learned down to about 0.01; "
@@ -37,7 +42,7 @@ class Incclip(Method):
 
     alpha: float = hyper(
         0.5,
-        doc="Share of image-to-text in the contrastive loss.",
+        doc="Share of the image-to-text direction in the contrastive loss.",
         origin="IncCLIP eq. 6",
         within="[0, 1]",
     )
@@ -46,7 +51,7 @@ class Incclip(Method):
     )
     eta: float = hyper(
         0.5,
-        doc="Share of image-to-text in the distillation.",
+        doc="Share of the image-to-text direction in the distillation.",
         origin="IncCLIP eq. 9",
         within="[0, 1]",
     )
@@ -58,40 +63,49 @@ class Incclip(Method):
     )
     kl: str = hyper(
         "printed",
-        doc="From the current model's distribution to the previous one's, or reversed.",
+        doc="Direction of the KL divergence: from the current model's distribution to the previous "
+        "one's, as printed, or reversed.",
         origin="IncCLIP eqs. 7-8; 'reversed' is ours",
         choices=("printed", "reversed"),
     )
     count: int = hyper(
         256,
-        doc="Negative texts of each step after the first task; 0 for none.",
+        doc="Negative texts generated in each step after the first task; 0 for none.",
         origin="IncCLIP, section 4.1, table 3",
     )
     memory_batch: int = hyper(
         0,
-        doc="Pairs of the buffer that the texts of a step are made of; 0: as many as the batch.",
+        doc="Buffer pairs that the texts of a step are generated from; 0: the size of the batch.",
         origin="IncCLIP eq. 1; at most the buffer, ours",
     )
     s_min: float = hyper(
-        0.0, doc="Similarity to the images that a text has at least.", origin=OURS, within="[-1, 1]"
+        0.0,
+        doc="Lower bound of a generated text's similarity to the images.",
+        origin=OURS,
+        within="[-1, 1]",
     )
     s_max: float = hyper(
-        0.4, doc="Similarity to the images that it has at most.", origin=OURS, within="[-1, 1]"
+        0.4,
+        doc="Upper bound of a generated text's similarity to the images.",
+        origin=OURS,
+        within="[-1, 1]",
     )
-    iterations: int = hyper(5, doc="Steps of gradient descent on a text.", origin=OURS)
-    rate: float = hyper(0.3, doc="Rate of the gradient descent.", origin=OURS)
+    iterations: int = hyper(5, doc="Gradient descent steps that generate a text.", origin=OURS)
+    rate: float = hyper(
+        0.3, doc="Learning rate of the gradient descent that generates a text.", origin=OURS
+    )
     clip: bool = hyper(
         True, doc="Clip the norm of each weight.", origin="IncCLIP, section 3.3, table 3"
     )
     gamma: float = hyper(
         1.5,
-        doc="How many times its norm at the start of the first task a weight may have.",
+        doc="Largest norm of a weight, as a multiple of its norm at the start of the first task.",
         origin="ours: the paper names no value",
         within="(0, inf)",
     )
 
     def needs(self, *, first: bool) -> Needs:
-        """The previous model, to distil and to make texts of a buffer, once there is something."""
+        """After the first task: a buffer, and the previous model to distil and generate texts."""
         made = None
         if self.count and not first:
             made = Inversion(
@@ -106,11 +120,11 @@ class Incclip(Method):
         return Needs(buffer=not first, previous=distils, pseudo_texts=made)
 
     def slots(self, *, first: bool) -> tuple[Slot, ...]:
-        """The norms that weights had before the first step of the first task."""
+        """The norms of the weights before the first step of the stream, unless `clip` is off."""
         return (Slot(name="norms", lifetime="stream", start=_norms),) if self.clip else ()
 
     def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
-        """Eq. 10: each image against its batch's texts and the negative ones, and distillation."""
+        """Eq. 10: the contrastive loss with the negative texts, and the distillation."""
         new_BT = losses.incclip.logits(out.image, out.text, out.pseudo, out.scale)
         i2t, t2i = losses.incclip.contrast(new_BT)
         terms = {"contrastive": run.joined(2 * self.alpha * i2t, 2 * (1 - self.alpha) * t2i)}
@@ -122,12 +136,12 @@ class Incclip(Method):
         return terms, {}
 
     def after_step(self, run: Run, batch: Batch, aux: dict[str, Any], *, stepped: bool) -> None:
-        """Hold every weight to `gamma` times the norm it started with."""
+        """Scale down every weight whose norm exceeds `gamma` times its norm at the start."""
         if self.clip:
             losses.incclip.clip_norms_(run.weights, run.slot("norms"), self.gamma)
 
 
 def _norms(run: Run) -> Weights:
-    # Ours: the paper says layer by layer; gains and biases, which have one dimension, are free.
+    # Ours: the paper clips layer by layer; gains and biases (one dimension) are not clipped here.
     trained = core.params.trained(run.weights)
     return {name: weight.detach().norm() for name, weight in trained.items() if weight.dim() > 1}

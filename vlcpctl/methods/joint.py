@@ -10,7 +10,7 @@ from vlcpctl.core.method import Method
 
 @dataclass(frozen=True, kw_only=True)
 class Joint(Method):
-    """The contrastive loss on several tasks together, from a model that has seen none of them."""
+    """Train with the contrastive loss on several tasks together, starting from an untrained one."""
 
     name: ClassVar[str] = "joint"
     title: ClassVar[str] = "Joint training on all tasks, the upper bound"

@@ -1,4 +1,4 @@
-"""LUCIR (Hou et al., 2019), for image-text pairs as the CTP authors have it."""
+"""LUCIR (Hou et al., 2019), for image-text pairs as in the CTP authors' code."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from vlcpctl.core.method import Batch, Features, Method, Needs, Paper, Part, Run
 
 @dataclass(frozen=True, kw_only=True)
 class Lucir(Method):
-    """Keep each sample's feature near the direction that the previous model gives it.
+    """Distil the direction of each sample's features.
 
-    Pairs have no classes, so the margin between classes is left out. A new fusion model gets the
-    CTP authors' cosine heads (`--heads`); the projections of a dual encoder are as they are.
+    Image-text pairs do not have class labels, so the margin between classes is left out. A new
+    fusion model gets the CTP authors' cosine heads (`--heads`); dual encoders keep their heads.
     """
 
     name: ClassVar[str] = "lucir"
-    title: ClassVar[str] = "LUCIR: features keep their direction, with a herding buffer"
+    title: ClassVar[str] = "LUCIR: distil the direction of features, with a herding buffer"
     preset: ClassVar[str] = "ctp"
     settings: ClassVar[Mapping[str, Any]] = MappingProxyType({"heads": "cosine"})
     papers: ClassVar[tuple[Paper, ...]] = (
@@ -36,23 +36,23 @@ class Lucir(Method):
     )
 
     strength: float = hyper(
-        1.0, doc="Weight of the terms that keep directions.", origin="CTP authors' code"
+        1.0, doc="Weight of the distillation terms.", origin="CTP authors' code"
     )
     words: bool = hyper(
         True,
-        doc="Distil the guesses of masked words too (fusion models).",
+        doc="Distil the predictions of masked words too (fusion models).",
         origin="CTP authors' code",
     )
     variant: str = hyper(
         "paper",
-        doc="Directions of the projections; or, for each channel, of its profile over all tokens, "
-        "padding included (fusion models, ctp).",
+        doc="Directions to distil: of the projections (paper), or of each channel's profile over "
+        "all tokens, padding included (ctp, fusion models).",
         origin="LUCIR, eq. 6; 'ctp' is the CTP authors' code",
         choices=("paper", "ctp"),
     )
 
     def needs(self, *, first: bool) -> Needs:
-        """The previous model and a herding buffer, once there is something to replay."""
+        """After the first task: the previous model and a herding buffer."""
         return Needs(
             buffer=not first,
             policy="herding",
@@ -71,7 +71,7 @@ class Lucir(Method):
         return {"direction": self.strength * (image + text) / 2}, {}
 
     def token_loss(self, run: Run, part: Part, out: Tokens) -> Terms:
-        """The CTP authors' profiles over tokens, and the previous model's guesses of words."""
+        """Distil the profiles over tokens (variant=ctp) and the predictions of masked words."""
         if run.first or not self.strength:
             return {}
         terms: Terms = {}

@@ -21,8 +21,10 @@ class Mas(Measured):
     """Importance is how much a weight changes the length of the projections; no loss is needed."""
 
     name: ClassVar[str] = "mas"
-    title: ClassVar[str] = "Memory aware synapses: hold the weights that the projections hang on"
-    note: ClassVar[str] = "importances are of a batch's mean projection length, not pair by pair"
+    title: ClassVar[str] = (
+        "Memory aware synapses: penalise changes to weights the projections are sensitive to"
+    )
+    note: ClassVar[str] = "importances use a batch's mean projection length, not each pair's"
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="Memory Aware Synapses: Learning what (not) to forget",
@@ -38,7 +40,8 @@ class Mas(Measured):
     strength: float = hyper(1.0, doc="lambda: weight of the penalty.", origin="CTP authors' code")
     variant: str = hyper(
         "paper",
-        doc="Squared lengths, summed over tasks; or lengths, their mean, half the penalty (ctp).",
+        doc="Importance from squared lengths, summed over tasks (paper); or from lengths, averaged "
+        "over tasks, with half the penalty (ctp).",
         origin="MAS, sections 4.1-4.2; 'ctp' is the CTP authors' code",
         choices=("paper", "ctp"),
     )

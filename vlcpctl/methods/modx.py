@@ -12,11 +12,11 @@ from vlcpctl.core.method import Batch, Features, Method, Needs, Paper, Run, Term
 
 @dataclass(frozen=True, kw_only=True)
 class Modx(Method):
-    """Keep the rows of the similarity matrix that the previous model ranked rightly."""
+    """Distil the rows of the similarity matrix where the previous model ranks the match first."""
 
     name: ClassVar[str] = "modx"
     title: ClassVar[str] = (
-        "Mod-X: keep the previous similarity rows, except those it ranked wrongly"
+        "Mod-X: distil the similarity rows that the previous model ranks correctly"
     )
     preset: ClassVar[str] = "modx"
     papers: ClassVar[tuple[Paper, ...]] = (
@@ -34,19 +34,25 @@ class Modx(Method):
     )
     directions: str = hyper(
         "both",
-        doc="Which similarity matrices are kept; the equations print i2t only.",
+        doc="Similarity matrices to distil; the paper's equations give i2t only.",
         origin="Mod-X, released code",
         choices=("both", "i2t"),
     )
     reduction: str = hyper(
-        "sum", doc="Over the rows of a batch.", origin="Mod-X eq. 4", choices=("sum", "mean")
+        "sum",
+        doc="Reduction over the rows of a batch.",
+        origin="Mod-X eq. 4",
+        choices=("sum", "mean"),
     )
     temperature: float = hyper(
-        1.0, doc="Divides the bare cosines.", origin="Mod-X, released code", within="(0, inf)"
+        1.0,
+        doc="Temperature of the cosines in the alignment term.",
+        origin="Mod-X, released code",
+        within="(0, inf)",
     )
 
     def needs(self, *, first: bool) -> Needs:
-        """The previous model, once there is one."""
+        """The previous model, after the first task and unless `alpha` is 0."""
         return Needs(previous=not first and self.alpha != 0)
 
     def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:

@@ -27,7 +27,9 @@ class Rwalk(Anchored):
     """
 
     name: ClassVar[str] = "rwalk"
-    title: ClassVar[str] = "Riemannian walk: Fisher and path scores together hold the weights"
+    title: ClassVar[str] = (
+        "Riemannian walk: penalise changes to weights by Fisher information plus path scores"
+    )
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="Riemannian Walk for Incremental Learning: Understanding Forgetting and "
@@ -44,25 +46,26 @@ class Rwalk(Anchored):
     )
     damping: float = hyper(
         0.1,
-        doc="epsilon: added to a weight's squared distance.",
+        doc="epsilon: damping, added to each weight's squared Riemannian distance.",
         origin="CTP authors' code",
         within="(0, inf)",
     )
     alpha: float = hyper(
         0.9,
-        doc="What a new Fisher diagonal counts in the moving average (variant=paper).",
+        doc="Weight of a new Fisher diagonal in the moving average (variant=paper).",
         origin="RWalk authors' code",
         within="[0, 1]",
     )
     every: int = hyper(
         50,
-        doc="Steps between two updates of Fisher and score (variant=paper).",
+        doc="Steps between two updates of Fisher diagonal and scores (variant=paper).",
         origin="RWalk authors' code",
         within="[1, inf)",
     )
     variant: str = hyper(
         "paper",
-        doc="'ctp': Fisher as EWC measures it, one score at the end of the task, nothing scaled.",
+        doc="Fisher diagonal and scores updated during training, each scaled to a maximum of 1 "
+        "(paper); or Fisher diagonal as in EWC, one score per task, unscaled (ctp).",
         origin="RWalk, section 4; 'ctp' is the CTP authors' code",
         choices=("paper", "ctp"),
     )

@@ -1,4 +1,4 @@
-"""Sequential fine-tuning: train on each task and do nothing about forgetting; the lower bound."""
+"""Sequential fine-tuning: train on each task in turn without a remedy for forgetting."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vlcpctl.core.method import Method
 
 @dataclass(frozen=True, kw_only=True)
 class Seqf(Method):
-    """The contrastive loss alone; with a buffer it is experience replay."""
+    """Train with the contrastive loss alone; with a buffer this is experience replay."""
 
     name: ClassVar[str] = "seqf"
     title: ClassVar[str] = "Sequential fine-tuning, the lower bound"

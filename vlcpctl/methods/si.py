@@ -24,7 +24,9 @@ class Si(Anchored):
     """
 
     name: ClassVar[str] = "si"
-    title: ClassVar[str] = "Synaptic intelligence: hold the weights whose way lowered the loss"
+    title: ClassVar[str] = (
+        "Synaptic intelligence: penalise changes to weights whose updates reduced the loss"
+    )
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="Continual Learning Through Synaptic Intelligence",
@@ -38,19 +40,20 @@ class Si(Anchored):
     strength: float = hyper(1.0, doc="c: weight of the penalty.", origin="CTP authors' code")
     damping: float = hyper(
         0.1,
-        doc="xi: added to a weight's squared distance.",
+        doc="xi: damping, added to each weight's squared distance.",
         origin="CTP authors' code; SI, eq. 5",
         within="(0, inf)",
     )
     clamp_omega: bool = hyper(
         True,
-        doc="Count a way that raised the loss as 0 (variant=paper): momentum and weight decay "
-        "make some, and a penalty below 0 rewards drift.",
+        doc="Clamp negative importances to 0 (variant=paper): momentum and weight decay can raise "
+        "the loss, and a negative penalty rewards drift.",
         origin="ours",
     )
     variant: str = hyper(
         "paper",
-        doc="'ctp' never clamps; both take the gradient of the step itself, in one forward pass.",
+        doc="Whether importances are clamped: 'ctp' never clamps. Both use the gradient of the "
+        "training step itself; the CTP authors compute a second one.",
         origin="SI, eqs. 3-5; 'ctp' is the CTP authors' code",
         choices=("paper", "ctp"),
     )

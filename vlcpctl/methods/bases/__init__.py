@@ -1,1 +1,1 @@
-"""What several methods share: anchoring, measuring importances, following the path of a step."""
+"""Bases shared by several methods: weight penalties, distillation, dark experience replay."""

@@ -1,4 +1,4 @@
-"""What DER and DER++ share: replayed pairs are compared with what the buffer stored of them."""
+"""Shared by DER and DER++: distil the projections that the buffer stores with its pairs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ PAPER = Paper(
 
 @dataclass(frozen=True, kw_only=True)
 class Dark(Method):
-    """The contrast is between new pairs alone; of replayed ones the stored projections are kept.
+    """Contrast new pairs with each other, and distil the stored projections of replayed pairs.
 
-    Pairs have no classes: the projections stand for the logits, and the contrast for the
-    cross-entropy.
+    Image-text pairs do not have class labels: projections replace the paper's logits, and the
+    contrastive loss replaces its cross-entropy.
     """
 
     preset: ClassVar[str] = "dha"
@@ -37,27 +37,32 @@ class Dark(Method):
     papers: ClassVar[tuple[Paper, ...]] = (PAPER,)
 
     alpha: float = hyper(
-        0.3, doc="Weight of the distance to the stored projections.", origin="DER, CIFAR-100"
+        0.3,
+        doc="Weight of the squared distance to the stored projections.",
+        origin="DER, CIFAR-100",
     )
     target: str = hyper(
         "unit",
-        doc="Projections of unit length, as they are compared, or raw, as logits are.",
+        doc="Projections to compare: scaled to unit length as for retrieval, or raw as logits.",
         origin="ours",
         choices=("unit", "raw"),
     )
 
     def needs(self, *, first: bool) -> Needs:
-        """A buffer with stored features, once there is something to replay."""
+        """After the first task: a buffer with stored features, unless `alpha` is 0."""
         replays = not first and self.alpha != 0
         return Needs(buffer=replays, stored_features=replays)
 
     def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
-        """The contrast of new pairs, and the distance of replayed ones."""
+        """The contrastive loss of new pairs, and the distillation of replayed pairs."""
         terms: Terms = {"contrastive": contrast(run, out, ~batch.replayed)}
         return terms | self.kept(batch, out, slice(None)), {}
 
     def kept(self, batch: Batch, out: Features, draw: slice) -> Terms:
-        """Alpha times the distance of a draw of the replayed pairs, averaged over both sides."""
+        """Alpha times the distance from the stored projections, averaged over both modalities.
+
+        `draw` is the slice of the replayed pairs to compare; without any the term is left out.
+        """
         rows_R = batch.replayed.nonzero().flatten()[draw]
         if not self.alpha or batch.stored is None or not len(rows_R):
             return {}
@@ -74,7 +79,7 @@ class Dark(Method):
 
 
 def contrast(run: Run, out: Features, among_B: Tensor) -> Tensor:
-    """The base loss of some pairs among themselves; 0 where there are none."""
+    """The base loss among the pairs that `among_B` (B,) marks as true; 0 without any."""
     rows_B = among_B.to(out.image.device)
     if not rows_B.any():
         return 0 * out.scale

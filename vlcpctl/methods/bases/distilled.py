@@ -1,4 +1,4 @@
-"""What LwF and iCaRL share: the previous model's outputs as targets on the pairs of each batch."""
+"""Shared by LwF and iCaRL: distil the previous model's outputs on the pairs of each batch."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Distilled(Method):
-    """Distils similarities or channels and, of a fusion model, guesses of masked words."""
+    """Distil similarities or feature channels and, for fusion models, masked-word predictions."""
 
     preset: ClassVar[str] = "ctp"
 
     strength: float = hyper(1.0, doc="Weight of the distillation terms.", origin="CTP, section 4.2")
     target: str = hyper(
         "similarity",
-        doc="What is distilled: similarity rows, or feature channels (the CTP authors).",
+        doc="Outputs to distil: rows of the similarity matrix, or feature channels.",
         origin="ours; 'channels' is the CTP authors' code",
         choices=("similarity", "channels"),
     )
@@ -34,12 +34,12 @@ class Distilled(Method):
     )
     words: bool = hyper(
         True,
-        doc="Distil the guesses of masked words too (fusion models).",
+        doc="Distil the predictions of masked words too (fusion models).",
         origin="CTP authors' code",
     )
 
     def needs(self, *, first: bool) -> Needs:
-        """The previous model, once there is one."""
+        """The previous model, after the first task and unless `strength` is 0."""
         distils = not first and self.strength != 0
         return Needs(previous=distils, previous_tokens=distils and self.words)
 
@@ -56,7 +56,7 @@ class Distilled(Method):
         return {"distill": self.strength * kept}, {}
 
     def token_loss(self, run: Run, part: Part, out: Tokens) -> Terms:
-        """Cross-entropy with the previous model's guesses of the masked words."""
+        """Cross-entropy with the previous model's predictions of the masked words."""
         if run.first or not (self.strength and self.words):
             return {}
         kept = losses.masked.soft_word_loss(out.logits, part.previous().logits)

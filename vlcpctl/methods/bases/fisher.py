@@ -13,7 +13,7 @@ from vlcpctl.methods.bases.measured import Measured
 if TYPE_CHECKING:
     from torch import Tensor
 
-VARIANT = "Fisher summed over tasks, or their mean (the CTP authors)."
+VARIANT = "Fisher diagonals summed over tasks (paper), or averaged (ctp)."
 
 
 @dataclass(frozen=True, kw_only=True)

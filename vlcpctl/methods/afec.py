@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from vlcpctl import core, losses
 from vlcpctl.core.hyper import hyper
-from vlcpctl.core.method import TRAIN, Batch, Features, Paper, Phase, Run, Slot, Terms
-from vlcpctl.methods.bases.anchored import zeros
-from vlcpctl.methods.bases.fisher import VARIANT, Fisher
-from vlcpctl.methods.bases.measured import IMPORTANCE
+from vlcpctl.core.method import TRAIN, Paper, Phase, Run, Slot
+from vlcpctl.methods.bases.weight_penalty import (
+    IMPORTANCE,
+    TASKS,
+    Penalty,
+    WeightPenalty,
+    accumulate,
+    importance,
+    zeros,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,11 +27,11 @@ FORWARD_FISHER = Phase(name="forward-fisher", each_epoch=True, weights="forward"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Afec(Fisher):
-    """EWC, and a second pull: to a forward model that learns the task without any penalty.
+class Afec(WeightPenalty):
+    """EWC, plus a second penalty towards a forward model that is trained without penalties.
 
-    Before each epoch the forward model trains for one and its Fisher diagonal is measured; its
-    weights go on from epoch to epoch.
+    Before each epoch the forward model trains for one epoch, and its Fisher diagonal is measured.
+    It is initialised with the previous model, and keeps its weights from epoch to epoch.
     """
 
     name: ClassVar[str] = "afec"
@@ -57,59 +63,48 @@ class Afec(Fisher):
     )
     variant: str = hyper(
         "paper",
-        doc=VARIANT,
+        doc="Fisher diagonals summed over tasks (paper), or averaged (ctp).",
         origin="AFEC, eq. 9; 'ctp' is the CTP authors' code",
         choices=("paper", "ctp"),
     )
 
+    @property
+    def penalties(self) -> tuple[Penalty, ...]:
+        """EWC's, and lambda_e / 2 * sum of F_forward * (weight - forward)^2 (AFEC, eq. 9)."""
+        return (
+            Penalty(importances=("fisher",), strength=self.strength / 2),
+            Penalty(
+                term="forward_penalty",
+                importances=("forward_fisher",),
+                strength=self.forward_strength / 2,
+                target="forward",
+            ),
+        )
+
     def slots(self, *, first: bool) -> tuple[Slot, ...]:
-        """EWC's, and after the first task the forward model with its own Fisher diagonal."""
+        """EWC's and, after the first task, the forward model with its own Fisher diagonal."""
+        held = (importance("fisher"), TASKS)
         if first:
-            return super().slots(first=first)
+            return held
         forward = Slot(
             name="forward",
             lifetime="task",
             start=lambda run: core.params.copy_of(run.everything),
         )
-        fisher = Slot(name="forward_fisher", lifetime="task", start=zeros)
-        return (*super().slots(first=first), forward, fisher)
+        return (*held, forward, Slot(name="forward_fisher", lifetime="task", start=zeros))
 
     def phases(self, *, first: bool) -> tuple[Phase, ...]:
         """Forward model and its Fisher before each epoch; after training the task's Fisher."""
         alternating = () if first or not self.forward_strength else (FORWARD, FORWARD_FISHER)
         return (*alternating, TRAIN, IMPORTANCE)
 
-    def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
-        """The values of both penalties, without gradient."""
-        terms, aux = super().loss(run, batch, out)
-        if self._follows(run):
-            held = losses.penalty.quadratic(
-                run.slot("forward_fisher"), run.weights, run.slot("forward")
-            )
-            terms["forward_penalty"] = self.forward_strength / 2 * held
-        return terms, aux
-
     def after_backward(self, run: Run, grads: Mapping[str, Tensor]) -> None:
-        """Measure: the forward model's Fisher anew in each epoch, the task's at the end."""
-        super().after_backward(run, grads)
-        if run.phase != FORWARD_FISHER.name:
-            return
-        fisher = run.slot("forward_fisher")
-        if run.step == 0:
-            core.params.zero_(fisher)
-        losses.importance.add_squares_(fisher, grads, 1 / run.steps)
-
-    def add_gradients(self, run: Run, grads: Mapping[str, Tensor]) -> None:
-        """Add the gradients of both penalties."""
-        super().add_gradients(run, grads)
-        if self._follows(run):
-            losses.penalty.add_gradient_(
-                grads,
-                run.slot("forward_fisher"),
-                run.weights,
-                run.slot("forward"),
-                strength=self.forward_strength / 2,
-            )
-
-    def _follows(self, run: Run) -> bool:
-        return run.phase == TRAIN.name and not run.first and self.forward_strength != 0
+        """Measure squared gradients: the forward model's in each epoch, the task's at the end."""
+        squares = losses.importance.add_squares_
+        if run.phase == IMPORTANCE.name:
+            accumulate(run, "fisher", grads, squares, averages_tasks=self.variant == "ctp")
+        elif run.phase == FORWARD_FISHER.name:
+            fisher = run.slot("forward_fisher")
+            if run.step == 0:
+                core.params.zero_(fisher)
+            squares(fisher, grads, 1 / run.steps)

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from vlcpctl import losses
 from vlcpctl.core.hyper import hyper
-from vlcpctl.core.method import Paper
-from vlcpctl.methods.bases.fisher import VARIANT, Fisher
+from vlcpctl.core.method import TRAIN, Paper, Phase, Run, Slot
+from vlcpctl.methods.bases.weight_penalty import (
+    IMPORTANCE,
+    TASKS,
+    Penalty,
+    WeightPenalty,
+    accumulate,
+    importance,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ewc(Fisher):
-    """One anchor, the previous model; Fisher diagonals of the tasks add up (online EWC)."""
+class Ewc(WeightPenalty):
+    """Penalise each weight's squared distance from the previous model by its Fisher information.
+
+    The Fisher diagonal of a task is the mean of the squared gradients over its batches. There is
+    one penalty, towards the previous model, with the sum over earlier tasks (online EWC).
+    """
 
     name: ClassVar[str] = "ewc"
     title: ClassVar[str] = (
@@ -45,7 +61,26 @@ class Ewc(Fisher):
     )
     variant: str = hyper(
         "paper",
-        doc=VARIANT,
+        doc="Fisher diagonals summed over tasks (paper), or averaged (ctp).",
         origin="online EWC, Schwarz et al., section 3; 'ctp' is the CTP authors' code",
         choices=("paper", "ctp"),
     )
+
+    @property
+    def penalties(self) -> tuple[Penalty, ...]:
+        """The sum of lambda / 2 * F * (weight - previous)^2 (EWC, eq. 3)."""
+        return (Penalty(importances=("fisher",), strength=self.strength / 2),)
+
+    def slots(self, *, first: bool) -> tuple[Slot, ...]:
+        """The Fisher diagonal, and how many tasks it was measured on."""
+        return (importance("fisher"), TASKS)
+
+    def phases(self, *, first: bool) -> tuple[Phase, ...]:
+        """Train, then a pass over the task for its Fisher diagonal."""
+        return (TRAIN, IMPORTANCE)
+
+    def after_backward(self, run: Run, grads: Mapping[str, Tensor]) -> None:
+        """After training, add each batch's squared gradient to the Fisher diagonal."""
+        if run.phase == IMPORTANCE.name:
+            squares = losses.importance.add_squares_
+            accumulate(run, "fisher", grads, squares, averages_tasks=self.variant == "ctp")

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vlcpctl import losses
 from vlcpctl.core.hyper import hyper
-from vlcpctl.core.method import Batch, Features, Paper, Part, Phase, Run, Terms, Tokens, Weights
-from vlcpctl.methods.bases.measured import IMPORTANCE, Measured
+from vlcpctl.core.method import TRAIN, Batch, Features, Paper, Part, Phase, Run, Slot, Terms, Tokens
+from vlcpctl.methods.bases.weight_penalty import (
+    IMPORTANCE,
+    TASKS,
+    Penalty,
+    WeightPenalty,
+    accumulate,
+    importance,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mas(Measured):
-    """Importance is how much a weight changes the length of the projections; no loss is needed."""
+class Mas(WeightPenalty):
+    """Penalise each weight's squared distance from the previous model by its effect on features.
+
+    The importance is the absolute gradient of the length of the projections, so no loss is needed.
+    """
 
     name: ClassVar[str] = "mas"
     title: ClassVar[str] = (
@@ -35,8 +44,6 @@ class Mas(Measured):
         ),
     )
 
-    importance_pass: ClassVar[Phase] = dataclasses.replace(IMPORTANCE, contrasts=False)
-
     strength: float = hyper(1.0, doc="lambda: weight of the penalty.", origin="CTP authors' code")
     variant: str = hyper(
         "paper",
@@ -47,19 +54,23 @@ class Mas(Measured):
     )
 
     @property
-    def importances(self) -> tuple[str, ...]:
-        """Omega alone."""
-        return ("omega",)
+    def penalties(self) -> tuple[Penalty, ...]:
+        """The sum of lambda * omega * (weight - previous)^2 (MAS, section 4.2); ctp halves it."""
+        strength = self.strength / 2 if self.variant == "ctp" else self.strength
+        return (Penalty(importances=("omega",), strength=strength),)
 
-    @property
-    def weight(self) -> float:
-        """The strength; half of it in the CTP authors' code."""
-        return self.strength / 2 if self.variant == "ctp" else self.strength
+    def slots(self, *, first: bool) -> tuple[Slot, ...]:
+        """Omega, and how many tasks it was measured on."""
+        return (importance("omega"), TASKS)
+
+    def phases(self, *, first: bool) -> tuple[Phase, ...]:
+        """Train, then a pass over the task for its importance, without the contrastive loss."""
+        return (TRAIN, replace(IMPORTANCE, contrasts=False))
 
     def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
-        """The penalty or, once trained, the mean length of the batch's projections."""
+        """The penalty or, after training, the batch's mean projection length, to differentiate."""
         if run.phase != IMPORTANCE.name:
-            return super().loss(run, batch, out)
+            return self.penalty_terms(run), {}
         squared = self.variant == "paper"
         lengths = [
             losses.importance.lengths(side, squared=squared).mean()
@@ -68,12 +79,14 @@ class Mas(Measured):
         return {"length": lengths[0] + lengths[1]}, {}
 
     def token_loss(self, run: Run, part: Part, out: Tokens) -> Terms:
-        """Once trained, the mean length of a fusion model's fused feature too."""
+        """After training, the mean length of a fusion model's fused features too."""
         if run.phase != IMPORTANCE.name:
             return {}
         length = losses.importance.lengths(out.fused, squared=self.variant == "paper").sum()
         return {"fused_length": length / part.pairs}
 
-    def add(self, importance: Weights, grads: Mapping[str, Tensor], share: float) -> None:
-        """The sizes of a batch's gradients."""
-        losses.importance.add_sizes_(importance, grads, share)
+    def after_backward(self, run: Run, grads: Mapping[str, Tensor]) -> None:
+        """After training, add the absolute gradient of each batch's mean length to omega."""
+        if run.phase == IMPORTANCE.name:
+            sizes = losses.importance.add_sizes_
+            accumulate(run, "omega", grads, sizes, averages_tasks=self.variant == "ctp")

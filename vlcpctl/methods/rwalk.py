@@ -9,21 +9,31 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from vlcpctl import core, losses
 from vlcpctl.core.hyper import hyper
 from vlcpctl.core.method import TRAIN, Batch, Paper, Phase, Run, Slot
-from vlcpctl.methods.bases.anchored import Anchored, zeros
-from vlcpctl.methods.bases.measured import IMPORTANCE, TASKS, measure
-from vlcpctl.methods.bases.path import path_slots, remember, start_of, trained_copy, walk
+from vlcpctl.methods.bases.weight_penalty import (
+    IMPORTANCE,
+    TASKS,
+    Penalty,
+    WeightPenalty,
+    accumulate,
+    importance,
+    path_slots,
+    task_start,
+    trained_copy,
+    zeros,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rwalk(Anchored):
-    """EWC's Fisher diagonal and a path score per Riemannian distance, added up.
+class Rwalk(WeightPenalty):
+    """Penalise each weight's squared distance from the previous model by Fisher diagonal and score.
 
-    In the paper's variant both grow while training: every `every` steps the mean of the squared
-    gradients moves Fisher, and the way of these steps adds to the score. At the end of a task the
-    score is averaged with the earlier one, and both are divided by their largest value.
+    The score is a path integral as in SI, per Riemannian distance. In the paper's variant both are
+    updated during training: every `every` steps the mean of the squared gradients enters the moving
+    average of the Fisher diagonal, and the path of these steps adds to the score. At the end of a
+    task the score is averaged with the earlier one, and both are divided by their largest value.
     """
 
     name: ClassVar[str] = "rwalk"
@@ -71,42 +81,44 @@ class Rwalk(Anchored):
     )
 
     @property
-    def importances(self) -> tuple[str, ...]:
-        """What the penalty adds up: already together in the paper's variant."""
-        return ("omega",) if self.variant == "paper" else ("fisher", "scores")
+    def penalties(self) -> tuple[Penalty, ...]:
+        """The sum of lambda * (Fisher + score) * (weight - previous)^2; omega has both scaled."""
+        summed = ("omega",) if self.variant == "paper" else ("fisher", "scores")
+        return (Penalty(importances=summed, strength=self.strength),)
 
     def slots(self, *, first: bool) -> tuple[Slot, ...]:
-        """Fisher and scores, the path and, in the paper's variant, what the next score needs."""
-        kept = [Slot(name=name, lifetime="stream", start=zeros) for name in ("fisher", "scores")]
-        common = (*kept, TASKS, *path_slots(first=first))
+        """Fisher and scores, the path and, in the paper's variant, the sums of the open window."""
+        common = (importance("fisher"), importance("scores"), TASKS, *path_slots(first=first))
         if self.variant == "ctp":
             return common
         return (
             *common,
-            Slot(name="omega", lifetime="stream", start=zeros),
+            importance("omega"),
             Slot(name="squares", lifetime="task", start=zeros),
             Slot(name="gained", lifetime="task", start=zeros),
             Slot(name="opening", lifetime="task", start=trained_copy),
         )
 
     def phases(self, *, first: bool) -> tuple[Phase, ...]:
-        """Train; the CTP authors then measure Fisher in a pass of its own."""
+        """Train; in the CTP authors' variant then a pass over the task for its Fisher diagonal."""
         return (TRAIN,) if self.variant == "paper" else (TRAIN, IMPORTANCE)
 
     def after_backward(self, run: Run, grads: Mapping[str, Tensor]) -> None:
-        """Keep the loss's own gradient; once trained, measure Fisher."""
+        """Keep the gradient of the loss alone; after training, add its square to Fisher (ctp)."""
         if run.phase != IMPORTANCE.name:
-            remember(run, grads)
+            core.params.copy_(run.slot("gradient"), grads)
+            core.params.copy_(run.slot("before"), run.weights)
             return
-        squares = losses.importance.add_squares_
-        measure(run, "fisher", grads, squares, averages=True)
+        accumulate(run, "fisher", grads, losses.importance.add_squares_, averages_tasks=True)
         if run.step + 1 == run.steps:
             self._score_once(run)
 
     def after_step(self, run: Run, batch: Batch, aux: dict[str, Any], *, stepped: bool) -> None:
-        """Go on with the path, and in the paper's variant with Fisher and the score."""
+        """Add the step to the path and, in the paper's variant, to Fisher and score."""
         if stepped:
-            walk(run)
+            losses.importance.add_path_(
+                run.slot("path"), run.slot("gradient"), run.slot("before"), run.weights
+            )
         if self.variant == "ctp":
             return
         if stepped:
@@ -118,7 +130,7 @@ class Rwalk(Anchored):
             self._consolidate(run)
 
     def _score_window(self, run: Run) -> None:
-        """Close a window of steps: move Fisher, add to the score, begin anew from here."""
+        """Close a window of steps: update Fisher, add to the score, open the next window here."""
         path, squares, opening = (run.slot(name) for name in ("path", "squares", "opening"))
         fisher, steps = run.slot("fisher"), run.step % self.every + 1
         core.params.blend_(fisher, 1 - self.alpha, (self.alpha / steps, squares))
@@ -131,7 +143,7 @@ class Rwalk(Anchored):
         core.params.zero_(squares)
 
     def _consolidate(self, run: Run) -> None:
-        """Average the scores and bring Fisher and scores to the same height."""
+        """Average the score with the earlier tasks', and scale Fisher and score to at most 1."""
         fisher, scores, count = run.slot("fisher"), run.slot("scores"), run.slot("tasks")["count"]
         kept = 0.5 if int(count) else 0.0
         core.params.blend_(scores, kept, (1 - kept, run.slot("gained")))
@@ -141,11 +153,11 @@ class Rwalk(Anchored):
         count.add_(1)
 
     def _score_once(self, run: Run) -> None:
-        """The CTP authors' score: of the whole task, by the Fisher diagonal merged already."""
+        """The CTP authors' score: of the whole task, with the Fisher diagonal of all tasks."""
         score = losses.importance.per_fisher_distance(
             run.slot("path"),
             run.slot("fisher"),
-            (start_of(run), run.weights),
+            (task_start(run), run.weights),
             half=1.0,
             damping=self.damping,
         )

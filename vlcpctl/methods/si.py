@@ -6,21 +6,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from vlcpctl import losses
+from vlcpctl import core, losses
 from vlcpctl.core.hyper import hyper
 from vlcpctl.core.method import Batch, Paper, Run, Slot
-from vlcpctl.methods.bases.anchored import Anchored
-from vlcpctl.methods.bases.path import path_slots, remember, start_of, walk
+from vlcpctl.methods.bases.weight_penalty import (
+    Penalty,
+    WeightPenalty,
+    importance,
+    path_slots,
+    task_start,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
-class Si(Anchored):
-    """Importance is what each weight's way through the task took off the loss, per distance.
+class Si(WeightPenalty):
+    """Penalise each weight's squared distance from the previous model by its share in learning.
 
-    The way is that of the whole task, also where the best weights on the way are kept.
+    The importance is how much the weight's updates reduced the loss, per squared distance moved.
+    It covers all steps of the task, also with `--keep best`, which keeps the weights of an earlier
+    one.
     """
 
     name: ClassVar[str] = "si"
@@ -59,28 +66,36 @@ class Si(Anchored):
     )
 
     @property
-    def importances(self) -> tuple[str, ...]:
-        """Omega alone."""
-        return ("omega",)
+    def penalties(self) -> tuple[Penalty, ...]:
+        """The sum of c * omega * (weight - previous)^2 (SI, eq. 4)."""
+        return (Penalty(importances=("omega",), strength=self.strength),)
 
     def slots(self, *, first: bool) -> tuple[Slot, ...]:
-        """Omega, and the path of this task."""
-        return (*super().slots(first=first), *path_slots(first=first))
+        """Omega, and the path integral of this task."""
+        return (importance("omega"), *path_slots(first=first))
 
     def after_backward(self, run: Run, grads: Mapping[str, Tensor]) -> None:
-        """Keep the loss's own gradient."""
-        remember(run, grads)
+        """Keep the gradient of the loss alone, and the weights before the step."""
+        core.params.copy_(run.slot("gradient"), grads)
+        core.params.copy_(run.slot("before"), run.weights)
 
     def after_step(self, run: Run, batch: Batch, aux: dict[str, Any], *, stepped: bool) -> None:
-        """Go on with the path; at the end of the task turn it into importance (eq. 5)."""
+        """Add the step to the path integral (eq. 3); at the end of the task add it to omega.
+
+        The change of the weights is the optimizer's, with momentum and weight decay. A step that
+        fp16 skipped changes nothing and adds nothing.
+        """
         if stepped:
-            walk(run)
+            losses.importance.add_path_(
+                run.slot("path"), run.slot("gradient"), run.slot("before"), run.weights
+            )
         if run.step + 1 == run.steps:
             self._consolidate(run)
 
     def _consolidate(self, run: Run) -> None:
+        """Add the task's importance to omega (eq. 5): path / (squared distance + xi)."""
         gained = losses.importance.per_distance(
-            run.slot("path"), start_of(run), run.weights, self.damping
+            run.slot("path"), task_start(run), run.weights, self.damping
         )
         omega = run.slot("omega")
         for name, value in gained.items():

@@ -102,10 +102,7 @@ class ToyStream:
 
     def _differentiate(self, image: Tensor, caption: Tensor, *, contrasts: bool) -> dict[str, Any]:
         for weight in self.weights.values():
-            # An authors' penalty reaches weights that the loss does not: weight decay moves them.
-            holds = self.anchor is not None and self.run.phase != "forward"
-            reached = weight.requires_grad and holds
-            weight.grad = torch.zeros_like(weight) if reached else None
+            weight.grad = None
         with torch.no_grad():
             self.method.before_forward(self.run)
         loss, *raw = self.model(self.weights, image, caption)

@@ -237,7 +237,7 @@ def test_a_dry_run_knows_what_stands_at_its_output(
     first = place / "stream" / "00-part-0"
     seqf = ("--method", "seqf", "--preset", "tiny", *MICRO, "--batch-size", 4, "--dry-run")
     done = program("train-step", first, "-o", place / "plain", *seqf, "--epochs", 1)
-    assert "plain is finished already" in done.err
+    assert "plain is already finished" in done.err
     other = program("train-step", first, "-o", place / "plain", *seqf, "--epochs", 2)
     refused(other, "train-step", 4, "plain was made with other settings: settings.epochs is 1")
     taken = program(

@@ -1,4 +1,4 @@
-"""The program: finds the command's file, runs it, and turns its errors into one line and a code."""
+"""The program: imports and runs one command; errors become one line and an exit code."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from vlcpctl.core import console
 from vlcpctl.core.errors import VlcpError
 
 EPILOG = (
-    "Every option has its variable, such as VLCPCTL_TRAIN_STEP_LR for --lr of train-step. "
-    "--debug, anywhere in the line, or VLCPCTL_DEBUG=1 shows where an error came from."
+    "Every option can be set with an environment variable, such as VLCPCTL_TRAIN_STEP_LR for --lr "
+    "of train-step. --debug, anywhere on the command line, or VLCPCTL_DEBUG=1 prints the traceback "
+    "of an error."
 )
 PIPE_CLOSED, TERMINATED = 141, 143  # 128 + the number of the signal
 
@@ -36,7 +37,7 @@ def main() -> None:
 
 
 class _Command(typer.core.TyperCommand):
-    """A command whose help leaves out the variable of every option; the epilog says it once."""
+    """A command whose help omits the environment variable of each option; the epilog covers it."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -46,7 +47,7 @@ class _Command(typer.core.TyperCommand):
 
 
 def application(chosen: str | None) -> typer.Typer:
-    """The program with every command's name, of which only the chosen one is loaded."""
+    """The program with the names of all commands; only the chosen one is imported."""
     app = typer.Typer(
         epilog=EPILOG,
         no_args_is_help=True,
@@ -75,22 +76,22 @@ def _root(
         bool,
         typer.Option(
             "--version",
-            help="Show the version.",
+            help="Show the version and exit.",
             callback=_show_version,
             is_eager=True,
             show_envvar=False,
         ),
     ] = False,
 ) -> None:
-    """Continual vision-language pretraining: one task after another, without forgetting."""
+    """Continual vision-language pretraining: learn a stream of tasks without forgetting."""
 
 
 def _not_loaded() -> None:
-    raise AssertionError("only the chosen command runs")
+    raise AssertionError("only the chosen command is run")
 
 
 def _chosen(words: Sequence[str]) -> str | None:
-    """The command that a line names; a shell that asks for completions has the line elsewhere."""
+    """The command named in the words; for shell completion they are in the environment."""
     if "_VLCPCTL_COMPLETE" in os.environ:
         line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
         words = line.split()[1:]
@@ -113,7 +114,7 @@ def _guarded(name: str, run: Callable[..., None]) -> Callable[..., None]:
             console.drop_stdout()
             raise typer.Exit(PIPE_CLOSED) from None
         except OSError as error:
-            console.drop_stdout()  # a full disk would fail once more when the stream is closed
+            console.drop_stdout()  # on a full disk, closing the stream would raise the error again
             _tell(name, _in_words(error))
             raise typer.Exit(1) from error
         finally:
@@ -129,7 +130,7 @@ def _tell(name: str, message: str) -> None:
 
 
 def _in_words(error: OSError) -> str:
-    """What the operating system refused, such as a full disk.
+    """A message for an error of the operating system, such as a full disk.
 
     >>> _in_words(OSError(28, "No space left on device", "run/0.tar"))
     'run/0.tar: No space left on device'
@@ -139,5 +140,5 @@ def _in_words(error: OSError) -> str:
 
 
 def _terminate(*_: object) -> None:
-    """Let a half-written directory be removed on the way out; train-step has a better answer."""
+    """Exit with an exception, so that partial outputs are removed (train-step saves instead)."""
     raise SystemExit(TERMINATED)

@@ -143,7 +143,7 @@ def test_finished_rows_are_not_made_again(
     capsys.readouterr()
     run(tasks(place), [place / "run" / "00", place / "run" / "01"], out=out)
     shown = capsys.readouterr()
-    assert (shown.out, shown.err) == (f"{out}\n", f"eval-retrieval: {out} is there already\n")
+    assert (shown.out, shown.err) == (f"{out}\n", f"eval-retrieval: {out} is already finished\n")
     assert out.stat().st_mtime_ns == made
     with pytest.raises(OutputExists, match="holds other rows"):
         evaluate(place, out, duplicates="separate")

@@ -254,7 +254,7 @@ def test_finished_rows_are_not_made_again(
     made = (tmp_path / "rows").stat().st_mtime_ns
     capsys.readouterr()
     run([str(place / "pets")], [place / "run" / "00"], out=tmp_path / "rows")
-    assert capsys.readouterr().err.endswith("rows is there already\n")
+    assert capsys.readouterr().err.endswith("rows is already finished\n")
     assert (tmp_path / "rows").stat().st_mtime_ns == made
 
 

@@ -140,7 +140,7 @@ def test_again_it_prints_the_path_and_other_settings_are_refused(
     invert()
     again = capsys.readouterr()
     assert again.out == f"{out}\n"
-    assert "is there already" in again.err
+    assert "is already finished" in again.err
     with pytest.raises(OutputExists, match="seed is 0 there and 1 here"):
         invert(seed=1)
     invert(seed=1, force=True)

@@ -85,7 +85,7 @@ def test_the_name_of_the_paper_is_known(capsys: pytest.CaptureFixture[str], *, c
         (None, True, "needs a method"),
         ("seqf", True, "seqf has no paper to cite"),
         ("ema", True, "ema has no paper to cite: it is not a published method"),
-        ("ctp+er", False, "give one of them at a time"),
+        ("ctp+er", False, "give one at a time"),
     ],
 )
 def test_a_mistake_is_answered(name: str | None, cite: bool, said: str) -> None:

@@ -1,24 +1,24 @@
-"""One file per subcommand: parse, call, print. This is the table of their names."""
+"""One file per subcommand: parse, call, print. This file lists their names and summaries."""
 
 from __future__ import annotations
 
-# The first line of each command's help; its file is read only when the command runs.
+# Summaries for `vlcpctl --help`; the file of a command is imported only when it runs.
 COMMANDS = {
     "sample": "Write a built-in data set as image-text pairs.",
     "split": "Split image-text pairs into a stream of tasks.",
     "buffer": "Choose which pairs of a task to keep for replay.",
-    "invert-texts": "Make negative texts of a buffer (IncCLIP).",
-    "distill": "Write down what a teacher says of tasks.",
-    "train-step": "Train on one task, from the checkpoint of the last one.",
-    "import-checkpoint": "Make a checkpoint of weights from another program.",
+    "invert-texts": "Generate negative texts from a buffer (IncCLIP).",
+    "distill": "Precompute a teacher's embeddings for distillation.",
+    "train-step": "Train on one task, starting from the last checkpoint.",
+    "import-checkpoint": "Convert weights from another program to a checkpoint.",
     "interpolate": "Average the weights of two checkpoints (WiSE-FT).",
-    "eval-retrieval": "Measure retrieval of checkpoints on tasks, as rows.",
-    "eval-zeroshot": "Measure zero-shot classification, as rows.",
-    "eval-probe": "Measure linear probes on image features, as rows.",
-    "spatial-report": "Show how angles turned between checkpoints (Mod-X).",
-    "forgetting-report": "Turn rows into tables of learning and forgetting.",
+    "eval-retrieval": "Evaluate image-text retrieval of checkpoints.",
+    "eval-zeroshot": "Evaluate zero-shot classification of checkpoints.",
+    "eval-probe": "Evaluate linear probes on frozen image features.",
+    "spatial-report": "Report how embedding angles drift between checkpoints.",
+    "forgetting-report": "Report learning and forgetting from evaluation rows.",
     "batch": "Run many command lines in one warm process.",
-    "inspect": "Show what a path is and what it was made from.",
+    "inspect": "Show what an artifact is and what it was made from.",
     "check": "Verify artifacts against their manifests.",
     "methods": "List the methods, or describe one of them.",
     "doctor": "Show what this machine can do.",
@@ -26,7 +26,7 @@ COMMANDS = {
 
 
 def module_name(command: str) -> str:
-    """Where a command lives.
+    """The module of a command.
 
     >>> module_name("train-step")
     'vlcpctl.commands.train_step'

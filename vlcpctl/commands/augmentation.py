@@ -1,4 +1,4 @@
-"""The options of how training varies images, and those that are two numbers with a comma."""
+"""Options for image augmentation, and parsing of options that are a pair of numbers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,32 @@ import typer
 
 from vlcpctl.core.errors import UsageError
 
-Crop = Annotated[str | None, typer.Option(help="none, center or random.")]
-CropScale = Annotated[
-    str | None, typer.Option(metavar="LOW,HIGH", help="Area kept by random crops.")
+Crop = Annotated[
+    str | None,
+    typer.Option(
+        help="Crop of training images: none, center or random (default: from the preset)."
+    ),
 ]
-Flip = Annotated[bool | None, typer.Option("--flip/--no-flip", help="Flip half of the images.")]
+CropScale = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LOW,HIGH",
+        help="Share of the area that --crop random keeps (default: from the preset).",
+    ),
+]
+Flip = Annotated[
+    bool | None,
+    typer.Option(
+        "--flip/--no-flip",
+        help="Mirror training images with probability 0.5 (default: from the preset).",
+    ),
+]
 RandAugment = Annotated[
-    str | None, typer.Option(metavar="N,M", help="N operations of magnitude M.")
+    str | None,
+    typer.Option(
+        metavar="N,M",
+        help="Apply RandAugment with N operations of magnitude M (default: from the preset).",
+    ),
 ]
 
 _PAIRS: tuple[tuple[str, type[int] | type[float]], ...] = (
@@ -25,7 +44,9 @@ _PAIRS: tuple[tuple[str, type[int] | type[float]], ...] = (
 
 
 def with_pairs(given: dict[str, Any]) -> dict[str, Any]:
-    """The options by name, those that are two numbers as such.
+    """The options by name, with each pair of numbers parsed.
+
+    Raises UsageError if a value is not two numbers with a comma.
 
     >>> with_pairs({"crop": "random", "crop_scale": "0.2,1"})
     {'crop': 'random', 'crop_scale': (0.2, 1.0)}
@@ -35,7 +56,7 @@ def with_pairs(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pair(name: str, text: str, kind: type[int] | type[float]) -> tuple[int | float, int | float]:
-    """Two numbers with a comma between them."""
+    """Parse two numbers with a comma between them."""
     first, comma, second = text.partition(",")
     try:
         if comma:

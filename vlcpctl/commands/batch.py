@@ -1,4 +1,4 @@
-"""`vlcpctl batch`: many command lines, each a child forked from one process that is warm."""
+"""`vlcpctl batch`: run many command lines, each in a child forked from one warm process."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from vlcpctl.core.children import Children
 from vlcpctl.core.command_lines import CommandLine, parse
 from vlcpctl.core.errors import BadInput, UsageError, VlcpError, unknown_name
 
-# The commands whose imports take seconds; with the first optimizer, training's take three more.
+# Commands whose imports take seconds; the first optimizer of a training run adds three more.
 TRAINS, EVALUATE = "train-step", frozenset({"eval-retrieval", "eval-zeroshot", "invert-texts"})
 
-Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Lines that may run at once.")]
+Jobs = Annotated[
+    int, typer.Option("--jobs", "-j", min=1, metavar="N", help="Lines to run at the same time.")
+]
 
 
 class LineFailed(VlcpError):
-    """A line ended with a code other than 0, which becomes the code of the whole."""
+    """A line failed; its exit code becomes the exit code of `batch`."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -30,22 +32,27 @@ class LineFailed(VlcpError):
 
 
 def run(
-    file: Annotated[Path, typer.Argument(help="Command lines; - is stdin.")] = Path("-"),
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="File of command lines; - reads stdin.")
+    ] = Path("-"),
     jobs: Jobs = 1,
     dry_run: options.DryRun = False,
     quiet: options.Quiet = False,
 ) -> None:
     r"""Run many command lines in one warm process.
 
-    One vlcpctl command per line, quoted as for a shell; comments start with #, and a line with a
-    backslash at its end goes on. With --jobs, a line starts when what it reads is there: one that
-    names the --out of an earlier line waits for that line. A line 'wait' holds back all that
-    follows until all before it has ended. After a line fails no other starts, and its code is the
-    code of the whole.
+    One vlcpctl command per line, quoted as in a shell. A # starts a comment, and a backslash at
+    the end of a line continues it on the next one.
 
-    printf '%s\n' 'check stream/00-flags' 'check stream/01-objects' | vlcpctl batch --jobs 2
+    With --jobs, a line starts as soon as its inputs exist: a line that names the --out of an
+    earlier line waits for that line. A line 'wait' holds back all later lines until all earlier
+    ones have ended. If a line fails, no further line starts, and its exit code is the exit code
+    of batch.
 
-    vlcpctl batch recipe.txt --dry-run
+    Examples:
+      vlcpctl batch recipe.txt --dry-run
+      printf '%s\n' 'check stream/00-flags' 'check stream/01-objects' |
+          vlcpctl batch --jobs 2
     """
     options.start(quiet=quiet)
     lines = parse(_read(file))
@@ -59,7 +66,7 @@ def run(
         from vlcpctl.models.imports import preload
 
         preload(trains=TRAINS in names)
-    console.release_stdout()  # the children write to it; each claims it for itself
+    console.release_stdout()  # each child claims stdout for itself
     children = Children(lines, jobs)
     children.run()
     _judge(children)
@@ -70,18 +77,20 @@ def _read(file: Path) -> str:
         try:
             return file.read_text(encoding="utf-8")
         except OSError as error:
-            raise BadInput(f"{file} cannot be read: {error.strerror}") from error
+            raise BadInput(f"cannot read {file}: {error.strerror}") from error
     if sys.stdin.isatty():
         raise UsageError("no command lines: give a file, or pipe them in")
     return sys.stdin.read()
 
 
 def _check(lines: Sequence[CommandLine]) -> None:
-    """Refuse a wrong line before the first one runs."""
+    """Refuse a line that is not a command, before the first one runs."""
     for line in lines:
         name = line.words[0]
         if name == "batch":
-            raise UsageError(f"line {line.number}: batch cannot run batch; write its lines here")
+            raise UsageError(
+                f"line {line.number}: batch cannot run batch; put its lines into this file"
+            )
         if name not in COMMANDS and not name.startswith("-") and not line.is_barrier:
             raise UsageError(f"line {line.number}: {unknown_name('command', name, COMMANDS)}")
 

@@ -1,4 +1,4 @@
-"""`vlcpctl buffer`: keep some pairs of a task for the tasks to come."""
+"""`vlcpctl buffer`: choose which pairs of a task to keep for replay."""
 
 from __future__ import annotations
 
@@ -22,41 +22,72 @@ if TYPE_CHECKING:
 
 Previous = Annotated[
     Path | None,
-    typer.Option("--previous", help="The buffer after the task before; it stays as it is."),
+    typer.Option(
+        "--previous",
+        metavar="DIR",
+        help="Buffer after the previous task; it is not changed (default: start an empty one).",
+    ),
 ]
 Checkpoint = Annotated[
     Path | None,
-    typer.Option("--checkpoint", help="Model whose features are looked at, or stored."),
+    typer.Option(
+        "--checkpoint",
+        metavar="DIR",
+        help="Model that computes the features for herding, kmeans and --store-features.",
+    ),
 ]
 StoreFeatures = Annotated[
     bool,
     typer.Option(
-        "--store-features", help="Keep the projections by --checkpoint with new items, for der."
+        "--store-features",
+        help="Store the projections of new pairs, computed by --checkpoint, for der and derpp.",
     ),
 ]
 Policy = Annotated[
-    str, typer.Option("--policy", help="reservoir, ring, herding, kmeans or random.")
+    str,
+    typer.Option(
+        "--policy", help="Rule that chooses pairs: reservoir, ring, herding, kmeans or random."
+    ),
 ]
 Variant = Annotated[
     str,
     typer.Option(
-        "--variant", help="paper, or ctp: quotas, evictions and draws of the CTP authors' code."
+        "--variant",
+        help="Details of the policy: paper, or ctp to match the CTP authors' code.",
     ),
 ]
 Size = Annotated[
-    str | None, typer.Option("--size", help="Items (10000), or a share of every task (5%).")
+    str | None,
+    typer.Option(
+        "--size",
+        metavar="N|P%",
+        help="Size of the buffer: a number of images (10000), or a share of each task (5%).",
+    ),
 ]
 Of = Annotated[
     str | None,
-    typer.Option("--of", metavar="N|stream", help="Fix a size in percent: of so many images."),
+    typer.Option(
+        "--of",
+        metavar="N|stream",
+        help="What a percentage --size refers to instead of each task: a number of images, or "
+        "the whole stream.",
+    ),
 ]
 Add = Annotated[
-    int | None, typer.Option("--add", min=1, help="Random items to append; nothing is given up.")
+    int | None,
+    typer.Option(
+        "--add",
+        min=1,
+        metavar="N",
+        help="Append N random images per task and evict none; replaces --size.",
+    ),
 ]
 
 
 def run(
-    task: Annotated[Path, typer.Argument(help="The task directory just trained on.")],
+    task: Annotated[
+        Path, typer.Argument(metavar="TASK", help="Task directory that was just trained on.")
+    ],
     out: options.Out,
     previous: Previous = None,
     checkpoint: Checkpoint = None,
@@ -74,33 +105,33 @@ def run(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Keep some pairs of a task, beside those of earlier tasks, to train on again.
+    r"""Choose which pairs of a task to keep for replay, beside those of earlier tasks.
 
-    The result is a task directory that holds its images: the old task may be deleted.
+    The result is a task directory that contains its images, so the old task can be deleted.
+    Policies:
 
-      reservoir  a uniform sample of everything seen; the order of the tasks does not matter
+      reservoir  a uniform sample of all pairs seen so far (order of the tasks is irrelevant)
+      ring       the same number of pairs from each task
+      herding    per task, the pairs whose mean feature is closest to the task's mean (MoF)
+      kmeans     per task, the pairs nearest to the centres of its k-means clusters
+      random     random pairs of each task in proportion to its size; with --add, N per task
 
-      ring       the same number of every task
+    herding and kmeans also divide the buffer among the tasks in proportion to their sizes.
 
-      herding    of every task in proportion, those that keep its mean feature (MoF)
+    --variant ctp reproduces the CTP authors' code for reservoir, herding and kmeans: each quota is
+    rounded on its own, so the buffer can be slightly larger than its size; an earlier task keeps
+    the first of its items in the order of the data set; the reservoir draws from Python's random
+    generator (the authors' code corresponds to --seed 42).
 
-      kmeans     of every task in proportion, those nearest to the centres of its clusters
+    --store-features stores the raw projections of each new image and of all its captions, in half
+    precision. Earlier items keep the projections of the checkpoint that added them.
 
-      random     of every task in proportion, or --add with every task
-
-    --variant ctp does as the CTP authors' code in reservoir, herding and kmeans: quotas are rounded
-    each on its own, so that the buffer may be a little over its size; an earlier task keeps the
-    first of its items in the order of the data set; the reservoir draws from Python's generator
-    (theirs begins with --seed 42).
-
-    --store-features keeps the raw projections of each new item beside it, of its image and of all
-    its captions, at half precision; earlier items keep theirs, by the checkpoint of their time.
-
-    vlcpctl buffer stream/00-smileys -o buffer/00 --policy reservoir --size 500
-
-    vlcpctl buffer stream/01-people -o buffer/01 --previous buffer/00 --policy reservoir --size 500
-
-    vlcpctl buffer stream/00-smileys -o mof/00 --policy herding --size 5% --checkpoint run/00
+    Examples:
+      vlcpctl buffer stream/00-smileys -o buffer/00 --policy reservoir --size 500
+      vlcpctl buffer stream/01-people -o buffer/01 --previous buffer/00 \
+          --policy reservoir --size 500
+      vlcpctl buffer stream/00-smileys -o mof/00 --policy herding --size 5% \
+          --checkpoint run/00
     """
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.core.atomic import already_made
@@ -119,7 +150,7 @@ def run(
         stores_features=store_features,
     )
     if already_made(out, "task", request.identity(), force=force):
-        say(f"buffer: {out} is there already")
+        say(f"buffer: {out} is already finished")
     else:
         plan = plan_update(request)
         say(f"buffer: {plan}")
@@ -138,7 +169,7 @@ def _checked(
     sizes: tuple[str | None, str | None, int | None],
     store_features: bool,
 ) -> tuple[Task, buffer_size.Size]:
-    """The task and the size, once the options are found to go together."""
+    """The task and the size, after checking that the options are consistent."""
     from vlcpctl.data.buffer_ctp import check_variant
     from vlcpctl.data.buffer_policy import check_policy
     from vlcpctl.data.buffer_request import NAME
@@ -155,7 +186,7 @@ def _checked(
     wanted = parse_size(*sizes, new)
     check_variant(variant, policy, wanted)
     if NAME in new.manifest:
-        raise BadInput(f"{task} is a buffer; give a task, and the buffer as --previous")
+        raise BadInput(f"{task} is a buffer; give a task, and pass the buffer with --previous")
     return new, wanted
 
 
@@ -166,26 +197,26 @@ def _content(checkpoint: Path) -> str:
 
 
 def _embed(checkpoint: Path | None, device: str, split: Split, rows: np.ndarray) -> np.ndarray:
-    """Features of some pairs of a task; called only by a policy that looks at them."""
+    """Features (N, D) of rows of a split; called only by herding and kmeans."""
     from vlcpctl.core.devices import torch_device
     from vlcpctl.engine.pair_features import pair_features
     from vlcpctl.eval.retrieval import require_finite
     from vlcpctl.models.encoders import load
 
-    assert checkpoint is not None, "check_policy has seen to it"
+    assert checkpoint is not None, "check_policy requires --checkpoint"
     features = pair_features(load(checkpoint), split, rows, torch_device(device))
     require_finite(features, f"{checkpoint} on {split.directory}")
     return features
 
 
 def _project(checkpoint: Path | None, device: str, split: Split, rows: np.ndarray) -> Projections:
-    """Projections of some pairs of a task, to be stored with them."""
+    """Raw projections of rows of a split, to store beside them."""
     from vlcpctl.core.devices import torch_device
     from vlcpctl.engine.pair_features import raw_projections
     from vlcpctl.eval.retrieval import require_finite
     from vlcpctl.models.encoders import load
 
-    assert checkpoint is not None, "_checked has seen to it"
+    assert checkpoint is not None, "check_policy requires --checkpoint"
     maker = _content(checkpoint)
     found = raw_projections(load(checkpoint), split, rows, torch_device(device), maker)
     for side in (found.image_ND, found.text_TD):

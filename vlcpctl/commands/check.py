@@ -1,4 +1,4 @@
-"""`vlcpctl check`: find out whether artifacts are whole."""
+"""`vlcpctl check`: verify artifacts against their manifests."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from vlcpctl.commands import options
 Paths = Annotated[
     list[Path],
     typer.Argument(
-        metavar="PATH...", help="Streams, tasks, buffers, checkpoints, targets, pseudo texts."
+        metavar="PATH", help="Stream, task, buffer, checkpoint, targets or pseudo texts."
     ),
 ]
-Deep = Annotated[bool, typer.Option("--deep", help="Read and hash every byte.")]
+Deep = Annotated[bool, typer.Option("--deep", help="Read and hash every byte, not only headers.")]
 
 
 def run(
     paths: Paths, deep: Deep = False, json: options.Json = False, quiet: options.Quiet = False
 ) -> None:
-    """Look for damage; print one problem per line and exit 3 when there is any.
+    """Verify artifacts against their manifests: print one problem per line, exit 3 if there is any.
 
-    Without --deep: manifests, index and tar headers against each other, and the end of every tar.
-    With it: every image and caption against the index, every id against its parts.
+    Without --deep, manifests, index and tar headers are compared with each other, and the end of
+    every tar is checked. With --deep, every image and caption is compared with the index, and
+    every content id with the parts it was computed from.
 
     Examples:
       vlcpctl check stream
-
       vlcpctl check --deep stream/02-animals-nature runs/ctp/task-2
     """
     options.start(quiet=quiet)
@@ -47,4 +47,4 @@ def run(
         raise BadInput(
             f"{count} problem{'s' if count > 1 else ''} found in {', '.join(map(str, paths))}"
         )
-    say("no problem found")
+    say("no problems found")

@@ -1,4 +1,4 @@
-"""`vlcpctl distill`: write down what a teacher says of a task, so that training need not ask it."""
+"""`vlcpctl distill`: precompute a teacher's embeddings of tasks."""
 
 from __future__ import annotations
 
@@ -17,22 +17,38 @@ if TYPE_CHECKING:
     from vlcpctl.engine.distill_plan import DistillPlan
     from vlcpctl.engine.parts import Means
 
-Tasks = Annotated[list[Path], typer.Argument(help="Task directories.")]
+Tasks = Annotated[list[Path], typer.Argument(metavar="TASK", help="Task directories.")]
 Teacher = Annotated[
-    Path, typer.Option(help="The model that is asked: the checkpoint of the step before.")
+    Path,
+    typer.Option(
+        metavar="DIR", help="Checkpoint to compute embeddings with, usually the previous one."
+    ),
 ]
-Buffer = Annotated[Path | None, typer.Option(help="Earlier pairs that will be trained on too.")]
+Buffer = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Buffer that train-step will replay (default: none)."),
+]
 Views = Annotated[
     int | None,
-    typer.Option(min=1, help="Of each image. [default: 4, or 1 if all would be the same]"),
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Augmented views per image (default: 4, or 1 without random augmentation).",
+    ),
 ]
 Preset = Annotated[
     str | None,
-    typer.Option(help="Whose augmentation train-step will have. [default: the teacher's own]"),
+    typer.Option(help="Preset whose augmentation to use (default: the teacher's settings)."),
 ]
-BatchSize = Annotated[int, typer.Option(min=1, help="Images or texts encoded at once.")]
-NumShards = Annotated[int, typer.Option(min=1, help="How many processes share the work.")]
-ShardIndex = Annotated[int, typer.Option(min=0, help="Which of them this is, from 0.")]
+BatchSize = Annotated[
+    int, typer.Option(min=1, metavar="N", help="Images or texts to encode at once.")
+]
+NumShards = Annotated[
+    int, typer.Option(min=1, metavar="N", help="Number of processes that share the work.")
+]
+ShardIndex = Annotated[
+    int, typer.Option(min=0, metavar="I", help="Index of this process, from 0 to --num-shards - 1.")
+]
 
 
 def run(
@@ -58,22 +74,22 @@ def run(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write down what a teacher says of tasks, so that training need not ask it.
+    r"""Precompute a teacher's embeddings of tasks, so that training does not run the teacher.
 
-    The raw embeddings of every image, in several augmented views, and of every caption.
-    train-step --targets then needs no forward pass of the teacher, nor its weights unless a method
-    does: visit n of an image sees view n mod --views. The augmentation must be that of train-step;
-    the teacher, the tasks and the buffer too are compared.
+    Computes the raw embeddings of every image, in several augmented views, and of every caption.
+    With train-step --targets, no forward pass of the teacher is needed, and no teacher weights
+    unless a method uses them: visit n of an image trains with view n mod --views. The augmentation
+    must match that of train-step; train-step checks it, and the teacher, the tasks and the buffer.
 
-    Killed and started again, it goes on where it was and ends with the same bytes. Several
-    processes share the work with --num-shards and --shard-index; the last one writes TARGETS.
+    If it is killed, the same command resumes it and ends with the same bytes. Several processes
+    can share the work with --num-shards and --shard-index; the last to end completes --out.
 
-    vlcpctl distill stream/01-* --teacher run/00 -o targets/01
-
-    vlcpctl distill stream/01-* --teacher run/00 --buffer buffer/00 --preset modx --views 35
-    -o targets/01
-
-    vlcpctl train-step stream/01-* -o run/01 --method modx --previous run/00 --targets targets/01
+    Examples:
+      vlcpctl distill stream/01-* --teacher run/00 -o targets/01
+      vlcpctl distill stream/01-* --teacher run/00 --buffer buffer/00 --preset modx \
+          --views 35 -o targets/01
+      vlcpctl train-step stream/01-* -o run/01 --method modx --previous run/00 \
+          --targets targets/01
     """
     given = {"crop": crop, "crop_scale": crop_scale, "flip": flip, "randaugment": randaugment}
     options.start(quiet=quiet, threads=threads)
@@ -104,18 +120,18 @@ def run(
 def _check_shards(count: int, index: int, *, force: bool) -> None:
     if index >= count:
         raise UsageError(
-            f"--shard-index {index}: with --num-shards {count} the last is {count - 1}"
+            f"--shard-index {index} is too large: with --num-shards {count} the last is {count - 1}"
         )
     if force and count > 1:
-        raise UsageError("--force would remove what other shards made; move TARGETS away instead")
+        raise UsageError("--force would remove the work of other shards; move --out away instead")
 
 
 def _made(plan: DistillPlan, means: Means, shard: tuple[int, int], *, force: bool) -> bool:
-    """Whether the directory is whole in the end; other shards may have to do their part."""
+    """Whether the directory is complete now; otherwise other shards are still missing."""
     from vlcpctl.core.atomic import already_made
 
     if already_made(plan.request.out, "targets", plan.identity, force=force):
-        say(f"distill: {plan.request.out} is there already")
+        say(f"distill: {plan.request.out} is already finished")
         return True
     from vlcpctl.engine.distill import Shard, distill
 

@@ -1,4 +1,4 @@
-"""`vlcpctl doctor`: what this machine can do, checked by doing it."""
+"""`vlcpctl doctor`: report what this machine can do, by trying it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from vlcpctl.core.errors import VlcpError
 
 Status = Literal["ok", "warn", "fail"]
 LITTLE_DISK = 5 * 2**30  # a few checkpoints of a base model
-# How a wheel that does not fit the others shows itself on import.
+# What importing a wheel raises if it does not fit the others.
 IMPORT_ERRORS = (ImportError, OSError, RuntimeError, AttributeError)
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at; `fail` means that vlcpctl cannot work without it."""
+    """The result of one check; `fail` means that vlcpctl cannot work without it."""
 
     name: str
     status: Status
@@ -39,11 +39,11 @@ class Check:
 def run(as_json: options.Json = False) -> None:
     """Show what this machine can do.
 
-    Exit code 1 when something is missing that vlcpctl cannot work without.
+    Exits with 1 if something is missing that vlcpctl cannot work without.
 
-    vlcpctl doctor
-
-    vlcpctl doctor --json | jq '.checks[] | select(.status != "ok")'
+    Examples:
+      vlcpctl doctor
+      vlcpctl doctor --json | jq '.checks[] | select(.status != "ok")'
     """
     options.start()
     checks = list(_checks())
@@ -74,7 +74,7 @@ def _checks() -> Iterator[Check]:
 
 
 def _imported(name: str, look: Callable[[Any], Check], needs: str | None = None) -> Check:
-    """What `look` finds in a module; a module that does not import is a failure."""
+    """The check that `look` makes of a module; a failed check if the import fails."""
     try:
         return look(importlib.import_module(needs or name))
     except IMPORT_ERRORS as error:

@@ -1,4 +1,4 @@
-"""`vlcpctl eval-probe`: how well classes can be read from the image features of checkpoints."""
+"""`vlcpctl eval-probe`: evaluate linear probes on the image features of checkpoints."""
 
 from __future__ import annotations
 
@@ -17,34 +17,63 @@ if TYPE_CHECKING:
 DataSets = Annotated[
     list[str],
     typer.Argument(
-        metavar="DATASET", help="Task directories, folders in CLIP_benchmark's layout, or names."
+        metavar="DATASET",
+        help="Task directories, folders in CLIP_benchmark's layout, or data sets by name "
+        "(as in eval-zeroshot).",
     ),
 ]
 Checkpoints = Annotated[
-    list[Path], typer.Option("--checkpoint", help="A checkpoint; may be given again.")
+    list[Path],
+    typer.Option("--checkpoint", metavar="DIR", help="Checkpoint to evaluate; repeat for more."),
 ]
 Data = Annotated[
-    Path | None, typer.Option("--data", help="Where to look for data sets given by name.")
+    Path | None,
+    typer.Option(
+        "--data", metavar="DIR", help="Directory that contains the data sets given by name."
+    ),
 ]
-Solver = Annotated[str, typer.Option("--solver", help="lbfgs or sgd.")]
+Solver = Annotated[
+    str, typer.Option("--solver", help="Solver that trains the probe: lbfgs or sgd.")
+]
 Strength = Annotated[
     float | None,
-    typer.Option("--strength", help="Of the regularisation. [default: chosen on a held-out part]"),
+    typer.Option(
+        "--strength",
+        metavar="X",
+        help="Strength of the L2 regularization (default: chosen on a held-out part).",
+    ),
 ]
 HeldOut = Annotated[
     float | None,
-    typer.Option("--held-out", help="Share of the train split to choose by. [default: 0.1]"),
+    typer.Option(
+        "--held-out",
+        metavar="SHARE",
+        help="Share of the train split on which --strength is chosen (default: 0.1).",
+    ),
 ]
-Epochs = Annotated[int | None, typer.Option("--epochs", min=1, help="Of sgd. [default: 100]")]
+Epochs = Annotated[
+    int | None,
+    typer.Option("--epochs", min=1, metavar="N", help="Epochs of --solver sgd (default: 100)."),
+]
 Rate = Annotated[
-    float | None, typer.Option("--lr", help="First learning rate of sgd. [default: 1]")
+    float | None,
+    typer.Option("--lr", metavar="X", help="Initial learning rate of --solver sgd (default: 1)."),
 ]
-TrainSplit = Annotated[str, typer.Option("--train-split", help="The part to train probes on.")]
-SplitName = Annotated[str, typer.Option("--split", help="The part to measure on.")]
+TrainSplit = Annotated[
+    str, typer.Option("--train-split", metavar="SPLIT", help="Split to train the probes on.")
+]
+SplitName = Annotated[
+    str, typer.Option("--split", metavar="SPLIT", help="Split to evaluate the probes on.")
+]
 RunName = Annotated[
-    str | None, typer.Option("--run", help="Name in the rows. [default: the checkpoint's]")
+    str | None,
+    typer.Option(
+        "--run", metavar="NAME", help="Name of the run in the rows (default: the checkpoint's)."
+    ),
 ]
-BatchSize = Annotated[int, typer.Option("--batch-size", min=1, help="Images encoded at once.")]
+BatchSize = Annotated[
+    int, typer.Option("--batch-size", min=1, metavar="N", help="Images to encode at once.")
+]
 
 
 def run(
@@ -61,7 +90,10 @@ def run(
     run_name: RunName = None,
     batch_size: BatchSize = 256,
     max_skip: options.MaxSkip = "0.1%",
-    out: Annotated[Path, typer.Option("--out", "-o", help="File of rows; - is stdout.")] = STDOUT,
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="FILE", help="File to write rows to; - is stdout."),
+    ] = STDOUT,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     workers: options.Workers = 0,
@@ -72,23 +104,24 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure linear probes on frozen image features, as rows.
+    r"""Evaluate linear probes on frozen image features, and write rows.
 
-    For each checkpoint and data set a linear classifier is trained on the image embeddings of one
-    split and measured on another: acc1, acc5 and mean_per_class_recall in percent, as
-    eval-zeroshot counts them. The classes of a task are its labels; a test image whose class has no
-    train image (n_unseen) is wrong.
+    For each checkpoint and data set, a linear classifier is trained on the image embeddings of one
+    split and evaluated on another: acc1, acc5 and mean_per_class_recall in percent, computed as in
+    eval-zeroshot. The classes of a task are its labels. A test image whose class does not occur
+    in the train split (n_unseen) counts as wrong.
 
     The loss is the mean cross-entropy plus strength / 2 times the squared weights. The strength
-    is the best of 0.1, 0.01, ... 1e-8 on a part of the train split that the images' keys decide;
-    the probe is then trained on all of the split.
+    is the best of 0.1, 0.01, ... 1e-8 on a held-out part of the train split, chosen by the images'
+    keys; the probe is then trained on the whole split.
 
-    vlcpctl eval-probe stream/0* --checkpoint run/00 --checkpoint run/01 -o rows.ndjson
-
-    vlcpctl eval-probe imagenet1k --data benchmarks --checkpoint run/02 --strength 1e-7
-
-    vlcpctl eval-probe stream/00-* --checkpoint run/02 --solver sgd --epochs 50 |
-    vlcpctl forgetting-report - --allow-missing
+    Examples:
+      vlcpctl eval-probe stream/0* --checkpoint run/00 --checkpoint run/01 \
+          -o rows.ndjson
+      vlcpctl eval-probe imagenet1k --data benchmarks --checkpoint run/02 \
+          --strength 1e-7
+      vlcpctl eval-probe stream/00-* --checkpoint run/02 --solver sgd --epochs 50 |
+          vlcpctl forgetting-report - --allow-missing
     """
     options.start(quiet=quiet, threads=threads)
     refuse_json_of_rows(out, as_json=json_)
@@ -124,9 +157,9 @@ def run(
 def _measure(
     request: Request, plan: ProbePlan, how: dict[str, Any], out: Path, *, force: bool
 ) -> None:
-    """Write the rows, unless these very rows are there."""
+    """Write the rows, unless the file already holds the same rows."""
     if has_rows(out, plan.cells(), force=force):
-        console.say(f"eval-probe: {out} is there already")
+        console.say(f"eval-probe: {out} is already finished")
         return
     from vlcpctl.core.rows import write_row
     from vlcpctl.engine.probe import evaluate

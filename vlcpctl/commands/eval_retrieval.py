@@ -1,4 +1,4 @@
-"""`vlcpctl eval-retrieval`: how well checkpoints find texts, images or pairs of a class."""
+"""`vlcpctl eval-retrieval`: evaluate cross-modal or multi-modal retrieval of checkpoints."""
 
 from __future__ import annotations
 
@@ -18,49 +18,78 @@ from vlcpctl.core import console
 if TYPE_CHECKING:
     from vlcpctl.engine.evaluation_plan import Job, Means, Request
 
-Tasks = Annotated[list[Path], typer.Argument(help="Task directories.")]
+Tasks = Annotated[list[Path], typer.Argument(metavar="TASK", help="Task directories.")]
 Checkpoints = Annotated[
-    list[Path], typer.Option("--checkpoint", help="A checkpoint; may be given again.")
+    list[Path],
+    typer.Option("--checkpoint", metavar="DIR", help="Checkpoint to evaluate; repeat for more."),
 ]
 Gallery = Annotated[
-    str, typer.Option("--gallery", help="own (each task's), merged (all up to a step) or both.")
+    str,
+    typer.Option(
+        "--gallery",
+        help="Gallery to search: own (of each task), merged (of all tasks up to a step) or both.",
+    ),
 ]
 Protocol = Annotated[
     str,
     typer.Option(
-        "--protocol", help="cross-modal (recall) or multi-modal (fused pairs, average precision)."
+        "--protocol",
+        help="Evaluation protocol: cross-modal (recall) or multi-modal (average precision of "
+        "fused pairs).",
     ),
 ]
 MapVariant = Annotated[
     str | None,
     typer.Option(
         "--map-variant",
-        help="Average precision by eq11 (CTP's equation), ctp (with the cut-offs of its authors' "
-        "code) or min-rn (over all hits that are possible). [default: eq11]",
+        help="Definition of average precision: eq11 (CTP's equation), ctp (with the cut-offs of "
+        "the authors' code) or min-rn (divided by the number of possible hits) (default: eq11).",
     ),
 ]
 SplitName = Annotated[
     str | None,
     typer.Option(
         "--split",
-        help="The part of each task to measure on. [default: test, or query and gallery]",
+        help="Split of each task to evaluate on (default: test; multi-modal: query and gallery "
+        "where all tasks have them).",
     ),
 ]
 Duplicates = Annotated[
     str,
-    typer.Option("--duplicates", help="unite: identical content is one entry; or separate."),
+    typer.Option(
+        "--duplicates", help="Handling of identical content: unite (as one entry) or separate."
+    ),
 ]
-Backend = Annotated[str, typer.Option("--backend", help="auto, faiss or torch; same ranks.")]
+Backend = Annotated[
+    str,
+    typer.Option(
+        "--backend", help="Search library: auto, faiss or torch; all give the same ranks."
+    ),
+]
 SaveEmbeddings = Annotated[
     Path | None,
-    typer.Option("--save-embeddings", help="Also write them there, as clip-retrieval does."),
+    typer.Option(
+        "--save-embeddings",
+        metavar="DIR",
+        help="Directory to write embeddings to, in clip-retrieval's layout (default: none).",
+    ),
 ]
 RunName = Annotated[
-    str | None, typer.Option("--run", help="Name in the rows. [default: the checkpoint's]")
+    str | None,
+    typer.Option(
+        "--run", metavar="NAME", help="Name of the run in the rows (default: the checkpoint's)."
+    ),
 ]
-BatchSize = Annotated[int, typer.Option("--batch-size", min=1, help="Items encoded at once.")]
+BatchSize = Annotated[
+    int, typer.Option("--batch-size", min=1, metavar="N", help="Items to encode at once.")
+]
+Timings = Annotated[
+    Path | None,
+    typer.Option(
+        "--timings", metavar="FILE", help="File to write timings to, as NDJSON (default: none)."
+    ),
+]
 _TIMINGS = "vlcpctl.timings/1"
-Timings = Annotated[Path | None, typer.Option("--timings", help="Write timings there, as NDJSON.")]
 
 
 def run(
@@ -76,7 +105,10 @@ def run(
     run_name: RunName = None,
     batch_size: BatchSize = 256,
     timings: Timings = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="File of rows; - is stdout.")] = STDOUT,
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="FILE", help="File to write rows to; - is stdout."),
+    ] = STDOUT,
     device: options.Device = "auto",
     workers: options.Workers = 0,
     threads: options.Threads = options.DEFAULT_THREADS,
@@ -86,30 +118,31 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure retrieval of checkpoints on tasks, as rows.
+    r"""Evaluate image-text retrieval of checkpoints on tasks, and write rows.
 
-    One line of JSON for each checkpoint and gallery, written when it is known: recall at 1, 5 and
-    10 in percent, from images to texts (i2t) and back (t2i). A right answer that is tied with a
-    wrong one is no hit; n_ties counts the queries that this decided. Images or texts of identical
-    content are one entry and one query, right for all that any of them is right for.
+    Writes one JSON line for each checkpoint and gallery as soon as it is computed: recall at 1, 5
+    and 10 in percent, from image to text (i2t) and from text to image (t2i). A correct answer that
+    is tied with a wrong one does not count; n_ties is the number of queries affected. Images or
+    texts with identical content are one entry and one query; its correct answers are those of all
+    its duplicates.
 
-    With --protocol multi-modal queries and gallery are pairs, each image fused with its first
-    caption, and pairs of one class are right for each other; the query itself is left out. The
-    rows have mean average precision at 1, 5 and 10 in percent (map_1, map_5, map_10), and n_alone,
-    the queries without a right answer, which score 0. It takes a fusion model and tasks with class
-    labels, and their splits query and gallery where all of them have both.
+    With --protocol multi-modal, queries and gallery are pairs, each image fused with its first
+    caption, and pairs of the same class are correct answers; the query itself is excluded. The
+    rows hold mean average precision at 1, 5 and 10 in percent (map_1, map_5, map_10) and n_alone,
+    the number of queries without a correct answer, which score 0. This needs a fusion model and
+    tasks with class labels; it uses the splits query and gallery if all tasks have both.
 
-    A merged gallery holds tasks 0..i of the stream; there is one for every i up to the
+    A merged gallery contains tasks 0 to i of the stream; there is one for every i up to the
     checkpoint's step.
 
-    vlcpctl eval-retrieval stream/0* --checkpoint run/02 -o rows.ndjson
-
-    vlcpctl eval-retrieval stream/0* --checkpoint run/00 --checkpoint run/01 --gallery both |
-    vlcpctl forgetting-report -
-
-    vlcpctl eval-retrieval stream/0* --checkpoint run/02 --gallery merged --protocol multi-modal
-
-    vlcpctl eval-retrieval coco --checkpoint run/02 --split val --save-embeddings emb
+    Examples:
+      vlcpctl eval-retrieval stream/0* --checkpoint run/02 -o rows.ndjson
+      vlcpctl eval-retrieval stream/0* --checkpoint run/00 --checkpoint run/01 \
+          --gallery both | vlcpctl forgetting-report -
+      vlcpctl eval-retrieval stream/0* --checkpoint run/02 --gallery merged \
+          --protocol multi-modal
+      vlcpctl eval-retrieval coco --checkpoint run/02 --split val \
+          --save-embeddings emb
     """
     options.start(quiet=quiet, threads=threads)
     refuse_json_of_rows(out, as_json=json_)
@@ -135,7 +168,7 @@ def run(
         return
     cells = [cell for job in jobs for cell in job.cells]
     if has_rows(out, cells, force=force) and all(job.embeddings is None for job in jobs):
-        console.say(f"eval-retrieval: {out} is there already")
+        console.say(f"eval-retrieval: {out} is already finished")
     else:
         means = Means(backend=backend, device=device, batch_size=batch_size, workers=workers)
         _measure(request, jobs, means, out, timings)
@@ -161,7 +194,7 @@ def _say_plan(jobs: list[Job]) -> None:
 
 @contextmanager
 def _timings_to(path: Path | None) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Takes timings: each to the file, if there is one, and their sums to the log."""
+    """Collect timings; on exit, log their sums and write all of them to `path`, if given."""
     from vlcpctl.core.atomic import new_file, refuse_foreign_file
     from vlcpctl.core.rows import starts_with_schema
 

@@ -1,4 +1,4 @@
-"""`vlcpctl eval-zeroshot`: how well checkpoints tell classes apart by their names alone."""
+"""`vlcpctl eval-zeroshot`: evaluate zero-shot classification of checkpoints."""
 
 from __future__ import annotations
 
@@ -18,29 +18,49 @@ if TYPE_CHECKING:
 DataSets = Annotated[
     list[str],
     typer.Argument(
-        metavar="DATASET...",
-        help="Task directories, folders in CLIP_benchmark's layout, or names (above).",
+        metavar="DATASET",
+        help="Task directories, folders in CLIP_benchmark's layout, or data sets by name (above).",
     ),
 ]
 Checkpoints = Annotated[
-    list[Path], typer.Option("--checkpoint", help="A checkpoint; may be given again.")
+    list[Path],
+    typer.Option("--checkpoint", metavar="DIR", help="Checkpoint to evaluate; repeat for more."),
 ]
 Data = Annotated[
-    Path | None, typer.Option("--data", help="Where to look for data sets given by name.")
+    Path | None,
+    typer.Option(
+        "--data", metavar="DIR", help="Directory that contains the data sets given by name."
+    ),
 ]
 Templates = Annotated[
     Path | None,
-    typer.Option("--templates", help="Templates with {c}, one a line, or CLIP_benchmark's JSON."),
+    typer.Option(
+        "--templates",
+        metavar="FILE",
+        help="Prompt templates with {c}, one per line, or CLIP_benchmark's JSON "
+        "(default: those of the data set).",
+    ),
 ]
 Classes = Annotated[
     str,
-    typer.Option("--classes", help="Of a task: those of its stream (all), or its own (task)."),
+    typer.Option(
+        "--classes",
+        help="Classes to choose from for a task: of its whole stream (all) or its own (task).",
+    ),
 ]
-SplitName = Annotated[str, typer.Option("--split", help="The part of each data set to measure on.")]
+SplitName = Annotated[
+    str, typer.Option("--split", metavar="SPLIT", help="Split of each data set to evaluate on.")
+]
 RunName = Annotated[
-    str | None, typer.Option("--run", help="Name in the rows. [default: the checkpoint's]")
+    str | None,
+    typer.Option(
+        "--run", metavar="NAME", help="Name of the run in the rows (default: the checkpoint's)."
+    ),
 ]
-BatchSize = Annotated[int, typer.Option("--batch-size", min=1, help="Items encoded at once.")]
+BatchSize = Annotated[
+    int,
+    typer.Option("--batch-size", min=1, metavar="N", help="Images or prompts to encode at once."),
+]
 
 
 def run(
@@ -53,7 +73,10 @@ def run(
     run_name: RunName = None,
     batch_size: BatchSize = 256,
     max_skip: options.MaxSkip = "0.1%",
-    out: Annotated[Path, typer.Option("--out", "-o", help="File of rows; - is stdout.")] = STDOUT,
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="FILE", help="File to write rows to; - is stdout."),
+    ] = STDOUT,
     device: options.Device = "auto",
     workers: options.Workers = 0,
     threads: options.Threads = options.DEFAULT_THREADS,
@@ -63,23 +86,25 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure zero-shot classification of checkpoints, as rows.
+    r"""Evaluate zero-shot classification of checkpoints, and write rows.
 
-    One line of JSON for each checkpoint and data set, written when it is known: acc1, acc5 and
-    mean_per_class_recall in percent. A class is the mean of its prompts' embeddings; a class that
-    is tied with the right one outranks it. Data sets outside the stream get an average row.
+    Writes one JSON line for each checkpoint and data set as soon as it is computed: acc1, acc5 and
+    mean_per_class_recall in percent. A class is represented by the mean of its prompts'
+    embeddings; a class that is tied with the correct one ranks before it. For data sets outside
+    the stream there is an additional average row.
 
-    A task's classes are its labels, with the template "a photo of a {c}.". A folder brings
+    The classes of a task are its labels, with the template "a photo of a {c}.". A folder contains
     classnames.txt, zeroshot_classification_templates.txt and test/0.tar, test/1.tar, ...; for
-    ImageNet, names and templates that it lacks are open_clip's.
+    ImageNet, missing class names and templates are taken from open_clip.
 
-    Names that are looked for below --data: imagenet1k, cifar10, cifar100, caltech101, sun397,
-    food101, flowers, dtd (together: incclip), places365, objectnet.
+    Data sets found by name in the directory --data: imagenet1k, cifar10, cifar100, caltech101,
+    sun397, food101, flowers, dtd (together: incclip), places365, objectnet.
 
-    vlcpctl eval-zeroshot incclip --data benchmarks --checkpoint run/02 -o rows.ndjson
-
-    vlcpctl eval-zeroshot stream/0* --split train --checkpoint run/00 --checkpoint run/01 |
-    vlcpctl forgetting-report -
+    Examples:
+      vlcpctl eval-zeroshot incclip --data benchmarks --checkpoint run/02 \
+          -o rows.ndjson
+      vlcpctl eval-zeroshot stream/0* --split train --checkpoint run/00 \
+          --checkpoint run/01 | vlcpctl forgetting-report -
     """
     options.start(quiet=quiet, threads=threads)
     refuse_json_of_rows(out, as_json=json_)
@@ -103,7 +128,7 @@ def run(
         console.say("\n".join(plan.lines()))
         return
     if has_rows(out, plan.cells(), force=force):
-        console.say(f"eval-zeroshot: {out} is there already")
+        console.say(f"eval-zeroshot: {out} is already finished")
     else:
         from vlcpctl.engine.zeroshot import Means
 

@@ -1,4 +1,4 @@
-"""`vlcpctl forgetting-report`: turn evaluation rows into tables, a page and an exit code."""
+"""`vlcpctl forgetting-report`: turn evaluation rows into tables, a report and an exit code."""
 
 from __future__ import annotations
 
@@ -12,47 +12,67 @@ from vlcpctl.commands import options
 
 def run(
     rows: Annotated[
-        list[str], typer.Argument(help="NDJSON files that evaluators wrote; - is stdin.")
+        list[str],
+        typer.Argument(metavar="ROWS", help="NDJSON files of evaluation rows; - reads stdin."),
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Directory for report.html, report.md, summary.json."),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="DIR",
+            help="Directory for report.html, report.md and summary.json (default: none).",
+        ),
     ] = None,
     metric: Annotated[
         str | None,
         typer.Option(
-            "--metric", help="Metric key of tables and charts. [default: rm, acc1 or map_1]"
+            "--metric",
+            metavar="KEY",
+            help="Metric key for tables and charts (default: rm, acc1 or map_1).",
         ),
     ] = None,
     gallery: Annotated[
-        str, typer.Option("--gallery", help="own (each task alone), merged, or both.")
+        str,
+        typer.Option(
+            "--gallery", help="Galleries to report: own (each task alone), merged or both."
+        ),
     ] = "both",
     runs: Annotated[
-        list[str] | None, typer.Option("--run", help="Only this run; may be given again.")
+        list[str] | None,
+        typer.Option(
+            "--run", metavar="NAME", help="Run to report; repeat for more (default: all)."
+        ),
     ] = None,
     fail_if: Annotated[
         list[str] | None,
-        typer.Option("--fail-if", help="METRIC:OP:VALUE that must not hold; may be given again."),
+        typer.Option(
+            "--fail-if",
+            metavar="METRIC:OP:VALUE",
+            help="Condition that makes the command exit with 7; repeat for more.",
+        ),
     ] = None,
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Leave undefined what needs a missing row.")
+        bool,
+        typer.Option("--allow-missing", help="Leave values empty if rows they need are missing."),
     ] = False,
     force: options.Force = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Turn rows into tables of learning and forgetting.
+    """Report learning and forgetting from evaluation rows.
 
-    Seeds of one run are averaged. Every definition of forgetting has its own name; the report
-    prints formulas and signs. --fail-if takes lt, le, gt or ge and exits with 7 when a condition
-    holds, with 3 when its metric is undefined: bwt_gem:lt:-5, bwt_gem.t2i_r1:lt:-5. A bare key
-    is the last model's score on the merged gallery, without one the mean over tasks: rm:lt:40.
+    Seeds of the same run are averaged. Every definition of forgetting has its own name; the report
+    prints formulas and signs.
 
-    vlcpctl forgetting-report rows/*.ndjson -o report
+    --fail-if takes lt, le, gt or ge. It exits with 7 if a condition holds and with 3 if its metric
+    is undefined: bwt_gem:lt:-5, bwt_gem.t2i_r1:lt:-5. A bare key is the score of the last model on
+    the merged gallery or, without one, the mean over tasks: rm:lt:40.
 
-    cat rows/*.ndjson | vlcpctl forgetting-report - --metric t2i_r1
-
-    vlcpctl forgetting-report rows.ndjson --run weekly --fail-if fr_dha:gt:10
+    Examples:
+      vlcpctl forgetting-report rows/*.ndjson -o report
+      cat rows/*.ndjson | vlcpctl forgetting-report - --metric t2i_r1
+      vlcpctl forgetting-report rows.ndjson --run weekly --fail-if fr_dha:gt:10
     """
     options.start(quiet=quiet)
     from vlcpctl.core.console import emit

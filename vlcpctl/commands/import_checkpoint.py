@@ -1,4 +1,4 @@
-"""`vlcpctl import-checkpoint`: weights of another program as a checkpoint of this one."""
+"""`vlcpctl import-checkpoint`: convert weights from another program to a checkpoint."""
 
 from __future__ import annotations
 
@@ -14,31 +14,45 @@ from vlcpctl.core import console
 Source = Annotated[
     Path,
     typer.Argument(
-        metavar="SOURCE", help="A file of weights, or a directory with its configuration."
+        metavar="SOURCE", help="File of weights, or directory with weights and configuration."
     ),
 ]
 Model = Annotated[
     str | None,
     typer.Option(
-        "--model", metavar="NAME|FILE.json", help="What the weights are of, where nothing says it."
+        "--model",
+        metavar="NAME|FILE.json",
+        help="Model architecture (default: from SOURCE, if it says).",
     ),
 ]
 Tokenizer = Annotated[
     Path | None,
     typer.Option(
-        "--tokenizer", metavar="DIR", help="A fusion model's vocab.txt or tokenizer.json."
+        "--tokenizer",
+        metavar="DIR",
+        help="Directory with the vocab.txt or tokenizer.json of a fusion model.",
     ),
 ]
-RunName = Annotated[str | None, typer.Option("--run", help="Name in rows. [the file's name]")]
+RunName = Annotated[
+    str | None,
+    typer.Option(
+        "--run", metavar="NAME", help="Name of the run in rows (default: the file's name)."
+    ),
+]
 Step = Annotated[
     int | None,
-    typer.Option("--step", min=0, help="The task of a stream after which the model stands."),
+    typer.Option(
+        "--step",
+        min=0,
+        metavar="I",
+        help="Stream step the model was trained up to (default: none).",
+    ),
 ]
 TrustPickle = Annotated[
     bool,
     typer.Option(
         "--trust-pickle",
-        help="Run the code in SOURCE where it cannot be read otherwise: as a program would run.",
+        help="Run the code in SOURCE if it cannot be read otherwise, like running a program.",
     ),
 ]
 
@@ -57,20 +71,22 @@ def run(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Make a checkpoint of weights that another program has trained.
+    r"""Convert weights that another program has trained to a checkpoint.
 
-    Reads open_clip's epoch_N.pt and its directories, the CTP authors' task_NN.pth (as albef-base,
-    unless --model says otherwise), bare state dicts and safetensors. Every tensor that is missing
-    or does not belong is named. The result has seen no task: train-step takes it as --previous of a
-    first one.
+    Reads open_clip's epoch_N.pt and its directories, the CTP authors' task_NN.pth (as albef-base
+    unless --model is given), bare state dicts and safetensors. Missing and unexpected tensors are
+    reported by name. The result has not seen any task: train-step takes it as --previous of a
+    first task.
 
-    A pickle can hold any program. Without --trust-pickle it is read as data, and refused where that
-    is not enough; with it, what the file holds is run. Do that only with files of people whose
-    programs you would run.
+    A pickle can contain any program. Without --trust-pickle it is read as data, and refused if
+    that is not enough; with it, the code in the file is run. Use it only for files from people
+    whose programs you would run.
 
-    vlcpctl import-checkpoint logs/run/checkpoints/epoch_32.pt -o run/start --model ViT-B-32
-
-    vlcpctl import-checkpoint CTP/task_08.pth -o ctp/08 --tokenizer bert-base-chinese --step 8
+    Examples:
+      vlcpctl import-checkpoint logs/run/checkpoints/epoch_32.pt -o run/start \
+          --model ViT-B-32
+      vlcpctl import-checkpoint CTP/task_08.pth -o ctp/08 \
+          --tokenizer bert-base-chinese --step 8
     """
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.engine.importing import Request, import_checkpoint, read

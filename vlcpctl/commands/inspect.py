@@ -1,4 +1,4 @@
-"""`vlcpctl inspect`: say what an artifact is and what it was made from."""
+"""`vlcpctl inspect`: show what an artifact is and what it was made from."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from vlcpctl.commands import options
 Place = Annotated[
     Path,
     typer.Argument(
-        metavar="PATH", help="A stream, task, buffer, checkpoint, targets or pseudo texts."
+        metavar="PATH", help="Stream, task, buffer, checkpoint, targets or pseudo texts."
     ),
 ]
 
 
 def run(path: Place, json: options.Json = False, quiet: options.Quiet = False) -> None:
-    """Say what an artifact is and follow its parents back to the raw data.
+    """Show what an artifact is, and follow its parents back to the raw data.
 
-    Parents are found by their content id in the directories around; a stream shows its tasks.
+    Parents are found by their content id in the surrounding directories. For a stream, its tasks
+    are listed.
 
     Examples:
       vlcpctl inspect stream
-
       vlcpctl inspect --json runs/ctp/task-2 | jq .parents
     """
     options.start(quiet=quiet)

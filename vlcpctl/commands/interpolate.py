@@ -14,12 +14,21 @@ from vlcpctl.core.console import emit, say
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.rows import share_text
 
-First = Annotated[Path, typer.Argument(help="The checkpoint at alpha 0, such as the earlier one.")]
-Second = Annotated[Path, typer.Argument(help="The checkpoint at alpha 1, such as the later one.")]
-Alpha = Annotated[
-    str, typer.Option("--alpha", help="Share of SECOND, from 0 to 1; or several: 0,0.5,1.")
+First = Annotated[
+    Path, typer.Argument(metavar="FIRST", help="Checkpoint at alpha 0, usually the earlier one.")
 ]
-RunName = Annotated[str, typer.Option("--run", help="Name in the rows.")]
+Second = Annotated[
+    Path, typer.Argument(metavar="SECOND", help="Checkpoint at alpha 1, usually the later one.")
+]
+Alpha = Annotated[
+    str,
+    typer.Option(
+        "--alpha",
+        metavar="SHARE[,SHARE...]",
+        help="Share of SECOND, from 0 to 1, or several: 0,0.5,1.",
+    ),
+]
+RunName = Annotated[str, typer.Option("--run", metavar="NAME", help="Name of the run in the rows.")]
 
 
 def run(
@@ -34,17 +43,17 @@ def run(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Average the weights of two checkpoints of one model, as WiSE-FT does.
+    """Average the weights of two checkpoints of the same model, as WiSE-FT does.
 
-    The result is (1 - alpha) FIRST + alpha SECOND, a checkpoint that has seen the tasks of both
-    and can be trained on. With one alpha it is written at --out; with several, each at
-    --out/alpha-SHARE. Memories of methods are those of SECOND.
+    The result is (1 - alpha) FIRST + alpha SECOND, a checkpoint that has seen the tasks of both and
+    can be trained further. A single alpha is written to --out; several are written to
+    --out/alpha-SHARE. The state of methods is copied from SECOND.
 
-    Rows of eval-retrieval carry alpha, and forgetting-report shows each alpha as a run of its own.
+    Rows of eval-retrieval include alpha, and forgetting-report shows each alpha as a separate run.
 
-    vlcpctl interpolate run/00 run/01 --alpha 0.5 -o averaged/01
-
-    vlcpctl interpolate run/00 run/01 --alpha 0,0.25,0.5,0.75,1 -o sweep
+    Examples:
+      vlcpctl interpolate run/00 run/01 --alpha 0.5 -o averaged/01
+      vlcpctl interpolate run/00 run/01 --alpha 0,0.25,0.5,0.75,1 -o sweep
     """
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.core.artifacts import read_manifest
@@ -69,6 +78,8 @@ def run(
 def parse_alphas(text: str) -> tuple[float, ...]:
     """The shares of the second checkpoint, each in [0, 1].
 
+    Raises UsageError if one is not a number in [0, 1], or is given twice.
+
     >>> parse_alphas("0,0.5")
     (0.0, 0.5)
     """
@@ -79,12 +90,12 @@ def parse_alphas(text: str) -> tuple[float, ...]:
     if not alphas or not all(0 <= alpha <= 1 for alpha in alphas):
         raise UsageError(f"--alpha {text!r} is not a number from 0 to 1, or several with commas")
     if len(set(alphas)) < len(alphas):
-        raise UsageError(f"--alpha {text!r} names a share twice")
+        raise UsageError(f"--alpha {text!r} contains a share twice")
     return alphas
 
 
 def places_of(alphas: Sequence[float], out: Path) -> tuple[tuple[float, Path], ...]:
-    """One average goes to `out` itself, each of several to `out`/alpha-SHARE."""
+    """Each alpha with its output: `out` itself for one, `out`/alpha-SHARE for several."""
     if len(alphas) == 1:
         return ((alphas[0], out),)
     return tuple((alpha, out / f"alpha-{share_text(alpha)}") for alpha in alphas)

@@ -1,4 +1,4 @@
-"""`vlcpctl invert-texts`: make negative texts of a buffer, with the model of a checkpoint."""
+"""`vlcpctl invert-texts`: generate negative texts from a buffer with the model of a checkpoint."""
 
 from __future__ import annotations
 
@@ -16,21 +16,35 @@ from vlcpctl.methods.incclip import Incclip
 if TYPE_CHECKING:
     from vlcpctl.data.pseudo_texts import PseudoFile
 
-WHEN = {"before": "_before", "after": ""}  # and the ending of the columns that say so
+WHEN = {"before": "_before", "after": ""}  # with the suffix of the columns
 
 Checkpoint = Annotated[
-    Path, typer.Option(help="The model that finds the texts similar: that of the step before.")
+    Path,
+    typer.Option(
+        metavar="DIR", help="Model that computes the similarities, usually the previous checkpoint."
+    ),
 ]
-Buffer = Annotated[Path, typer.Option(help="Where captions and images are taken from.")]
-Count = Annotated[int, typer.Option(min=1, help="Texts to make.")]
+Buffer = Annotated[
+    Path, typer.Option(metavar="DIR", help="Buffer to take captions and images from.")
+]
+Count = Annotated[int, typer.Option(min=1, metavar="N", help="Number of texts to generate.")]
 Images = Annotated[
-    int, typer.Option(min=1, help="Of a mini-batch; as many texts are made against them.")
+    int,
+    typer.Option(
+        min=1, metavar="N", help="Images per mini-batch; as many texts are generated with them."
+    ),
 ]
-Iterations = Annotated[int, typer.Option(min=0, help="Steps of gradient descent.")]
-Rate = Annotated[float, typer.Option(help="Of the gradient descent.")]
-Low = Annotated[float, typer.Option(help="Similarity to the images that a text has at least.")]
-High = Annotated[float, typer.Option(help="Similarity to the images that it has at most.")]
-BatchSize = Annotated[int, typer.Option(min=1, help="Texts made at once.")]
+Iterations = Annotated[
+    int, typer.Option(min=0, metavar="N", help="Iterations of gradient descent per mini-batch.")
+]
+Rate = Annotated[float, typer.Option(metavar="X", help="Learning rate of the gradient descent.")]
+Low = Annotated[
+    float, typer.Option(metavar="X", help="Lower bound for the similarity of texts and images.")
+]
+High = Annotated[
+    float, typer.Option(metavar="X", help="Upper bound for the similarity of texts and images.")
+]
+BatchSize = Annotated[int, typer.Option(min=1, metavar="N", help="Texts to process at once.")]
 
 
 def run(
@@ -53,13 +67,15 @@ def run(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Make negative texts of a buffer: token embeddings that no caption has.
+    r"""Generate negative texts from a buffer: token embeddings that belong to no caption (IncCLIP).
 
-    Mixtures of two captions are moved until their similarity to a mini-batch of the buffer's images
-    lies between --min-score and --max-score. train-step takes the file as --pseudo-texts. Killed
-    and started again, it goes on where it was and ends with the same bytes.
+    Mixtures of two captions are changed by gradient descent until their similarity to a mini-batch
+    of the buffer's images is between --min-score and --max-score. Pass the file to train-step with
+    --pseudo-texts. If it is killed, the same command resumes it and ends with the same bytes.
 
-    vlcpctl invert-texts --checkpoint run/00 --buffer buffer/00 -o pseudo/00.parquet --count 20000
+    Examples:
+      vlcpctl invert-texts --checkpoint run/00 --buffer buffer/00 \
+          -o pseudo/00.parquet --count 20000
     """
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.core.pseudo_texts import Inversion
@@ -75,7 +91,7 @@ def run(
     means = Means(batch_size=batch_size, device=device, workers=workers, threads=threads)
     plan = make_plan(request)
     if already_inverted(plan, force=force):
-        say(f"invert-texts: {out} is there already")
+        say(f"invert-texts: {out} is already finished")
     else:
         say(f"invert-texts: {plan}")
         if dry_run:
@@ -90,7 +106,7 @@ def run(
 
 
 def _histogram(file: PseudoFile) -> Iterator[str]:
-    """How similar the texts are to their images on average, when they were mixed and now."""
+    """Histograms of the texts' mean similarity to their images, before and after inversion."""
     from vlcpctl.report.histogram import histogram_line
 
     low, high = (file.identity["inversion"][name] for name in ("low", "high"))

@@ -1,4 +1,4 @@
-"""`vlcpctl methods`: the methods there are, and every hyper-parameter with its origin."""
+"""`vlcpctl methods`: list the methods, and every hyper-parameter with its origin."""
 
 from __future__ import annotations
 
@@ -27,20 +27,23 @@ HOOKS = (
 
 
 def run(
-    name: Annotated[str | None, typer.Argument(help="The method to describe.")] = None,
-    cite: Annotated[bool, typer.Option("--cite", help="Print its papers as BibTeX.")] = False,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Method to describe (default: list all).")
+    ] = None,
+    cite: Annotated[
+        bool, typer.Option("--cite", help="Print the papers of the method as BibTeX.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """List the methods, or describe one of them.
 
-    A parameter's origin is the equation, table or code that its default comes from; 'ours' marks
-    what no paper gives. Change one with train-step --set METHOD.PARAMETER=VALUE.
+    The origin of a parameter is the equation, table or code that its default comes from; 'ours'
+    marks values that no paper gives. Change one with train-step --set METHOD.PARAMETER=VALUE.
 
-    vlcpctl methods
-
-    vlcpctl methods ctp
-
-    vlcpctl methods --cite ctp >> references.bib
+    Examples:
+      vlcpctl methods
+      vlcpctl methods ctp
+      vlcpctl methods --cite ctp >> references.bib
     """
     if name is None:
         if cite:
@@ -59,17 +62,17 @@ def run(
 
 
 def _method_of(name: str) -> type[Method]:
-    """The method that train-step runs under a name."""
+    """The method class of a name; raises UsageError for a name such as `ctp+er`."""
     from vlcpctl.engine.compose import compose
 
     first, *others = compose(name)
     if others:
-        raise UsageError(f"{name} names several methods; give one of them at a time")
+        raise UsageError(f"{name} contains several methods; give one at a time")
     return type(first)
 
 
 def describe(method: type[Method]) -> dict[str, Any]:
-    """All that a method declares, as plain values."""
+    """Everything that a method declares, as plain values for JSON."""
     needs = method().needs(first=False)
     return {
         "name": method.name,
@@ -80,13 +83,15 @@ def describe(method: type[Method]) -> dict[str, Any]:
         "hooks": [hook for hook in HOOKS if getattr(method, hook) is not getattr(Method, hook)],
         "parameters": [
             {"name": field.name, "default": field.default, **field.metadata}
-            for field in dataclasses.fields(cast("Any", method))  # the base alone is no dataclass
+            for field in dataclasses.fields(
+                cast("Any", method)
+            )  # the base class is not a dataclass
         ],
     }
 
 
 def cited(paper: Paper) -> str:
-    """A paper in a few words, such as `Zhu et al., ICCV 2023`.
+    """A short citation of a paper, such as `Zhu et al., ICCV 2023`.
 
     >>> cited(Paper(title="", authors="Li and Hoiem", venue="ECCV", year=2016, url=""))
     'Li and Hoiem, ECCV 2016'
@@ -97,7 +102,7 @@ def cited(paper: Paper) -> str:
 
 
 def bibtex(paper: Paper) -> str:
-    """An entry that a LaTeX bibliography takes as it is."""
+    """A BibTeX entry for a paper."""
     authors = _authors(paper)
     key = f"{authors[0].lower()}{paper.year}{paper.title.split()[0].strip(':').lower()}"
     where = ("misc", "howpublished") if paper.venue == "arXiv" else ("inproceedings", "booktitle")
@@ -130,7 +135,7 @@ def _list(as_json: bool) -> None:
 
 
 def _description(about: dict[str, Any]) -> list[str]:
-    """What `vlcpctl methods NAME` prints."""
+    """The lines that `vlcpctl methods NAME` prints."""
     lines = [f"{about['name']}: {about['title']}"]
     lines += [f"paper    {paper['title']}, {paper['url']}" for paper in about["papers"]]
     lines += [f"{word:8} {', '.join(about[word]) or 'none'}" for word in ("needs", "hooks")]

@@ -1,4 +1,4 @@
-"""The options that commands share, so that each has one name and one meaning."""
+"""Options that several commands share, so that each has one name and one meaning."""
 
 from __future__ import annotations
 
@@ -11,34 +11,61 @@ import typer
 
 from vlcpctl.core import console
 
-Out = Annotated[Path, typer.Option("--out", "-o", help="Where the result is written.")]
+Out = Annotated[
+    Path, typer.Option("--out", "-o", metavar="PATH", help="Where to write the result.")
+]
 Force = Annotated[
-    bool, typer.Option("--force", help="Replace the output at --out; the old one is kept hidden.")
+    bool,
+    typer.Option(
+        "--force", help="Replace --out; the old output is kept in .NAME.vlcpctl/replaced/."
+    ),
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of all random choices.")]
+Device = Annotated[str, typer.Option("--device", help="Device: auto, cpu or cuda.")]
 Workers = Annotated[
-    int, typer.Option("--workers", min=0, help="Processes that decode images (0: none).")
+    int,
+    typer.Option(
+        "--workers",
+        min=0,
+        metavar="N",
+        help="Processes that decode images; 0 decodes in the main process.",
+    ),
 ]
-Threads = Annotated[int, typer.Option("--threads", min=1, help="CPU threads for arithmetic.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")]
+Threads = Annotated[
+    int, typer.Option("--threads", min=1, metavar="N", help="CPU threads for arithmetic.")
+]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print only the result, no progress or notes.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Check and print the plan; write nothing.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Check the inputs, print the plan and write nothing.")
+]
 Limit = Annotated[
     int | None,
-    typer.Option("--limit", min=1, help="Stop after this many samples (to try things out)."),
+    typer.Option(
+        "--limit",
+        min=1,
+        metavar="N",
+        help="Use only the first N samples, for a quick trial (default: all).",
+    ),
 ]
 MaxSkip = Annotated[
-    str, typer.Option("--max-skip", help="Bad samples to tolerate: a count, or a share like 0.1%.")
+    str,
+    typer.Option(
+        "--max-skip",
+        metavar="N|SHARE",
+        help="Bad samples to tolerate: a number, or a share such as 0.1%.",
+    ),
 ]
 
 DEFAULT_THREADS = 1  # two OpenMP threads on a busy machine can be ten times slower than one
 
 
 def start(*, quiet: bool = False, threads: int = DEFAULT_THREADS) -> None:
-    """Apply what must be set before heavy libraries are imported."""
+    """Set --quiet, and the thread counts that libraries read when they are imported."""
     console.set_quiet(quiet)
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = str(threads)
-    if "torch" in sys.modules:  # batch has imported it already
+    if "torch" in sys.modules:  # batch imports torch before a command starts
         sys.modules["torch"].set_num_threads(threads)

@@ -1,4 +1,4 @@
-"""Where evaluation rows go: to stdout, or to a file that appears when all of them are there."""
+"""Output of evaluation rows: to stdout, or to a file that appears when it is complete."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ STDOUT = Path("-")
 
 
 def refuse_json_of_rows(out: Path | None, *, as_json: bool) -> None:
-    """Rows on stdout are JSON as they are, and there is no other result to print."""
+    """Raise UsageError for --json with rows on stdout, which are JSON already."""
     if as_json and out == STDOUT:
-        raise UsageError("--json has no effect with -o -, which writes JSON; give a file with -o")
+        raise UsageError(
+            "--json has no effect with -o -: rows are JSON; write them to a file with -o FILE"
+        )
 
 
 @contextmanager
 def rows_to(out: Path) -> Iterator[TextIO]:
-    """The stream to write rows to; a file of rows at `out` is replaced when this one is whole.
+    """A stream for rows; a file of rows at `out` is replaced when the new one is complete.
 
-    Raises OutputExists for any other file. A pipe or a device is written to as it is.
+    Raises OutputExists for any other file. A pipe or a device is written to directly.
     """
     if out == STDOUT:
         yield console.results()
@@ -40,13 +42,16 @@ def rows_to(out: Path) -> Iterator[TextIO]:
 
 
 def tell_file(out: Path, rows: int, *, as_json: bool) -> None:
-    """Print where the rows are, unless they went to stdout themselves."""
+    """Print the path of the rows, unless they went to stdout."""
     if out != STDOUT:
         console.emit(json.dumps({"path": str(out), "rows": rows}) if as_json else out)
 
 
 def has_rows(out: Path, cells: Sequence[Cell], *, force: bool) -> bool:
-    """Whether the file holds these very rows already; other rows there are an error."""
+    """Whether the file already holds the rows of `cells`.
+
+    Raises OutputExists if it holds other rows, or anything but rows (that with `force`, too).
+    """
     from vlcpctl.core.atomic import is_pipe_or_device, refuse_foreign_file
     from vlcpctl.core.rows import is_row_file
 
@@ -59,7 +64,7 @@ def has_rows(out: Path, cells: Sequence[Cell], *, force: bool) -> bool:
 
     if not holds(out, cells):
         raise OutputExists(
-            f"{out} already exists and has other rows; "
+            f"{out} already exists and holds other rows; "
             "choose another --out, or --force to replace it"
         )
     return True

@@ -9,7 +9,7 @@ import typer
 from vlcpctl.commands import options
 
 DATA_SETS = {
-    "emoji9": "1,861 emoji in nine groups: drawn views with captions from their names and keywords"
+    "emoji9": "1,861 emoji in nine groups: drawn views with captions from names and keywords"
 }
 
 
@@ -21,20 +21,30 @@ def _list(wanted: bool) -> None:
 
 
 def run(
-    name: Annotated[str, typer.Argument(help="Which data set; --list prints those there are.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Data set to write; --list prints the names.")
+    ],
     out: options.Out,
     views: Annotated[
-        int, typer.Option("--views", min=1, help="Training views of each emoji.")
+        int, typer.Option("--views", min=1, metavar="N", help="Training views per emoji.")
     ] = 12,
     test_views: Annotated[
-        int, typer.Option("--test-views", min=0, help="Test views of each emoji.")
+        int, typer.Option("--test-views", min=0, metavar="N", help="Test views per emoji.")
     ] = 1,
     size: Annotated[
-        int, typer.Option("--size", min=16, max=256, help="Side of an image, in pixels.")
+        int,
+        typer.Option(
+            "--size", min=16, max=256, metavar="PIXELS", help="Side of the square images."
+        ),
     ] = 64,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", min=1, help="Only this many emoji, from the groups in turn."),
+        typer.Option(
+            "--limit",
+            min=1,
+            metavar="N",
+            help="Use only N emoji, taken from the groups in turn (default: all).",
+        ),
     ] = None,
     seed: options.Seed = 0,
     force: options.Force = False,
@@ -46,12 +56,12 @@ def run(
 ) -> None:
     """Write a built-in data set as image-text pairs in one Parquet file.
 
-    The same options make the same bytes. Column 'split' says which views are for testing,
-    'group' makes the tasks, 'subgroup' the classes.
+    The same options give the same bytes. The column 'split' marks train and test views, 'group' is
+    meant for tasks and 'subgroup' for classes.
 
-    vlcpctl sample emoji9 -o pairs.parquet --views 12 --size 32
-
-    vlcpctl split pairs.parquet -o stream --by column:group --split-column split
+    Examples:
+      vlcpctl sample emoji9 -o pairs.parquet --views 12 --size 32
+      vlcpctl split pairs.parquet -o stream --by column:group --split-column split
     """
     options.start(quiet=quiet)
     from vlcpctl.core.console import emit, say
@@ -62,7 +72,7 @@ def run(
         raise UsageError(unknown_name("data set", name, DATA_SETS))
     settings = Settings(views=views, test_views=test_views, size=size, seed=seed, limit=limit)
     if already_sampled(out, settings, force=force):
-        say(f"sample: {out} is there already")
+        say(f"sample: {out} is already finished")
     else:
         count = write_pairs(out, settings)
         say(f"sample: {count} pairs")

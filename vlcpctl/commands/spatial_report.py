@@ -1,4 +1,4 @@
-"""`vlcpctl spatial-report`: what turned in the space of a model between two checkpoints."""
+"""`vlcpctl spatial-report`: report how embedding angles drift between checkpoints (Mod-X)."""
 
 from __future__ import annotations
 
@@ -16,22 +16,36 @@ if TYPE_CHECKING:
     from vlcpctl.engine.evaluation_plan import Means
     from vlcpctl.engine.spatial_plan import Request, SpatialPlan
 
-Tasks = Annotated[list[Path], typer.Argument(help="Task directories.")]
+Tasks = Annotated[list[Path], typer.Argument(metavar="TASK", help="Task directories.")]
 Checkpoints = Annotated[
-    list[Path], typer.Option("--checkpoint", help="Give two at least, of one run or several.")
+    list[Path],
+    typer.Option(
+        "--checkpoint",
+        metavar="DIR",
+        help="Checkpoint to compare, of one run or several; give at least two.",
+    ),
 ]
 Between = Annotated[
     str,
     typer.Option(
-        "--between", help="neighbours (each step and the next, the first and the last) or all."
+        "--between",
+        help="Checkpoints to compare: neighbours (each step with the next, and first with last) "
+        "or all.",
     ),
 ]
-SplitName = Annotated[str, typer.Option("--split", help="The part of each task to measure on.")]
-BatchSize = Annotated[int, typer.Option("--batch-size", min=1, help="Items encoded at once.")]
+SplitName = Annotated[
+    str, typer.Option("--split", metavar="SPLIT", help="Split of each task to measure on.")
+]
+BatchSize = Annotated[
+    int, typer.Option("--batch-size", min=1, metavar="N", help="Items to encode at once.")
+]
 Out = Annotated[
     Path | None,
     typer.Option(
-        "--out", "-o", help="File of rows; - writes them to stdout and no tables. [default: none]"
+        "--out",
+        "-o",
+        metavar="FILE",
+        help="File to write rows to; - writes them to stdout instead of tables (default: none).",
     ),
 ]
 
@@ -52,22 +66,23 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Show how angles turned between checkpoints, within modalities and across.
+    r"""Report how embedding angles drift between checkpoints, within and across modalities (Mod-X).
 
-    Tables in the bins of Mod-X's paper, for images and texts. SAM: by how many degrees the angle
-    between two samples changed, of every two. RAM: by how many degrees a sample turned. ImAV: by
-    how many degrees the angle between an image and its text changed, of the pairs that the earlier
-    checkpoint ranks first. Images or texts of identical content are one sample. The time of SAM
-    grows with the square of the samples; --limit takes the first ones.
+    Prints tables in the bins of Mod-X's paper, for images and for texts. SAM: the change in the
+    angle between two samples, over all pairs of samples. RAM: the angle by which a sample rotated.
+    ImAV: the change in the angle between an image and its text, over the pairs that the earlier
+    checkpoint ranks first. All are in degrees. Images or texts with identical content are one
+    sample. SAM takes time quadratic in the number of samples; --limit uses the first ones.
 
-    Of several runs, the checkpoints of each are compared by step; two checkpoints of two runs, in
-    the order given. Each alpha of interpolate is a run of its own. The rows go to
-    forgetting-report, which draws how the angles spread.
+    With several runs, the checkpoints of each run are compared by step; two checkpoints of two
+    runs are compared in the order given. Each alpha of interpolate counts as a separate run. Pass
+    the rows to forgetting-report for charts of the angles.
 
-    vlcpctl spatial-report stream/00-* --checkpoint run/00 --checkpoint run/01 --checkpoint run/02
-
-    vlcpctl spatial-report stream/00-* --split train --checkpoint run/00 --checkpoint run/01 -o - |
-    vlcpctl forgetting-report - -o report
+    Examples:
+      vlcpctl spatial-report stream/00-* --checkpoint run/00 --checkpoint run/01 \
+          --checkpoint run/02
+      vlcpctl spatial-report stream/00-* --split train --checkpoint run/00 \
+          --checkpoint run/01 -o - | vlcpctl forgetting-report - -o report
     """
     options.start(quiet=quiet, threads=threads)
     refuse_json_of_rows(out, as_json=json_)
@@ -88,7 +103,7 @@ def run(
         return
     means = Means(backend="auto", device=device, batch_size=batch_size, workers=workers)
     if out is not None and has_rows(out, plan.cells(), force=force):
-        console.say(f"spatial-report: {out} is there already")
+        console.say(f"spatial-report: {out} is already finished")
         rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     else:
         rows = _measured(request, plan, means, out)
@@ -102,7 +117,7 @@ def run(
 def _measured(
     request: Request, plan: SpatialPlan, means: Means, out: Path | None
 ) -> list[dict[str, Any]]:
-    """The rows, each written where rows are wanted as soon as it is known."""
+    """The rows; each is also written to `out`, if given, as soon as it is computed."""
     from vlcpctl.core.rows import write_row
     from vlcpctl.engine.spatial import compare
 
@@ -117,7 +132,7 @@ def _measured(
 
 
 def _show(rows: list[dict[str, Any]], out: Path | None, *, quiet: bool) -> None:
-    """The tables, unless it is to be quiet; then the file, if there is one."""
+    """Print the tables unless `quiet`, then the path of the file, if there is one."""
     from vlcpctl.core.rows import row_of
     from vlcpctl.report.spaces import collect_spaces
     from vlcpctl.report.terminal import print_report

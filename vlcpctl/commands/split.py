@@ -1,4 +1,4 @@
-"""`vlcpctl split`: pairs in, a stream of tasks out."""
+"""`vlcpctl split`: split image-text pairs into a stream of tasks."""
 
 from __future__ import annotations
 
@@ -19,79 +19,135 @@ if TYPE_CHECKING:
 Sources = Annotated[
     list[str],
     typer.Argument(
-        metavar="SOURCE...",
+        metavar="SOURCE",
         help="Parquet, tar, JSON, CSV or TSV files, directories of them, or folders of images.",
     ),
 ]
 ByOption = Annotated[
     str,
     typer.Option(
-        "--by", help="column:NAME, iid, classes, source, or time:COLUMN.", show_default=False
+        "--by",
+        metavar="RULE",
+        help="Rule that assigns pairs to tasks: column:NAME, iid, classes, source or time:COLUMN.",
+        show_default=False,
     ),
 ]
 Tasks = Annotated[
-    int | None, typer.Option("--tasks", min=1, help="Number of tasks (iid, classes, time).")
+    int | None,
+    typer.Option(
+        "--tasks", min=1, metavar="N", help="Number of tasks, for --by iid, classes and time."
+    ),
 ]
 Take = Annotated[
-    int | None, typer.Option("--take", min=1, help="Keep the first so many pairs of each task.")
+    int | None,
+    typer.Option(
+        "--take", min=1, metavar="N", help="Keep the first N pairs of each task (default: all)."
+    ),
 ]
 Order = Annotated[
-    str | None, typer.Option("--order", help="Task names in order, or reverse, or shuffle.")
+    str | None,
+    typer.Option(
+        "--order",
+        metavar="NAMES",
+        help="Order of the tasks: their names with commas, reverse or shuffle "
+        "(default: the order of the rule).",
+    ),
 ]
 HoldoutOption = Annotated[
     str | None,
     typer.Option(
         "--holdout",
-        help="Shares (test=0.1,val=0.05), images per task (test=5000), or none. [test=0.1]",
+        metavar="SPLIT=SHARE",
+        help="Held-out splits: shares (test=0.1,val=0.05), images per task (test=5000) or none "
+        "(default: test=0.1).",
     ),
 ]
 SplitColumn = Annotated[
     str | None,
     typer.Option(
         "--split-column",
-        help="Column that says train, val, test, query or gallery; split: a list's name does.",
+        metavar="NAME",
+        help="Column with each row's split: train, val, test, query or gallery; the name split "
+        "also takes it from the name of a list (default: use --holdout).",
     ),
 ]
-ShardSize = Annotated[str, typer.Option("--shard-size", help="Size of a tar, such as 256MB.")]
+ShardSize = Annotated[
+    str, typer.Option("--shard-size", metavar="BYTES", help="Size of a tar, such as 256MB.")
+]
 ImageColumn = Annotated[
-    str | None, typer.Option("--image-column", help="Bytes or paths of images.")
+    str | None,
+    typer.Option(
+        "--image-column",
+        metavar="NAME",
+        help="Column with image bytes or paths (default: found by its name).",
+    ),
 ]
 CaptionColumn = Annotated[
-    str | None, typer.Option("--caption-column", help="A caption or a list of them.")
+    str | None,
+    typer.Option(
+        "--caption-column",
+        metavar="NAME",
+        help="Column with a caption or a list of captions (default: found by its name).",
+    ),
 ]
 ImageRoot = Annotated[
     list[str] | None,
     typer.Option(
         "--image-root",
         metavar="DIR",
-        help="Where paths of images begin; may be given again. [beside the list]",
+        help="Directory that image paths are relative to; repeat for more (default: that of the "
+        "list).",
     ),
 ]
-LabelColumn = Annotated[str | None, typer.Option("--label-column", help="Class labels.")]
+LabelColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--label-column",
+        metavar="NAME",
+        help="Column with class labels (default: found by its name).",
+    ),
+]
 LabelsFrom = Annotated[
     str | None,
     typer.Option(
         "--labels-from",
         metavar="SOURCE",
-        help="A column, timm:MODEL[,WEIGHTS], checkpoint:DIR, or open_clip:MODEL,WEIGHTS.",
+        help="Source of class labels: a column, timm:MODEL[,WEIGHTS], checkpoint:DIR or "
+        "open_clip:MODEL,WEIGHTS (default: the label column).",
     ),
 ]
 ClassNames = Annotated[
     Path | None,
-    typer.Option("--class-names", help="Names of a classifier's classes, a line each."),
+    typer.Option(
+        "--class-names",
+        metavar="FILE",
+        help="Class names of the classifier, one per line, for --labels-from.",
+    ),
 ]
 Templates = Annotated[
     Path | None,
-    typer.Option("--templates", help='Of a classifier by names. ["a photo of a {c}."]'),
+    typer.Option(
+        "--templates",
+        metavar="FILE",
+        help='Prompt templates for --class-names (default: "a photo of a {c}.").',
+    ),
 ]
 Device = Annotated[
-    str | None, typer.Option("--device", help="Of a classifier: auto, cpu or cuda. [auto]")
+    str | None,
+    typer.Option("--device", help="Device of the classifier: auto, cpu or cuda (default: auto)."),
 ]
 Workers = Annotated[
     int | None,
-    typer.Option("--workers", min=0, help="Threads that decode images for a classifier. [0]"),
+    typer.Option(
+        "--workers",
+        min=0,
+        metavar="N",
+        help="Threads that decode images for the classifier (default: 0).",
+    ),
 ]
-Decode = Annotated[bool, typer.Option("--decode", help="Decode every image, not only its header.")]
+Decode = Annotated[
+    bool, typer.Option("--decode", help="Decode every image to check it, not only its header.")
+]
 
 
 def run(
@@ -122,35 +178,30 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Split image-text pairs into a stream of tasks.
+    r"""Split image-text pairs into a stream of tasks.
 
-    Images are passed through byte for byte; what cannot be used is counted and named. An image is
-    held out by its own hash, so it falls on the same side in every task and in every later split.
+    Images are copied byte for byte; pairs that cannot be used are counted and reported. An image
+    is held out by its own hash, so it is in the same split in every task and in every later stream.
 
-    Lists are ALBEF's, Karpathy's, COCO's and P9D's JSON, and text tables with a header. Rows that
-    follow each other with one image are its captions. In folders, and in tars, files of one name
-    make a pair: an image, .txt with a caption a line, .json. Failed downloads of img2dataset are
-    left out. No pickle is read.
+    Lists can be the JSON of ALBEF, Karpathy, COCO or P9D, or text tables with a header.
+    Consecutive rows with the same image are its captions. In folders and tars, files with the same
+    name form a pair: an image, a .txt with one caption per line, a .json. Failed downloads of
+    img2dataset are left out. Pickles are never read.
 
-    --labels-from takes class labels from a column, or from a classifier that looks at every image
-    first: one of timm, or a model here that knows --class-names. Tasks --by classes, and what
-    eval-zeroshot measures on them, need such labels where the data has none.
+    --labels-from takes class labels from a column, or from a classifier that predicts them first:
+    a timm model, or an image-text model with --class-names. --by classes needs labels, and so does
+    eval-zeroshot on the tasks.
 
     Examples:
       vlcpctl split pairs.parquet -o stream --by column:group
-
       vlcpctl split shards/ -o stream --by iid --tasks 5 --holdout test=0.1,val=0.05
-
       vlcpctl split P9D -o stream --by column:industry_name --split-column split
-
-      vlcpctl split dataset_coco.json -o stream --by iid --tasks 5 --split-column split
-      --image-root coco
-
+      vlcpctl split dataset_coco.json -o stream --by iid --tasks 5 \
+          --split-column split --image-root coco
       vlcpctl split week1.parquet week2.parquet -o stream --by source
-
       vlcpctl split pairs.parquet -o stream --by time:date --tasks 12 --order reverse
-
-      vlcpctl split shards/ -o stream --by classes --tasks 4 --labels-from timm:resnet50
+      vlcpctl split shards/ -o stream --by classes --tasks 4 \
+          --labels-from timm:resnet50
     """
     options.start(quiet=quiet)
     from vlcpctl.core.console import emit
@@ -197,7 +248,9 @@ def _stream(
     if labelling is None:
         for option, value in (("--device", device), ("--workers", workers)):
             if value is not None:
-                raise UsageError(f"{option} has no effect without a classifier (--labels-from)")
+                raise UsageError(
+                    f"{option} has no effect without a classifier; give one with --labels-from"
+                )
         return make_stream(given, out, force=force)
 
     def load() -> Classifier:

@@ -1,4 +1,4 @@
-"""train-step: train a model on one task and write the next checkpoint."""
+"""`vlcpctl train-step`: train a model on one task and write the next checkpoint."""
 
 from __future__ import annotations
 
@@ -17,27 +17,59 @@ if TYPE_CHECKING:
     from vlcpctl.engine.request import Request
 
 Tasks = Annotated[
-    list[Path], typer.Argument(help="A task directory; several are trained on together.")
+    list[Path],
+    typer.Argument(metavar="TASK", help="Task directory; several are trained on together."),
 ]
 MethodName = Annotated[
-    str, typer.Option("--method", "-m", help="A method, or several joined with +.")
+    str,
+    typer.Option(
+        "--method", "-m", metavar="NAME[+NAME...]", help="Method, or several joined with +."
+    ),
 ]
 Previous = Annotated[
-    Path | None, typer.Option(help="The checkpoint of the step before: weights, teacher, memory.")
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Checkpoint of the previous task: initial weights, teacher and method state.",
+    ),
 ]
-Buffer = Annotated[Path | None, typer.Option(help="Earlier pairs to train on again.")]
+Buffer = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Buffer of earlier pairs to replay (default: none)."),
+]
 PseudoTexts = Annotated[
     Path | None,
-    typer.Option(help="Negative texts made by invert-texts, instead of making them on the way."),
+    typer.Option(
+        metavar="FILE",
+        help="Negative texts from invert-texts (default: generated during training).",
+    ),
 ]
 Targets = Annotated[
-    Path | None, typer.Option(help="What distill wrote of the teacher, which is then not asked.")
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Teacher embeddings precomputed by distill; the teacher is not run.",
+    ),
 ]
-Teacher = Annotated[Path | None, typer.Option(help="The frozen model, when it is not --previous.")]
+Teacher = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Checkpoint of the frozen teacher (default: --previous)."),
+]
 Preset = Annotated[
-    str | None, typer.Option(help="Training budget of a paper: ctp, incclip, modx, dha, tiny.")
+    str | None,
+    typer.Option(
+        help="Training budget: ctp, incclip, modx, modx-finetune, dha or tiny (default: that of "
+        "the method)."
+    ),
 ]
-Assign = Annotated[list[str] | None, typer.Option("--set", help="METHOD.PARAMETER=VALUE.")]
+Assign = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="METHOD.PARAMETER=VALUE",
+        help="Set a hyper-parameter of a method; repeat for more (default: see vlcpctl methods).",
+    ),
+]
 
 
 def run(
@@ -52,101 +84,264 @@ def run(
     preset: Preset = None,
     set_: Assign = None,
     run_name: Annotated[
-        str, typer.Option("--run", help="Name in rows and reports (default: the method).")
+        str,
+        typer.Option(
+            "--run", metavar="NAME", help="Name of the run in rows and reports (default: --method)."
+        ),
     ] = "",
     model: Annotated[
         str | None,
-        typer.Option(help="open_clip or albef model name or JSON config, for a first task."),
+        typer.Option(
+            metavar="NAME|FILE.json",
+            help="Model of a first task: an open_clip or albef name, or a JSON configuration "
+            "(default: from the preset).",
+        ),
     ] = None,
     pretrained: Annotated[
         str | None,
         typer.Option(
-            help="open_clip tag or weight file; of an albef model also none or "
-            "image=NAME|FILE,text=NAME|DIR (timm, BERT)."
+            metavar="WEIGHTS",
+            help="Pretrained weights of a first task: an open_clip tag or a file; for albef models "
+            "also none or image=NAME|FILE,text=NAME|DIR (timm, BERT) (default: from the preset).",
         ),
     ] = None,
-    temperature: Annotated[str | None, typer.Option(metavar="fixed:X|learn:X")] = None,
-    text_length: Annotated[int | None, typer.Option(min=4, help="Tokens per caption.")] = None,
-    image_size: Annotated[int | None, typer.Option(min=8, help="Pixels per side.")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="adamw, adam, sgd or lamb.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
-    min_lr: Annotated[float | None, typer.Option(help="Where the schedule ends.")] = None,
-    weight_decay: Annotated[float | None, typer.Option()] = None,
+    temperature: Annotated[
+        str | None,
+        typer.Option(
+            metavar="fixed:X|learn:X",
+            help="Temperature of the contrastive loss: fixed, or learned from an initial value "
+            "(default: from the preset).",
+        ),
+    ] = None,
+    text_length: Annotated[
+        int | None,
+        typer.Option(
+            min=4, metavar="N", help="Number of tokens per caption (default: from the preset)."
+        ),
+    ] = None,
+    image_size: Annotated[
+        int | None,
+        typer.Option(
+            min=8, metavar="PIXELS", help="Side of the square images (default: that of the model)."
+        ),
+    ] = None,
+    optimizer: Annotated[
+        str | None,
+        typer.Option(help="Optimizer: adamw, adam, sgd or lamb (default: from the preset)."),
+    ] = None,
+    lr: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="Peak learning rate (default: from the preset)."),
+    ] = None,
+    min_lr: Annotated[
+        float | None,
+        typer.Option(
+            metavar="X", help="Final learning rate of the schedule (default: from the preset)."
+        ),
+    ] = None,
+    weight_decay: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="Weight decay of the optimizer (default: from the preset)."),
+    ] = None,
     decay: Annotated[
-        str | None, typer.Option(help="'weights' spares norms and biases, 'all' does not.")
+        str | None,
+        typer.Option(
+            help="Parameters with weight decay: weights (no norms and biases) or all "
+            "(default: from the preset)."
+        ),
     ] = None,
     betas: Annotated[
-        str | None, typer.Option(metavar="B1,B2", help="Of adamw, adam and lamb.")
+        str | None,
+        typer.Option(
+            metavar="B1,B2", help="Betas of adamw, adam and lamb (default: from the preset)."
+        ),
     ] = None,
-    eps: Annotated[float | None, typer.Option(help="Of adamw, adam and lamb.")] = None,
-    momentum: Annotated[float | None, typer.Option(help="Of sgd.")] = None,
-    clip_norm: Annotated[float | None, typer.Option(help="Clip the gradient's norm.")] = None,
-    schedule: Annotated[str | None, typer.Option(help="cosine, constant or plateau.")] = None,
+    eps: Annotated[
+        float | None,
+        typer.Option(
+            metavar="X", help="Epsilon of adamw, adam and lamb (default: from the preset)."
+        ),
+    ] = None,
+    momentum: Annotated[
+        float | None, typer.Option(metavar="X", help="Momentum of sgd (default: 0.9).")
+    ] = None,
+    clip_norm: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="Norm to clip the gradient to (default: no clipping)."),
+    ] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(
+            help="Learning rate schedule: cosine, constant or plateau (default: from the preset)."
+        ),
+    ] = None,
     warmup: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Share of steps with a rising rate.")
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="SHARE",
+            help="Share of the steps with a linear warm-up (default: from the preset).",
+        ),
     ] = None,
     patience: Annotated[
-        int | None, typer.Option(min=0, help="Epochs without progress before a plateau drop.")
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Epochs without improvement before --schedule plateau lowers the learning rate "
+            "(default: from the preset).",
+        ),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(min=1)] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Instead of --epochs.")] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Number of epochs (default: from the preset)."),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Number of optimizer steps, instead of --epochs (default: by epochs).",
+        ),
+    ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(min=2, help="The global batch, over all processes.")
+        int | None,
+        typer.Option(
+            min=2,
+            metavar="N",
+            help="Pairs per batch, over all processes (default: from the preset).",
+        ),
     ] = None,
     micro_batch: Annotated[
-        int | None, typer.Option(min=1, help="Pairs encoded at once (the loss sees all).")
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Pairs to encode at once, to save memory; the loss still sees the whole batch "
+            "(default: the batch size).",
+        ),
     ] = None,
-    precision: Annotated[str | None, typer.Option(help="fp32, bf16 or fp16.")] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(help="Floating-point precision: fp32, bf16 or fp16 (default: fp32)."),
+    ] = None,
     replay: Annotated[
-        str | None, typer.Option(help="union, or share=X of each batch from the buffer.")
+        str | None,
+        typer.Option(
+            metavar="union|share=X",
+            help="Use of --buffer: union (shuffled with the task), or share=X of each batch "
+            "(default: union).",
+        ),
     ] = None,
     captions: Annotated[
-        str | None, typer.Option(help="'one' caption per image and epoch, or 'all'.")
+        str | None,
+        typer.Option(help="Captions per image and epoch: one or all (default: one)."),
     ] = None,
     base_loss: Annotated[
-        str | None, typer.Option(help="'mean' or 'sum' of the two directions.")
+        str | None,
+        typer.Option(
+            help="Reduction of the two directions of the contrastive loss: mean or sum "
+            "(default: from the preset)."
+        ),
     ] = None,
     crop: augmentation.Crop = None,
     crop_scale: augmentation.CropScale = None,
     flip: augmentation.Flip = None,
     randaugment: augmentation.RandAugment = None,
-    keep: Annotated[str | None, typer.Option(help="last, best:val_loss or best:val_rmean.")] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            help="Weights to keep: last, best:val_loss or best:val_rmean "
+            "(default: from the preset)."
+        ),
+    ] = None,
     blend_buffers: Annotated[
         bool | None,
-        typer.Option("--blend-buffers", help="Average BatchNorm statistics in slow models too."),
+        typer.Option(
+            "--blend-buffers",
+            help="Average BatchNorm statistics, not only weights, in momentum models (default: "
+            "weights only).",
+        ),
     ] = None,
     mask_share: Annotated[
-        float | None, typer.Option(help="Share of words to mask and guess (fusion models).")
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Share of tokens to mask and predict, in fusion models (default: 0.15).",
+        ),
     ] = None,
     masking: Annotated[
-        str | None, typer.Option(help="'bert' (80/10/10) or 'all' hidden (fusion models).")
+        str | None,
+        typer.Option(
+            help="Masking of tokens in fusion models: bert (80/10/10) or all (always [MASK]) "
+            "(default: bert)."
+        ),
     ] = None,
     heads: Annotated[
-        str | None, typer.Option(help="linear or cosine, of a new fusion model.")
+        str | None,
+        typer.Option(
+            help="Projection heads of a new fusion model: linear or cosine (default: from its "
+            "configuration)."
+        ),
     ] = None,
     from_scratch: Annotated[
-        bool, typer.Option("--from-scratch", help="Begin a later task without --previous.")
+        bool,
+        typer.Option("--from-scratch", help="Allow a later task to start without --previous."),
     ] = False,
     fresh_state: Annotated[
-        bool, typer.Option("--fresh-state", help="Begin the method's memory anew.")
+        bool,
+        typer.Option(
+            "--fresh-state",
+            help="Initialise the method's state instead of taking it from --previous.",
+        ),
     ] = False,
-    save_every: Annotated[str, typer.Option(help="Steps, or a time such as 10min.")] = "10min",
+    save_every: Annotated[
+        str,
+        typer.Option(
+            metavar="N|TIME",
+            help="Interval at which the training state is saved: steps, or a time such as 10min.",
+        ),
+    ] = "10min",
     accept_inexact: Annotated[
-        bool, typer.Option("--accept-inexact", help="Resume on another kind of machine.")
+        bool,
+        typer.Option(
+            "--accept-inexact",
+            help="Resume even on a different kind of machine, where results are not bit-exact.",
+        ),
     ] = False,
     nproc: Annotated[
         int | None,
-        typer.Option(min=1, help="Processes that train together, one per GPU (default: 1)."),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Number of processes that train together, one per GPU (default: 1, or as started "
+            "by torchrun).",
+        ),
     ] = None,
     nodes: Annotated[
-        int, typer.Option(min=1, help="Machines they run on; start the same line on each.")
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Number of machines the processes run on; start the same command on each.",
+        ),
     ] = 1,
     rendezvous: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="On one of the machines, for --nodes.")
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Address on one of the machines, required with --nodes."
+        ),
     ] = None,
-    tensorboard: Annotated[Path | None, typer.Option(help="Also write scalars there.")] = None,
+    tensorboard: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Directory to also write TensorBoard scalars to (default: none)."
+        ),
+    ] = None,
     print_config: Annotated[
-        bool, typer.Option("--print-config", help="Show every setting with its origin.")
+        bool,
+        typer.Option("--print-config", help="Print every setting with its origin, and exit."),
     ] = False,
     seed: options.Seed = 0,
     device: options.Device = "auto",
@@ -158,18 +353,18 @@ def run(
     json: options.Json = False,
     dry_run: options.DryRun = False,
 ) -> None:
-    """Train on one task and write the next checkpoint.
+    r"""Train on one task and write the next checkpoint.
 
-    The same command, started again, goes on where it was stopped and ends with the same bytes.
+    If a run is interrupted, the same command resumes it and ends with the same bytes.
 
-    vlcpctl train-step stream/00-smileys -o run/00 --method ctp --preset tiny
-
-    vlcpctl train-step stream/01-people -o run/01 --method ctp --preset tiny --previous run/00
-
-    vlcpctl train-step stream/01-people -o run/01 --method ctp+dha --set ctp.m=0.8
-    --previous run/00 --buffer buffer/00
-
-    vlcpctl train-step stream/00-smileys -o run/00 --method ctp --nproc 4 --batch-size 1024
+    Examples:
+      vlcpctl train-step stream/00-smileys -o run/00 --method ctp --preset tiny
+      vlcpctl train-step stream/01-people -o run/01 --method ctp --preset tiny \
+          --previous run/00
+      vlcpctl train-step stream/01-people -o run/01 --method ctp+dha --set ctp.m=0.8 \
+          --previous run/00 --buffer buffer/00
+      vlcpctl train-step stream/00-smileys -o run/00 --method ctp --nproc 4 \
+          --batch-size 1024
     """
     flags = {name: value for name, value in locals().items() if value is not None}
     options.start(quiet=quiet, threads=threads)
@@ -190,7 +385,7 @@ def run(
 
 
 def _request(flags: dict[str, Any]) -> Request:
-    """The request that the options make; no torch is imported for it."""
+    """The request that the options describe; made without importing torch."""
     from vlcpctl.engine.compose import compose, preset_of, settings_of_methods
     from vlcpctl.engine.journal import check_board
     from vlcpctl.engine.processes import processes
@@ -222,7 +417,7 @@ def _say_plan(request: Request) -> None:
     from vlcpctl.engine.plan import make_plan
 
     if already_made(request.out, "checkpoint", semantic(request), force=request.force):
-        console.say(f"{request.out} is finished already")
+        console.say(f"{request.out} is already finished")
     else:
         for line in make_plan(request).lines():
             console.say(line)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import functools
+import importlib
+import inspect
 import os
 import re
 import resource
@@ -13,11 +16,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import typer.main
 
 from vlcpctl import cli
-from vlcpctl.commands import COMMANDS, module_name
+from vlcpctl.commands import COMMANDS, module_name, options
 from vlcpctl.core.errors import BadInput, Diverged, Interrupted, OutputExists, VlcpError
 
 HEAVY = ("torch", "numpy", "pyarrow", "open_clip", "PIL", "rich")
@@ -82,11 +87,101 @@ def test_help_shows_every_command_whole() -> None:
         assert re.search(rf"^ +{name} +{re.escape(summary)}$", text, re.MULTILINE), name
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_with_an_example(name: str) -> None:
-    ended = vlcpctl(name, "-h")
+def test_help_of_a_command_takes_little_more() -> None:
+    def modules(*words: str) -> set[str]:
+        code = f"""
+import sys
+sys.argv = ["vlcpctl", *{words!r}]
+from vlcpctl.cli import main
+try:
+    main()
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+        command = [sys.executable, "-c", code]
+        ended = subprocess.run(command, capture_output=True, text=True, check=True)
+        return set(ended.stderr.split())
+
+    assert "pydantic" not in modules("train-step", "--help")
+
+
+@functools.cache
+def help_of(name: str, columns: int) -> str:
+    """What `vlcpctl NAME --help` prints in a terminal of this width."""
+    ended = vlcpctl(name, "-h", env={**os.environ, "COLUMNS": str(columns)})
     assert ended.returncode == 0, ended.stderr
-    assert re.search(rf"vlcpctl\s+{name}", ended.stdout.split("Options:")[0].split("\n", 1)[1])
+    return ended.stdout
+
+
+def command(name: str) -> Any:
+    """The command as typer sees it."""
+    return typer.main.get_command(cli.application(name)).commands[name]  # type: ignore[attr-defined]
+
+
+def examples(name: str) -> list[str]:
+    """The lines below "Examples:" in the docstring of a command."""
+    text = inspect.getdoc(importlib.import_module(module_name(name)).run) or ""
+    return [line for line in text.split("Examples:\n")[1].split("\n") if line]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_are_printed_as_they_are_typed(name: str) -> None:
+    lines = examples(name)
+    assert any(re.search(rf"vlcpctl {name}\b", line) for line in lines)
+    for columns in (80, 160):
+        printed = help_of(name, columns).splitlines()
+        assert [line for line in lines if f"  {line}" not in printed] == []
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        assert line.endswith(("\\", "|")) == following.startswith(6 * " ")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_line_of_help_is_wider_than_the_terminal(name: str) -> None:
+    assert max(map(len, help_of(name, 80).splitlines())) <= 80
+    assert max(map(len, help_of(name, 160).splitlines())) <= 120
+
+
+def test_help_uses_a_wide_terminal() -> None:
+    assert max(map(len, help_of("train-step", 160).splitlines())) > 100
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_leaves_out_no_word(name: str) -> None:
+    wanted = inspect.getdoc(importlib.import_module(module_name(name)).run) or ""
+    assert " ".join(wanted.split()) in " ".join(help_of(name, 80).split())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_line_of_help_ends_inside_an_option(name: str) -> None:
+    assert not [line for line in help_of(name, 80).splitlines() if re.search(r"\S-$", line)]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_explained(name: str) -> None:
+    for parameter in command(name).params:
+        assert parameter.help, parameter.name
+        assert parameter.help[0].isupper(), parameter.help
+        assert parameter.help.endswith("."), parameter.help
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_many_options_are_grouped(name: str) -> None:
+    offered = [one for one in command(name).params if one.param_type_name == "option"]
+    headings = re.findall(r"^(\w+):$", help_of(name, 80), re.MULTILINE)
+    if len(offered) + len(["--help"]) > 12:
+        assert all(one.rich_help_panel in options.PANELS for one in offered)
+        assert [one for one in ("Arguments", *options.PANELS) if one in headings] == headings
+        assert len(headings) > 2
+    else:
+        assert headings[-1] == "Options"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_required_option_is_marked(name: str) -> None:
+    text = " ".join(help_of(name, 80).split())
+    for parameter in command(name).params:
+        if parameter.required and parameter.param_type_name == "option":
+            assert re.search(rf" {parameter.opts[0]}[ ,][^\[]*\[required\]", text), parameter.name
 
 
 def test_a_mistyped_command_is_answered_with_the_nearest() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import os
+import re
 import signal
 import sys
 import traceback
@@ -15,7 +17,7 @@ import typer
 import typer.core
 
 import vlcpctl
-from vlcpctl.commands import COMMANDS, module_name
+from vlcpctl.commands import COMMANDS, module_name, options
 from vlcpctl.commands.paths import checked_paths
 from vlcpctl.core import console
 from vlcpctl.core.errors import VlcpError
@@ -26,6 +28,9 @@ EPILOG = (
     "of an error."
 )
 PIPE_CLOSED, TERMINATED = 141, 143  # 128 + the number of the signal
+MANY = 12  # the help of a command with more options lists them in sections
+COLUMN = 30  # widest column of option names; the text of a longer one starts on the next line
+HYPHEN = "\x01"  # in place of "-" while text is wrapped, so that no line ends inside an option
 
 
 def main() -> None:
@@ -36,22 +41,62 @@ def main() -> None:
     application(_chosen(words))(words, prog_name="vlcpctl")
 
 
-class _Command(typer.core.TyperCommand):
-    """A command whose help omits the environment variable of each option; the epilog covers it."""
+class _Group(typer.core.TyperGroup):
+    """The program itself."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        for parameter in self.params:
-            if isinstance(parameter, typer.core.TyperOption):
-                parameter.show_envvar = False
+    def get_params(self, ctx: Any) -> list[Any]:
+        parameters: list[Any] = super().get_params(ctx)
+        for parameter in parameters:
+            parameter.show_envvar = False
+            # typer imports pydantic (0.2 s) to convert a None, even for a flag that is not given.
+            parameter.default = parameter.default or False
+        return parameters
+
+
+class _Command(typer.core.TyperCommand):
+    """A command with help in plain text: options in sections, examples as they would be typed."""
+
+    def get_help(self, ctx: Any) -> str:
+        return super().get_help(ctx).replace(HYPHEN, "-")
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        # After a \b, typer keeps the lines of a paragraph; here of those with an indented line.
+        paragraphs = re.sub(r"\n\n(?=(\S.*\n)? )", "\n\n\b\n", inspect.cleandoc(self.help or ""))
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(paragraphs.replace("-", HYPHEN))
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        parameters: list[Any] = self.get_params(ctx)
+        grouped = sum(one.param_type_name == "option" for one in parameters) > MANY
+        for parameter in parameters:
+            parameter.show_envvar = False  # the epilog of the program explains them once
+            name, text = parameter.get_help_record(ctx)
+            section = "Options"
+            if parameter.param_type_name == "argument":
+                section, name = "Arguments", name.split(" <")[0]  # without its Python type
+            elif grouped:
+                section = parameter.rich_help_panel or options.OUTPUT  # --help itself has none
+            sections.setdefault(section, []).append((name, text.replace("-", HYPHEN)))
+        width = min(COLUMN, max(len(name) for rows in sections.values() for name, _ in rows))
+        for section in ("Arguments", *options.PANELS, "Options"):
+            if section in sections:
+                with formatter.section(section):
+                    formatter.write_dl([(name.ljust(width), t) for name, t in sections[section]])
 
 
 def application(chosen: str | None) -> typer.Typer:
     """The program with the names of all commands; only the chosen one is imported."""
     app = typer.Typer(
+        cls=_Group,
         epilog=EPILOG,
         no_args_is_help=True,
-        context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "VLCPCTL"},
+        context_settings={
+            "help_option_names": ["-h", "--help"],
+            "auto_envvar_prefix": "VLCPCTL",
+            "max_content_width": 120,
+        },
         rich_markup_mode=None,  # rich takes 60 ms to import
         pretty_exceptions_enable=False,
     )
@@ -79,7 +124,6 @@ def _root(
             help="Show the version and exit.",
             callback=_show_version,
             is_eager=True,
-            show_envvar=False,
         ),
     ] = False,
 ) -> None:

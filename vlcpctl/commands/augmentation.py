@@ -6,12 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
+from vlcpctl.commands import options
 from vlcpctl.core.errors import UsageError
 
 Crop = Annotated[
     str | None,
     typer.Option(
-        help="Crop of training images: none, center or random (default: from the preset)."
+        help="Crop of training images: none, center or random (default: from the preset).",
+        rich_help_panel=options.DATA,
     ),
 ]
 CropScale = Annotated[
@@ -19,6 +21,7 @@ CropScale = Annotated[
     typer.Option(
         metavar="LOW,HIGH",
         help="Share of the area that --crop random keeps (default: from the preset).",
+        rich_help_panel=options.DATA,
     ),
 ]
 Flip = Annotated[
@@ -26,6 +29,7 @@ Flip = Annotated[
     typer.Option(
         "--flip/--no-flip",
         help="Mirror training images with probability 0.5 (default: from the preset).",
+        rich_help_panel=options.DATA,
     ),
 ]
 RandAugment = Annotated[
@@ -33,6 +37,7 @@ RandAugment = Annotated[
     typer.Option(
         metavar="N,M",
         help="Apply RandAugment with N operations of magnitude M (default: from the preset).",
+        rich_help_panel=options.DATA,
     ),
 ]
 

@@ -26,6 +26,7 @@ Previous = Annotated[
         "--previous",
         metavar="DIR",
         help="Buffer after the previous task; it is not changed (default: start an empty one).",
+        rich_help_panel=options.INPUT,
     ),
 ]
 Checkpoint = Annotated[
@@ -34,6 +35,7 @@ Checkpoint = Annotated[
         "--checkpoint",
         metavar="DIR",
         help="Model that computes the features for herding, kmeans and --store-features.",
+        rich_help_panel=options.INPUT,
     ),
 ]
 StoreFeatures = Annotated[
@@ -41,12 +43,15 @@ StoreFeatures = Annotated[
     typer.Option(
         "--store-features",
         help="Store the projections of new pairs, computed by --checkpoint, for der and derpp.",
+        rich_help_panel=options.DATA,
     ),
 ]
 Policy = Annotated[
     str,
     typer.Option(
-        "--policy", help="Rule that chooses pairs: reservoir, ring, herding, kmeans or random."
+        "--policy",
+        help="Rule that chooses pairs: reservoir, ring, herding, kmeans or random.",
+        rich_help_panel=options.METHOD,
     ),
 ]
 Variant = Annotated[
@@ -54,6 +59,7 @@ Variant = Annotated[
     typer.Option(
         "--variant",
         help="Details of the policy: paper, or ctp to match the CTP authors' code.",
+        rich_help_panel=options.METHOD,
     ),
 ]
 Size = Annotated[
@@ -62,6 +68,7 @@ Size = Annotated[
         "--size",
         metavar="N|P%",
         help="Size of the buffer: a number of images (10000), or a share of each task (5%).",
+        rich_help_panel=options.METHOD,
     ),
 ]
 Of = Annotated[
@@ -71,6 +78,7 @@ Of = Annotated[
         metavar="N|stream",
         help="What a percentage --size refers to instead of each task: a number of images, or "
         "the whole stream.",
+        rich_help_panel=options.METHOD,
     ),
 ]
 Add = Annotated[
@@ -80,6 +88,7 @@ Add = Annotated[
         min=1,
         metavar="N",
         help="Append N random images per task and evict none; replaces --size.",
+        rich_help_panel=options.METHOD,
     ),
 ]
 
@@ -105,18 +114,19 @@ def run(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    r"""Choose which pairs of a task to keep for replay, beside those of earlier tasks.
+    r"""Choose which pairs of a task to keep for replay, in addition to earlier ones.
 
     The result is a task directory that contains its images, so the old task can be deleted.
     Policies:
 
-      reservoir  a uniform sample of all pairs seen so far (order of the tasks is irrelevant)
-      ring       the same number of pairs from each task
-      herding    per task, the pairs whose mean feature is closest to the task's mean (MoF)
-      kmeans     per task, the pairs nearest to the centres of its k-means clusters
-      random     random pairs of each task in proportion to its size; with --add, N per task
+      reservoir  uniform sample of all pairs so far; the task order is irrelevant
+      ring       same number of pairs from each task
+      herding    from each task, pairs that preserve its mean feature (MoF)
+      kmeans     from each task, pairs nearest to the centres of its clusters
+      random     from each task, random pairs
 
-    herding and kmeans also divide the buffer among the tasks in proportion to their sizes.
+    herding, kmeans and random divide the buffer among the tasks in proportion to their sizes;
+    random with --add instead appends pairs with every task.
 
     --variant ctp reproduces the CTP authors' code for reservoir, herding and kmeans: each quota is
     rounded on its own, so the buffer can be slightly larger than its size; an earlier task keeps

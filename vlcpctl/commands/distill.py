@@ -21,12 +21,18 @@ Tasks = Annotated[list[Path], typer.Argument(metavar="TASK", help="Task director
 Teacher = Annotated[
     Path,
     typer.Option(
-        metavar="DIR", help="Checkpoint to compute embeddings with, usually the previous one."
+        metavar="DIR",
+        help="Checkpoint to compute embeddings with, usually the previous one.",
+        rich_help_panel=options.INPUT,
     ),
 ]
 Buffer = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Buffer that train-step will replay (default: none)."),
+    typer.Option(
+        metavar="DIR",
+        help="Buffer that train-step will replay (default: none).",
+        rich_help_panel=options.INPUT,
+    ),
 ]
 Views = Annotated[
     int | None,
@@ -34,20 +40,42 @@ Views = Annotated[
         min=1,
         metavar="N",
         help="Augmented views per image (default: 4, or 1 without random augmentation).",
+        rich_help_panel=options.DATA,
     ),
 ]
 Preset = Annotated[
     str | None,
-    typer.Option(help="Preset whose augmentation to use (default: the teacher's settings)."),
+    typer.Option(
+        help="Preset whose augmentation to use (default: the teacher's settings).",
+        rich_help_panel=options.DATA,
+    ),
 ]
 BatchSize = Annotated[
-    int, typer.Option(min=1, metavar="N", help="Images or texts to encode at once.")
+    int,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Images or texts to encode at once.",
+        rich_help_panel=options.EXECUTION,
+    ),
 ]
 NumShards = Annotated[
-    int, typer.Option(min=1, metavar="N", help="Number of processes that share the work.")
+    int,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Number of processes that share the work.",
+        rich_help_panel=options.EXECUTION,
+    ),
 ]
 ShardIndex = Annotated[
-    int, typer.Option(min=0, metavar="I", help="Index of this process, from 0 to --num-shards - 1.")
+    int,
+    typer.Option(
+        min=0,
+        metavar="I",
+        help="Index of this process, from 0 to --num-shards - 1.",
+        rich_help_panel=options.EXECUTION,
+    ),
 ]
 
 
@@ -86,8 +114,8 @@ def run(
 
     Examples:
       vlcpctl distill stream/01-* --teacher run/00 -o targets/01
-      vlcpctl distill stream/01-* --teacher run/00 --buffer buffer/00 --preset modx \
-          --views 35 -o targets/01
+      vlcpctl distill stream/01-* --teacher run/00 --buffer buffer/00 \
+          --preset modx --views 35 -o targets/01
       vlcpctl train-step stream/01-* -o run/01 --method modx --previous run/00 \
           --targets targets/01
     """

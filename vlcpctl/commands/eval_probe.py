@@ -24,16 +24,29 @@ DataSets = Annotated[
 ]
 Checkpoints = Annotated[
     list[Path],
-    typer.Option("--checkpoint", metavar="DIR", help="Checkpoint to evaluate; repeat for more."),
+    typer.Option(
+        "--checkpoint",
+        metavar="DIR",
+        help="Checkpoint to evaluate; repeat for more.",
+        rich_help_panel=options.INPUT,
+    ),
 ]
 Data = Annotated[
     Path | None,
     typer.Option(
-        "--data", metavar="DIR", help="Directory that contains the data sets given by name."
+        "--data",
+        metavar="DIR",
+        help="Directory that contains the data sets given by name.",
+        rich_help_panel=options.INPUT,
     ),
 ]
 Solver = Annotated[
-    str, typer.Option("--solver", help="Solver that trains the probe: lbfgs or sgd.")
+    str,
+    typer.Option(
+        "--solver",
+        help="Solver that trains the probe: lbfgs or sgd.",
+        rich_help_panel=options.OPTIMIZATION,
+    ),
 ]
 Strength = Annotated[
     float | None,
@@ -41,6 +54,7 @@ Strength = Annotated[
         "--strength",
         metavar="X",
         help="Strength of the L2 regularization (default: chosen on a held-out part).",
+        rich_help_panel=options.OPTIMIZATION,
     ),
 ]
 HeldOut = Annotated[
@@ -49,30 +63,64 @@ HeldOut = Annotated[
         "--held-out",
         metavar="SHARE",
         help="Share of the train split on which --strength is chosen (default: 0.1).",
+        rich_help_panel=options.OPTIMIZATION,
     ),
 ]
 Epochs = Annotated[
     int | None,
-    typer.Option("--epochs", min=1, metavar="N", help="Epochs of --solver sgd (default: 100)."),
+    typer.Option(
+        "--epochs",
+        min=1,
+        metavar="N",
+        help="Epochs of --solver sgd (default: 100).",
+        rich_help_panel=options.OPTIMIZATION,
+    ),
 ]
 Rate = Annotated[
     float | None,
-    typer.Option("--lr", metavar="X", help="Initial learning rate of --solver sgd (default: 1)."),
+    typer.Option(
+        "--lr",
+        metavar="X",
+        help="Initial learning rate of --solver sgd (default: 1).",
+        rich_help_panel=options.OPTIMIZATION,
+    ),
 ]
 TrainSplit = Annotated[
-    str, typer.Option("--train-split", metavar="SPLIT", help="Split to train the probes on.")
+    str,
+    typer.Option(
+        "--train-split",
+        metavar="SPLIT",
+        help="Split to train the probes on.",
+        rich_help_panel=options.INPUT,
+    ),
 ]
 SplitName = Annotated[
-    str, typer.Option("--split", metavar="SPLIT", help="Split to evaluate the probes on.")
+    str,
+    typer.Option(
+        "--split",
+        metavar="SPLIT",
+        help="Split to evaluate the probes on.",
+        rich_help_panel=options.INPUT,
+    ),
 ]
 RunName = Annotated[
     str | None,
     typer.Option(
-        "--run", metavar="NAME", help="Name of the run in the rows (default: the checkpoint's)."
+        "--run",
+        metavar="NAME",
+        help="Name of the run in the rows (default: the checkpoint's).",
+        rich_help_panel=options.OUTPUT,
     ),
 ]
 BatchSize = Annotated[
-    int, typer.Option("--batch-size", min=1, metavar="N", help="Images to encode at once.")
+    int,
+    typer.Option(
+        "--batch-size",
+        min=1,
+        metavar="N",
+        help="Images to encode at once.",
+        rich_help_panel=options.EXECUTION,
+    ),
 ]
 
 
@@ -92,7 +140,13 @@ def run(
     max_skip: options.MaxSkip = "0.1%",
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", metavar="FILE", help="File to write rows to; - is stdout."),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="File to write rows to; - is stdout.",
+            rich_help_panel=options.OUTPUT,
+        ),
     ] = STDOUT,
     seed: options.Seed = 0,
     device: options.Device = "auto",
@@ -120,8 +174,8 @@ def run(
           -o rows.ndjson
       vlcpctl eval-probe imagenet1k --data benchmarks --checkpoint run/02 \
           --strength 1e-7
-      vlcpctl eval-probe stream/00-* --checkpoint run/02 --solver sgd --epochs 50 |
-          vlcpctl forgetting-report - --allow-missing
+      vlcpctl eval-probe stream/00-* --checkpoint run/02 --solver sgd \
+          --epochs 50 | vlcpctl forgetting-report - --allow-missing
     """
     options.start(quiet=quiet, threads=threads)
     refuse_json_of_rows(out, as_json=json_)

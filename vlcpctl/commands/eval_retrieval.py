@@ -21,13 +21,19 @@ if TYPE_CHECKING:
 Tasks = Annotated[list[Path], typer.Argument(metavar="TASK", help="Task directories.")]
 Checkpoints = Annotated[
     list[Path],
-    typer.Option("--checkpoint", metavar="DIR", help="Checkpoint to evaluate; repeat for more."),
+    typer.Option(
+        "--checkpoint",
+        metavar="DIR",
+        help="Checkpoint to evaluate; repeat for more.",
+        rich_help_panel=options.INPUT,
+    ),
 ]
 Gallery = Annotated[
     str,
     typer.Option(
         "--gallery",
         help="Gallery to search: own (of each task), merged (of all tasks up to a step) or both.",
+        rich_help_panel=options.METHOD,
     ),
 ]
 Protocol = Annotated[
@@ -36,6 +42,7 @@ Protocol = Annotated[
         "--protocol",
         help="Evaluation protocol: cross-modal (recall) or multi-modal (average precision of "
         "fused pairs).",
+        rich_help_panel=options.METHOD,
     ),
 ]
 MapVariant = Annotated[
@@ -44,6 +51,7 @@ MapVariant = Annotated[
         "--map-variant",
         help="Definition of average precision: eq11 (CTP's equation), ctp (with the cut-offs of "
         "the authors' code) or min-rn (divided by the number of possible hits) (default: eq11).",
+        rich_help_panel=options.METHOD,
     ),
 ]
 SplitName = Annotated[
@@ -52,18 +60,23 @@ SplitName = Annotated[
         "--split",
         help="Split of each task to evaluate on (default: test; multi-modal: query and gallery "
         "where all tasks have them).",
+        rich_help_panel=options.INPUT,
     ),
 ]
 Duplicates = Annotated[
     str,
     typer.Option(
-        "--duplicates", help="Handling of identical content: unite (as one entry) or separate."
+        "--duplicates",
+        help="Handling of identical content: unite (as one entry) or separate.",
+        rich_help_panel=options.METHOD,
     ),
 ]
 Backend = Annotated[
     str,
     typer.Option(
-        "--backend", help="Search library: auto, faiss or torch; all give the same ranks."
+        "--backend",
+        help="Search library: auto, faiss or torch; all give the same ranks.",
+        rich_help_panel=options.EXECUTION,
     ),
 ]
 SaveEmbeddings = Annotated[
@@ -72,21 +85,35 @@ SaveEmbeddings = Annotated[
         "--save-embeddings",
         metavar="DIR",
         help="Directory to write embeddings to, in clip-retrieval's layout (default: none).",
+        rich_help_panel=options.OUTPUT,
     ),
 ]
 RunName = Annotated[
     str | None,
     typer.Option(
-        "--run", metavar="NAME", help="Name of the run in the rows (default: the checkpoint's)."
+        "--run",
+        metavar="NAME",
+        help="Name of the run in the rows (default: the checkpoint's).",
+        rich_help_panel=options.OUTPUT,
     ),
 ]
 BatchSize = Annotated[
-    int, typer.Option("--batch-size", min=1, metavar="N", help="Items to encode at once.")
+    int,
+    typer.Option(
+        "--batch-size",
+        min=1,
+        metavar="N",
+        help="Items to encode at once.",
+        rich_help_panel=options.EXECUTION,
+    ),
 ]
 Timings = Annotated[
     Path | None,
     typer.Option(
-        "--timings", metavar="FILE", help="File to write timings to, as NDJSON (default: none)."
+        "--timings",
+        metavar="FILE",
+        help="File to write timings to, as NDJSON (default: none).",
+        rich_help_panel=options.OUTPUT,
     ),
 ]
 _TIMINGS = "vlcpctl.timings/1"
@@ -107,7 +134,13 @@ def run(
     timings: Timings = None,
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", metavar="FILE", help="File to write rows to; - is stdout."),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="File to write rows to; - is stdout.",
+            rich_help_panel=options.OUTPUT,
+        ),
     ] = STDOUT,
     device: options.Device = "auto",
     workers: options.Workers = 0,

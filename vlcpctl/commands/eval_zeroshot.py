@@ -24,12 +24,20 @@ DataSets = Annotated[
 ]
 Checkpoints = Annotated[
     list[Path],
-    typer.Option("--checkpoint", metavar="DIR", help="Checkpoint to evaluate; repeat for more."),
+    typer.Option(
+        "--checkpoint",
+        metavar="DIR",
+        help="Checkpoint to evaluate; repeat for more.",
+        rich_help_panel=options.INPUT,
+    ),
 ]
 Data = Annotated[
     Path | None,
     typer.Option(
-        "--data", metavar="DIR", help="Directory that contains the data sets given by name."
+        "--data",
+        metavar="DIR",
+        help="Directory that contains the data sets given by name.",
+        rich_help_panel=options.INPUT,
     ),
 ]
 Templates = Annotated[
@@ -39,6 +47,7 @@ Templates = Annotated[
         metavar="FILE",
         help="Prompt templates with {c}, one per line, or CLIP_benchmark's JSON "
         "(default: those of the data set).",
+        rich_help_panel=options.METHOD,
     ),
 ]
 Classes = Annotated[
@@ -46,20 +55,36 @@ Classes = Annotated[
     typer.Option(
         "--classes",
         help="Classes to choose from for a task: of its whole stream (all) or its own (task).",
+        rich_help_panel=options.METHOD,
     ),
 ]
 SplitName = Annotated[
-    str, typer.Option("--split", metavar="SPLIT", help="Split of each data set to evaluate on.")
+    str,
+    typer.Option(
+        "--split",
+        metavar="SPLIT",
+        help="Split of each data set to evaluate on.",
+        rich_help_panel=options.INPUT,
+    ),
 ]
 RunName = Annotated[
     str | None,
     typer.Option(
-        "--run", metavar="NAME", help="Name of the run in the rows (default: the checkpoint's)."
+        "--run",
+        metavar="NAME",
+        help="Name of the run in the rows (default: the checkpoint's).",
+        rich_help_panel=options.OUTPUT,
     ),
 ]
 BatchSize = Annotated[
     int,
-    typer.Option("--batch-size", min=1, metavar="N", help="Images or prompts to encode at once."),
+    typer.Option(
+        "--batch-size",
+        min=1,
+        metavar="N",
+        help="Images or prompts to encode at once.",
+        rich_help_panel=options.EXECUTION,
+    ),
 ]
 
 
@@ -75,7 +100,13 @@ def run(
     max_skip: options.MaxSkip = "0.1%",
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", metavar="FILE", help="File to write rows to; - is stdout."),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="File to write rows to; - is stdout.",
+            rich_help_panel=options.OUTPUT,
+        ),
     ] = STDOUT,
     device: options.Device = "auto",
     workers: options.Workers = 0,

@@ -21,30 +21,73 @@ WHEN = {"before": "_before", "after": ""}  # with the suffix of the columns
 Checkpoint = Annotated[
     Path,
     typer.Option(
-        metavar="DIR", help="Model that computes the similarities, usually the previous checkpoint."
+        metavar="DIR",
+        help="Model that computes the similarities, usually the previous checkpoint.",
+        rich_help_panel=options.INPUT,
     ),
 ]
 Buffer = Annotated[
-    Path, typer.Option(metavar="DIR", help="Buffer to take captions and images from.")
+    Path,
+    typer.Option(
+        metavar="DIR",
+        help="Buffer to take captions and images from.",
+        rich_help_panel=options.INPUT,
+    ),
 ]
-Count = Annotated[int, typer.Option(min=1, metavar="N", help="Number of texts to generate.")]
+Count = Annotated[
+    int,
+    typer.Option(
+        min=1, metavar="N", help="Number of texts to generate.", rich_help_panel=options.METHOD
+    ),
+]
 Images = Annotated[
     int,
     typer.Option(
-        min=1, metavar="N", help="Images per mini-batch; as many texts are generated with them."
+        min=1,
+        metavar="N",
+        help="Images per mini-batch; as many texts are generated with them.",
+        rich_help_panel=options.METHOD,
     ),
 ]
 Iterations = Annotated[
-    int, typer.Option(min=0, metavar="N", help="Iterations of gradient descent per mini-batch.")
+    int,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="Iterations of gradient descent per mini-batch.",
+        rich_help_panel=options.OPTIMIZATION,
+    ),
 ]
-Rate = Annotated[float, typer.Option(metavar="X", help="Learning rate of the gradient descent.")]
+Rate = Annotated[
+    float,
+    typer.Option(
+        metavar="X",
+        help="Learning rate of the gradient descent.",
+        rich_help_panel=options.OPTIMIZATION,
+    ),
+]
 Low = Annotated[
-    float, typer.Option(metavar="X", help="Lower bound for the similarity of texts and images.")
+    float,
+    typer.Option(
+        metavar="X",
+        help="Lower bound for the similarity of texts and images.",
+        rich_help_panel=options.METHOD,
+    ),
 ]
 High = Annotated[
-    float, typer.Option(metavar="X", help="Upper bound for the similarity of texts and images.")
+    float,
+    typer.Option(
+        metavar="X",
+        help="Upper bound for the similarity of texts and images.",
+        rich_help_panel=options.METHOD,
+    ),
 ]
-BatchSize = Annotated[int, typer.Option(min=1, metavar="N", help="Texts to process at once.")]
+BatchSize = Annotated[
+    int,
+    typer.Option(
+        min=1, metavar="N", help="Texts to process at once.", rich_help_panel=options.EXECUTION
+    ),
+]
 
 
 def run(

@@ -11,17 +11,40 @@ import typer
 
 from vlcpctl.core import console
 
+# The sections in which the help of a command with many options lists them, in this order.
+PANELS = INPUT, METHOD, MODEL, OPTIMIZATION, DATA, EXECUTION, OUTPUT = (
+    "Input",
+    "Method",
+    "Model",
+    "Optimization",
+    "Data",
+    "Execution",
+    "Output",
+)
+
 Out = Annotated[
-    Path, typer.Option("--out", "-o", metavar="PATH", help="Where to write the result.")
+    Path,
+    typer.Option(
+        "--out", "-o", metavar="PATH", help="Where to write the result.", rich_help_panel=OUTPUT
+    ),
 ]
 Force = Annotated[
     bool,
     typer.Option(
-        "--force", help="Replace --out; the old output is kept in .NAME.vlcpctl/replaced/."
+        "--force",
+        help="Replace --out; the old output is kept in .NAME.vlcpctl/replaced/.",
+        rich_help_panel=OUTPUT,
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of all random choices.")]
-Device = Annotated[str, typer.Option("--device", help="Device: auto, cpu or cuda.")]
+Seed = Annotated[
+    int,
+    typer.Option(
+        "--seed", metavar="N", help="Seed of all random choices.", rich_help_panel=EXECUTION
+    ),
+]
+Device = Annotated[
+    str, typer.Option("--device", help="Device: auto, cpu or cuda.", rich_help_panel=EXECUTION)
+]
 Workers = Annotated[
     int,
     typer.Option(
@@ -29,17 +52,36 @@ Workers = Annotated[
         min=0,
         metavar="N",
         help="Processes that decode images; 0 decodes in the main process.",
+        rich_help_panel=EXECUTION,
     ),
 ]
 Threads = Annotated[
-    int, typer.Option("--threads", min=1, metavar="N", help="CPU threads for arithmetic.")
+    int,
+    typer.Option(
+        "--threads",
+        min=1,
+        metavar="N",
+        help="CPU threads for arithmetic.",
+        rich_help_panel=EXECUTION,
+    ),
 ]
 Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print only the result, no progress or notes.")
+    bool,
+    typer.Option(
+        "--quiet", "-q", help="Print only the result, no progress or notes.", rich_help_panel=OUTPUT
+    ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="Print the result as one JSON object.", rich_help_panel=OUTPUT),
+]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Check the inputs, print the plan and write nothing.")
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Check the inputs, print the plan and write nothing.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 Limit = Annotated[
     int | None,
@@ -48,6 +90,7 @@ Limit = Annotated[
         min=1,
         metavar="N",
         help="Use only the first N samples, for a quick trial (default: all).",
+        rich_help_panel=DATA,
     ),
 ]
 MaxSkip = Annotated[
@@ -56,6 +99,7 @@ MaxSkip = Annotated[
         "--max-skip",
         metavar="N|SHARE",
         help="Bad samples to tolerate: a number, or a share such as 0.1%.",
+        rich_help_panel=DATA,
     ),
 ]
 

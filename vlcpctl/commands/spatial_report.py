@@ -23,6 +23,7 @@ Checkpoints = Annotated[
         "--checkpoint",
         metavar="DIR",
         help="Checkpoint to compare, of one run or several; give at least two.",
+        rich_help_panel=options.INPUT,
     ),
 ]
 Between = Annotated[
@@ -31,13 +32,27 @@ Between = Annotated[
         "--between",
         help="Checkpoints to compare: neighbours (each step with the next, and first with last) "
         "or all.",
+        rich_help_panel=options.METHOD,
     ),
 ]
 SplitName = Annotated[
-    str, typer.Option("--split", metavar="SPLIT", help="Split of each task to measure on.")
+    str,
+    typer.Option(
+        "--split",
+        metavar="SPLIT",
+        help="Split of each task to measure on.",
+        rich_help_panel=options.INPUT,
+    ),
 ]
 BatchSize = Annotated[
-    int, typer.Option("--batch-size", min=1, metavar="N", help="Items to encode at once.")
+    int,
+    typer.Option(
+        "--batch-size",
+        min=1,
+        metavar="N",
+        help="Items to encode at once.",
+        rich_help_panel=options.EXECUTION,
+    ),
 ]
 Out = Annotated[
     Path | None,
@@ -46,6 +61,7 @@ Out = Annotated[
         "-o",
         metavar="FILE",
         help="File to write rows to; - writes them to stdout instead of tables (default: none).",
+        rich_help_panel=options.OUTPUT,
     ),
 ]
 

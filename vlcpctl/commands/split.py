@@ -30,18 +30,27 @@ ByOption = Annotated[
         metavar="RULE",
         help="Rule that assigns pairs to tasks: column:NAME, iid, classes, source or time:COLUMN.",
         show_default=False,
+        rich_help_panel=options.METHOD,
     ),
 ]
 Tasks = Annotated[
     int | None,
     typer.Option(
-        "--tasks", min=1, metavar="N", help="Number of tasks, for --by iid, classes and time."
+        "--tasks",
+        min=1,
+        metavar="N",
+        help="Number of tasks, for --by iid, classes and time.",
+        rich_help_panel=options.METHOD,
     ),
 ]
 Take = Annotated[
     int | None,
     typer.Option(
-        "--take", min=1, metavar="N", help="Keep the first N pairs of each task (default: all)."
+        "--take",
+        min=1,
+        metavar="N",
+        help="Keep the first N pairs of each task (default: all).",
+        rich_help_panel=options.METHOD,
     ),
 ]
 Order = Annotated[
@@ -51,6 +60,7 @@ Order = Annotated[
         metavar="NAMES",
         help="Order of the tasks: their names with commas, reverse or shuffle "
         "(default: the order of the rule).",
+        rich_help_panel=options.METHOD,
     ),
 ]
 HoldoutOption = Annotated[
@@ -60,6 +70,7 @@ HoldoutOption = Annotated[
         metavar="SPLIT=SHARE",
         help="Held-out splits: shares (test=0.1,val=0.05), images per task (test=5000) or none "
         "(default: test=0.1).",
+        rich_help_panel=options.METHOD,
     ),
 ]
 SplitColumn = Annotated[
@@ -69,10 +80,17 @@ SplitColumn = Annotated[
         metavar="NAME",
         help="Column with each row's split: train, val, test, query or gallery; the name split "
         "also takes it from the name of a list (default: use --holdout).",
+        rich_help_panel=options.INPUT,
     ),
 ]
 ShardSize = Annotated[
-    str, typer.Option("--shard-size", metavar="BYTES", help="Size of a tar, such as 256MB.")
+    str,
+    typer.Option(
+        "--shard-size",
+        metavar="BYTES",
+        help="Size of a tar, such as 256MB.",
+        rich_help_panel=options.OUTPUT,
+    ),
 ]
 ImageColumn = Annotated[
     str | None,
@@ -80,6 +98,7 @@ ImageColumn = Annotated[
         "--image-column",
         metavar="NAME",
         help="Column with image bytes or paths (default: found by its name).",
+        rich_help_panel=options.INPUT,
     ),
 ]
 CaptionColumn = Annotated[
@@ -88,6 +107,7 @@ CaptionColumn = Annotated[
         "--caption-column",
         metavar="NAME",
         help="Column with a caption or a list of captions (default: found by its name).",
+        rich_help_panel=options.INPUT,
     ),
 ]
 ImageRoot = Annotated[
@@ -97,6 +117,7 @@ ImageRoot = Annotated[
         metavar="DIR",
         help="Directory that image paths are relative to; repeat for more (default: that of the "
         "list).",
+        rich_help_panel=options.INPUT,
     ),
 ]
 LabelColumn = Annotated[
@@ -105,6 +126,7 @@ LabelColumn = Annotated[
         "--label-column",
         metavar="NAME",
         help="Column with class labels (default: found by its name).",
+        rich_help_panel=options.INPUT,
     ),
 ]
 LabelsFrom = Annotated[
@@ -114,6 +136,7 @@ LabelsFrom = Annotated[
         metavar="SOURCE",
         help="Source of class labels: a column, timm:MODEL[,WEIGHTS], checkpoint:DIR or "
         "open_clip:MODEL,WEIGHTS (default: the label column).",
+        rich_help_panel=options.MODEL,
     ),
 ]
 ClassNames = Annotated[
@@ -122,6 +145,7 @@ ClassNames = Annotated[
         "--class-names",
         metavar="FILE",
         help="Class names of the classifier, one per line, for --labels-from.",
+        rich_help_panel=options.MODEL,
     ),
 ]
 Templates = Annotated[
@@ -130,11 +154,16 @@ Templates = Annotated[
         "--templates",
         metavar="FILE",
         help='Prompt templates for --class-names (default: "a photo of a {c}.").',
+        rich_help_panel=options.MODEL,
     ),
 ]
 Device = Annotated[
     str | None,
-    typer.Option("--device", help="Device of the classifier: auto, cpu or cuda (default: auto)."),
+    typer.Option(
+        "--device",
+        help="Device of the classifier: auto, cpu or cuda (default: auto).",
+        rich_help_panel=options.EXECUTION,
+    ),
 ]
 Workers = Annotated[
     int | None,
@@ -143,10 +172,16 @@ Workers = Annotated[
         min=0,
         metavar="N",
         help="Threads that decode images for the classifier (default: 0).",
+        rich_help_panel=options.EXECUTION,
     ),
 ]
 Decode = Annotated[
-    bool, typer.Option("--decode", help="Decode every image to check it, not only its header.")
+    bool,
+    typer.Option(
+        "--decode",
+        help="Decode every image to check it, not only its header.",
+        rich_help_panel=options.DATA,
+    ),
 ]
 
 
@@ -194,12 +229,14 @@ def run(
 
     Examples:
       vlcpctl split pairs.parquet -o stream --by column:group
-      vlcpctl split shards/ -o stream --by iid --tasks 5 --holdout test=0.1,val=0.05
+      vlcpctl split shards/ -o stream --by iid --tasks 5 \
+          --holdout test=0.1,val=0.05
       vlcpctl split P9D -o stream --by column:industry_name --split-column split
       vlcpctl split dataset_coco.json -o stream --by iid --tasks 5 \
           --split-column split --image-root coco
       vlcpctl split week1.parquet week2.parquet -o stream --by source
-      vlcpctl split pairs.parquet -o stream --by time:date --tasks 12 --order reverse
+      vlcpctl split pairs.parquet -o stream --by time:date --tasks 12 \
+          --order reverse
       vlcpctl split shards/ -o stream --by classes --tasks 4 \
           --labels-from timm:resnet50
     """

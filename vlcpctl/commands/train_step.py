@@ -23,7 +23,11 @@ Tasks = Annotated[
 MethodName = Annotated[
     str,
     typer.Option(
-        "--method", "-m", metavar="NAME[+NAME...]", help="Method, or several joined with +."
+        "--method",
+        "-m",
+        metavar="NAME[+NAME...]",
+        help="Method, or several joined with +.",
+        rich_help_panel=options.METHOD,
     ),
 ]
 Previous = Annotated[
@@ -31,17 +35,23 @@ Previous = Annotated[
     typer.Option(
         metavar="DIR",
         help="Checkpoint of the previous task: initial weights, teacher and method state.",
+        rich_help_panel=options.INPUT,
     ),
 ]
 Buffer = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Buffer of earlier pairs to replay (default: none)."),
+    typer.Option(
+        metavar="DIR",
+        help="Buffer of earlier pairs to replay (default: none).",
+        rich_help_panel=options.INPUT,
+    ),
 ]
 PseudoTexts = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
         help="Negative texts from invert-texts (default: generated during training).",
+        rich_help_panel=options.INPUT,
     ),
 ]
 Targets = Annotated[
@@ -49,17 +59,23 @@ Targets = Annotated[
     typer.Option(
         metavar="DIR",
         help="Teacher embeddings precomputed by distill; the teacher is not run.",
+        rich_help_panel=options.INPUT,
     ),
 ]
 Teacher = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Checkpoint of the frozen teacher (default: --previous)."),
+    typer.Option(
+        metavar="DIR",
+        help="Checkpoint of the frozen teacher (default: --previous).",
+        rich_help_panel=options.INPUT,
+    ),
 ]
 Preset = Annotated[
     str | None,
     typer.Option(
         help="Training budget: ctp, incclip, modx, modx-finetune, dha or tiny (default: that of "
-        "the method)."
+        "the method).",
+        rich_help_panel=options.METHOD,
     ),
 ]
 Assign = Annotated[
@@ -68,6 +84,7 @@ Assign = Annotated[
         "--set",
         metavar="METHOD.PARAMETER=VALUE",
         help="Set a hyper-parameter of a method; repeat for more (default: see vlcpctl methods).",
+        rich_help_panel=options.METHOD,
     ),
 ]
 
@@ -86,7 +103,10 @@ def run(
     run_name: Annotated[
         str,
         typer.Option(
-            "--run", metavar="NAME", help="Name of the run in rows and reports (default: --method)."
+            "--run",
+            metavar="NAME",
+            help="Name of the run in rows and reports (default: --method).",
+            rich_help_panel=options.OUTPUT,
         ),
     ] = "",
     model: Annotated[
@@ -95,6 +115,7 @@ def run(
             metavar="NAME|FILE.json",
             help="Model of a first task: an open_clip or albef name, or a JSON configuration "
             "(default: from the preset).",
+            rich_help_panel=options.MODEL,
         ),
     ] = None,
     pretrained: Annotated[
@@ -103,6 +124,7 @@ def run(
             metavar="WEIGHTS",
             help="Pretrained weights of a first task: an open_clip tag or a file; for albef models "
             "also none or image=NAME|FILE,text=NAME|DIR (timm, BERT) (default: from the preset).",
+            rich_help_panel=options.MODEL,
         ),
     ] = None,
     temperature: Annotated[
@@ -111,68 +133,103 @@ def run(
             metavar="fixed:X|learn:X",
             help="Temperature of the contrastive loss: fixed, or learned from an initial value "
             "(default: from the preset).",
+            rich_help_panel=options.MODEL,
         ),
     ] = None,
     text_length: Annotated[
         int | None,
         typer.Option(
-            min=4, metavar="N", help="Number of tokens per caption (default: from the preset)."
+            min=4,
+            metavar="N",
+            help="Number of tokens per caption (default: from the preset).",
+            rich_help_panel=options.MODEL,
         ),
     ] = None,
     image_size: Annotated[
         int | None,
         typer.Option(
-            min=8, metavar="PIXELS", help="Side of the square images (default: that of the model)."
+            min=8,
+            metavar="PIXELS",
+            help="Side of the square images (default: that of the model).",
+            rich_help_panel=options.MODEL,
         ),
     ] = None,
     optimizer: Annotated[
         str | None,
-        typer.Option(help="Optimizer: adamw, adam, sgd or lamb (default: from the preset)."),
+        typer.Option(
+            help="Optimizer: adamw, adam, sgd or lamb (default: from the preset).",
+            rich_help_panel=options.OPTIMIZATION,
+        ),
     ] = None,
     lr: Annotated[
         float | None,
-        typer.Option(metavar="X", help="Peak learning rate (default: from the preset)."),
+        typer.Option(
+            metavar="X",
+            help="Peak learning rate (default: from the preset).",
+            rich_help_panel=options.OPTIMIZATION,
+        ),
     ] = None,
     min_lr: Annotated[
         float | None,
         typer.Option(
-            metavar="X", help="Final learning rate of the schedule (default: from the preset)."
+            metavar="X",
+            help="Final learning rate of the schedule (default: from the preset).",
+            rich_help_panel=options.OPTIMIZATION,
         ),
     ] = None,
     weight_decay: Annotated[
         float | None,
-        typer.Option(metavar="X", help="Weight decay of the optimizer (default: from the preset)."),
+        typer.Option(
+            metavar="X",
+            help="Weight decay of the optimizer (default: from the preset).",
+            rich_help_panel=options.OPTIMIZATION,
+        ),
     ] = None,
     decay: Annotated[
         str | None,
         typer.Option(
             help="Parameters with weight decay: weights (no norms and biases) or all "
-            "(default: from the preset)."
+            "(default: from the preset).",
+            rich_help_panel=options.OPTIMIZATION,
         ),
     ] = None,
     betas: Annotated[
         str | None,
         typer.Option(
-            metavar="B1,B2", help="Betas of adamw, adam and lamb (default: from the preset)."
+            metavar="B1,B2",
+            help="Betas of adamw, adam and lamb (default: from the preset).",
+            rich_help_panel=options.OPTIMIZATION,
         ),
     ] = None,
     eps: Annotated[
         float | None,
         typer.Option(
-            metavar="X", help="Epsilon of adamw, adam and lamb (default: from the preset)."
+            metavar="X",
+            help="Epsilon of adamw, adam and lamb (default: from the preset).",
+            rich_help_panel=options.OPTIMIZATION,
         ),
     ] = None,
     momentum: Annotated[
-        float | None, typer.Option(metavar="X", help="Momentum of sgd (default: 0.9).")
+        float | None,
+        typer.Option(
+            metavar="X",
+            help="Momentum of sgd (default: 0.9).",
+            rich_help_panel=options.OPTIMIZATION,
+        ),
     ] = None,
     clip_norm: Annotated[
         float | None,
-        typer.Option(metavar="X", help="Norm to clip the gradient to (default: no clipping)."),
+        typer.Option(
+            metavar="X",
+            help="Norm to clip the gradient to (default: no clipping).",
+            rich_help_panel=options.OPTIMIZATION,
+        ),
     ] = None,
     schedule: Annotated[
         str | None,
         typer.Option(
-            help="Learning rate schedule: cosine, constant or plateau (default: from the preset)."
+            help="Learning rate schedule: cosine, constant or plateau (default: from the preset).",
+            rich_help_panel=options.OPTIMIZATION,
         ),
     ] = None,
     warmup: Annotated[
@@ -182,6 +239,7 @@ def run(
             max=1,
             metavar="SHARE",
             help="Share of the steps with a linear warm-up (default: from the preset).",
+            rich_help_panel=options.OPTIMIZATION,
         ),
     ] = None,
     patience: Annotated[
@@ -191,11 +249,17 @@ def run(
             metavar="N",
             help="Epochs without improvement before --schedule plateau lowers the learning rate "
             "(default: from the preset).",
+            rich_help_panel=options.OPTIMIZATION,
         ),
     ] = None,
     epochs: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Number of epochs (default: from the preset)."),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Number of epochs (default: from the preset).",
+            rich_help_panel=options.OPTIMIZATION,
+        ),
     ] = None,
     steps: Annotated[
         int | None,
@@ -203,6 +267,7 @@ def run(
             min=1,
             metavar="N",
             help="Number of optimizer steps, instead of --epochs (default: by epochs).",
+            rich_help_panel=options.OPTIMIZATION,
         ),
     ] = None,
     batch_size: Annotated[
@@ -211,6 +276,7 @@ def run(
             min=2,
             metavar="N",
             help="Pairs per batch, over all processes (default: from the preset).",
+            rich_help_panel=options.OPTIMIZATION,
         ),
     ] = None,
     micro_batch: Annotated[
@@ -220,11 +286,15 @@ def run(
             metavar="N",
             help="Pairs to encode at once, to save memory; the loss still sees the whole batch "
             "(default: the batch size).",
+            rich_help_panel=options.EXECUTION,
         ),
     ] = None,
     precision: Annotated[
         str | None,
-        typer.Option(help="Floating-point precision: fp32, bf16 or fp16 (default: fp32)."),
+        typer.Option(
+            help="Floating-point precision: fp32, bf16 or fp16 (default: fp32).",
+            rich_help_panel=options.EXECUTION,
+        ),
     ] = None,
     replay: Annotated[
         str | None,
@@ -232,17 +302,22 @@ def run(
             metavar="union|share=X",
             help="Use of --buffer: union (shuffled with the task), or share=X of each batch "
             "(default: union).",
+            rich_help_panel=options.METHOD,
         ),
     ] = None,
     captions: Annotated[
         str | None,
-        typer.Option(help="Captions per image and epoch: one or all (default: one)."),
+        typer.Option(
+            help="Captions per image and epoch: one or all (default: one).",
+            rich_help_panel=options.DATA,
+        ),
     ] = None,
     base_loss: Annotated[
         str | None,
         typer.Option(
             help="Reduction of the two directions of the contrastive loss: mean or sum "
-            "(default: from the preset)."
+            "(default: from the preset).",
+            rich_help_panel=options.METHOD,
         ),
     ] = None,
     crop: augmentation.Crop = None,
@@ -253,7 +328,8 @@ def run(
         str | None,
         typer.Option(
             help="Weights to keep: last, best:val_loss or best:val_rmean "
-            "(default: from the preset)."
+            "(default: from the preset).",
+            rich_help_panel=options.OPTIMIZATION,
         ),
     ] = None,
     blend_buffers: Annotated[
@@ -262,6 +338,7 @@ def run(
             "--blend-buffers",
             help="Average BatchNorm statistics, not only weights, in momentum models (default: "
             "weights only).",
+            rich_help_panel=options.METHOD,
         ),
     ] = None,
     mask_share: Annotated[
@@ -269,31 +346,39 @@ def run(
         typer.Option(
             metavar="SHARE",
             help="Share of tokens to mask and predict, in fusion models (default: 0.15).",
+            rich_help_panel=options.DATA,
         ),
     ] = None,
     masking: Annotated[
         str | None,
         typer.Option(
             help="Masking of tokens in fusion models: bert (80/10/10) or all (always [MASK]) "
-            "(default: bert)."
+            "(default: bert).",
+            rich_help_panel=options.DATA,
         ),
     ] = None,
     heads: Annotated[
         str | None,
         typer.Option(
             help="Projection heads of a new fusion model: linear or cosine (default: from its "
-            "configuration)."
+            "configuration).",
+            rich_help_panel=options.MODEL,
         ),
     ] = None,
     from_scratch: Annotated[
         bool,
-        typer.Option("--from-scratch", help="Allow a later task to start without --previous."),
+        typer.Option(
+            "--from-scratch",
+            help="Allow a later task to start without --previous.",
+            rich_help_panel=options.METHOD,
+        ),
     ] = False,
     fresh_state: Annotated[
         bool,
         typer.Option(
             "--fresh-state",
             help="Initialise the method's state instead of taking it from --previous.",
+            rich_help_panel=options.METHOD,
         ),
     ] = False,
     save_every: Annotated[
@@ -301,6 +386,7 @@ def run(
         typer.Option(
             metavar="N|TIME",
             help="Interval at which the training state is saved: steps, or a time such as 10min.",
+            rich_help_panel=options.EXECUTION,
         ),
     ] = "10min",
     accept_inexact: Annotated[
@@ -308,6 +394,7 @@ def run(
         typer.Option(
             "--accept-inexact",
             help="Resume even on a different kind of machine, where results are not bit-exact.",
+            rich_help_panel=options.EXECUTION,
         ),
     ] = False,
     nproc: Annotated[
@@ -317,6 +404,7 @@ def run(
             metavar="N",
             help="Number of processes that train together, one per GPU (default: 1, or as started "
             "by torchrun).",
+            rich_help_panel=options.EXECUTION,
         ),
     ] = None,
     nodes: Annotated[
@@ -325,23 +413,32 @@ def run(
             min=1,
             metavar="N",
             help="Number of machines the processes run on; start the same command on each.",
+            rich_help_panel=options.EXECUTION,
         ),
     ] = 1,
     rendezvous: Annotated[
         str | None,
         typer.Option(
-            metavar="HOST:PORT", help="Address on one of the machines, required with --nodes."
+            metavar="HOST:PORT",
+            help="Address on one of the machines, required with --nodes.",
+            rich_help_panel=options.EXECUTION,
         ),
     ] = None,
     tensorboard: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Directory to also write TensorBoard scalars to (default: none)."
+            metavar="DIR",
+            help="Directory to also write TensorBoard scalars to (default: none).",
+            rich_help_panel=options.OUTPUT,
         ),
     ] = None,
     print_config: Annotated[
         bool,
-        typer.Option("--print-config", help="Print every setting with its origin, and exit."),
+        typer.Option(
+            "--print-config",
+            help="Print every setting with its origin, and exit.",
+            rich_help_panel=options.OUTPUT,
+        ),
     ] = False,
     seed: options.Seed = 0,
     device: options.Device = "auto",
@@ -361,8 +458,8 @@ def run(
       vlcpctl train-step stream/00-smileys -o run/00 --method ctp --preset tiny
       vlcpctl train-step stream/01-people -o run/01 --method ctp --preset tiny \
           --previous run/00
-      vlcpctl train-step stream/01-people -o run/01 --method ctp+dha --set ctp.m=0.8 \
-          --previous run/00 --buffer buffer/00
+      vlcpctl train-step stream/01-people -o run/01 --method ctp+dha \
+          --set ctp.m=0.8 --previous run/00 --buffer buffer/00
       vlcpctl train-step stream/00-smileys -o run/00 --method ctp --nproc 4 \
           --batch-size 1024
     """

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# How the space of a model turns while it learns Emoji-9's groups one after another, fine-tuned (seqf)
-# and with modx: the question of Figures 2, 3 and 8 of Mod-X's paper, asked of a small model. Angles
-# are those of the first group, which every model has seen: of its test part, and of its training
-# part, on which the paper takes the angles between image and text.
+# How embedding angles drift while a small model learns the groups of Emoji-9 in sequence, with seqf
+# (fine-tuning) and with modx: the question of Figures 2, 3 and 8 of Mod-X's paper. Angles are measured
+# on the first group, which every model has seen: on its test split, and on its training split, on
+# which the paper measures the angles between image and text.
 #
 #   bash recipes/angles.sh                STEPS=80 of each task, SEEDS="0 1 2"
 #   bash recipes/angles.sh --dry-run      print every command, run none
 #
 #   --out DIR          where everything is written [runs/leaderboard]; after recipes/leaderboard.sh
-#                      with the same STEPS and SEEDS, its runs are there and nothing is trained again
+#                      with the same STEPS and SEEDS, its runs are reused and nothing is trained
 #   --methods "A B"    [seqf modx]
 #   --jobs N           commands that run at once [one per core]
 set -euo pipefail

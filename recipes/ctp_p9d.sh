@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Table 1 of CTP (Zhu et al., ICCV 2023), and Table 6 for the reversed order: fifteen methods learn the
-# nine industries of P9D one after another, as the authors' code runs them.
+# nine industries of P9D in sequence, as the authors' code runs them.
 #
 #   bash recipes/ctp_p9d.sh --data P9D              P9D holds json/, train_images/ and gallery_images/
 #   bash recipes/ctp_p9d.sh --data P9D --dry-run    print every command, run none
@@ -16,8 +16,8 @@
 #   --train "WORDS"    options for every train-step, such as "--micro-batch 128 --workers 8"
 #   --first "WORDS"    options for those of a first task, such as "--pretrained image=FILE,text=DIR"
 #
-# The same command goes on where it was stopped. Each order holds the images of P9D once more. First
-# weights come from the hubs of timm and of transformers unless --first says where they lie.
+# If it is interrupted, the same command resumes it. Each order stores another copy of P9D's images.
+# Initial weights are downloaded from the hubs of timm and transformers unless --first gives files.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
 
@@ -84,7 +84,7 @@ as_ctp() {
   esac
 }
 
-buffer_of() { # NAME SEED; the authors' draws begin with random.seed(42)
+buffer_of() { # NAME SEED; the authors' draws start from random.seed(42)
   local policy
   case $1 in
     er | ctp+er) policy=reservoir ;;

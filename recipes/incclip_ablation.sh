@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Table 3 of IncCLIP on the first four groups of Emoji-9, over three seeds: weight-norm clipping, then
 # distillation, then negative texts; with the paper's temperature of the previous model and weight, and
-# with those that fit a fixed temperature. Results lie in runs/incclip_ablation or the directory given.
+# with those that fit a fixed temperature. Results are in runs/incclip_ablation or the given directory.
 set -euo pipefail
 start=$PWD
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
@@ -14,7 +14,7 @@ vlcpctl split pairs.parquet -o stream --by column:group --split-column split --q
 tasks=(00-smileys-emotion 01-people-body 02-animals-nature 03-food-drink)
 fits="--set incclip.lambda_=1 --set incclip.tau_old=0.07"
 
-# What each row trains with; texts, as many as half a batch, are made of the buffer step by step.
+# The options of each row; negative texts, half a batch per step, are generated from the buffer.
 row() {
   case $1 in
     er) echo "--method er" ;;
@@ -26,7 +26,7 @@ row() {
   esac
 }
 
-first() { # every row begins with the same model
+first() { # every row starts from the same model
   local run="seed$1/first" task=${tasks[0]}
   echo "train-step stream/$task -o $run --method incclip --preset tiny --steps 300 --seed $1"
   echo "buffer stream/$task -o seed$1/buffer-0 --policy reservoir --size 160 --seed $1"

@@ -15,7 +15,7 @@
 #   --streams "A B"    classes-4, classes-8, iid-4, iid-8 [classes-4 classes-8 iid-4]
 #   --methods "A B"    some of those below [all]
 #   --seeds "A B"      seeds of the runs [0]
-#   --labels SOURCE    of pseudo classes [timm:beit_base_patch16_224.in22k_ft_in22k_ft_in1k]
+#   --labels SOURCE    source of pseudo classes [timm:beit_base_patch16_224.in22k_ft_in22k_ft_in1k]
 #   --nproc N          processes that train together, one per GPU [1; the paper has 8]
 #   --jobs N           commands that run at once [1; --emoji9: one per core]
 #   --split "WORDS"    options for every split [--max-skip 1%; --emoji9: --take 60]
@@ -23,7 +23,7 @@
 #
 # What the paper leaves open or the commands have otherwise: which 2M pairs of CC12M (theirs are not
 # published), how large the class chunks are, and which BEiT gave the labels. ucir has a herding
-# buffer, which LUCIR asks for; the paper fills every memory by reservoir sampling. Memory in the
+# buffer, which LUCIR needs; the paper fills every memory by reservoir sampling. Memory in the
 # text is of the whole stream. seqf, ewc and lwf are in none of the tables. Table 1's UCIR and GeoDL
 # have no published settings: theirs are the defaults of 'vlcpctl methods'. The accuracy behind
 # Table 7's BWT is our reading: top-1 among all pseudo classes of the stream, on training images.

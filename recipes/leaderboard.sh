@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every method on Emoji-9 under one budget: nine groups of emoji one after another with preset tiny.
+# Every method on Emoji-9 under one budget: nine groups of emoji in sequence with preset tiny.
 # Memory-free methods and those with a buffer are kept apart, in memory-free/ and buffered/.
 #
 #   bash recipes/leaderboard.sh                STEPS=80 of each task, SEEDS="0 1 2"
@@ -11,9 +11,9 @@
 #   --jobs N           commands that run at once [one per core]
 #
 # Hyper-parameters are the defaults of 'vlcpctl methods', each from its own paper and tuned on other
-# data: a place on this board says how a method does untuned. joint sees all tasks at once for as
-# many steps as a chain has in all. A buffer holds SIZE=2000 of some 22,000 pairs. The same command
-# goes on where it was stopped, and with more SEEDS trains what is missing.
+# data: a place on this board shows how a method performs untuned. joint sees all tasks at once for as
+# many steps as a chain has in all. A buffer holds SIZE=2000 of some 22,000 pairs. If it is
+# interrupted, the same command resumes it; with more SEEDS it trains what is missing.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
 

@@ -18,9 +18,9 @@ settings() {
 
 retrieval() { measure "$1.retrieval.ndjson" "eval-retrieval $outside $2"; } # RUN "CHECKPOINTS"
 
-# openai: the model of --weights as a checkpoint that has seen no task, and its rows.
+# openai: imports the model of --weights as a checkpoint without tasks, and evaluates it.
 openai() {
-  if [ -n "$emoji9" ]; then # the stand-in for COCO teaches what stands for OpenAI's model
+  if [ -n "$emoji9" ]; then # the stand-in for OpenAI's model is trained on the stand-in for COCO
     echo "train-step $coco -o taught --method seqf $train"
     echo "import-checkpoint taught -o openai --run openai"
   else

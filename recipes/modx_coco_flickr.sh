@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sections 3 and 5.2 of Mod-X (Ni et al., ICML 2023): a model trained on COCO goes on with five parts
-# of Flickr30K. Figure 6 and Table 7, Table 2 (buffers), Table 3 (parts by classes), Table 6 (alpha),
+# Sections 3 and 5.2 of Mod-X (Ni et al., ICML 2023): a model trained on COCO continues with five
+# parts of Flickr30K. Figure 6 and Table 7, Table 2 (buffers), Table 3 (parts by classes), Table 6 (alpha),
 # Figures 2-3, 8, 10 and Tables 1, 5 (angles), Figure 9 (linear probe).
 #
 #   bash recipes/modx_coco_flickr.sh --data DIR              DIR holds what is listed below
@@ -13,7 +13,7 @@
 #   --out DIR          where everything is written [runs/modx_coco_flickr, its _emoji9]
 #   --methods "A B"    some of those below [all]
 #   --seeds "A B"      seeds of the runs [0]
-#   --labels SOURCE    of pseudo classes [timm:resnet50]
+#   --labels SOURCE    source of pseudo classes [timm:resnet50]
 #   --nproc N          processes that train together, one per GPU [1; the paper has 8]
 #   --jobs N           commands that run at once [1; --emoji9: one per core]
 #   --split "WORDS"    options for every split [--max-skip 1%; --emoji9: --take 60]
@@ -24,8 +24,8 @@
 # 'restval' (113,287 images; the paper names 80,000). COCO is a data set outside the stream of five
 # parts here, so a report shows it as transfer. The buffer holds 1,000 pairs of COCO, and 500 or
 # 1,000 more of each part: 3,000 or 5,000 when the last part is learned. How DER fills its 3,000 is
-# not said; here by reservoir sampling. EWC needs the Fisher information of COCO, and learns it anew
-# with that. Pairs ranked first for ImAV are found among the --limit images.
+# not said; here by reservoir sampling. EWC needs the Fisher information of COCO, so it trains
+# on COCO again. Pairs ranked first for ImAV are found among the --limit images.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/modx.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Section 5.3 of Mod-X (Ni et al., ICML 2023): OpenAI's CLIP ViT-B/32 goes on with five parts of
-# ECommerce-T2I. Figure 7 and Table 8 (retrieval), Figure 11 (rotation of both modalities).
+# Section 5.3 of Mod-X (Ni et al., ICML 2023): OpenAI's CLIP ViT-B/32 continues with five parts
+# of ECommerce-T2I. Figure 7 and Table 8 (retrieval), Figure 11 (rotation of both modalities).
 #
 #   bash recipes/modx_ecommerce.sh --data DIR --weights FILE              as listed below
 #   bash recipes/modx_ecommerce.sh --data DIR --weights FILE --dry-run    print every command only
@@ -18,8 +18,8 @@
 #   --split "WORDS"    options for every split [--max-skip 1%; --emoji9: --take 60]
 #   --train "WORDS"    options for every train-step, such as "--micro-batch 70 --workers 8"
 #
-# EWC has no Fisher information of OpenAI's data, which nobody has: it begins to hold weights with
-# the second part. ECommerce-T2I is published as lists of base64; 'split' wants the images themselves.
+# EWC has no Fisher information for OpenAI's data, which is not public: its penalty starts with the
+# second part. ECommerce-T2I is published as lists of base64; 'split' needs image files or bytes.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/modx.sh"

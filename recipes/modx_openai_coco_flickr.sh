@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Table 11 of Mod-X (Ni et al., ICML 2023): OpenAI's CLIP ViT-B/32 goes on with COCO and Flickr30K,
-# shuffled together and cut into five parts.
+# Table 11 of Mod-X (Ni et al., ICML 2023): OpenAI's CLIP ViT-B/32 continues with COCO and
+# Flickr30K, shuffled together and cut into five parts.
 #
 #   bash recipes/modx_openai_coco_flickr.sh --data DIR --weights FILE    as listed below
 #   ... --data DIR --weights FILE --dry-run                print every command, run none

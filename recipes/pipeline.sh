@@ -65,7 +65,7 @@ emoji_stream() { # STREAM: the lines that make it
 
 # --- Streams. $split holds words for every split.
 
-draw() { # NAME...: in Emoji-9 mode, one file each that stands for a data set, drawn differently
+draw() { # NAME...: in Emoji-9 mode, one stand-in file per data set, each drawn differently
   local name seed=0
   [ -n "$emoji9" ] || return 0
   for name in "$@"; do
@@ -87,11 +87,11 @@ source_of() { # NAME: Karpathy's list, or any files that 'split' reads
   fi
 }
 
-as_split() { # how a data set says what is for testing; in Emoji-9 mode, what its classes are too
+as_split() { # options for the split column of a data set; in Emoji-9 mode also for its classes
   echo "--split-column split ${emoji9:+--label-column subgroup} $split"
 }
 
-# aside NAME...: data sets that are measured on, or begun with, as tasks of a stream of their own:
+# aside NAME...: data sets for evaluation or a first task, each as a stream of its own:
 # their directories in $outside.
 aside() {
   local number=0 name
@@ -152,7 +152,7 @@ measure() { # FILE COMMAND WORDS...
   rows="$rows $1"
 }
 
-report() { # DIR WORDS...; more methods or seeds make it anew
+report() { # DIR WORDS...; made again if there are more methods or seeds
   echo "forgetting-report$rows -o $* --force"
   rows=""
 }

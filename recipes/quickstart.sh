@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Emoji-9 on a CPU: four methods learn nine tasks one after another (joint: all at once), and a
-# report says what each forgot. The result lies in runs/quickstart, or in the directory given; the
-# same command goes on where it was stopped. SEEDS="0 1 2" repeats everything with other seeds.
+# Emoji-9 on a CPU: four methods learn nine tasks in sequence (joint: all at once), and a report
+# shows what each forgot. Results are in runs/quickstart, or in the given directory; if it is
+# interrupted, the same command resumes it. SEEDS="0 1 2" repeats everything with other seeds.
 set -euo pipefail
 start=$PWD
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"

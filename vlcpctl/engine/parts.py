@@ -1,4 +1,4 @@
-"""Work done in parts, so that it can be killed and resumed: options, and claiming OUT.partial.
+"""Work done in parts, so that it can be killed and resumed: options, and claiming its directory.
 
 Torch is imported where it is used: commands that only plan stay fast.
 """

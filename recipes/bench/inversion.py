@@ -16,19 +16,19 @@ from statistics import median
 
 import torch
 
+from vlcpctl.checkpoints.checkpoint import all_tensors
+from vlcpctl.core.batch import Batch
 from vlcpctl.core.console import emit
-from vlcpctl.core.method import Batch
-from vlcpctl.engine.checkpoint import all_tensors
-from vlcpctl.engine.compose import compose
-from vlcpctl.engine.method_run import start_slots
-from vlcpctl.engine.optimizers import new_optimizer
-from vlcpctl.engine.phases import PhasePlan
-from vlcpctl.engine.run import TrainRun
-from vlcpctl.engine.settings import resolve
-from vlcpctl.engine.step import Step
 from vlcpctl.methods.incclip import Incclip
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder, Start
+from vlcpctl.training.config.composition import compose
+from vlcpctl.training.config.phases import PhasePlan
+from vlcpctl.training.config.settings import resolve
+from vlcpctl.training.loop.optim import new_optimizer
+from vlcpctl.training.loop.slots import start_slots
+from vlcpctl.training.loop.state import TrainRun
+from vlcpctl.training.loop.step import Step
 
 
 def main() -> None:

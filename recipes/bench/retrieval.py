@@ -22,9 +22,10 @@ from statistics import median
 import numpy as np
 
 from vlcpctl.core.console import emit
-from vlcpctl.eval.gallery import Gallery
-from vlcpctl.eval.retrieval import cross_modal
-from vlcpctl.eval.search import Vectors, choose
+from vlcpctl.evaluation.retrieval.cross_modal import cross_modal
+from vlcpctl.evaluation.search.backends import choose
+from vlcpctl.evaluation.search.gallery import Gallery
+from vlcpctl.evaluation.search.index import Vectors
 from vlcpctl.metrics.recall import recalls
 
 NOISE = 5.0  # of captions against their image, so that recalls are neither 0 nor 100

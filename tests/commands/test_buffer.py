@@ -13,12 +13,12 @@ from support.tiny_stream import make_stream
 
 from vlcpctl.commands import buffer as command
 from vlcpctl.commands.buffer import run
-from vlcpctl.core.artifacts import read_manifest, write_manifest
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError
-from vlcpctl.data.buffer import open_buffer
-from vlcpctl.data.stored_features import read_features
-from vlcpctl.data.task import Split, open_task
-from vlcpctl.data.views import decode_image, eval_view
+from vlcpctl.core.manifest import read_manifest, write_manifest
+from vlcpctl.data.buffer.update import open_buffer
+from vlcpctl.data.images.transforms import decode_image, eval_view
+from vlcpctl.data.precomputed.stored_features import read_features
+from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.models import encoders
 
 

@@ -15,13 +15,13 @@ from support.program import refused, run_program
 from support.tiny_stream import make_pair, make_stream, make_task
 
 from vlcpctl.commands.eval_retrieval import run
-from vlcpctl.core.artifacts import write_manifest
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, UsageError
+from vlcpctl.core.manifest import write_manifest
 from vlcpctl.core.rows import read_rows
-from vlcpctl.data.task import Split, open_stream
-from vlcpctl.data.views import decode_image, eval_view
-from vlcpctl.engine.evaluated import Evaluated
+from vlcpctl.data.images.transforms import decode_image, eval_view
+from vlcpctl.data.tasks.task import Split, open_stream
+from vlcpctl.evaluation.session import Evaluated
 from vlcpctl.models import configuration, dual_encoder, encoders
 from vlcpctl.report.build import Request, build
 

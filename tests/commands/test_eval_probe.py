@@ -15,13 +15,13 @@ from support.tiny_stream import make_image, make_pair, make_stream, make_task
 
 from vlcpctl.commands.eval_probe import run
 from vlcpctl.commands.forgetting_report import run as forgetting_report
-from vlcpctl.core.artifacts import write_manifest
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, TooManySkipped, UsageError
 from vlcpctl.core.hashing import unit_hash
-from vlcpctl.data.task import Split, open_task
-from vlcpctl.data.views import decode_image, eval_view
-from vlcpctl.engine.probe_plan import STRENGTHS
+from vlcpctl.core.manifest import write_manifest
+from vlcpctl.data.images.transforms import decode_image, eval_view
+from vlcpctl.data.tasks.task import Split, open_task
+from vlcpctl.evaluation.classification.probe_plan import STRENGTHS
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Start
 

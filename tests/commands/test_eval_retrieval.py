@@ -14,12 +14,12 @@ import torch
 from support.tiny_stream import make_pair, make_stream, make_task
 
 from vlcpctl.commands.eval_retrieval import run
-from vlcpctl.core.artifacts import write_manifest
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, UsageError
+from vlcpctl.core.manifest import write_manifest
 from vlcpctl.core.rows import read_rows
-from vlcpctl.data.task import open_stream
-from vlcpctl.engine import embedding
+from vlcpctl.data.tasks.task import open_stream
+from vlcpctl.evaluation import embedding
 from vlcpctl.models import dual_encoder
 
 KEYS = [
@@ -210,7 +210,9 @@ def test_an_image_that_cannot_be_decoded_is_named(
     place: Path, tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     split = open_stream(place / "stream")[0].split("test")
-    monkeypatch.setattr("vlcpctl.data.task.Split.image", lambda self, row: b"\xff\xd8\xff nothing")
+    monkeypatch.setattr(
+        "vlcpctl.data.tasks.task.Split.image", lambda self, row: b"\xff\xd8\xff nothing"
+    )
     with pytest.raises(
         BadInput, match=f"the image of key {split.keys[0]} cannot be decoded"
     ) as caught:

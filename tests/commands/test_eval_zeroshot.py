@@ -18,14 +18,14 @@ from torch.nn.functional import normalize
 
 from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.commands.eval_zeroshot import run
-from vlcpctl.core.artifacts import write_manifest
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, TooManySkipped, UsageError
+from vlcpctl.core.manifest import write_manifest
 from vlcpctl.core.rows import read_rows
-from vlcpctl.data.task import open_stream
-from vlcpctl.data.views import decode_image, eval_view
-from vlcpctl.engine import zeroshot
-from vlcpctl.eval.candidates import BAND
+from vlcpctl.data.images.transforms import decode_image, eval_view
+from vlcpctl.data.tasks.task import open_stream
+from vlcpctl.evaluation.classification import zeroshot
+from vlcpctl.evaluation.search.candidates import BAND
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Start
 

@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import load_file
 from support.program import MICRO, TINY, make_inputs, refused, run_program
 
-from vlcpctl.core.artifacts import read_manifest
+from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.rows import read_rows
-from vlcpctl.data.checking_artifacts import check
-from vlcpctl.report.collect import collect
+from vlcpctl.inspection.check import check
+from vlcpctl.report.scores.collect import collect
 
 WEIGHTS = "open_clip_model.safetensors"
 

@@ -15,12 +15,12 @@ from support.program import refused, run_program
 from support.tiny_stream import make_pair, make_stream
 
 from vlcpctl.commands.spatial_report import run
-from vlcpctl.core.artifacts import write_manifest
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import Incompatible, OutputExists, UsageError
+from vlcpctl.core.manifest import write_manifest
 from vlcpctl.core.rows import read_rows
-from vlcpctl.data.task import open_stream
-from vlcpctl.data.views import decode_image, eval_view
+from vlcpctl.data.images.transforms import decode_image, eval_view
+from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.metrics.angles import rotations, self_angle_changes
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Start

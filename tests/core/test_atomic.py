@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from vlcpctl.core import atomic, staging
-from vlcpctl.core.artifacts import is_artifact, kind_of, read_manifest, write_manifest
 from vlcpctl.core.atomic import already_made, check_place, new_directory, new_file
 from vlcpctl.core.errors import OutputExists, UsageError
+from vlcpctl.core.manifest import is_artifact, kind_of, read_manifest, write_manifest
 from vlcpctl.core.staging import Staging, read_path
 
 

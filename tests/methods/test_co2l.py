@@ -10,7 +10,7 @@ import torch
 from support.fake_run import FakeRun, fake_batch, features
 from torch import Tensor
 
-from vlcpctl.core.method import Features
+from vlcpctl.core.batch import Features
 from vlcpctl.losses.asymmetric import image_text
 from vlcpctl.methods.co2l import Co2l
 

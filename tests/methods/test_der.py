@@ -9,7 +9,7 @@ import torch
 from support.fake_run import FakeRun, fake_batch, features
 from torch import Tensor
 
-from vlcpctl.core.method import Batch, Stored
+from vlcpctl.core.batch import Batch, Stored
 from vlcpctl.methods.der import Der
 from vlcpctl.methods.derpp import Derpp
 

@@ -10,10 +10,10 @@ import torch
 from support.fake_run import FakeRun, fake_batch
 from torch import Tensor
 
+from vlcpctl.core.batch import Features
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.features import as_features
-from vlcpctl.core.method import Features
 from vlcpctl.methods.incclip import Incclip
+from vlcpctl.models.embed import as_features
 
 B, K, D = 4, 3, 5
 BATCH = fake_batch(B)

@@ -10,7 +10,8 @@ import torch
 from support.fake_run import FakeRun, features
 from support.toy_stream import BATCH, ToyStream
 
-from vlcpctl.core.method import Method, Weights
+from vlcpctl.core.batch import Weights
+from vlcpctl.core.method import Method
 from vlcpctl.core.params import copy_of
 from vlcpctl.methods.ewc import Ewc
 from vlcpctl.methods.mas import Mas

@@ -11,8 +11,8 @@ from support.eval_rows import own_rows, parsed, row
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.rows import Row
 from vlcpctl.report.build import Request, build
-from vlcpctl.report.page import page
-from vlcpctl.report.summary import summarise
+from vlcpctl.report.render.page import page
+from vlcpctl.report.scores.summary import summarise
 
 ACC1 = ((60.0,), (50.0, 40.0), (40.0, 42.0, 30.0))
 CHUNKS = {"evaluator": "zeroshot", "protocol": "all-classes", "split": "train", "stream": "s"}

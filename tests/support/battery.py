@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 from support.tiny_stream import make_stream
 
-from vlcpctl.core.artifacts import read_manifest
-from vlcpctl.data import buffer as buffers
-from vlcpctl.data.buffer_size import Size
-from vlcpctl.data.stored_features import Projections
-from vlcpctl.data.task import Split, open_stream, open_task
-from vlcpctl.engine.compose import compose, settings_of_methods
-from vlcpctl.engine.request import Request
-from vlcpctl.engine.settings import resolve
-from vlcpctl.engine.train import train_step
+from vlcpctl.core.manifest import read_manifest
+from vlcpctl.data.buffer import update as buffers
+from vlcpctl.data.buffer.size import Size
+from vlcpctl.data.precomputed.stored_features import Projections
+from vlcpctl.data.tasks.task import Split, open_stream, open_task
+from vlcpctl.training.config.composition import compose, settings_of_methods
+from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.settings import resolve
+from vlcpctl.training.train_step import train_step
 
 TASKS, IMAGES, BATCH = 3, 12, 4
 WIDTH = 8  # of the micro models' projections

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vlcpctl.core.words import SpecialTokens
+from vlcpctl.core.special_tokens import SpecialTokens
 from vlcpctl.models.fusion.configuration import FusionConfig, ImageConfig, TextConfig
-from vlcpctl.models.fusion.foreign_names import ctp_names, from_ctp, parted
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
+from vlcpctl.models.fusion.key_mapping import ctp_names, from_ctp, parted
 from vlcpctl.models.fusion.model import FusionModel
 
 DATA = Path(__file__).parent / "data"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vlcpctl.core.method import Tokens, Weights
+from vlcpctl.core.batch import Tokens, Weights
 
 
 @dataclass

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vlcpctl.core.features import as_features
-from vlcpctl.core.method import Batch, Features, Method, Weights
+from vlcpctl.core.batch import Batch, Features, Weights
+from vlcpctl.core.method import Method
+from vlcpctl.models.embed import as_features
 
 
 def fake_batch(size: int) -> Batch:

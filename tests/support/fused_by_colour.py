@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vlcpctl.core.view import View
+from vlcpctl.core.transform import View
 
 
 def feature(image: np.ndarray, text: str, scale: float = 1.0) -> np.ndarray:

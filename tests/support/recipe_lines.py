@@ -10,11 +10,11 @@ from typing import Any
 import typer.main
 
 from vlcpctl.cli import application
-from vlcpctl.core.command_lines import CommandLine, parse
-from vlcpctl.data.benchmarks import BENCHMARKS, GROUPS
-from vlcpctl.data.manifests import slug
-from vlcpctl.data.rules import By, numbered
-from vlcpctl.data.sources.inputs import distinct_names
+from vlcpctl.data.classification.benchmarks import BENCHMARKS, GROUPS
+from vlcpctl.data.sources.discovery import distinct_names
+from vlcpctl.data.splitting.rules import By, numbered
+from vlcpctl.data.tasks.manifests import slug
+from vlcpctl.jobs.script import CommandLine, parse
 
 RECIPES = Path(__file__).parent.parent.parent / "recipes"
 DATA = "some where/data"  # a space must survive

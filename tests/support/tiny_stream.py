@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from vlcpctl.core.artifacts import write_manifest
-from vlcpctl.data.appending import Appender
-from vlcpctl.data.manifests import TaskSummary, slug, stream_content, write_task_manifest
-from vlcpctl.data.pairs import Pair
-from vlcpctl.data.samples import identify
-from vlcpctl.data.shards import SplitWriter
+from vlcpctl.core.manifest import write_manifest
+from vlcpctl.data.tasks.manifests import TaskSummary, slug, stream_content, write_task_manifest
+from vlcpctl.data.tasks.samples import Pair, identify
+from vlcpctl.data.tasks.shards import SplitWriter
+from vlcpctl.data.tasks.tar import Appender
 
 COLOURS = ("red", "green", "blue", "yellow", "purple", "grey", "orange", "black")
 

@@ -1,4 +1,4 @@
-"""A method over tasks of a toy model, without the engine: three parameters that a loss moves."""
+"""A method over tasks of a toy model, without a training loop: three parameters, one loss."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import torch
 from support.fake_run import FakeRun, fake_batch
 from torch import Tensor
 
-from vlcpctl.core.method import Features, Method, Weights
+from vlcpctl.core.batch import Features, Weights
+from vlcpctl.core.method import Method
 from vlcpctl.core.params import copy_of
-from vlcpctl.engine.phases import plan_phases
+from vlcpctl.training.config.phases import plan_phases
 
 # The loss of a batch of a task, and the raw features that MAS takes the length of.
 Model = Callable[[Weights, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]

@@ -11,9 +11,9 @@ import typer
 
 from vlcpctl.commands import COMMANDS, options
 from vlcpctl.core import console
-from vlcpctl.core.children import Children
-from vlcpctl.core.command_lines import CommandLine, parse
 from vlcpctl.core.errors import BadInput, UsageError, VlcpError, unknown_name
+from vlcpctl.jobs.runner import Children
+from vlcpctl.jobs.script import CommandLine, parse
 
 # Commands whose imports take seconds; the first optimizer of a training run adds three more.
 TRAINS, EVALUATE = "train-step", frozenset({"eval-retrieval", "eval-zeroshot", "invert-texts"})

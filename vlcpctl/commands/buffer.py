@@ -16,9 +16,9 @@ from vlcpctl.core.errors import BadInput
 if TYPE_CHECKING:
     import numpy as np
 
-    from vlcpctl.data import buffer_size
-    from vlcpctl.data.stored_features import Projections
-    from vlcpctl.data.task import Split, Task
+    from vlcpctl.data.buffer import size as buffer_size
+    from vlcpctl.data.precomputed.stored_features import Projections
+    from vlcpctl.data.tasks.task import Split, Task
 
 Previous = Annotated[
     Path | None,
@@ -145,8 +145,8 @@ def run(
     """
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.core.atomic import already_made
-    from vlcpctl.data.buffer import open_buffer, plan_update, write_buffer
-    from vlcpctl.data.buffer_request import Request
+    from vlcpctl.data.buffer.manifest import Request
+    from vlcpctl.data.buffer.update import open_buffer, plan_update, write_buffer
 
     new, wanted = _checked(task, checkpoint, policy, variant, (size, of, add), store_features)
     request = Request(
@@ -180,11 +180,10 @@ def _checked(
     store_features: bool,
 ) -> tuple[Task, buffer_size.Size]:
     """The task and the size, after checking that the options are consistent."""
-    from vlcpctl.data.buffer_ctp import check_variant
-    from vlcpctl.data.buffer_policy import check_policy
-    from vlcpctl.data.buffer_request import NAME
-    from vlcpctl.data.buffer_size import parse_size
-    from vlcpctl.data.task import open_task
+    from vlcpctl.data.buffer.manifest import BUFFER_NAME
+    from vlcpctl.data.buffer.policies import check_policy, check_variant
+    from vlcpctl.data.buffer.size import parse_size
+    from vlcpctl.data.tasks.task import open_task
 
     check_policy(
         policy,
@@ -195,13 +194,13 @@ def _checked(
     new = open_task(task)
     wanted = parse_size(*sizes, new)
     check_variant(variant, policy, wanted)
-    if NAME in new.manifest:
+    if BUFFER_NAME in new.manifest:
         raise BadInput(f"{task} is a buffer; give a task, and pass the buffer with --previous")
     return new, wanted
 
 
 def _content(checkpoint: Path) -> str:
-    from vlcpctl.core.artifacts import read_manifest
+    from vlcpctl.core.manifest import read_manifest
 
     return str(read_manifest(checkpoint, "checkpoint")["content"])
 
@@ -209,9 +208,9 @@ def _content(checkpoint: Path) -> str:
 def _embed(checkpoint: Path | None, device: str, split: Split, rows: np.ndarray) -> np.ndarray:
     """Features (N, D) of rows of a split; called only by herding and kmeans."""
     from vlcpctl.core.devices import torch_device
-    from vlcpctl.engine.pair_features import pair_features
-    from vlcpctl.eval.retrieval import require_finite
+    from vlcpctl.models.embed import require_finite
     from vlcpctl.models.encoders import load
+    from vlcpctl.precompute.pair_features import pair_features
 
     assert checkpoint is not None, "check_policy requires --checkpoint"
     features = pair_features(load(checkpoint), split, rows, torch_device(device))
@@ -222,9 +221,9 @@ def _embed(checkpoint: Path | None, device: str, split: Split, rows: np.ndarray)
 def _project(checkpoint: Path | None, device: str, split: Split, rows: np.ndarray) -> Projections:
     """Raw projections of rows of a split, to store beside them."""
     from vlcpctl.core.devices import torch_device
-    from vlcpctl.engine.pair_features import raw_projections
-    from vlcpctl.eval.retrieval import require_finite
+    from vlcpctl.models.embed import require_finite
     from vlcpctl.models.encoders import load
+    from vlcpctl.precompute.pair_features import raw_projections
 
     assert checkpoint is not None, "check_policy requires --checkpoint"
     maker = _content(checkpoint)
@@ -235,13 +234,18 @@ def _project(checkpoint: Path | None, device: str, split: Split, rows: np.ndarra
 
 
 def _result(out: Path) -> str:
-    from vlcpctl.data.buffer_request import NAME
-    from vlcpctl.data.task import open_task
+    from vlcpctl.data.buffer.manifest import BUFFER_NAME
+    from vlcpctl.data.tasks.task import open_task
 
     buffer = open_task(out)
     split = buffer.manifest["splits"]["train"]
     fields = {name: split[name] for name in ("images", "captions", "bytes")}
     return json.dumps(
-        {"path": str(out), "content": buffer.content, **fields, NAME: buffer.manifest[NAME]},
+        {
+            "path": str(out),
+            "content": buffer.content,
+            **fields,
+            BUFFER_NAME: buffer.manifest[BUFFER_NAME],
+        },
         ensure_ascii=False,
     )

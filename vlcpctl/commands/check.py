@@ -36,7 +36,7 @@ def run(
 
     from vlcpctl.core.console import emit, say
     from vlcpctl.core.errors import BadInput
-    from vlcpctl.data.checking_artifacts import check
+    from vlcpctl.inspection.check import check
 
     count = 0
     for path in paths:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vlcpctl.commands import augmentation, options
-from vlcpctl.commands.augmentation import with_pairs
+from vlcpctl.commands import options
+from vlcpctl.commands.options import with_pairs
 from vlcpctl.core.console import emit, say
 from vlcpctl.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from vlcpctl.engine.distill_plan import DistillPlan
-    from vlcpctl.engine.parts import Means
+    from vlcpctl.precompute.distill_plan import DistillPlan
+    from vlcpctl.precompute.resumable_parts import Means
 
 Tasks = Annotated[list[Path], typer.Argument(metavar="TASK", help="Task directories.")]
 Teacher = Annotated[
@@ -86,10 +86,10 @@ def run(
     buffer: Buffer = None,
     views: Views = None,
     preset: Preset = None,
-    crop: augmentation.Crop = None,
-    crop_scale: augmentation.CropScale = None,
-    flip: augmentation.Flip = None,
-    randaugment: augmentation.RandAugment = None,
+    crop: options.Crop = None,
+    crop_scale: options.CropScale = None,
+    flip: options.Flip = None,
+    randaugment: options.RandAugment = None,
     batch_size: BatchSize = 256,
     num_shards: NumShards = 1,
     shard_index: ShardIndex = 0,
@@ -121,8 +121,8 @@ def run(
     """
     given = {"crop": crop, "crop_scale": crop_scale, "flip": flip, "randaugment": randaugment}
     options.start(quiet=quiet, threads=threads)
-    from vlcpctl.engine.distill_plan import Request, make_plan
-    from vlcpctl.engine.parts import Means
+    from vlcpctl.precompute.distill_plan import Request, make_plan
+    from vlcpctl.precompute.resumable_parts import Means
 
     _check_shards(num_shards, shard_index, force=force)
     request = Request(
@@ -161,13 +161,13 @@ def _made(plan: DistillPlan, means: Means, shard: tuple[int, int], *, force: boo
     if already_made(plan.request.out, "targets", plan.identity, force=force):
         say(f"distill: {plan.request.out} is already finished")
         return True
-    from vlcpctl.engine.distill import Shard, distill
+    from vlcpctl.precompute.distill import Shard, distill
 
     return distill(plan, means, Shard(*shard), force=force)
 
 
 def _result(out: Path) -> str:
-    from vlcpctl.core.artifacts import read_manifest
+    from vlcpctl.core.manifest import read_manifest
 
     manifest = read_manifest(out, "targets")
     names = ("content", "pairs", "views", "width")

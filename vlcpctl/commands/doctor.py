@@ -18,8 +18,8 @@ from typing import Any, Literal
 
 from vlcpctl.commands import options
 from vlcpctl.core import console
-from vlcpctl.core.children import CONTEXT
 from vlcpctl.core.errors import VlcpError
+from vlcpctl.jobs.runner import CONTEXT
 
 Status = Literal["ok", "warn", "fail"]
 LITTLE_DISK = 5 * 2**30  # a few checkpoints of a base model

@@ -12,7 +12,7 @@ from vlcpctl.commands.row_files import STDOUT, has_rows, refuse_json_of_rows, ro
 from vlcpctl.core import console
 
 if TYPE_CHECKING:
-    from vlcpctl.engine.probe_plan import ProbePlan, Request
+    from vlcpctl.evaluation.classification.probe_plan import ProbePlan, Request
 
 DataSets = Annotated[
     list[str],
@@ -179,9 +179,9 @@ def run(
     """
     options.start(quiet=quiet, threads=threads)
     refuse_json_of_rows(out, as_json=json_)
-    from vlcpctl.data.benchmarks import expanded
-    from vlcpctl.data.skips import Tolerance
-    from vlcpctl.engine.probe_plan import Request, make_plan
+    from vlcpctl.data.classification.benchmarks import expanded
+    from vlcpctl.data.tasks.skips import Tolerance
+    from vlcpctl.evaluation.classification.probe_plan import Request, make_plan
 
     request = Request(
         words=tuple(dict.fromkeys(expanded(data_sets))),
@@ -216,10 +216,10 @@ def _measure(
         console.say(f"eval-probe: {out} is already finished")
         return
     from vlcpctl.core.rows import write_row
-    from vlcpctl.engine.probe import evaluate
-    from vlcpctl.engine.zeroshot import Means
+    from vlcpctl.evaluation.classification.probe import evaluate
+    from vlcpctl.evaluation.jobs import ClassificationCompute
 
-    means = Means(**how)
+    means = ClassificationCompute(**how)
     with rows_to(out) as stream:
         for row in evaluate(request, plan, means):
             write_row(stream, row)

@@ -16,7 +16,8 @@ from vlcpctl.commands.row_files import STDOUT, has_rows, refuse_json_of_rows, ro
 from vlcpctl.core import console
 
 if TYPE_CHECKING:
-    from vlcpctl.engine.evaluation_plan import Job, Means, Request
+    from vlcpctl.evaluation.jobs import RetrievalJob, SearchCompute
+    from vlcpctl.evaluation.retrieval.plan import Request
 
 Tasks = Annotated[list[Path], typer.Argument(metavar="TASK", help="Task directories.")]
 Checkpoints = Annotated[
@@ -179,8 +180,9 @@ def run(
     """
     options.start(quiet=quiet, threads=threads)
     refuse_json_of_rows(out, as_json=json_)
-    from vlcpctl.data.task import open_task
-    from vlcpctl.engine.evaluation_plan import Means, Request, make_plan
+    from vlcpctl.data.tasks.task import open_task
+    from vlcpctl.evaluation.jobs import SearchCompute
+    from vlcpctl.evaluation.retrieval.plan import Request, make_plan
 
     request = Request(
         tasks=tuple(open_task(path) for path in dict.fromkeys(tasks)),
@@ -203,23 +205,29 @@ def run(
     if has_rows(out, cells, force=force) and all(job.embeddings is None for job in jobs):
         console.say(f"eval-retrieval: {out} is already finished")
     else:
-        means = Means(backend=backend, device=device, batch_size=batch_size, workers=workers)
+        means = SearchCompute(
+            backend=backend, device=device, batch_size=batch_size, workers=workers
+        )
         _measure(request, jobs, means, out, timings)
     tell_file(out, len(cells), as_json=json_)
 
 
 def _measure(
-    request: Request, jobs: list[Job], means: Means, out: Path, timings: Path | None
+    request: Request,
+    jobs: list[RetrievalJob],
+    means: SearchCompute,
+    out: Path,
+    timings: Path | None,
 ) -> None:
     from vlcpctl.core.rows import write_row
-    from vlcpctl.engine.evaluation import evaluate
+    from vlcpctl.evaluation.retrieval.run import evaluate
 
     with rows_to(out) as stream, _timings_to(timings) as note:
         for row in evaluate(request, jobs, means, note):
             write_row(stream, row)
 
 
-def _say_plan(jobs: list[Job]) -> None:
+def _say_plan(jobs: list[RetrievalJob]) -> None:
     for job in jobs:
         for line in job.lines():
             console.say(line)

@@ -12,8 +12,8 @@ from vlcpctl.commands.row_files import STDOUT, has_rows, refuse_json_of_rows, ro
 from vlcpctl.core import console
 
 if TYPE_CHECKING:
-    from vlcpctl.engine.zeroshot import Means
-    from vlcpctl.engine.zeroshot_plan import Request, ZeroshotPlan
+    from vlcpctl.evaluation.classification.zeroshot_plan import Request, ZeroshotPlan
+    from vlcpctl.evaluation.jobs import ClassificationCompute
 
 DataSets = Annotated[
     list[str],
@@ -139,9 +139,9 @@ def run(
     """
     options.start(quiet=quiet, threads=threads)
     refuse_json_of_rows(out, as_json=json_)
-    from vlcpctl.data.benchmarks import expanded
-    from vlcpctl.data.skips import Tolerance
-    from vlcpctl.engine.zeroshot_plan import Request, make_plan
+    from vlcpctl.data.classification.benchmarks import expanded
+    from vlcpctl.data.tasks.skips import Tolerance
+    from vlcpctl.evaluation.classification.zeroshot_plan import Request, make_plan
 
     request = Request(
         words=tuple(dict.fromkeys(expanded(data_sets))),
@@ -161,16 +161,18 @@ def run(
     if has_rows(out, plan.cells(), force=force):
         console.say(f"eval-zeroshot: {out} is already finished")
     else:
-        from vlcpctl.engine.zeroshot import Means
+        from vlcpctl.evaluation.jobs import ClassificationCompute
 
-        means = Means(device=device, batch_size=batch_size, workers=workers, tolerance=tolerance)
+        means = ClassificationCompute(
+            device=device, batch_size=batch_size, workers=workers, tolerance=tolerance
+        )
         _measure(request, plan, means, out)
     tell_file(out, len(plan.cells()), as_json=json_)
 
 
-def _measure(request: Request, plan: ZeroshotPlan, means: Means, out: Path) -> None:
+def _measure(request: Request, plan: ZeroshotPlan, means: ClassificationCompute, out: Path) -> None:
     from vlcpctl.core.rows import write_row
-    from vlcpctl.engine.zeroshot import evaluate
+    from vlcpctl.evaluation.classification.zeroshot import evaluate
 
     with rows_to(out) as stream:
         for row in evaluate(request, plan, means):

@@ -77,11 +77,10 @@ def run(
     options.start(quiet=quiet)
     from vlcpctl.core.console import emit
     from vlcpctl.core.rows import read_rows
-    from vlcpctl.report.build import Request, build, identity
+    from vlcpctl.report.build import Request, build, identity, write_report
     from vlcpctl.report.gates import enforce
+    from vlcpctl.report.render.terminal import print_report
     from vlcpctl.report.summary_json import as_line
-    from vlcpctl.report.terminal import print_report
-    from vlcpctl.report.write import write_report
 
     request = Request(
         metric=metric,

@@ -89,7 +89,7 @@ def run(
           --tokenizer bert-base-chinese --step 8
     """
     options.start(quiet=quiet, threads=threads)
-    from vlcpctl.engine.importing import Request, import_checkpoint, read
+    from vlcpctl.checkpoints.importing import Request, import_checkpoint, read
 
     request = Request(
         source=source,
@@ -110,7 +110,7 @@ def run(
 
 
 def _result(path: Path) -> str:
-    from vlcpctl.core.artifacts import read_manifest
+    from vlcpctl.core.manifest import read_manifest
 
     manifest = read_manifest(path, "checkpoint")
     fields = {name: manifest[name] for name in ("content", "run", "step", "origin")}

@@ -31,8 +31,7 @@ def run(path: Place, json: options.Json = False, quiet: options.Quiet = False) -
     from json import dumps
 
     from vlcpctl.core.console import emit
-    from vlcpctl.data.lineage import describe
-    from vlcpctl.data.lineage_text import lines
+    from vlcpctl.inspection.lineage import describe, lines
 
     facts = describe(path)
     if json:

@@ -56,7 +56,7 @@ def run(
       vlcpctl interpolate run/00 run/01 --alpha 0,0.25,0.5,0.75,1 -o sweep
     """
     options.start(quiet=quiet, threads=threads)
-    from vlcpctl.core.artifacts import read_manifest
+    from vlcpctl.core.manifest import read_manifest
 
     for path in (first, second):
         read_manifest(path, "checkpoint")
@@ -66,7 +66,7 @@ def run(
             say(f"interpolate: {1 - share:g} {first} + {share_text(share)} {second}")
             emit(place)
         return
-    from vlcpctl.engine import interpolation
+    from vlcpctl.checkpoints import interpolation
 
     request = interpolation.Request(
         first=first, second=second, places=places, run=run_name, force=force

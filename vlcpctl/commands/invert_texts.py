@@ -14,7 +14,7 @@ from vlcpctl.core.console import emit, say
 from vlcpctl.methods.incclip import Incclip
 
 if TYPE_CHECKING:
-    from vlcpctl.data.pseudo_texts import PseudoFile
+    from vlcpctl.data.precomputed.pseudo_texts import PseudoFile
 
 WHEN = {"before": "_before", "after": ""}  # with the suffix of the columns
 
@@ -121,10 +121,10 @@ def run(
           -o pseudo/00.parquet --count 20000
     """
     options.start(quiet=quiet, threads=threads)
-    from vlcpctl.core.pseudo_texts import Inversion
-    from vlcpctl.data.pseudo_texts import open_pseudo_texts
-    from vlcpctl.engine.invert_plan import Request, already_inverted, make_plan
-    from vlcpctl.engine.parts import Means
+    from vlcpctl.core.batch import Inversion
+    from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
+    from vlcpctl.precompute.invert_plan import Request, already_inverted, make_plan
+    from vlcpctl.precompute.resumable_parts import Means
 
     bounds = {"low": min_score, "high": max_score}
     how = Inversion(texts=images, pairs=images, iterations=iterations, rate=rate, **bounds)
@@ -139,7 +139,7 @@ def run(
         say(f"invert-texts: {plan}")
         if dry_run:
             return
-        from vlcpctl.engine.invert_texts import invert_texts
+        from vlcpctl.precompute.invert_texts import invert_texts
 
         invert_texts(plan, means, force=force)
     found = open_pseudo_texts(out)
@@ -150,7 +150,7 @@ def run(
 
 def _histogram(file: PseudoFile) -> Iterator[str]:
     """Histograms of the texts' mean similarity to their images, before and after inversion."""
-    from vlcpctl.report.histogram import histogram_line
+    from vlcpctl.report.render.sparkline import histogram_line
 
     low, high = (file.identity["inversion"][name] for name in ("low", "high"))
     means = {when: file.column(f"similarity{ending}") for when, ending in WHEN.items()}
@@ -166,7 +166,7 @@ def _histogram(file: PseudoFile) -> Iterator[str]:
 
 
 def _result(file: PseudoFile) -> str:
-    from vlcpctl.data.pseudo_texts import REACHED
+    from vlcpctl.data.precomputed.pseudo_texts import REACHED
 
     fields = {name: file.metadata[name] for name in ("content", "length", "width")}
     reached = {name: float(file.column(name).mean()) for name in REACHED}

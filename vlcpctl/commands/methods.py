@@ -63,7 +63,7 @@ def run(
 
 def _method_of(name: str) -> type[Method]:
     """The method class of a name; raises UsageError for a name such as `ctp+er`."""
-    from vlcpctl.engine.compose import compose
+    from vlcpctl.training.config.composition import compose
 
     first, *others = compose(name)
     if others:

@@ -1,15 +1,16 @@
-"""Options that several commands share, so that each has one name and one meaning."""
+"""The options that commands share, so that each has one name and one meaning."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from vlcpctl.core import console
+from vlcpctl.core.errors import UsageError
 
 # The sections in which the help of a command with many options lists them, in this order.
 PANELS = INPUT, METHOD, MODEL, OPTIMIZATION, DATA, EXECUTION, OUTPUT = (
@@ -105,6 +106,44 @@ MaxSkip = Annotated[
 
 DEFAULT_THREADS = 1  # two OpenMP threads on a busy machine can be ten times slower than one
 
+Crop = Annotated[
+    str | None,
+    typer.Option(
+        help="Crop of training images: none, center or random (default: from the preset).",
+        rich_help_panel=DATA,
+    ),
+]
+CropScale = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LOW,HIGH",
+        help="Share of the area that --crop random keeps (default: from the preset).",
+        rich_help_panel=DATA,
+    ),
+]
+Flip = Annotated[
+    bool | None,
+    typer.Option(
+        "--flip/--no-flip",
+        help="Mirror training images with probability 0.5 (default: from the preset).",
+        rich_help_panel=DATA,
+    ),
+]
+RandAugment = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N,M",
+        help="Apply RandAugment with N operations of magnitude M (default: from the preset).",
+        rich_help_panel=DATA,
+    ),
+]
+
+_TWO_NUMBERS: tuple[tuple[str, type[int] | type[float]], ...] = (
+    ("betas", float),
+    ("crop_scale", float),
+    ("randaugment", int),
+)
+
 
 def start(*, quiet: bool = False, threads: int = DEFAULT_THREADS) -> None:
     """Set --quiet, and the thread counts that libraries read when they are imported."""
@@ -113,3 +152,30 @@ def start(*, quiet: bool = False, threads: int = DEFAULT_THREADS) -> None:
         os.environ[name] = str(threads)
     if "torch" in sys.modules:  # batch imports torch before a command starts
         sys.modules["torch"].set_num_threads(threads)
+
+
+def with_pairs(given: dict[str, Any]) -> dict[str, Any]:
+    """The options by name, with each pair of numbers parsed.
+
+    Raises UsageError if a value is not two numbers with a comma.
+
+    >>> with_pairs({"crop": "random", "crop_scale": "0.2,1"})
+    {'crop': 'random', 'crop_scale': (0.2, 1.0)}
+    """
+    pairs = {
+        name: _two_numbers(name, given[name], kind) for name, kind in _TWO_NUMBERS if name in given
+    }
+    return {**given, **pairs}
+
+
+def _two_numbers(
+    name: str, text: str, kind: type[int] | type[float]
+) -> tuple[int | float, int | float]:
+    """Parse two numbers with a comma between them."""
+    first, comma, second = text.partition(",")
+    try:
+        if comma:
+            return kind(first), kind(second)
+    except ValueError:
+        pass
+    raise UsageError(f"--{name.replace('_', '-')} {text!r} is not two numbers such as 0.9,0.99")

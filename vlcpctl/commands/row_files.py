@@ -12,7 +12,7 @@ from vlcpctl.core import console
 from vlcpctl.core.errors import OutputExists, UsageError
 
 if TYPE_CHECKING:
-    from vlcpctl.eval.cells import Cell
+    from vlcpctl.evaluation.planned_rows import Cell
 
 STDOUT = Path("-")
 
@@ -60,7 +60,7 @@ def has_rows(out: Path, cells: Sequence[Cell], *, force: bool) -> bool:
     refuse_foreign_file(out, is_row_file)
     if force or not out.exists():
         return False
-    from vlcpctl.eval.cells import holds
+    from vlcpctl.evaluation.planned_rows import holds
 
     if not holds(out, cells):
         raise OutputExists(

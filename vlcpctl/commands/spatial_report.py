@@ -13,8 +13,8 @@ from vlcpctl.commands.row_files import STDOUT, has_rows, refuse_json_of_rows, ro
 from vlcpctl.core import console
 
 if TYPE_CHECKING:
-    from vlcpctl.engine.evaluation_plan import Means
-    from vlcpctl.engine.spatial_plan import Request, SpatialPlan
+    from vlcpctl.evaluation.jobs import SearchCompute
+    from vlcpctl.evaluation.spatial.plan import Request, SpatialPlan
 
 Tasks = Annotated[list[Path], typer.Argument(metavar="TASK", help="Task directories.")]
 Checkpoints = Annotated[
@@ -102,9 +102,9 @@ def run(
     """
     options.start(quiet=quiet, threads=threads)
     refuse_json_of_rows(out, as_json=json_)
-    from vlcpctl.data.task import open_task
-    from vlcpctl.engine.evaluation_plan import Means
-    from vlcpctl.engine.spatial_plan import Request, make_plan
+    from vlcpctl.data.tasks.task import open_task
+    from vlcpctl.evaluation.jobs import SearchCompute
+    from vlcpctl.evaluation.spatial.plan import Request, make_plan
 
     request = Request(
         tasks=tuple(open_task(path) for path in dict.fromkeys(tasks)),
@@ -117,7 +117,7 @@ def run(
     if dry_run:
         console.say("\n".join(plan.lines()))
         return
-    means = Means(backend="auto", device=device, batch_size=batch_size, workers=workers)
+    means = SearchCompute(backend="auto", device=device, batch_size=batch_size, workers=workers)
     if out is not None and has_rows(out, plan.cells(), force=force):
         console.say(f"spatial-report: {out} is already finished")
         rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
@@ -131,11 +131,11 @@ def run(
 
 
 def _measured(
-    request: Request, plan: SpatialPlan, means: Means, out: Path | None
+    request: Request, plan: SpatialPlan, means: SearchCompute, out: Path | None
 ) -> list[dict[str, Any]]:
     """The rows; each is also written to `out`, if given, as soon as it is computed."""
     from vlcpctl.core.rows import write_row
-    from vlcpctl.engine.spatial import compare
+    from vlcpctl.evaluation.spatial.run import compare
 
     if out is None:
         return list(compare(request, plan, means))
@@ -150,8 +150,8 @@ def _measured(
 def _show(rows: list[dict[str, Any]], out: Path | None, *, quiet: bool) -> None:
     """Print the tables unless `quiet`, then the path of the file, if there is one."""
     from vlcpctl.core.rows import row_of
-    from vlcpctl.report.spaces import collect_spaces
-    from vlcpctl.report.terminal import print_report
+    from vlcpctl.report.render.terminal import print_report
+    from vlcpctl.report.tables.angles import collect_spaces
 
     if not quiet or out is None:
         spaces = collect_spaces(row_of(row, f"row {number}") for number, row in enumerate(rows, 1))

@@ -13,8 +13,8 @@ from vlcpctl.commands import options
 from vlcpctl.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from vlcpctl.data.pseudo_labels import Classifier
-    from vlcpctl.data.split_options import SplitOptions
+    from vlcpctl.data.splitting.options import SplitOptions
+    from vlcpctl.data.splitting.pseudo_labels import Classifier
 
 Sources = Annotated[
     list[str],
@@ -242,7 +242,7 @@ def run(
     """
     options.start(quiet=quiet)
     from vlcpctl.core.console import emit
-    from vlcpctl.data.split_options import SplitOptions
+    from vlcpctl.data.splitting.options import SplitOptions
 
     given = SplitOptions(
         sources=sources,
@@ -271,7 +271,7 @@ def run(
 
 
 def _plan(given: SplitOptions, out: Path, *, force: bool) -> dict[str, Any]:
-    from vlcpctl.data.making_streams import describe_plan
+    from vlcpctl.data.splitting.stream import describe_plan
 
     return describe_plan(given, out, force=force)
 
@@ -279,7 +279,7 @@ def _plan(given: SplitOptions, out: Path, *, force: bool) -> dict[str, Any]:
 def _stream(
     given: SplitOptions, out: Path, *, device: str | None, workers: int | None, force: bool
 ) -> dict[str, Any]:
-    from vlcpctl.data.making_streams import make_stream
+    from vlcpctl.data.splitting.stream import make_stream
 
     labelling = given.labelling()
     if labelling is None:
@@ -291,7 +291,7 @@ def _stream(
         return make_stream(given, out, force=force)
 
     def load() -> Classifier:
-        from vlcpctl.engine.labelling import classifier_of
+        from vlcpctl.precompute.label_classifiers import classifier_of
 
         return classifier_of(labelling, device or "auto")
 

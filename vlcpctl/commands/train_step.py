@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vlcpctl.commands import augmentation, options
-from vlcpctl.commands.augmentation import with_pairs
+from vlcpctl.commands import options
+from vlcpctl.commands.options import with_pairs
 from vlcpctl.core import console
 
 if TYPE_CHECKING:
-    from vlcpctl.engine.request import Request
+    from vlcpctl.training.config.request import Request
 
 Tasks = Annotated[
     list[Path],
@@ -320,10 +320,10 @@ def run(
             rich_help_panel=options.METHOD,
         ),
     ] = None,
-    crop: augmentation.Crop = None,
-    crop_scale: augmentation.CropScale = None,
-    flip: augmentation.Flip = None,
-    randaugment: augmentation.RandAugment = None,
+    crop: options.Crop = None,
+    crop_scale: options.CropScale = None,
+    flip: options.Flip = None,
+    randaugment: options.RandAugment = None,
     keep: Annotated[
         str | None,
         typer.Option(
@@ -473,7 +473,7 @@ def run(
         _say_plan(request)
         return
     from vlcpctl.core.atomic import naming
-    from vlcpctl.engine.launch import train
+    from vlcpctl.training.launch import train
 
     with naming(out):
         path = train(request, quiet=quiet)
@@ -483,11 +483,11 @@ def run(
 
 def _request(flags: dict[str, Any]) -> Request:
     """The request that the options describe; made without importing torch."""
-    from vlcpctl.engine.compose import compose, preset_of, settings_of_methods
-    from vlcpctl.engine.journal import check_board
-    from vlcpctl.engine.processes import processes
-    from vlcpctl.engine.request import Request, save_every
-    from vlcpctl.engine.settings import SETTINGS, resolve
+    from vlcpctl.training.config.composition import compose, preset_of, settings_of_methods
+    from vlcpctl.training.config.processes import processes
+    from vlcpctl.training.config.request import Request, save_every
+    from vlcpctl.training.config.settings import SETTINGS, resolve
+    from vlcpctl.training.loop.metrics_log import check_board
 
     methods = compose(flags["method"], flags.get("set_", ()))
     save_every(flags["save_every"])
@@ -510,8 +510,8 @@ def _request(flags: dict[str, Any]) -> Request:
 
 def _say_plan(request: Request) -> None:
     from vlcpctl.core.atomic import already_made
-    from vlcpctl.engine.identity import semantic
-    from vlcpctl.engine.plan import make_plan
+    from vlcpctl.training.identity import semantic
+    from vlcpctl.training.plan import make_plan
 
     if already_made(request.out, "checkpoint", semantic(request), force=request.force):
         console.say(f"{request.out} is already finished")
@@ -522,7 +522,7 @@ def _say_plan(request: Request) -> None:
 
 
 def _print_configuration(request: Request, *, as_json: bool) -> None:
-    from vlcpctl.engine.settings import configuration
+    from vlcpctl.training.config.settings import configuration
 
     rows = list(configuration(request.settings, request.origins, request.methods))
     if as_json:
@@ -535,7 +535,7 @@ def _print_configuration(request: Request, *, as_json: bool) -> None:
 
 
 def _result(path: Path) -> str:
-    from vlcpctl.core.artifacts import read_manifest
+    from vlcpctl.core.manifest import read_manifest
 
     manifest = read_manifest(path, "checkpoint")
     names = ("content", "run", "method", "step", "pairs", "train_seconds")

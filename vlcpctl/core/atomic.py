@@ -13,10 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.artifacts import is_artifact, kind_of, read_manifest
 from vlcpctl.core.console import say
-from vlcpctl.core.differences import identity_differences
 from vlcpctl.core.errors import OutputExists, UsageError
+from vlcpctl.core.manifest import identity_differences, is_artifact, kind_of, read_manifest
 from vlcpctl.core.staging import Staging, read_path, sync
 
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

@@ -1,4 +1,4 @@
-"""The method protocol: what a method declares, and the hooks that the engine calls.
+"""The method protocol: what a method declares, and the hooks that training calls.
 
 A method takes part in the optimizer step but does not perform it. It is a frozen dataclass of
 hyper-parameters that declares its memory (slots), its inputs (needs) and its phases, and adds named
@@ -12,17 +12,15 @@ V words in the vocabulary, K texts without image.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from vlcpctl.core.pseudo_texts import Inversion, PseudoTexts
+from vlcpctl.core.batch import Batch, Features, Inversion, Terms, Tokens, Weights
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-Weights = dict[str, "Tensor"]
-Terms = dict[str, "Tensor"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,55 +32,6 @@ class Paper:
     venue: str
     year: int
     url: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stored:
-    """Raw projections of the R replayed pairs of a batch, stored when the buffer took them."""
-
-    image: Tensor  # (R, D), in the order of the batch
-    text: Tensor  # (R, D), of the captions used in this batch
-
-
-@dataclass(frozen=True)
-class Batch:
-    """A global batch: all keys, and the images and texts of this process's part of it."""
-
-    keys: list[str]
-    replayed: Tensor  # (B,) true where the pair comes from the buffer
-    images: Tensor  # (b, H, W, 3) bytes
-    texts: Tensor  # (b, L) token ids
-    # The next two are for fusion models. Padding is where `texts` has it: masking may replace a
-    # word by any id.
-    masked: Tensor | None = None  # (b, L) token ids with words masked
-    labels: Tensor | None = None  # (b, L) the true ids of masked words, -100 elsewhere
-    stored: Stored | None = None  # projections of the replayed pairs, if a method needs them
-    taught: tuple[Tensor, Tensor] | None = None  # (b, D) each, raw: precomputed by a teacher
-    memory: Batch | None = None  # earlier pairs that pseudo texts are generated from
-    pseudo: PseudoTexts | None = None  # this process's part of the texts without image
-
-
-@dataclass(frozen=True, kw_only=True)
-class Features:
-    """A model's features of a global batch: raw and unit-length projections, 1 / temperature."""
-
-    image: Tensor  # (B, D), unit length
-    text: Tensor  # (B, D), unit length
-    raw_image: Tensor  # (B, D)
-    raw_text: Tensor  # (B, D)
-    scale: Tensor  # (), 1 / temperature
-    pseudo: Tensor | None = None  # (K, D), unit length, of texts without image
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tokens:
-    """A fusion model's token states and word predictions for a chunk of the batch."""
-
-    image: Tensor  # (b, N, C)
-    text: Tensor  # (b, L, C), of the unmasked text alone
-    fused: Tensor  # (b, C), the [CLS] state of image and text together
-    logits: Tensor  # (m, V), predictions at the masked tokens
-    labels: Tensor  # (m,), their true ids
 
 
 class Part(Protocol):
@@ -105,7 +54,7 @@ class Part(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Slot:
-    """A piece of a method's memory that the engine allocates, saves, restores and checks.
+    """A piece of a method's memory that training allocates, saves, restores and checks.
 
     `start` returns its initial values, and with them its names and shapes. A `task` slot is
     initialised again in every task; a `stream` slot is saved in the checkpoint for the next task.
@@ -263,3 +212,29 @@ class Method:
 
     def after_step(self, run: Run, batch: Batch, aux: dict[str, Any], *, stepped: bool) -> None:
         """Update slots after the optimizer step; `stepped` is false if fp16 skipped it."""
+
+
+def hyper(
+    default: Any, *, doc: str, origin: str, choices: Sequence[str] = (), within: str = "[0, inf)"
+) -> Any:
+    """A dataclass field for a hyper-parameter.
+
+    `doc` describes it, and `origin` is the equation or table of the paper that gives the default,
+    or "ours" if no paper does. A number must be `within` an interval such as "(0, 1]", a text one
+    of `choices`, if there are any.
+    """
+    is_number = isinstance(default, int | float) and not isinstance(default, bool)
+    about = {"help": doc, "origin": origin, "choices": tuple(choices)}
+    return field(default=default, metadata={**about, "within": within if is_number else ""})
+
+
+def lies_within(value: float, interval: str) -> bool:
+    """Whether a number is in an interval such as "[0, inf)"; infinity and NaN never are.
+
+    >>> lies_within(0.0, "[0, 1]"), lies_within(0.0, "(0, inf)"), lies_within(math.inf, "(0, inf)")
+    (True, False, False)
+    """
+    low, high = map(float, interval[1:-1].split(","))
+    above = value >= low if interval[0] == "[" else value > low
+    below = value <= high if interval[-1] == "]" else value < high
+    return above and below and math.isfinite(value)

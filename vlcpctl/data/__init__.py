@@ -1,1 +1,1 @@
-"""Tasks, shards, their index, and the order they are read in."""
+"""Data on disk: sources are split into tasks, and tasks are read as batches."""

@@ -6,20 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from vlcpctl import core, losses
-from vlcpctl.core.hyper import hyper
-from vlcpctl.core.method import (
-    Batch,
-    Features,
-    Method,
-    Needs,
-    Paper,
-    Part,
-    Run,
-    Slot,
-    Terms,
-    Tokens,
-    Weights,
-)
+from vlcpctl.core.batch import Batch, Features, Terms, Tokens, Weights
+from vlcpctl.core.method import Method, Needs, Paper, Part, Run, Slot, hyper
 
 
 @dataclass(frozen=True, kw_only=True)

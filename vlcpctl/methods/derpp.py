@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from vlcpctl.core.hyper import hyper
-from vlcpctl.core.method import Batch, Features, Needs, Run, Terms
+from vlcpctl.core.batch import Batch, Features, Terms
+from vlcpctl.core.method import Needs, Run, hyper
 from vlcpctl.methods.bases.dark import Dark, contrast
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from vlcpctl import core
-from vlcpctl.core.hyper import hyper
-from vlcpctl.core.method import Method, Paper, Run, Slot
+from vlcpctl.core.method import Method, Paper, Run, Slot, hyper
 
 
 @dataclass(frozen=True, kw_only=True)

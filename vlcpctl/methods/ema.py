@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from vlcpctl import core
-from vlcpctl.core.hyper import hyper
-from vlcpctl.core.method import TRAIN, Batch, Method, Run, Slot
+from vlcpctl.core.batch import Batch
+from vlcpctl.core.method import TRAIN, Method, Run, Slot, hyper
 
 
 @dataclass(frozen=True, kw_only=True)

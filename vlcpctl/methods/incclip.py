@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from vlcpctl import core, losses
-from vlcpctl.core.hyper import hyper
-from vlcpctl.core.method import Batch, Features, Method, Needs, Paper, Run, Slot, Terms, Weights
-from vlcpctl.core.pseudo_texts import Inversion
+from vlcpctl.core.batch import Batch, Features, Inversion, Terms, Weights
+from vlcpctl.core.method import Method, Needs, Paper, Run, Slot, hyper
 
 OURS = "ours: the paper names no value; chosen on Emoji-9"
 

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from vlcpctl import losses
-from vlcpctl.core.hyper import hyper
-from vlcpctl.core.method import Batch, Features, Method, Needs, Paper, Part, Run, Terms, Tokens
+from vlcpctl.core.batch import Batch, Features, Terms, Tokens
+from vlcpctl.core.method import Method, Needs, Paper, Part, Run, hyper
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vlcpctl import losses
-from vlcpctl.core.hyper import hyper
-from vlcpctl.core.method import TRAIN, Batch, Features, Paper, Part, Phase, Run, Slot, Terms, Tokens
+from vlcpctl.core.batch import Batch, Features, Terms, Tokens
+from vlcpctl.core.method import TRAIN, Paper, Part, Phase, Run, Slot, hyper
 from vlcpctl.methods.bases.weight_penalty import (
     IMPORTANCE,
     TASKS,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vlcpctl import core, losses
-from vlcpctl.core.hyper import hyper
-from vlcpctl.core.method import TRAIN, Batch, Paper, Phase, Run, Slot
+from vlcpctl.core.batch import Batch
+from vlcpctl.core.method import TRAIN, Paper, Phase, Run, Slot, hyper
 from vlcpctl.methods.bases.weight_penalty import (
     IMPORTANCE,
     TASKS,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vlcpctl import core, losses
-from vlcpctl.core.hyper import hyper
-from vlcpctl.core.method import Batch, Paper, Run, Slot
+from vlcpctl.core.batch import Batch
+from vlcpctl.core.method import Paper, Run, Slot, hyper
 from vlcpctl.methods.bases.weight_penalty import (
     Penalty,
     WeightPenalty,

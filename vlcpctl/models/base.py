@@ -13,9 +13,9 @@ from typing import Any, overload
 import torch
 from torch import Tensor, nn
 
-from vlcpctl.core.view import View
+from vlcpctl.core.transform import View
 from vlcpctl.models.text_tower import TextTower
-from vlcpctl.models.tokens import Tokenizer
+from vlcpctl.models.tokenizers import Tokenizer
 
 
 @dataclass

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
-from vlcpctl.core.view import View
+from vlcpctl.core.transform import View
 from vlcpctl.models.fusion.configuration import CONFIG_FILE as FUSION_CONFIG_FILE
 from vlcpctl.models.fusion.configuration import FusionConfig, read_fusion
 from vlcpctl.models.imports import open_clip

@@ -36,7 +36,7 @@ from vlcpctl.models.pretrained import (
 from vlcpctl.models.projections import Projections, evaluating
 from vlcpctl.models.temperature import parse_temperature
 from vlcpctl.models.text_tower import TextTower, open_clip_tower
-from vlcpctl.models.tokens import tokenizer_of
+from vlcpctl.models.tokenizers import tokenizer_of
 from vlcpctl.models.towers import new_module, portable, save_tower, without_downloads
 
 WEIGHTS_FILE = "open_clip_model.safetensors"

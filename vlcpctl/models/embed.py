@@ -1,4 +1,4 @@
-"""Unit-length embeddings of images and texts, batch by batch."""
+"""Unit-length embeddings of images and texts, and what must hold of them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from vlcpctl.core.batch import Features
+from vlcpctl.core.errors import Diverged
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
 
@@ -45,3 +47,34 @@ def _joined(encoder: Encoder, parts: Iterable[Tensor | None]) -> np.ndarray:
     arrays = [normalize(part.float(), dim=-1).cpu().numpy() for part in parts if part is not None]
     empty = np.empty((0, encoder.width), dtype=np.float32)
     return np.concatenate([empty, *arrays])
+
+
+def as_features(
+    raw_image: Tensor, raw_text: Tensor, scale: Tensor, raw_pseudo: Tensor | None = None
+) -> Features:
+    """Features from raw projections (B, D) and 1 / temperature (), with texts without image (K, D).
+
+    The unit-length forms are computed here, and gradients flow through both.
+    """
+    return Features(
+        image=normalize(raw_image, dim=-1),
+        text=normalize(raw_text, dim=-1),
+        raw_image=raw_image,
+        raw_text=raw_text,
+        scale=scale,
+        pseudo=None if raw_pseudo is None else normalize(raw_pseudo, dim=-1),
+    )
+
+
+def require_finite(vectors: np.ndarray, what: str) -> None:
+    """Raise Diverged if embeddings (N, D) are not finite, naming `what` they are of.
+
+    A search would silently never return them.
+    """
+    is_finite = np.isfinite(vectors).all(axis=1)
+    if not is_finite.all():
+        count = int(np.count_nonzero(~is_finite))
+        raise Diverged(
+            f"{what}: contains non-finite embeddings ({count} of {len(vectors)} are NaN or "
+            "infinite); the model diverged, use an earlier checkpoint"
+        )

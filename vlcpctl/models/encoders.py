@@ -11,7 +11,7 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.models import dual_encoder
 from vlcpctl.models.configuration import fusion_configuration
 from vlcpctl.models.dual_encoder import DualEncoder
-from vlcpctl.models.fusion import building
+from vlcpctl.models.fusion import build as building
 from vlcpctl.models.fusion.configuration import with_changes
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
 

@@ -1,20 +1,26 @@
-"""Builds a report from rows: selects them, checks them, and evaluates --fail-if."""
+"""From rows to a document, and from a document to the report's directory."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.core.hashing import canonical_json, content_id
+from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.core.rows import Row
-from vlcpctl.report.collect import collect
-from vlcpctl.report.document import Document, check_metric
+from vlcpctl.report.document import TITLE, Document, check_metric, definitions_table
 from vlcpctl.report.gates import judge, parse_gate
-from vlcpctl.report.missing import require_complete
-from vlcpctl.report.notes import notes
-from vlcpctl.report.spaces import collect_spaces
+from vlcpctl.report.render.markdown import markdown
+from vlcpctl.report.render.page import page
+from vlcpctl.report.scores.collect import collect
+from vlcpctl.report.scores.missing import notes, require_complete
+from vlcpctl.report.summary_json import as_json
+from vlcpctl.report.tables.angles import collect_spaces
 
 GALLERIES = {"own": ("own",), "merged": ("merged",), "both": ("own", "merged")}
 
@@ -87,3 +93,22 @@ def _chosen(rows: Sequence[Row], request: Request) -> list[Row]:
 def _has_no_gallery(row: Row) -> bool:
     """Whether --gallery does not apply: data outside the stream, or a pair of checkpoints."""
     return row.since is not None or (row.gallery == "own" and row.task_step is None)
+
+
+def write_report(document: Document, identity: dict[str, Any], out: Path, *, force: bool) -> bool:
+    """Write the report directory; False if it already holds this very report.
+
+    Raises OutputExists if `out` holds anything else, unless `force`.
+    """
+    if already_made(out, "report", identity, force=force):
+        return False
+    manifest = MANIFESTS["report"]
+    summary = json.dumps(as_json(document, identity), indent=1, ensure_ascii=False, allow_nan=False)
+    with new_directory(out, manifest) as directory:
+        (directory / "report.html").write_text(page(document), encoding="utf-8")
+        (directory / "report.md").write_text(
+            markdown(TITLE, document.notes, document.sections(), definitions_table()),
+            encoding="utf-8",
+        )
+        (directory / manifest).write_text(summary + "\n", encoding="utf-8")
+    return True

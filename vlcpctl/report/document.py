@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
-from vlcpctl.report.comparison import comparison_tables, ordered_runs
 from vlcpctl.report.gates import Verdict
-from vlcpctl.report.matrices import matrix_table, transfer_table
-from vlcpctl.report.runs import Track
-from vlcpctl.report.spaces import Space
-from vlcpctl.report.table import Cell, Column, Group, Table
+from vlcpctl.report.scores.runs import Track
+from vlcpctl.report.tables.angles import Space
+from vlcpctl.report.tables.comparison import comparison_tables, ordered_runs
+from vlcpctl.report.tables.matrices import matrix_table, transfer_table
+from vlcpctl.report.tables.table import Cell, Column, Group, Table
 
 TITLE = "Forgetting report"
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from vlcpctl.core.errors import BadInput, GateFailed, UsageError, unknown_name
 from vlcpctl.metrics.definitions import DEFINITIONS
-from vlcpctl.report.runs import Run, Track
-from vlcpctl.report.summary import summarise, why_undefined
+from vlcpctl.report.scores.runs import Run, Track
+from vlcpctl.report.scores.summary import summarise, why_undefined
 
 _OPERATORS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
     "lt": ("<", operator.lt),

@@ -7,12 +7,12 @@ import math
 from typing import Any
 
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
-from vlcpctl.report.comparison import ordered_runs
 from vlcpctl.report.document import Document
-from vlcpctl.report.matrices import own_means
-from vlcpctl.report.runs import START, Run, Track, Transfer
-from vlcpctl.report.spaces import Space
-from vlcpctl.report.summary import Spread, summarise
+from vlcpctl.report.scores.runs import START, Run, Track, Transfer
+from vlcpctl.report.scores.summary import Spread, summarise
+from vlcpctl.report.tables.angles import Space
+from vlcpctl.report.tables.comparison import ordered_runs
+from vlcpctl.report.tables.matrices import own_means
 
 SCHEMA = "vlcpctl.report/1"
 

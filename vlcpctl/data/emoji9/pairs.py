@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.atomic import check_place, new_file, refuse_foreign_file
 from vlcpctl.core.console import progress
-from vlcpctl.core.differences import identity_differences
 from vlcpctl.core.errors import BadInput, OutputExists
+from vlcpctl.core.manifest import identity_differences
 from vlcpctl.core.seeds import generator
 from vlcpctl.data.emoji9.captions import plain_captions, train_captions
 from vlcpctl.data.emoji9.glyphs import Glyph, read_glyphs

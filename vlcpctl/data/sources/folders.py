@@ -11,11 +11,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.data.pairs import Pair
-from vlcpctl.data.sources.batches import in_batches
 from vlcpctl.data.sources.columns import Wanted
+from vlcpctl.data.sources.records import in_batches
 from vlcpctl.data.sources.sample_parts import IMAGES, is_wanted, pair_of_parts
-from vlcpctl.data.sources.tar_members import Member
+from vlcpctl.data.sources.tar_reader import Member
+from vlcpctl.data.tasks.samples import Pair
 
 # Images in these formats are reported as skipped; other files are ignored.
 _OTHER_IMAGES = ("gif", "bmp", "tif", "tiff", "heic", "avif")

@@ -8,8 +8,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from vlcpctl.data.images import MAX_BYTES
-from vlcpctl.data.pairs import Pair
+from vlcpctl.data.images.header import MAX_BYTES
+from vlcpctl.data.tasks.samples import Pair
 
 _NOT_HERE = frozenset({errno.ENOENT, errno.ENOTDIR})
 

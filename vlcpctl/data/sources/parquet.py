@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.data.ahead import one_ahead
-from vlcpctl.data.pairs import Pair
-from vlcpctl.data.sources.arrow_values import captions_of, images_of, names_of, plain, values_of
+from vlcpctl.data.sources.arrow import captions_of, images_of, names_of, plain, values_of
 from vlcpctl.data.sources.columns import Roles, Wanted, roles_of
 from vlcpctl.data.sources.fingerprints import file_fingerprint
 from vlcpctl.data.sources.image_files import ImageFiles
+from vlcpctl.data.tasks.samples import Pair
 
 _BATCH_BYTES = 8 * 2**20  # four times faster than 32 MB: the allocator reuses its pages
 _BATCH_ROWS = 500
@@ -26,6 +26,8 @@ _STATUS = "status"  # a column of img2dataset, whose tables include failed downl
 _WORTH_A_THREAD = 2**14  # bytes per row; for smaller rows the thread costs more than it saves
 # pyarrow raises OSError for damaged files too; one from the operating system has an errno.
 _DAMAGE = (pa.ArrowException, OSError)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -198,3 +200,19 @@ def _is_image_struct(kind: pa.DataType) -> bool:
 
 def _first_line(error: BaseException) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def one_ahead(items: Iterator[T]) -> Iterator[T]:
+    """The same items in the same order, which must not be None, each fetched one ahead.
+
+    It helps where fetching releases the interpreter lock, as reading and decompressing do. An
+    error while fetching is raised when its item is due.
+
+    >>> list(one_ahead(iter("abc")))
+    ['a', 'b', 'c']
+    """
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = thread.submit(next, items, None)
+            yield item

@@ -1,13 +1,17 @@
-"""Turn records (JSON objects, rows of text tables) into pairs."""
+"""Pairs out of records: JSON objects and rows of text, a batch of them at a time."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from vlcpctl.data.pairs import Pair
 from vlcpctl.data.sources.columns import Roles
+from vlcpctl.data.tasks.samples import Pair
 
 Record = dict[str, Any]
+
+_BATCH_BYTES = 8 * 2**20
+_BATCH_PAIRS = 1000
 
 
 def pair_of(place: str | int, record: Record, roles: Roles) -> Pair:
@@ -52,3 +56,17 @@ def is_unicode(value: object) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def in_batches(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+    """The pairs in batches of at most 1,000 pairs, or of 8 MiB of images (and the last one)."""
+    batch: list[Pair] = []
+    size = 0
+    for pair in pairs:
+        batch.append(pair)
+        size += len(pair.image or b"")
+        if size >= _BATCH_BYTES or len(batch) >= _BATCH_PAIRS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from vlcpctl.data.images import MAX_BYTES
-from vlcpctl.data.pairs import Pair
+from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.columns import CAPTION, LABEL, Wanted
 from vlcpctl.data.sources.records import listed, number_or_text, text_of
-from vlcpctl.data.sources.tar_members import Member
+from vlcpctl.data.sources.tar_reader import Member
+from vlcpctl.data.tasks.samples import Pair
 
 IMAGES = ("webp", "png", "jpg", "jpeg")  # in the order in which CLIP_benchmark tries them
 TEXTS = ("txt", "json", "cls")

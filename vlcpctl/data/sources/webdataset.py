@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.data.pairs import Pair
-from vlcpctl.data.sources.batches import in_batches
 from vlcpctl.data.sources.columns import Wanted
 from vlcpctl.data.sources.fingerprints import file_fingerprint
+from vlcpctl.data.sources.records import in_batches
 from vlcpctl.data.sources.sample_parts import IMAGES, TEXTS, is_wanted, pair_of_parts
-from vlcpctl.data.sources.tar_members import Member, members
+from vlcpctl.data.sources.tar_reader import Member, members
+from vlcpctl.data.tasks.samples import Pair
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vlcpctl import losses
-from vlcpctl.core.hyper import hyper
-from vlcpctl.core.method import Batch, Features, Method, Needs, Part, Run, Terms, Tokens
+from vlcpctl.core.batch import Batch, Features, Terms, Tokens
+from vlcpctl.core.method import Method, Needs, Part, Run, hyper
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -12,18 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from vlcpctl import core, losses
-from vlcpctl.core.method import (
-    TRAIN,
-    Batch,
-    Features,
-    Method,
-    Needs,
-    Phase,
-    Run,
-    Slot,
-    Terms,
-    Weights,
-)
+from vlcpctl.core.batch import Batch, Features, Terms, Weights
+from vlcpctl.core.method import TRAIN, Method, Needs, Phase, Run, Slot
 
 if TYPE_CHECKING:
     from torch import Tensor

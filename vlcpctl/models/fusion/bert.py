@@ -11,7 +11,7 @@ from torch import Tensor
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import Incompatible
 from vlcpctl.models.fusion.configuration import ELSEWHERE, TextConfig
-from vlcpctl.models.fusion.foreign_names import bert_names, joined
+from vlcpctl.models.fusion.key_mapping import bert_names, joined
 from vlcpctl.models.fusion.text_encoder import EPSILON
 from vlcpctl.models.hub import first_line, quietly
 

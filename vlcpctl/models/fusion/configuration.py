@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
-from vlcpctl.core.view import View
+from vlcpctl.core.transform import View
 
 FAMILY = "fusion"
 CONFIG_FILE = "config.json"

@@ -12,8 +12,8 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.core.tensors import require_fit, require_names, require_same_names
 from vlcpctl.models.fusion.bert import bert_tensors
 from vlcpctl.models.fusion.configuration import FusionConfig
-from vlcpctl.models.fusion.foreign_names import from_ctp, is_ctp
 from vlcpctl.models.fusion.image_encoder import fit_positions, image_tensors
+from vlcpctl.models.fusion.key_mapping import from_ctp, is_ctp
 from vlcpctl.models.fusion.model import FusionModel
 from vlcpctl.models.pretrained import SUFFIXES
 from vlcpctl.models.weight_files import read_weights

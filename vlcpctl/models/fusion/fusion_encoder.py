@@ -14,12 +14,12 @@ from typing import ClassVar, Literal, TypeVar, cast, final
 from torch import Tensor
 from torch.func import functional_call
 
-from vlcpctl.core.words import SpecialTokens
+from vlcpctl.core.special_tokens import SpecialTokens
 from vlcpctl.models.base import BaseEncoder
 from vlcpctl.models.fusion.model import FusionModel, Outputs
 from vlcpctl.models.projections import evaluating
 from vlcpctl.models.text_tower import TextTower, tower_around
-from vlcpctl.models.tokens import WordPieces
+from vlcpctl.models.tokenizers import WordPieces
 
 Result = TypeVar("Result")
 

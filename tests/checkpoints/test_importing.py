@@ -1,0 +1,313 @@
+"""Weights of other programs as checkpoints: what is read, refused, and never executed."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from support.battery import World, fused, make_world, request
+from torch import Tensor
+
+from vlcpctl.checkpoints.check import check_checkpoint
+from vlcpctl.checkpoints.importing import Request, import_checkpoint
+from vlcpctl.commands.import_checkpoint import run as command
+from vlcpctl.commands.inspect import run as inspect
+from vlcpctl.core.errors import BadInput, Incompatible, OutputExists, UsageError
+from vlcpctl.core.manifest import read_manifest
+from vlcpctl.models import dual_encoder, encoders
+from vlcpctl.models.encoders import Start
+from vlcpctl.models.fusion.key_mapping import ctp_names, parted
+from vlcpctl.models.imports import open_clip
+from vlcpctl.training.config.request import Request as Step
+from vlcpctl.training.train_step import train_step
+
+NAME = "visual.proj"
+WEIGHTS = "open_clip_model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture
+def trained() -> dict[str, Tensor]:
+    return dict(dual_encoder.build("micro", seed=7).module.state_dict())
+
+
+def epoch_file(path: Path, weights: dict[str, Tensor], **more: object) -> Path:
+    """What open_clip's trainer saves from several processes."""
+    named = {f"module.{name}": value for name, value in weights.items()}
+    torch.save({"epoch": 1, "name": "run", "state_dict": named, "optimizer": {}, **more}, path)
+    return path
+
+
+def imported(source: Path, out: Path, **options: Any) -> dict[str, Any]:
+    import_checkpoint(Request(source=source, out=out, **options))
+    assert list(check_checkpoint(out, deep=True)) == []
+    return read_manifest(out, "checkpoint")
+
+
+def test_open_clips_checkpoint_becomes_one_that_open_clip_opens(
+    trained: dict[str, Tensor], tmp_path: Path
+) -> None:
+    source = epoch_file(tmp_path / "epoch_1.pt", trained)
+    manifest = imported(source, tmp_path / "out", model="micro")
+    assert load_file(tmp_path / "out" / WEIGHTS).keys() == trained.keys()
+    module, _, _ = open_clip().create_model_and_transforms(f"local-dir:{tmp_path / 'out'}")
+    assert torch.equal(module.state_dict()[NAME], trained[NAME])
+    assert (manifest["run"], manifest["method"], manifest["step"]) == ("epoch_1", "imported", None)
+    assert (manifest["tasks"], manifest["parent"]) == ([], None)
+    assert manifest["origin"]["name"] == "epoch_1.pt"
+    assert not manifest["origin"]["ran_code"]
+
+
+@pytest.mark.parametrize("kind", ["bare", "model", "safetensors"])
+def test_other_wrappings_give_the_same_model(
+    trained: dict[str, Tensor], tmp_path: Path, kind: str
+) -> None:
+    source = tmp_path / f"weights.{'safetensors' if kind == 'safetensors' else 'pt'}"
+    if kind == "safetensors":
+        save_file(trained, source)
+    else:
+        torch.save(trained if kind == "bare" else {"model": trained, "config": {}}, source)
+    imported(source, tmp_path / "out", model="micro")
+    assert torch.equal(load_file(tmp_path / "out" / WEIGHTS)[NAME], trained[NAME])
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, "open_clip_pytorch_model.bin"])
+def test_a_directory_says_its_model_itself(
+    trained: dict[str, Tensor], tmp_path: Path, name: str
+) -> None:
+    source = tmp_path / "model"
+    source.mkdir()
+    dual_encoder.save(dual_encoder.build("micro", seed=7), source)
+    if name != WEIGHTS:
+        (source / WEIGHTS).unlink()
+        torch.save(trained, source / name)
+    for number, place in enumerate((source, source / name)):
+        imported(place, tmp_path / f"out{number}")
+        assert torch.equal(load_file(tmp_path / f"out{number}" / WEIGHTS)[NAME], trained[NAME])
+
+
+def test_weights_that_say_no_model_need_one(trained: dict[str, Tensor], tmp_path: Path) -> None:
+    source = epoch_file(tmp_path / "epoch_1.pt", trained)
+    with pytest.raises(UsageError, match=r"give --model NAME or FILE\.json"):
+        imported(source, tmp_path / "out")
+    with pytest.raises(BadInput, match="does not exist"):
+        imported(tmp_path / "missing.pt", tmp_path / "out")
+    with pytest.raises(BadInput, match=r"contains neither open_clip_config\.json nor"):
+        imported(tmp_path, tmp_path / "out")
+
+
+def test_every_tensor_that_does_not_fit_is_named(
+    trained: dict[str, Tensor], tmp_path: Path
+) -> None:
+    trained["visual.proj"] = trained["visual.proj"][:, :1]
+    trained["extra.one"] = trained["extra.two"] = torch.zeros(1)
+    del trained["ln_final.weight"], trained["ln_final.bias"]
+    source = epoch_file(tmp_path / "epoch_1.pt", trained)
+    with pytest.raises(Incompatible) as caught:
+        imported(source, tmp_path / "out", model="micro")
+    said = str(caught.value)
+    assert "it lacks 2 (ln_final.bias, ln_final.weight)" in said
+    assert "it has unexpected tensors: 2 (extra.one, extra.two)" in said
+    assert "it has tensors of other shapes: 1 (visual.proj (" in said
+    assert caught.value.exit_code == 5
+    assert not (tmp_path / "out").exists()
+
+
+def test_names_beyond_twenty_are_counted(trained: dict[str, Tensor], tmp_path: Path) -> None:
+    more = {f"extra.{number:02d}": torch.zeros(1) for number in range(33)}
+    source = epoch_file(tmp_path / "epoch_1.pt", {**trained, **more})
+    with pytest.raises(Incompatible, match=r"33 \(extra\.00, .*extra\.19, and 13 more\)"):
+        imported(source, tmp_path / "out", model="micro")
+
+
+def test_a_diverged_model_is_refused(trained: dict[str, Tensor], tmp_path: Path) -> None:
+    trained[NAME] = trained[NAME] * float("nan")
+    source = epoch_file(tmp_path / "epoch_1.pt", trained)
+    with pytest.raises(Incompatible, match=r"NaN or infinity in 1 \(visual\.proj\)"):
+        imported(source, tmp_path / "out", model="micro")
+
+
+class _Payload:
+    """The content of a hostile file: unpickling it prints."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return print, ("code ran",)
+
+
+def test_code_runs_only_when_trusted_and_that_is_recorded(
+    trained: dict[str, Tensor], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = epoch_file(tmp_path / "epoch_1.pt", trained, memory=_Payload())
+    with pytest.raises(Incompatible, match=r"without running code from it: .*print") as caught:
+        imported(source, tmp_path / "out", model="micro")
+    assert "--trust-pickle' reads the file and runs its code" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "code ran" not in capsys.readouterr().out
+    manifest = imported(source, tmp_path / "out", model="micro", trusts_pickle=True)
+    said = capsys.readouterr()
+    assert "code ran" in said.out
+    assert "is unpickled in full" in said.err
+    assert manifest["origin"]["ran_code"]
+    inspect(tmp_path / "out")
+    assert "its code was run" in capsys.readouterr().out
+
+
+def test_trust_changes_nothing_for_a_file_of_plain_data(
+    trained: dict[str, Tensor], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = epoch_file(tmp_path / "epoch_1.pt", trained)
+    manifest = imported(source, tmp_path / "out", model="micro", trusts_pickle=True)
+    assert not manifest["origin"]["ran_code"]
+    assert capsys.readouterr().err == ""
+
+
+def test_lists_of_a_buffer_beside_the_weights_need_trust(
+    trained: dict[str, Tensor], tmp_path: Path
+) -> None:
+    source = epoch_file(tmp_path / "task_01.pth", trained, memory=np.array(["a"]))
+    with pytest.raises(Incompatible, match="numpy"):
+        imported(source, tmp_path / "out", model="micro")
+    imported(source, tmp_path / "out", model="micro", trusts_pickle=True)
+
+
+@pytest.mark.parametrize("trusts", [False, True])
+@pytest.mark.parametrize(
+    "data", [b"", b"hello", b"\x80\x04\x95cos", pickle.dumps([1]), pickle.dumps({"a": 1})]
+)
+def test_a_file_that_is_no_weights_is_refused(tmp_path: Path, data: bytes, *, trusts: bool) -> None:
+    source = tmp_path / "x.pt"
+    source.write_bytes(data)
+    with pytest.raises(Incompatible, match=r"x\.pt") as caught:
+        imported(source, tmp_path / "out", model="micro", trusts_pickle=trusts)
+    assert "\n" not in str(caught.value)
+
+
+def going_on(step: Step, previous: Path) -> Step:
+    """A request with --previous, without the options that the checkpoint fixes."""
+    origins = {name: origin for name, origin in step.origins.items() if name != "model"}
+    return replace(step, previous=previous, origins=origins)
+
+
+def test_a_first_task_starts_from_it_as_from_a_step_before(
+    world: World, trained: dict[str, Tensor], tmp_path: Path
+) -> None:
+    source = epoch_file(tmp_path / "epoch_1.pt", trained)
+    imported(source, tmp_path / "start", model="micro")
+    for name in ("seqf", "ctp", "ewc", "si", "joint"):
+        step = request(world, name, 0, tmp_path / name, buffered=False)
+        train_step(going_on(step, tmp_path / "start"))
+        manifest = read_manifest(step.out, "checkpoint")
+        assert manifest["step"] == 0
+        assert len(manifest["tasks"]) == 1
+        assert manifest["parent"] == read_manifest(tmp_path / "start", "checkpoint")["content"]
+
+
+def test_importing_again_is_free_and_another_file_is_refused(
+    trained: dict[str, Tensor], tmp_path: Path
+) -> None:
+    source = epoch_file(tmp_path / "epoch_1.pt", trained)
+    imported(source, tmp_path / "out", model="micro")
+    before = (tmp_path / "out" / "checkpoint.json").stat().st_mtime_ns
+    moved = source.rename(tmp_path / "epoch_9.pt")
+    imported(moved, tmp_path / "out", model="micro", run="epoch_1", trusts_pickle=True)
+    assert (tmp_path / "out" / "checkpoint.json").stat().st_mtime_ns == before
+    trained[NAME] = trained[NAME] + 1
+    with pytest.raises(OutputExists, match="imported"):
+        imported(epoch_file(moved, trained), tmp_path / "out", model="micro", run="epoch_1")
+
+
+def test_a_dry_run_checks_and_writes_nothing(
+    trained: dict[str, Tensor], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = epoch_file(tmp_path / "epoch_1.pt", trained)
+    command(source, tmp_path / "out", model="micro", dry_run=True)
+    assert "tensors fit a dual model" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_json_says_what_was_made(
+    trained: dict[str, Tensor], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = epoch_file(tmp_path / "epoch_1.pt", trained)
+    command(source, tmp_path / "out", model="micro", run_name="start", step=3, as_json=True)
+    said = json.loads(capsys.readouterr().out)
+    assert (said["run"], said["step"], said["origin"]["name"]) == ("start", 3, "epoch_1.pt")
+
+
+def authors_file(path: Path, heads: str = "linear") -> dict[str, Tensor]:
+    """A checkpoint with the names of the CTP authors; our tensors that it was made of."""
+    encoder = encoders.build("albef-micro", Start(seed=3, heads=heads))
+    own = encoder.module.state_dict()
+    theirs = parted(own, {**ctp_names(own), "logit_scale": ("temp",)})
+    theirs["temp"] = torch.exp(-own["logit_scale"])
+    besides = {
+        name.replace("text_mlm_encoder.bert", "text_encoder"): value
+        for name, value in theirs.items()
+        if name.startswith("text_mlm_encoder.bert")
+    }
+    decoder = "text_mlm_encoder.cls.predictions.decoder"
+    besides[f"{decoder}.weight"] = theirs["text_mlm_encoder.bert.embeddings.word_embeddings.weight"]
+    besides[f"{decoder}.bias"] = theirs["text_mlm_encoder.cls.predictions.bias"]
+    besides["text_encoder.embeddings.position_ids"] = torch.arange(16)[None]
+    besides |= {"image_queue": torch.zeros(8, 4), "text_queue": torch.zeros(8, 4)}
+    besides |= {"queue_ptr": torch.zeros(1, dtype=torch.long), "distill_temp": torch.ones(())}
+    config = {"init_lr": 1e-4, "task": ["家居用品"]}
+    torch.save({"model": {**theirs, **besides}, "optimizer": {}, "config": config}, path)
+    return dict(own)
+
+
+@pytest.mark.parametrize("heads", ["linear", "cosine"])
+def test_the_ctp_authors_checkpoint_gives_our_tensors(tmp_path: Path, heads: str) -> None:
+    own = authors_file(tmp_path / "task_08.pth", heads)
+    manifest = imported(tmp_path / "task_08.pth", tmp_path / "out", model="albef-micro", step=8)
+    found = encoders.load(tmp_path / "out").module.state_dict()
+    assert found.keys() == own.keys()
+    for name, tensor in own.items():
+        torch.testing.assert_close(found[name], tensor, rtol=1e-6, atol=0)
+    assert (manifest["step"], manifest["run"]) == (8, "task_08")
+
+
+def test_the_tokenizer_of_the_ctp_authors_may_lie_in_a_directory(tmp_path: Path) -> None:
+    authors_file(tmp_path / "task_00.pth")
+    words = tmp_path / "words"
+    words.mkdir()
+    encoders.build("albef-micro").tokenizer.save(words)
+    imported(tmp_path / "task_00.pth", tmp_path / "out", model="albef-micro", tokenizer=words)
+    texts = ["a red thing"]
+    tokenize = encoders.load(tmp_path / "out").tokenize
+    assert torch.equal(tokenize(texts), encoders.build("albef-micro").tokenize(texts))
+    with pytest.raises(BadInput, match="contains none of"):
+        imported(tmp_path / "task_00.pth", tmp_path / "o", model="albef-micro", tokenizer=tmp_path)
+    with pytest.raises(UsageError, match="--tokenizer has no effect on micro"):
+        imported(tmp_path / "task_00.pth", tmp_path / "o", model="micro", tokenizer=words)
+
+
+def test_a_tensor_missing_of_the_ctp_authors_has_their_name(tmp_path: Path) -> None:
+    authors_file(tmp_path / "task_00.pth")
+    stored = torch.load(tmp_path / "task_00.pth")
+    del stored["model"]["vision_proj.bias"]
+    stored["model"]["visual_encoder.head.weight"] = torch.zeros(1)
+    torch.save(stored, tmp_path / "task_00.pth")
+    with pytest.raises(Incompatible) as caught:
+        imported(tmp_path / "task_00.pth", tmp_path / "out", model="albef-micro")
+    assert "it lacks 1 (vision_proj.bias)" in str(caught.value)
+    assert "1 (visual_encoder.head.weight)" in str(caught.value)
+
+
+def test_a_fusion_model_goes_on_from_the_ctp_authors(world: World, tmp_path: Path) -> None:
+    authors_file(tmp_path / "task_00.pth")
+    imported(tmp_path / "task_00.pth", tmp_path / "start", model="albef-micro")
+    step = request(fused(world), "ctp", 0, tmp_path, buffered=False)
+    train_step(going_on(step, tmp_path / "start"))
+    assert read_manifest(step.out, "checkpoint")["step"] == 0

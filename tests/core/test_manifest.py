@@ -1,0 +1,59 @@
+"""A manifest says what a directory is; one that cannot be read says why."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.manifest import is_artifact, kind_of, read_manifest, write_manifest
+
+
+def _make(directory: Path) -> None:
+    directory.mkdir()
+    write_manifest(directory, "task", {"seed": 0}, "one", {"name": "one"})
+
+
+def test_the_directory_that_one_is_in_and_the_uppermost_have_a_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _make(tmp_path / "a")
+    monkeypatch.chdir(tmp_path / "a")
+    assert kind_of(Path()) == "task"
+    assert kind_of(Path("/")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not readable JSON"),
+        ("[]", "not written by vlcpctl"),
+        ('{"schema": "vlcpctl.task/2"}', "this version reads vlcpctl.task/1"),
+    ],
+)
+def test_a_manifest_that_cannot_be_read_says_why(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "task.json").write_text(text)
+    with pytest.raises(BadInput, match=message):
+        read_manifest(tmp_path, "task")
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "[]", "{", "[" * 100_000, '{"schema": "somebody.report/1"}', "\xff"]
+)
+def test_a_file_with_the_name_of_a_manifest_makes_no_artifact(tmp_path: Path, text: str) -> None:
+    (tmp_path / "summary.json").write_text(text, encoding="latin-1")
+    assert not is_artifact(tmp_path)
+    (tmp_path / "summary.json").write_text(json.dumps({"schema": "vlcpctl.report/1"}))
+    assert is_artifact(tmp_path)
+
+
+def test_what_a_manifest_lacks_is_named_with_its_file(tmp_path: Path) -> None:
+    _make(tmp_path / "out")
+    manifest = pickle.loads(pickle.dumps(read_manifest(tmp_path / "out", "task")))
+    assert manifest["name"] == "one"
+    assert manifest.get("step") is None
+    with pytest.raises(BadInput, match=r"task\.json has no 'step': it was changed after"):
+        manifest["step"]

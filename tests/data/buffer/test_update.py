@@ -1,0 +1,255 @@
+"""Buffers on disk: what they keep, that they stand alone, and that the old one is left as it is."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.tiny_stream import make_task
+
+from vlcpctl.core.errors import BadInput, Incompatible
+from vlcpctl.data.buffer import update as buffer_module
+from vlcpctl.data.buffer.size import Size
+from vlcpctl.data.buffer.update import Request, open_buffer, plan_update, write_buffer
+from vlcpctl.data.tasks.task import Split, Task, open_task
+
+TEN = Size(count=10, written=10)
+
+
+def features(split: Split, rows: np.ndarray) -> np.ndarray:
+    """Points on a circle by the number of the image, the same for every call."""
+    angles = np.array([int(split.column("source_key")[row]) * 0.7 for row in rows])
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+
+
+def tasks(directory: Path, sizes: list[int]) -> list[Path]:
+    firsts = np.cumsum([0, *sizes])
+    return [
+        make_task(directory / f"task{i}", size, name=f"task {i}", step=i, first=int(first))
+        for i, (size, first) in enumerate(zip(sizes, firsts, strict=False))
+    ]
+
+
+def update(out: Path, task: Path, previous: Path | None = None, **options: object) -> Task:
+    request = Request(
+        **{
+            "task": open_task(task),
+            "previous": previous and open_buffer(previous),
+            "policy": "reservoir",
+            "size": TEN,
+            "seed": 0,
+            **options,
+        }
+    )
+    write_buffer(out, request, plan_update(request), features)
+    return open_buffer(out)
+
+
+def chain(directory: Path, paths: list[Path], **options: object) -> Task:
+    previous = None
+    for number, path in enumerate(paths):
+        out = directory / f"buffer{number}"
+        update(out, path, previous, **options)
+        previous = out
+    assert previous is not None
+    return open_buffer(previous)
+
+
+def counts(buffer: Task) -> dict[str, int]:
+    return dict(Counter(buffer.split("train").column("task")))
+
+
+def test_reservoir_in_any_order_is_one_pass_over_the_union(tmp_path: Path) -> None:
+    parts = tasks(tmp_path, [12, 20, 8])
+    union = make_task(tmp_path / "union", 40)
+    whole = update(tmp_path / "whole", union)
+    forth = chain(tmp_path / "forth", parts)
+    back = chain(tmp_path / "back", parts[::-1])
+    assert forth.split("train").keys == back.split("train").keys == whole.split("train").keys
+    assert forth.content == back.content == whole.content
+
+
+def test_reservoir_of_a_share_in_any_order_is_one_pass_over_the_union(tmp_path: Path) -> None:
+    parts = tasks(tmp_path, [12, 20, 8])
+    share = Size(share=0.4, written="40%")
+    whole = update(tmp_path / "whole", make_task(tmp_path / "union", 40), size=share)
+    back = chain(tmp_path / "back", parts[::-1], size=share)
+    assert back.content == whole.content
+    assert 0 < back.counts["train"] < 40
+
+
+def test_ring_is_even_over_tasks(tmp_path: Path) -> None:
+    buffer = chain(tmp_path, tasks(tmp_path, [30, 11, 12]), policy="ring")
+    assert counts(buffer) == {"task 0": 4, "task 1": 3, "task 2": 3}
+
+
+def test_ring_of_a_share_keeps_that_share_of_each_task(tmp_path: Path) -> None:
+    share = Size(share=0.25, written="25%")
+    buffer = chain(tmp_path, tasks(tmp_path, [24, 12]), policy="ring", size=share)
+    assert counts(buffer) == {"task 0": 6, "task 1": 3}
+
+
+def test_added_items_push_none_out(tmp_path: Path) -> None:
+    size = Size(add=5, written="+5")
+    buffer = chain(tmp_path, tasks(tmp_path, [12, 3, 9]), policy="random", size=size)
+    assert counts(buffer) == {"task 0": 5, "task 1": 3, "task 2": 5}
+
+
+@pytest.mark.parametrize("policy", ["herding", "kmeans", "random"])
+def test_quotas_follow_the_sizes_of_the_tasks(tmp_path: Path, policy: str) -> None:
+    buffer = chain(tmp_path, tasks(tmp_path, [30, 10]), policy=policy)
+    assert counts(buffer) == {"task 0": 8, "task 1": 2}
+
+
+@pytest.mark.parametrize("policy", ["herding", "kmeans", "random", "ring"])
+def test_shrinking_keeps_the_best_and_their_ranks(tmp_path: Path, policy: str) -> None:
+    first, second = tasks(tmp_path, [30, 30])
+    before = update(tmp_path / "before", first, policy=policy).split("train")
+    after = update(tmp_path / "after", second, tmp_path / "before", policy=policy).split("train")
+    ranks = dict(zip(before.keys, before.column("rank"), strict=True))
+    kept = {
+        key: rank
+        for key, rank, task in zip(
+            after.keys, after.column("rank"), after.column("task"), strict=True
+        )
+        if task == "task 0"
+    }
+    assert sorted(kept.values()) == list(range(5))
+    assert kept == {key: ranks[key] for key in kept}
+
+
+def test_size_beyond_the_data_keeps_everything_and_says_so(tmp_path: Path) -> None:
+    (task,) = tasks(tmp_path, [4])
+    request = Request(task=open_task(task), previous=None, policy="ring", size=TEN, seed=0)
+    assert str(plan_update(request)).endswith("everything seen is kept")
+    assert update(tmp_path / "buffer", task).counts == {"train": 4}
+
+
+def test_pair_that_comes_again_is_held_once(tmp_path: Path) -> None:
+    first = make_task(tmp_path / "a", 6, name="a")
+    again = make_task(tmp_path / "b", 6, name="b", first=3)
+    keys = chain(tmp_path, [first, again]).split("train").keys
+    assert len(keys) == len(set(keys)) == 9
+
+
+def test_buffer_stands_alone_when_tasks_and_older_buffers_are_gone(tmp_path: Path) -> None:
+    parts = tasks(tmp_path, [12, 12])
+    chain(tmp_path, parts)
+    for path in [*parts, tmp_path / "buffer0"]:
+        shutil.rmtree(path)
+    split = open_buffer(tmp_path / "buffer1").split("train")
+    images = [split.image(row) for row in range(len(split))]
+    assert len(set(images)) == 10
+    assert set(split.column("task")) == {"task 0", "task 1"}
+
+
+def test_tars_hold_what_the_index_says(tmp_path: Path) -> None:
+    buffer = chain(tmp_path, tasks(tmp_path, [12, 12, 12]))
+    split = buffer.split("train")
+    for row in range(len(split)):
+        with tarfile.open(buffer.path / split.column("shard")[row]) as tar:
+            names = [f"{split.keys[row]}.{kind}" for kind in ("png", "txt", "json")]
+            image, text, _ = (tar.extractfile(name).read() for name in names)
+        assert image == split.image(row)
+        assert text.decode().splitlines() == split.captions(row)
+    assert buffer.manifest["splits"]["train"]["shards"] == sorted(set(split.column("shard")))
+
+
+def test_tar_is_linked_while_half_of_it_stays_and_written_anew_below(tmp_path: Path) -> None:
+    first, second, third = tasks(tmp_path, [40, 40, 40])
+    update(tmp_path / "a", first, policy="ring")
+    update(tmp_path / "b", second, tmp_path / "a", policy="ring")
+    old = tmp_path / "a" / "train-000000.tar"
+    assert (tmp_path / "b" / old.name).samefile(old)  # 5 of 10 stay
+    c = update(tmp_path / "c", third, tmp_path / "b", policy="ring")  # 4 of 10, and 3 of 5
+    assert not (tmp_path / "c" / old.name).exists()
+    assert (tmp_path / "c" / "train-000001.tar").samefile(tmp_path / "b" / "train-000001.tar")
+    assert c.manifest["splits"]["train"]["shards"] == ["train-000001.tar", "train-000002.tar"]
+    assert c.manifest["buffer"]["shard_rows"] == {"train-000001.tar": 5, "train-000002.tar": 7}
+    assert len({c.split("train").image(row) for row in range(10)}) == 10
+
+
+def test_where_links_are_impossible_tars_are_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    first, second = tasks(tmp_path, [12, 2])
+    update(tmp_path / "a", first)
+    monkeypatch.setattr("os.link", refuse)
+    b = update(tmp_path / "b", second, tmp_path / "a")
+    shard = "train-000000.tar"
+    assert (tmp_path / "b" / shard).read_bytes() == (tmp_path / "a" / shard).read_bytes()
+    assert not (tmp_path / "b" / shard).samefile(tmp_path / "a" / shard)
+    assert b.counts["train"] == 10
+
+
+def test_failed_update_leaves_the_old_buffer_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tasks(tmp_path, [40, 40])
+    old = update(tmp_path / "a", first, policy="ring")
+    before = {path.name: path.read_bytes() for path in old.path.iterdir()}
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(buffer_module, "write_buffer_manifest", killed)
+    with pytest.raises(KeyboardInterrupt):
+        update(tmp_path / "b", second, tmp_path / "a", policy="ring")
+    assert {path.name: path.read_bytes() for path in old.path.iterdir()} == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "task0", "task1"]
+
+
+def test_task_seen_before_is_refused(tmp_path: Path) -> None:
+    (task,) = tasks(tmp_path, [12])
+    update(tmp_path / "a", task)
+    with pytest.raises(BadInput, match=r"a was already updated with .*task0"):
+        update(tmp_path / "b", task, tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"policy": "ring"}, "policy 'reservoir', not 'ring'"),
+        ({"seed": 1}, "seed 0, not 1"),
+        ({"size": Size(share=0.1, written="10%")}, "'a number of items', not 'a share of every"),
+    ],
+)
+def test_update_must_go_on_as_the_buffer_began(
+    tmp_path: Path, change: dict[str, object], message: str
+) -> None:
+    first, second = tasks(tmp_path, [12, 12])
+    update(tmp_path / "a", first)
+    with pytest.raises(Incompatible, match=message):
+        update(tmp_path / "b", second, tmp_path / "a", **change)
+
+
+def test_growing_a_buffer_that_gave_items_up_warns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = tasks(tmp_path, [12, 12])
+    update(tmp_path / "a", first)
+    update(tmp_path / "b", second, tmp_path / "a", size=Size(count=20, written=20))
+    assert "a was smaller: the items of earlier tasks that it evicted" in capsys.readouterr().err
+
+
+def test_a_task_is_not_a_previous_buffer(tmp_path: Path) -> None:
+    (task,) = tasks(tmp_path, [3])
+    with pytest.raises(BadInput, match="is a task, not a buffer"):
+        open_buffer(task)
+
+
+def test_damaged_image_is_not_copied_into_a_buffer(tmp_path: Path) -> None:
+    (task,) = tasks(tmp_path, [3])
+    shard = task / "train-000000.tar"
+    data = bytearray(shard.read_bytes())
+    data[600] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(BadInput, match="does not match the index"):
+        update(tmp_path / "a", task)

@@ -1,0 +1,190 @@
+"""Views: open_clip in evaluation, fixed by (seed, key, visit) in training; bad images refused."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.transform import View
+from vlcpctl.data.images import header
+from vlcpctl.data.images.randaugment import OPERATIONS
+from vlcpctl.data.images.transforms import decode_image, eval_view, train_view
+
+VARIED = {"crop": "random", "flip": True, "randaugment": (2, 5)}
+
+
+def view(size: int = 32, **how: object) -> View:
+    return View(image_size=size, mean=(0.5,) * 3, std=(0.5,) * 3, **how)  # type: ignore[arg-type]
+
+
+def picture(width: int, height: int, seed: int = 0) -> Image.Image:
+    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    return Image.fromarray(pixels)
+
+
+def encoded(image: Image.Image, kind: str = "PNG", **how: object) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **how)
+    return file.getvalue()
+
+
+# Evaluation
+
+
+@pytest.mark.parametrize(
+    "size", [(32, 32), (64, 64), (50, 33), (33, 50), (31, 77), (7, 9), (400, 33)]
+)
+@pytest.mark.parametrize("mode", ["shortest", "longest", "squash"])
+@pytest.mark.parametrize("interpolation", ["bicubic", "bilinear"])
+def test_evaluation_equals_open_clip_byte_for_byte(
+    size: tuple[int, int], mode: str, interpolation: str
+) -> None:
+    from vlcpctl.models.imports import open_clip
+
+    transform = open_clip().image_transform(
+        32, is_train=False, resize_mode=mode, interpolation=interpolation, fill_color=7
+    )
+    image = picture(*size)
+    theirs = image
+    for step in transform.transforms[:-2]:  # without ToTensor and Normalize
+        theirs = step(theirs)
+    ours = eval_view(image, view(resize_mode=mode, interpolation=interpolation, fill_color=7))
+    np.testing.assert_array_equal(ours, np.asarray(theirs))
+
+
+def test_an_image_of_the_right_size_is_not_resampled() -> None:
+    image = picture(32, 32)
+    np.testing.assert_array_equal(eval_view(image, view()), np.asarray(image))
+    np.testing.assert_array_equal(
+        train_view(image, view(crop="none"), 0, "k", 0), np.asarray(image)
+    )
+
+
+# Training
+
+
+def test_a_view_depends_on_seed_key_and_visit_alone() -> None:
+    image = picture(50, 40)
+    first = train_view(image, view(**VARIED), 0, "key", 1)
+    for visit in range(3):
+        train_view(picture(9, 9), view(**VARIED), 0, "other", visit)
+    np.testing.assert_array_equal(train_view(image, view(**VARIED), 0, "key", 1), first)
+    for other in ((1, "key", 1), (0, "yek", 1), (0, "key", 2)):
+        assert not np.array_equal(train_view(image, view(**VARIED), *other), first)
+
+
+def test_nothing_is_drawn_from_global_generators() -> None:
+    import random
+
+    before = random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002 - the one not to touch
+    for visit in range(20):
+        train_view(picture(50, 40), view(**VARIED), 0, "key", visit)
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == before  # noqa: NPY002
+
+
+@pytest.mark.parametrize("crop", ["none", "center", "random"])
+@pytest.mark.parametrize("size", [(32, 32), (50, 33), (5, 400)])
+def test_every_view_has_the_models_size(crop: str, size: tuple[int, int]) -> None:
+    made = train_view(picture(*size), view(crop=crop, flip=True, randaugment=(2, 9)), 0, "k", 0)
+    assert made.shape == (32, 32, 3)
+    assert made.dtype == np.uint8
+
+
+def test_without_a_crop_the_whole_image_is_seen() -> None:
+    image = Image.new("RGB", (64, 32))
+    image.paste((255, 255, 255), (0, 0, 4, 32))
+    assert train_view(image, view(crop="none"), 0, "k", 0)[:, 0].mean() > 200
+    flipped = [train_view(image, view(crop="none", flip=True), 0, "k", i) for i in range(8)]
+    assert all(max(one[:, 0].mean(), one[:, -1].mean()) > 200 for one in flipped)
+
+
+def test_half_of_the_views_are_flipped() -> None:
+    image = Image.new("RGB", (32, 32))
+    image.paste((255, 255, 255), (0, 0, 16, 32))
+    made = [train_view(image, view(flip=True), 0, "k", visit)[0, 0, 0] for visit in range(400)]
+    assert 150 < sum(value == 0 for value in made) < 250
+
+
+def test_a_crop_keeps_an_area_within_its_limits() -> None:
+    ramp = np.broadcast_to(np.arange(256, dtype=np.uint8)[None, :, None], (256, 256, 3))
+    image = Image.fromarray(np.ascontiguousarray(ramp))
+    for visit in range(50):
+        made = train_view(image, view(crop="random", crop_scale=(0.9, 1.0)), 0, "k", visit)
+        spread = int(made[0, -1, 0]) - int(made[0, 0, 0])
+        assert spread > 256 * 0.9 * 0.75  # width >= sqrt(0.9 * 3 / 4) of the side, less the edges
+
+
+@pytest.mark.parametrize("number", range(len(OPERATIONS)))
+def test_every_operation_keeps_size_and_mode(number: int) -> None:
+    for strength in (-1.0, 0.0, 0.5, 1.0):
+        made = OPERATIONS[number](picture(20, 30), strength)
+        assert made.size == (20, 30)
+        assert made.mode == "RGB"
+
+
+# Decoding
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "LA", "RGBA", "CMYK"])
+def test_every_mode_becomes_rgb(mode: str) -> None:
+    kind = "JPEG" if mode == "CMYK" else "PNG"
+    decoded = decode_image(encoded(picture(9, 7).convert(mode), kind))
+    assert decoded.mode == "RGB"
+    assert decoded.size == (9, 7)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+def test_jpeg_png_and_webp_are_read(kind: str) -> None:
+    assert decode_image(encoded(picture(9, 7), kind)).size == (9, 7)
+
+
+def test_transparent_parts_become_white() -> None:
+    image = Image.new("RGBA", (2, 1), (0, 0, 0, 0))
+    image.putpixel((1, 0), (10, 20, 30, 255))
+    pixels = np.asarray(decode_image(encoded(image)))
+    assert pixels.tolist() == [[[255, 255, 255], [10, 20, 30]]]
+    palette = image.quantize(2)
+    pixels = np.asarray(decode_image(encoded(palette)))
+    assert pixels[0, 0].tolist() == [255, 255, 255]
+
+
+def test_sixteen_bits_a_channel_keep_their_upper_eight() -> None:
+    ramp = np.array([[0, 256, 0x80FF, 0xFFFF]], dtype=np.uint16)
+    pixels = np.asarray(decode_image(encoded(Image.fromarray(ramp))))
+    assert pixels[0, :, 0].tolist() == [0, 1, 128, 255]
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.9])
+def test_truncated_images_are_refused_by_name(kind: str, share: float) -> None:
+    data = encoded(picture(90, 70), kind)
+    with pytest.raises(BadInput, match=r"train\.parquet: the image of key k cannot be decoded"):
+        decode_image(data[: int(len(data) * share)], "train.parquet: the image of key k")
+
+
+@pytest.mark.parametrize("data", [b"", b"GIF89a", b"\xff\xd8\xff", b"not an image at all"])
+def test_what_is_no_image_is_refused(data: bytes) -> None:
+    with pytest.raises(BadInput, match="cannot be decoded"):
+        decode_image(data)
+
+
+def test_other_formats_are_refused() -> None:
+    with pytest.raises(BadInput, match="not a JPEG, PNG or WebP"):
+        decode_image(encoded(picture(9, 7), "BMP"))
+
+
+def test_a_huge_image_is_refused_by_its_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(header, "MAX_PIXELS", 62)
+    with pytest.raises(BadInput, match="9 x 7 pixels, the limit is 62"):
+        decode_image(encoded(picture(9, 7)))
+
+
+def test_damaged_pixels_are_refused() -> None:
+    data = bytearray(encoded(picture(90, 70)))
+    data[len(data) // 2] ^= 0xFF
+    with pytest.raises(BadInput, match="cannot be decoded"):
+        decode_image(bytes(data))

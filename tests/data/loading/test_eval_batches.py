@@ -1,0 +1,47 @@
+"""Images for evaluation: in order, the same with workers, an error in a worker on one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from support.tiny_stream import make_task
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.transform import View
+from vlcpctl.data.images.transforms import decode_image, eval_view
+from vlcpctl.data.loading.eval_batches import EvalImages, read_images
+from vlcpctl.data.tasks.task import Split, open_task
+
+VIEW = View(image_size=16, mean=(0, 0, 0), std=(1, 1, 1))
+ROWS = np.array([6, 0, 3, 1, 5])
+
+
+@pytest.fixture
+def split(tmp_path: Path) -> Split:
+    return open_task(make_task(tmp_path / "task", 7)).split("train")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_hold_the_rows_in_their_order(split: Split, workers: int) -> None:
+    batches = list(read_images(EvalImages(split, ROWS, VIEW, 2), workers))
+    assert [tuple(batch.shape) for batch in batches] == [
+        (2, 16, 16, 3),
+        (2, 16, 16, 3),
+        (1, 16, 16, 3),
+    ]
+    expected = [eval_view(decode_image(split.image(row)), VIEW) for row in ROWS.tolist()]
+    assert torch.equal(torch.cat(batches), torch.from_numpy(np.stack(expected)))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_damaged_image_is_named_on_one_line(split: Split, workers: int) -> None:
+    shard = split.directory / "train-000000.tar"
+    damaged = bytearray(shard.read_bytes())
+    damaged[split.column("offset")[3] + 40] ^= 255
+    shard.write_bytes(damaged)
+    with pytest.raises(BadInput, match=f"the image of key {split.keys[3]}") as caught:
+        list(read_images(EvalImages(split, ROWS, VIEW, 2), workers))
+    assert "\n" not in str(caught.value)

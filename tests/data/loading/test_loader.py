@@ -1,0 +1,179 @@
+"""Batches depend on their plan alone: not on workers, on where reading starts, or on the cache."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from support.tiny_stream import make_pair, make_task
+from torch import Tensor
+
+from vlcpctl.core.batch import Batch
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.transform import View
+from vlcpctl.data.loading.loader import ImageCache, PlannedBatches, read_batches
+from vlcpctl.data.loading.order import BatchPlan
+from vlcpctl.data.tasks.task import Split, open_task
+
+VIEW = View(image_size=16, mean=(0.5,) * 3, std=(0.5,) * 3, crop="random", flip=True)
+STEPS, SIZE = 6, 4
+
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
+
+
+def lengths(texts: list[str]) -> Tensor:
+    """A tokenizer that the tests can look through."""
+    return torch.tensor([[len(text), sum(text.encode())] for text in texts])
+
+
+def plan(step: int) -> BatchPlan:
+    rng = np.random.default_rng(step)
+    row, source = rng.permutation(8)[:SIZE], rng.integers(0, 2, SIZE)
+    return BatchPlan(source=source, row=row, caption=rng.integers(0, 2, SIZE), visit=row + step)
+
+
+def whole(count: int) -> slice:
+    return slice(0, count)
+
+
+@pytest.fixture
+def splits(tmp_path: Path) -> list[Split]:
+    def pair(number: int) -> object:
+        return make_pair(number, captions=2)
+
+    task = make_task(tmp_path / "task", 8, pair=pair)  # type: ignore[arg-type]
+    buffer = make_task(tmp_path / "buffer", 8, first=100, pair=pair)  # type: ignore[arg-type]
+    return [open_task(task).split("train"), open_task(buffer).split("train")]
+
+
+def batches(splits: list[Split], **how: object) -> PlannedBatches:
+    given = {"plan": plan, "view": VIEW, "tokenise": lengths, "seed": 0, "part": whole}
+    return PlannedBatches(splits=splits, buffer_source=1, **{**given, **how})  # type: ignore[arg-type]
+
+
+def same(one: Batch, other: Batch) -> bool:
+    tensors = ("images", "texts", "replayed")
+    return one.keys == other.keys and all(
+        torch.equal(getattr(one, name), getattr(other, name)) for name in tensors
+    )
+
+
+def test_a_batch_is_what_its_plan_says(splits: list[Split]) -> None:
+    wanted = plan(2)
+    batch = batches(splits)[2]
+    pairs = list(zip(wanted.source.tolist(), wanted.row.tolist(), strict=True))
+    assert batch.keys == [splits[source].keys[row] for source, row in pairs]
+    assert batch.replayed.tolist() == (wanted.source == 1).tolist()
+    assert batch.images.shape == (SIZE, 16, 16, 3)
+    assert batch.images.dtype == torch.uint8
+    texts = [
+        splits[source].captions(row)[caption]
+        for (source, row), caption in zip(pairs, wanted.caption.tolist(), strict=True)
+    ]
+    assert torch.equal(batch.texts, lengths(texts))
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_workers_change_nothing(splits: list[Split], workers: int) -> None:
+    state = torch.random.get_rng_state()
+    inline = list(read_batches(batches(splits), 0, STEPS, 0))
+    apart = list(read_batches(batches(splits), 0, STEPS, workers))
+    assert len(inline) == len(apart) == STEPS
+    assert all(same(one, other) for one, other in zip(inline, apart, strict=True))
+    assert torch.equal(state, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_reading_can_start_anywhere(splits: list[Split], workers: int) -> None:
+    late = list(read_batches(batches(splits), 4, STEPS, workers))
+    inline = [batches(splits)[step] for step in range(STEPS)]
+    assert all(same(one, other) for one, other in zip(late, inline[4:], strict=True))
+
+
+def test_nothing_left_to_read_gives_nothing(splits: list[Split]) -> None:
+    assert list(read_batches(batches(splits), 3, 3, workers=2)) == []
+
+
+def test_a_part_of_a_batch_has_every_key_and_its_own_images(splits: list[Split]) -> None:
+    all_of_it = batches(splits)[1]
+    part = batches(splits, part=lambda count: slice(count // 2, count))[1]
+    assert part.keys == all_of_it.keys
+    assert torch.equal(part.replayed, all_of_it.replayed)
+    assert torch.equal(part.images, all_of_it.images[2:])
+    assert torch.equal(part.texts, all_of_it.texts[2:])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_broken_image_is_named(splits: list[Split], workers: int) -> None:
+    shard = next(splits[0].directory.glob("train-*.tar"))
+    data = bytearray(shard.read_bytes())
+    data[512:600] = bytes(88)
+    shard.write_bytes(data)
+    with pytest.raises(BadInput, match=r"^\S+: the image of key \w+ does not match the index"):
+        list(read_batches(batches(splits), 0, STEPS, workers))
+
+
+def test_workers_leave_signals_to_their_parent(splits: list[Split]) -> None:
+    dataset = batches(splits, tokenise=_interrupted)
+    assert len(list(read_batches(dataset, 0, 2, workers=1))) == 2
+
+
+def _interrupted(texts: list[str]) -> Tensor:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        os.kill(os.getpid(), number)
+    return lengths(texts)
+
+
+def test_reading_can_move_to_a_process_that_shares_nothing(splits: list[Split]) -> None:
+    dataset = batches(splits)
+    dataset[0]
+    sent = pickle.loads(pickle.dumps(dataset))
+    assert same(sent[1], dataset[1])
+
+
+# The cache
+
+
+def test_an_image_is_decoded_once(splits: list[Split], monkeypatch: pytest.MonkeyPatch) -> None:
+    read = _count_reads(splits[0], monkeypatch)
+    cache = ImageCache()
+    first = cache.get(splits, 0, 3)
+    assert cache.get(splits, 0, 3) is first
+    assert read() == 1
+
+
+def test_the_cache_gives_up_what_was_used_longest_ago(
+    splits: list[Split], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = _count_reads(splits[0], monkeypatch)
+    image = 24 * 24 * 3
+    cache = ImageCache(limit=2 * image)
+    for row in (0, 1, 0, 2, 0):  # 2 drives out 1, not 0
+        cache.get(splits, 0, row)
+    assert read() == 3
+    cache.get(splits, 0, 1)
+    assert read() == 4
+    assert cache.held == 2 * image
+
+
+def test_an_image_larger_than_the_cache_is_still_read(splits: list[Split]) -> None:
+    cache = ImageCache(limit=10)
+    assert cache.get(splits, 0, 0).size == cache.get(splits, 0, 1).size == (24, 24)
+
+
+def _count_reads(split: Split, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    rows: list[int] = []
+    real = split.image
+
+    def image(row: int) -> bytes:
+        rows.append(row)
+        return real(row)
+
+    monkeypatch.setattr(split, "image", image)
+    return lambda: len(rows)

@@ -1,0 +1,155 @@
+"""A directory of images beside their texts, and what img2dataset leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.pair_files import img2dataset_members, write_parquet, write_tar
+from support.tiny_stream import make_image
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.data.sources.columns import Wanted
+from vlcpctl.data.sources.discovery import find_inputs
+from vlcpctl.data.sources.folders import Folder
+from vlcpctl.data.tasks.samples import Pair
+
+IMAGE = make_image(0, 8)
+
+
+def fill(directory: Path, **files: bytes | str) -> Path:
+    for name, data in files.items():
+        path = directory / name.replace("__", "/").replace("_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return directory
+
+
+def read(source: Path, **wanted: Any) -> list[Pair]:
+    (found,) = find_inputs([str(source)])
+    wants = Wanted(**wanted)
+    return [pair for file in found.files for batch in file.pairs(wants) for pair in batch]
+
+
+def test_an_image_and_the_text_of_its_name_are_a_pair(tmp_path: Path) -> None:
+    fill(tmp_path, a_png=IMAGE, a_txt="one\ntwo", sub__b_v2_PNG=IMAGE, sub__b_v2_txt="three")
+    first, second = read(tmp_path)
+    assert (first.source_key, first.captions, first.image) == ("a", ["one", "two"], IMAGE)
+    assert (second.source_key, second.captions) == ("sub/b.v2", ["three"])
+
+
+def test_a_description_gives_columns(tmp_path: Path) -> None:
+    described = json.dumps({"caption": "c", "week": 3, "split": "query", "label": "cat"})
+    fill(tmp_path, a_jpg=IMAGE, a_json=described)
+    (pair,) = read(tmp_path, value="week", split="split")
+    assert (pair.captions, pair.value, pair.split, pair.label) == (["c"], 3, "query", "cat")
+
+
+def test_what_cannot_be_a_pair_is_named_not_passed_over(tmp_path: Path) -> None:
+    fill(tmp_path, a_gif=b"GIF89a", a_txt="a", b_txt="alone", c_png=IMAGE, d_jpg=IMAGE, d_txt="d")
+    (tmp_path / "link.png").symlink_to("nowhere")
+    (tmp_path / "link.txt").write_text("x")
+    pairs = {pair.source_key: pair for pair in read(tmp_path)}
+    assert "not one of JPEG, PNG and WebP" in str(pairs["a"].flaw)
+    assert "the sample has no image" in str(pairs["b"].flaw)
+    assert pairs["c"].captions == []
+    assert pairs["d"].flaw is None
+    assert "not a file" in str(pairs["link"].flaw)
+
+
+def test_what_is_no_sample_is_passed_over(tmp_path: Path) -> None:
+    fill(tmp_path, a_png=IMAGE, a_txt="a", stats_json="{}", notes_md="x", classes_cls="3")
+    fill(tmp_path / ".hidden", b_png=IMAGE, b_txt="b")
+    (tmp_path / ".DS_Store").write_text("x")
+    assert [pair.source_key for pair in read(tmp_path)] == ["a"]
+
+
+def test_one_sample_twice_is_bad_input(tmp_path: Path) -> None:
+    fill(tmp_path, a_png=IMAGE, a_PNG=IMAGE)
+    with pytest.raises(BadInput, match="two files for the same part of a sample"):
+        read(tmp_path)
+
+
+def test_a_name_that_is_no_text_can_still_be_read(tmp_path: Path) -> None:
+    for ending in (b".png", b".txt"):
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff" + ending)).write_bytes(IMAGE[:4])
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.txt")).write_bytes(b"words")
+    (pair,) = read(tmp_path)
+    assert (pair.source_key, pair.captions) == ("\ufffd", ["words"])
+
+
+def test_facts_are_the_same_without_reading_images(tmp_path: Path) -> None:
+    fill(tmp_path, **{f"{name}_{kind}": IMAGE for name in "abc" for kind in ("png", "txt")})
+    fill(tmp_path, a_txt="a", b_txt="b", c_txt="c")
+    facts = [pair for batch in Folder(tmp_path).pairs(Wanted(), images=False) for pair in batch]
+    assert [pair.captions for pair in facts] == [["a"], ["b"], ["c"]]
+    assert not any(pair.image for pair in facts)
+
+
+def test_another_file_is_another_fingerprint(tmp_path: Path) -> None:
+    fill(tmp_path, a_png=IMAGE, a_txt="a")
+    before = Folder(tmp_path).fingerprint()
+    assert before == Folder(tmp_path).fingerprint()
+    fill(tmp_path, b_png=IMAGE)
+    assert Folder(tmp_path).fingerprint() != before
+
+
+def test_an_empty_directory_says_what_is_missing(tmp_path: Path) -> None:
+    fill(tmp_path, a_txt="a")
+    with pytest.raises(BadInput, match=r"\.tar or image files and no train\.json"):
+        find_inputs([str(tmp_path)])
+
+
+def files_of_img2dataset(directory: Path, shard: str) -> None:
+    for name, data in img2dataset_members(3, int(shard) * 10_000).items():
+        path = directory / shard / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    (directory / f"{shard}_stats.json").write_text("{}")
+    write_parquet(directory / f"{shard}.parquet", [{"url": "x", "key": "1"}])
+
+
+def test_img2dataset_as_files(tmp_path: Path) -> None:
+    for shard in ("00000", "00001"):
+        files_of_img2dataset(tmp_path, shard)
+    fill(tmp_path / "_tmp", x_png=IMAGE, x_txt="x")
+    pairs = read(tmp_path)
+    assert len(pairs) == 6
+    assert pairs[4].captions == ["caption 10001"]
+
+
+@pytest.mark.parametrize("kind", ["tar", "files", "parquet"])
+def test_a_shard_that_img2dataset_has_not_finished_is_bad_input(tmp_path: Path, kind: str) -> None:
+    for shard in ("00000", "00001"):
+        if kind == "files":
+            files_of_img2dataset(tmp_path, shard)
+        elif kind == "tar":
+            write_tar(tmp_path / f"{shard}.tar", img2dataset_members(2))
+        else:
+            write_parquet(tmp_path / f"{shard}.parquet", [{"jpg": IMAGE, "caption": "c"}])
+        (tmp_path / f"{shard}_stats.json").write_text("{}")
+    find_inputs([str(tmp_path)])
+    (tmp_path / "00001_stats.json").unlink()
+    with pytest.raises(BadInput, match="img2dataset has not finished it"):
+        find_inputs([str(tmp_path)])
+
+
+def test_img2dataset_as_parquet_leaves_out_what_was_not_downloaded(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "key": ["0", "1", "2"],
+            "caption": ["a", "b", "c"],
+            "status": ["success", "failed_to_download", "success"],
+            "error_message": [None, "404", None],
+            "jpg": [IMAGE, None, IMAGE],
+        }
+    )
+    pq.write_table(table, tmp_path / "00000.parquet")
+    pairs = read(tmp_path / "00000.parquet")
+    assert [(pair.place, pair.source_key) for pair in pairs] == [(0, "0"), (2, "2")]
+    assert not any(pair.flaw for pair in pairs)

@@ -1,0 +1,332 @@
+"""Lists of other tools: P9D, ALBEF, Karpathy, COCO captions, CSV and TSV."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.program import refused, run_program
+from support.tiny_stream import make_image
+
+from vlcpctl.core.errors import BadInput, TooManySkipped, UsageError
+from vlcpctl.data.sources.columns import Wanted
+from vlcpctl.data.sources.discovery import find_inputs
+from vlcpctl.data.sources.list_files import ListFile
+from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.stream import describe_plan, make_stream
+from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.data.tasks.task import Task, open_stream
+
+FOOD, CARS = "食品/保健", "车品配件"
+
+
+def images(directory: Path, *names: str) -> None:
+    for number, name in enumerate(names):
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(make_image(number, 8, "JPEG"))
+
+
+def write(path: Path, content: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def read(path: Path, **wanted: Any) -> list[Pair]:
+    return [pair for batch in ListFile(path).pairs(Wanted(**wanted)) for pair in batch]
+
+
+def captions(path: Path, **wanted: Any) -> list[list[str]]:
+    return [pair.captions for pair in read(path, **wanted)]
+
+
+def product(title: str, cate: str, industry: str | None = None) -> dict[str, str]:
+    named = {"industry_name": industry} if industry else {}
+    return {"title": title, "cate_name": cate, "image_link": "http://x/y.jpg", **named}
+
+
+def make_p9d(root: Path) -> Path:
+    """Two industries; item 11 is a query and also in the gallery."""
+    train = {
+        FOOD: {"1": product("tea", "drinks"), "2": product("nuts", "snacks")},
+        CARS: {"3": product("tyre, black", "wheels")},
+    }
+    later = {
+        "test": {"10": product("juice", "drinks", FOOD)},
+        "query": {"11": product("wheel", "wheels", CARS)},
+        "gallery": {
+            "11": product("wheel", "wheels", CARS),
+            "12": product("cola", "drinks", FOOD),
+        },
+    }
+    write(root / "json/train.json", train)
+    for name, records in later.items():
+        write(root / f"json/{name}.json", records)
+    images(root, *(f"train_images/{item}.jpg" for item in (1, 2, 3)), "gallery_images/10.jpg")
+    for number, item in enumerate((11, 12), start=20):
+        (root / f"gallery_images/{item}.jpg").write_bytes(make_image(number, 8, "JPEG"))
+    return root
+
+
+def split_p9d(tmp_path: Path, source: Path, **options: Any) -> list[Task]:
+    given = SplitOptions(
+        sources=[str(source)], by="column:industry_name", split_column="split", **options
+    )
+    make_stream(given, tmp_path / "stream")
+    return open_stream(tmp_path / "stream")
+
+
+def test_p9d_keeps_its_tasks_its_splits_and_its_classes(tmp_path: Path) -> None:
+    food, cars = split_p9d(tmp_path, make_p9d(tmp_path / "P9D"))
+    assert (food.name, cars.name) == (FOOD, CARS)
+    assert dict(food.counts) == {"train": 2, "test": 1, "gallery": 1}
+    assert dict(cars.counts) == {"train": 1, "query": 1, "gallery": 1}
+    train = food.split("train")
+    assert train.column("source_key") == ["1", "2"]
+    assert train.column("label") == ["drinks", "snacks"]
+    assert train.captions(1) == ["nuts"]
+    assert train.image(1) == (tmp_path / "P9D/train_images/2.jpg").read_bytes()
+    assert cars.split("query").keys == cars.split("gallery").keys
+
+
+def test_p9d_in_the_papers_reversed_order(tmp_path: Path) -> None:
+    tasks = split_p9d(tmp_path, make_p9d(tmp_path / "P9D"), order=f"{CARS},{FOOD}")
+    assert [task.name for task in tasks] == [CARS, FOOD]
+
+
+def test_images_elsewhere_are_found_under_the_roots_given(tmp_path: Path) -> None:
+    root = make_p9d(tmp_path / "P9D")
+    for name in ("train_images", "gallery_images"):
+        (root / name).rename(tmp_path / name[:3])
+    with pytest.raises(TooManySkipped, match=r"member 1: cannot read 1\.jpg: No such file"):
+        split_p9d(tmp_path, root)
+    roots = (str(tmp_path / "tra"), str(tmp_path / "gal"))
+    assert len(split_p9d(tmp_path, root, image_root=roots)) == 2
+
+
+def test_a_train_id_is_looked_for_among_train_images_first(tmp_path: Path) -> None:
+    root = make_p9d(tmp_path / "P9D")
+    (root / "gallery_images/1.jpg").write_bytes(make_image(99, 8, "JPEG"))
+    (root / "train_images/10.jpg").write_bytes(make_image(98, 8, "JPEG"))
+    food, _ = split_p9d(tmp_path, root)
+    assert food.split("train").image(0) == make_image(0, 8, "JPEG")
+    assert food.split("test").image(0) == make_image(3, 8, "JPEG")
+
+
+def test_albef_lists_give_an_image_once_with_all_its_captions(tmp_path: Path) -> None:
+    images(tmp_path, "val2014/a.jpg", "b.jpg")
+    rows = [
+        {"image": "val2014/a.jpg", "caption": "one", "image_id": "coco_1"},
+        {"image": "val2014/a.jpg", "caption": "two", "image_id": "coco_1"},
+        {"image": "b.jpg", "caption": ["three", "four"], "image_id": "coco_2"},
+        {"image": "val2014/a.jpg", "caption": "five", "image_id": "coco_1"},
+    ]
+    pairs = read(write(tmp_path / "coco_karpathy_train.json", rows), split="split")
+    assert [pair.captions for pair in pairs] == [["one", "two"], ["three", "four"], ["five"]]
+    assert [pair.split for pair in pairs] == ["train"] * 3
+    assert [pair.source_key for pair in pairs] == ["coco_1", "coco_2", "coco_1"]
+    assert pairs[0].image == make_image(0, 8, "JPEG")
+
+
+def test_rows_that_ask_for_different_things_stay_apart(tmp_path: Path) -> None:
+    rows = [{"image": "a.jpg", "caption": str(week), "week": week} for week in (1, 1, 2)]
+    path = write(tmp_path / "list.json", rows)
+    assert captions(path, value="week") == [["1", "1"], ["2"]]
+    assert captions(path) == [["1", "1", "2"]]
+
+
+def test_karpathy_lists_know_their_splits(tmp_path: Path) -> None:
+    listed = [
+        {
+            "filepath": "val2014",
+            "filename": "a.jpg",
+            "cocoid": 7,
+            "imgid": 0,
+            "split": "restval",
+            "sentences": [{"raw": "one", "tokens": ["one"]}, {"raw": "two"}],
+        },
+        {"filename": "b.jpg", "imgid": 1, "split": "test", "sentences": [{"raw": "three"}]},
+    ]
+    images(tmp_path, "val2014/a.jpg", "b.jpg")
+    path = write(tmp_path / "dataset_coco.json", {"images": listed, "dataset": "coco"})
+    first, second = read(path, split="split")
+    assert (first.captions, first.split, first.source_key) == (["one", "two"], "restval", "7")
+    assert (second.captions, second.split, second.source_key) == (["three"], "test", "1")
+    given = SplitOptions(sources=[str(path)], by="source", split_column="split")
+    make_stream(given, tmp_path / "stream")
+    (task,) = open_stream(tmp_path / "stream")
+    assert dict(task.counts) == {"train": 1, "test": 1}
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_coco_captions_are_joined_whatever_comes_first(tmp_path: Path, turned: bool) -> None:
+    parts: dict[str, Any] = {
+        "info": {"year": 2014},
+        "images": [{"id": 5, "file_name": "a.jpg"}, {"id": 6, "file_name": "b.jpg"}],
+        "licenses": [{"id": 1}],
+        "annotations": [
+            {"image_id": 6, "id": 1, "caption": "on b"},
+            {"image_id": 5, "id": 2, "caption": "on a"},
+            {"image_id": 5, "id": 3, "caption": "on a too"},
+        ],
+    }
+    if turned:
+        parts = dict(reversed(parts.items()))
+    path = write(tmp_path / "captions_val2014.json", parts)
+    assert captions(path) == [["on a", "on a too"], ["on b"]]
+    assert [pair.split for pair in read(path, split="split")] == ["val", "val"]
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("coco_karpathy_test", "test"),
+        ("flickr30k_val", "val"),
+        ("captions_train2014", "train"),
+        ("query", "query"),
+        ("pairs", None),
+        ("train_and_test", None),
+        ("latest", None),
+    ],
+)
+def test_a_list_says_its_split_in_its_name(name: str, split: str | None) -> None:
+    assert ListFile(Path(f"{name}.json")).split() == split
+
+
+def test_a_split_that_nothing_says_is_bad_input(tmp_path: Path) -> None:
+    path = write(tmp_path / "pairs.json", [{"image": "a.jpg", "caption": "c"}])
+    given = SplitOptions(sources=[str(path)], by="source", split_column="split")
+    with pytest.raises(BadInput, match="unknown column 'split'"):
+        make_stream(given, tmp_path / "stream")
+
+
+@pytest.mark.parametrize("mark", ["\t", ",", ";"])
+def test_the_separator_of_a_table_is_found_and_said(
+    tmp_path: Path, mark: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f"filepath{mark}title{mark}week\na.jpg{mark}a, b\t; c{mark}9\n".replace(
+        "a, b\t; c", '"a, b\t; c"'
+    )
+    path = write(tmp_path / "open_clip.csv", text)
+    (pair,) = read(path, value="week")
+    assert (pair.captions, pair.value) == (["a, b\t; c"], 9)
+    ListFile(path).check_columns(Wanted())
+    words = {"\t": "tabs", ",": "commas", ";": "semicolons"}
+    assert f"separated by {words[mark]}" in capsys.readouterr().err
+
+
+def test_flickr30k_lists_leave_the_commas_of_captions_bare(tmp_path: Path) -> None:
+    text = "image,caption\na.jpg,A man, a dog , and more\na.jpg,Two\nb.jpg,Three\n"
+    path = write(tmp_path / "flickr30k_test_karpathy.txt", text)
+    assert captions(path) == [["A man, a dog , and more", "Two"], ["Three"]]
+
+
+def test_quoted_line_ends_and_empty_values_of_a_table(tmp_path: Path) -> None:
+    text = '\ufefffilepath,title,label\na.jpg,"two\nlines",\n\nb.jpg,,x\n'
+    pairs = read(write(tmp_path / "t.csv", text))
+    assert [pair.captions for pair in pairs] == [["two\nlines"], []]
+    assert [pair.label for pair in pairs] == [None, "x"]
+
+
+def test_a_row_of_another_width_is_skipped_and_named(tmp_path: Path) -> None:
+    text = "filepath,title,week\na.jpg,one,1\nb.jpg,two,2,3\nc.jpg,three,3\n"
+    pairs = read(write(tmp_path / "t.csv", text))
+    assert pairs[1].flaw == "4 values where the first line names 3 columns"
+    assert [pair.place for pair in pairs] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'filepath,title\na.jpg,"no end\n', "line 2: unexpected end of data"),
+        (b"filepath,title\na.jpg,\xff\n", "not UTF-8"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"", "lists no images"),
+        (b"filepath,title\n", "lists no images"),
+        (b"filepath,filepath,title\na,b,c\n", "two columns named 'filepath'"),
+        (b"http://x,caption\na,b\n", "no image column"),
+    ],
+)
+def test_a_broken_table_is_bad_input_and_named(tmp_path: Path, data: bytes, message: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(data)
+    with pytest.raises(BadInput, match=message) as caught:
+        read(path)
+    assert "t.csv" in str(caught.value)
+
+
+def test_what_is_no_path_of_an_image_is_never_opened(tmp_path: Path) -> None:
+    names = ["pipe:touch owned", "http://x/y.jpg", "../", None, "missing.jpg", 7, ["a"]]
+    rows = [{"image": name, "caption": str(number)} for number, name in enumerate(names)]
+    pairs = read(write(tmp_path / "list.json", rows))
+    assert [pair.image for pair in pairs] == [None] * len(names)
+    assert all(pair.flaw for pair in pairs)
+    assert not (tmp_path / "owned").exists()
+
+
+def test_half_a_surrogate_pair_is_a_flaw(tmp_path: Path) -> None:
+    path = write(tmp_path / "list.json", r'[{"image": "a.jpg", "caption": "x \ud800"}]')
+    (pair,) = read(path)
+    assert "surrogate" in str(pair.flaw)
+
+
+@pytest.mark.parametrize("name", ["x.pkl", "x.npy", "task_00.pth", "x.json"])
+def test_pickles_are_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"\x80\x04\x95cos\nsystem\n(S'x'\ntR.")
+    with pytest.raises(BadInput, match="pickle"):
+        find_inputs([str(tmp_path / name)])
+
+
+def test_a_list_is_described_without_reading_an_image(tmp_path: Path) -> None:
+    path = write(tmp_path / "list.json", [{"image": "missing.jpg", "caption": "c"}])
+    plan = describe_plan(SplitOptions(sources=[str(path)], by="source"), tmp_path / "out")
+    assert plan["pairs"] is None
+    assert plan["bytes"] == path.stat().st_size
+
+
+def test_roots_that_change_nothing_or_are_not_there_are_refused(tmp_path: Path) -> None:
+    images(tmp_path, "folder/a.jpg")
+    (tmp_path / "folder/a.txt").write_text("a")
+    given = SplitOptions(sources=[str(tmp_path / "folder")], by="source", image_root=("/",))
+    with pytest.raises(UsageError, match="--image-root has no effect"):
+        make_stream(given, tmp_path / "out")
+    given = SplitOptions(sources=[str(tmp_path / "folder")], by="source", image_root=("/no",))
+    with pytest.raises(BadInput, match="/no is not a directory"):
+        given.plan()
+
+
+def test_the_place_of_images_is_in_no_id(tmp_path: Path) -> None:
+    ids = []
+    for place in ("here", "there/deeper"):
+        base = tmp_path / place
+        path = write(base / "train.json", [{"image": "a.jpg", "caption": "c"}])
+        images(base / "images", "a.jpg")
+        given = SplitOptions(
+            sources=[str(path)], by="source", holdout="none", image_root=(str(base / "images"),)
+        )
+        manifest = make_stream(given, base / "out")
+        ids.append((manifest["content"], given.identity(given.plan())))
+    assert ids[0] == ids[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "code", "said"),
+    [
+        ("list.json", b"[{", 3, "list.json, character"),
+        ("list.json", b'[{"image": "a.png"}]', 3, "no caption column"),
+        ("list.csv", b'image,caption\na.png,"c\n', 3, "list.csv, line 2"),
+        ("list.pkl", b"\x80\x04.", 3, "is a pickle"),
+        ("list.doc", b"hello", 3, "not a Parquet, tar, JSON, CSV or TSV file"),
+    ],
+)
+def test_the_program_names_a_broken_list_in_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str, data: bytes, code: int, said: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    words = ("split", tmp_path / name, "-o", tmp_path / "stream", "--by", "source", "-q")
+    refused(run_program(capfd, *words), "split", code, said)
+    assert not (tmp_path / "stream").exists()

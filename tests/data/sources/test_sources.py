@@ -1,0 +1,238 @@
+"""Sources in foreign formats: what is read from them, and what is refused."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import os
+import tarfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.pair_files import img2dataset_members, rows, write_parquet, write_tar
+from support.tiny_stream import make_image
+
+from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.data.sources.columns import Wanted
+from vlcpctl.data.sources.discovery import distinct_names, find_inputs
+from vlcpctl.data.sources.parquet import ParquetFile
+from vlcpctl.data.sources.webdataset import TarFile
+from vlcpctl.data.tasks.samples import Pair
+
+IMAGE = make_image(0)
+
+
+def read(file: ParquetFile | TarFile, **wanted: str) -> list[Pair]:
+    return [pair for batch in file.pairs(Wanted(**wanted)) for pair in batch]
+
+
+def read_tar(path: Path, members: dict[str, bytes], **wanted: str) -> list[Pair]:
+    return read(TarFile(write_tar(path / "x.tar", members)), **wanted)
+
+
+def test_a_hugging_face_struct_gives_its_bytes_or_its_path(tmp_path: Path) -> None:
+    (tmp_path / "b.png").write_bytes(IMAGE)
+    images = [{"bytes": IMAGE, "path": "a.png"}, {"bytes": None, "path": "b.png"}, None]
+    table = pa.table({"image": images, "text": ["a", "b", "c"]})
+    pq.write_table(table, tmp_path / "p.parquet")
+    pairs = read(ParquetFile(tmp_path / "p.parquet"))
+    assert [pair.image and bytes(pair.image) for pair in pairs] == [IMAGE, IMAGE, None]
+    assert pairs[2].flaw
+
+
+def test_paths_are_looked_up_beside_the_file(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "a.png").write_bytes(IMAGE)
+    os.mkfifo(tmp_path / "pipe")
+    names = ["images/a.png", "missing.png", "pipe", "pipe:touch owned", "http://x/y.png", "images"]
+    path = write_parquet(
+        tmp_path / "p.parquet", [{"filepath": name, "title": "t"} for name in names]
+    )
+    pairs = read(ParquetFile(path))
+    assert pairs[0].image == IMAGE
+    assert [pair.image for pair in pairs[1:]] == [None] * 5
+    assert "missing.png" in str(pairs[1].flaw)
+    assert "regular" in str(pairs[2].flaw)
+
+
+def test_a_sliced_column_gives_its_own_rows(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path / "p.parquet", rows(25))
+    assert [bytes(pair.image or b"") for pair in read(ParquetFile(path))] == [
+        row["image"] for row in rows(25)
+    ]
+
+
+def test_nulls_are_named_not_shifted(tmp_path: Path) -> None:
+    pairs = [
+        {**row, "image": None if place == 1 else row["image"]} for place, row in enumerate(rows(4))
+    ]
+    found = read(ParquetFile(write_parquet(tmp_path / "p.parquet", pairs)))
+    assert [pair.flaw for pair in found] == [None, "the image is null", None, None]
+    assert bytes(found[3].image or b"") == rows(4)[3]["image"]
+
+
+def test_categories_and_numbers_become_text(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "image": [IMAGE, IMAGE],
+            "caption": pa.array(["a", "b"]).dictionary_encode(),
+            "label": [3, None],
+            "when": pa.array([0, 86_400], pa.timestamp("s")),
+        }
+    )
+    pq.write_table(table, tmp_path / "p.parquet")
+    pairs = read(ParquetFile(tmp_path / "p.parquet"), value="when")
+    assert [pair.captions for pair in pairs] == [["a"], ["b"]]
+    assert [pair.label for pair in pairs] == ["3", None]
+    assert [pair.value for pair in pairs] == ["1970-01-01 00:00:00.000", "1970-01-02 00:00:00.000"]
+
+
+@pytest.mark.parametrize("damage", [4, -900])
+def test_damaged_parquet_is_bad_input(tmp_path: Path, damage: int) -> None:
+    path = write_parquet(tmp_path / "p.parquet", rows(20))
+    data = bytearray(path.read_bytes())
+    data[damage : damage + 20] = b"\xff" * 20
+    path.write_bytes(data)
+    with pytest.raises(BadInput, match=r"p\.parquet"):
+        read(ParquetFile(path))
+
+
+def test_truncated_parquet_is_bad_input(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path / "p.parquet", rows(20))
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(BadInput, match=r"cannot read .*p\.parquet: "):
+        read(ParquetFile(path))
+
+
+@pytest.mark.parametrize("kind", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_long_and_foreign_names_are_read_in_every_tar_format(tmp_path: Path, kind: int) -> None:
+    name = "/".join(["directory"] * (8 if kind == tarfile.USTAR_FORMAT else 30)) + "/b\u00fcld"
+    path = write_tar(tmp_path / "x.tar", {f"{name}.png": IMAGE, f"{name}.txt": b"words"}, kind)
+    (pair,) = read(TarFile(path))
+    assert (pair.source_key, pair.image, pair.captions) == (name, IMAGE, ["words"])
+
+
+def test_lines_of_a_text_are_captions_unless_the_description_says_one(tmp_path: Path) -> None:
+    members = {"a.png": IMAGE, "a.txt": b"one\ntwo", "b.png": IMAGE, "b.txt": b"one\ntwo"}
+    members["b.json"] = json.dumps({"caption": "one\ntwo"}).encode()
+    pairs = read_tar(tmp_path, members)
+    assert [pair.captions for pair in pairs] == [["one", "two"], ["one\ntwo"]]
+
+
+def test_classes_and_columns_come_from_the_members(tmp_path: Path) -> None:
+    described = {"captions": ["x", "y"], "week": 7, "category": "cat"}
+    members = {
+        "a.png": IMAGE,
+        "a.json": json.dumps(described).encode(),
+        "b.png": IMAGE,
+        "b.cls": b"3",
+    }
+    pairs = read_tar(tmp_path, members, value="week")
+    assert [pair.label for pair in pairs] == ["cat", "3"]
+    assert [pair.value for pair in pairs] == [7, None]
+    assert pairs[0].captions == ["x", "y"]
+
+
+def test_facts_are_the_same_without_reading_images(tmp_path: Path) -> None:
+    file = TarFile(write_tar(tmp_path / "x.tar", img2dataset_members(5)))
+    seen = [pair.source_key for batch in file.pairs(Wanted(), images=False) for pair in batch]
+    assert seen == [pair.source_key for pair in read(file)]
+
+
+@pytest.mark.parametrize("bad", [b"{", b'"\\ud800"', b"[" * 100_000, b"\xff"])
+def test_a_description_that_cannot_be_read_is_a_flaw(tmp_path: Path, bad: bytes) -> None:
+    (pair,) = read_tar(tmp_path, {"a.png": IMAGE, "a.txt": b"t", "a.json": bad})
+    assert pair.image is None
+    assert pair.flaw
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    with tarfile.open(path, "w") as tar:
+        link = tarfile.TarInfo("a.png")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+    (pair,) = read(TarFile(path))
+    assert pair.image is None
+    assert "link" in str(pair.flaw)
+
+
+def test_pickles_are_passed_over(tmp_path: Path) -> None:
+    (pair,) = read_tar(
+        tmp_path, {"a.png": IMAGE, "a.txt": b"t", "a.pyd": b"cos\nsystem\n(S'x'\ntR."}
+    )
+    assert pair.image == IMAGE
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress])
+def test_compressed_tars_are_refused(tmp_path: Path, pack: object) -> None:
+    path = write_tar(tmp_path / "x.tar", {"a.png": IMAGE})
+    path.write_bytes(pack(path.read_bytes()))  # type: ignore[operator]
+    with pytest.raises(BadInput, match="unpack it first"):
+        read(TarFile(path))
+
+
+@pytest.mark.parametrize("length", [100, 512, 700, 512 * 4 + 100])
+def test_truncated_tars_are_bad_input_and_named(tmp_path: Path, length: int) -> None:
+    path = write_tar(tmp_path / "x.tar", {"a.png": IMAGE, "a.txt": b"t"})
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(BadInput, match=r"x\.tar, byte \d+: .*truncated"):
+        read(TarFile(path))
+
+
+def test_a_damaged_header_is_bad_input(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "x.tar", {"a.png": IMAGE, "a.txt": b"t"})
+    data = bytearray(path.read_bytes())
+    data[3] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(BadInput, match="wrong checksum"):
+        read(TarFile(path))
+
+
+def test_two_members_of_one_name_are_bad_input(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        tar.addfile(tarfile.TarInfo("a.txt"))
+        tar.addfile(tarfile.TarInfo("a.txt"))
+    with pytest.raises(BadInput, match="two members"):
+        read(TarFile(tmp_path / "x.tar"))
+
+
+@pytest.mark.parametrize("source", ["pipe:touch owned", "s3://bucket/x.tar", "a.tar::b.tar"])
+def test_what_is_not_a_path_is_refused(source: str) -> None:
+    with pytest.raises(UsageError, match="not a path"):
+        find_inputs([source])
+
+
+def test_sources_that_are_not_there_or_not_pairs_are_named(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"nothing\.parquet"):
+        find_inputs([str(tmp_path / "nothing.parquet")])
+    (tmp_path / "x.parquet").write_text("csv,really")
+    with pytest.raises(BadInput, match="not a Parquet file"):
+        find_inputs([str(tmp_path / "x.parquet")])
+    with pytest.raises(BadInput, match=r"contains no \.parquet, \.tar or image files"):
+        find_inputs(
+            [str(tmp_path / "..") + "/" + tmp_path.name + "/sub"]
+            if (tmp_path / "sub").mkdir()
+            else [str(tmp_path / "sub")]
+        )
+
+
+def test_globs_are_expanded_in_order(tmp_path: Path) -> None:
+    for name in ("b", "a"):
+        write_tar(tmp_path / f"{name}.tar", img2dataset_members(1))
+    (found,) = find_inputs([str(tmp_path / "*.tar")])
+    assert [file.path.name for file in found.files] == ["a.tar", "b.tar"]
+
+
+def test_a_source_given_twice_is_refused(tmp_path: Path) -> None:
+    path = str(write_tar(tmp_path / "a.tar", img2dataset_members(1)))
+    with pytest.raises(UsageError, match="given twice"):
+        find_inputs([path, path])
+
+
+def test_names_need_no_more_of_the_path_than_tells_them_apart() -> None:
+    assert distinct_names(["/x/a.tar", "/y/b.tar"]) == ["a", "b"]
+    assert distinct_names(["/x/1/a.tar", "/x/2/a.tar"]) == ["1/a", "2/a"]

@@ -1,0 +1,84 @@
+"""Hold-outs: an image is in one split only, whatever its task or data set."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.data.splitting.holdout import CountedHoldout, parse_holdout, position
+
+HASHES = [f"{number:064x}" for number in range(2000)]
+
+
+def test_a_share_holds_out_about_that_share() -> None:
+    holdout = parse_holdout("test=0.1,val=0.05")
+    sides = [holdout.side(sha) for sha in HASHES]
+    assert 150 < sides.count("test") < 250
+    assert 70 < sides.count("val") < 130
+
+
+def test_a_further_part_does_not_move_the_first() -> None:
+    alone, both = parse_holdout("test=0.1"), parse_holdout("test=0.1,val=0.2")
+    assert all((alone.side(sha) == "test") == (both.side(sha) == "test") for sha in HASHES)
+
+
+def test_positions_never_change() -> None:
+    assert position("ab" * 32) == pytest.approx(0.8487, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "test",
+        "train=0.1",
+        "test=0",
+        "test=1.5",
+        "test=0.6,val=0.5",
+        "test=5,val=0.1",
+        "test=-1",
+        "",
+    ],
+)
+def test_a_holdout_that_cannot_be_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_holdout(text)
+
+
+@given(st.lists(st.integers(0, 50), min_size=12))
+def test_a_number_holds_out_exactly_so_many_images(numbers: list[int]) -> None:
+    counted = CountedHoldout(parse_holdout("test=2,val=1"))
+    hashes = [HASHES[number] for number in numbers]
+    for sha in hashes:
+        counted.count("a", sha)
+    if len(set(numbers)) < 3:
+        with pytest.raises(BadInput, match="fewer than the 3"):
+            counted.decide()
+        return
+    counted.decide()
+    sides = [counted.side("a", sha) for sha in set(hashes)]
+    assert (sides.count("test"), sides.count("val")) == (2, 1)
+
+
+def test_what_one_task_holds_out_is_trained_on_in_none() -> None:
+    counted = CountedHoldout(parse_holdout("test=5"))
+    for sha in HASHES[:40]:
+        counted.count("a", sha)
+    for sha in HASHES[:80]:
+        counted.count("b", sha)
+    counted.decide()
+    held = {
+        sha
+        for task, end in (("a", 40), ("b", 80))
+        for sha in HASHES[:end]
+        if counted.side(task, sha) == "test"
+    }
+    trained = {
+        sha
+        for task, end in (("a", 40), ("b", 80))
+        for sha in HASHES[:end]
+        if counted.side(task, sha) == "train"
+    }
+    assert held
+    assert not held & trained

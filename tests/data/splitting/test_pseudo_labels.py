@@ -1,0 +1,175 @@
+"""Predicted labels replace those of the data, whatever the number of threads or the batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.pair_files import rows, write_parquet
+
+from vlcpctl.core.errors import BadInput, OutputExists, UsageError
+from vlcpctl.data.splitting.labels_from import LabelsFrom, labelling_of, parse_labels_from
+from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.stream import make_stream
+from vlcpctl.data.tasks.task import open_stream
+
+
+class Brightest:
+    """The class is the brightest channel of the first pixel."""
+
+    names = ("red", "green", "blue")
+
+    def __init__(self, batch_size: int = 4) -> None:
+        self.batch_size = batch_size
+        self.seen = 0
+
+    def prepare(self, image: Image.Image) -> np.ndarray:
+        return np.asarray(image)[:1, :1]
+
+    def classify(self, batch: np.ndarray) -> np.ndarray:
+        self.seen += len(batch)
+        assert len(batch) <= self.batch_size
+        return batch.reshape(len(batch), 3).argmax(axis=1)
+
+
+def colour(data: bytes) -> str:
+    import io
+
+    pixel = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))[0, 0]
+    return Brightest.names[int(pixel.argmax())]
+
+
+def split(
+    out: Path, source: Path, classifier: Brightest | None = None, threads: int = 0, **options: Any
+) -> dict[str, str]:
+    """Each image's label, by its source's key, as the index of the stream has it."""
+    given = SplitOptions(sources=[str(source)], **{"by": "iid", "tasks": 2, **options})
+    load: Callable[[], Brightest] | None = (lambda: classifier) if classifier else None
+    make_stream(given, out, classifier=load, threads=threads)
+    found = {}
+    for task in open_stream(out):
+        for name in task.counts:
+            part = task.split(name)
+            found |= dict(zip(part.column("source_key"), part.column("label"), strict=True))
+    return found
+
+
+def test_labels_of_a_classifier_land_in_the_index(tmp_path: Path) -> None:
+    pairs = rows(30)
+    source = write_parquet(tmp_path / "pairs.parquet", pairs)
+    found = split(tmp_path / "out", source, Brightest(), holdout="test=0.2")
+    assert found == {pair["id"]: colour(pair["image"]) for pair in pairs}
+    assert not (tmp_path / "out" / "labels").exists()
+
+
+@pytest.mark.parametrize(("threads", "batch_size"), [(0, 1), (3, 4), (2, 100)])
+def test_threads_and_batches_change_no_label(tmp_path: Path, threads: int, batch_size: int) -> None:
+    source = write_parquet(tmp_path / "pairs.parquet", rows(30))
+    usual = split(tmp_path / "a", source, Brightest())
+    assert split(tmp_path / "b", source, Brightest(batch_size), threads) == usual
+
+
+def test_classes_are_dealt_by_these_labels(tmp_path: Path) -> None:
+    source = write_parquet(tmp_path / "pairs.parquet", rows(40))
+    split(tmp_path / "out", source, Brightest(), by="classes", tasks=3)
+    labels = [task.manifest["labels"] for task in open_stream(tmp_path / "out")]
+    assert sorted(labels) == [["blue"], ["green"], ["red"]]
+
+
+def test_an_image_is_classified_once_however_often_the_data_is_read(tmp_path: Path) -> None:
+    source = write_parquet(tmp_path / "pairs.parquet", rows(30))
+    classifier = Brightest()
+    split(tmp_path / "out", source, classifier, by="classes", tasks=2, holdout="test=3")
+    assert classifier.seen == 30
+
+
+def test_an_image_that_cannot_be_decoded_gets_no_label(tmp_path: Path) -> None:
+    pairs = rows(12)
+    pairs[4]["image"] = pairs[4]["image"][:40]
+    pairs[7]["image"] = None
+    source = write_parquet(tmp_path / "pairs.parquet", pairs)
+    found = split(tmp_path / "out", source, Brightest(), max_skip="2")
+    good = [pair for number, pair in enumerate(pairs) if number not in {4, 7}]
+    assert found == {pair["id"]: colour(pair["image"]) for pair in good}
+
+
+def test_the_limit_holds_for_the_classifier_too(tmp_path: Path) -> None:
+    source = write_parquet(tmp_path / "pairs.parquet", rows(30))
+    classifier = Brightest()
+    assert len(split(tmp_path / "out", source, classifier, limit=9)) == 9
+    assert classifier.seen == 9
+
+
+def test_a_column_is_named_either_way(tmp_path: Path) -> None:
+    source = write_parquet(tmp_path / "pairs.parquet", rows(30))
+    here = split(tmp_path / "out", source, label_column="group")
+    assert set(here.values()) == {"food", "travel & places", "art"}
+    assert split(tmp_path / "out", source, labels_from="group") == here
+    assert split(tmp_path / "out", source, labels_from="column:group") == here
+    with pytest.raises(OutputExists, match="label_column"):
+        split(tmp_path / "out", source, labels_from="label")
+
+
+def test_other_weights_are_another_split(tmp_path: Path) -> None:
+    source = write_parquet(tmp_path / "pairs.parquet", rows(30))
+    weights = tmp_path / "weights.safetensors"
+    how = {"labels_from": f"timm:resnet18,{weights}"}
+    weights.write_bytes(b"one")
+    split(tmp_path / "out", source, Brightest(), **how)
+    moved = tmp_path / "moved.safetensors"
+    moved.write_bytes(b"one")
+    split(tmp_path / "out", source, Brightest(), labels_from=f"timm:resnet18,{moved}")
+    weights.write_bytes(b"other")
+    with pytest.raises(OutputExists, match="labels_from"):
+        split(tmp_path / "out", source, Brightest(), **how)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("subgroup", LabelsFrom("column", "subgroup", None)),
+        ("column:a:b", LabelsFrom("column", "a:b", None)),
+        ("timm:resnet18", LabelsFrom("timm", "resnet18", None)),
+        ("checkpoint:run/02", LabelsFrom("checkpoint", "run/02", None)),
+        ("open_clip:ViT-B-32,openai", LabelsFrom("open_clip", "ViT-B-32", "openai")),
+    ],
+)
+def test_a_source_of_labels_is_read(text: str, found: LabelsFrom) -> None:
+    assert parse_labels_from(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tim:resnet18", "did you mean 'timm'"),
+        ("timm:", "write it as timm:MODEL"),
+        ("timm:resnet18,", "write it as timm:MODEL"),
+        ("checkpoint:a,b", "write it as checkpoint:DIR"),
+        ("open_clip:ViT-B-32", "does not name weights"),
+    ],
+)
+def test_a_source_of_labels_that_means_nothing_is_refused(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        parse_labels_from(text)
+
+
+def test_options_without_an_effect_are_refused(tmp_path: Path) -> None:
+    names = tmp_path / "names.txt"
+    names.write_text("cat\ndog\n")
+    for source in (None, parse_labels_from("group")):
+        with pytest.raises(UsageError, match="--class-names has no effect"):
+            labelling_of(source, names, None)
+    with pytest.raises(UsageError, match="--templates has no effect"):
+        labelling_of(parse_labels_from("timm:resnet18"), names, tmp_path / "templates.txt")
+    with pytest.raises(UsageError, match="needs --class-names"):
+        labelling_of(parse_labels_from("checkpoint:run/00"), None, None)
+    given = SplitOptions(sources=[], by="source", labels_from="a", label_column="b")
+    with pytest.raises(UsageError, match="--label-column has no effect"):
+        given.plan()
+    names.write_text("cat\n\ndog\n")
+    with pytest.raises(BadInput, match="must have a class name on every line"):
+        labelling_of(parse_labels_from("timm:resnet18"), names, None)

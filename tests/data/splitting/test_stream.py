@@ -1,0 +1,370 @@
+"""Splitting: which pair ends in which task, and that doing it again gives the same bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support.pair_files import GROUPS, img2dataset_members, rows, write_parquet, write_tar
+from support.tiny_stream import make_image
+
+from vlcpctl.core.errors import BadInput, OutputExists, TooManySkipped, UsageError
+from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.stream import describe_plan, make_stream
+from vlcpctl.data.tasks.task import Task, open_stream
+
+Split = Callable[..., list[Task]]
+
+
+@pytest.fixture
+def split(tmp_path: Path) -> Split:
+    """Split sources into tmp_path/stream with these options; the tasks."""
+
+    def run(*sources: Path, **options: Any) -> list[Task]:
+        given = SplitOptions(sources=[str(source) for source in sources], **options)
+        make_stream(given, tmp_path / "stream", force=True)
+        return open_stream(tmp_path / "stream")
+
+    return run
+
+
+def images_of(task: Task) -> int:
+    return sum(task.counts.values())
+
+
+def shas_of(task: Task, name: str) -> set[str]:
+    return set(task.split(name).column("sha256")) if name in task.counts else set()
+
+
+def data_files(directory: Path) -> dict[str, bytes]:
+    paths = [*directory.rglob("*.tar"), *directory.rglob("*.parquet")]
+    return {str(path.relative_to(directory)): path.read_bytes() for path in paths}
+
+
+def test_splitting_again_gives_the_same_bytes(tmp_path: Path) -> None:
+    pairs = write_parquet(tmp_path / "pairs.parquet", rows(60))
+    contents = []
+    for name in ("a", "b"):
+        options = SplitOptions(sources=[str(pairs)], by="iid", tasks=3, seed=5)
+        contents.append(make_stream(options, tmp_path / name)["content"])
+    assert data_files(tmp_path / "a") == data_files(tmp_path / "b") != {}
+    assert contents[0] == contents[1]
+
+
+def test_no_path_is_in_a_content_id(tmp_path: Path) -> None:
+    contents = []
+    for name in ("here", "there/deeper"):
+        pairs = write_parquet(tmp_path / name / "pairs.parquet", rows(30))
+        options = SplitOptions(sources=[str(pairs)], by="source")
+        contents.append(make_stream(options, tmp_path / name / "out")["content"])
+    assert contents[0] == contents[1]
+
+
+def test_a_column_makes_tasks_in_order_of_first_appearance(tmp_path: Path, split: Split) -> None:
+    tasks = split(write_parquet(tmp_path / "p.parquet", rows(30)), by="column:group")
+    assert [task.name for task in tasks] == list(GROUPS)
+    assert [task.slug for task in tasks] == ["00-food", "01-travel-places", "02-art"]
+    assert [task.step for task in tasks] == [0, 1, 2]
+    assert [images_of(task) for task in tasks] == [10, 10, 10]
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [("art,food,travel & places", [2, 0, 1]), ("reverse", [2, 1, 0])],
+)
+def test_order_puts_tasks_in_order(
+    tmp_path: Path, split: Split, order: str, expected: list[int]
+) -> None:
+    tasks = split(write_parquet(tmp_path / "p.parquet", rows(30)), by="column:group", order=order)
+    assert [task.name for task in tasks] == [GROUPS[place] for place in expected]
+    assert [task.step for task in tasks] == [0, 1, 2]
+
+
+def test_order_that_forgets_a_task_is_refused(tmp_path: Path, split: Split) -> None:
+    with pytest.raises(UsageError, match="every task exactly once"):
+        split(write_parquet(tmp_path / "p.parquet", rows(30)), by="column:group", order="art,food")
+
+
+@pytest.mark.parametrize("count", [20, 21, 23])
+def test_iid_tasks_are_equal_parts(tmp_path: Path, split: Split, count: int) -> None:
+    tasks = split(write_parquet(tmp_path / "p.parquet", rows(count)), by="iid", tasks=4)
+    sizes = [images_of(task) for task in tasks]
+    assert sum(sizes) == count
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_iid_depends_on_the_seed(tmp_path: Path, split: Split) -> None:
+    pairs = write_parquet(tmp_path / "p.parquet", rows(40))
+    first, second = (split(pairs, by="iid", tasks=4, seed=seed)[0].content for seed in (0, 1))
+    assert first != second
+
+
+def test_classes_are_dealt_whole_and_evenly(tmp_path: Path, split: Split) -> None:
+    tasks = split(write_parquet(tmp_path / "p.parquet", rows(40)), by="classes", tasks=2)
+    labels = [task.manifest["labels"] for task in tasks]
+    assert sorted(labels[0] + labels[1]) == [f"class {number}" for number in range(5)]
+    assert sorted(map(len, labels)) == [2, 3]
+
+
+def test_every_source_is_a_task_of_its_own(tmp_path: Path, split: Split) -> None:
+    weeks = [
+        write_parquet(tmp_path / f"week{week}/p.parquet", rows(6, week * 6)) for week in (2, 1)
+    ]
+    assert [task.name for task in split(*weeks, by="source")] == ["week2/p", "week1/p"]
+
+
+def test_time_without_tasks_makes_one_per_value_in_order(tmp_path: Path, split: Split) -> None:
+    tasks = split(write_parquet(tmp_path / "p.parquet", reversed(rows(24))), by="time:date")
+    assert [task.name for task in tasks] == [f"2024-{month:02d}-01" for month in range(1, 13)]
+
+
+def test_time_cuts_between_values_into_even_parts(tmp_path: Path, split: Split) -> None:
+    tasks = split(write_parquet(tmp_path / "p.parquet", rows(48)), by="time:date", tasks=3)
+    assert [images_of(task) for task in tasks] == [16, 16, 16]
+    assert tasks[0].name == "2024-01-01 to 2024-04-01"
+
+
+def test_numbers_are_ordered_as_numbers(tmp_path: Path, split: Split) -> None:
+    pairs = [{**row, "year": (9, 10, 100)[place % 3]} for place, row in enumerate(rows(12))]
+    assert [
+        task.name for task in split(write_parquet(tmp_path / "p.parquet", pairs), by="time:year")
+    ] == ["9", "10", "100"]
+
+
+def test_a_value_too_large_for_its_share_is_an_error(tmp_path: Path, split: Split) -> None:
+    pairs = [{**row, "year": 1 if place else 2} for place, row in enumerate(rows(12))]
+    with pytest.raises(BadInput, match="--tasks"):
+        split(write_parquet(tmp_path / "p.parquet", pairs), by="time:year", tasks=5)
+
+
+def test_take_keeps_the_first_pairs_of_each_task(tmp_path: Path, split: Split) -> None:
+    tasks = split(
+        write_parquet(tmp_path / "p.parquet", rows(30)), by="column:group", take=4, holdout="none"
+    )
+    assert tasks[0].split("train").column("source_key") == [
+        "id-0",
+        "id-3",
+        "id-6",
+        "id-9",
+    ]
+    assert tasks[0].manifest["skipped"] == {"beyond --take": 6}
+
+
+def test_an_image_is_held_out_everywhere_or_nowhere(tmp_path: Path, split: Split) -> None:
+    again = [{**row, "caption": "other words", "group": "again"} for row in rows(60)]
+    tasks = split(
+        write_parquet(tmp_path / "p.parquet", rows(60) + again),
+        by="column:group",
+        holdout="test=0.3",
+    )
+    trained = set().union(*(shas_of(task, "train") for task in tasks))
+    held = set().union(*(shas_of(task, "test") for task in tasks))
+    assert held
+    assert not trained & held
+
+
+def test_a_counted_holdout_is_exact_and_leaks_nothing(tmp_path: Path, split: Split) -> None:
+    again = [{**row, "caption": "other words", "group": "again"} for row in rows(60)]
+    pairs = write_parquet(tmp_path / "p.parquet", rows(60) + again)
+    tasks = split(pairs, by="column:group", holdout="test=3,val=2")
+    assert [len(shas_of(task, "test")) for task in tasks] == [3] * 4
+    assert [len(shas_of(task, "val")) for task in tasks] == [2] * 4
+    trained = set().union(*(shas_of(task, "train") for task in tasks))
+    held = set().union(*(shas_of(task, name) for task in tasks for name in ("test", "val")))
+    assert not trained & held
+    dropped = sum(task.manifest["skipped"].get("held out in another task", 0) for task in tasks)
+    assert sum(images_of(task) for task in tasks) + dropped == 120
+
+
+def test_a_part_that_stays_empty_is_named_with_the_way_out(
+    tmp_path: Path, split: Split, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = write_parquet(tmp_path / "p.parquet", rows(8))
+    split(pairs, by="iid", tasks=2, holdout="test=0.001,val=0.9")
+    said = capsys.readouterr().err
+    assert "warning: no test images in 00-part-0, 01-part-1: " in said
+    assert "use --holdout test=N,val=N to hold out N images per task" in said
+    assert "no val images" not in said
+    split(pairs, by="iid", tasks=2, holdout="test=1")
+    assert "images in" not in capsys.readouterr().err
+
+
+def test_split_column_decides_every_row(tmp_path: Path, split: Split) -> None:
+    (task,) = split(
+        write_parquet(tmp_path / "p.parquet", rows(40)), by="source", split_column="split"
+    )
+    assert task.counts == {"train": 20, "val": 10, "test": 10}
+
+
+def test_a_pair_may_be_query_and_gallery_at_once(tmp_path: Path, split: Split) -> None:
+    pairs = [{**row, "split": side} for row in rows(5) for side in ("query", "gallery", "query")]
+    path = write_parquet(tmp_path / "p.parquet", pairs)
+    (task,) = split(path, by="source", split_column="split", max_skip="100%")
+    assert task.counts == {"query": 5, "gallery": 5}
+
+
+def test_several_captions_stay_together(tmp_path: Path, split: Split) -> None:
+    pairs = [{"image": make_image(1), "captions": ["one", "", "two\nlines"]}]
+    (task,) = split(write_parquet(tmp_path / "p.parquet", pairs), by="source", holdout="none")
+    assert task.split("train").captions(0) == ["one", "two\nlines"]
+    assert task.manifest["splits"]["train"]["captions"] == 2
+
+
+def test_images_pass_through_byte_for_byte(tmp_path: Path, split: Split) -> None:
+    (task,) = split(write_parquet(tmp_path / "p.parquet", rows(9)), by="source", holdout="none")
+    train = task.split("train")
+    assert [train.image(row) for row in range(9)] == [row["image"] for row in rows(9)]
+
+
+def test_what_is_skipped_is_counted_and_named(tmp_path: Path, split: Split) -> None:
+    pairs = rows(10)
+    pairs[2] = {**pairs[2], "image": pairs[2]["image"][:-20]}
+    pairs[4] = {**pairs[4], "caption": " "}
+    pairs[7] = dict(pairs[6])
+    split(write_parquet(tmp_path / "p.parquet", pairs), by="source", max_skip="3")
+    lines = (tmp_path / "stream" / "skipped.ndjson").read_text().splitlines()
+    named = [json.loads(line) for line in lines]
+    found = {(one["file"], one["place"], one["reason"]) for one in named}
+    expected = [("row 2", "broken image"), ("row 4", "empty caption"), ("row 7", "duplicate")]
+    assert found == {("p.parquet", *one) for one in expected}
+    manifest = json.loads((tmp_path / "stream" / "stream.json").read_text())
+    assert manifest["skipped"] == {"broken image": 1, "empty caption": 1, "duplicate": 1}
+
+
+def test_too_many_skipped_is_an_error_that_names_the_first(tmp_path: Path, split: Split) -> None:
+    pairs = rows(10)
+    pairs[2] = {**pairs[2], "image": b"no image"}
+    with pytest.raises(TooManySkipped, match=r"p\.parquet, row 2: not a JPEG"):
+        split(write_parquet(tmp_path / "p.parquet", pairs), by="source")
+    assert not (tmp_path / "stream").exists()
+
+
+def test_an_empty_task_is_an_error(tmp_path: Path, split: Split) -> None:
+    with pytest.raises(BadInput, match="would be empty"):
+        split(write_parquet(tmp_path / "p.parquet", rows(3)), by="iid", tasks=5)
+    assert list(tmp_path.iterdir()) == [tmp_path / "p.parquet"]
+
+
+def test_running_again_is_free_and_other_settings_are_refused(tmp_path: Path) -> None:
+    pairs = write_parquet(tmp_path / "p.parquet", rows(9))
+    options = SplitOptions(sources=[str(pairs)], by="source")
+    out = tmp_path / "out"
+    make_stream(options, out)
+    before = (out / "stream.json").stat().st_mtime_ns
+    make_stream(options, out)
+    assert (out / "stream.json").stat().st_mtime_ns == before
+    with pytest.raises(OutputExists, match="seed is 0 there and 1 here"):
+        make_stream(SplitOptions(sources=[str(pairs)], by="source", seed=1), out)
+    write_parquet(pairs, rows(8))
+    with pytest.raises(OutputExists, match="sources"):
+        make_stream(options, out)
+
+
+def test_img2dataset_output_is_read_as_it_is(tmp_path: Path, split: Split) -> None:
+    write_tar(tmp_path / "in/00000.tar", img2dataset_members(5))
+    write_tar(tmp_path / "in/00001.tar", img2dataset_members(5, 5))
+    write_parquet(tmp_path / "in/00000.parquet", [{"url": "x", "key": "1"}])
+    for shard in ("00000", "00001"):
+        (tmp_path / f"in/{shard}_stats.json").write_text("{}")
+    (task,) = split(tmp_path / "in", by="source", holdout="none")
+    train = task.split("train")
+    assert train.column("source_key") == [f"{number:09d}" for number in range(10)]
+    assert train.captions(7) == ["caption 7"]
+
+
+def test_our_own_tars_can_be_split_again(tmp_path: Path, split: Split) -> None:
+    (first,) = split(write_parquet(tmp_path / "p.parquet", rows(12)), by="source", holdout="none")
+    shards = tmp_path / "again"
+    (tmp_path / "stream" / first.slug).rename(shards)
+    (shards / "task.json").unlink()
+    (second,) = split(shards, by="source", holdout="none")
+    assert second.split("train").keys == list(json_keys(shards))
+
+
+def json_keys(shards: Path) -> list[str]:
+    import pyarrow.parquet as pq
+
+    keys: list[str] = pq.read_table(shards / "train.parquet")["key"].to_pylist()
+    return keys
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"by": "iid"}, "needs --tasks"),
+        ({"by": "column"}, "column:NAME"),
+        ({"by": "colum:group"}, "did you mean"),
+        ({"by": "source", "tasks": 3}, "no effect"),
+        ({"by": "source", "split_column": "split", "holdout": "test=0.1"}, "no effect"),
+        ({"by": "source", "max_skip": "some"}, "--max-skip"),
+        ({"by": "source", "shard_size": "big"}, "256MB"),
+    ],
+)
+def test_options_that_cannot_mean_anything_are_refused(
+    tmp_path: Path, split: Split, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        split(write_parquet(tmp_path / "p.parquet", rows(3)), **options)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"caption": None}, "no caption column"),
+        ({"caption": 7}, "'caption' is int64"),
+        ({"image": 7}, "'image' is int64"),
+        ({"image": None}, "no image column"),
+    ],
+)
+def test_columns_that_do_not_fit_are_bad_input(
+    tmp_path: Path, split: Split, change: dict[str, Any], message: str
+) -> None:
+    (name, value), *_ = change.items()
+    pairs = [
+        {key: one for key, one in {**row, name: value}.items() if one is not None}
+        for row in rows(3)
+    ]
+    path = write_parquet(tmp_path / "p.parquet", pairs)
+    with pytest.raises(BadInput, match=message) as caught:
+        split(path, by="source")
+    assert "p.parquet" in str(caught.value)
+
+
+def test_a_column_that_is_not_there_is_answered_with_those_that_are(
+    tmp_path: Path, split: Split
+) -> None:
+    with pytest.raises(BadInput, match="did you mean 'group'"):
+        split(write_parquet(tmp_path / "p.parquet", rows(3)), by="column:grup")
+
+
+def test_a_dry_run_reads_no_image_and_writes_nothing(tmp_path: Path) -> None:
+    pairs = write_parquet(tmp_path / "p.parquet", rows(5))
+    plan = describe_plan(SplitOptions(sources=[str(pairs)], by="source"), tmp_path / "out")
+    assert plan["pairs"] == 5
+    assert list(tmp_path.iterdir()) == [pairs]
+
+
+def test_limit_stops_early(tmp_path: Path, split: Split) -> None:
+    (task,) = split(write_parquet(tmp_path / "p.parquet", rows(30)), by="source", limit=11)
+    assert images_of(task) == 11
+
+
+@pytest.mark.parametrize("kind", [pa.large_binary(), pa.binary_view()])
+def test_every_kind_of_binary_column_is_read(
+    tmp_path: Path, split: Split, kind: pa.DataType
+) -> None:
+    pairs = write_parquet(tmp_path / "p.parquet", rows(9), image=kind)
+    (task,) = split(pairs, by="source", holdout="none")
+    assert task.split("train").image(4) == rows(9)[4]["image"]
+
+
+def test_labels_that_name_no_classes_are_refused(
+    tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vlcpctl.data.splitting.writing.MAX_CLASSES", 3)
+    with pytest.raises(BadInput, match="--label-column"):
+        split(write_parquet(tmp_path / "p.parquet", rows(30)), by="source")

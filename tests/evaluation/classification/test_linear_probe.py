@@ -1,0 +1,124 @@
+"""The linear probe finds scikit-learn's minimum, never counts ties as hits, and is reproducible."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+
+from vlcpctl.evaluation.classification.linear_probe import (
+    Labelled,
+    Probe,
+    Sgd,
+    accuracy,
+    fit_lbfgs,
+    fit_sgd,
+    number_of,
+    probe_ranks,
+)
+
+
+def clouds(seed: int = 0, images: int = 200, classes: int = 5, width: int = 12) -> Labelled:
+    """Unit features around a centre for each class, close enough to be confused."""
+    draw = np.random.default_rng(seed)
+    labels = draw.integers(0, classes, images)
+    centres = np.random.default_rng(99).normal(size=(classes, width))
+    features = centres[labels] + 2 * draw.normal(size=(images, width))
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    return Labelled(torch.tensor(features.astype(np.float32)), torch.tensor(labels), classes)
+
+
+def sklearn_fit(data: Labelled, strength: float) -> LogisticRegression:
+    count = len(data.label_N)
+    model = LogisticRegression(C=1 / (strength * count), tol=1e-10, max_iter=10_000)
+    return model.fit(data.feature_ND.double().numpy(), data.label_N.numpy())
+
+
+def loss(probe: Probe, data: Labelled, strength: float) -> float:
+    """By hand, in numpy."""
+    logits = data.feature_ND.double().numpy() @ probe.weight_CD.numpy().T + probe.bias_C.numpy()
+    logits -= logits.max(axis=1, keepdims=True)
+    log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    own = log_p[np.arange(len(logits)), data.label_N.numpy()]
+    return float(-own.mean() + strength / 2 * np.square(probe.weight_CD.numpy()).sum())
+
+
+@pytest.mark.parametrize("strength", [1e-1, 1e-2, 1e-3, 1e-4, 1e-6])
+def test_l_bfgs_finds_what_scikit_learn_finds(strength: float) -> None:
+    data, other = clouds(0), clouds(1, images=300)
+    expected, probe = sklearn_fit(data, strength), fit_lbfgs(data, strength)
+    assert probe.weight_CD.numpy() == pytest.approx(expected.coef_, rel=1e-3, abs=1e-3)
+    chances = torch.softmax(probe.logits(other.feature_ND), 1).numpy()
+    features = other.feature_ND.double().numpy()
+    assert chances == pytest.approx(expected.predict_proba(features), abs=1e-4)
+    score = 100 * expected.score(features, other.label_N.numpy())
+    assert accuracy(probe, other) == pytest.approx(score)
+    assert 30 < score < 95
+
+
+def test_the_minimum_is_one_wherever_it_is_started_from() -> None:
+    data = clouds()
+    fresh = fit_lbfgs(data, 1e-3)
+    warm = fit_lbfgs(data, 1e-3, start=fit_lbfgs(data, 1e-1))
+    assert torch.allclose(fresh.weight_CD, warm.weight_CD, atol=1e-5)
+    assert loss(fresh, data, 1e-3) == pytest.approx(loss(warm, data, 1e-3), abs=1e-12)
+    assert fresh.steps > 1
+
+
+def test_no_step_away_from_the_minimum_is_better() -> None:
+    data = clouds()
+    probe = fit_lbfgs(data, 1e-2)
+    least = loss(probe, data, 1e-2)
+    draw = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        away = 1e-3 * torch.randn(probe.weight_CD.shape, generator=draw, dtype=torch.float64)
+        assert loss(Probe(probe.weight_CD + away, probe.bias_C), data, 1e-2) > least
+
+
+def test_images_in_several_chunks_give_the_same_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = clouds()
+    whole = fit_lbfgs(data, 1e-2)
+    monkeypatch.setattr("vlcpctl.evaluation.classification.linear_probe._CHUNK", 33)
+    pieces = fit_lbfgs(data, 1e-2)
+    assert torch.allclose(whole.weight_CD, pieces.weight_CD, atol=1e-6)
+    assert probe_ranks(whole, data).worst.tolist() == probe_ranks(pieces, data).worst.tolist()
+
+
+def test_a_fit_is_the_same_bits_every_time() -> None:
+    data, how = clouds(), Sgd(epochs=3, rate=1.0, batch=32, seed=1)
+    for fit in (lambda: fit_lbfgs(data, 1e-4), lambda: fit_sgd(data, 1e-4, how)):
+        one, other = fit(), fit()
+        assert torch.equal(one.weight_CD, other.weight_CD)
+        assert torch.equal(one.bias_C, other.bias_C)
+
+
+def test_sgd_comes_near_the_minimum_and_hangs_on_its_seed() -> None:
+    data = clouds()
+    least = loss(fit_lbfgs(data, 1e-3), data, 1e-3)
+    near = fit_sgd(data, 1e-3, Sgd(epochs=300, rate=1.0, batch=50, seed=0))
+    assert least < loss(near, data, 1e-3) < least + 0.02
+    other = fit_sgd(data, 1e-3, Sgd(epochs=300, rate=1.0, batch=50, seed=1))
+    assert not torch.equal(near.weight_CD, other.weight_CD)
+    assert near.steps == 300 * 4
+
+
+def test_a_tie_is_never_a_hit() -> None:
+    probe = Probe(torch.eye(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64))
+    features = torch.tensor([[1.0, 1.0 - 5e-6, 0], [1, 0.5, 0], [0, 0, 0]], dtype=torch.float64)
+    ranks = probe_ranks(probe, Labelled(features, torch.tensor([0, 0, 1]), 3))
+    assert ranks.worst.tolist() == [2, 1, 3]
+    assert ranks.best.tolist() == [1, 1, 1]
+    assert accuracy(probe, Labelled(features, torch.tensor([0, 0, 1]), 3)) == pytest.approx(100 / 3)
+
+
+def test_a_fit_that_diverged_is_known_and_hits_nothing() -> None:
+    data = clouds()
+    lost = fit_sgd(data, 0.1, Sgd(epochs=200, rate=1e6, batch=200, seed=0))
+    assert not lost.is_finite
+    assert fit_lbfgs(data, 0.1).is_finite
+    assert probe_ranks(lost, data).worst.tolist() == [5] * 200
+
+
+def test_classes_without_images_get_no_place() -> None:
+    assert number_of(np.array([4, 1, 1]), 6).tolist() == [-1, 0, -1, -1, 1, -1]

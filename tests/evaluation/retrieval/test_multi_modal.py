@@ -1,0 +1,90 @@
+"""Whole evaluations of fused items: perfect and collapsed models, and the authors' numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vlcpctl.evaluation.retrieval.multi_modal import multi_modal
+from vlcpctl.evaluation.search.backends import choose
+from vlcpctl.evaluation.search.candidates import Sides
+from vlcpctl.evaluation.search.hits import Classed
+from vlcpctl.metrics.average_precision import VARIANTS
+
+ARRAYS = np.load(Path(__file__).parents[2] / "metrics" / "data" / "average_precision.npz")
+LEFT = {  # see tests/metrics/test_average_precision.py
+    "hand_ties_first_index_wins",
+    "hand_query_class_not_in_gallery",
+}
+GALLERIES = sorted({name.split("/")[1] for name in ARRAYS.files if name.startswith("map/")} - LEFT)
+
+
+def together(vectors: np.ndarray, classes: np.ndarray) -> Classed:
+    """Every item is a query among all others."""
+    unit = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    return Classed(Sides(unit, unit), classes, classes, np.arange(len(unit)))
+
+
+def of_the_authors(name: str) -> Classed:
+    """One entry of the `map` goldens."""
+    ids, labels = ARRAYS[f"map/{name}/gallery_ids"], ARRAYS[f"map/{name}/gallery_labels"]
+    asked = ARRAYS[f"map/{name}/query_ids"].tolist()
+    names, class_G = np.unique(labels, return_inverse=True)
+    class_Q = np.searchsorted(names, ARRAYS[f"map/{name}/query_labels"])
+    rows = {one: row for row, one in enumerate(ids.tolist())}
+    itself = np.array([rows.get(one, -1) for one in asked])
+    # A search of the unit vectors with a row of scores finds these very scores.
+    units = np.eye(len(ids), dtype=np.float32)
+    return Classed(Sides(ARRAYS[f"map/{name}/scores"], units), class_Q, class_G, itself)
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("backend", ["faiss", "torch"])
+@pytest.mark.parametrize("name", GALLERIES)
+def test_a_search_scores_as_in_the_authors_code(backend: str, name: str) -> None:
+    found = multi_modal(of_the_authors(name), choose(backend, "cpu"), "ctp")
+    wanted = ARRAYS[f"map/{name}/mAP_1_5_10"].tolist()
+    assert list(found.metrics.values()) == pytest.approx(wanted, abs=1e-9)
+    assert found.n_ties == 0
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_perfect_model_scores_100(variant: str) -> None:
+    classes = np.repeat(np.arange(20), 12)
+    random = np.random.default_rng(0)
+    vectors = np.eye(20)[classes] + 0.01 * random.standard_normal((240, 20))
+    found = multi_modal(together(vectors, classes), choose("auto", "cpu"), variant)
+    assert found.metrics == {"map_1": 100.0, "map_5": 100.0, "map_10": 100.0}
+    assert (found.n_queries, found.n_gallery, found.n_ties, found.n_alone) == (240, 240, 0, 0)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_collapsed_model_scores_0_and_every_query_is_a_tie(variant: str) -> None:
+    classes = np.repeat(np.arange(10), 30)
+    found = multi_modal(together(np.ones((300, 8)), classes), choose("auto", "cpu"), variant)
+    assert found.metrics == {"map_1": 0.0, "map_5": 0.0, "map_10": 0.0}
+    assert found.n_ties == 300
+
+
+def test_the_authors_cut_offs_know_a_query_that_the_gallery_holds() -> None:
+    # The other of the class is second: of a class of two, two places are looked at.
+    vectors = np.array([[1, 0], [1, 0.1], [1, 0.2]])
+    inside = together(vectors, np.array([0, 1, 0]))
+    found = multi_modal(inside, choose("auto", "cpu"), "ctp")
+    assert found.metrics["map_5"] == pytest.approx(100 * (0.5 + 0 + 0.5) / 3)
+
+
+def test_a_query_without_a_right_answer_scores_0_and_is_counted() -> None:
+    classes = np.array([0, 0, 1])
+    found = multi_modal(together(np.eye(3) + 0.1, classes), choose("auto", "cpu"))
+    assert found.n_alone == 1
+    assert found.metrics["map_10"] == pytest.approx(100 * (0.5 + 0.5) / 3)
+
+
+def test_a_gallery_smaller_than_the_list_is_searched_whole() -> None:
+    vectors = np.array([[1, 0], [1, 0.1], [1, 0.3], [0, 1]])
+    found = multi_modal(together(vectors, np.array([0, 1, 0, 1])), choose("auto", "cpu"))
+    assert found.metrics["map_1"] == 0
+    assert found.n_gallery == 4

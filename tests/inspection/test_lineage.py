@@ -1,0 +1,53 @@
+"""From an artifact back to the raw data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.pair_files import rows, write_parquet
+from support.tiny_stream import make_task
+
+from vlcpctl.core.manifest import read_manifest, write_manifest
+from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.stream import make_stream
+from vlcpctl.inspection.lineage import describe, lines
+
+
+def make_chain(directory: Path) -> None:
+    """A stream made from pairs, and a checkpoint trained on its two tasks, one after the other."""
+    pairs = write_parquet(directory / "pairs.parquet", rows(30))
+    make_stream(SplitOptions(sources=[str(pairs)], by="iid", tasks=2), directory / "stream")
+    parent, seen = None, []
+    for step, task in enumerate(sorted((directory / "stream").glob("0*"))):
+        seen = [*seen, read_manifest(task, "task")["content"]]
+        checkpoint = directory / "runs" / f"task-{step}"
+        checkpoint.mkdir(parents=True)
+        body = {"run": "ctp", "method": "ctp", "step": step, "tasks": seen, "parent": parent}
+        parent = f"{step}" * 32
+        write_manifest(checkpoint, "checkpoint", {}, parent, body)
+
+
+def test_a_checkpoint_leads_back_to_the_raw_data(tmp_path: Path) -> None:
+    make_chain(tmp_path)
+    text = "\n".join(lines(describe(tmp_path / "runs" / "task-1")))
+    for part in (
+        "task-1",
+        "parent: checkpoint",
+        "task-0",
+        "01-part-1",
+        "00-part-0",
+        "pairs.parquet",
+    ):
+        assert part in text
+
+
+def test_a_stream_shows_its_tasks_with_counts(tmp_path: Path) -> None:
+    make_chain(tmp_path)
+    table = list(lines(describe(tmp_path / "stream")))
+    assert any(line.split()[:1] == ["00-part-0"] and len(line.split()) == 3 for line in table)
+
+
+def test_a_parent_that_is_not_there_keeps_its_id(tmp_path: Path) -> None:
+    task = make_task(tmp_path / "task", 2, stream="ab" * 16)
+    (parent,) = describe(task)["parents"]
+    assert parent == {"role": "stream", "content": "ab" * 16, "note": "not found nearby"}

@@ -1,0 +1,53 @@
+"""A line of a batch file means what it means in a shell, or is an error."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vlcpctl.core.errors import UsageError
+from vlcpctl.jobs.script import CommandLine, parse
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("check a", ("check", "a")),
+        ("  vlcpctl check a  ", ("check", "a")),
+        ("check 'a b' \"c d\" e\\ f", ("check", "a b", "c d", "e f")),
+        ("check a # and why", ("check", "a")),
+        ("check exp#1 '#2'", ("check", "exp#1", "#2")),
+        ("check '*.tar' 'a|b' '$x' \\*", ("check", "*.tar", "a|b", "$x", "*")),
+        ("check a \\\n  b", ("check", "a", "b")),
+        ("check ''", ("check", "")),
+    ],
+)
+def test_a_line_is_read_as_a_shell_reads_it(text: str, words: tuple[str, ...]) -> None:
+    assert parse(text) == [CommandLine(1, words)]
+
+
+def test_lines_keep_their_numbers_past_comments_and_continuations() -> None:
+    lines = parse("# why\n\ncheck a \\\n b\nwait\nvlcpctl\ncheck c\n")
+    assert [(line.number, line.is_barrier) for line in lines] == [(3, False), (5, True), (7, False)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["check a | head", "check > f", "check a && check b", "check $HOME", "check `ls`", "check ~/a",
+     "check *.tar", 'check "$HOME"', "check {0..3}", "check a; check b"],
+)  # fmt: skip
+def test_what_only_a_shell_can_do_is_refused_by_line(line: str) -> None:
+    with pytest.raises(UsageError, match=r"^line 2: .* is shell syntax"):
+        parse(f"check\n{line}")
+
+
+def test_an_open_quote_is_refused_by_line() -> None:
+    with pytest.raises(UsageError, match="line 1: no closing quotation"):
+        parse("check 'a")
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"])), min_size=1))
+def test_what_a_line_prints_reads_back_as_itself(words: list[str]) -> None:
+    line = CommandLine(1, ("check", *words))
+    assert parse(str(line)) == [line]

@@ -1,0 +1,468 @@
+"""Fusion encoders: saved and loaded whole, refused when unfit, undisturbed by other weights."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from vlcpctl.core.errors import BadInput, Incompatible, UsageError
+from vlcpctl.core.special_tokens import SpecialTokens
+from vlcpctl.models import encoders
+from vlcpctl.models.configuration import PACKAGED
+from vlcpctl.models.encoders import Start
+from vlcpctl.models.fusion.configuration import read_fusion
+from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
+from vlcpctl.models.fusion.model import FusionModel, Outputs
+
+TEXTS = ["a red heart", "grinning cat face with smiling eyes, animal", "x", ""]
+
+
+def encoder_of(name: str | Path = "albef-micro", **how: object) -> FusionEncoder:
+    encoder = encoders.build(name, Start(**how))  # type: ignore[arg-type]
+    assert encoder.family == "fusion"
+    return encoder
+
+
+@pytest.fixture
+def encoder() -> FusionEncoder:
+    return encoder_of(seed=3)
+
+
+def inputs(encoder: FusionEncoder, count: int = 4) -> tuple[Tensor, Tensor]:
+    size = encoder.view.image_size
+    images = torch.randint(
+        256, (count, size, size, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
+    return encoder.inputs(images, encoder.tokenize(TEXTS[:count]))
+
+
+def outputs_of(encoder: FusionEncoder, weights: dict[str, Tensor] | None = None) -> Outputs:
+    images, texts = inputs(encoder)
+    masked = texts.clone()
+    masked[:, 1] = encoder.special.mask
+    return encoder.outputs(images, texts, masked, masked != texts, weights)
+
+
+def same(one: Outputs, other: Outputs) -> bool:
+    names = [field.name for field in fields(Outputs)]
+    return all(torch.equal(getattr(one, name), getattr(other, name)) for name in names)
+
+
+def model_file(folder: Path, /, **changes: object) -> Path:
+    """The micro model's JSON with other values, by PART__NAME or NAME; None takes one away."""
+    model = json.loads((PACKAGED / "albef-micro.json").read_text())
+    model["text_cfg"]["tokenizer"] = str(PACKAGED / "tiny-tokenizer")
+    for name, value in changes.items():
+        part, _, inner = name.rpartition("__")
+        place = model[part] if part else model
+        place[inner] = value
+        if value is None:
+            del place[inner]
+    path = folder / "model.json"
+    path.write_text(json.dumps(model))
+    return path
+
+
+# Reading and writing
+
+
+@pytest.mark.parametrize("heads", ["linear", "cosine"])
+def test_a_loaded_checkpoint_is_what_was_saved(heads: str, tmp_path: Path) -> None:
+    encoder = encoder_of(seed=1, heads=heads, temperature="learn:0.05", text_length=9)
+    encoders.save(encoder, tmp_path)
+    loaded = encoders.load(tmp_path)
+    assert loaded.family == "fusion"
+    assert (loaded.view, loaded.width) == (encoder.view, 8)
+    assert loaded.tokenize(["a"]).shape == (1, 9)
+    assert loaded.weights()["logit_scale"].requires_grad
+    assert same(outputs_of(encoder), outputs_of(loaded))
+
+
+def test_saved_bytes_depend_on_the_weights_alone(tmp_path: Path) -> None:
+    first, second, third = (tmp_path / name for name in "abc")
+    for place in (first, second, third):
+        place.mkdir()
+    encoders.save(encoder_of(seed=1), first)
+    encoders.save(encoder_of(seed=1), second)
+    encoders.save(encoders.load(first), third)
+    files = sorted(path.name for path in first.iterdir())
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(files)
+    for name in files:
+        one = (first / name).read_bytes()
+        assert one == (second / name).read_bytes()
+        assert one == (third / name).read_bytes()
+
+
+def test_a_checkpoint_names_no_path_of_this_machine(tmp_path: Path) -> None:
+    path = model_file(tmp_path, text_pretrained=str(tmp_path))
+    encoders.save(encoder_of(path, pretrained="none"), tmp_path)
+    assert "/" not in (tmp_path / "config.json").read_text()
+
+
+def test_other_weights_are_refused_with_the_tensor_named(tmp_path: Path) -> None:
+    encoders.save(encoder_of(), tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    encoders.save(encoder_of(image_size=24), other)
+    (other / "model.safetensors").replace(tmp_path / "model.safetensors")
+    with pytest.raises(Incompatible, match=r"'image_encoder.pos_embed' has shape \(1, 10, 8\)"):
+        encoders.load(tmp_path)
+
+
+def test_a_checkpoint_without_weights_is_refused(encoder: FusionEncoder, tmp_path: Path) -> None:
+    encoders.save(encoder, tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(Incompatible, match=r"cannot read .*model\.safetensors"):
+        encoders.load(tmp_path)
+
+
+# Building
+
+
+def test_the_seed_decides_the_weights_and_nothing_else_is_drawn() -> None:
+    before = torch.random.get_rng_state()
+    first, again, other = encoder_of(seed=1), encoder_of(seed=1), encoder_of(seed=2)
+    assert torch.equal(before, torch.random.get_rng_state())
+    assert same(outputs_of(first), outputs_of(again))
+    assert not same(outputs_of(first), outputs_of(other))
+
+
+def test_packaged_models_have_the_sizes_that_they_are_for() -> None:
+    def size(name: str) -> int:
+        return sum(weight.numel() for weight in encoder_of(name).weights().values())
+
+    assert size("albef-micro") < 50_000
+    assert 200_000 < size("albef-tiny") < 900_000
+
+
+def test_the_papers_model_has_its_architecture() -> None:
+    found = read_fusion(PACKAGED / "albef-base.json")
+    assert found is not None
+    with torch.device("meta"):
+        module = FusionModel(found, words=21128, pad=0)
+    counts: dict[str, int] = {}
+    for name, weight in module.named_parameters():
+        part = name.split(".")[0]
+        counts[part] = counts.get(part, 0) + weight.numel()
+    # ViT-B/16; BERT base over 21,128 words and six cross-attentions; 256 channels.
+    assert counts["image_encoder"] == 85_798_656
+    attention = 4 * (768 * 768 + 768) + 2 * 768
+    layer = attention + 2 * 768 * 3072 + 3072 + 768 + 2 * 768
+    embeddings = (21128 + 512 + 2 + 2) * 768
+    assert counts["text_encoder"] == embeddings + 12 * layer + 6 * attention
+    assert counts["image_projection"] == counts["text_projection"] == 768 * 256 + 256
+    assert counts["word_head"] == 768 * 768 + 3 * 768 + 21128
+
+
+@pytest.mark.parametrize(("text", "trains"), [("fixed:0.07", False), ("learn:0.2", True)])
+def test_temperature_sets_the_scale_and_whether_it_trains(text: str, trains: bool) -> None:
+    scale = encoder_of(temperature=text).weights()["logit_scale"]
+    assert scale.requires_grad is trains
+    assert scale.exp().item() == pytest.approx(1 / float(text.split(":")[1]))
+
+
+def test_the_temperature_is_fixed_at_its_usual_value_unless_asked(encoder: FusionEncoder) -> None:
+    scale = encoder.weights()["logit_scale"]
+    assert not scale.requires_grad
+    assert scale.exp().item() == pytest.approx(1 / 0.07)
+
+
+def test_a_checkpoint_can_be_started_from(encoder: FusionEncoder, tmp_path: Path) -> None:
+    encoders.save(encoder, tmp_path)
+    started = encoder_of(tmp_path, temperature="learn:0.1")
+    assert same(outputs_of(started), outputs_of(encoder))
+    assert started.weights()["logit_scale"].exp().item() == pytest.approx(10)
+    with pytest.raises(UsageError, match="has its own weights"):
+        encoder_of(tmp_path, pretrained="none")
+
+
+def test_positions_are_interpolated_for_another_image_size(
+    encoder: FusionEncoder, tmp_path: Path
+) -> None:
+    from timm.layers.pos_embed import resample_abs_pos_embed
+
+    encoders.save(encoder, tmp_path)
+    larger = encoder_of(tmp_path, image_size=32)
+    assert larger.view.image_size == 32
+    name = "image_encoder.pos_embed"
+    expected = resample_abs_pos_embed(encoder.weights()[name].detach(), new_size=[4, 4])
+    assert torch.equal(larger.weights()[name], expected)
+    again = tmp_path / "again"
+    again.mkdir()
+    encoders.save(larger, again)
+    assert same(outputs_of(encoders.load(again)), outputs_of(larger))
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"image_size": 20}, "--image-size 20 is not a multiple of the patch size 8"),
+        ({"text_length": 17}, "--text-length 17: the model has only 16 positions"),
+        ({"pretrained": "openai"}, "is not 'none', an existing file, or image="),
+        ({"pretrained": "image="}, "is not 'none', an existing file, or image="),
+        ({"pretrained": "image=none,words=x"}, "is not 'none', an existing file, or image="),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(how: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        encoder_of(**how)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"embed_dim": None}, "lacks 'embed_dim'"),
+        ({"embed_dim": "8"}, "embed_dim must be int, not '8'"),
+        ({"layers": 3}, "unknown setting 'layers'.*known: embed_dim, "),
+        ({"directory": "x"}, "unknown setting 'directory'"),
+        ({"image_cfg": 3}, "image_cfg is not an object"),
+        ({"image_cfg__depth": 3}, "image_cfg: unknown setting 'depth'"),
+        ({"text_cfg__heads": 3}, "the width is not a multiple of the heads"),
+        ({"text_cfg__width": 16}, "tokens of the same width"),
+        ({"text_cfg__fusion_layers": 3}, "fusion_layers must be from 1 to layers"),
+        ({"text_cfg__context_length": 17}, "context_length is greater than positions"),
+        ({"image_cfg__image_size": 20}, "image_size is not a multiple of patch_size"),
+        ({"heads": "square"}, "heads must be one of linear, cosine, not 'square'"),
+        ({"preprocess_cfg": {"mean": 0.5}}, "mean must be tuple"),
+        ({"text_cfg__clean": "dust"}, "clean must be one of .*, not 'dust'"),
+    ],
+)
+def test_a_configuration_that_builds_no_model_is_refused(
+    changes: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(BadInput, match=message):
+        encoder_of(model_file(tmp_path, **changes))
+
+
+def test_a_tokenizer_larger_than_the_vocabulary_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Incompatible, match="2501 tokens, but the model's vocabulary only 2500"):
+        encoder_of(model_file(tmp_path, text_cfg__vocab_size=2500))
+
+
+def test_a_model_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Incompatible, match="sets no tokenizer"):
+        encoder_of(model_file(tmp_path, text_cfg__tokenizer=None))
+
+
+def test_the_packaged_tokenizer_gets_a_mask_after_its_last_id(encoder: FusionEncoder) -> None:
+    assert encoder.special == SpecialTokens(pad=0, cls=2, sep=2499, mask=2500, words=2501)
+    words = encoder.weights()["text_encoder.embeddings.words.weight"]
+    assert words.shape[0] == 2501
+
+
+# Running
+
+
+def test_results_are_the_same_bits_with_gradient_and_without(encoder: FusionEncoder) -> None:
+    everything = {name: weight.detach() for name, weight in encoder.weights().items()}
+    training = outputs_of(encoder)
+    frozen = outputs_of(encoder, everything)
+    assert training.fused.requires_grad
+    with torch.no_grad():
+        assert same(training, outputs_of(encoder))
+        encoder.module.eval()
+        assert same(training, outputs_of(encoder))
+        assert same(training, outputs_of(encoder, everything))
+    assert same(training, outputs_of(encoder))
+    assert same(training, frozen)
+    with torch.inference_mode():
+        assert same(training, outputs_of(encoder))
+
+
+def test_parts_run_alone_are_the_same_bits(encoder: FusionEncoder) -> None:
+    images, texts = inputs(encoder)
+    out = encoder.outputs(images, texts, texts, None)
+    image, text = encoder.features(images, texts)
+    assert torch.equal(image, out.image)
+    assert torch.equal(text, out.text)
+    assert torch.equal(encoder.features(images, None)[0], image)
+    assert torch.equal(encoder.features(None, texts)[1], text)
+    assert torch.equal(encoder.fused(images, texts), out.fused)
+    twice = encoder.outputs(images, texts, texts.clone(), None)
+    assert torch.equal(twice.fused, out.fused)
+
+
+def test_the_last_token_reaches_the_first_position(encoder: FusionEncoder) -> None:
+    """There is no causal mask, neither in the text's own layers nor in the fused ones."""
+    images, _ = inputs(encoder, 1)
+    texts = encoder.tokenize(["grinning cat face with smiling eyes, animal, nature, red heart"])
+    assert (texts != encoder.special.pad).all()
+    changed = texts.clone()
+    changed[0, -1] = 100
+    before, after = (encoder.outputs(images, ids, ids, None) for ids in (texts, changed))
+    for name in ("text", "fused"):
+        assert not torch.allclose(getattr(before, name), getattr(after, name), atol=1e-6)
+    layer = encoder.model.text_encoder.fusion_layers[0]
+    hidden = torch.randn(5, 1, 8, generator=torch.Generator().manual_seed(0))
+    other = hidden.clone()
+    other[-1] += 1
+    image = torch.zeros(2, 1, 8)
+    assert not torch.allclose(layer(hidden, image)[0], layer(other, image)[0], atol=1e-6)
+
+
+def test_padding_is_not_read(encoder: FusionEncoder) -> None:
+    images, texts = inputs(encoder)
+    longer = torch.nn.functional.pad(texts, (0, 4), value=encoder.special.pad)
+    short, long = (encoder.outputs(images, ids, ids, None) for ids in (texts, longer))
+    torch.testing.assert_close(short.text, long.text)
+    torch.testing.assert_close(short.fused, long.fused)
+
+
+def test_a_word_masked_by_the_padding_id_is_still_attended_to(encoder: FusionEncoder) -> None:
+    """BERT's masking swaps a word for any id; padding is where the unmasked text has none."""
+    images, texts = inputs(encoder)
+    text = encoder.model.text_encoder
+    masked, pad = texts.clone(), encoder.special.pad
+    masked[:3, 1] = pad
+    out = encoder.outputs(images, texts, masked, masked != texts)
+    wrong = text.fuse(text(masked, masked == pad), masked == pad, out.image_tokens)
+    for row in range(len(texts)):
+        # Without its padding a text needs no mask at all.
+        length = int((texts[row] != pad).sum())
+        ids, image = masked[row : row + 1, :length], out.image_tokens[row : row + 1].transpose(0, 1)
+        hidden = text.embeddings(ids)
+        for layer in text.text_layers:
+            hidden = layer(hidden)
+        for layer in text.fusion_layers:
+            hidden = layer(hidden, image)
+        torch.testing.assert_close(out.fused[row], hidden[0, 0])
+        if row < 3:
+            words = text.embeddings.words.weight
+            guess = encoder.model.word_head(hidden[1], words)[0]
+            torch.testing.assert_close(out.logits[row], guess)
+            assert not torch.allclose(out.fused[row], wrong[row, 0], atol=1e-4)
+    assert len(out.logits) == 3
+
+
+def test_the_embedding_of_padding_is_zero_and_learns_from_its_places_nothing() -> None:
+    encoder = encoder_of()
+    images, texts = inputs(encoder)
+    encoder.outputs(images, texts, texts, None).text_tokens.square().sum().backward()
+    words = encoder.weights()["text_encoder.embeddings.words.weight"]
+    assert words.grad is not None
+    assert words.grad[encoder.special.cls].any()
+    assert not words.grad[encoder.special.pad].any()
+    assert not words[encoder.special.pad].any()
+
+
+def test_only_fused_tokens_see_the_image(encoder: FusionEncoder) -> None:
+    images, texts = inputs(encoder)
+    one = encoder.outputs(images, texts, texts, None)
+    other = encoder.outputs(images.flip(0), texts, texts, None)
+    assert torch.equal(one.text_tokens, other.text_tokens)
+    assert not torch.allclose(one.fused, other.fused)
+
+
+def test_the_image_features_see_every_corner_and_no_text(encoder: FusionEncoder) -> None:
+    images, texts = inputs(encoder)
+    changed = images.clone()
+    changed[:, :, -1, -1] += 5
+    one = encoder.outputs(images, texts, texts, None)
+    assert not torch.allclose(one.image, encoder.features(changed, None)[0])
+    assert torch.equal(one.image, encoder.outputs(images, texts.flip(0), texts, None).image)
+
+
+def test_words_are_predicted_only_where_wanted(encoder: FusionEncoder) -> None:
+    images, texts = inputs(encoder)
+    at = torch.zeros_like(texts, dtype=torch.bool)
+    assert encoder.outputs(images, texts, texts, at).logits.shape == (0, 2501)
+    assert encoder.outputs(images, texts, texts, None).logits.shape == (0, 2501)
+    at[0, 1] = at[2, 0] = True
+    everywhere = encoder.outputs(images, texts, texts, torch.ones_like(at)).logits
+    some = encoder.outputs(images, texts, texts, at).logits
+    torch.testing.assert_close(some, everywhere.view(*at.shape, -1)[at])
+
+
+def test_predictions_are_tied_to_the_embeddings(encoder: FusionEncoder) -> None:
+    before = outputs_of(encoder).logits
+    with torch.no_grad():
+        encoder.weights()["text_encoder.embeddings.words.weight"][2400] += 1
+    after = outputs_of(encoder).logits  # of no word in the texts
+    moved = (before != after).any(0).nonzero().flatten().tolist()
+    assert moved == [2400]
+
+
+def test_gradients_reach_every_trained_weight() -> None:
+    encoder = encoder_of(temperature="learn:0.07")
+    out = outputs_of(encoder)
+    total = out.image.sum() + out.text.square().sum() + out.logits.square().sum()
+    (total + encoder.weights()["logit_scale"]).backward()
+    assert all(weight.grad is not None for weight in encoder.weights().values())
+
+
+def test_nothing_masked_gives_no_gradient_and_no_nan(encoder: FusionEncoder) -> None:
+    images, texts = inputs(encoder)
+    at = torch.zeros_like(texts, dtype=torch.bool)
+    encoder.outputs(images, texts, texts, at).logits.sum().backward()
+    assert all(
+        weight.grad is None or not weight.grad.any() for weight in encoder.weights().values()
+    )
+
+
+def test_other_weights_leave_the_model_as_it_was(encoder: FusionEncoder) -> None:
+    encoder.module.train()
+    before = outputs_of(encoder)
+    others = {name: torch.zeros_like(weight) for name, weight in encoder.weights().items()}
+    image, text = encoder.features(*inputs(encoder), others)
+    assert not image.any()
+    assert not text.any()
+    assert not encoder.fused(*inputs(encoder), others).any()
+    assert all(part.training for part in encoder.module.modules())
+    assert same(before, outputs_of(encoder))
+
+
+def test_dropout_acts_in_training_alone(tmp_path: Path) -> None:
+    encoder = encoder_of(model_file(tmp_path, text_cfg__dropout=0.5))
+    own = dict(encoder.weights())
+    encoder.module.eval()
+    still = outputs_of(encoder)
+    encoder.module.train()
+    assert same(still, outputs_of(encoder, own))
+    torch.manual_seed(0)
+    one, other = outputs_of(encoder), outputs_of(encoder)
+    torch.manual_seed(0)
+    assert same(one, outputs_of(encoder))
+    assert torch.equal(one.image, other.image)  # the image encoder drops nothing
+    for name in ("text", "fused", "logits"):
+        assert not torch.equal(getattr(one, name), getattr(other, name))
+
+
+def test_dropout_stands_where_bert_has_it(tmp_path: Path) -> None:
+    """After the embeddings, each attention and each feed-forward, and on attention itself."""
+    module = encoder_of(model_file(tmp_path, text_cfg__dropout=0.5)).model
+    text = module.text_encoder
+    for layer in (text.text_layers[0], text.fusion_layers[0]):
+        assert layer.dropout.p == 0
+        assert layer.self_attn.dropout == layer.dropout1.p == layer.dropout2.p == 0.5
+    assert text.fusion_layers[0].multihead_attn.dropout == 0.5
+    assert text.fusion_layers[0].dropout3.p == text.embeddings.dropout.p == 0.5
+
+
+@pytest.mark.parametrize("heads", ["linear", "cosine"])
+def test_double_precision_works_throughout(heads: str) -> None:
+    encoder = encoder_of(heads=heads)
+    encoder.module.double()
+    out = outputs_of(encoder, dict(encoder.weights()))
+    assert {getattr(out, field.name).dtype for field in fields(Outputs)} == {torch.float64}
+
+
+def test_cosine_heads_are_scaled_cosines_with_rows() -> None:
+    encoder = encoder_of(heads="cosine")
+    with torch.no_grad():
+        encoder.weights()["image_projection.sigma"].fill_(1.7)
+    images, texts = inputs(encoder)
+    out = encoder.outputs(images, texts, texts, None)
+    rows = encoder.weights()["image_projection.weight"]
+    for token, found in zip(out.image_tokens[:, 0], out.image, strict=True):
+        cosines = [torch.cosine_similarity(token, row, dim=0) for row in rows]
+        torch.testing.assert_close(found, 1.7 * torch.stack(cosines))
+
+
+def test_memory_of_the_model_is_its_parameters(encoder: FusionEncoder) -> None:
+    assert encoder.buffers() == {}
+    assert encoder.weights().keys() == encoder.module.state_dict().keys()

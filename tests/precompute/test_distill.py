@@ -1,0 +1,333 @@
+"""distill: equal to a loop over single images, with the same bytes in any number of runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from support.processes import ended, started
+from support.program import Ended, refused, run_program
+from support.tiny_stream import make_pair, make_stream, make_task
+
+from vlcpctl.commands.buffer import run as buffer
+from vlcpctl.core.errors import Diverged, OutputExists, UsageError
+from vlcpctl.core.manifest import read_manifest
+from vlcpctl.core.staging import Staging
+from vlcpctl.data.images.transforms import decode_image, train_view
+from vlcpctl.data.precomputed.teacher_targets import IMAGES, TEXTS
+from vlcpctl.data.tasks.task import Task, open_stream, open_task
+from vlcpctl.inspection.check import check
+from vlcpctl.inspection.lineage import describe, lines
+from vlcpctl.models import encoders
+from vlcpctl.models.encoders import Start
+from vlcpctl.precompute import distill as distilling
+from vlcpctl.precompute import distill_plan
+from vlcpctl.precompute.distill import Shard, distill
+from vlcpctl.precompute.distill_plan import DistillPlan, Request, make_plan
+from vlcpctl.precompute.resumable_parts import Means
+from vlcpctl.training.config.composition import compose
+from vlcpctl.training.config.request import Request as TrainRequest
+from vlcpctl.training.config.settings import resolve
+from vlcpctl.training.train_step import train_step
+
+FLAGS = {"model": "micro", "batch_size": 4, "epochs": 1, "image_size": 16, "crop": "random"}
+MEANS = Means(batch_size=4, device="cpu", workers=0, threads=1)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stream with two captions per image, a buffer of its first task, and a trained teacher."""
+    root = tmp_path_factory.mktemp("distill")
+    make_stream(root / "stream", 2, 11, pair=lambda n: make_pair(n, captions=1 + n % 2))
+    make_teacher(root / "teacher", tasks(root)[0].path)
+    buffer(tasks(root)[0].path, root / "buffer", policy="reservoir", size="5", quiet=True)
+    return root
+
+
+def make_teacher(out: Path, task: Path) -> Path:
+    settings, _ = resolve("tiny", {**FLAGS, "flip": True}, {})
+    train_step(TrainRequest(tasks=(task,), out=out, methods=compose("seqf"), settings=settings))
+    return out
+
+
+def tasks(place: Path) -> list[Task]:
+    return open_stream(place / "stream")
+
+
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distill_plan, "PAIRS_OF_A_PART", 3)
+
+
+def request(place: Path, out: Path, **how: Any) -> Request:
+    usual = {"tasks": (tasks(place)[1].path,), "teacher": place / "teacher", "augmentation": {}}
+    return Request(**{**usual, "out": out, **how})
+
+
+def made(asked: Request, means: Means = MEANS) -> DistillPlan:
+    plan = make_plan(asked)
+    distill(plan, means, Shard())
+    return plan
+
+
+def data(out: Path) -> dict[str, bytes]:
+    return {name: (out / name).read_bytes() for name in (IMAGES, TEXTS)}
+
+
+def columns(out: Path, name: str) -> list[dict[str, Any]]:
+    return pq.read_table(out / name).to_pylist()
+
+
+def test_a_row_is_what_the_teacher_says_of_one_view_or_caption_alone(
+    place: Path, tmp_path: Path
+) -> None:
+    plan = made(request(place, tmp_path / "t", views=3, seed=7, buffer=place / "buffer"))
+    encoder = encoders.load(place / "teacher")
+    encoder.module.eval()
+    splits = [task.split("train") for task in (tasks(place)[1], open_task(place / "buffer"))]
+    images, texts = [], []
+    with torch.no_grad():
+        for split in splits:
+            for row, key in enumerate(split.keys):
+                for view in range(3):
+                    pixels = train_view(decode_image(split.image(row)), plan.view, 7, key, view)
+                    raw, _ = encoder.features(encoder.pixels(torch.tensor(pixels)[None]), None)
+                    images.append((key, view, raw[0].tolist()))
+                for number, caption in enumerate(split.captions(row)):
+                    _, raw = encoder.features(None, encoder.tokenize([caption]))
+                    texts.append((key, number, raw[0].tolist()))
+    for name, number, expected in ((IMAGES, "view", images), (TEXTS, "caption", texts)):
+        rows = columns(tmp_path / "t", name)
+        assert [(row["key"], row[number]) for row in rows] == [one[:2] for one in expected]
+        found = np.array([row["embedding"] for row in rows])
+        np.testing.assert_allclose(found, [one[2] for one in expected], rtol=1e-5, atol=1e-6)
+    assert len(images) == 16 * 3
+    assert len({tuple(one[2]) for one in images[:3]}) == 3  # views differ
+
+
+def test_the_manifest_says_what_it_is_of(place: Path, tmp_path: Path) -> None:
+    plan = made(request(place, tmp_path / "t", views=2, buffer=place / "buffer"))
+    manifest = read_manifest(tmp_path / "t", "targets")
+    identity = manifest["identity"]
+    assert identity["teacher"] == read_manifest(place / "teacher", "checkpoint")["content"]
+    assert identity["tasks"] == [tasks(place)[1].content]
+    assert identity["buffer"] == open_task(place / "buffer").content
+    assert (identity["views"], identity["seed"]) == (2, 0)
+    transform = identity["transform"]
+    assert (transform["crop"], transform["flip"], transform["image_size"]) == ("random", True, 16)
+    scale = encoders.load(place / "teacher").weights()["logit_scale"].exp().item()
+    assert manifest["scale"] == scale
+    assert (manifest["pairs"], manifest["views"], manifest["width"]) == (16, 2, 8)
+    assert plan.captions == sum(1 for _ in columns(tmp_path / "t", TEXTS))
+
+
+def test_a_pair_of_task_and_buffer_is_there_once(place: Path, tmp_path: Path) -> None:
+    first = tasks(place)[0].path
+    made(request(place, tmp_path / "t", tasks=(first,), views=1, buffer=place / "buffer"))
+    keys = [row["key"] for row in columns(tmp_path / "t", IMAGES)]
+    assert sorted(keys) == sorted(tasks(place)[0].split("train").keys)
+
+
+def test_workers_and_shards_change_no_byte(place: Path, tmp_path: Path) -> None:
+    made(request(place, tmp_path / "one"))
+    made(request(place, tmp_path / "workers"), replace(MEANS, workers=2))
+    plan = make_plan(request(place, tmp_path / "shards"))
+    whole = [distill(plan, MEANS, Shard(index, 3)) for index in (2, 0, 1)]
+    assert whole == [False, False, True]
+    assert data(tmp_path / "workers") == data(tmp_path / "one") == data(tmp_path / "shards")
+    contents = {read_manifest(tmp_path / name, "targets")["content"] for name in ("one", "shards")}
+    assert len(contents) == 1
+    assert not (tmp_path / ".shards.vlcpctl").exists()
+
+
+def test_killed_and_resumed_ends_with_the_same_bytes(place: Path, tmp_path: Path) -> None:
+    made(request(place, tmp_path / "one"))
+    asked = request(place, tmp_path / "killed")
+    kills = [("images", 0), ("texts", 1), ("images", 1), ("join", 0)]
+    for what, number in kills:
+        child = started(partial(made_until, asked, what, number))
+        assert ended(child) == -signal.SIGKILL
+        assert (tmp_path / ".killed.vlcpctl" / "partial").is_dir()
+        assert not (tmp_path / "killed").exists()
+    made(asked)
+    assert data(tmp_path / "killed") == data(tmp_path / "one")
+    assert not (tmp_path / ".killed.vlcpctl").exists()
+
+
+def made_until(asked: Request, what: str, number: int, _rank: int) -> None:
+    """In a child: kill it after N files of a kind have been written, or before they are joined."""
+    count = 0
+
+    def dying(write: Callable[..., Any]) -> Callable[..., Any]:
+        def act(*given: Any) -> Any:
+            nonlocal count
+            if what == "join" and write is join:
+                os.kill(os.getpid(), signal.SIGKILL)
+            done = write(*given)
+            if what in str(given[0]):
+                count += 1
+                if count > number:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return done
+
+        return act
+
+    join = distilling.write_targets
+    distilling.write_vectors = dying(distilling.write_vectors)
+    distilling.write_targets = dying(join)
+    made(asked)
+
+
+def test_a_shard_that_comes_when_another_has_joined_all_changes_nothing(
+    place: Path, tmp_path: Path
+) -> None:
+    plan = made(request(place, tmp_path / "t", views=2))
+    before = (tmp_path / "t" / "targets.json").stat().st_mtime_ns
+    distilling._join(plan, Staging(tmp_path / "t").partial, [], {}, force=False)
+    assert (tmp_path / "t" / "targets.json").stat().st_mtime_ns == before
+
+
+def test_what_is_there_is_kept_and_another_is_refused(place: Path, tmp_path: Path) -> None:
+    plan = made(request(place, tmp_path / "t", views=2))
+    other = make_plan(request(place, tmp_path / "t", views=3))
+    Staging(tmp_path / "t").open_partial()
+    distill(plan, MEANS, Shard())  # as a shard that comes late
+    assert not (tmp_path / ".t.vlcpctl").exists()
+    made(request(place, tmp_path / "u", views=2))
+    (tmp_path / "t").rename(tmp_path / "gone")
+    part = make_plan(request(place, tmp_path / "t", views=2))
+    distill(part, MEANS, Shard(0, 2))
+    with pytest.raises(
+        OutputExists, match="unfinished run of a different command: views is 2 there"
+    ):
+        distill(other, MEANS, Shard())
+    distill(other, MEANS, Shard(), force=True)
+    assert read_manifest(tmp_path / "t", "targets")["views"] == 3
+
+
+def test_the_augmentation_is_the_teachers_a_presets_or_as_told(place: Path, tmp_path: Path) -> None:
+    own = make_plan(request(place, tmp_path / "t")).view
+    assert (own.crop, own.flip) == ("random", True)
+    ctp = make_plan(request(place, tmp_path / "t", preset="ctp")).view
+    assert (ctp.crop, ctp.flip, ctp.randaugment) == ("random", True, (2, 5))
+    told = make_plan(request(place, tmp_path / "t", augmentation={"flip": False})).view
+    assert (told.crop, told.flip) == ("random", False)
+
+
+def test_views_that_would_all_be_the_same_are_one(place: Path, tmp_path: Path) -> None:
+    still = {"crop": "center", "flip": False}
+    assert make_plan(request(place, tmp_path / "t", augmentation=still)).views == 1
+    assert make_plan(request(place, tmp_path / "t")).views == 4
+    with pytest.raises(UsageError, match="--views 2 has no effect"):
+        make_plan(request(place, tmp_path / "t", augmentation=still, views=2))
+    with pytest.raises(UsageError, match="--seed 3 has no effect"):
+        make_plan(request(place, tmp_path / "t", augmentation=still, seed=3))
+
+
+def test_a_teacher_that_was_not_trained_here_needs_a_preset(place: Path, tmp_path: Path) -> None:
+    from vlcpctl.core.atomic import new_directory
+    from vlcpctl.core.manifest import write_manifest
+
+    with new_directory(tmp_path / "openai", "checkpoint.json") as directory:
+        encoders.save(encoders.build("micro", Start()), directory)
+        write_manifest(directory, "checkpoint", {"imported": True}, "c", {"tasks": []})
+    foreign = {"teacher": tmp_path / "openai"}
+    with pytest.raises(UsageError, match="its augmentation is not known; use the --preset"):
+        make_plan(request(place, tmp_path / "t", **foreign))
+    assert make_plan(request(place, tmp_path / "t", **foreign, preset="ctp")).view.crop == "random"
+
+
+def test_an_averaged_teacher_is_called_so(place: Path, tmp_path: Path) -> None:
+    from vlcpctl.commands.interpolate import run as interpolate
+
+    interpolate(place / "teacher", place / "teacher", tmp_path / "mean", quiet=True)
+    averaged = {"teacher": tmp_path / "mean"}
+    with pytest.raises(UsageError, match="mean is an average of two checkpoints, so its augm"):
+        make_plan(request(place, tmp_path / "t", **averaged))
+    assert make_plan(request(place, tmp_path / "t", **averaged, preset="ctp")).view.crop == "random"
+
+
+def test_a_teacher_that_diverged_is_refused(place: Path, tmp_path: Path) -> None:
+    import shutil
+
+    from vlcpctl.models.dual_encoder import WEIGHTS_FILE
+
+    shutil.copytree(place / "teacher", tmp_path / "bad")
+    encoder = encoders.load(place / "teacher")
+    with torch.no_grad():
+        encoder.weights()["text_projection"].fill_(torch.nan)
+    from safetensors.torch import save_file
+
+    save_file(encoder.module.state_dict(), tmp_path / "bad" / WEIGHTS_FILE)
+    with pytest.raises(Diverged, match="are NaN or infinite"):
+        made(request(place, tmp_path / "t", teacher=tmp_path / "bad"))
+
+
+def test_check_finds_damage(place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "t"
+    made(request(place, out, views=2))
+    assert list(check(out, deep=True)) == []
+    whole = (out / IMAGES).read_bytes()
+    broken = bytearray(whole)
+    vector = np.array(columns(out, IMAGES)[12]["embedding"], dtype=np.float32).tobytes()
+    broken[whole.find(vector)] ^= 1
+    (out / IMAGES).write_bytes(broken)
+    assert any(IMAGES in problem for problem in check(out, deep=True))
+    (out / IMAGES).write_bytes(whole[:-30])
+    assert any("cannot read" in problem for problem in check(out, deep=False))
+    made(request(place, tmp_path / "other", views=3))
+    (out / IMAGES).write_bytes((tmp_path / "other" / IMAGES).read_bytes())
+    (problem,) = check(out, deep=False)
+    assert "has 33 rows; targets.json says 22" in problem
+    (out / TEXTS).unlink()
+    assert any(TEXTS in problem for problem in check(out, deep=False))
+
+
+def test_inspect_follows_targets_to_their_teacher_and_pairs(place: Path) -> None:
+    made(request(place, place / "targets", views=2, buffer=place / "buffer"))
+    facts = describe(place / "targets")
+    assert (facts["kind"], facts["pairs"], facts["views"]) == ("targets", 16, 2)
+    roles = [(parent["role"], parent.get("kind")) for parent in facts["parents"]]
+    assert roles == [("teacher", "checkpoint"), ("pairs", "task"), ("pairs", "buffer")]
+    assert "pairs 16, views 2, width 8" in "\n".join(lines(facts))
+
+
+def distill_program(
+    capfd: pytest.CaptureFixture[str], place: Path, out: Path, *words: object
+) -> Ended:
+    inputs = (tasks(place)[1].path, "--teacher", place / "teacher", "-o", out)
+    return run_program(capfd, "distill", *inputs, *words)
+
+
+def test_the_program_prints_the_path_and_refuses_in_one_line(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "t"
+    dry = distill_program(capfd, place, out, "--dry-run", "--views", "2")
+    assert "11 images in 2 views each" in dry.err
+    assert (dry.out, out.exists()) == ("", False)
+    shard = distill_program(capfd, place, out, "--num-shards", "2", "--shard-index", "1", "-q")
+    assert (shard.code, shard.out) == (0, "")
+    ended_well = distill_program(capfd, place, out, "--num-shards", "2", "--shard-index", "0", "-q")
+    assert (ended_well.code, ended_well.out) == (0, f"{out}\n")
+    again = distill_program(capfd, place, out, "--json", "-q")
+    assert again.code == 0
+    assert '"views": 4' in again.out
+    for words, code, said in (
+        (("--num-shards", "2", "--shard-index", "2"), 2, "with --num-shards 2 the last is 1"),
+        (("--num-shards", "2", "--force"), 2, "--force would remove what other shards made"),
+        (("--crop-scale", "high"), 2, "--crop-scale 'high' is not two numbers"),
+        (("--views", "2"), 4, "views is 4 there and 2 here"),
+    ):
+        refused(distill_program(capfd, place, out, *words, "-q"), "distill", code, said)
+    wrong = run_program(capfd, "distill", make_task(tmp_path / "x", 3), "--teacher", out, "-o", "y")
+    refused(wrong, "distill", 3, "is not a checkpoint", "it is a targets")

@@ -1,0 +1,162 @@
+"""The house rules that no linter holds: sizes, names, words, and what the README shows."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import itertools
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from vlcpctl.commands import COMMANDS
+from vlcpctl.methods import TABLE
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "vlcpctl"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+READ_BY_USERS = [
+    *SOURCES,
+    *(path for path in (ROOT / "recipes").iterdir() if path.is_file() and path.suffix != ".png"),
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "pyproject.toml")),
+]
+# Absolute paths of one machine.
+OWN_PATHS = re.compile(r"(?<![\w.}])/(?:work|root|home|opt)/")
+MAX_IGNORES = 10
+DISTINCT_SHARE = 0.6
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+each_source = pytest.mark.parametrize("path", SOURCES, ids=name_of)
+
+
+@each_source
+def test_a_file_has_one_subject_and_says_it_first(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= 300
+    assert re.match(r'r?"""[^\n]+', text), "the first line says what the file is for"
+
+
+@each_source
+def test_a_file_is_not_named_for_anything_and_everything(path: Path) -> None:
+    assert path.stem not in {"utils", "util", "helpers", "common", "misc"}
+
+
+@each_source
+def test_a_function_fits_on_a_screen(path: Path) -> None:
+    """At most 30 lines, its signature and docstring not counted."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[ast.get_docstring(node) is not None :]
+            lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0  # type: ignore[operator]
+            assert lines <= 30, f"{node.name} has {lines} lines"
+
+
+@each_source
+def test_code_and_messages_are_plain_ascii(path: Path) -> None:
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        assert line.isascii(), f"line {number}: {line.strip()}"
+
+
+@each_source
+def test_no_words_are_glued_where_a_message_is_split(path: Path) -> None:
+    """`"no such file" "in the index"` prints `fileinthe`."""
+    joint = re.compile(r"""[A-Za-z,.;:]["']\n\s+f?["'][A-Za-z(]""")
+    for found in joint.finditer(path.read_text(encoding="utf-8")):
+        pytest.fail(f"glued words at {found[0]!r}")
+
+
+@each_source
+def test_no_broad_except(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ExceptHandler):
+            assert node.type is not None
+            broad = isinstance(node.type, ast.Name) and node.type.id in {
+                "Exception",
+                "BaseException",
+            }
+            raises = any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
+            assert not broad or raises, f"line {node.lineno} swallows everything"
+
+
+def test_few_types_are_ignored() -> None:
+    ignores = [
+        f"{name_of(path)}: {line.strip()}"
+        for path in SOURCES
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if "type: ignore" in line
+    ]
+    assert len(ignores) <= MAX_IGNORES, "\n".join(ignores)
+
+
+def test_methods_are_not_copies_of_each_other() -> None:
+    """Of any two, at least 60 % of the shorter one's lines of code are its own.
+
+    What four or more methods say is the form of a declaration, and not counted.
+    """
+    lines = {name: code_lines(PACKAGE / "methods" / f"{name}.py") for name in TABLE}
+    users = Counter(line for body in lines.values() for line in set(body))
+    bodies = {name: [line for line in body if users[line] < 4] for name, body in lines.items()}
+    for (one, first), (other, second) in itertools.combinations(bodies.items(), 2):
+        matcher = difflib.SequenceMatcher(None, first, second, autojunk=False)
+        shared = sum(block.size for block in matcher.get_matching_blocks())
+        own = 1 - shared / max(1, min(len(first), len(second)))
+        assert own >= DISTINCT_SHARE or shared < 15, f"{one} and {other} share {shared} lines"
+
+
+def code_lines(path: Path) -> list[str]:
+    """The lines below the imports, blank ones dropped."""
+    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    return [
+        line for line in lines if line and not line.startswith(("import ", "from ", "#", '"""'))
+    ]
+
+
+def test_every_method_has_a_file_of_its_name() -> None:
+    files = {path.stem for path in (PACKAGE / "methods").glob("*.py")} - {"__init__"}
+    assert files == set(TABLE)
+
+
+def test_every_command_has_a_file_of_its_name() -> None:
+    for name in COMMANDS:
+        assert (PACKAGE / "commands" / f"{name.replace('-', '_')}.py").is_file(), name
+
+
+def test_the_readme_names_every_command_and_method() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name in COMMANDS:
+        assert f"| `vlcpctl {name}` |" in readme, name
+    for name in TABLE:
+        assert f"| `{name}` |" in readme, name
+
+
+def test_the_readme_opens_with_the_two_commands() -> None:
+    code = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)
+    commands = [line.split("#")[0].strip() for line in code[0].splitlines()]
+    assert commands == ["bash recipes/quickstart.sh", "bash recipes/test.sh"]
+    for command in commands:
+        assert (ROOT / command.split()[1]).is_file()
+
+
+@pytest.mark.parametrize("path", READ_BY_USERS, ids=name_of)
+def test_no_path_of_one_machine_is_in_the_product(path: Path) -> None:
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        assert not OWN_PATHS.search(line), f"line {number}: {line.strip()}"
+
+
+def test_every_recipe_is_a_shell_script_without_mistakes_of_syntax() -> None:
+    for path in (ROOT / "recipes").glob("*.sh"):
+        subprocess.run(["bash", "-n", path], check=True)
+
+
+def test_constraints_are_plain_pins_of_third_parties() -> None:
+    lines = (ROOT / "recipes" / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    for line in lines:
+        assert line.startswith("#") or re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line), line
+        assert not line.startswith(("nvidia-", "cuda-", "triton", "vlcpctl")), line

@@ -1,0 +1,61 @@
+"""What `--method` and `--set` accept, and what they refuse."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from vlcpctl.core.errors import UsageError
+from vlcpctl.core.method import Method, lies_within
+from vlcpctl.methods import TABLE
+from vlcpctl.training.config import composition as composing
+from vlcpctl.training.config.composition import compose
+
+
+def test_order_of_names_does_not_matter() -> None:
+    assert compose("dha+ctp") == compose("ctp+dha")
+
+
+@pytest.mark.parametrize(
+    ("names", "assignments", "message"),
+    [
+        ("ctpp", [], "unknown method 'ctpp'; did you mean 'ctp'"),
+        ("ctp+ctp", [], "names a method twice"),
+        ("ctp", ["ctp.momentums=true"], "did you mean 'momentum'"),
+        ("ctp", ["dha.every=3"], "'dha' is not in --method"),
+        ("ctp", ["ctp.momentum"], "is not of the form METHOD.PARAMETER=VALUE"),
+        ("ctp", ["ctp.momentum=maybe"], "'maybe' is not a bool"),
+        ("dha", ["dha.every=2.5"], "'2.5' is not a int"),
+        ("dha", ["dha.every=0"], r"dha.every=0: the value must be within \[1, inf\)"),
+        ("dha", ["dha.main_share=nan"], r"the value must be within \[0, 1\]"),
+        ("ema", ["ema.decay=2"], r"the value must be within \[0, 1\]"),
+        ("modx", ["modx.alpha=inf"], r"the value must be within \[0, inf\)"),
+        ("co2l", ["co2l.now=0"], r"the value must be within \(0, inf\)"),
+        ("geodl", ["geodl.dimensions=-5"], r"the value must be within \[0, inf\)"),
+        ("lwf", ["lwf.target=chanels"], "did you mean 'channels'"),
+    ],
+)
+def test_mistakes_are_answered_with_the_nearest_right_thing(
+    names: str, assignments: list[str], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        compose(names, assignments)
+
+
+def test_two_methods_that_write_the_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Other(Method):
+        name = "other"
+        writes_weights = True
+
+    monkeypatch.setitem(composing.TABLE, "other", Other)
+    with pytest.raises(UsageError, match="dha and other both overwrite the weights"):
+        compose("other+dha")
+
+
+def test_every_default_lies_within_its_interval() -> None:
+    for name in TABLE:
+        for field in dataclasses.fields(TABLE[name]):  # type: ignore[arg-type]
+            interval = field.metadata["within"]
+            assert bool(interval) == (type(field.default) in (int, float)), (name, field.name)
+            assert not interval or lies_within(field.default, interval), (name, field.name)

@@ -1,0 +1,92 @@
+"""Settings: which source wins, what is refused, and what each value's origin is."""
+
+from __future__ import annotations
+
+import pytest
+
+from vlcpctl.core.errors import UsageError
+from vlcpctl.training.config.presets import OURS, PRESETS
+from vlcpctl.training.config.request import SaveEvery, save_every
+from vlcpctl.training.config.settings import SETTINGS, Settings, replay_share, resolve
+from vlcpctl.training.loop.optim import Plateau, learning_rate
+
+
+def test_a_flag_wins_over_the_preset_and_says_so() -> None:
+    settings, origins = resolve("dha", {"lr": 1e-3}, {"replay": "share=0.5"})
+    assert (settings.lr, origins["lr"]) == (1e-3, "flag")
+    assert (settings.optimizer, origins["optimizer"]) == ("adam", "preset dha")
+    assert (settings.replay, origins["replay"]) == ("share=0.5", "method")
+    assert origins["clip_norm"] == "default"
+
+
+def test_values_that_no_paper_gives_are_marked() -> None:
+    assert resolve("incclip", {}, {})[1]["temperature"] == "preset incclip, not in the paper"
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_set_only_settings_there_are(name: str) -> None:
+    assert set(PRESETS[name]) <= set(SETTINGS)
+    assert set(PRESETS[name]) >= OURS[name]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"optimizer": "adamm"}, "--optimizer 'adamm' is not one of"),
+        (
+            {"batch_size": 10, "micro_batch": 4},
+            "--batch-size 10 is not divisible by --micro-batch 4",
+        ),
+        ({"lr": 0.0}, "--lr must be above 0"),
+        ({"replay": "share=1.5"}, "--replay 'share=1.5'"),
+        ({"keep": "best"}, "--keep 'best' is not one of"),
+    ],
+)
+def test_impossible_settings_are_refused(flags: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        resolve("tiny", flags, {})
+
+
+def test_unknown_preset_is_answered_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match="did you mean 'tiny'"):
+        resolve("tinny", {}, {})
+
+
+def test_replay_share_is_read() -> None:
+    assert replay_share("share=0.25") == 0.25
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("20", SaveEvery(steps=20)), ("90s", SaveEvery(seconds=90)), ("2h", SaveEvery(seconds=7200))],
+)
+def test_save_every_takes_steps_and_times(text: str, expected: SaveEvery) -> None:
+    assert save_every(text) == expected
+
+
+@pytest.mark.parametrize("text", ["0", "-3", "ten", "0min", "1.5"])
+def test_save_every_refuses_the_rest(text: str) -> None:
+    with pytest.raises(UsageError, match="--save-every"):
+        save_every(text)
+
+
+def test_warm_up_rises_to_the_full_rate_and_cosine_falls_from_it() -> None:
+    settings = Settings(lr=1.0, min_lr=0.1, warmup=0.2, schedule="cosine")
+    rates = [learning_rate(settings, step, 10, 0) for step in range(10)]
+    assert rates[:3] == [0.5, 1.0, 1.0]
+    assert rates[2:] == sorted(rates[2:], reverse=True)
+    assert rates[-1] > 0.1
+
+
+def test_constant_stays() -> None:
+    assert learning_rate(Settings(lr=0.3, schedule="constant"), 9, 10, 0) == 0.3
+
+
+def test_plateau_drops_tenfold_after_patience_is_spent() -> None:
+    state = Plateau()
+    for loss in (1.0, 0.5, 0.5, 0.5, 0.4):
+        state = state.after(loss, patience=1)
+    assert (state.drops, state.stalled, state.best) == (1, 0, 0.4)
+    assert learning_rate(Settings(lr=1.0, schedule="plateau"), 0, 10, state.drops) == pytest.approx(
+        0.1
+    )

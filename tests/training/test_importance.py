@@ -1,0 +1,169 @@
+"""Measuring phases inside a real train-step: what they run on, and what they leave alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from support.battery import World, make_world, request
+from support.tiny_stream import make_task
+
+from vlcpctl.core.batch import Batch
+from vlcpctl.core.errors import Incompatible
+from vlcpctl.core.method import TRAIN, Method, Phase, Run, Slot
+from vlcpctl.core.params import copy_, copy_of
+from vlcpctl.models.configuration import PACKAGED
+from vlcpctl.training.config.composition import compose
+from vlcpctl.training.plan import make_plan
+from vlcpctl.training.train_step import train_step
+
+WEIGHTS = "open_clip_model.safetensors"
+HELD = ["ewc", "mas", "si", "rwalk"]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+def _trained(world: World, root: Path, name: str, *, tasks: int, **settings: object) -> Path:
+    for number in range(tasks):
+        step = request(world, name, number, root, buffered=False)
+        methods = tuple(
+            replace(part, strength=0.0) if name in HELD else part  # type: ignore[call-arg]
+            for part in compose(name)
+        )
+        train_step(
+            replace(step, methods=methods, settings=replace(step.settings, **settings))  # type: ignore[arg-type]
+        )
+    return root / f"{tasks - 1:02d}"
+
+
+@pytest.mark.parametrize("name", ["ewc", "mas"])
+def test_measuring_leaves_the_statistics_of_batch_norm_alone(
+    world: World, tmp_path: Path, name: str
+) -> None:
+    config = json.loads((PACKAGED / "micro.json").read_text())
+    config["vision_cfg"] = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}
+    config["text_cfg"]["hf_tokenizer_name"] = str(PACKAGED / "tiny-tokenizer")
+    (tmp_path / "resnet.json").write_text(json.dumps(config))
+    how = {"model": str(tmp_path / "resnet.json"), "image_size": None}
+    measured = _trained(world, tmp_path / "measured", name, tasks=1, **how)
+    plain = _trained(world, tmp_path / "plain", "seqf", tasks=1, **how)
+    assert (measured / WEIGHTS).read_bytes() == (plain / WEIGHTS).read_bytes()
+    assert any("running_mean" in key for key in load_file(plain / WEIGHTS))
+
+
+def _rows(checkpoint: Path, phase: str) -> list[dict[str, float]]:
+    lines = (checkpoint / "metrics.jsonl").read_text().splitlines()
+    return [row for row in map(json.loads, lines) if row["phase"] == phase]
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_penalty_is_0_at_the_first_step_and_grows(world: World, tmp_path: Path, name: str) -> None:
+    for number in range(2):
+        train_step(request(world, name, number, tmp_path, buffered=False))
+    penalties = [row[f"{name}/penalty"] for row in _rows(tmp_path / "01", "train")]
+    assert penalties[0] == 0
+    assert all(penalty > 0 for penalty in penalties[1:])
+    assert not any(f"{name}/penalty" in row for row in _rows(tmp_path / "00", "train"))
+
+
+def test_another_teacher_does_not_move_what_weights_are_held_near(
+    world: World, tmp_path: Path
+) -> None:
+    train_step(request(world, "ewc", 0, tmp_path, buffered=False))
+    other = request(world, "seqf", 0, tmp_path / "seed1", buffered=False)
+    train_step(replace(other, seed=1))
+    step = request(world, "ewc+lwf", 1, tmp_path, buffered=False)
+    rows = {}
+    for name, teacher in (("own", None), ("other", tmp_path / "seed1" / "00")):
+        out = tmp_path / name
+        train_step(replace(step, teacher=teacher, out=out))
+        rows[name] = _rows(out, "train")[0]
+    assert rows["own"]["ewc/penalty"] == rows["other"]["ewc/penalty"] == 0
+    assert rows["own"]["lwf/distill"] != rows["other"]["lwf/distill"]
+
+
+def test_each_measuring_phase_has_its_own_loss(world: World, tmp_path: Path) -> None:
+    train_step(request(world, "ewc+mas", 0, tmp_path, buffered=False))
+    common = {"phase", "step", "loss", "lr"}
+    terms = {
+        phase: {key for row in _rows(tmp_path / "00", phase) for key in row} - common
+        for phase in ("ewc/importance", "mas/importance")
+    }
+    assert terms == {"ewc/importance": {"contrastive"}, "mas/importance": {"mas/length"}}
+
+
+def test_fp16_measures_what_single_precision_does(world: World, tmp_path: Path) -> None:
+    fisher = {}
+    for precision in ("fp32", "fp16"):
+        out = _trained(world, tmp_path / precision, "ewc", tasks=1, precision=precision, lr=1e-9)
+        fisher[precision] = load_file(out / "method" / "ewc" / "fisher.safetensors")
+    torch.testing.assert_close(fisher["fp16"], fisher["fp32"], rtol=1e-3, atol=1e-9)
+    assert fisher["fp16"]["visual.proj"].any()
+
+
+@pytest.mark.parametrize(("steps", "begins"), [(None, 6), (4, 6), (6, 6), (7, 9)])
+def test_measuring_reads_the_first_epoch_that_was_not_trained_on(
+    world: World, tmp_path: Path, steps: int | None, begins: int
+) -> None:
+    step = request(world, "ewc+mas", 0, tmp_path, buffered=False)
+    phases = make_plan(replace(step, settings=replace(step.settings, steps=steps))).phases
+    assert [(phase.name, phase.start, phase.steps) for phase in phases] == [
+        ("train", 0, steps or 6),
+        ("ewc/importance", begins, 3),
+        ("mas/importance", begins, 3),
+    ]
+
+
+def test_a_memory_that_the_previous_model_lacks_is_refused(world: World, tmp_path: Path) -> None:
+    _trained(world, tmp_path, "seqf", tasks=1)
+    for name, slot in (("ewc", "fisher"), ("mas", "omega"), ("si", "omega"), ("rwalk", "fisher")):
+        with pytest.raises(Incompatible, match=f"has no state '{slot}' of method {name}"):
+            train_step(request(world, name, 1, tmp_path, buffered=False))
+
+
+@dataclass(frozen=True)
+class Probe(Method):
+    """Keeps the weights that it measures, and their values when training ended."""
+
+    name: ClassVar[str] = "probe"
+
+    def slots(self, *, first: bool) -> tuple[Slot, ...]:
+        return tuple(
+            Slot(name=name, lifetime="stream", start=lambda run: copy_of(run.weights))
+            for name in ("measured", "last")
+        )
+
+    def phases(self, *, first: bool) -> tuple[Phase, ...]:
+        return (TRAIN, Phase(name="look", epochs=1, trains=False))
+
+    def after_step(self, run: Run, batch: Batch, aux: object, *, stepped: bool) -> None:
+        assert stepped is (run.phase == "train")
+        copy_(run.slot("last" if run.phase == "train" else "measured"), run.weights)
+
+
+def test_the_best_weights_are_measured_where_the_best_are_kept(
+    world: World, tmp_path: Path
+) -> None:
+    step = request(world, "seqf", 0, tmp_path, buffered=False)
+    step = replace(
+        step,
+        tasks=(make_task(tmp_path / "task", splits={"train": 12, "val": 8}),),
+        methods=(Probe(),),
+        settings=replace(step.settings, keep="best:val_loss", epochs=3, lr=0.3),
+    )
+    train_step(step)
+    kept = load_file(step.out / WEIGHTS)
+    measured, last = (
+        load_file(step.out / "method" / "probe" / f"{name}.safetensors")
+        for name in ("measured", "last")
+    )
+    assert all(torch.equal(kept[name], measured[name]) for name in measured)
+    assert any(not torch.equal(kept[name], last[name]) for name in last)

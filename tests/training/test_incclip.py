@@ -1,0 +1,283 @@
+"""IncCLIP inside real train-steps: its negative texts, its memory, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from support.battery import World, fused, make_world, request
+from support.processes import together
+from torch import Tensor
+
+from vlcpctl.core.batch import Inversion
+from vlcpctl.core.errors import BadInput, Incompatible, UsageError
+from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
+from vlcpctl.precompute import invert_texts as inverting
+from vlcpctl.precompute.invert_plan import Request as InvertRequest
+from vlcpctl.precompute.invert_plan import make_plan
+from vlcpctl.precompute.resumable_parts import Means
+from vlcpctl.training import launch
+from vlcpctl.training.config.composition import compose
+from vlcpctl.training.config.processes import place
+from vlcpctl.training.config.request import Request
+from vlcpctl.training.loop import step as steps
+from vlcpctl.training.plan import make_plan as plan_training
+from vlcpctl.training.train_step import train_step
+
+FEW = ["incclip.count=6", "incclip.iterations=2"]
+# A temperature of 0.01 blows up rounding from step to step, and adam would hide a wrong scale.
+GENTLE = {"optimizer": "sgd", "lr": 0.01, "steps": 2}
+OFF = ["incclip.count=0", "incclip.lambda_=0", "incclip.clip=false"]
+
+Train = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture(scope="module")
+def first(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the first task's checkpoint, 00, which no test changes."""
+    root = tmp_path_factory.mktemp("first")
+    train_step(request(world, "incclip", 0, root, buffered=False))
+    return root
+
+
+def second(world: World, first: Path, out: Path, *how: str, **changes: Any) -> Request:
+    """The second task."""
+    step = request(world, "incclip", 1, first, buffered=True)
+    return replace(step, out=out, methods=compose("incclip", [*FEW, *how]), **changes)
+
+
+def weights_of(checkpoint: Path) -> dict[str, Tensor]:
+    (file,) = checkpoint.glob("*.safetensors")
+    return load_file(file)
+
+
+# What is trained
+
+
+@pytest.mark.parametrize("family", ["dual", "fusion"])
+def test_turned_off_it_is_er_byte_for_byte(world: World, tmp_path: Path, family: str) -> None:
+    world = fused(world) if family == "fusion" else world
+    for name, off in (("er", ()), ("incclip", OFF)):
+        for number in range(2):
+            step = request(world, name, number, tmp_path / name, buffered=True)
+            train_step(replace(step, methods=compose(name, off)))
+    one, two = (tmp_path / name / "01" for name in ("er", "incclip"))
+    (plain,), (off_,) = (list(path.glob("*.safetensors")) for path in (one, two))
+    assert plain.read_bytes() == off_.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        ["incclip.count=0"],
+        ["incclip.lambda_=0"],
+        ["incclip.clip=false"],
+        ["incclip.kl=reversed"],
+        ["incclip.count=8"],
+        ["incclip.iterations=0"],
+        ["incclip.memory_batch=2"],
+        ["incclip.s_min=-0.9", "incclip.s_max=-0.5"],
+        ["incclip.gamma=1.0"],
+        ["incclip.eta=0.1"],
+    ],
+)
+def test_every_part_tells(world: World, first: Path, tmp_path: Path, part: list[str]) -> None:
+    whole = weights_of(train_step(second(world, first, tmp_path / "whole")))
+    without = weights_of(train_step(second(world, first, tmp_path / "without", *part)))
+    assert any(not torch.equal(whole[name], without[name]) for name in whole)
+
+
+@pytest.mark.parametrize("family", ["dual", "fusion"])
+def test_micro_batches_change_rounding_alone(world: World, tmp_path: Path, family: str) -> None:
+    world = fused(world) if family == "fusion" else world
+    train_step(request(world, "incclip", 0, tmp_path, buffered=False))
+    found = []
+    for micro in (None, 2):
+        step = second(world, tmp_path, tmp_path / str(micro))
+        settings = replace(step.settings, **GENTLE, micro_batch=micro)
+        found.append(weights_of(train_step(replace(step, settings=settings))))
+    for name, tensor in found[0].items():
+        torch.testing.assert_close(found[1][name], tensor, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.dist
+@pytest.mark.parametrize("given", [False, True])
+def test_two_processes_train_as_one_with_micro_batches_does(
+    world: World, first: Path, tmp_path: Path, given: bool
+) -> None:
+    step = second(world, first, tmp_path / "one")
+    if given:
+        texts = made_texts(world, first, tmp_path / "texts.parquet")
+        step = replace(step, methods=compose("incclip", ["incclip.count=6"]), pseudo_texts=texts)
+    step = replace(step, settings=replace(step.settings, **GENTLE, micro_batch=2))
+    train_step(step)
+
+    def act(rank: int) -> None:
+        here = place()
+        assert here is not None
+        launch.take_part(replace(step, out=tmp_path / "two", nproc=2), here)
+
+    assert together(act) == [0, 0]
+    one, two = (weights_of(tmp_path / name) for name in ("one", "two"))
+    for name, tensor in one.items():
+        torch.testing.assert_close(two[name], tensor, rtol=1e-5, atol=1e-6)
+
+
+def test_a_step_has_as_many_texts_as_it_asks_for(
+    world: World, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    make = steps.with_pseudo_texts
+
+    def spied(run: Any, batch: Any, how: Inversion) -> Any:
+        made = make(run, batch, how)
+        seen.append((len(batch.memory.keys), made.pseudo))
+        return made
+
+    monkeypatch.setattr(steps, "with_pseudo_texts", spied)
+    train_step(second(world, first, tmp_path / "out", "incclip.memory_batch=3"))
+    assert len(seen) == 2 * (18 // 4)
+    assert all(pairs == 3 and texts.embeddings.shape == (6, 12, 8) for pairs, texts in seen)
+    assert not torch.equal(seen[0][1].embeddings, seen[1][1].embeddings)
+    assert not any(texts.embeddings.requires_grad for _, texts in seen)
+
+
+def test_norms_are_held_to_those_of_the_first_task(world: World, tmp_path: Path) -> None:
+    for number in range(2):
+        step = request(world, "incclip", number, tmp_path, buffered=True)
+        tight = compose("incclip", [*FEW, "incclip.gamma=1.001"])
+        train_step(replace(step, methods=tight))
+    slot = "method/incclip/norms.safetensors"
+    norms = load_file(tmp_path / "00" / slot)
+    assert norms.keys() == load_file(tmp_path / "01" / slot).keys()
+    assert all(torch.equal(norms[n], v) for n, v in load_file(tmp_path / "01" / slot).items())
+    weights = weights_of(tmp_path / "01")
+    ratios = [float(weights[name].norm() / norm) for name, norm in norms.items()]
+    assert all(weights[name].dim() > 1 for name in norms)
+    assert max(ratios) == pytest.approx(1.001, rel=1e-5)
+
+
+@pytest.mark.parametrize("names", ["dha+incclip", "ewc+incclip", "incclip+lwf", "ctp+incclip"])
+def test_it_composes(world: World, tmp_path: Path, names: str) -> None:
+    for number in range(2):
+        step = request(world, names, number, tmp_path, buffered=True)
+        train_step(replace(step, methods=compose(names, FEW)))
+    assert (tmp_path / "01" / "method/incclip/norms.safetensors").is_file()
+
+
+# Texts that are given
+
+
+def made_texts(world: World, first: Path, out: Path, count: int = 8, **changes: Any) -> Path:
+    how = Inversion(texts=4, pairs=4, low=0.1, high=0.4, iterations=2, rate=0.5)
+    given = {"checkpoint": first / "00", "buffer": world.buffers["reservoir"][0], **changes}
+    plan = make_plan(InvertRequest(**given, out=out, count=count, how=how))
+    inverting.invert_texts(plan, Means(batch_size=8, device="cpu", workers=0, threads=1))
+    return out
+
+
+@pytest.fixture
+def texts(world: World, first: Path, tmp_path: Path) -> Path:
+    return made_texts(world, first, tmp_path / "texts.parquet")
+
+
+def given(world: World, first: Path, out: Path, texts: Path, *how: str) -> Request:
+    step = second(world, first, out, pseudo_texts=texts)
+    return replace(step, methods=compose("incclip", ["incclip.count=4", *how]))
+
+
+def test_given_texts_are_trained_on_in_an_order_of_their_own(
+    world: World, first: Path, tmp_path: Path, texts: Path
+) -> None:
+    step = given(world, first, tmp_path / "out", texts)
+    source = plan_training(step).pseudo
+    assert source is not None
+    assert source.given is not None
+    epochs = [[source.given.rows(2 * epoch + part) for part in range(2)] for epoch in range(2)]
+    for rows in epochs:
+        assert sorted(row for part in rows for row in part.tolist()) == list(range(8))
+    assert "4 pseudo texts per step, from 8 precomputed" in "\n".join(plan_training(step).lines())
+    one = train_step(step)
+    other = train_step(second(world, first, tmp_path / "made", "incclip.count=4"))
+    assert not torch.equal(*(next(iter(weights_of(path).values())) for path in (one, other)))
+
+
+def test_given_texts_are_part_of_what_is_computed(
+    world: World, first: Path, tmp_path: Path, texts: Path
+) -> None:
+    from vlcpctl.training import identity
+
+    step = given(world, first, tmp_path / "out", texts)
+    assert identity.semantic(step)["pseudo_texts"] == open_pseudo_texts(texts).content
+
+
+def test_texts_of_another_model_or_buffer_are_refused(
+    world: World, first: Path, tmp_path: Path, texts: Path
+) -> None:
+    train_step(request(world, "seqf", 0, tmp_path, buffered=False))
+    step = given(world, first, tmp_path / "out", texts, "incclip.clip=false")
+    with pytest.raises(Incompatible, match="was made with a different checkpoint than"):
+        train_step(replace(step, previous=tmp_path / "00"))
+    with pytest.raises(Incompatible, match="was made with a different buffer than"):
+        train_step(replace(step, buffer=world.buffers["herding"][0]))
+
+
+def test_fewer_texts_than_a_step_takes_are_refused(
+    world: World, first: Path, tmp_path: Path, texts: Path
+) -> None:
+    step = given(world, first, tmp_path / "out", texts, "incclip.count=9")
+    with pytest.raises(UsageError, match="has 8 texts, but a step uses 9"):
+        train_step(step)
+
+
+def test_texts_without_effect_are_refused(
+    world: World, first: Path, tmp_path: Path, texts: Path
+) -> None:
+    step = given(world, first, tmp_path / "out", texts)
+    with pytest.raises(UsageError, match="no effect with --method er"):
+        train_step(replace(step, methods=compose("er")))
+    with pytest.raises(UsageError, match="no effect with --method incclip"):
+        train_step(replace(step, methods=compose("incclip", ["incclip.count=0"])))
+    with pytest.raises(UsageError, match="no effect in a first task"):
+        train_step(replace(step, previous=None, from_scratch=True))
+    with pytest.raises(UsageError, match="--set has no effect on how incclip generates texts"):
+        train_step(replace(step, methods=compose("incclip", ["incclip.rate=0.25"])))
+
+
+def test_what_is_no_file_of_texts_is_refused(world: World, first: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts.parquet").write_text("PAR1")
+    with pytest.raises(BadInput, match="no file of pseudo texts"):
+        train_step(given(world, first, tmp_path / "out", tmp_path / "texts.parquet"))
+
+
+# What else is refused
+
+
+def test_a_task_after_the_first_needs_a_buffer(world: World, first: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="method incclip needs --buffer"):
+        train_step(second(world, first, tmp_path / "out", buffer=None))
+
+
+def test_norms_that_the_parent_does_not_have_are_named(world: World, tmp_path: Path) -> None:
+    train_step(request(world, "seqf", 0, tmp_path, buffered=False))
+    with pytest.raises(Incompatible, match="has no state 'norms' of method incclip"):
+        train_step(second(world, tmp_path, tmp_path / "out"))
+
+
+@pytest.mark.parametrize("wrong", ["incclip.count=5", "incclip.memory_batch=3"])
+def test_texts_and_pairs_must_divide_among_processes(
+    world: World, first: Path, tmp_path: Path, wrong: str
+) -> None:
+    step = second(world, first, tmp_path / "out", wrong, nproc=2)
+    with pytest.raises(UsageError, match="not divisible by 2 processes"):
+        plan_training(step)

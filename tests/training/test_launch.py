@@ -1,0 +1,316 @@
+"""Training in two processes: numbers as in one process; one result, error and exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from support.battery import World, fused, make_world, request
+from support.processes import ended, run_line, started, together, until
+from support.tiny_stream import make_task
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.models.configuration import PACKAGED
+from vlcpctl.models.imports import preload
+from vlcpctl.training import launch
+from vlcpctl.training import train_step as train
+from vlcpctl.training.config.composition import compose
+from vlcpctl.training.config.processes import place
+from vlcpctl.training.config.request import Request
+from vlcpctl.training.loop.state import TrainRun
+from vlcpctl.training.train_step import train_step
+
+pytestmark = pytest.mark.dist
+
+WEIGHTS = "open_clip_model.safetensors"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _warm() -> None:
+    preload()  # what each process would import again
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture(scope="module")
+def first(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the first task's checkpoint, 00."""
+    root = tmp_path_factory.mktemp("first")
+    step = request(world, "seqf", 0, root, buffered=False)
+    train_step(_with(step, temperature="learn:0.1"))
+    return root
+
+
+def _with(step: Request, **settings: object) -> Request:
+    return replace(step, settings=replace(step.settings, **settings))  # type: ignore[arg-type]
+
+
+def _take_part(step: Request) -> None:
+    here = place()
+    assert here is not None
+    launch.take_part(replace(step, nproc=here.size), here)
+
+
+def _model(directory: Path, **vision: object) -> dict[str, object]:
+    """Settings that name `micro` with another image encoder."""
+    config = json.loads((PACKAGED / "micro.json").read_text())
+    config["vision_cfg"] = vision
+    config["text_cfg"]["hf_tokenizer_name"] = str(PACKAGED / "tiny-tokenizer")
+    path = directory / "model.json"
+    path.write_text(json.dumps(config))
+    return {"model": str(path), "image_size": None}
+
+
+@pytest.mark.parametrize("names", ["seqf", "ctp", "modx", "co2l", "geodl", "derpp", "ema"])
+def test_two_processes_train_as_one_with_micro_batches_does(
+    world: World, first: Path, tmp_path: Path, names: str
+) -> None:
+    _expect_equal(request(world, names, 1, first, buffered=False), tmp_path)
+
+
+@pytest.mark.parametrize("names", ["ctp", "lucir", "afec"])
+def test_two_processes_train_a_fusion_model_as_one_does(
+    world: World, tmp_path: Path, names: str
+) -> None:
+    """Each has masked words of its own, and the mean is over all of them."""
+    world = fused(world)
+    for number in range(2):
+        step = request(world, names, number, tmp_path, buffered=False)
+        methods = compose(names, ["lucir.variant=ctp"] if names == "lucir" else [])
+        step = replace(step, methods=methods)
+        if number == 0:
+            train_step(step)
+    _expect_equal(step, tmp_path)
+
+
+@pytest.mark.parametrize("names", ["ewc", "mas"])
+@pytest.mark.parametrize("family", ["dual", "fusion"])
+def test_importances_do_not_depend_on_the_number_of_processes(
+    world: World, tmp_path: Path, names: str, family: str
+) -> None:
+    step = request(
+        fused(world) if family == "fusion" else world, names, 0, tmp_path, buffered=False
+    )
+    _expect_equal(step, tmp_path)
+    slots = [sorted((tmp_path / name / "method").rglob("*.safetensors")) for name in ("one", "two")]
+    for one, two in zip(*slots, strict=True):
+        kept, also = load_file(one), load_file(two)
+        for name, tensor in kept.items():
+            torch.testing.assert_close(also[name], tensor, rtol=1e-4, atol=1e-6)
+
+
+def test_what_is_drawn_for_a_pair_is_drawn_in_any_process(world: World, tmp_path: Path) -> None:
+    step = request(world, "seqf", 0, tmp_path, buffered=False)
+    shape = {"image_size": 16, "layers": 1, "width": 8, "head_width": 4, "patch_size": 4}
+    _expect_equal(_with(step, **_model(tmp_path, **shape, patch_dropout=0.5)), tmp_path)
+
+
+def _expect_equal(step: Request, root: Path) -> None:
+    """Half of the batch in each of two processes, or both halves in one process."""
+    step = _with(step, micro_batch=2, optimizer="sgd", lr=0.1)  # adam would hide a wrong scale
+    train_step(replace(step, out=root / "one"))
+    assert together(lambda rank: _take_part(replace(step, out=root / "two"))) == [0, 0]
+    one, two = (load_file(next((root / name).glob("*.safetensors"))) for name in ("one", "two"))
+    for name, tensor in one.items():
+        torch.testing.assert_close(two[name], tensor, rtol=1e-5, atol=1e-7)
+    losses = [_column(root / name, "loss") for name in ("one", "two")]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+
+
+def _column(checkpoint: Path, name: str) -> list[float]:
+    rows = [json.loads(row) for row in (checkpoint / "metrics.jsonl").read_text().splitlines()]
+    return [row[name] for row in rows if name in row]
+
+
+def _trained(step: Request, keep: Callable[[TrainRun], dict[str, torch.Tensor]]) -> list[Any]:
+    """The state of each of two processes after training."""
+
+    def act(rank: int) -> None:
+        made, new_run = [], train._new_run
+        train._new_run = lambda *given: made.append(new_run(*given)) or made[-1]  # type: ignore[func-returns-value]
+        _take_part(step)
+        save_file(keep(made[0]), f"{step.out}-{rank}")
+
+    assert together(act) == [0, 0]
+    return [load_file(f"{step.out}-{rank}") for rank in range(2)]
+
+
+def test_every_process_has_the_same_queue(world: World, first: Path, tmp_path: Path) -> None:
+    step = replace(request(world, "ctp", 1, first, buffered=False), out=tmp_path / "out")
+    one, other = _trained(step, lambda run: run.slots["ctp"]["queue"])
+    assert one["filled"] == 24
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_every_process_has_the_same_batch_norm_statistics(world: World, tmp_path: Path) -> None:
+    step = request(world, "seqf", 0, tmp_path, buffered=False)
+    shape = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}
+    step = _with(step, **_model(tmp_path, **shape), steps=2)
+    one, other = _trained(step, TrainRun.everything)
+    assert any(name.endswith("running_var") for name in one)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_what_validation_decides_is_decided_alike(world: World, tmp_path: Path) -> None:
+    task = make_task(tmp_path / "task", splits={"train": 12, "val": 8})
+    step = replace(request(world, "seqf", 0, tmp_path, buffered=False), tasks=(task,))
+    step = _with(step, schedule="plateau", patience=0, epochs=3)
+    progress = iter([3.0, 2.0, 1.0])
+
+    def validate(*_: object, **__: object) -> dict[str, float]:
+        here = place()
+        assert here is not None
+        return {"val_loss": next(progress) if here.rank else 1.0}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train, "validate", validate)
+        one, other = _trained(step, TrainRun.everything)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    rates = _column(step.out, "lr")
+    assert rates[-1] == pytest.approx(rates[0] / 10)
+
+
+def test_a_gradient_that_one_process_lacks_is_zero_there(
+    world: World, first: Path, tmp_path: Path
+) -> None:
+    step = replace(request(world, "seqf", 1, first, buffered=False), out=tmp_path / "out")
+
+    def act(rank: int) -> None:
+        encode = TrainRun.encode
+
+        def without_texts(run: TrainRun, *given: Any) -> Any:
+            image, text = encode(run, *given)
+            return image, text.detach().requires_grad_()
+
+        if rank == 1:
+            TrainRun.encode = without_texts  # type: ignore[method-assign]
+        _take_part(step)
+
+    assert together(act) == [0, 0]
+
+
+def _words(world: World, out: Path, *more: object) -> list[object]:
+    flags = {"--model": "micro", "--batch-size": 4, "--image-size": 16, "--lr": 0.01}
+    given = [word for pair in flags.items() for word in pair]
+    return ["train-step", world.tasks[0], "-o", out, "--method", "ctp", *given, *more]
+
+
+def _bytes(checkpoint: Path) -> list[bytes]:
+    return [(checkpoint / name).read_bytes() for name in (WEIGHTS, "metrics.jsonl")]
+
+
+def test_sigterm_saves_and_the_same_line_ends_as_if_never_stopped(
+    world: World, tmp_path: Path
+) -> None:
+    many = ("--steps", 60, "--save-every", 10)
+    log, out = tmp_path / "log", tmp_path / "stopped"
+    launched = _words(world, out, *many, "--nproc", 2)
+    pid = started(lambda _: run_line(launched, log))
+    until(lambda: any(tmp_path.glob(".stopped.vlcpctl/partial/at-*")))
+    os.kill(pid, signal.SIGTERM)
+    assert ended(pid) == 75
+    assert log.with_suffix(".out").read_text() == ""
+    assert log.with_suffix(".err").read_text().count("vlcpctl train-step: stopped after step") == 1
+    assert ended(started(lambda _: run_line(launched, log))) == 0
+    assert log.with_suffix(".out").read_text() == f"{out}\n"
+    assert log.with_suffix(".err").read_text().count("resuming") == 1
+
+    whole = _words(world, tmp_path / "whole", *many)
+    assert together(lambda rank: run_line(whole, tmp_path / f"log-{rank}")) == [0, 0]
+    told = [(tmp_path / f"log-{rank}.out").read_text() for rank in range(2)]
+    assert told == [f"{tmp_path / 'whole'}\n", ""]
+    assert _bytes(out) == _bytes(tmp_path / "whole")
+
+    assert ended(started(lambda _: run_line(launched, log))) == 0
+    assert log.with_suffix(".out").read_text() == f"{out}\n"
+    assert log.with_suffix(".err").read_text() == ""
+
+
+def _failing(rank: int, fail: Callable[[], None]) -> None:
+    """In a child: let the process of that rank fail after its second step."""
+
+    def observe(point: str) -> None:
+        here = place()
+        if here and here.rank == rank and point == "step=1":
+            fail()
+
+    launch.train_step = partial(train_step, observe=observe)
+
+
+def _broken_file() -> None:
+    raise BadInput("a broken file")
+
+
+def _killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_an_error_in_one_process_ends_the_others(world: World, tmp_path: Path) -> None:
+    def act(rank: int) -> None:
+        _failing(1, _broken_file)
+        run_line(_words(world, tmp_path / "out"), tmp_path / f"log-{rank}")
+
+    assert together(act) == [1, 3]
+    assert "another process of the run has ended" in (tmp_path / "log-0.err").read_text()
+
+
+@pytest.mark.parametrize(
+    ("fail", "code", "message"),
+    [
+        (_broken_file, 3, "vlcpctl train-step: a broken file\n"),
+        (_killed, 137, "process 1 was killed (SIGKILL)"),
+        (partial(torch.ones, -1), 1, "RuntimeError: Trying to create tensor with negative dim"),
+    ],
+)
+def test_the_launcher_ends_with_the_first_error(
+    world: World, tmp_path: Path, fail: Callable[[], None], code: int, message: str
+) -> None:
+    def act(_: int) -> None:
+        _failing(1, fail)
+        run_line(_words(world, tmp_path / "out", "--nproc", 2), tmp_path / "log")
+
+    assert ended(started(act)) == code
+    told = (tmp_path / "log.err").read_text()
+    assert message in told
+    assert told.count("vlcpctl train-step:") == 1
+    assert (tmp_path / "log.out").read_text() == ""
+
+
+def test_divergence_in_every_process_is_told_once(world: World, tmp_path: Path) -> None:
+    words = _words(world, tmp_path / "out", "--nproc", 2, "--lr", 1e30, "--schedule", "constant")
+    assert ended(started(lambda _: run_line(words, tmp_path / "log"))) == 8
+    told = (tmp_path / "log.err").read_text()
+    assert told.count("the loss diverged at step") == 1
+    assert "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    ("more", "environment", "message"),
+    [
+        (["--nproc", 3], {}, "--batch-size 4 is not divisible by 3 processes; use 3"),
+        (["--nproc", 2], {"RANK": 0, "WORLD_SIZE": 4}, "differs from the 4 processes"),
+        (["--nproc", 4, "--nodes", 3], {}, "--nproc 4 is not divisible by --nodes 3"),
+        (["--nproc", 4, "--nodes", 2], {}, "--nodes 2 needs --rendezvous HOST:PORT"),
+        (["--nproc", 2, "--rendezvous", "a:1"], {}, "has no effect without --nodes"),
+    ],
+)
+def test_processes_that_do_not_fit_are_refused_before_any_starts(
+    world: World, tmp_path: Path, more: list[object], environment: dict[str, int], message: str
+) -> None:
+    words = _words(world, tmp_path / "out", *more)
+    pid = started(lambda _: run_line(words, tmp_path / "log"), **environment)
+    assert ended(pid) == 2
+    assert message in (tmp_path / "log.err").read_text()
+    assert not list(tmp_path.glob("out*"))

@@ -1,0 +1,386 @@
+"""train-step --targets: losses equal to the live teacher's; targets that do not fit are refused."""
+
+from __future__ import annotations
+
+import json
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.battery import (
+    World,
+    checkpoint_bytes,
+    fused,
+    in_child,
+    kill_at,
+    make_world,
+    request,
+)
+from support.processes import together
+from support.program import refused, run_program
+from support.tiny_stream import make_pair, make_task
+
+from vlcpctl.core.batch import Batch, Features
+from vlcpctl.core.errors import Incompatible, OutputExists, UsageError
+from vlcpctl.core.method import Method
+from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.methods import TABLE
+from vlcpctl.models import encoders
+from vlcpctl.precompute import distill_plan
+from vlcpctl.precompute.distill import Shard, distill
+from vlcpctl.precompute.resumable_parts import Means
+from vlcpctl.training import launch
+from vlcpctl.training.config.composition import compose
+from vlcpctl.training.config.processes import place
+from vlcpctl.training.config.request import Request
+from vlcpctl.training.loop.method_context import MethodRun
+from vlcpctl.training.loop.state import TrainRun
+from vlcpctl.training.plan import make_plan
+from vlcpctl.training.train_step import train_step
+
+EPOCHS = 3
+VARIED = {"crop": "random", "flip": True, "randaugment": (1, 5), "epochs": EPOCHS}
+MEANS = Means(batch_size=5, device="cpu", workers=0, threads=1)
+Teachable = pytest.mark.parametrize(
+    "names", [name for name, method in TABLE.items() if method().needs(first=False).previous]
+)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    world = make_world(tmp_path_factory.mktemp("world"))
+    return replace(world, flags={**world.flags, **VARIED})
+
+
+@pytest.fixture(scope="module")
+def first(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the first task's checkpoint, 00."""
+    root = tmp_path_factory.mktemp("first")
+    train_step(request(world, "seqf", 0, root, buffered=False))
+    return root
+
+
+@pytest.fixture(scope="module")
+def first_fused(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("fused")
+    train_step(request(fused(world), "seqf", 0, root, buffered=False))
+    return root
+
+
+def second(world: World, root: Path, names: str, *options: str, buffered: bool = False) -> Request:
+    """The step of the second task."""
+    step = request(world, names, 1, root, buffered=buffered, fresh_state=True)
+    return replace(step, methods=compose(names, options))
+
+
+def targets_of(step: Request, out: Path, views: int = EPOCHS, seed: int = 0) -> Path:
+    """The teacher features of a run's pairs."""
+    assert step.previous is not None
+    asked = distill_plan.Request(
+        tasks=step.tasks,
+        buffer=step.buffer,
+        teacher=step.teacher or step.previous,
+        out=out,
+        views=views,
+        augmentation={name: getattr(step.settings, name) for name in distill_plan.AUGMENTATION},
+        seed=seed,
+    )
+    assert distill(distill_plan.make_plan(asked), MEANS, Shard())
+    return out
+
+
+def losses(step: Request) -> list[dict[str, Any]]:
+    train_step(step)
+    lines = (step.out / "metrics.jsonl").read_text().splitlines()
+    return [{n: v for n, v in json.loads(line).items() if n != "phase"} for line in lines]
+
+
+def expect_same(step: Request, targets: Path, root: Path) -> None:
+    """The loss terms of a live teacher and of targets."""
+    live = losses(replace(step, out=root / "live"))
+    taught = losses(replace(step, out=root / "taught", targets=targets))
+    assert len(live) == len(taught) >= EPOCHS * 3
+    for one, other in zip(live, taught, strict=True):
+        assert other["loss"] == pytest.approx(one["loss"], rel=1e-6, abs=1e-6)
+        # A divergence near 0 is a sum of terms that are not, times twenty in modx.
+        assert other == pytest.approx(one, rel=1e-6, abs=5e-6)
+
+
+@Teachable
+def test_with_a_view_for_each_epoch_a_run_has_the_losses_of_the_live_teacher(
+    world: World, first: Path, tmp_path: Path, names: str
+) -> None:
+    step = second(world, first, names)
+    expect_same(step, targets_of(step, tmp_path / "targets"), tmp_path)
+
+
+def test_the_table_has_methods_to_teach() -> None:
+    needs = {name: method().needs(first=False) for name, method in TABLE.items()}
+    assert {"lwf", "modx", "ctp", "incclip"} <= {n for n, need in needs.items() if need.previous}
+    assert {"ewc", "ctp"} <= {n for n, need in needs.items() if need.previous_weights}
+
+
+@pytest.mark.parametrize("names", ["ctp", "lwf+modx"])
+def test_replayed_pairs_have_targets_too(
+    world: World, first: Path, tmp_path: Path, names: str
+) -> None:
+    step = second(world, first, names, buffered=True)
+    expect_same(step, targets_of(step, tmp_path / "targets"), tmp_path)
+
+
+@pytest.mark.parametrize(("names", "options"), [("ctp", ()), ("lwf", ("lwf.words=false",))])
+def test_a_fusion_model_is_taught_all_but_words(
+    world: World, first_fused: Path, tmp_path: Path, names: str, options: tuple[str, ...]
+) -> None:
+    step = second(fused(world), first_fused, names, *options)
+    expect_same(step, targets_of(step, tmp_path / "targets"), tmp_path)
+
+
+@pytest.mark.parametrize("captions", ["one", "all"])
+def test_each_of_several_captions_has_its_own_target(
+    world: World, first: Path, tmp_path: Path, captions: str
+) -> None:
+    def pair(number: int) -> Pair:
+        words = ["red", "a green", "some blue"][: 1 + number % 3]
+        return make_pair(number)._replace(captions=[f"{word} {number}" for word in words])
+
+    task = make_task(tmp_path / "task", 12, step=1, first=500, pair=pair)
+    step = _with(replace(second(world, first, "modx"), tasks=(task,)), captions=captions)
+    expect_same(step, targets_of(step, tmp_path / "targets"), tmp_path)
+
+
+@pytest.mark.parametrize("views", [1, 2])
+def test_visit_n_sees_view_n_mod_the_views(
+    world: World, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, views: int
+) -> None:
+    """Targets in a batch equal the live teacher's features of the same images."""
+    step = second(world, first, "modx")
+    targets = targets_of(step, tmp_path / "targets", views=views, seed=5)
+    teacher = encoders.load(first / "00")
+    weights = {**teacher.weights(), **teacher.buffers()}
+    seen: list[Batch] = []
+
+    def compared(run: TrainRun, batch: Batch) -> Features:
+        seen.append(batch)
+        found = taught(run, batch)
+        with torch.no_grad():
+            live = run.frozen_features(batch, weights)
+        for name in ("raw_image", "raw_text", "image", "text", "scale"):
+            torch.testing.assert_close(
+                getattr(found, name), getattr(live, name), rtol=1e-6, atol=1e-6
+            )
+        return found
+
+    taught = TrainRun.previous_features
+    monkeypatch.setattr(TrainRun, "previous_features", compared)
+    train_step(replace(step, out=tmp_path / "run", targets=targets))
+    images: dict[str, set[bytes]] = {}
+    for batch in seen:
+        for key, image in zip(batch.keys, batch.images, strict=True):
+            images.setdefault(key, set()).add(image.numpy().tobytes())
+    assert len(seen) == EPOCHS * 3
+    assert {len(different) for different in images.values()} == {views}
+
+
+def test_targets_of_another_seed_show_other_views(
+    world: World, first: Path, tmp_path: Path
+) -> None:
+    step = second(world, first, "modx")
+    runs = [
+        losses(
+            replace(
+                step,
+                out=tmp_path / f"run-{seed}",
+                targets=targets_of(step, tmp_path / f"targets-{seed}", seed=seed),
+            )
+        )
+        for seed in (0, 1)
+    ]
+    assert runs[0][0]["loss"] != pytest.approx(runs[1][0]["loss"], rel=1e-6)
+
+
+def _run_of(step: Request, monkeypatch: pytest.MonkeyPatch) -> TrainRun:
+    """The run after training."""
+    made: list[TrainRun] = []
+    start = TrainRun.__post_init__
+
+    def kept(run: TrainRun) -> None:
+        made.append(run)
+        start(run)
+
+    monkeypatch.setattr(TrainRun, "__post_init__", kept)
+    train_step(step)
+    return made[0]
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "is_loaded"),
+    [
+        ("modx", (), False),
+        ("lwf", (), False),
+        ("ctp", ("ctp.momentum=false",), False),
+        ("ctp", ("ctp.momentum_from=current",), False),
+        ("ctp", (), True),
+        ("modx+ewc", (), True),
+    ],
+)
+def test_the_teacher_is_loaded_only_where_its_weights_are_needed(
+    world: World,
+    first: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    names: str,
+    options: tuple[str, ...],
+    is_loaded: bool,
+) -> None:
+    step = second(world, first, names, *options)
+    step = replace(step, out=tmp_path / "run", targets=targets_of(step, tmp_path / "targets"))
+    words = "not run, but loaded" if is_loaded else "neither loaded nor run"
+    assert words in "\n".join(make_plan(step).lines())
+    run = _run_of(step, monkeypatch)
+    assert (run.previous is not None) == is_loaded
+    assert not run.first
+
+
+@pytest.mark.parametrize("names", [name for name in TABLE if name != "joint"])
+def test_a_method_that_uses_the_previous_weights_says_so(
+    world: World, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: str
+) -> None:
+    used = []
+    anchor = MethodRun.anchor.fget
+    spied = property(lambda view: used.append(view.method) or anchor(view))
+    monkeypatch.setattr(MethodRun, "anchor", spied)
+    step = second(world, first, names)
+    train_step(replace(step, out=tmp_path / "run"))
+    assert bool(used) == step.methods[0].needs(first=False).previous_weights
+
+
+def test_another_teacher_is_not_loaded_either(
+    world: World, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train_step(replace(request(world, "seqf", 0, tmp_path, buffered=False), seed=3))
+    step = replace(second(world, first, "modx"), teacher=tmp_path / "00")
+    targets = targets_of(step, tmp_path / "targets")
+    expect_same(step, targets, tmp_path)
+    run = _run_of(replace(step, out=tmp_path / "again", targets=targets), monkeypatch)
+    assert run.previous is None
+
+
+def test_killed_and_resumed_with_targets_equals_never_stopped(
+    world: World, first: Path, tmp_path: Path
+) -> None:
+    step = second(world, first, "modx")
+    targets = targets_of(step, tmp_path / "targets", views=2)
+    step = replace(step, targets=targets, save_every="2")
+    train_step(replace(step, out=tmp_path / "one" / "01"))
+    killed = replace(step, out=tmp_path / "killed" / "01")
+    for point in ("step=3", "step=7", "before-rename"):
+        assert in_child(killed, kill_at(point)) == -signal.SIGKILL
+    assert in_child(killed) == 0
+    assert checkpoint_bytes(tmp_path / "killed") == checkpoint_bytes(tmp_path / "one")
+
+
+def test_workers_read_the_same_targets(world: World, first: Path, tmp_path: Path) -> None:
+    step = second(world, first, "modx")
+    step = replace(step, targets=targets_of(step, tmp_path / "targets"))
+    train_step(replace(step, out=tmp_path / "none" / "01"))
+    train_step(replace(step, out=tmp_path / "two" / "01", workers=2))
+    assert checkpoint_bytes(tmp_path / "two") == checkpoint_bytes(tmp_path / "none")
+
+
+@pytest.mark.dist
+def test_two_processes_are_taught_as_one_is(world: World, first: Path, tmp_path: Path) -> None:
+    step = second(world, first, "modx")
+    step = replace(step, targets=targets_of(step, tmp_path / "targets"))
+
+    def take_part(_rank: int) -> None:
+        here = place()
+        assert here is not None
+        launch.take_part(replace(step, out=tmp_path / "two", nproc=2), here)
+
+    assert together(take_part) == [0, 0]
+    one = losses(replace(step, out=tmp_path / "one"))
+    lines = (tmp_path / "two" / "metrics.jsonl").read_text().splitlines()
+    for found, expected in zip(map(json.loads, lines), one, strict=True):
+        assert found["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+
+
+def test_other_targets_make_another_run(world: World, first: Path, tmp_path: Path) -> None:
+    step = replace(second(world, first, "modx"), out=tmp_path / "run")
+    train_step(replace(step, targets=targets_of(step, tmp_path / "one", views=1)))
+    with pytest.raises(OutputExists, match="targets is"):
+        train_step(replace(step, targets=targets_of(step, tmp_path / "two", views=2)))
+    with pytest.raises(OutputExists, match="targets is"):
+        train_step(step)
+
+
+def _with(step: Request, **settings: object) -> Request:
+    return replace(step, settings=replace(step.settings, **settings))  # type: ignore[arg-type]
+
+
+def test_targets_that_do_not_fit_are_refused(world: World, first: Path, tmp_path: Path) -> None:
+    step = replace(second(world, first, "modx"), out=tmp_path / "run")
+    targets = targets_of(step, tmp_path / "targets")
+    step = replace(step, targets=targets)
+
+    def refuses(changed: Request, said: str, error: type[Exception] = Incompatible) -> None:
+        with pytest.raises(error, match=said):
+            train_step(changed)
+        assert not changed.out.exists()
+
+    refuses(_with(step, flip=False), "transform: flip is True there and False here")
+    refuses(_with(step, crop_scale=(0.5, 1.0)), "crop_scale is")
+    other = request(world, "seqf", 0, tmp_path, buffered=False)
+    train_step(replace(other, seed=1))
+    refuses(replace(step, teacher=tmp_path / "00"), "was made with a different teacher than")
+    refuses(replace(step, tasks=(world.tasks[2],)), "does not contain the pairs of")
+    held = world.buffers["reservoir"][0]
+    refuses(replace(step, buffer=held), "does not contain the pairs of")
+    refuses(replace(step, methods=compose("seqf")), "--targets has no effect with", UsageError)
+    quiet = compose("ctp", ["ctp.cross_modal=false", "ctp.same_modal=false"])
+    refuses(replace(step, methods=quiet), "--targets has no effect with", UsageError)
+    texts_alone = replace(step, methods=compose("incclip", ["incclip.lambda_=0"]), buffer=held)
+    refuses(texts_alone, "--targets has no effect with", UsageError)
+    alone = replace(step, previous=None, from_scratch=True)
+    refuses(alone, "--targets has no effect without --previous", UsageError)
+
+
+@pytest.mark.parametrize("names", ["lwf", "icarl", "lucir"])
+def test_words_of_a_fusion_model_are_refused_by_name(
+    world: World, first_fused: Path, tmp_path: Path, names: str
+) -> None:
+    step = second(fused(world), first_fused, names)
+    step = replace(step, out=tmp_path / "run", targets=targets_of(step, tmp_path / "targets"))
+    with pytest.raises(
+        Incompatible,
+        match=f"does not contain the teacher's token predictions, which method {names}",
+    ):
+        train_step(step)
+
+
+def test_the_weights_are_not_there_for_a_method_that_has_not_asked(
+    world: World, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = second(world, first, "modx+ewc")
+    step = replace(step, out=tmp_path / "run", targets=targets_of(step, tmp_path / "targets"))
+    ewc = next(method for method in step.methods if method.name == "ewc")
+    monkeypatch.setattr(type(ewc), "needs", Method.needs)
+    with pytest.raises(AssertionError, match="a method asked for a previous model"):
+        train_step(step)
+
+
+def test_the_program_ends_with_5_for_targets_of_another_transform(
+    world: World, first: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    step = second(world, first, "modx")
+    targets = targets_of(step, tmp_path / "targets")
+    words = ["train-step", world.tasks[1], "-o", tmp_path / "run", "--method", "modx", "-q"]
+    words += ["--preset", "tiny", "--batch-size", 4, "--epochs", 1, "--previous", first / "00"]
+    ended = run_program(capfd, *words, "--targets", targets)
+    refused(ended, "train-step", 5, targets, "crop is 'random' there and 'none' here")
+    varied = ["--crop", "random", "--flip", "--randaugment", "1,5"]
+    ended = run_program(capfd, *words, *varied, "--targets", targets)
+    assert (ended.code, ended.out) == (0, f"{tmp_path / 'run'}\n"), ended.err

@@ -1,0 +1,269 @@
+"""train_step as a whole: what it writes, what it refuses, and how it stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from support.battery import World, in_child, kill_at, make_world, request
+from support.tiny_stream import make_pair, make_task
+
+from vlcpctl.core.errors import Diverged, Incompatible, Interrupted, OutputExists, UsageError
+from vlcpctl.core.manifest import read_manifest
+from vlcpctl.models.configuration import PACKAGED
+from vlcpctl.training.config.composition import compose
+from vlcpctl.training.config.request import Request
+from vlcpctl.training.train_step import train_step
+
+WEIGHTS = "open_clip_model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+def _first(world: World, root: Path, names: str = "seqf", **how: object) -> Request:
+    return request(world, names, 0, root, buffered=False, **how)
+
+
+def _with(step: Request, **settings: object) -> Request:
+    return replace(step, settings=replace(step.settings, **settings))  # type: ignore[arg-type]
+
+
+def _rows(checkpoint: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (checkpoint / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_the_journal_has_one_row_per_step_with_every_term(world: World, tmp_path: Path) -> None:
+    train_step(_first(world, tmp_path, "ctp"))
+    train_step(request(world, "ctp", 1, tmp_path, buffered=False))
+    rows = _rows(tmp_path / "01")
+    assert [row["step"] for row in rows] == list(range(6))
+    terms = {"contrastive", "ctp/momentum", "ctp/cross_modal", "ctp/same_modal"}
+    assert terms | {"phase", "step", "loss", "lr"} == rows[0].keys()
+    assert rows[0]["loss"] == pytest.approx(sum(rows[0][term] for term in terms))  # type: ignore[misc]
+
+
+def test_the_manifest_says_what_was_trained(world: World, tmp_path: Path) -> None:
+    train_step(_first(world, tmp_path))
+    train_step(request(world, "er", 1, tmp_path, buffered=True))
+    manifest = read_manifest(tmp_path / "01", "checkpoint")
+    assert (manifest["step"], manifest["method"], manifest["pairs"]) == (1, "er", 32)
+    assert manifest["buffer"] == {"policy": "reservoir", "size": 6}
+    assert manifest["parent"] == read_manifest(tmp_path / "00", "checkpoint")["content"]
+    assert len(manifest["tasks"]) == 2
+
+
+def test_a_finished_command_does_nothing_again(world: World, tmp_path: Path) -> None:
+    step = _first(world, tmp_path)
+    train_step(step)
+    before = (tmp_path / "00" / "checkpoint.json").stat().st_mtime_ns
+    assert train_step(step) == tmp_path / "00"
+    assert (tmp_path / "00" / "checkpoint.json").stat().st_mtime_ns == before
+
+
+def test_another_command_at_the_same_place_is_refused_and_force_moves_aside(
+    world: World, tmp_path: Path
+) -> None:
+    step = _first(world, tmp_path)
+    train_step(step)
+    with pytest.raises(OutputExists, match="seed is 0 there and 1 here"):
+        train_step(replace(step, seed=1))
+    train_step(replace(step, seed=1, force=True))
+    assert read_manifest(tmp_path / "00", "checkpoint")["seed"] == 1
+    assert read_manifest(tmp_path / ".00.vlcpctl" / "replaced" / "00", "checkpoint")["seed"] == 0
+
+
+def test_an_unfinished_run_of_another_command_is_refused(world: World, tmp_path: Path) -> None:
+    step = _first(world, tmp_path, save_every="2")
+    assert in_child(step, kill_at("step=3")) == -signal.SIGKILL
+    with pytest.raises(OutputExists, match="unfinished run of a different command: seed is 0"):
+        train_step(replace(step, seed=1))
+    with pytest.raises(Incompatible, match=r"threads is 1 there and 2 here.*--accept-inexact"):
+        train_step(replace(step, threads=2))
+    train_step(replace(step, threads=2, accept_inexact=True))
+    torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_at_the_step_boundary(world: World, tmp_path: Path, number: int) -> None:
+    step = _first(world, tmp_path)
+
+    def observe(point: str) -> None:
+        if point == "step=2":
+            os.kill(os.getpid(), number)
+
+    with pytest.raises(Interrupted, match="stopped after step 4"):
+        train_step(step, observe)
+    train_step(step)
+    train_step(_first(world, tmp_path / "whole"))
+    assert (tmp_path / "00" / WEIGHTS).read_bytes() == (
+        tmp_path / "whole" / "00" / WEIGHTS
+    ).read_bytes()
+
+
+def test_two_signals_end_the_process_at_once(world: World, tmp_path: Path) -> None:
+    def observe(point: str) -> None:
+        if point == "step=2":
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    assert in_child(_first(world, tmp_path), observe) == 128 + signal.SIGTERM
+
+
+def test_kill_loses_at_most_the_interval(world: World, tmp_path: Path) -> None:
+    step = _first(world, tmp_path, save_every="2")
+    assert in_child(step, kill_at("step=4")) == -signal.SIGKILL
+    assert [path.name for path in (tmp_path / ".00.vlcpctl" / "partial").glob("at-*")] == [
+        "at-0000-0000000004"
+    ]
+
+
+def test_workers_change_nothing(world: World, tmp_path: Path) -> None:
+    train_step(_first(world, tmp_path / "none"))
+    train_step(_first(world, tmp_path / "two", workers=2))
+    for name in (WEIGHTS, "metrics.jsonl"):
+        assert (tmp_path / "none" / "00" / name).read_bytes() == (
+            tmp_path / "two" / "00" / name
+        ).read_bytes()
+
+
+def test_micro_batches_give_the_gradients_of_the_whole_batch(world: World, tmp_path: Path) -> None:
+    step = _with(
+        request(world, "seqf", 0, tmp_path / "whole", buffered=False),
+        optimizer="sgd",
+        lr=0.1,
+        steps=1,
+    )
+    train_step(step)
+    train_step(_with(replace(step, out=tmp_path / "parts"), micro_batch=2))
+    whole, parts = (
+        load_file(tmp_path / "whole" / "00" / WEIGHTS),
+        load_file(tmp_path / "parts" / WEIGHTS),
+    )
+    for name, tensor in whole.items():
+        torch.testing.assert_close(parts[name], tensor, rtol=1e-5, atol=1e-7)
+
+
+def test_the_order_of_composed_names_does_not_matter(world: World, tmp_path: Path) -> None:
+    for names in ("ctp+dha", "dha+ctp"):
+        train_step(request(world, names, 0, tmp_path / names, buffered=False))
+        train_step(request(world, names, 1, tmp_path / names, buffered=False))
+    one, other = (tmp_path / names / "01" / WEIGHTS for names in ("ctp+dha", "dha+ctp"))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_diverging_loss_names_the_step_the_term_and_the_last_good_state(
+    world: World, tmp_path: Path
+) -> None:
+    step = _with(
+        _first(world, tmp_path, save_every="1"), lr=1e30, optimizer="sgd", schedule="constant"
+    )
+    with pytest.raises(
+        Diverged, match=r"step \d+ of phase 0: contrastive is nan; the last good state is .*at-0000"
+    ):
+        train_step(step)
+
+
+def test_a_later_task_without_its_parent_is_refused(world: World, tmp_path: Path) -> None:
+    step = replace(request(world, "seqf", 1, tmp_path, buffered=False), previous=None)
+    with pytest.raises(UsageError, match="is task 1 of its stream and there is no --previous"):
+        train_step(step)
+
+
+def test_joint_starts_from_a_model_that_has_seen_nothing(world: World, tmp_path: Path) -> None:
+    train_step(_first(world, tmp_path))
+    step = replace(request(world, "joint", 1, tmp_path, buffered=False), previous=tmp_path / "00")
+    with pytest.raises(UsageError, match="joint needs a model that was not trained on any task"):
+        train_step(replace(step, origins={}))
+
+
+def test_replay_without_a_buffer_is_refused(world: World, tmp_path: Path) -> None:
+    train_step(_first(world, tmp_path))
+    with pytest.raises(UsageError, match="method er needs --buffer after the first task"):
+        train_step(replace(request(world, "er", 1, tmp_path, buffered=False), buffer=None))
+
+
+def test_a_buffer_of_another_policy_is_refused(world: World, tmp_path: Path) -> None:
+    train_step(_first(world, tmp_path))
+    step = request(world, "icarl", 1, tmp_path, buffered=False)
+    with pytest.raises(UsageError, match=r"icarl needs a buffer made with .*herding.* 'reservoir'"):
+        train_step(replace(step, buffer=world.buffers["reservoir"][0]))
+
+
+def test_a_task_is_not_trained_twice(world: World, tmp_path: Path) -> None:
+    train_step(_first(world, tmp_path))
+    step = replace(
+        _first(world, tmp_path), origins={}, previous=tmp_path / "00", out=tmp_path / "again"
+    )
+    with pytest.raises(UsageError, match="was already trained on"):
+        train_step(step)
+
+
+def test_memory_of_a_method_is_missing_rather_than_zero(world: World, tmp_path: Path) -> None:
+    train_step(_first(world, tmp_path))
+    kept = replace(
+        request(world, "ctp", 1, tmp_path, buffered=False),
+        methods=compose("ctp", ["ctp.keep_queue=true"]),
+    )
+    with pytest.raises(Incompatible, match=r"has no state 'queue' of method ctp .*--fresh-state"):
+        train_step(kept)
+    train_step(replace(kept, fresh_state=True))
+    assert read_manifest(tmp_path / "01", "checkpoint")["fresh_state"] is True
+
+
+def test_memory_of_methods_that_do_not_run_is_carried_through(world: World, tmp_path: Path) -> None:
+    step = replace(_first(world, tmp_path), methods=compose("ctp", ["ctp.keep_queue=true"]))
+    train_step(step)
+    train_step(request(world, "seqf", 1, tmp_path, buffered=False))
+    files = [tmp_path / number / "method" / "ctp" / "queue.safetensors" for number in ("00", "01")]
+    assert files[0].samefile(files[1])
+
+
+def test_best_on_validation_is_kept(tmp_path: Path, world: World) -> None:
+    task = make_task(
+        tmp_path / "task", splits={"train": 12, "val": 8}, pair=lambda n: make_pair(n, captions=1)
+    )
+    step = replace(_first(world, tmp_path), tasks=(task,))
+    step = _with(step, keep="best:val_loss", schedule="plateau", epochs=3, lr=0.05)
+    train_step(replace(step, save_every="2"))
+    rows = _rows(tmp_path / "00")
+    losses = [row["val_loss"] for row in rows if "val_loss" in row]
+    assert len(losses) == 3
+    train_step(_with(replace(step, out=tmp_path / "rmean"), keep="best:val_rmean"))
+    assert all(
+        0 <= row["val_rmean"] <= 100 for row in _rows(tmp_path / "rmean") if "val_rmean" in row
+    )  # type: ignore[operator]
+
+
+def test_plateau_without_a_validation_split_is_refused(world: World, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--schedule plateau needs a validation split"):
+        train_step(_with(_first(world, tmp_path), schedule="plateau"))
+
+
+@pytest.mark.parametrize("blends", [False, True])
+def test_slow_models_take_or_average_the_statistics_of_batch_norm(
+    world: World, tmp_path: Path, *, blends: bool
+) -> None:
+    config = json.loads((PACKAGED / "micro.json").read_text())
+    config["vision_cfg"] = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}
+    config["text_cfg"]["hf_tokenizer_name"] = str(PACKAGED / "tiny-tokenizer")
+    (tmp_path / "resnet.json").write_text(json.dumps(config))
+    step = _with(
+        _first(world, tmp_path, "ctp", save_every="1"),
+        model=str(tmp_path / "resnet.json"),
+        image_size=None,
+        blend_buffers=blends,
+        steps=2,
+    )
+    assert in_child(step, kill_at("step=1")) == -signal.SIGKILL
+    slots = next((tmp_path / ".00.vlcpctl" / "partial").glob("at-*")) / "slots" / "ctp"
+    assert ("visual.bn1.running_mean" in load_file(slots / "momentum.safetensors")) == blends
+    assert in_child(step) == 0

@@ -1,0 +1,1 @@
+"""Checkpoints on disk: write, read, check, import and interpolate them."""

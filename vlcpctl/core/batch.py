@@ -1,0 +1,106 @@
+"""What a batch holds, and what a model computes from it. Nothing here imports torch.
+
+Shapes: B pairs in the global batch, b of this process or of a part of its pairs, D channels of
+the shared space, L tokens of a text, N of an image, C channels of a token, m masked tokens, V
+words, K texts without image, R replayed pairs, W channels of a token's embedding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vlcpctl.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Weights = dict[str, "Tensor"]
+Terms = dict[str, "Tensor"]
+
+
+@dataclass(frozen=True)
+class PseudoTexts:
+    """Token embeddings of pseudo texts, and the position of the last token of each."""
+
+    embeddings: Tensor  # (K, L, W)
+    ends: Tensor  # (K,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inversion:
+    """Settings for generating negative texts from a mini-batch of earlier pairs (IncCLIP, eq. 1).
+
+    A frozen model optimises token embeddings until each text is similar to the images, but not too
+    similar. Raises UsageError for settings that make no sense.
+    """
+
+    texts: int  # K, the texts generated per mini-batch
+    pairs: int  # the pairs of a mini-batch; 0: as many as the batch size
+    low: float  # s_min, the lower bound of a text's similarity to the images
+    high: float  # s_max, the upper bound
+    iterations: int  # of gradient descent
+    rate: float  # the learning rate of gradient descent
+
+    def __post_init__(self) -> None:
+        if not -1 <= self.low < self.high <= 1:
+            raise UsageError(
+                f"no text has a similarity from {self.low} to {self.high}; "
+                "the lower bound must be below the upper bound, both in [-1, 1]"
+            )
+        for name, least in (("texts", 1), ("pairs", 0), ("iterations", 0)):
+            if getattr(self, name) < least:
+                raise UsageError(
+                    f"inversion: {name} must be at least {least}, not {getattr(self, name)}"
+                )
+        if not self.rate > 0:
+            raise UsageError(f"inversion: rate must be above 0, not {self.rate}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """Raw projections of the R replayed pairs of a batch, stored when the buffer took them."""
+
+    image: Tensor  # (R, D), in the order of the batch
+    text: Tensor  # (R, D), of the captions used in this batch
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A global batch: all keys, and the images and texts of this process's part of it."""
+
+    keys: list[str]
+    replayed: Tensor  # (B,) true where the pair comes from the buffer
+    images: Tensor  # (b, H, W, 3) bytes
+    texts: Tensor  # (b, L) token ids
+    # The next two are for fusion models. Padding is where `texts` has it: masking may replace a
+    # word by any id.
+    masked: Tensor | None = None  # (b, L) token ids with words masked
+    labels: Tensor | None = None  # (b, L) the true ids of masked words, -100 elsewhere
+    stored: Stored | None = None  # projections of the replayed pairs, if a method needs them
+    taught: tuple[Tensor, Tensor] | None = None  # (b, D) each, raw: precomputed by a teacher
+    memory: Batch | None = None  # earlier pairs that pseudo texts are generated from
+    pseudo: PseudoTexts | None = None  # this process's part of the texts without image
+
+
+@dataclass(frozen=True, kw_only=True)
+class Features:
+    """A model's features of a global batch: raw and unit-length projections, 1 / temperature."""
+
+    image: Tensor  # (B, D), unit length
+    text: Tensor  # (B, D), unit length
+    raw_image: Tensor  # (B, D)
+    raw_text: Tensor  # (B, D)
+    scale: Tensor  # (), 1 / temperature
+    pseudo: Tensor | None = None  # (K, D), unit length, of texts without image
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """A fusion model's token states and word predictions for a chunk of the batch."""
+
+    image: Tensor  # (b, N, C)
+    text: Tensor  # (b, L, C), of the unmasked text alone
+    fused: Tensor  # (b, C), the [CLS] state of image and text together
+    logits: Tensor  # (m, V), predictions at the masked tokens
+    labels: Tensor  # (m,), their true ids

@@ -1,0 +1,127 @@
+"""The manifest of a buffer: a task's, the request that made it, and what the next update needs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.manifest import write_manifest
+from vlcpctl.data.buffer.policies import CTP, NEEDS_FEATURES, PAPER
+from vlcpctl.data.buffer.segments import Row
+from vlcpctl.data.buffer.size import Size
+from vlcpctl.data.tasks.index import ContentId
+from vlcpctl.data.tasks.manifests import TaskSummary, content_with
+from vlcpctl.data.tasks.task import Task
+
+BUFFER_NAME = "buffer"  # a buffer's task name, and the key of its own section in the manifest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What was written into the directory of a buffer."""
+
+    seen: dict[str, int]  # task content id to its number of images
+    rows: list[Row]  # of the index
+    shard_rows: dict[str, int]  # number of samples in each tar, evicted ones included
+    features: dict[str, Any] | None  # width, dtype and content id of the stored features
+
+
+def write_buffer_manifest(directory: Path, request: Request, written: Contents) -> None:
+    """Write the buffer's task.json into `directory`, whose tars are complete."""
+    rows, shard_rows = written.rows, written.shard_rows
+    train = {
+        "images": len(rows),
+        "captions": sum(len(row["captions"]) for row in rows),
+        "shards": sorted(shard_rows),
+        "bytes": sum((directory / shard).stat().st_size for shard in shard_rows),
+        "content": _content(rows),
+    }
+    summary = TaskSummary(BUFFER_NAME, {"train": train}, _labels(rows))
+    body = {
+        "name": BUFFER_NAME,
+        "slug": BUFFER_NAME,
+        "step": None,
+        "tasks_in_stream": request.task.manifest.get("tasks_in_stream"),
+        "stream": request.task.manifest.get("stream"),
+        "splits": summary.splits,
+        "labels": summary.labels,
+        "skipped": {},
+        "inputs": [one for one in (request.task.content, request.checkpoint) if one],
+        BUFFER_NAME: {
+            **_settings(request),
+            "seen": written.seen,
+            "items": dict(Counter(str(row["task"]) for row in rows)),
+            "shard_rows": shard_rows,
+            "features": written.features,
+        },
+    }
+    whole = content_with(summary.content, written.features)
+    write_manifest(directory, "task", request.identity(), whole, body)
+
+
+def _labels(rows: list[Row]) -> list[str]:
+    return sorted({row["label"] for row in rows if row["label"] is not None})
+
+
+def _settings(request: Request) -> dict[str, Any]:
+    """The settings that the next update is checked against, or that evaluation rows report."""
+    size = request.size
+    return {
+        "policy": request.policy,
+        "variant": request.variant,
+        "size": size.written,
+        "of": size.of,
+        "kind": size.kind,
+        "count": size.count,
+        "share": size.share,
+        "seed": request.seed,
+        "checkpoint": request.checkpoint,
+    }
+
+
+def _content(rows: list[Row]) -> str:
+    content = ContentId()
+    content.add([row["key"] for row in rows], [row["label"] for row in rows])
+    return content.hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The inputs and settings of one buffer update; `previous` is None for a new buffer."""
+
+    task: Task
+    previous: Task | None
+    policy: str
+    size: Size
+    seed: int
+    checkpoint: str | None = None  # content id of the model that computes the features
+    variant: str = PAPER
+    stores_features: bool = False
+
+    def identity(self) -> dict[str, Any]:
+        """The settings that determine the result, compared when the command runs again."""
+        identity = {
+            "task": self.task.content,
+            "previous": self.previous and self.previous.content,
+            "policy": self.policy,
+            "variant": self.variant,
+            "size": self.size.written,
+            "of": self.size.of,
+            "seed": self.seed,
+            "checkpoint": self.checkpoint,
+        }
+        return {**identity, "features": True} if self.stores_features else identity
+
+    def ranks_by(self) -> str:
+        """The index column with the items' priority; the highest value is evicted first."""
+        by_rank = self.policy in NEEDS_FEATURES or self.variant == CTP
+        return "rank" if by_rank else "order"
+
+    def held(self) -> dict[str, Any]:
+        """The buffer section of the previous buffer's manifest; without one, of an empty buffer."""
+        if self.previous is None:
+            return {"seen": {}, "shard_rows": {}}
+        held: dict[str, Any] = self.previous.manifest[BUFFER_NAME]
+        return held

@@ -1,0 +1,196 @@
+"""Which items a buffer keeps and which it admits, by each policy; CTP's variants beside them.
+
+With --variant ctp, reservoir, herding and k-means buffers are kept as the CTP authors' code
+keeps them. Quotas are each rounded on their own, so that the buffer may be a little over or
+under its size; of an earlier task the first items in the order of storage stay, which for
+herding is that of the data set and not of the picks; the reservoir draws from Python's
+generator, slot by slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from vlcpctl.core.errors import UsageError, unknown_name
+from vlcpctl.data.buffer.size import Size
+from vlcpctl.select.herding import herd, herd_again
+from vlcpctl.select.kmeans import in_order_of_centroids, nearest_to_centroids
+from vlcpctl.select.order import lowest
+from vlcpctl.select.quotas import even, proportional, rounded, shares
+from vlcpctl.select.reservoir import algorithm_r, fixed_count, fixed_share
+
+POLICIES = {
+    "reservoir": "a uniform sample of all images seen, independent of their order",
+    "ring": "the same number of images from every task",
+    "herding": "in proportion to task size, images that preserve the task's mean feature",
+    "kmeans": "in proportion to task size, images nearest to the task's cluster centres",
+    "random": "in proportion to task size, images drawn at random",
+}
+NEEDS_FEATURES = ("herding", "kmeans")
+
+PAPER, CTP = "paper", "ctp"
+VARIANTS = (PAPER, CTP)
+_CTP_POLICIES = ("reservoir", "herding", "kmeans")
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The items a policy chooses from: N held ones, and the M of the new task that are not held.
+
+    Within a task the items with the highest priority value are evicted first. The value is the
+    item's rank where the policy ranks items by features, and its hash otherwise.
+    """
+
+    sizes: list[int]  # images of every task seen, the new one last
+    held_task: np.ndarray  # (N,) index into `sizes`
+    held_priority: np.ndarray  # (N,)
+    fresh_order: np.ndarray  # (M,) hashes in [0, 1)
+    fresh_rows: np.ndarray  # (M,) rows of the task
+
+
+@dataclass(frozen=True)
+class Allotment:
+    """Which of the held items stay, and how many fresh items are admitted.
+
+    `picked` and `ranks` are set only if the policy chooses the fresh items at the same time.
+    """
+
+    stays: np.ndarray  # (N,) bool
+    admitted: int
+    picked: np.ndarray | None = None  # (admitted,) positions among the fresh items
+    ranks: np.ndarray | None = None  # (admitted,) their ranks
+
+
+def check_policy(
+    policy: str, *, adds: bool, has_checkpoint: bool, stores_features: bool = False
+) -> None:
+    """Raise UsageError if the policy is unknown or cannot be combined with the other options."""
+    if policy not in POLICIES:
+        raise UsageError(unknown_name("policy", policy, POLICIES))
+    if adds and policy != "random":
+        raise UsageError(f"--add works only with --policy random; use --size with {policy}")
+    if policy in NEEDS_FEATURES and not has_checkpoint:
+        raise UsageError(f"--policy {policy} needs --checkpoint, the model that computes features")
+    if stores_features and not has_checkpoint:
+        raise UsageError("--store-features needs --checkpoint, the model that computes features")
+    if has_checkpoint and not (stores_features or policy in NEEDS_FEATURES):
+        raise UsageError(
+            f"--checkpoint has no effect with --policy {policy}: it uses no features; "
+            "leave it out, or add --store-features"
+        )
+
+
+def allot(policy: str, size: Size, candidates: Candidates) -> Allotment:
+    """Divide the buffer between the held items and the new task, as the policy prescribes."""
+    if policy == "reservoir":
+        return _reservoir(size, candidates)
+    quotas = _quotas(policy, size, candidates.sizes, available(candidates))
+    return by_quota(quotas, candidates)
+
+
+def available(candidates: Candidates) -> list[int]:
+    """Number of items available from every task: those held, or the fresh ones of the new task."""
+    held = np.bincount(candidates.held_task, minlength=len(candidates.sizes)).tolist()
+    return [*held[:-1], len(candidates.fresh_order)]
+
+
+def by_quota(quotas: list[int], candidates: Candidates) -> Allotment:
+    """Keep the lowest-priority-value items of every earlier task, up to the task's quota.
+
+    The last quota is the number of fresh items to admit.
+    """
+    stays = np.zeros(len(candidates.held_task), dtype=bool)
+    for task, quota in enumerate(quotas[:-1]):
+        rows = np.flatnonzero(candidates.held_task == task)
+        stays[rows[lowest(candidates.held_priority[rows], quota)]] = True
+    return Allotment(stays, quotas[-1])
+
+
+def pick(
+    policy: str, count: int, order: np.ndarray, features: Callable[[], np.ndarray], seed: int
+) -> np.ndarray:
+    """(count,) positions of the fresh items to admit; the first are the last to be evicted.
+
+    `order` are the fresh items' (M,) hashes. `features` returns their (M, D) L2-normalised
+    features; it is called only by the policies that use them.
+    """
+    if policy not in NEEDS_FEATURES or count == 0:
+        return lowest(order, count)
+    if policy == "herding":
+        return herd(features(), count)
+    return nearest_to_centroids(features(), count, seed)
+
+
+def _reservoir(size: Size, candidates: Candidates) -> Allotment:
+    order = np.concatenate([candidates.held_priority, candidates.fresh_order])
+    if size.count is not None:
+        chosen = fixed_count(order, size.count)
+    else:
+        assert size.share is not None
+        chosen = fixed_share(order, size.share)
+    held = len(candidates.held_priority)
+    return Allotment(chosen[:held], int(chosen[held:].sum()))
+
+
+def _quotas(policy: str, size: Size, sizes: list[int], there: list[int]) -> list[int]:
+    # --add evicts nothing: every earlier task keeps all it has.
+    if size.add is not None:
+        return [*there[:-1], min(size.add, there[-1])]
+    if size.share is not None:
+        return shares(sizes, size.share, there)
+    assert size.count is not None
+    if policy == "ring":
+        return even(size.count, there)
+    return proportional(sizes, size.count, there)
+
+
+def check_variant(variant: str, policy: str, size: Size) -> None:
+    """Raise UsageError if the variant is unknown or cannot be combined with the other options."""
+    if variant not in VARIANTS:
+        raise UsageError(unknown_name("variant", variant, VARIANTS))
+    if variant == CTP and policy not in _CTP_POLICIES:
+        raise UsageError(
+            f"--variant ctp has no effect with --policy {policy}: the CTP authors' code does not "
+            f"have it; use one of {', '.join(_CTP_POLICIES)}"
+        )
+    if variant == CTP and size.count is None:
+        raise UsageError(
+            "--variant ctp needs a number of items; use --size 10000, or --size 5% --of N"
+        )
+
+
+def allot_as_ctp(policy: str, count: int, candidates: Candidates, seed: int) -> Allotment:
+    """Divide the buffer of `count` items between the held items and the new task."""
+    if policy == "reservoir":
+        return _ctp_reservoir(count, candidates, seed)
+    return by_quota(rounded(candidates.sizes, count, available(candidates)), candidates)
+
+
+def pick_as_ctp(policy: str, count: int, features: Callable[[], np.ndarray]) -> np.ndarray:
+    """(count,) positions of the fresh items to admit, in the order in which they are stored.
+
+    `features` returns the fresh items' (M, D) L2-normalised features; it is called if count > 0.
+    """
+    if count == 0:
+        return np.empty(0, dtype=np.int64)
+    if policy == "herding":
+        return np.sort(herd_again(features(), count))
+    return in_order_of_centroids(features(), count)
+
+
+def _ctp_reservoir(count: int, candidates: Candidates, seed: int) -> Allotment:
+    """Replay the authors' slot-by-slot draws; an item's priority is its slot.
+
+    A new row whose key is already in the buffer uses up a draw, but does not evict anything.
+    """
+    *before, new = candidates.sizes
+    slots = algorithm_r(count, sum(before), new, seed)
+    places = {row: place for place, row in enumerate(candidates.fresh_rows.tolist())}
+    taken = [(slot, places[row]) for slot, row in enumerate(slots.tolist()) if row in places]
+    ranks = np.array([slot for slot, _ in taken], dtype=np.int64)
+    picked = np.array([place for _, place in taken], dtype=np.int64)
+    stays = ~np.isin(candidates.held_priority, ranks)
+    return Allotment(stays, len(picked), picked, ranks)

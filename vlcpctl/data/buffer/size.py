@@ -1,0 +1,84 @@
+"""The size of a buffer, from the options --size, --of and --add."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vlcpctl.core.errors import UsageError
+from vlcpctl.core.manifest import MANIFESTS, read_manifest
+from vlcpctl.data.tasks.task import Task
+
+OF_STREAM = "stream"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """Exactly one of: a number of items, a share of every task, a number added with every task."""
+
+    count: int | None = None
+    share: float | None = None  # in (0, 1]
+    add: int | None = None
+    written: int | str  # as recorded in manifests and rows, such as 10000, "5%" or "+100"
+    of: int | None = None  # the number of images that a percentage refers to
+
+    @property
+    def kind(self) -> str:
+        """What the number counts, in words; recorded in the manifest and shown in messages."""
+        if self.add is not None:
+            return "a number added with every task"
+        return "a share of every task" if self.count is None else "a number of items"
+
+
+def parse_size(size: str | None, of: str | None, add: int | None, task: Task) -> Size:
+    """Parse the options into a size.
+
+    Raises UsageError if they are malformed or contradict each other, or if `--of stream` is given
+    for a task outside a stream.
+    """
+    if add is not None:
+        if size is not None or of is not None:
+            raise UsageError("--add cannot be combined with --size or --of: it evicts nothing")
+        return Size(add=add, written=f"+{add}")
+    if size is None:
+        raise UsageError("a buffer needs --size, such as 10000 or 5%")
+    if not size.endswith("%"):
+        if of is not None:
+            raise UsageError(
+                f"--of has no effect with --size {size}: it applies only to a size in percent"
+            )
+        count = _whole_number(size)
+        return Size(count=count, written=count)
+    share = _share(size)
+    if of is None:
+        return Size(share=share, written=size)
+    whole = _stream_images(task) if of == OF_STREAM else _whole_number(of, "--of")
+    return Size(count=max(1, round(share * whole)), written=size, of=whole)
+
+
+def _whole_number(text: str, option: str = "--size") -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) == 0:
+        what = "5%" if option == "--size" else OF_STREAM
+        raise UsageError(f"{option} is {text!r}; write a whole number such as 10000, or {what}")
+    return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        percent = float(text[:-1])
+    except ValueError:
+        percent = 0.0
+    if not 0 < percent <= 100:
+        raise UsageError(f"--size is {text!r}; a percentage must be above 0% and at most 100%")
+    return percent / 100
+
+
+def _stream_images(task: Task) -> int:
+    """Number of training images in the whole stream that contains the task's directory."""
+    directory = task.path.resolve().parent
+    if not (directory / MANIFESTS["stream"]).is_file():
+        raise UsageError(
+            f"--of stream: {task.path} is not inside a stream directory; "
+            "give the number of training images instead, such as --of 100000"
+        )
+    tasks = read_manifest(directory, "stream")["tasks"]
+    return sum(int(entry["splits"].get("train", {"images": 0})["images"]) for entry in tasks)

@@ -1,0 +1,211 @@
+"""Update a replay buffer with a task: choose what to keep, evict and admit, and write the result.
+
+The result is a new directory; the previous buffer is only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vlcpctl.core.atomic import new_directory
+from vlcpctl.core.console import warn
+from vlcpctl.core.errors import BadInput, Incompatible
+from vlcpctl.core.manifest import MANIFESTS
+from vlcpctl.data.buffer.manifest import BUFFER_NAME, Contents, Request, write_buffer_manifest
+from vlcpctl.data.buffer.policies import (
+    CTP,
+    Allotment,
+    Candidates,
+    allot,
+    allot_as_ctp,
+    pick,
+    pick_as_ctp,
+)
+from vlcpctl.data.buffer.segments import Row, SegmentWriter, carry, next_number
+from vlcpctl.data.precomputed.stored_features import Project, carried_on, write_features
+from vlcpctl.data.tasks.index import BUFFER_SCHEMA, IndexWriter
+from vlcpctl.data.tasks.task import Split, Task, open_task
+from vlcpctl.select.order import hash_order
+
+Features = Callable[[Split, np.ndarray], np.ndarray]  # rows of a split to (N, D), L2-normalised
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which items stay and how many are admitted."""
+
+    seen: dict[str, int]  # task content id to its number of images, in the order of the tasks
+    fresh: np.ndarray  # (M,) rows of the task that the buffer does not hold yet
+    order: np.ndarray  # (M,) their hashes, in [0, 1)
+    allotment: Allotment
+
+    def __str__(self) -> str:
+        """The update as one line for the log."""
+        stays, held = int(self.allotment.stays.sum()), len(self.allotment.stays)
+        admitted, images = self.allotment.admitted, sum(self.seen.values())
+        line = f"keeps {stays} of {held}, admits {admitted} of {len(self.fresh)}"
+        if stays + admitted == images:
+            return f"{line}: everything seen is kept"
+        return f"{line}: {stays + admitted} of {images} images seen in {len(self.seen)} tasks"
+
+
+def open_buffer(path: Path) -> Task:
+    """Open a buffer directory. Raises BadInput if it is a plain task, or not a task at all."""
+    found = open_task(path)
+    if BUFFER_NAME not in found.manifest:
+        raise BadInput(f"{path} is a task, not a buffer; make one of it with 'vlcpctl buffer'")
+    return found
+
+
+def plan_update(request: Request) -> Plan:
+    """Decide which items stay and how many are admitted; reads the indexes but no images.
+
+    Raises BadInput if the previous buffer was already updated with this task, Incompatible if it
+    was made with other settings.
+    """
+    split = request.task.split("train")
+    seen = {**request.held()["seen"], request.task.content: len(split)}
+    held_task = np.empty(0, dtype=np.int64)
+    priority = np.empty(0)
+    known: set[str] = set()
+    if request.previous is not None:
+        _check_continues(request, request.previous)
+        held = request.previous.split("train")
+        known.update(held.keys)
+        places = {content: place for place, content in enumerate(seen)}
+        held_task = np.array([places[one] for one in held.column("origin_task")], dtype=np.int64)
+        priority = np.array(held.column(request.ranks_by()), dtype=np.float64)
+    fresh = _unknown_rows(split.keys, known)
+    order = hash_order(request.seed, (split.keys[row] for row in fresh))
+    candidates = Candidates(list(seen.values()), held_task, priority, order, fresh)
+    return Plan(seen, fresh, order, _allot(request, candidates))
+
+
+def write_buffer(
+    out: Path, request: Request, plan: Plan, features: Features, project: Project | None = None
+) -> None:
+    """Write the buffer that the plan describes to `out`; the previous one is not changed.
+
+    `features` is called only by herding and k-means, to choose the items. `project` computes the
+    projections to store with each admitted pair (for DER). Raises BadInput if an image or the
+    previous buffer cannot be read.
+    """
+    split = request.task.split("train")
+    picked = _picked(request, plan, lambda: features(split, plan.fresh))
+    with new_directory(out, MANIFESTS["task"]) as directory:
+        held = request.held()
+        writer = SegmentWriter(directory, next_number(held["shard_rows"]))
+        rows: list[Row] = []
+        try:
+            if request.previous is not None:
+                previous = request.previous.split("train")
+                rows += carry(previous, plan.allotment.stays, held["shard_rows"], writer)
+            rows += _admit(request, split, plan, picked, writer)
+            writer.close()
+        finally:
+            writer.abandon()
+        _write_index(directory, rows)
+        stored = _store(directory, request, plan.fresh[picked], rows, project)
+        written = Contents(seen=plan.seen, rows=rows, shard_rows=dict(writer.rows), features=stored)
+        write_buffer_manifest(directory, request, written)
+
+
+def _allot(request: Request, candidates: Candidates) -> Allotment:
+    if request.variant == CTP:
+        assert request.size.count is not None, "check_variant ensures it"
+        return allot_as_ctp(request.policy, request.size.count, candidates, request.seed)
+    return allot(request.policy, request.size, candidates)
+
+
+def _picked(request: Request, plan: Plan, features: Callable[[], np.ndarray]) -> np.ndarray:
+    """(admitted,) positions in `plan.fresh` of the items to admit; the first are evicted last."""
+    if plan.allotment.picked is not None:
+        return plan.allotment.picked
+    count = plan.allotment.admitted
+    if request.variant == CTP:
+        return pick_as_ctp(request.policy, count, features)
+    return pick(request.policy, count, plan.order, features, request.seed)
+
+
+def _check_continues(request: Request, previous: Task) -> None:
+    """Refuse a task that was added before, and settings the held items were not chosen with."""
+    held, size = request.held(), request.size
+    if request.task.content in held["seen"]:
+        raise BadInput(
+            f"{previous.path} was already updated with {request.task.path}; give the next task"
+        )
+    given = {name: request.identity()[name] for name in ("policy", "variant", "seed")}
+    for name, wanted in {**given, "kind": size.kind}.items():
+        if held[name] != wanted:
+            option = "size" if name == "kind" else name
+            raise Incompatible(
+                f"{previous.path} was made with {option} {held[name]!r}, not {wanted!r}; "
+                "use the same setting, or start a new buffer without --previous"
+            )
+    if bool(held.get("features")) != request.stores_features:
+        has = "with" if held.get("features") else "without"
+        raise Incompatible(
+            f"{previous.path} was made {has} --store-features; "
+            "use the same setting, or start a new buffer without --previous"
+        )
+    grows = (size.count or 0) > (held["count"] or 0) or (size.share or 0) > (held["share"] or 0)
+    if grows and previous.counts["train"] < sum(held["seen"].values()):
+        warn(
+            f"{previous.path} was smaller: the items of earlier tasks that it evicted are not "
+            "restored"
+        )
+
+
+def _unknown_rows(keys: list[str], known: set[str]) -> np.ndarray:
+    """The first row of every key that is not known; adds the keys found to `known`."""
+    rows = []
+    for row, key in enumerate(keys):
+        if key not in known:
+            known.add(key)
+            rows.append(row)
+    return np.array(rows, dtype=np.int64)
+
+
+def _admit(
+    request: Request, split: Split, plan: Plan, picked: np.ndarray, writer: SegmentWriter
+) -> list[Row]:
+    """Copy the picked items into the buffer; returns their index rows."""
+    numbers = plan.fresh[picked]
+    ranks = np.arange(len(picked)) if plan.allotment.ranks is None else plan.allotment.ranks
+    records: list[Row] = split.table.take(numbers).to_pylist()
+    admitted = []
+    for place in np.argsort(numbers).tolist():  # in the task's order, to read its tars once through
+        row = writer.add(split, int(numbers[place]), records[place], request.task.name)
+        origin = {"origin_task": request.task.content, "rank": int(ranks[place])}
+        admitted.append({**row, **origin, "order": float(plan.order[picked[place]])})
+    return admitted
+
+
+def _store(
+    directory: Path, request: Request, numbers: np.ndarray, rows: list[Row], project: Project | None
+) -> dict[str, Any] | None:
+    """Write the features of all pairs in the index; returns their entry in the manifest, if any."""
+    if not request.stores_features:
+        return None
+    assert project is not None, "storing features needs a function that computes them"
+    split = request.task.split("train")
+    admitted_keys = [split.keys[number] for number in numbers.tolist()]
+    keys = [str(row["key"]) for row in rows]
+    admitted = project(split, numbers)
+    found = carried_on(request.previous, admitted, admitted_keys, keys)
+    write_features(directory, keys, found)
+    return {"width": found.width, "dtype": "float16", "content": found.content(keys)}
+
+
+def _write_index(directory: Path, rows: list[Row]) -> None:
+    # Sorted by key, so that the same items give the same content id however they were collected.
+    rows.sort(key=lambda row: str(row["key"]))
+    index = IndexWriter(directory / "train.parquet", BUFFER_SCHEMA)
+    for row in rows:
+        index.add(tuple(row[name] for name in BUFFER_SCHEMA.names))
+    index.close()

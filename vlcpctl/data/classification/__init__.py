@@ -1,0 +1,1 @@
+"""Labelled images for zero-shot and probe: folders, tasks and benchmarks."""

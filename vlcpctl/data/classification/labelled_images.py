@@ -1,0 +1,135 @@
+"""Random access to images with one class each, in a task's split or in tars of another program.
+
+A label is an index into a list of class names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.data.tasks.task import Split
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """An image that cannot be used."""
+
+    name: str  # which image, for messages
+    why: str  # the reason, to follow "{name}: "
+
+
+class LabelledImages(Protocol):
+    """N labelled images, numbered in order; `flaws` are further images that cannot be used."""
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """(N,) the class index of each image."""
+
+    @property
+    def flaws(self) -> Sequence[Flaw]:
+        """The images left out, which have no number."""
+
+    def image(self, row: int) -> bytes:
+        """The encoded bytes of the image file at `row`."""
+
+    def name(self, row: int) -> str:
+        """The name of the image at `row`, for messages."""
+
+    def key(self, row: int) -> str:
+        """An identifier that random draws for the image depend on; it is independent of paths."""
+
+
+class ImagesInTars:
+    """Labelled images located in tars: add them first, then read them in any order."""
+
+    def __init__(self) -> None:
+        self.flaws: list[Flaw] = []
+        self._paths: list[Path] = []
+        self._keys: list[str] = []
+        self._places: list[tuple[int, int, int]] = []  # index of the tar, offset, size in bytes
+        self._labels: list[int] = []
+        self._descriptors: dict[tuple[int, int], int] = {}
+
+    def open(self, path: Path) -> None:
+        """Start a tar: images added from now on are in this one."""
+        self._paths.append(path)
+
+    def add(self, key: str, offset: int, size: int, label: int) -> None:
+        """Add an image of the current tar; `offset` and `size` are in bytes."""
+        self._keys.append(key)
+        self._places.append((len(self._paths) - 1, offset, size))
+        self._labels.append(label)
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        return np.array(self._labels, dtype=np.int64)
+
+    def image(self, row: int) -> bytes:
+        """See `LabelledImages`."""
+        shard, offset, size = self._places[row]
+        return os.pread(self._descriptor(shard), size, offset)
+
+    def name(self, row: int) -> str:
+        """See `LabelledImages`."""
+        return f"{self._paths[self._places[row][0]]}, {self._keys[row]}"
+
+    def key(self, row: int) -> str:
+        """See `LabelledImages`."""
+        return self._keys[row]
+
+    def _descriptor(self, shard: int) -> int:
+        # Workers are forked: each process opens its own, as `tasks.task.Split` does.
+        place = (os.getpid(), shard)
+        if place not in self._descriptors:
+            self._descriptors[place] = os.open(self._paths[shard], os.O_RDONLY)
+        return self._descriptors[place]
+
+
+@dataclass
+class ImagesOfSplit:
+    """The labelled images of a task's split; images without a label are flaws.
+
+    Raises BadInput if a label is not among `classes`.
+    """
+
+    split: Split
+    classes: Sequence[str]
+    flaws: list[Flaw] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        number_of = {name: number for number, name in enumerate(self.classes)}
+        labels = self.split.column("label")
+        self._rows = [row for row, label in enumerate(labels) if label is not None]
+        unknown = {labels[row] for row in self._rows} - number_of.keys()
+        if unknown:
+            raise BadInput(
+                f"{self.split.path} has the label {min(unknown)!r}, which its manifest lacks; "
+                "run 'vlcpctl check'"
+            )
+        self.labels = np.array([number_of[labels[row]] for row in self._rows], dtype=np.int64)
+        self.flaws += [
+            Flaw(self._name(row), "no label") for row, label in enumerate(labels) if label is None
+        ]
+
+    def image(self, row: int) -> bytes:
+        """See `LabelledImages`."""
+        return self.split.image(self._rows[row])
+
+    def name(self, row: int) -> str:
+        """See `LabelledImages`."""
+        return self._name(self._rows[row])
+
+    def key(self, row: int) -> str:
+        """See `LabelledImages`."""
+        return self.split.keys[self._rows[row]]
+
+    def _name(self, row: int) -> str:
+        return f"{self.split.path}, key {self.split.keys[row]}"

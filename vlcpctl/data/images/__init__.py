@@ -1,0 +1,1 @@
+"""Image files: their headers, and the transforms from bytes to pixels."""

@@ -1,0 +1,132 @@
+"""From an encoded image to the pixels that a model gets: decode, augment, resize.
+
+The random parameters of a view come from a generator seeded with (seed, key, visit), so a view
+does not depend on the order, process or run in which it is made.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.seeds import generator
+from vlcpctl.core.transform import View
+from vlcpctl.data.images.header import BrokenImage, look
+from vlcpctl.data.images.randaugment import randaugment
+
+_DECODING_FAILS = (
+    *(BrokenImage, Image.DecompressionBombError),
+    *(OSError, SyntaxError, ValueError, IndexError, struct.error),  # raised by Pillow's readers
+)
+
+FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
+
+
+def decode_image(data: bytes, what: str = "image") -> Image.Image:
+    """Decode to an RGB image; `what` names the image in messages.
+
+    Raises BadInput if it is damaged or too large; a size above the limit is found in the header,
+    before any pixel is decoded.
+    """
+    try:
+        look(data)
+        with Image.open(io.BytesIO(data), formats=("JPEG", "PNG", "WEBP")) as image:
+            return _rgb(image)
+    except _DECODING_FAILS as error:
+        raise BadInput(f"{what} cannot be decoded: {error}") from error
+
+
+def eval_view(image: Image.Image, view: View) -> np.ndarray:
+    """(H, W, 3) uint8: the image as open_clip's evaluation transform resizes and crops it."""
+    size = view.image_size
+    if image.size == (size, size):
+        return np.asarray(image)
+    if view.resize_mode == "squash":
+        return _squashed(image, view)
+    if view.resize_mode == "longest":
+        return _padded(_scaled(image, size / max(image.size), view), view)
+    return _center(_shortest(image, view), size)
+
+
+def train_view(image: Image.Image, view: View, seed: int, key: str, visit: int) -> np.ndarray:
+    """(H, W, 3) uint8: the augmented view of an image on its `visit`-th use, from 0."""
+    if not view.varies:
+        return _unvaried(image, view)
+    draw = generator(seed, "view", key, visit)
+    if view.crop == "random":
+        image = _random_crop(image, view, draw)
+    else:
+        image = Image.fromarray(_unvaried(image, view))
+    if view.flip and draw.random() < 0.5:
+        image = ImageOps.mirror(image)
+    if view.randaugment is not None:
+        image = randaugment(image, *view.randaugment, draw)
+    return np.asarray(image)
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    """Convert to RGB: transparency becomes white, 16-bit channels are reduced to their upper 8."""
+    if image.mode.startswith("I"):
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
+    if image.mode in {"RGBA", "LA", "PA"} or "transparency" in image.info:
+        solid = Image.new("RGBA", image.size, (255, 255, 255, 255))
+        return Image.alpha_composite(solid, image.convert("RGBA")).convert("RGB")
+    return image.convert("RGB")
+
+
+def _unvaried(image: Image.Image, view: View) -> np.ndarray:
+    """The evaluation view; or, with crop "none", the whole image squashed to a square."""
+    return _squashed(image, view) if view.crop == "none" else eval_view(image, view)
+
+
+def _squashed(image: Image.Image, view: View) -> np.ndarray:
+    size = (view.image_size, view.image_size)
+    return np.asarray(
+        image if image.size == size else image.resize(size, FILTERS[view.interpolation])
+    )
+
+
+def _shortest(image: Image.Image, view: View) -> Image.Image:
+    width, height = image.size
+    size = view.image_size
+    if width <= height:
+        target = (size, int(size * height / width))
+    else:
+        target = (int(size * width / height), size)
+    return image if image.size == target else image.resize(target, FILTERS[view.interpolation])
+
+
+def _center(image: Image.Image, size: int) -> np.ndarray:
+    left = round((image.width - size) / 2.0)
+    top = round((image.height - size) / 2.0)
+    return np.asarray(image.crop((left, top, left + size, top + size)))
+
+
+def _scaled(image: Image.Image, factor: float, view: View) -> Image.Image:
+    target = (max(1, round(image.width * factor)), max(1, round(image.height * factor)))
+    return image.resize(target, FILTERS[view.interpolation])
+
+
+def _padded(image: Image.Image, view: View) -> np.ndarray:
+    size = view.image_size
+    solid = Image.new("RGB", (size, size), (view.fill_color,) * 3)
+    solid.paste(image, ((size - image.width) // 2, (size - image.height) // 2))
+    return np.asarray(solid)
+
+
+def _random_crop(image: Image.Image, view: View, draw: np.random.Generator) -> Image.Image:
+    """Random resized crop (Szegedy et al., 2015); the evaluation view if 10 draws do not fit."""
+    width, height = image.size
+    for _ in range(10):
+        area = width * height * draw.uniform(*view.crop_scale)
+        ratio = np.exp(draw.uniform(np.log(3 / 4), np.log(4 / 3)))
+        w, h = round(np.sqrt(area * ratio)), round(np.sqrt(area / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            left, top = int(draw.integers(0, width - w + 1)), int(draw.integers(0, height - h + 1))
+            box = (left, top, left + w, top + h)
+            return image.resize((view.image_size,) * 2, FILTERS[view.interpolation], box=box)
+    return Image.fromarray(eval_view(image, view))

@@ -1,0 +1,1 @@
+"""From tasks to batches: order, sampler, decoding, worker processes."""

@@ -1,0 +1,98 @@
+"""Images in batches as a model evaluates them, with their labels or without.
+
+They are decoded here or in worker processes; labelled images that cannot be decoded are reported.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.transform import View
+from vlcpctl.data.classification.labelled_images import Flaw, LabelledImages
+from vlcpctl.data.images.transforms import decode_image, eval_view
+from vlcpctl.data.loading.workers import read_in_order
+from vlcpctl.data.tasks.task import Split
+
+
+@dataclass(frozen=True)
+class LabelledBatch:
+    """The B images of a batch that could be decoded, and the flaws of the others."""
+
+    pixels: Tensor  # (B, H, W, 3) uint8
+    rows: NDArray[np.int64]  # (B,) which images they are
+    flaws: list[Flaw]
+
+    @property
+    def size(self) -> int:
+        """The number of images read, including those that could not be decoded."""
+        return len(self.rows) + len(self.flaws)
+
+
+@dataclass
+class LabelledBatches(Dataset[LabelledBatch]):
+    """Item k is batch k of the first `count` images."""
+
+    images: LabelledImages
+    count: int
+    view: View
+    batch_size: int
+
+    def __len__(self) -> int:
+        return math.ceil(self.count / self.batch_size)
+
+    def __getitem__(self, number: int) -> LabelledBatch:
+        size = self.view.image_size
+        kept, views, flaws = [], [np.empty((0, size, size, 3), dtype=np.uint8)], []
+        first = number * self.batch_size
+        for row in range(first, min(first + self.batch_size, self.count)):
+            data = self.images.image(row)
+            try:
+                views.append(eval_view(decode_image(data), self.view)[None])
+                kept.append(row)
+            except BadInput as error:
+                flaws.append(Flaw(self.images.name(row), str(error)))
+        pixels = torch.from_numpy(np.concatenate(views))
+        return LabelledBatch(pixels, np.array(kept, dtype=np.int64), flaws)
+
+
+def read_labelled(batches: LabelledBatches, workers: int) -> Iterator[LabelledBatch]:
+    """The batches in order; the number of workers changes only the speed."""
+    return read_in_order(batches, range(len(batches)), workers)
+
+
+@dataclass
+class EvalImages(Dataset[Tensor]):
+    """Item k is batch k of the images at `rows`: (B, H, W, 3) uint8.
+
+    Raises BadInput if an image cannot be read or decoded.
+    """
+
+    split: Split
+    rows: np.ndarray  # (N,)
+    view: View
+    batch_size: int
+
+    def __len__(self) -> int:
+        return math.ceil(len(self.rows) / self.batch_size)
+
+    def __getitem__(self, number: int) -> Tensor:
+        rows = self.rows[number * self.batch_size :][: self.batch_size].tolist()
+        return torch.from_numpy(np.stack([self._view(row) for row in rows]))
+
+    def _view(self, row: int) -> np.ndarray:
+        what = f"{self.split.path}: the image of key {self.split.keys[row]}"
+        return eval_view(decode_image(self.split.image(row), what), self.view)
+
+
+def read_images(images: EvalImages, workers: int) -> Iterator[Tensor]:
+    """The batches in order; the number of workers changes only the speed."""
+    return read_in_order(images, range(len(images)), workers)

@@ -1,0 +1,137 @@
+"""Training batches: read, decoded, augmented and tokenised, in this process or in workers.
+
+A batch depends only on its plan, so results do not depend on the number of workers, and resuming
+at step k does not have to read the batches before it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from vlcpctl.core.batch import Batch, Stored
+from vlcpctl.core.transform import View
+from vlcpctl.data.images.transforms import decode_image, train_view
+from vlcpctl.data.loading.masking import Masking
+from vlcpctl.data.loading.order import BatchPlan
+from vlcpctl.data.loading.workers import read_in_order
+from vlcpctl.data.precomputed.stored_features import Projections
+from vlcpctl.data.precomputed.teacher_targets import Taught
+from vlcpctl.data.tasks.task import Split
+
+CACHE_BYTES = 256 * 2**20
+
+Tokenise = Callable[[list[str]], Tensor]
+
+
+class ImageCache:
+    """A least-recently-used cache of decoded images, up to `limit` bytes (RGB, uncompressed)."""
+
+    def __init__(self, limit: int = CACHE_BYTES) -> None:
+        self.limit, self.held = limit, 0
+        self._images: OrderedDict[tuple[int, int], Image.Image] = OrderedDict()
+
+    def get(self, splits: Sequence[Split], source: int, row: int) -> Image.Image:
+        """The decoded image of row `row` of `splits[source]`, from the cache or from disk.
+
+        Raises BadInput if the image cannot be read or decoded.
+        """
+        place = (source, row)
+        if place in self._images:
+            self._images.move_to_end(place)
+            return self._images[place]
+        split = splits[source]
+        image = decode_image(split.image(row), f"{split.path}: the image of key {split.keys[row]}")
+        self._images[place] = image
+        self.held += 3 * image.width * image.height
+        while self.held > self.limit and len(self._images) > 1:  # one larger than `limit` stays
+            _, oldest = self._images.popitem(last=False)
+            self.held -= 3 * oldest.width * oldest.height
+        return image
+
+
+@dataclass
+class PlannedBatches(Dataset[Batch]):
+    """Item k is batch k of a training phase, for any k; see `vlcpctl.core.batch.Batch`."""
+
+    splits: Sequence[Split]
+    plan: Callable[[int], BatchPlan]  # the plan of the batch of each step
+    view: View
+    tokenise: Tokenise  # b texts to (b, L) token ids
+    seed: int
+    part: Callable[[int], slice]  # batch size to the slice that this process encodes
+    buffer_source: int = -1  # index of the buffer in `splits`; -1 without one
+    masking: Masking | None = None
+    stored: Projections | None = None  # those of the buffer's pairs, for DER
+    taught: Taught | None = None  # precomputed teacher embeddings; they determine the views' seed
+
+    def __post_init__(self) -> None:
+        self._cache = ImageCache()
+
+    def __getitem__(self, step: int) -> Batch:
+        plan = self.plan(step)
+        places = list(zip(plan.source.tolist(), plan.row.tolist(), strict=True))
+        keys = [self.splits[source].keys[row] for source, row in places]
+        own = self.part(len(keys))
+        visits, captions = plan.visit.tolist(), plan.caption.tolist()
+        images = [self._view(places[i], keys[i], visits[i]) for i in range(len(keys))[own]]
+        texts = [
+            self.splits[places[i][0]].captions(places[i][1])[captions[i]]
+            for i in range(len(keys))[own]
+        ]
+        ids = self.tokenise(texts)
+        masked, labels = self.masking(ids, keys[own], visits[own]) if self.masking else (None, None)
+        return Batch(
+            keys=keys,
+            replayed=torch.from_numpy(plan.source == self.buffer_source),
+            stored=self._stored(plan),
+            taught=self._taught(plan, own),
+            images=torch.from_numpy(np.stack(images)),
+            texts=ids,
+            masked=masked,
+            labels=labels,
+        )
+
+    def _view(self, place: tuple[int, int], key: str, visit: int) -> np.ndarray:
+        image = self._cache.get(self.splits, *place)
+        if self.taught is None:
+            return train_view(image, self.view, self.seed, key, visit)
+        # The student must see the very view that the teacher embedded.
+        return train_view(image, self.view, self.taught.seed, key, self.taught.view(visit))
+
+    def _taught(self, plan: BatchPlan, own: slice) -> tuple[Tensor, Tensor] | None:
+        if self.taught is None:
+            return None
+        rows = (plan.source[own], plan.row[own], plan.caption[own], plan.visit[own])
+        image, text = self.taught.of(*rows)
+        return torch.from_numpy(image), torch.from_numpy(text)
+
+    def _stored(self, plan: BatchPlan) -> Stored | None:
+        if self.stored is None:
+            return None
+        replayed = plan.source == self.buffer_source
+        image, text = self.stored.of(plan.row[replayed], plan.caption[replayed])
+        return Stored(image=torch.from_numpy(image), text=torch.from_numpy(text))
+
+
+@dataclass
+class WithMemory(Dataset[Batch]):
+    """Batches of the task, each with the memory batch of the same step in its `memory` field."""
+
+    batches: PlannedBatches
+    memory: PlannedBatches
+
+    def __getitem__(self, step: int) -> Batch:
+        return replace(self.batches[step], memory=self.memory[step])
+
+
+def read_batches(dataset: Dataset[Batch], first: int, stop: int, workers: int) -> Generator[Batch]:
+    """Batches first..stop-1, in order; the number of workers changes only the speed."""
+    return read_in_order(dataset, range(first, stop), workers)

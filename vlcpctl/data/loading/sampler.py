@@ -1,0 +1,226 @@
+"""Which pairs make up each batch, of the training data and of the buffer beside it.
+
+Each batch is a pure function of the settings and its number; nothing is drawn from a stream
+that could be lost: a position is (phase, step).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+
+import numpy as np
+
+from vlcpctl.core.errors import UsageError
+from vlcpctl.core.hashing import integer_hash
+from vlcpctl.data.loading.order import BatchPlan, Order
+from vlcpctl.data.tasks.task import Split
+
+MEMORY = "memory"
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Pairs that are shuffled together: (N,) indices into the open splits, and (N,) rows there."""
+
+    name: str
+    source: np.ndarray
+    row: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+@dataclass(frozen=True)
+class Round:
+    """A part of an epoch: one pass over a pool, `share` pairs in each batch."""
+
+    pool: Pool
+    share: int
+    caption: int | None  # which caption of each image; None: drawn by (seed, epoch, key)
+
+    @property
+    def steps(self) -> int:
+        return len(self.pool) // self.share
+
+    @cached_property
+    def label(self) -> str:
+        return self.pool.name if self.caption is None else f"{self.pool.name}/caption{self.caption}"
+
+
+@dataclass(eq=False)
+class Pairs:
+    """The training pairs of a run, batch by batch.
+
+    Pairs that do not fill the last batch of an epoch are left out: a contrastive loss depends on
+    the batch size. Raises UsageError if a batch is larger than the data.
+    """
+
+    tasks: Sequence[Split]
+    buffer: Split | None
+    _: KW_ONLY
+    batch_size: int
+    captions: str  # one of each pair, or all, each a pair
+    replay_share: float | None  # None: the buffer is one pool with the tasks
+    seed: int
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        self.splits = [*self.tasks, *([self.buffer] if self.buffer else [])]
+        share = self.replay_share if self.buffer else None
+        pools = _pools(self.tasks, self.buffer, apart=share is not None, limit=self.limit)
+        # A buffer smaller than its share is replayed whole: filling up would repeat keys in a
+        # batch. New pairs take the places that are left.
+        replayed = (
+            min(round((share or 0) * self.batch_size), len(pools[1])) if len(pools) > 1 else 0
+        )
+        self.rounds = self._rounds(pools[0], self.batch_size - replayed)
+        self.replay = Round(pools[1], replayed, None) if replayed else None
+        self.buffer_source = len(self.tasks) if self.buffer else -1
+        self.epoch_steps = sum(part.steps for part in self.rounds)
+        if not self.epoch_steps:
+            raise UsageError(
+                f"--batch-size {self.batch_size} is larger than the data "
+                f"({len(pools[0])} pairs); use at most {len(pools[0])}"
+            )
+
+    def __len__(self) -> int:
+        """The number of pairs that one epoch trains on, replayed ones included."""
+        return self.epoch_steps * self.batch_size
+
+    def plan(self, step: int) -> BatchPlan:
+        """The batch of a step, counted from the first epoch of training; each array is (B,)."""
+        epoch, inside = divmod(step, self.epoch_steps)
+        for part in self.rounds:
+            if inside < part.steps:
+                break
+            inside -= part.steps
+        picked = self._pick(part, epoch, inside)
+        if self.replay:
+            # The buffer counts its own epochs: it is much smaller than the task's data, and is
+            # shuffled again whenever all of it was replayed.
+            again = self._pick(self.replay, *divmod(step, self.replay.steps))
+            picked = tuple(np.concatenate(pair) for pair in zip(picked, again, strict=True))
+        source, row, caption, visit = picked
+        return BatchPlan(source=source, row=row, caption=caption, visit=visit)
+
+    def _pick(self, part: Round, epoch: int, step: int) -> tuple[np.ndarray, ...]:
+        order = self._orders.setdefault(part.label, Order(len(part.pool), self.seed, part.label))
+        at = order.rows(epoch, step * part.share, (step + 1) * part.share)
+        source, row = part.pool.source[at], part.pool.row[at]
+        caption = np.array(
+            [self._caption(part, epoch, s, r) for s, r in zip(source, row, strict=True)]
+        )
+        return source, row, caption, np.full(len(row), epoch)
+
+    @cached_property
+    def _orders(self) -> dict[str, Order]:
+        return {}
+
+    @cached_property
+    def _caption_counts(self) -> list[np.ndarray]:
+        return [split.caption_counts() for split in self.splits]
+
+    def _caption(self, part: Round, epoch: int, source: int, row: int) -> int:
+        if part.caption is not None:
+            return part.caption
+        count = int(self._caption_counts[source][row])
+        return (
+            0
+            if count == 1
+            else integer_hash(self.seed, "caption", epoch, self.splits[source].keys[row]) % count
+        )
+
+    def _rounds(self, pool: Pool, share: int) -> list[Round]:
+        """One round per epoch, or with `--captions all` one round for each caption number.
+
+        Round k has the images with more than k captions, each with caption k.
+        """
+        # With all captions in one shuffle, two captions of an image could meet in a batch, and the
+        # contrastive loss would push each away from its own image. In a round an image occurs once.
+        # Order and batches follow from (seed, epoch, round), so a resume needs nothing else.
+        if self.captions == "one":
+            return [Round(pool, share, None)]
+        counts = np.array(
+            [self._caption_counts[s][r] for s, r in zip(pool.source, pool.row, strict=True)]
+        )
+        rounds = [
+            Round(
+                Pool(pool.name, pool.source[counts > number], pool.row[counts > number]),
+                share,
+                number,
+            )
+            for number in range(int(counts.max(initial=0)))
+        ]
+        return [part for part in rounds if part.steps]
+
+
+def _pools(
+    tasks: Sequence[Split], buffer: Split | None, *, apart: bool, limit: int | None
+) -> list[Pool]:
+    """The pairs of tasks and buffer as one pool, or as two if the buffer has a share of its own.
+
+    A key that is in several splits counts in the first only, so the buffer does not repeat pairs
+    of a task. `limit` cuts each task and leaves the buffer whole.
+    """
+    seen: set[str] = set()
+    pools = []
+    for source, split in enumerate([*tasks, *([buffer] if buffer else [])]):
+        rows = np.array(
+            [row for row, key in enumerate(split.keys) if key not in seen], dtype=np.int64
+        )
+        rows = rows[:limit] if source < len(tasks) else rows
+        seen.update(split.keys)
+        pools.append(
+            Pool("replay" if source == len(tasks) else "pairs", np.full(len(rows), source), rows)
+        )
+    if apart:
+        return [_together(pools[: len(tasks)]), *pools[len(tasks) :]]
+    return [_together(pools)]
+
+
+def _together(pools: Sequence[Pool]) -> Pool:
+    return Pool(
+        "pairs",
+        np.concatenate([pool.source for pool in pools]),
+        np.concatenate([pool.row for pool in pools]),
+    )
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The buffer in mini-batches of `size` pairs, with one caption drawn for each.
+
+    Every epoch over the buffer is shuffled again. Pairs that do not fill its last mini-batch are
+    left out, as in training.
+    """
+
+    buffer: Split
+    size: int
+    seed: int
+
+    def plan(self, number: int) -> BatchPlan:
+        """The mini-batch number `number`, from 0 without end; each array is (size,)."""
+        epoch, inside = divmod(number, len(self.buffer) // self.size)
+        row = self._order.rows(epoch, inside * self.size, (inside + 1) * self.size)
+        caption = np.array([self._caption(epoch, place) for place in row.tolist()])
+        return BatchPlan(
+            source=np.zeros(self.size, dtype=np.int64),
+            row=row,
+            caption=caption,
+            visit=np.full(self.size, epoch),
+        )
+
+    @cached_property
+    def _order(self) -> Order:
+        return Order(len(self.buffer), self.seed, MEMORY)
+
+    @cached_property
+    def _caption_counts(self) -> np.ndarray:
+        return self.buffer.caption_counts()
+
+    def _caption(self, epoch: int, row: int) -> int:
+        # By key and not by row: a pair keeps its draw if the buffer is stored in another order.
+        draw = integer_hash(self.seed, MEMORY, "caption", epoch, self.buffer.keys[row])
+        return draw % int(self._caption_counts[row])

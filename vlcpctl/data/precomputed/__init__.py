@@ -1,0 +1,1 @@
+"""Vectors that a model made before: targets, stored features, pseudo texts."""

@@ -1,0 +1,221 @@
+"""Files of pseudo texts (IncCLIP, Yan et al., 2022): Parquet, one row per text.
+
+A row has the text's token embeddings, flattened, in half precision. A row group contains the texts
+generated from one mini-batch of the memory. The file's metadata records what they were generated
+from. The same texts give the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from vlcpctl.core.atomic import new_file, new_part
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.hashing import content_id
+
+SCHEMA = "vlcpctl.pseudo-texts/1"
+METADATA = b"vlcpctl.pseudo-texts"
+
+PARENTS = ("first", "second")
+# Measures of a text's fit to its images, right after mixing (_before) and after optimisation.
+REACHED = tuple(
+    name + when for name in ("loss", "similarity", "within") for when in ("_before", "")
+)
+
+_IDENTIFIED = (*PARENTS, "end", "embeddings")  # the columns hashed; the others are diagnostics
+
+Columns = Mapping[str, np.ndarray | Sequence[str]]
+
+
+@dataclass(frozen=True)
+class PseudoFile:
+    """A file of N pseudo texts; only its footer is read until rows are used."""
+
+    path: Path
+    metadata: dict[str, Any]
+    count: int  # N
+
+    @property
+    def content(self) -> str:
+        """The content id recorded in the file."""
+        return str(self.metadata["content"])
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The settings that the texts were generated with."""
+        identity: dict[str, Any] = self.metadata["identity"]
+        return identity
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(L, W): the number of tokens of a text, and the channels of a token embedding."""
+        return int(self.metadata["length"]), int(self.metadata["width"])
+
+    @cached_property
+    def embeddings(self) -> np.ndarray:
+        """(N, L, W) float16: the token embeddings of all texts, held in memory."""
+        return _embeddings(self._table, self.shape)
+
+    @cached_property
+    def ends(self) -> np.ndarray:
+        """(N,) int64: the position of each text's end-of-text token."""
+        return np.asarray(self.column("end"), dtype=np.int64)
+
+    def column(self, name: str) -> np.ndarray:
+        """(N,) the values of any column except the embeddings."""
+        values: np.ndarray = self._table[name].to_numpy()
+        return values
+
+    def computed_content(self) -> str:
+        """The content id computed from the rows; if it differs from `content`, they are damaged."""
+        content = _Content(self.shape, self.identity)
+        content.add(self._table)
+        return content.id()
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        return _read(self.path, self.shape)
+
+
+def write_part(path: Path, columns: Columns) -> None:
+    """Write a part file of n rows; `columns` maps names to (n,) values, "embeddings" to (n, L, W).
+
+    The embeddings are stored as float16.
+    """
+    embeddings = np.asarray(columns["embeddings"], dtype=np.float16)
+    _, length, width = embeddings.shape
+    flat = pa.array(embeddings.reshape(-1))
+    lists = pa.FixedSizeListArray.from_arrays(flat, length * width)
+    schema = _schema((length, width))
+    arrays = [
+        lists if field.name == "embeddings" else pa.array(columns[field.name], field.type)
+        for field in schema
+    ]
+    with new_part(path) as temporary:
+        pq.write_table(pa.table(arrays, schema=schema), temporary, compression="zstd")
+
+
+def join_parts(out: Path, parts: Iterable[Path], facts: dict[str, Any]) -> None:
+    """Concatenate the parts into a file of pseudo texts, with `facts` and a content id as metadata.
+
+    Raises BadInput if a part cannot be read.
+    """
+    shape = (int(facts["length"]), int(facts["width"]))
+    content = _Content(shape, facts["identity"])
+    with (
+        new_file(out, holds_pseudo_texts) as temporary,
+        pq.ParquetWriter(
+            temporary, _schema(shape), compression="zstd", write_page_checksum=True
+        ) as writer,
+    ):
+        for part in parts:
+            table = _read(part, shape)
+            content.add(table)
+            writer.write_table(table)
+        metadata = {"schema": SCHEMA, "content": content.id(), **facts}
+        writer.add_key_value_metadata({METADATA: json.dumps(metadata, ensure_ascii=False)})
+
+
+def open_pseudo_texts(path: Path) -> PseudoFile:
+    """Open a file of pseudo texts, reading only its footer. Raises BadInput if it is not one."""
+    try:
+        found = pq.read_metadata(path)
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0]
+        raise BadInput(f"{path} is not a file of pseudo texts: {reason}") from error
+    stored = (found.metadata or {}).get(METADATA)
+    if stored is None:
+        raise BadInput(
+            f"{path} is not a file of pseudo texts; make one with 'vlcpctl invert-texts'"
+        )
+    metadata: dict[str, Any] = json.loads(stored)
+    if metadata.get("schema") != SCHEMA:
+        raise BadInput(f"{path} has schema {metadata.get('schema')!r}; this version reads {SCHEMA}")
+    return PseudoFile(path, metadata, found.num_rows)
+
+
+def holds_pseudo_texts(path: Path) -> bool:
+    """Whether a file is one of pseudo texts, which `--force` may replace."""
+    try:
+        open_pseudo_texts(path)
+    except BadInput:
+        return False
+    return True
+
+
+class _Content:
+    """The content id of rows and the settings that made them, computed incrementally."""
+
+    def __init__(self, shape: tuple[int, int], identity: dict[str, Any]) -> None:
+        self._shape, self._identity = shape, identity
+        self._digests = {name: hashlib.blake2b(digest_size=16) for name in _IDENTIFIED}
+
+    def add(self, table: pa.Table) -> None:
+        """Hash the next rows."""
+        for name in PARENTS:
+            self._digests[name].update(
+                "".join(f"{key}\n" for key in table[name].to_pylist()).encode()
+            )
+        self._digests["end"].update(table["end"].to_numpy().tobytes())
+        self._digests["embeddings"].update(_embeddings(table, self._shape).tobytes())
+
+    def id(self) -> str:
+        """The content id of the rows added so far."""
+        rows = {name: digest.hexdigest() for name, digest in self._digests.items()}
+        return content_id({"identity": self._identity, "rows": rows})
+
+
+def _schema(shape: tuple[int, int]) -> pa.Schema:
+    length, width = shape
+    return pa.schema(
+        [
+            *(pa.field(name, pa.string(), nullable=False) for name in PARENTS),
+            pa.field("share", pa.float32(), nullable=False),
+            pa.field("end", pa.int32(), nullable=False),
+            *(pa.field(name, pa.float32(), nullable=False) for name in REACHED),
+            pa.field("embeddings", pa.list_(pa.float16(), length * width), nullable=False),
+        ]
+    )
+
+
+def _read(path: Path, shape: tuple[int, int]) -> pa.Table:
+    """All rows, with the columns of the schema. Raises BadInput if they cannot be read."""
+    schema = _schema(shape)
+    try:
+        return pq.read_table(path, columns=schema.names).cast(schema)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise BadInput(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+
+
+def _embeddings(table: pa.Table, shape: tuple[int, int]) -> np.ndarray:
+    values: np.ndarray = table["embeddings"].combine_chunks().flatten().to_numpy()
+    return values.reshape(-1, *shape)
+
+
+def check_pseudo_texts(path: Path, *, deep: bool) -> Iterator[str]:
+    """Yield a line for each problem of the file; `deep` reads its rows.
+
+    Raises BadInput if the file is not one of pseudo texts or cannot be read.
+    """
+    file = open_pseudo_texts(path)
+    if file.count != file.identity["count"]:
+        yield f"{path}: has {file.count} texts; its metadata says {file.identity['count']}"
+    if not deep:
+        return
+    if file.computed_content() != file.content:
+        yield f"{path}: its rows were changed after it was written (its content id differs)"
+    length, _ = file.shape
+    if not ((file.ends >= 0) & (file.ends < length)).all():
+        yield f"{path}: a text ends outside its {length} tokens"
+    if not np.isfinite(file.embeddings).all():
+        yield f"{path}: contains non-finite embeddings"

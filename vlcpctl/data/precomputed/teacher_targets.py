@@ -1,0 +1,174 @@
+"""Targets: a teacher's embeddings of the pairs of tasks, precomputed for distillation.
+
+images.parquet   embedding of each view of each image, before L2 normalisation, by (key, view)
+texts.parquet    embedding of each caption, before L2 normalisation, by (key, caption)
+targets.json     the teacher and its logit scale, the data, and the views: number, seed, transform
+
+Shapes: K samples, V views of each image, n pairs of a batch, D channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vlcpctl.core.atomic import new_directory
+from vlcpctl.core.errors import BadInput, Incompatible
+from vlcpctl.core.hashing import content_id
+from vlcpctl.core.manifest import MANIFESTS, read_manifest, write_manifest
+from vlcpctl.data.precomputed.vector_files import VectorFile, join_vectors
+from vlcpctl.data.tasks.task import Split
+
+IMAGES, TEXTS = "images.parquet", "texts.parquet"
+VIEW, CAPTION = "view", "caption"
+
+
+@dataclass(frozen=True)
+class Targets:
+    """A directory of targets; embeddings are read from disk only when they are used."""
+
+    path: Path
+    manifest: dict[str, Any]
+
+    @property
+    def content(self) -> str:
+        """The content id of the targets."""
+        return str(self.manifest["content"])
+
+    @property
+    def views(self) -> int:
+        """The number of views per image, V."""
+        return int(self.manifest["identity"]["views"])
+
+    @property
+    def seed(self) -> int:
+        """The seed of the views' augmentation."""
+        return int(self.manifest["identity"]["seed"])
+
+    @property
+    def scale(self) -> float:
+        """The teacher's logit scale: 1 / temperature."""
+        return float(self.manifest["scale"])
+
+    @property
+    def width(self) -> int:
+        """The number of channels, D."""
+        return int(self.manifest["width"])
+
+    @cached_property
+    def images(self) -> VectorFile:
+        """The image embeddings, (K * V, D), all views of a sample together."""
+        return VectorFile(self.path / IMAGES, VIEW)
+
+    @cached_property
+    def texts(self) -> VectorFile:
+        """The text embeddings of all captions, D channels, all captions of a sample together."""
+        return VectorFile(self.path / TEXTS, CAPTION)
+
+    def of(self, splits: Sequence[Split]) -> Taught:
+        """The targets of the pairs of these splits.
+
+        Raises Incompatible if some pairs have no targets, BadInput if a file is damaged.
+        """
+        first_K = np.flatnonzero(self.texts.numbers == 0)
+        place = {self.texts.keys[row]: number for number, row in enumerate(first_K.tolist())}
+        if len(self.images) != len(first_K) * self.views:
+            raise BadInput(
+                f"{self.path} does not have {self.views} views of each image; run 'vlcpctl check'"
+            )
+        places = []
+        for split in splits:
+            lacking = [key for key in split.keys if key not in place]
+            if lacking:
+                raise Incompatible(
+                    f"{self.path} has no targets for {len(lacking)} of the {len(split)} pairs in "
+                    f"{split.path}, such as {lacking[0]}; run 'vlcpctl distill' on all tasks used"
+                )
+            places.append(np.array([place[key] for key in split.keys], dtype=np.int64))
+        return Taught(self, places, first_K)
+
+
+@dataclass(frozen=True)
+class Taught:
+    """Targets of open splits, looked up by row."""
+
+    targets: Targets
+    places: list[np.ndarray]  # for each split, its rows' indices among the K samples
+    texts_K: np.ndarray  # row of each sample's first caption among the text embeddings
+
+    @property
+    def seed(self) -> int:
+        """The seed of the views' augmentation."""
+        return self.targets.seed
+
+    def view(self, visit: int) -> int:
+        """The view, 0..V-1, to use on the `visit`-th use of an image: the views repeat in turn."""
+        return visit % self.targets.views
+
+    def of(
+        self, source: np.ndarray, row: np.ndarray, caption: np.ndarray, visit: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Image and text embeddings before L2 normalisation, each (n, D) float32.
+
+        The arguments are (n,) each, as in `BatchPlan`. Raises BadInput if a file is truncated.
+        """
+        pairs = zip(source.tolist(), row.tolist(), strict=True)
+        place = np.array([self.places[split][at] for split, at in pairs], dtype=np.int64)
+        images = self.targets.images.take(place * self.targets.views + visit % self.targets.views)
+        return images, self.targets.texts.take(self.texts_K[place] + caption)
+
+
+def open_targets(path: Path) -> Targets:
+    """Open a directory of targets. Raises BadInput if it is not one."""
+    return Targets(path, read_manifest(path, "targets"))
+
+
+def write_targets(
+    out: Path, parts: Sequence[tuple[Path, Path]], identity: dict[str, Any], facts: dict[str, Any]
+) -> None:
+    """Join the parts into a directory of targets.
+
+    A part is a file of image embeddings and one of text embeddings. `identity` is the settings that
+    made them; `facts` are further manifest entries, among them "scale".
+    """
+    with new_directory(out, MANIFESTS["targets"]) as directory:
+        images, image_id = join_vectors(directory / IMAGES, [part[0] for part in parts], VIEW)
+        texts, text_id = join_vectors(directory / TEXTS, [part[1] for part in parts], CAPTION)
+        files = {
+            IMAGES: {"rows": images, "content": image_id},
+            TEXTS: {"rows": texts, "content": text_id},
+        }
+        content = content_id({"identity": identity, "files": files, "scale": facts["scale"]})
+        write_manifest(directory, "targets", identity, content, {**facts, "files": files})
+
+
+def check_targets(path: Path, *, deep: bool) -> Iterator[str]:
+    """Yield a line for each problem of the directory; `deep` reads every embedding.
+
+    Raises BadInput if the manifest cannot be read.
+    """
+    targets = open_targets(path)
+    for name, number in ((IMAGES, VIEW), (TEXTS, CAPTION)):
+        try:
+            yield from _check_file(targets, VectorFile(path / name, number), name, deep=deep)
+        except BadInput as error:
+            yield str(error)
+
+
+def _check_file(targets: Targets, file: VectorFile, name: str, *, deep: bool) -> Iterator[str]:
+    listed = targets.manifest["files"][name]
+    if len(file) != listed["rows"]:
+        yield f"{file.path}: has {len(file)} rows; targets.json says {listed['rows']}"
+    if file.width != targets.width:
+        yield f"{file.path}: has {file.width} channels; targets.json says {targets.width}"
+    if not deep:
+        return
+    if file.content() != listed["content"]:
+        yield f"{file.path}: its rows were changed after it was written (its content id differs)"
+    if not all(np.isfinite(file.group(number).vectors_ND).all() for number in file.groups):
+        yield f"{file.path}: contains non-finite embeddings"

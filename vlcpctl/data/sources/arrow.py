@@ -1,0 +1,88 @@
+"""Python values from Arrow columns, one batch at a time, without copying image bytes."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vlcpctl.data.images.header import Bytes
+from vlcpctl.data.sources.image_files import ImageFiles
+
+Images = tuple[list[Bytes | None], list[str | None]]
+
+
+def plain(column: pa.Array) -> pa.Array:
+    """The column with dictionaries decoded, and string and binary views cast to plain types."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
+    if pa.types.is_binary_view(column.type):
+        column = column.cast(pa.large_binary())
+    return column
+
+
+def captions_of(column: pa.Array) -> list[list[str]]:
+    """The captions of each row; an empty list for a null."""
+    values = column.to_pylist()
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        return [[text for text in texts or () if text is not None] for texts in values]
+    return [[] if text is None else [text] for text in values]
+
+
+def names_of(column: pa.Array) -> list[str | None]:
+    """The column as text; dates and numbers are formatted."""
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        column = pc.cast(column, pa.string())
+    names: list[str | None] = column.to_pylist()
+    return names
+
+
+def values_of(column: pa.Array) -> list[Any]:
+    """Numbers unchanged, everything else as text (dates in ISO form, so that they sort by time)."""
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        return list(column.to_pylist())
+    return names_of(column)
+
+
+def images_of(column: pa.Array, files: ImageFiles) -> Images:
+    """The bytes of each image (None if missing), and the reason for each that is missing."""
+    if pa.types.is_struct(column.type):
+        return _images_of_structs(column, files)
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        images = _views(column)
+        return images, [None if image is not None else "the image is null" for image in images]
+    read = [files.read(path) for path in column.to_pylist()]
+    return [image for image, _ in read], [flaw for _, flaw in read]
+
+
+def _images_of_structs(column: pa.StructArray, files: ImageFiles) -> Images:
+    children = dict(zip([field.name for field in column.type], column.flatten(), strict=True))
+    images = _views(plain(children["bytes"]))
+    paths = plain(children["path"]).to_pylist() if "path" in children else [None] * len(images)
+    flaws: list[str | None] = [None] * len(images)
+    for row, image in enumerate(images):
+        if image is None:
+            images[row], flaws[row] = files.read(paths[row])
+    return images, flaws
+
+
+def _views(column: pa.Array) -> list[Bytes | None]:
+    width = np.int64 if pa.types.is_large_binary(column.type) else np.int32
+    _, offsets, data = column.buffers()
+    if data is None:
+        return [b"" if valid else None for valid in column.is_valid().to_pylist()]
+    # Slices of Arrow's own buffer, so that image bytes are not copied.
+    ends = np.frombuffer(
+        offsets, width, len(column) + 1, column.offset * np.dtype(width).itemsize
+    ).tolist()
+    view = memoryview(data).cast("B")
+    views: list[Bytes | None] = [view[start:end] for start, end in pairwise(ends)]
+    if column.null_count:
+        valid = column.is_valid().to_pylist()
+        return [one if there else None for one, there in zip(views, valid, strict=True)]
+    return views

@@ -1,0 +1,183 @@
+"""Find the files with pairs that the SOURCE arguments of the command line refer to."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.data.sources.columns import Wanted
+from vlcpctl.data.sources.folders import Folder
+from vlcpctl.data.sources.list_files import JSON, TABLES, ListFile
+from vlcpctl.data.sources.parquet import ParquetFile
+from vlcpctl.data.sources.webdataset import TarFile
+from vlcpctl.data.tasks.index import SPLITS
+from vlcpctl.data.tasks.samples import Pair
+
+_PICKLES = frozenset({".pkl", ".pickle", ".npy", ".npz", ".pt", ".pth"})
+_STATISTICS = "_stats.json"  # of img2dataset, written when a shard is complete
+
+
+class Source(Protocol):
+    """One file, or one directory, with pairs in one format.
+
+    To add a format, write a frozen dataclass with these members and create it in `_opened`.
+    """
+
+    @property
+    def path(self) -> Path:
+        """The file or directory."""
+
+    def rows(self) -> int | None:
+        """The number of pairs, for progress; None if it is not known without reading them."""
+
+    def check_columns(self, wanted: Wanted) -> None:
+        """Raise BadInput if a column is missing or has the wrong type, before any work is done."""
+
+    def names_files(self, wanted: Wanted) -> bool:
+        """Whether some images are given by path, so that --image-root has an effect."""
+
+    def pairs(self, wanted: Wanted, *, images: bool = True) -> Iterator[list[Pair]]:
+        """Yield the pairs in batches, in the same order every time.
+
+        A pair that cannot be used has no image and a flaw that says why. With `images=False`, what
+        is yielded serves to assign tasks: only `place`, `label` and `value` need to be set. Raises
+        BadInput if the source itself is malformed or damaged.
+        """
+
+    def fingerprint(self) -> dict[str, Any]:
+        """`name`, `bytes` and `ends` (a hash), which identify this version of the source.
+
+        It is part of the identity of a split, so it has no local paths and is quick to compute.
+        """
+
+
+@dataclass(frozen=True)
+class Input:
+    """One SOURCE of the command line: its unique name, and its files in order."""
+
+    name: str
+    files: tuple[Source, ...]
+
+
+def find_inputs(sources: list[str]) -> list[Input]:
+    """Every SOURCE with its files; a SOURCE is a file, a directory of files or a glob.
+
+    Raises UsageError for a SOURCE that is not a path or is given twice, and BadInput if it does
+    not exist or has no supported format.
+    """
+    files = [(source, _files_of(source)) for source in sources]
+    paths = Counter(str(file.path.resolve()) for _, group in files for file in group)
+    twice = [path for path, count in paths.items() if count > 1]
+    if twice:
+        raise UsageError(f"{twice[0]} is given twice")
+    names = distinct_names([source for source, _ in files])
+    return [Input(name, tuple(group)) for name, (_, group) in zip(names, files, strict=True)]
+
+
+def distinct_names(sources: list[str]) -> list[str]:
+    """The shortest ends of the paths, without suffix, that are all different.
+
+    Raises UsageError if the paths differ only in their suffix.
+
+    >>> distinct_names(["in/week1/pairs.parquet", "in/week2/pairs.parquet"])
+    ['week1/pairs', 'week2/pairs']
+    """
+    parts = [Path(os.path.abspath(source)).with_suffix("").parts for source in sources]
+    for depth in range(1, max(map(len, parts), default=0) + 1):
+        names = ["/".join(part[-depth:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    raise UsageError("two sources differ only in their suffix; rename one")
+
+
+def _files_of(source: str) -> list[Source]:
+    if "://" in source or "::" in source or source.startswith("pipe:"):
+        raise UsageError(f"{source!r} is not a path; download it first")
+    path = Path(source)
+    if path.is_dir():
+        return _files_in(path)
+    if path.exists():
+        return [_opened(path)]
+    found = sorted(glob.glob(source))  # noqa: PTH207 - Path.glob takes no absolute pattern
+    if not found:
+        raise BadInput(f"{source} does not exist")
+    return [_opened(Path(name)) for name in found]
+
+
+def _files_in(directory: Path) -> list[Source]:
+    lists = _lists_of_splits(directory)
+    if lists:
+        return [ListFile(path) for path in lists]
+    tars = sorted(directory.rglob("*.tar"))
+    # A table that only describes tars is not a source: img2dataset gives it the name of its tar or
+    # directory, vlcpctl the name of its split.
+    described = {tar.with_suffix("") for tar in tars}
+    described |= {stem.with_name(stem.name.rpartition("-")[0] or stem.name) for stem in described}
+    tables = sorted(directory.rglob("*.parquet"))
+    tables = [
+        path
+        for path in tables
+        if path.with_suffix("") not in described and not path.with_suffix("").is_dir()
+    ]
+    if tars and tables:
+        found = f"{directory} contains both tars and Parquet files ({tables[0].name})"
+        raise BadInput(f"{found}; name the files instead of the directory")
+    _check_complete(directory, tars or tables)
+    if tars or tables:
+        return [_opened(path) for path in tars or tables]
+    folder = Folder(directory)
+    if folder.holds_images():
+        return [folder]
+    raise BadInput(f"{directory} contains no .parquet, .tar or image files and no train.json")
+
+
+def _lists_of_splits(directory: Path) -> list[Path]:
+    """The lists named after a split, as in P9D, in the directory or in `json` below it."""
+    if any(directory.glob("*.tar")) or any(directory.glob("*.parquet")):
+        return []
+    found = [*directory.glob("*.json"), *directory.glob("json/*.json")]
+    return sorted(
+        (path for path in found if path.stem in SPLITS), key=lambda path: SPLITS.index(path.stem)
+    )
+
+
+def _check_complete(directory: Path, shards: list[Path]) -> None:
+    """Raise BadInput for a shard that img2dataset has not finished: it writes statistics last."""
+    finished = set(directory.rglob(f"*{_STATISTICS}"))
+    if not finished:
+        return
+    places = {path.parent for path in finished}
+    shards = shards or [path for place in places for path in place.iterdir() if path.is_dir()]
+    for shard in sorted(shards):
+        if shard.name != "_tmp" and shard.with_name(shard.stem + _STATISTICS) not in finished:
+            raise BadInput(
+                f"{shard} has no {shard.stem}{_STATISTICS}: img2dataset has not finished it; "
+                "run it again, or move the shard away"
+            )
+
+
+def _opened(path: Path) -> Source:
+    if not path.is_file():
+        raise BadInput(f"{path} is not a regular file")
+    with path.open("rb") as file:
+        start = file.read(4)
+    if start == b"PAR1":
+        return ParquetFile(path)
+    if path.suffix == ".parquet":
+        raise BadInput(f"{path} is not a Parquet file: it starts with {start!r}")
+    if ".tar" in path.suffixes or path.suffix == ".tgz":
+        return TarFile(path)
+    if path.suffix in _PICKLES or start[:1] == b"\x80":
+        raise BadInput(
+            f"{path} is a pickle or a NumPy file, which can run code when it is loaded; "
+            "convert it to Parquet, CSV or JSON"
+        )
+    if path.suffix in JSON | TABLES:
+        return ListFile(path)
+    raise BadInput(f"{path} is not a Parquet, tar, JSON, CSV or TSV file")

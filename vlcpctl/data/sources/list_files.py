@@ -1,0 +1,125 @@
+"""Read pairs from lists of images and captions (JSON, CSV, TSV), one record at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.console import say
+from vlcpctl.core.errors import BadInput
+from vlcpctl.data.sources.columns import Roles, Wanted, roles_of
+from vlcpctl.data.sources.csv_tables import (
+    MISSHAPEN,
+    SEPARATORS,
+    number_in,
+    separator_of,
+    table_records,
+)
+from vlcpctl.data.sources.fingerprints import file_fingerprint
+from vlcpctl.data.sources.image_files import ImageFiles
+from vlcpctl.data.sources.json_formats import Placed, json_records
+from vlcpctl.data.sources.records import in_batches, pair_of, text_of
+from vlcpctl.data.tasks.index import split_named
+from vlcpctl.data.tasks.samples import Pair
+
+JSON, TABLES = frozenset({".json"}), frozenset({".csv", ".tsv", ".txt"})
+_SPLIT = "split"
+# P9D's directories of images, beside its lists or beside their directory.
+_FOLDERS = ("train_images", "gallery_images")
+
+
+@dataclass(frozen=True)
+class ListFile:
+    """One list; consecutive rows with the same image are captions of that image."""
+
+    path: Path
+
+    def rows(self) -> None:
+        """None: the number of images is not known in advance."""
+
+    def check_columns(self, wanted: Wanted) -> None:
+        """Raise BadInput if a column is missing; print which separator a text table has."""
+        self._roles(wanted)
+        if self._is_table():
+            say(f"{self.path}: columns separated by {SEPARATORS[separator_of(self.path)]}")
+
+    def names_files(self, wanted: Wanted) -> bool:
+        """True: a list gives its images by path."""
+        return True
+
+    def pairs(self, wanted: Wanted, *, images: bool = True) -> Iterator[list[Pair]]:
+        """The images in order, in batches; with `images=False`, image files are not read.
+
+        Raises BadInput if the list is empty, malformed or lacks a column.
+        """
+        files = ImageFiles(wanted.image_roots or tuple(self._places()))
+        listed = self._listed(wanted)
+        yield from in_batches(
+            files.with_image(pair, name) if images else pair for pair, name in listed
+        )
+
+    def fingerprint(self) -> dict[str, Any]:
+        """See `Source`."""
+        return file_fingerprint(self.path)
+
+    def split(self) -> str | None:
+        """The one split in the file's name, such as test in coco_karpathy_test.json, or None."""
+        words = re.split(r"[^a-z]+", self.path.stem.lower())
+        found = {split_named(word) for word in words} - {None}
+        return found.pop() if len(found) == 1 else None
+
+    def _records(self) -> Iterator[Placed]:
+        return table_records(self.path) if self._is_table() else json_records(self.path)
+
+    def _is_table(self) -> bool:
+        return self.path.suffix in TABLES
+
+    def _roles(self, wanted: Wanted) -> Roles:
+        first = next(self._records(), None)
+        if first is None:
+            raise BadInput(f"{self.path} lists no images")
+        names = [name for name in first[1] if name != MISSHAPEN]
+        if _SPLIT not in names and self.split() is not None:
+            names.append(_SPLIT)
+        return roles_of(self.path, names, wanted, images=True)
+
+    def _listed(self, wanted: Wanted) -> Iterator[tuple[Pair, str | None]]:
+        """Each image with the captions of the consecutive rows that name it."""
+        roles, split = self._roles(wanted), self.split()
+        before: tuple[Pair, str | None] | None = None
+        for place, record in self._records():
+            pair = pair_of(place, {_SPLIT: split, **record}, roles)
+            name = text_of(record.get(roles.image or ""))
+            if MISSHAPEN in record:
+                pair = pair._replace(flaw=record[MISSHAPEN])
+            elif self._is_table():
+                pair = pair._replace(value=number_in(pair.value))
+            if before is None:
+                before = pair, name
+            elif _is_same(before, (pair, name)):
+                before[0].captions.extend(pair.captions)
+            else:
+                yield before
+                before = pair, name
+        if before is not None:
+            yield before
+
+    def _places(self) -> Iterator[Path]:
+        """Where to look for images: beside the list, then in P9D's directories, likeliest first."""
+        yield self.path.parent
+        for folder in _FOLDERS if self.split() == "train" else reversed(_FOLDERS):
+            for base in (self.path.parent, self.path.parent.parent):
+                if (base / folder).is_dir():
+                    yield base / folder
+
+
+def _is_same(before: tuple[Pair, str | None], after: tuple[Pair, str | None]) -> bool:
+    """Whether two rows are about the same image and agree on its label, task and split."""
+    (first, first_name), (second, second_name) = before, after
+    if first.flaw or second.flaw or first_name != second_name or first_name is None:
+        return False
+    alike = ("source_key", "label", "value", "split")
+    return all(getattr(first, name) == getattr(second, name) for name in alike)

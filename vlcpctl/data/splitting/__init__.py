@@ -1,0 +1,1 @@
+"""`vlcpctl split`: from the pairs of sources to a stream of tasks."""

@@ -1,0 +1,122 @@
+"""Where the class labels of a split come from: a column, or a classifier run on the images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.errors import BadInput, UsageError, unknown_name
+from vlcpctl.core.hashing import content_id, file_sha256
+from vlcpctl.core.manifest import read_manifest
+
+FORMS = {
+    "column": "COLUMN",
+    "timm": "timm:MODEL[,WEIGHTS]",
+    "checkpoint": "checkpoint:DIR",
+    "open_clip": "open_clip:MODEL,WEIGHTS",
+}
+
+
+@dataclass(frozen=True)
+class LabelsFrom:
+    """The value of --labels-from: its kind; the column, model or directory; optional weights."""
+
+    kind: str
+    name: str
+    weights: str | None
+
+    @property
+    def is_zeroshot(self) -> bool:
+        """Whether the classifier is zero-shot: it classifies by the class names alone."""
+        return self.kind in {"checkpoint", "open_clip"}
+
+    def identity(self) -> dict[str, Any]:
+        """What identifies this source of labels: names and hashes, without local paths."""
+        if self.kind == "checkpoint":
+            content = read_manifest(Path(self.name), "checkpoint")["content"]
+            return {"kind": self.kind, "of": content}
+        names = [name for name in (self.name, self.weights) if name is not None]
+        return {"kind": self.kind, "of": [_told(name) for name in names]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelling:
+    """A classifier and its class names; `names` is None if the classifier comes with its own."""
+
+    source: LabelsFrom
+    names: tuple[str, ...] | None
+    templates: Path | None
+
+    def identity(self) -> dict[str, Any]:
+        """Everything that determines the labels, files by their hash."""
+        names = None if self.names is None else content_id(list(self.names))
+        templates = None if self.templates is None else file_sha256(self.templates)
+        return {**self.source.identity(), "class_names": names, "templates": templates}
+
+
+def parse_labels_from(text: str) -> LabelsFrom:
+    """Parse --labels-from. Raises UsageError if it is malformed.
+
+    >>> parse_labels_from("timm:resnet50,weights.safetensors")
+    LabelsFrom(kind='timm', name='resnet50', weights='weights.safetensors')
+    """
+    kind, colon, rest = text.partition(":")
+    if not colon:
+        return LabelsFrom("column", text, None)
+    if kind not in FORMS:
+        raise UsageError(f"--labels-from: {unknown_name('source', kind, FORMS)}")
+    if kind == "column":
+        return LabelsFrom(kind, rest, None)
+    name, comma, weights = rest.partition(",")
+    if not name or bool(comma) != bool(weights) or (kind == "checkpoint" and weights):
+        raise UsageError(f"--labels-from {text!r}: write it as {FORMS[kind]}")
+    if kind == "open_clip" and not weights and not Path(name).is_dir():
+        raise UsageError(
+            f"--labels-from {text!r} does not name weights; write it as {FORMS[kind]}, "
+            "where WEIGHTS is a file or a name known to open_clip"
+        )
+    return LabelsFrom(kind, name, weights or None)
+
+
+def labelling_of(
+    source: LabelsFrom | None, class_names: Path | None, templates: Path | None
+) -> Labelling | None:
+    """The classifier to use, or None. Raises UsageError for missing or ineffective options."""
+    looks = source is not None and source.kind != "column"
+    if class_names is not None and not looks:
+        raise UsageError("--class-names has no effect without a classifier in --labels-from")
+    if templates is not None and not (looks and source is not None and source.is_zeroshot):
+        raise UsageError("--templates has no effect without a zero-shot classifier (--labels-from)")
+    if source is None or not looks:
+        return None
+    names = None if class_names is None else read_class_names(class_names)
+    if names is None and source.is_zeroshot:
+        raise UsageError(
+            f"--labels-from {source.kind}:... needs --class-names, a file with one class per line"
+        )
+    return Labelling(source=source, names=names, templates=templates)
+
+
+def read_class_names(path: Path) -> tuple[str, ...]:
+    """The class names in a text file, one per line. Raises BadInput if it is unusable."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is not UTF-8 text: {error}") from error
+    names = [line.strip() for line in lines]
+    if not names or not all(names):
+        raise BadInput(f"{path} must have a class name on every line")
+    return tuple(names)
+
+
+def _told(name: str) -> str | list[str]:
+    """The name itself if a library knows it, else the hashes of the files it refers to."""
+    path = Path(name)
+    if path.is_file():
+        return file_sha256(path)
+    if path.is_dir():
+        return [file_sha256(file) for file in sorted(path.iterdir()) if file.is_file()]
+    return name

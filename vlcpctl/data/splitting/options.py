@@ -1,0 +1,146 @@
+"""The options of `vlcpctl split` as text, and what they mean."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.data.sources.columns import Wanted
+from vlcpctl.data.sources.discovery import find_inputs
+from vlcpctl.data.splitting.holdout import Holdout, parse_holdout
+from vlcpctl.data.splitting.labels_from import (
+    Labelling,
+    LabelsFrom,
+    labelling_of,
+    parse_labels_from,
+)
+from vlcpctl.data.splitting.rules import By
+from vlcpctl.data.splitting.selection import Reading
+from vlcpctl.data.splitting.writing import SplitPlan
+from vlcpctl.data.tasks.skips import Tolerance
+
+DEFAULT_HOLDOUT = "test=0.1"
+
+_BYTE_UNITS = {
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitOptions:
+    """The options of the command line; all of them affect what is written."""
+
+    sources: list[str]
+    by: str
+    tasks: int | None = None
+    take: int | None = None
+    order: str | None = None
+    holdout: str | None = None
+    split_column: str | None = None
+    shard_size: str = "256MB"
+    image_column: str | None = None
+    caption_column: str | None = None
+    label_column: str | None = None
+    labels_from: str | None = None
+    class_names: Path | None = None
+    templates: Path | None = None
+    image_root: tuple[str, ...] = ()
+    max_skip: str = "0.1%"
+    decode: bool = False
+    limit: int | None = None
+    seed: int = 0
+
+    def plan(self) -> SplitPlan:
+        """Parse and cross-check the options and find the sources. Raises UsageError or BadInput."""
+        if self.holdout is not None and self.split_column is not None:
+            raise UsageError(
+                "--holdout has no effect with --split-column: the column decides every row's split"
+            )
+        by = By.parse(self.by, self.tasks)
+        self.labelling()  # raises UsageError for options that contradict each other
+        wanted = Wanted(
+            image=self.image_column,
+            caption=self.caption_column,
+            label=self._label_column(),
+            value=by.column,
+            split=self.split_column,
+            image_roots=tuple(map(Path, self.image_root)),
+        )
+        _check_roots(wanted.image_roots)
+        return SplitPlan(
+            reading=Reading(find_inputs(self.sources), wanted, self.decode, self.limit, self.take),
+            by=by,
+            tasks=self.tasks,
+            seed=self.seed,
+            holdout=self._holdout(),
+            shard_bytes=parse_bytes(self.shard_size),
+            tolerance=Tolerance.parse(self.max_skip),
+        )
+
+    def labelling(self) -> Labelling | None:
+        """The classifier that predicts the labels, if any. Raises UsageError for idle options."""
+        source = self._labels_from()
+        if source is not None and self.label_column is not None:
+            raise UsageError(
+                "--label-column has no effect with --labels-from: it replaces the sources' labels"
+            )
+        return labelling_of(source, self.class_names, self.templates)
+
+    def identity(self, plan: SplitPlan) -> dict[str, Any]:
+        """What distinguishes this split from others: settings, and fingerprints of the sources."""
+        settings = asdict(self)
+        del settings["sources"]
+        labelling = self.labelling()
+        for name in ("labels_from", "class_names", "templates"):
+            del settings[name]
+        settings["label_column"] = self._label_column()
+        if labelling is not None:
+            settings["labels_from"] = labelling.identity()
+        # The name only: an id must not depend on local paths.
+        settings["image_root"] = [Path(root).resolve().name for root in self.image_root]
+        settings["holdout"] = self.holdout or (None if self.split_column else DEFAULT_HOLDOUT)
+        files = [
+            [one.name, [file.fingerprint() for file in one.files]] for one in plan.reading.inputs
+        ]
+        return {**settings, "sources": files}
+
+    def _labels_from(self) -> LabelsFrom | None:
+        return None if self.labels_from is None else parse_labels_from(self.labels_from)
+
+    def _label_column(self) -> str | None:
+        source = self._labels_from()
+        return source.name if source and source.kind == "column" else self.label_column
+
+    def _holdout(self) -> Holdout | None:
+        return None if self.split_column else parse_holdout(self.holdout or DEFAULT_HOLDOUT)
+
+
+def _check_roots(roots: tuple[Path, ...]) -> None:
+    missing = [root for root in roots if not root.is_dir()]
+    if missing:
+        raise BadInput(f"--image-root {missing[0]} is not a directory")
+
+
+def parse_bytes(text: str) -> int:
+    """A size such as 256MB or 1GiB in bytes. Raises UsageError if it is not one.
+
+    >>> parse_bytes("256MB"), parse_bytes("1 KiB"), parse_bytes("300")
+    (256000000, 1024, 300)
+    """
+    cleaned = text.replace(" ", "").upper()
+    number = cleaned.rstrip("KMGIB")
+    unit = cleaned[len(number) :] or "B"
+    if unit not in _BYTE_UNITS or not number.replace(".", "", 1).isdigit():
+        raise UsageError(f"{text!r} is not a size; write it like 256MB or 1GiB")
+    size = int(float(number) * _BYTE_UNITS[unit])
+    if size < 1:
+        raise UsageError(f"{text!r} is less than one byte; write it like 256MB or 1GiB")
+    return size

@@ -1,0 +1,191 @@
+"""`vlcpctl split` as a whole: from its options to a stream directory with its manifests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.atomic import already_made, new_directory
+from vlcpctl.core.console import progress, say, warn
+from vlcpctl.core.errors import MOST_NAMES, UsageError, unknown_name
+from vlcpctl.core.manifest import read_manifest, write_manifest
+from vlcpctl.core.seeds import generator
+from vlcpctl.data.splitting.holdout import Holdout
+from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.pseudo_labels import Classifier, LoadClassifier, write_labels
+from vlcpctl.data.splitting.writing import SplitPlan, Written, write_tasks
+from vlcpctl.data.tasks.manifests import slug, stream_content, write_task_manifest
+
+
+def make_stream(
+    options: SplitOptions,
+    out: Path,
+    *,
+    force: bool = False,
+    classifier: LoadClassifier | None = None,
+    threads: int = 0,
+) -> dict[str, Any]:
+    """Write the stream, unless it is already finished, and return its manifest.
+
+    The classifier is loaded only if it is needed; `threads` preprocess images for it. Raises
+    UsageError, BadInput, TooManySkipped, or OutputExists if `out` is something else.
+    """
+    plan = options.plan()
+    identity = options.identity(plan)
+    if already_made(out, "stream", identity, force=force):
+        say(f"{out} is already finished")
+        return read_manifest(out, "stream")
+    _check_columns(plan)
+    with new_directory(out, "stream.json") as directory:
+        if classifier is not None:
+            plan = _with_labels(plan, classifier(), directory / "labels", threads)
+        with progress("split", _rows(plan), "pairs") as bar:
+            written = write_tasks(plan, directory, bar.advance)
+        (directory / "labels").unlink(missing_ok=True)
+        order = order_of([task.name for task in written.tasks], options.order, options.seed)
+        rule = {
+            "by": options.by,
+            "labels_from": options.labels_from,
+            "tasks": options.tasks,
+            "order": options.order,
+            "holdout": identity["holdout"],
+        }
+        body = {"name": out.name, "rule": rule, "seed": options.seed}
+        manifest = publish_stream(written, order, directory, identity, body)
+    if written.skipped:
+        counts = ", ".join(f"{reason} {count}" for reason, count in sorted(written.skipped.items()))
+        total, listed = sum(written.skipped.values()), out / "skipped.ndjson"
+        warn(f"skipped {total} of {written.read} samples ({counts}); listed in {listed}")
+    if plan.holdout:
+        _warn_of_empty_parts(plan.holdout, manifest["tasks"])
+    return manifest
+
+
+def _warn_of_empty_parts(holdout: Holdout, tasks: list[dict[str, Any]]) -> None:
+    """Warn of tasks that got no images in one of the parts to hold out."""
+    for part in holdout.parts:
+        empty = [str(task["path"]) for task in tasks if part not in task["splits"]]
+        if not empty:
+            continue
+        names = ", ".join(empty[:MOST_NAMES])
+        rest = f", ... {len(empty)} in all" if len(empty) > MOST_NAMES else ""
+        way_out = ",".join(f"{name}=N" for name in holdout.parts)
+        warn(
+            f"no {part} images in {names}{rest}: the share is small and drawn by image hash; "
+            f"use --holdout {way_out} to hold out N images per task"
+        )
+
+
+def _with_labels(plan: SplitPlan, classifier: Classifier, path: Path, threads: int) -> SplitPlan:
+    """The plan with labels predicted by the classifier, which are stored at `path`."""
+    with progress("labels", _rows(plan), "images") as bar:
+        batches = (pairs for _, _, pairs in plan.reading.batches())
+        labels = write_labels(batches, classifier, path, threads=threads, advance=bar.advance)
+    return replace(plan, reading=replace(plan.reading, labels=labels))
+
+
+def describe_plan(options: SplitOptions, out: Path, *, force: bool = False) -> dict[str, Any]:
+    """What a split would read and by which rule, as JSON values; no image is read."""
+    plan = options.plan()
+    if already_made(out, "stream", options.identity(plan), force=force):
+        say(f"{out} is already finished")
+    _check_columns(plan)
+    files = [file for one in plan.reading.inputs for file in one.files]
+    return {
+        "sources": {
+            one.name: [str(file.path) for file in one.files] for one in plan.reading.inputs
+        },
+        "bytes": sum(file.fingerprint()["bytes"] for file in files),
+        "pairs": _rows(plan) or None,
+        "by": options.by,
+        "labels_from": options.labels_from,
+        "tasks": len(plan.reading.inputs) if plan.by.kind == "source" else plan.tasks,
+        "holdout": dict(plan.holdout.parts) if plan.holdout else f"column {options.split_column}",
+        "shard_bytes": plan.shard_bytes,
+    }
+
+
+def _check_columns(plan: SplitPlan) -> None:
+    wanted = plan.reading.wanted
+    files = [file for one in plan.reading.inputs for file in one.files]
+    for file in files:
+        file.check_columns(wanted)
+    if wanted.image_roots and not any(file.names_files(wanted) for file in files):
+        raise UsageError("--image-root has no effect: these sources contain their images")
+
+
+def _rows(plan: SplitPlan) -> int:
+    """The number of pairs to read, or 0 if a source does not store it."""
+    counts = [file.rows() for one in plan.reading.inputs for file in one.files]
+    known = 0 if None in counts else sum(count or 0 for count in counts)
+    return min(known, plan.reading.limit or known)
+
+
+def order_of(names: list[str], text: str | None, seed: int) -> list[int]:
+    """The indices of the tasks in stream order: by name, reverse, shuffle, or None for as they are.
+
+    Raises UsageError if --order does not name every task exactly once.
+
+    >>> order_of(["a", "b", "c"], "c,a,b", 0)
+    [2, 0, 1]
+    """
+    places = list(range(len(names)))
+    if text is None:
+        return places
+    if text == "reverse":
+        return places[::-1]
+    if text == "shuffle":
+        return [int(place) for place in generator(seed, "order of tasks").permutation(len(names))]
+    wanted = [name.strip() for name in text.split(",")]
+    for name in wanted:
+        if name not in names:
+            raise UsageError(f"--order: {unknown_name('task', name, names)}")
+    missing = [name for name in names if name not in wanted]
+    if missing or len(wanted) != len(names):
+        raise UsageError(
+            f"--order must name every task exactly once; it has {len(wanted)} names, "
+            f"the tasks are: {', '.join(names)}"
+        )
+    return [names.index(name) for name in wanted]
+
+
+def publish_stream(
+    written: Written,
+    order: list[int],
+    directory: Path,
+    identity: dict[str, Any],
+    body: dict[str, Any],
+) -> dict[str, Any]:
+    """Rename the task directories, write each task.json and then stream.json; return its body."""
+    tasks = [written.tasks[place] for place in order]
+    content = stream_content(tasks)
+    entries = []
+    for step, (place, task) in enumerate(zip(order, tasks, strict=True)):
+        path = directory / slug(step, task.name)
+        written.directories[place].rename(path)
+        more = {"tasks_in_stream": len(tasks), "stream": content, "inputs": written.inputs}
+        write_task_manifest(path, task, identity, step=step, more=more)
+        entries.append(
+            {"path": path.name, "name": task.name, "content": task.content, "splits": task.counts()}
+        )
+    full = {
+        **body,
+        "tasks": entries,
+        "totals": _totals(entries),
+        "read": written.read,
+        "skipped": written.skipped,
+        "inputs": written.inputs,
+    }
+    write_manifest(directory, "stream", identity, content, full)
+    return {"content": content, **full}
+
+
+def _totals(entries: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    totals: dict[str, dict[str, int]] = {}
+    for entry in entries:
+        for name, counts in entry["splits"].items():
+            total = totals.setdefault(name, dict.fromkeys(counts, 0))
+            for field, count in counts.items():
+                total[field] += count
+    return totals

@@ -1,0 +1,1 @@
+"""A task on disk: tar shards, their index and the manifest."""

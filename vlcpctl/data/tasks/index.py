@@ -1,0 +1,167 @@
+"""The Parquet index of a split: where each image is in its tar, its captions and metadata."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from vlcpctl.core.errors import BadInput
+
+# One row per image. `offset` and `size` locate the image's bytes in its shard. Captions are read
+# from the index; the .txt members of the tars repeat them for programs that do not know the index.
+FIELDS = [
+    pa.field("key", pa.string(), nullable=False),
+    pa.field("source_key", pa.string()),
+    pa.field("shard", pa.string(), nullable=False),
+    pa.field("offset", pa.int64(), nullable=False),
+    pa.field("size", pa.int32(), nullable=False),
+    pa.field("captions", pa.list_(pa.string()), nullable=False),
+    pa.field("label", pa.string()),
+    pa.field("task", pa.string(), nullable=False),
+    pa.field("width", pa.int32(), nullable=False),
+    pa.field("height", pa.int32(), nullable=False),
+    pa.field("sha256", pa.string(), nullable=False),
+]
+SCHEMA = pa.schema(FIELDS)
+
+# The index of a buffer also records the task an item came from, and the order of eviction.
+BUFFER_SCHEMA = pa.schema(
+    [
+        *FIELDS,
+        pa.field("origin_task", pa.string()),
+        pa.field("rank", pa.int64()),
+        pa.field("order", pa.float64()),
+    ]
+)
+
+SPLITS = ("train", "val", "test", "query", "gallery")
+
+_ROWS_PER_GROUP = 2048
+_KEY, _LABEL = SCHEMA.get_field_index("key"), SCHEMA.get_field_index("label")
+
+_SPLIT_ALIASES = {
+    "validation": "val",
+    "valid": "val",
+    "dev": "val",
+    "restval": "train",
+    "training": "train",
+}
+
+
+class IndexWriter:
+    """Writes an index row by row, with at most about one row group in memory.
+
+    `content` is the content id of the rows flushed so far; it is complete after `close`.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema = SCHEMA) -> None:
+        self.path, self.schema = path, schema
+        self.content = ContentId()
+        self._rows: list[Sequence[Any]] = []
+        self._writer: pq.ParquetWriter | None = None
+
+    def add(self, row: Sequence[Any]) -> None:
+        """Append a row: its values in the order of the schema's columns."""
+        self._rows.append(row)
+        if len(self._rows) >= _ROWS_PER_GROUP:
+            self._flush()
+
+    def extend(self, rows: Iterable[Sequence[Any]]) -> None:
+        """Append several rows; see `add`."""
+        self._rows.extend(rows)
+        while len(self._rows) >= _ROWS_PER_GROUP:
+            self._flush()
+
+    def close(self) -> None:
+        """Write the remaining rows and the footer."""
+        self._flush()
+        if self._writer is not None:
+            self._writer.close()
+
+    def abandon(self) -> None:
+        """Close the file without writing the remaining rows, after a failure."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _flush(self) -> None:
+        if self._writer is None:
+            # Only columns with repeated values get a dictionary: keys and hashes are unique.
+            self._writer = pq.ParquetWriter(
+                self.path,
+                self.schema,
+                use_dictionary=["shard", "label", "task"],
+                write_statistics=False,
+                write_page_checksum=True,
+            )
+        rows, self._rows = self._rows[:_ROWS_PER_GROUP], self._rows[_ROWS_PER_GROUP:]
+        columns = list(zip(*rows, strict=True)) or [() for _ in self.schema]
+        self.content.add(columns[_KEY], columns[_LABEL])
+        arrays = [
+            pa.array(values, field.type) for values, field in zip(columns, self.schema, strict=True)
+        ]
+        self._writer.write_batch(pa.record_batch(arrays, schema=self.schema))
+
+
+def read_index(path: Path) -> pa.Table:
+    """Read an index; every column of `FIELDS` is present, of its type and without nulls.
+
+    Raises BadInput if the file cannot be read or a column does not fit.
+    """
+    try:
+        table = pq.read_table(path)
+        for field in FIELDS:
+            table = _with_checked(table, field, path)
+    except (OSError, pa.ArrowException) as error:
+        raise BadInput(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+    return table
+
+
+def _with_checked(table: pa.Table, field: pa.Field, path: Path) -> pa.Table:
+    """The table with a column cast to its type.
+
+    Other programs write equivalent types, such as large strings or lists with other field names.
+    """
+    place = table.schema.get_field_index(field.name)
+    if place < 0:
+        raise BadInput(f"{path} has no column {field.name!r}; run 'vlcpctl check'")
+    column = table[field.name]
+    if column.null_count and not field.nullable:
+        raise BadInput(f"{path}: column {field.name!r} contains nulls; run 'vlcpctl check'")
+    if column.type == field.type:
+        return table
+    try:
+        return table.set_column(place, field, column.cast(field.type))
+    except pa.ArrowException as error:
+        found = f"column {field.name!r} is {column.type}, not {field.type}"
+        raise BadInput(f"{path}: {found}; run 'vlcpctl check'") from error
+
+
+class ContentId:
+    """The content id of a split, computed incrementally: a hash of keys and labels, in order."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.blake2b(digest_size=16)
+
+    def add(self, keys: Iterable[str], labels: Iterable[str | None]) -> None:
+        """Hash the next rows. A key is itself a hash of image and captions, so they are covered."""
+        rows = [
+            f"{key}{'' if label is None else f':{len(label)}:{label}'}\n"
+            for key, label in zip(keys, labels, strict=True)
+        ]
+        self._digest.update("".join(rows).encode())
+
+    def hexdigest(self) -> str:
+        """The content id of all rows added so far."""
+        return self._digest.hexdigest()
+
+
+def split_named(value: str | None) -> str | None:
+    """The split that a value of --split-column stands for (dev is val), or None."""
+    name = (value or "").strip().lower()
+    name = _SPLIT_ALIASES.get(name, name)
+    return name if name in SPLITS else None

@@ -1,0 +1,85 @@
+"""Write the manifest of a task; compute the ids of tasks and streams."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.hashing import content_id
+from vlcpctl.core.manifest import write_manifest
+
+_SLUG_LENGTH = 40
+
+
+@dataclass
+class TaskSummary:
+    """A finished task, before its position in the stream is known."""
+
+    name: str
+    splits: dict[str, dict[str, Any]]
+    labels: list[str] = field(default_factory=list)
+    skipped: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def content(self) -> str:
+        """The content id of the task's data."""
+        return content_id(
+            {
+                "name": self.name,
+                "splits": {name: split["content"] for name, split in self.splits.items()},
+            }
+        )
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Images, captions and bytes per split, for the stream's manifest."""
+        kept = ("images", "captions", "bytes")
+        return {
+            name: {field: split[field] for field in kept} for name, split in self.splits.items()
+        }
+
+
+def content_with(content: str, features: dict[str, Any] | None) -> str:
+    """The content id of a task, including the features stored with it, if any."""
+    if not features:
+        return content
+    return content_id({"task": content, "features": features["content"]})
+
+
+def slug(step: int, name: str) -> str:
+    """A directory name: the position in the stream, and the task's name in safe characters.
+
+    >>> slug(2, "Animals & Nature"), slug(0, "food/health")
+    ('02-animals-nature', '00-food-health')
+    """
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:_SLUG_LENGTH].strip("-")
+    return f"{step:02d}-{words or 'task'}"
+
+
+def stream_content(tasks: list[TaskSummary]) -> str:
+    """The content id of a stream, which depends on its tasks and their order."""
+    return content_id({"tasks": [task.content for task in tasks]})
+
+
+def write_task_manifest(
+    directory: Path,
+    task: TaskSummary,
+    identity: dict[str, Any],
+    *,
+    step: int | None,
+    more: dict[str, Any],
+) -> None:
+    """Write task.json; `more` has the fields that only a stream's task, or only a buffer, has."""
+    body = {
+        "name": task.name,
+        "slug": directory.name if step is None else slug(step, task.name),
+        "step": step,
+        "splits": task.splits,
+        "labels": task.labels,
+        "skipped": task.skipped,
+        **more,
+    }
+    write_manifest(directory, "task", identity, task.content, body)

@@ -1,0 +1,74 @@
+"""A pair as its source gives it, and the sample made of it: looked at, hashed, named."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+from vlcpctl.core.hashing import sample_key
+from vlcpctl.data.images.header import MAX_BYTES, BrokenImage, Bytes, decode_fully, look
+
+
+class Unfit(ValueError):
+    """A pair that has to be skipped; `reason` is the category to count, `detail` the message."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(detail or reason)
+        self.reason = reason
+
+
+def identify(pair: Pair, *, decode: bool = False) -> Sample:
+    """The sample of a pair, without its empty captions; `decode` also decodes every pixel.
+
+    Raises Unfit if the image is missing, damaged or too large, or if every caption is empty.
+    """
+    image = pair.image
+    if image is None:
+        raise Unfit("no image", pair.flaw or "no image")
+    captions = list(filter(str.strip, pair.captions))
+    if not captions:
+        raise Unfit("empty caption", "every caption is empty" if pair.captions else "no caption")
+    if len(image) > MAX_BYTES:
+        raise Unfit("broken image", f"too large: {len(image)} bytes, the limit is {MAX_BYTES}")
+    try:
+        kind, width, height = look(image)
+        if decode:
+            decode_fully(image)
+    except BrokenImage as error:
+        raise Unfit("broken image", str(error)) from error
+    sha256 = hashlib.sha256(image).hexdigest()
+    key = sample_key(sha256, captions)
+    label, source_key = pair.label, pair.source_key
+    # The constructor of a NamedTuple is a Python function and takes three times as long.
+    fields = (key, source_key, image, kind, captions, label, width, height, sha256)
+    return tuple.__new__(Sample, fields)
+
+
+class Pair(NamedTuple):
+    """An image with its captions as read from a source.
+
+    If the image could not be read, `image` is None and `flaw` is the reason.
+    """
+
+    place: str | int  # row number in a file, or member name in a tar
+    source_key: str | None
+    image: Bytes | None
+    captions: list[str]
+    label: str | None
+    value: str | int | float | None  # value of the column that determines the task
+    split: str | None
+    flaw: str | None = None
+
+
+class Sample(NamedTuple):
+    """A usable pair: its image's header was checked, and its key and hash are computed."""
+
+    key: str
+    source_key: str | None
+    image: Bytes
+    kind: str  # jpg, png or webp
+    captions: list[str]
+    label: str | None
+    width: int
+    height: int
+    sha256: str  # of the image file

@@ -1,0 +1,89 @@
+"""Write one split of a task: its tars, and the index that locates each image in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.data.images.header import Bytes
+from vlcpctl.data.tasks.index import IndexWriter
+from vlcpctl.data.tasks.samples import Sample
+from vlcpctl.data.tasks.tar import BLOCK, END, Appender, frame
+
+DEFAULT_SHARD_BYTES = 256_000_000
+
+
+@dataclass
+class SplitWriter:
+    """Appends samples to numbered shards; `close` returns the split's entry in the manifest."""
+
+    directory: Path
+    split: str
+    task: str
+    appender: Appender
+    shard_bytes: int = DEFAULT_SHARD_BYTES
+    _shards: list[str] = field(default_factory=list)
+    _used: int = 0
+    _total: int = 0
+    _images: int = 0
+    _captions: int = 0
+
+    def __post_init__(self) -> None:
+        self._index = IndexWriter(self.directory / f"{self.split}.parquet")
+
+    def extend(self, samples: list[Sample]) -> None:
+        """Append samples; their images have been written when this returns."""
+        pieces: list[Bytes] = []
+        rows = []
+        room = self.shard_bytes - len(END)
+        for sample in samples:
+            before, after = frame(sample, self.task)
+            key, source_key, image, _, captions, label, width, height, sha256 = sample
+            size = len(image)
+            length = BLOCK + size + len(after)
+            if not self._shards or (self._used and self._used + length > room):
+                self._append(pieces)
+                pieces = []
+                self._next_shard()
+            place = (self._shards[-1], self._used + BLOCK, size)
+            rows.append(
+                (key, source_key, *place, captions, label, self.task, width, height, sha256)
+            )
+            pieces += (before, image, after)
+            self._used += length
+            self._captions += len(captions)
+        self._images += len(samples)
+        self._append(pieces)
+        self._index.extend(rows)
+
+    def close(self) -> dict[str, Any]:
+        """Finish the last shard and the index, and return the split's entry in the manifest."""
+        if self._shards:
+            self._end_shard()
+        self._index.close()
+        return {
+            "images": self._images,
+            "captions": self._captions,
+            "shards": self._shards,
+            "bytes": self._total,
+            "content": self._index.content.hexdigest(),
+        }
+
+    def abandon(self) -> None:
+        """Close open files after an error."""
+        self._index.abandon()
+
+    def _append(self, pieces: list[Bytes], *, last: bool = False) -> None:
+        if pieces:
+            self.appender.append(self.directory / self._shards[-1], pieces, last=last)
+
+    def _next_shard(self) -> None:
+        if self._shards:
+            self._end_shard()
+        self._shards.append(f"{self.split}-{len(self._shards):06d}.tar")
+        self._used = 0
+
+    def _end_shard(self) -> None:
+        self._append([END], last=True)
+        self._total += self._used + len(END)

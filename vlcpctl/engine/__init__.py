@@ -1,1 +1,0 @@
-"""The training loop, its phases, checkpoints and exact resume."""

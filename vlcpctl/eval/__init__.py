@@ -1,1 +1,0 @@
-"""Evaluation of embeddings: search, ranks, retrieval, classification, angles, rows."""

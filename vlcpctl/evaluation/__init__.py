@@ -1,0 +1,1 @@
+"""Evaluations: a checkpoint and a task in, rows of numbers out."""

@@ -1,0 +1,1 @@
+"""Zero-shot accuracy and linear probes."""

@@ -1,0 +1,77 @@
+"""Labelled data sets under evaluation: opened once for all checkpoints, and embedded by each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import final
+
+from vlcpctl.core.console import progress, warn
+from vlcpctl.core.errors import BadInput, TooManySkipped
+from vlcpctl.data.classification.data_sets import DataSet
+from vlcpctl.data.classification.labelled_images import Flaw, LabelledImages
+from vlcpctl.data.loading.eval_batches import LabelledBatches, read_labelled
+from vlcpctl.data.tasks.skips import Tolerance
+from vlcpctl.evaluation.search.index import Ids, Vectors
+from vlcpctl.models.embed import embed_images, require_finite
+from vlcpctl.models.encoders import Encoder
+
+_FLAWS_SHOWN = 5
+
+
+@final
+class LabelledSet:
+    """A split of a labelled data set; with a limit, only its first images."""
+
+    def __init__(self, data: DataSet, split: str, limit: int | None) -> None:
+        self.data, self.split, self.limit = data, split, limit
+        self.has_told = False
+
+    @property
+    def name(self) -> str:
+        """The data set's name in rows."""
+        return self.data.name
+
+    @cached_property
+    def images(self) -> LabelledImages:
+        """The labelled images, and the flaws of those that cannot be used."""
+        return self.data.images(self.split)
+
+    @cached_property
+    def count(self) -> int:
+        """How many images are read."""
+        return min(len(self.images.labels), self.limit or len(self.images.labels))
+
+    def embedded(
+        self, encoder: Encoder, batch_size: int, workers: int, what: str
+    ) -> Iterator[tuple[Ids, Vectors, list[Flaw]]]:
+        """Yield per batch the rows (B,), unit embeddings (B, D), and flaws of undecodable images.
+
+        Raises Diverged for non-finite embeddings.
+        """
+        batches = LabelledBatches(self.images, self.count, encoder.view, batch_size)
+        with progress(f"{what}: images", self.count, "images") as bar:
+            for batch in read_labelled(batches, workers):
+                image_BD = embed_images(encoder, [batch.pixels] if len(batch.rows) else [])
+                require_finite(image_BD, f"{what}, images")
+                yield batch.rows, image_BD, batch.flaws
+                bar.advance(batch.size)
+
+    def judge(self, flaws: Sequence[Flaw], tolerance: Tolerance) -> None:
+        """Warn of the images left out, once for all checkpoints.
+
+        Raises TooManySkipped if they are more than `tolerance`, and BadInput if none is left.
+        """
+        total = self.count + len(self.images.flaws)
+        named = "; ".join(f"{flaw.name}: {flaw.why}" for flaw in flaws[:_FLAWS_SHOWN])
+        more = f"; and {len(flaws) - _FLAWS_SHOWN} more" if len(flaws) > _FLAWS_SHOWN else ""
+        if not tolerance.allows(len(flaws), total):
+            raise TooManySkipped(
+                f"{self.name}: {len(flaws)} of {total} images cannot be used, more than "
+                f"--max-skip {tolerance.text}: {named}{more}"
+            )
+        if flaws and not self.has_told:
+            warn(f"{self.name}: left out {len(flaws)} of {total} images: {named}{more}")
+        if len(flaws) == total:
+            raise BadInput(f"{self.name}: no image is left to evaluate on")
+        self.has_told = True

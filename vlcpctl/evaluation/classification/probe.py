@@ -1,0 +1,211 @@
+"""Linear probes of checkpoints: embed both splits, choose the L2 strength, fit, and evaluate."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from vlcpctl.core.console import say, warn
+from vlcpctl.core.devices import torch_device
+from vlcpctl.core.errors import BadInput, Diverged
+from vlcpctl.core.hashing import unit_hash
+from vlcpctl.evaluation.classification.labelled_sets import LabelledSet
+from vlcpctl.evaluation.classification.linear_probe import (
+    MOST_STEPS,
+    Labelled,
+    Probe,
+    Sgd,
+    accuracy,
+    fit_lbfgs,
+    fit_sgd,
+    number_of,
+    probe_ranks,
+)
+from vlcpctl.evaluation.classification.probe_plan import (
+    EPOCHS,
+    HELD_OUT,
+    RATE,
+    SGD,
+    SGD_BATCH,
+    STRENGTHS,
+    ProbePlan,
+    Request,
+)
+from vlcpctl.evaluation.jobs import ClassificationCompute
+from vlcpctl.evaluation.search.index import Ids, Vectors
+from vlcpctl.metrics.accuracy import accuracies, tally
+from vlcpctl.metrics.recall import count_touched
+from vlcpctl.models import encoders
+from vlcpctl.models.encoders import Encoder
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The accuracies in percent over `n_images`; the class of `n_unseen` has no training image.
+
+    Those count as wrong. `strength` is the L2 penalty of the probe, given or chosen.
+    """
+
+    metrics: dict[str, float]
+    strength: float
+    n_train: int
+    n_images: int
+    n_unseen: int
+    n_ties: int
+    n_skipped: int
+
+
+def evaluate(
+    request: Request, plan: ProbePlan, means: ClassificationCompute
+) -> Iterator[dict[str, Any]]:
+    """Yield each row as soon as it is measured.
+
+    Raises Diverged if embeddings or a probe are not finite, BadInput if images or classes are too
+    few, and TooManySkipped if too many images cannot be read.
+    """
+    sets = [
+        [LabelledSet(data, split, request.limit) for split in (request.train_split, request.split)]
+        for data in plan.data_sets
+    ]
+    for job in plan.jobs:
+        model = _Model(request, job.checkpoint, means)
+        for cell in job.cells:
+            (number,) = cell.tasks
+            yield cell.row(dataclasses.asdict(model.measured(*sets[number])))
+
+
+@dataclass(frozen=True)
+class _Images:
+    """A split embedded by a checkpoint; `keys` identify its images for the held-out draw."""
+
+    feature_ND: Vectors
+    label_N: Ids
+    keys: list[str]
+    skipped: int
+
+
+@dataclass
+class _Model:
+    """A checkpoint whose features probes are trained on."""
+
+    request: Request
+    checkpoint: Path
+    means: ClassificationCompute
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        encoder = encoders.load(self.checkpoint)
+        encoder.module.to(torch_device(self.means.device)).eval()
+        return encoder
+
+    def measured(self, train_set: LabelledSet, test_set: LabelledSet) -> Measured:
+        """Train a probe on one set and measure it on the other."""
+        train, test = self._images(train_set), self._images(test_set)
+        count = len(train_set.data.classes)
+        # Only classes with training images get weights: the others would only be pushed away from
+        # every image, and still take part in the softmax.
+        place_C = number_of(train.label_N, count)
+        what = f"{self.checkpoint} on {train_set.name}"
+        data = self._labelled(train, place_C)
+        if data.classes < 2:
+            raise BadInput(f"{what}: all training images have one class; a probe needs two or more")
+        strength = self.request.strength or self._chosen(data, train.keys, what)
+        probe = self._fitted(data, strength)
+        if not probe.is_finite:
+            raise Diverged(self._why(what, f"strength {strength:g}"))
+        if self.request.solver != SGD and probe.steps >= MOST_STEPS:
+            warn(
+                f"{what}: L-BFGS did not converge in {MOST_STEPS} steps; "
+                "it needs fewer with a larger --strength"
+            )
+        is_seen = place_C[test.label_N] >= 0
+        seen = _Images(test.feature_ND[is_seen], test.label_N[is_seen], [], 0)
+        ranks = probe_ranks(probe, self._labelled(seen, place_C))
+        rank_N = np.full(len(test.label_N), count + 1)  # unseen classes rank last: never a hit
+        rank_N[is_seen] = ranks.worst
+        return Measured(
+            metrics=accuracies(tally(rank_N, test.label_N, count)),
+            strength=strength,
+            n_train=len(train.label_N),
+            n_images=len(test.label_N),
+            n_unseen=int(np.count_nonzero(~is_seen)),
+            n_ties=count_touched(ranks.worst, ranks.best),
+            n_skipped=train.skipped + test.skipped,
+        )
+
+    def _images(self, opened: LabelledSet) -> _Images:
+        what = f"{self.checkpoint} on {opened.name} ({opened.split})"
+        flaws, rows, features = list(opened.images.flaws), [], []
+        for batch_rows, image_BD, bad in opened.embedded(
+            self.encoder, self.means.batch_size, self.means.workers, what
+        ):
+            flaws += bad
+            rows.append(batch_rows)
+            features.append(image_BD)
+        opened.judge(flaws, self.means.tolerance)
+        kept = np.concatenate(rows)
+        keys = [opened.images.key(row) for row in kept.tolist()]
+        return _Images(np.concatenate(features), opened.images.labels[kept], keys, len(flaws))
+
+    def _labelled(self, images: _Images, place_C: Ids) -> Labelled:
+        device = torch_device(self.means.device)
+        return Labelled(
+            torch.from_numpy(images.feature_ND).to(device),
+            torch.from_numpy(place_C[images.label_N]).to(device),
+            int(place_C.max()) + 1,
+        )
+
+    def _chosen(self, data: Labelled, keys: list[str], what: str) -> float:
+        """The strength with the best accuracy on the held-out part; of ties the strongest."""
+        share = self.request.held_out or HELD_OUT
+        # Drawn by key, so that the same images are held out for every checkpoint, also where
+        # another one leaves an image out.
+        draws = np.array([unit_hash("probe", self.request.seed, key) for key in keys])
+        is_held = torch.from_numpy(draws < share).to(data.label_N.device)
+        held, rest = data.at(is_held), data.at(~is_held)
+        if not len(held.label_N) or not len(rest.label_N):
+            raise BadInput(
+                f"{what}: of {len(keys)} training images, {len(held.label_N)} are held out to "
+                "choose the strength; use another --held-out, or give --strength"
+            )
+        found: dict[float, float] = {}
+        start: Probe | None = None
+        # From strong to weak, each started from the last: neighbouring optima are close, so that
+        # L-BFGS needs few steps. `max` keeps the first of ties, the strongest.
+        for strength in STRENGTHS:
+            probe = self._fitted(rest, strength, start)
+            if probe.is_finite:
+                found[strength], start = accuracy(probe, held), probe
+        if not found:
+            raise Diverged(self._why(what, "every strength"))
+        best = max(found, key=found.__getitem__)
+        say(
+            f"{what}: strength {best:g}, {found[best]:.2f} % of {len(held.label_N)} held-out images"
+        )
+        return best
+
+    def _why(self, what: str, where: str) -> str:
+        """The message for probes with non-finite weights."""
+        way_out = (
+            "a smaller --lr or --strength" if self.request.solver == SGD else "another --strength"
+        )
+        return f"{what}: the probe diverged to NaN or infinity at {where}; use {way_out}"
+
+    def _fitted(self, data: Labelled, strength: float, start: Probe | None = None) -> Probe:
+        request = self.request
+        if request.solver != SGD:
+            return fit_lbfgs(data, strength, start)
+        how = Sgd(
+            epochs=request.epochs or EPOCHS,
+            rate=request.lr or RATE,
+            batch=SGD_BATCH,
+            seed=request.seed,
+        )
+        return fit_sgd(data, strength, how)

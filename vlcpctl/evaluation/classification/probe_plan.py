@@ -1,0 +1,141 @@
+"""The plan of a linear probe: its rows without their numbers, after checking inputs and options."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.errors import UsageError, unknown_name
+from vlcpctl.data.classification.data_sets import DataSet, open_data_sets
+from vlcpctl.evaluation.jobs import ClassificationJob, cells_in, make_jobs, place_of
+from vlcpctl.evaluation.planned_rows import Cell, about_of, fields_of, steps_of
+
+LBFGS, SGD = SOLVERS = ("lbfgs", "sgd")
+STRENGTHS = tuple(10.0**-power for power in range(1, 9))  # to choose from, the strongest first
+HELD_OUT = 0.1
+EPOCHS, RATE, SGD_BATCH = 100, 1.0, 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The options of a probe; None means the default, and for `strength` that it is chosen."""
+
+    words: tuple[str, ...]
+    checkpoints: tuple[Path, ...]
+    data: Path | None
+    solver: str
+    strength: float | None
+    held_out: float | None
+    epochs: int | None
+    lr: float | None
+    train_split: str
+    split: str
+    run: str | None
+    limit: int | None
+    seed: int
+
+
+@dataclass(frozen=True)
+class ProbePlan:
+    """The data sets and planned rows, known before a model is loaded."""
+
+    data_sets: list[DataSet]
+    jobs: list[ClassificationJob]
+
+    def cells(self) -> list[Cell]:
+        """The planned rows of all checkpoints."""
+        return cells_in(self.jobs)
+
+    def lines(self) -> Iterator[str]:
+        """The plan as lines of text."""
+        for cell in self.cells():
+            fields = cell.fields
+            what = f"{fields['task']}, {fields['n_classes']} classes, by {fields['protocol']}"
+            yield f"{fields['run']} step {fields['step']}: {what}"
+
+
+def make_plan(request: Request) -> ProbePlan:
+    """The data sets and jobs of a request, after checking its inputs.
+
+    Raises UsageError for options that do not fit or have no effect, and BadInput for unusable data.
+    """
+    _check_options(request)
+    data_sets = open_data_sets(request.words, request.data, "own")
+    for one in data_sets:
+        one.check(request.train_split)
+        one.check(request.split)
+        if len(one.classes) < 2:
+            raise UsageError(
+                f"{one.name} has one class, {one.classes[0]!r}; a probe needs two or more"
+            )
+    jobs = make_jobs(
+        request.checkpoints, request.run, lambda manifest: _cells(manifest, data_sets, request)
+    )
+    return ProbePlan(data_sets, jobs)
+
+
+def _check_options(request: Request) -> None:
+    if request.solver not in SOLVERS:
+        raise UsageError(f"--solver: {unknown_name('solver', request.solver, SOLVERS)}")
+    for option, value in (("--epochs", request.epochs), ("--lr", request.lr)):
+        if value is not None and request.solver != SGD:
+            raise UsageError(
+                f"{option} {value} has no effect with --solver {request.solver}: "
+                "it applies only to --solver sgd"
+            )
+    for option, value in (("--lr", request.lr), ("--strength", request.strength)):
+        if value is not None and not 0 < value < math.inf:
+            raise UsageError(f"{option} {value} must be above 0 and finite")
+    if request.train_split == request.split:
+        raise UsageError(f"--train-split and --split are both {request.split!r}")
+    _check_choice(request)
+
+
+def _check_choice(request: Request) -> None:
+    """Refuse options for choosing the strength if --strength gives it."""
+    if request.held_out is not None and not 0 < request.held_out < 1:
+        raise UsageError(f"--held-out {request.held_out} must be between 0 and 1")
+    if request.strength is None:
+        return
+    if request.held_out is not None:
+        raise UsageError("--held-out has no effect with --strength: no strength is chosen")
+    if request.seed and request.solver != SGD:
+        raise UsageError(
+            f"--seed {request.seed} has no effect with --strength: nothing is drawn at random"
+        )
+
+
+def _cells(manifest: dict[str, Any], data_sets: Sequence[DataSet], request: Request) -> list[Cell]:
+    places = [place_of(one) for one in data_sets]
+    steps = steps_of(manifest, places)
+    common = {
+        "evaluator": "probe",
+        "protocol": request.solver,
+        "gallery": "own",
+        "split": request.split,
+        **_unusual(request),
+    }
+    found = []
+    for number, (data, place, step) in enumerate(zip(data_sets, places, steps, strict=True)):
+        where = {"task_step": step, "stream": place.stream, "task": place.slug}
+        more = {**common, "n_classes": len(data.classes)}
+        fields = fields_of(about_of(manifest), where, [place.slug], more)
+        found.append(Cell((number,), fields))
+    return found
+
+
+def _unusual(request: Request) -> dict[str, Any]:
+    """The row fields for options that differ from their defaults."""
+    usual = {
+        "train_split": (request.train_split, "train"),
+        "fixed_strength": (request.strength, None),
+        "held_out": (request.held_out or HELD_OUT, HELD_OUT),
+        "epochs": (request.epochs or EPOCHS, EPOCHS),
+        "lr": (request.lr or RATE, RATE),
+        "limit": (request.limit, None),
+        "probe_seed": (request.seed, 0),
+    }
+    return {name: given for name, (given, expected) in usual.items() if given != expected}

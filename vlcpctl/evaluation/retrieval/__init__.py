@@ -1,0 +1,1 @@
+"""Cross-modal and multi-modal retrieval."""

@@ -1,0 +1,1 @@
+"""Exact nearest-neighbour search, with ranks that do not depend on the backend."""

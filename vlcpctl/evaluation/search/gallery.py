@@ -1,0 +1,139 @@
+"""Galleries of images and texts, with the pairs that match; identical content is one entry.
+
+Shapes: N samples, C captions, I distinct images, T distinct texts, P pairs, D dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from vlcpctl.evaluation.search.index import Ids, Vectors
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The distinct images and texts of a split, and where its samples and captions find theirs.
+
+    Identical content is embedded once, even where a gallery keeps its copies separate.
+    """
+
+    image_ids: list[str]  # sha256
+    texts: list[str]
+    first_row_I: Ids  # the first sample with the image
+    image_of_N: Ids
+    sample_of_C: Ids
+    text_of_C: Ids
+
+
+def lay_out(sha256s: Sequence[str], captions: Iterable[Sequence[str]]) -> Layout:
+    """The layout of samples, given their images' hashes and their captions.
+
+    >>> layout = lay_out(["a", "b", "a"], [["cat"], ["dog", "cat"], ["tom"]])
+    >>> layout.texts, layout.image_of_N.tolist(), layout.text_of_C.tolist()
+    (['cat', 'dog', 'tom'], [0, 1, 0], [0, 1, 0, 2])
+    """
+    images: dict[str, int] = {}
+    texts: dict[str, int] = {}
+    first_rows: list[int] = []
+    of_caption: list[tuple[int, int]] = []
+    for sample, (sha256, sentences) in enumerate(zip(sha256s, captions, strict=True)):
+        if images.setdefault(sha256, len(images)) == len(first_rows):
+            first_rows.append(sample)
+        of_caption += [(sample, texts.setdefault(text, len(texts))) for text in sentences]
+    samples, rows = np.array(of_caption, dtype=np.int64).reshape(-1, 2).T
+    image_of = np.array([images[sha256] for sha256 in sha256s], dtype=np.int64)
+    return Layout(list(images), list(texts), _ids(first_rows), image_of, samples, rows)
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A split embedded by one model: unit-length embeddings of its distinct images and texts."""
+
+    layout: Layout
+    image_ID: Vectors
+    text_TD: Vectors
+
+
+@dataclass(frozen=True)
+class Right:
+    """For each query the gallery rows that are right answers: `ids[starts[q]:starts[q + 1]]`."""
+
+    starts: Ids
+    ids: Ids
+
+    @cached_property
+    def counts(self) -> Ids:
+        """(Q,) number of right answers per query."""
+        return np.diff(self.starts)
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Image and text entries, and the (image, text) rows of those that match, each pair once."""
+
+    image_ID: Vectors
+    text_TD: Vectors
+    pairs_P2: Ids
+
+    def texts_of_images(self) -> Right:
+        """The right answers of text retrieval: for each image, the rows of its texts."""
+        return _right(self.pairs_P2[:, 0], self.pairs_P2[:, 1], len(self.image_ID))
+
+    def images_of_texts(self) -> Right:
+        """The right answers of image retrieval: for each text, the rows of its images."""
+        return _right(self.pairs_P2[:, 1], self.pairs_P2[:, 0], len(self.text_TD))
+
+
+def united(parts: Sequence[Embedded]) -> Gallery:
+    """One gallery of all parts, in which identical images are one entry, and likewise texts."""
+    image_ids: dict[str, int] = {}
+    texts: dict[str, int] = {}
+    images, sentences, pairs = [], [], []
+    for part in parts:
+        layout = part.layout
+        image_rows, fresh_images = _enter(image_ids, layout.image_ids)
+        text_rows, fresh_texts = _enter(texts, layout.texts)
+        images.append(part.image_ID[fresh_images])
+        sentences.append(part.text_TD[fresh_texts])
+        of_caption = image_rows[layout.image_of_N[layout.sample_of_C]]
+        pairs.append(np.stack([of_caption, text_rows[layout.text_of_C]], axis=1))
+    unique = np.unique(np.concatenate(pairs), axis=0)
+    return Gallery(np.concatenate(images), np.concatenate(sentences), unique)
+
+
+def separate(parts: Sequence[Embedded]) -> Gallery:
+    """One gallery of all parts, an image per sample; only a sample's own captions are right."""
+    images = np.concatenate([part.image_ID[part.layout.image_of_N] for part in parts])
+    texts = np.concatenate([part.text_TD[part.layout.text_of_C] for part in parts])
+    before = np.cumsum([0, *(len(part.layout.image_of_N) for part in parts)])
+    shifted = [
+        part.layout.sample_of_C + start for part, start in zip(parts, before[:-1], strict=True)
+    ]
+    return Gallery(
+        images, texts, np.stack([np.concatenate(shifted), np.arange(len(texts))], axis=1)
+    )
+
+
+GATHER = {"unite": united, "separate": separate}
+
+
+def _enter(known: dict[str, int], names: Sequence[str]) -> tuple[Ids, Ids]:
+    """The entry of each name, and which of the names are new entries."""
+    before = len(known)
+    rows = _ids([known.setdefault(name, len(known)) for name in names])
+    return rows, np.flatnonzero(rows >= before)
+
+
+def _right(queries: Ids, answers: Ids, count: int) -> Right:
+    order = np.lexsort((answers, queries))
+    starts = np.searchsorted(queries[order], np.arange(count + 1))
+    return Right(_ids(starts), answers[order])
+
+
+def _ids(values: Any) -> Ids:
+    return np.asarray(values, dtype=np.int64)

@@ -1,0 +1,120 @@
+"""Items of multi-modal retrieval: image-text pairs with their classes.
+
+An item is an image with its first caption. Shapes: N samples, P distinct pairs, D dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vlcpctl.evaluation.search.candidates import Sides
+from vlcpctl.evaluation.search.hits import Classed
+from vlcpctl.evaluation.search.index import Ids, Vectors
+
+
+@dataclass(frozen=True)
+class Items:
+    """The samples of a split, and the distinct pairs among them: identical ones are fused once."""
+
+    image_ids: list[str]  # sha256, of each pair
+    texts: list[str]  # of each pair
+    first_row_P: Ids  # the first sample with the pair
+    pair_of_N: Ids
+    classes: list[str]  # of each sample
+
+
+@dataclass(frozen=True)
+class Fused:
+    """A split embedded by one model: unit-length fused features of its distinct pairs."""
+
+    items: Items
+    fused_PD: Vectors
+
+
+def lay_out_items(sha256s: Iterable[str], captions: Iterable[str], classes: Sequence[str]) -> Items:
+    """The items of samples, given their images' hashes, their first captions and their classes.
+
+    >>> items = lay_out_items(["a", "b", "a"], ["cat", "cat", "cat"], ["x", "x", "y"])
+    >>> items.texts, items.first_row_P.tolist(), items.pair_of_N.tolist()
+    (['cat', 'cat'], [0, 1], [0, 1, 0])
+    """
+    pairs = list(zip(sha256s, captions, strict=True))
+    number_of: dict[tuple[str, str], int] = {}
+    pair_of = [number_of.setdefault(pair, len(number_of)) for pair in pairs]
+    images, texts = [image for image, _ in number_of], [text for _, text in number_of]
+    first_rows = np.unique(pair_of, return_index=True)[1]
+    return Items(images, texts, _ids(first_rows), _ids(pair_of), list(classes))
+
+
+def united(queries: Sequence[Fused], gallery: Sequence[Fused]) -> Classed:
+    """Identical items of one class are one entry and one query; it is not its own answer."""
+    return _classed(queries, gallery, _content)
+
+
+def separate(queries: Sequence[Fused], gallery: Sequence[Fused]) -> Classed:
+    """Every sample is an entry and a query; its copies are answers, it is not."""
+    return _classed(queries, gallery, lambda part, row: (id(part), row))
+
+
+GATHER_ITEMS = {"unite": united, "separate": separate}
+
+_Name = Callable[[Fused, int], Hashable]  # names a sample by its row; equal names are one entry
+
+
+@dataclass(frozen=True)
+class _Entries:
+    names: dict[Hashable, int]
+    vectors: Vectors
+    classes: list[str]
+
+
+def _classed(queries: Sequence[Fused], gallery: Sequence[Fused], name: _Name) -> Classed:
+    held = _entries(gallery, name)
+    asked = held if queries is gallery else _entries(queries, name)
+    numbers: dict[str, int] = {}
+    return Classed(
+        sides=Sides(asked.vectors, held.vectors),
+        class_Q=_ids([numbers.setdefault(one, len(numbers)) for one in asked.classes]),
+        class_G=_ids([numbers.setdefault(one, len(numbers)) for one in held.classes]),
+        itself_Q=_ids([held.names.get(one, -1) for one in asked.names]),
+    )
+
+
+def _entries(parts: Sequence[Fused], name: _Name) -> _Entries:
+    """One entry per name over all parts: the first sample with that name."""
+    names: dict[Hashable, int] = {}
+    vectors: list[Vectors] = []
+    classes: list[str] = []
+    for part in parts:
+        before = len(names)
+        rows = range(len(part.items.classes))
+        numbers = [names.setdefault(name(part, row), len(names)) for row in rows]
+        fresh = np.flatnonzero(_first_times(numbers, before))
+        vectors.append(part.fused_PD[part.items.pair_of_N[fresh]])
+        classes += [part.items.classes[row] for row in fresh.tolist()]
+    return _Entries(names, np.concatenate(vectors), classes)
+
+
+def _first_times(numbers: Sequence[int], known: int) -> NDArray[np.bool_]:
+    """Which numbers occur for the first time; those below `known` have occurred before.
+
+    >>> _first_times([2, 0, 3, 2], 2).tolist()
+    [True, False, True, False]
+    """
+    is_first = np.zeros(len(numbers), dtype=bool)
+    is_first[np.unique(numbers, return_index=True)[1]] = True
+    return is_first & (np.asarray(numbers) >= known)
+
+
+def _content(part: Fused, row: int) -> Hashable:
+    """The content of an item: its image, its text and its class."""
+    pair = part.items.pair_of_N[row]
+    return part.items.image_ids[pair], part.items.texts[pair], part.items.classes[row]
+
+
+def _ids(values: object) -> Ids:
+    return np.asarray(values, dtype=np.int64)

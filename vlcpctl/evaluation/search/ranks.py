@@ -1,0 +1,103 @@
+"""Ranks of right answers; a tie is never a hit, and every backend gives the same ranks.
+
+Shapes: Q queries, G gallery rows, K candidates, D dimensions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vlcpctl.evaluation.search.candidates import (
+    BAND,
+    Candidates,
+    Mask,
+    Scores,
+    Sides,
+    exact_scores,
+    search_until_settled,
+)
+from vlcpctl.evaluation.search.gallery import Right
+from vlcpctl.evaluation.search.index import Ids, Index, Vectors
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """(Q,) rank from 1 of each query's best right answer: at worst (it loses its ties) and at best.
+
+    A rank beyond `top` is given as top + 1.
+    """
+
+    worst: Ids
+    best: Ids
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Queries with their gallery and their right answers; every query has at least one."""
+
+    query_QD: Vectors
+    gallery_GD: Vectors
+    right: Right
+
+
+def rank(queries: Queries, index: Index, top: int) -> Ranks:
+    """The ranks up to `top`; `index` holds the queries' gallery.
+
+    Only wrong answers can outrank a right one, so other right answers do not lower the rank.
+    """
+    sides = Sides(queries.query_QD, queries.gallery_GD)
+    count = len(sides.query_QD)
+    ranks = Ranks(np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64))
+
+    def settle(rows: Ids, score_QK: Vectors, id_QK: Ids) -> Ids:
+        is_right = _is_right(queries.right, rows, id_QK, len(sides.gallery_GD))
+        found = Candidates(sides, rows, score_QK, id_QK, (id_QK >= 0) & ~is_right)
+        return _rank_block(found, queries.right, ranks, top)
+
+    # With `top` candidates more than right answers, they either reach below the tie band or hold
+    # `top` wrong answers. More are needed only if float32 cannot tell which side of the band's
+    # edge the last candidate is on.
+    search_until_settled(sides, index, queries.right.counts + top, settle)
+    return ranks
+
+
+def _rank_block(found: Candidates, right: Right, ranks: Ranks, top: int) -> Ids:
+    """Record the ranks of a block of queries; return the rows that need more candidates."""
+    best_right = _best_right(found, right)
+    is_cut = np.zeros(len(found.row_Q), dtype=bool)
+    for rank_Q, edge_Q in ((ranks.worst, best_right - BAND), (ranks.best, best_right + BAND)):
+        count_Q = found.count_rivals(edge_Q)
+        rank_Q[found.row_Q] = 1 + np.minimum(count_Q, top)
+        is_cut |= (count_Q < top) & found.may_miss(edge_Q)
+    return found.row_Q[is_cut]
+
+
+def _best_right(found: Candidates, right: Right) -> Scores:
+    """The score of each query's best right answer."""
+    counts = right.counts[found.row_Q]
+    starts = np.cumsum(counts) - counts
+    scores = exact_scores(found.sides, np.repeat(found.row_Q, counts), _answers(right, found.row_Q))
+    best: Scores = np.maximum.reduceat(scores, starts)
+    return best
+
+
+def _is_right(right: Right, rows: Ids, id_QK: Ids, gallery_size: int) -> Mask:
+    """Which candidates are right answers."""
+    # A (query, gallery row) pair becomes one number: `known` is sorted, so one search finds all.
+    place = np.arange(len(rows))
+    known = np.repeat(place, right.counts[rows]) * gallery_size + _answers(right, rows)
+    asked = (place[:, None] * gallery_size + id_QK).ravel()
+    nearest = np.minimum(np.searchsorted(known, asked), len(known) - 1)
+    is_right: Mask = (known[nearest] == asked).reshape(id_QK.shape)
+    return is_right
+
+
+def _answers(right: Right, rows: Ids) -> Ids:
+    """The right answers of these queries, concatenated."""
+    counts = right.counts[rows]
+    starts = np.cumsum(counts) - counts
+    shift = np.repeat(right.starts[rows] - starts, counts)
+    answers: Ids = right.ids[np.arange(counts.sum()) + shift]
+    return answers

@@ -1,0 +1,1 @@
+"""Angles between the embeddings of two checkpoints."""

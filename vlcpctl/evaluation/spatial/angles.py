@@ -1,0 +1,127 @@
+"""Spatial disorder: how angles between embeddings change between checkpoints (Mod-X).
+
+Shapes: I distinct images, T distinct texts, P pairs, Q queries, D dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from vlcpctl.evaluation.search.candidates import Sides, exact_scores
+from vlcpctl.evaluation.search.gallery import Embedded, Right, united
+from vlcpctl.evaluation.search.index import Ids, OpenIndex
+from vlcpctl.evaluation.search.ranks import Queries, rank
+from vlcpctl.metrics.angles import (
+    CHANGE_BINS,
+    ROTATION_BINS,
+    Angles,
+    pair_changes,
+    rotations,
+    self_angle_changes,
+    shares,
+    tally,
+)
+
+# The upper ends of the bins, in degrees, of each measure and side.
+BINS = {
+    **{f"sam_{side}": CHANGE_BINS for side in ("image", "text")},
+    **{f"ram_{side}": ROTATION_BINS for side in ("image", "text")},
+    **{f"imav_{way}": CHANGE_BINS for way in ("i2t", "t2i")},
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """Means in degrees, shares in percent (None without angles), and counts of angles by degree."""
+
+    metrics: dict[str, float | None]
+    degrees: dict[str, list[int]]
+    n_images: int
+    n_texts: int
+
+
+def spatial(before: Embedded, after: Embedded, open_index: OpenIndex) -> Result:
+    """Measure how angles changed from an earlier model to a later one of the same layout.
+
+    Identical content is one sample. A pair counts in `imav_i2t` if the earlier model ranks a text
+    of the image first, and in `imav_t2i` if it ranks an image of the text first; of several right
+    answers, the nearest makes the pair.
+    """
+    found = {
+        "sam_image": self_angle_changes(before.image_ID, after.image_ID),
+        "sam_text": self_angle_changes(before.text_TD, after.text_TD),
+        "ram_image": tally(rotations(before.image_ID, after.image_ID)),
+        "ram_text": tally(rotations(before.text_TD, after.text_TD)),
+    }
+    for way, pairs_P2 in _ranked_first(before, open_index).items():
+        then, now = (_sides(model, pairs_P2) for model in (before, after))
+        found[f"imav_{way}"] = tally(pair_changes(then, now))
+    return Result(
+        metrics=_metrics(found),
+        degrees={name: _trimmed(angles) for name, angles in found.items()},
+        n_images=len(before.image_ID),
+        n_texts=len(before.text_TD),
+    )
+
+
+def bin_names(measure: str) -> list[str]:
+    """The metric keys of a measure's bins.
+
+    >>> bin_names("sam_image")[-1]
+    'sam_image_20_180'
+    """
+    ends = BINS[measure]
+    return [f"{measure}_{low}_{high}" for low, high in zip((0, *ends), ends, strict=False)]
+
+
+def _metrics(found: Mapping[str, Angles]) -> dict[str, float | None]:
+    metrics: dict[str, float | None] = {}
+    for measure, angles in found.items():
+        names, ends = bin_names(measure), BINS[measure]
+        metrics[f"{measure}_mean"] = angles.mean if angles.count else None
+        values = shares(angles.counts, ends) if angles.count else [None] * len(ends)
+        metrics |= dict(zip(names, values, strict=True))
+    return metrics
+
+
+def _ranked_first(before: Embedded, open_index: OpenIndex) -> dict[str, Ids]:
+    """The (image, text) rows (P, 2) of pairs ranked first, from images to texts and back."""
+    gallery = united([before])  # a gallery of one part keeps its rows
+    images, texts = gallery.image_ID, gallery.text_TD
+    of_images = Queries(images, texts, gallery.texts_of_images())
+    of_texts = Queries(texts, images, gallery.images_of_texts())
+    return {
+        "i2t": first_pairs(of_images, open_index),
+        "t2i": first_pairs(of_texts, open_index)[:, ::-1],
+    }
+
+
+def first_pairs(queries: Queries, open_index: OpenIndex) -> Ids:
+    """(P, 2) rows of queries with a right answer at rank 1, and of the best of their right answers.
+
+    A tie is never a hit.
+    """
+    is_first = rank(queries, open_index(queries.gallery_GD), top=1).worst == 1
+    return np.stack([np.flatnonzero(is_first), _best_right(queries, queries.right)[is_first]], 1)
+
+
+def _best_right(queries: Queries, right: Right) -> Ids:
+    """(Q,) row of each query's best right answer, the last of tied ones."""
+    query_A = np.repeat(np.arange(len(right.counts)), right.counts)
+    scores = exact_scores(Sides(queries.query_QD, queries.gallery_GD), query_A, right.ids)
+    order = np.lexsort((scores, query_A))
+    best: Ids = right.ids[order][right.starts[1:] - 1]
+    return best
+
+
+def _sides(model: Embedded, pairs_P2: Ids) -> tuple[np.ndarray, np.ndarray]:
+    return model.image_ID[pairs_P2[:, 0]], model.text_TD[pairs_P2[:, 1]]
+
+
+def _trimmed(angles: Angles) -> list[int]:
+    """The counts without the zeros at the end."""
+    last = np.flatnonzero(angles.counts)
+    return [int(count) for count in angles.counts[: last[-1] + 1 if len(last) else 0]]

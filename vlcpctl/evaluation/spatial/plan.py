@@ -1,0 +1,178 @@
+"""The plan of a spatial evaluation: which checkpoints are compared on which tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.errors import BadInput, UsageError, unknown_name
+from vlcpctl.core.manifest import read_manifest
+from vlcpctl.core.rows import run_label
+from vlcpctl.data.tasks.task import Task
+from vlcpctl.evaluation.planned_rows import Cell, Place, about_of, fields_of, steps_of
+
+BETWEEN = ("neighbours", "all")
+SPATIAL = "spatial"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The options of a spatial evaluation."""
+
+    tasks: tuple[Task, ...]
+    checkpoints: tuple[Path, ...]
+    between: str
+    split: str
+    limit: int | None
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A comparison of two checkpoints (indices in the request), with a planned row per task."""
+
+    before: int
+    after: int
+    cells: list[Cell]
+
+
+@dataclass(frozen=True)
+class SpatialPlan:
+    """The comparisons, known before a model is loaded."""
+
+    turns: list[Turn]
+
+    def cells(self) -> list[Cell]:
+        """The planned rows of all comparisons."""
+        return [cell for turn in self.turns for cell in turn.cells]
+
+    def lines(self) -> Iterator[str]:
+        """The plan as lines of text."""
+        for cell in self.cells():
+            fields, since = cell.fields, cell.fields["since"]
+            yield f"{_words(since)} -> {_words(fields)}: {fields['task']}"
+
+
+def make_plan(request: Request) -> SpatialPlan:
+    """The comparisons of a request, after checking its inputs.
+
+    Raises UsageError if the checkpoints cannot be paired, and BadInput for a task without images.
+    """
+    if request.between not in BETWEEN:
+        raise UsageError(unknown_name("value of --between:", request.between, BETWEEN))
+    places = [_place(task, request.split) for task in request.tasks]
+    manifests = [read_manifest(path, "checkpoint") for path in request.checkpoints]
+    pairs = _pairs(request, manifests)
+    return SpatialPlan(
+        [
+            Turn(before, after, _cells(manifests[before], manifests[after], places, request))
+            for before, after in pairs
+        ]
+    )
+
+
+def _place(task: Task, split: str) -> Place:
+    if not task.counts.get(split):
+        known = ", ".join(name for name, count in task.counts.items() if count)
+        raise BadInput(f"{task.path} has no images in split {split!r} (it has: {known})")
+    return Place(task.slug, task.step, task.manifest.get("stream"), task.content)
+
+
+def _pairs(request: Request, manifests: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
+    """The earlier and the later checkpoint of each comparison."""
+    if len(manifests) < 2:
+        raise UsageError("there is nothing to compare: give at least two checkpoints")
+    _refuse_twins(request, manifests)
+    chains = _chains(manifests)
+    if len(manifests) == 2 and len(chains) == 2:
+        return [(0, 1)]  # of two runs: in the order given
+    lonely = [chain[0] for chain in chains if len(chain) == 1]
+    if lonely:
+        path, name = request.checkpoints[lonely[0]], _run(manifests[lonely[0]])
+        raise UsageError(
+            f"{path} is the only checkpoint of run {name!r} here; give another of that run, or "
+            "leave it out (two runs are compared with one checkpoint of each)"
+        )
+    return [pair for chain in chains for pair in _along(chain, request.between)]
+
+
+def _refuse_twins(request: Request, manifests: Sequence[dict[str, Any]]) -> None:
+    """Refuse checkpoints of equal run, seed and step: their rows could not be distinguished."""
+    seen: dict[tuple[str, int, int | None], Path] = {}
+    for path, manifest in zip(request.checkpoints, manifests, strict=True):
+        run, seed, step = key = (_run(manifest), manifest["seed"], manifest["step"])
+        first = seen.setdefault(key, path)
+        if first != path:
+            raise UsageError(
+                f"{first} and {path} are both run {run!r}, seed {seed}, step {step}: "
+                "their rows could not be distinguished; train one again with another --run"
+            )
+
+
+def _along(chain: list[int], between: str) -> list[tuple[int, int]]:
+    """The pairs of a chain to compare, ordered by their later checkpoint."""
+    places = range(len(chain))
+    neighbours = {*pairwise(places), (0, len(chain) - 1)}
+    wanted = combinations(places, 2) if between == "all" else neighbours
+    pairs = sorted(wanted, key=lambda pair: pair[::-1])
+    return [(chain[before], chain[after]) for before, after in pairs]
+
+
+def _chains(manifests: Sequence[dict[str, Any]]) -> list[list[int]]:
+    """The checkpoints of each run and seed in order of step, after the run's parent if given.
+
+    Averages with different alpha are different runs, as in reports. A checkpoint that only starts
+    other runs, such as an imported model, is not a chain of its own.
+    """
+    runs: dict[tuple[str, int], list[int]] = {}
+    for number, manifest in enumerate(manifests):
+        runs.setdefault((_run(manifest), manifest["seed"]), []).append(number)
+    number_of = {manifest["content"]: number for number, manifest in enumerate(manifests)}
+    chains, starts = [], set()
+    for members in runs.values():
+        members.sort(key=lambda number: _step(manifests[number]))
+        start = number_of.get(manifests[members[0]].get("parent"))
+        starts.add(start)
+        chains.append(members if start is None else [start, *members])
+    return [chain for chain in chains if len(chain) > 1 or chain[0] not in starts]
+
+
+def _run(about: dict[str, Any]) -> str:
+    """The run's name in reports, from a manifest or the fields of a row."""
+    return run_label(about["run"], about.get("alpha"))
+
+
+def _words(about: dict[str, Any]) -> str:
+    return f"{_run(about)} step {about['step']}"
+
+
+def _step(manifest: dict[str, Any]) -> int:
+    return -1 if manifest["step"] is None else int(manifest["step"])
+
+
+def _since(before: dict[str, Any]) -> dict[str, Any]:
+    about = about_of(before)
+    return {name: about[name] for name in ("run", "step", "alpha", "checkpoint") if name in about}
+
+
+def _cells(
+    before: dict[str, Any], after: dict[str, Any], places: Sequence[Place], request: Request
+) -> list[Cell]:
+    common: dict[str, Any] = {
+        "evaluator": SPATIAL,
+        "protocol": "angles",
+        "gallery": "own",
+        "split": request.split,
+        "since": _since(before),
+    }
+    if request.limit:
+        common["limit"] = request.limit
+    steps = steps_of(after, places)
+    found = []
+    for number, (place, step) in enumerate(zip(places, steps, strict=True)):
+        where = {"task_step": step, "stream": place.stream, "task": place.slug}
+        fields = fields_of(about_of(after), where, [place.slug], common)
+        found.append(Cell((number,), fields))
+    return found

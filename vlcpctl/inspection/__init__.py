@@ -1,0 +1,1 @@
+"""`check` and `inspect`: any artifact, its damage and its lineage."""

@@ -1,0 +1,195 @@
+"""Check streams, tasks and buffers for damage: manifests, indexes and tars must agree."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.hashing import content_id, sample_key
+from vlcpctl.core.manifest import read_manifest
+from vlcpctl.data.images.header import KINDS
+from vlcpctl.data.precomputed.stored_features import check_features
+from vlcpctl.data.tasks.index import SCHEMA, ContentId
+from vlcpctl.data.tasks.manifests import content_with
+from vlcpctl.data.tasks.tar import BLOCK, END, caption_text, header
+from vlcpctl.data.tasks.task import Task
+
+Row = dict[str, Any]
+_ROWS_AT_ONCE = 1000
+
+
+def check_stream(path: Path, *, deep: bool) -> Iterator[str]:
+    """Yield a line for each problem of a stream and its tasks; `deep` reads every byte.
+
+    Raises BadInput if the stream's manifest cannot be read.
+    """
+    manifest = read_manifest(path, "stream")
+    contents = []
+    for entry in manifest["tasks"]:
+        task = path / entry["path"]
+        contents.append(entry["content"])
+        try:
+            found = read_manifest(task, "task")["content"]
+        except BadInput as error:
+            yield str(error)
+            continue
+        if found != entry["content"]:
+            yield f"{task}: is not the task listed in stream.json: its content id is {found}"
+        yield from check_task(task, deep=deep)
+    if content_id({"tasks": contents}) != manifest["content"]:
+        yield f"{path / 'stream.json'}: its content id does not match its tasks"
+
+
+def check_task(path: Path, *, deep: bool) -> Iterator[str]:
+    """Yield a line for each problem of a task or buffer; `deep` reads every byte.
+
+    Raises BadInput if the manifest cannot be read.
+    """
+    manifest = read_manifest(path, "task")
+    for name, split in manifest["splits"].items():
+        yield from _check_split(path, name, split, deep=deep)
+    contents = {name: split["content"] for name, split in manifest["splits"].items()}
+    content = content_id({"name": manifest["name"], "splits": contents})
+    features = manifest.get("buffer", {}).get("features")
+    if features:
+        yield from check_features(Task(path, manifest), features, deep=deep)
+    if content_with(content, features) != manifest["content"]:
+        yield f"{path / 'task.json'}: its content id does not match its splits"
+
+
+def _check_split(directory: Path, name: str, split: dict[str, Any], *, deep: bool) -> Iterator[str]:
+    yield from _check_shards(directory, split)
+    index = directory / f"{name}.parquet"
+    content = ContentId()
+    images = captions = 0
+    tars = _Tars(directory)
+    try:
+        for rows in _rows_of(index):
+            content.add([row["key"] for row in rows], [row["label"] for row in rows])
+            images += len(rows)
+            captions += sum(len(row["captions"]) for row in rows)
+            yield from chain.from_iterable(_check_row(tars, row, deep=deep) for row in rows)
+    except BadInput as error:
+        yield str(error)
+        return
+    finally:
+        tars.close()
+    for what, found in (
+        ("images", images),
+        ("captions", captions),
+        ("content", content.hexdigest()),
+    ):
+        if found != split[what]:
+            yield f"{index}: {what} is {found}, task.json says {split[what]}"
+    unlisted = sorted(tars.named - set(split["shards"]))
+    if unlisted:
+        yield f"{index}: refers to shard {unlisted[0]!r}, which task.json does not list"
+
+
+def _check_shards(directory: Path, split: dict[str, Any]) -> Iterator[str]:
+    total = 0
+    for shard in split["shards"]:
+        path = directory / shard
+        if not path.is_file():
+            yield f"{path}: is missing"
+            return
+        total += path.stat().st_size
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - len(END)))
+            if file.read() != END:
+                yield f"{path}: has no end mark; it is truncated or damaged"
+                return
+    if total != split["bytes"]:
+        shards = f"{split['shards'][0]} to {split['shards'][-1]}"
+        yield f"{directory}: {shards} have {total} bytes, task.json says {split['bytes']}"
+
+
+def _rows_of(index: Path) -> Iterator[list[Row]]:
+    """The rows of an index in batches; its page checksums are verified."""
+    try:
+        with pq.ParquetFile(
+            index, page_checksum_verification=True, pre_buffer=False, buffer_size=2**20
+        ) as file:
+            missing = [field.name for field in SCHEMA if field.name not in file.schema_arrow.names]
+            if missing:
+                raise BadInput(f"{index}: has no column {missing[0]!r}")
+            for batch in file.iter_batches(_ROWS_AT_ONCE, use_threads=False):
+                yield batch.to_pylist()
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"cannot read {index}: {str(error).strip().splitlines()[0]}") from error
+
+
+class _Tars:
+    """The tars of a split, one open at a time; `named` are those that the index refers to."""
+
+    def __init__(self, directory: Path) -> None:
+        self.named: set[str] = set()
+        self.directory, self._open = directory, ""
+        self._file: BinaryIO | None = None
+
+    def read(self, shard: str, offset: int, size: int) -> bytes | None:
+        """Up to `size` bytes of a shard; None if it is missing, which `_check_shards` reports."""
+        if shard != self._open:
+            self.close()
+            self.named.add(shard)
+            path = self.directory / shard
+            self._open, self._file = shard, path.open("rb") if path.is_file() else None
+        return None if self._file is None else os.pread(self._file.fileno(), size, offset)
+
+    def close(self) -> None:
+        """Close the tar that is open, if any."""
+        if self._file is not None:
+            self._file.close()
+
+
+def _check_row(tars: _Tars, row: Row, *, deep: bool) -> Iterator[str]:
+    where = f"{tars.directory / row['shard']}, key {row['key']}"
+    block = tars.read(row["shard"], row["offset"] - BLOCK, BLOCK)
+    if block is None:
+        return
+    if block not in (header(row["key"], kind, row["size"]) for kind in KINDS):
+        yield f"{where}: no member of that name and size at the offset in the index"
+    elif deep:
+        yield from _check_bytes(tars, row, where)
+
+
+def _check_bytes(tars: _Tars, row: Row, where: str) -> Iterator[str]:
+    image = tars.read(row["shard"], row["offset"], row["size"]) or b""
+    if hashlib.sha256(image).hexdigest() != row["sha256"]:
+        yield f"{where}: the image does not match the index (its sha256 differs)"
+    if sample_key(row["sha256"], row["captions"]) != row["key"]:
+        yield f"{where}: the key does not match the image and captions"
+    text = caption_text(row["captions"])
+    at = row["offset"] + row["size"] + -row["size"] % BLOCK
+    expected = header(row["key"], "txt", len(text)) + text
+    if tars.read(row["shard"], at, len(expected)) != expected:
+        yield f"{where}: the captions in the tar differ from the index"
+        return
+    at += len(expected) + -len(expected) % BLOCK
+    if not _describes(tars, row, at):
+        yield f"{where}: the .json member in the tar differs from the index"
+
+
+def _describes(tars: _Tars, row: Row, at: int) -> bool:
+    """Whether the .json member at offset `at` has the key and captions of the index row."""
+    block = tars.read(row["shard"], at, BLOCK) or b""
+    digits = block[124:135]  # the header's size field, octal
+    size = int(digits, 8) if digits.isdigit() and not set(digits) & set(b"89") else 0
+    if block != header(row["key"], "json", size):
+        return False
+    try:
+        described = json.loads(tars.read(row["shard"], at + BLOCK, size) or b"")
+    except ValueError:
+        return False
+    return isinstance(described, dict) and all(
+        described.get(name) == row[name] for name in ("key", "captions")
+    )

@@ -1,0 +1,105 @@
+"""Explain why a path is not an artifact, and what to give instead."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from vlcpctl.core.errors import MOST_NAMES
+from vlcpctl.core.manifest import kind_of
+from vlcpctl.core.rows import SCHEMA
+from vlcpctl.data.precomputed.pseudo_texts import METADATA
+
+NO_ARTIFACT = "is not an artifact, such as a stream, task, checkpoint or file of pseudo texts"
+_LEVELS = 2  # of subdirectories searched for artifacts to suggest
+_LEVELS_UP = 3  # of parent directories that may be the artifact a path is part of
+_MOST_DIRECTORIES = 1000  # searched for artifacts to suggest
+_ROW_BYTES = 1 << 20  # read of a file's first line
+
+
+def why_no_artifact(path: Path) -> str | None:
+    """The reason why `path` is not an artifact, and what to give instead, to follow "{path}: ".
+
+    None if it is an artifact, even a damaged one.
+    """
+    if kind_of(path) is not None:
+        return None
+    if not path.exists():
+        return "does not exist"
+    return _why_no_texts(path) if path.is_file() else _why_no_manifest(path)
+
+
+def _why_no_texts(path: Path) -> str | None:
+    """The reason for a file; the only files that are artifacts are those of pseudo texts."""
+    with path.open("rb") as file:
+        start = file.readline(_ROW_BYTES)
+    if not start.startswith(b"PAR1"):
+        if _is_row(start):
+            return f"contains evaluation rows; read them with 'vlcpctl forgetting-report {path}'"
+        return _part_of(path) or NO_ARTIFACT
+    try:
+        metadata = pq.read_metadata(path).metadata or {}
+    except (OSError, pa.ArrowException):
+        return _part_of(path)  # if None: a damaged Parquet file, which opening it will report
+    if METADATA in metadata:
+        return None
+    advice = "if it contains image-text pairs, make a stream of them with 'vlcpctl split'"
+    return _part_of(path) or f"{NO_ARTIFACT}; {advice}"
+
+
+def _why_no_manifest(path: Path) -> str:
+    """The reason for a directory without a manifest."""
+    try:
+        identity = json.loads((path / "identity.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        identity = None
+    staging = path.parent
+    if staging.name.endswith(".vlcpctl") and path.name == "partial" and isinstance(identity, dict):
+        command = "train-step" if "semantic" in identity else "command"
+        made = staging.with_name(staging.name.removeprefix(".").removesuffix(".vlcpctl"))
+        return (
+            f"is the state of an unfinished {command}; run the same command again to finish {made}"
+        )
+    inside = list(_artifacts_in(path))
+    if inside:
+        more = [f"... {len(inside)} in all"] if len(inside) > MOST_NAMES else []
+        names = " ".join([*map(str, inside[:MOST_NAMES]), *more])
+        return f"has no manifest, so it is not an artifact; give one of: {names}"
+    return _part_of(path) or f"has no manifest: it is unfinished, or {NO_ARTIFACT[3:]}"
+
+
+def _is_row(line: bytes) -> bool:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(row, dict) and row.get("schema") == SCHEMA
+
+
+def _part_of(path: Path) -> str | None:
+    """The reason for a path inside an artifact; None for any other path."""
+    whole = Path(os.path.abspath(path))
+    for directory in whole.parents[:_LEVELS_UP]:
+        kind = kind_of(directory)
+        if kind is not None:
+            shown = directory if path.is_absolute() else os.path.relpath(directory)
+            return f"is part of the {kind} {shown}; give that path instead"
+    return None
+
+
+def _artifacts_in(top: Path) -> Iterator[Path]:
+    """The artifacts inside a directory, without those inside another artifact."""
+    walk = os.walk(top)
+    for name, below, _ in islice(walk, _MOST_DIRECTORIES):
+        place = Path(name)
+        if place != top and kind_of(place) is not None:
+            yield place
+            below.clear()
+        is_deep = len(place.relative_to(top).parts) >= _LEVELS
+        below[:] = [] if is_deep else sorted(one for one in below if not one.startswith("."))

@@ -1,0 +1,196 @@
+"""Runs command lines as child processes of one warm process, several at once if asked.
+
+On Linux the children are forked from a process that has already imported torch and open_clip, which
+saves each of them seconds. Elsewhere they are spawned.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import runpy
+import signal
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import Connection, wait
+from typing import BinaryIO, Final
+
+from vlcpctl.core import console
+from vlcpctl.jobs.script import CommandLine
+
+FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# On macOS a forked process may crash in the system's libraries, so children are spawned there.
+CONTEXT: Final = (
+    multiprocessing.get_context("fork")
+    if sys.platform == "linux"
+    else multiprocessing.get_context("spawn")
+)
+
+
+class Children:
+    """Runs command lines, at most `jobs` at once; after one fails, no other is started."""
+
+    def __init__(self, lines: Sequence[CommandLine], jobs: int) -> None:
+        self.waiting = deque(lines)
+        self.jobs = jobs
+        self.running: list[_Child] = []
+        self.failed: tuple[CommandLine, int] | None = None
+        self.signal: int | None = None
+
+    def run(self) -> None:
+        """Run all lines and wait for them.
+
+        Afterwards `failed` is the first line that failed with its exit code, if any, and `signal`
+        the signal that stopped the run, if any.
+        """
+        with self._forwarding():
+            while self.running or self._may_go_on():
+                line = self._next()
+                if line is None:
+                    self._collect()
+                else:
+                    self.waiting.remove(line)
+                    self._start(line)
+
+    def _may_go_on(self) -> bool:
+        return bool(self.waiting) and self.failed is None and self.signal is None
+
+    def _next(self) -> CommandLine | None:
+        """The first line that can start now: all its inputs are written, no barrier precedes it.
+
+        A line that reads the output of an earlier unfinished line waits, and so does any line that
+        reads what the waiting one writes: hence its output counts as unwritten too.
+        """
+        if not self._may_go_on() or len(self.running) >= self.jobs:
+            return None
+        unwritten = [child.line.makes for child in self.running]
+        for line in self.waiting:
+            if line.is_barrier:
+                return None if unwritten else line
+            if not line.reads(unwritten):
+                return line
+            unwritten.append(line.makes)
+        return None
+
+    def _start(self, line: CommandLine) -> None:
+        if line.is_barrier:
+            return
+        console.say(f"[{line.number}] {line}")
+        with _signals_held():  # until the child is in the list and has its own handlers
+            self.running.append(_Child(line, shows_directly=self.jobs == 1))
+
+    def _collect(self) -> None:
+        """Wait for output or the end of a child, pass output on, and reap children that ended."""
+        ready = wait([source for child in self.running for source in child.sources])
+        for child in list(self.running):
+            child.pass_on(ready)
+            if child.process.sentinel in ready:
+                self.running.remove(child)
+                code = child.finish()
+                if code and self.failed is None:
+                    self.failed = (child.line, code)
+
+    @contextmanager
+    def _forwarding(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self._forward) for number in FORWARDED}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _forward(self, number: int, _frame: object) -> None:
+        self.signal = number
+        for child in self.running:
+            if child.process.pid and child.process.is_alive():
+                os.kill(child.process.pid, number)
+
+
+class _Child:
+    """A running command line.
+
+    If others run beside it, its output goes through pipes and is passed on in whole lines, so that
+    lines of different children never mix.
+    """
+
+    def __init__(self, line: CommandLine, *, shows_directly: bool) -> None:
+        self.line = line
+        self.outputs: list[_Output] = []
+        ends: list[Connection] = []
+        if not shows_directly:
+            prefix = f"[{line.number}] ".encode()
+            for target, mark in ((console.results().buffer, b""), (sys.stderr.buffer, prefix)):
+                reader, writer = CONTEXT.Pipe(duplex=False)
+                self.outputs.append(_Output(reader, target, mark))
+                ends.append(writer)
+        self.process = CONTEXT.Process(target=_become, args=(line.words, ends))
+        self.process.start()
+        for end in ends:
+            end.close()
+
+    @property
+    def sources(self) -> list[Connection | int]:
+        """What to wait for: the open pipes, and the sentinel of the process."""
+        return [*(o.reader for o in self.outputs if not o.ended), self.process.sentinel]
+
+    def pass_on(self, ready: Sequence[object]) -> None:
+        """Copy the output of those pipes that are ready."""
+        for output in self.outputs:
+            if output.reader in ready:
+                output.read()
+
+    def finish(self) -> int:
+        """Pass on the remaining output and return the exit code: 128 + N after signal N."""
+        for output in self.outputs:
+            while not output.ended:
+                output.read()
+        self.process.join()
+        code = self.process.exitcode or 0
+        return 128 - code if code < 0 else code
+
+
+class _Output:
+    """One stream of a child's output, passed on in whole lines with a mark before each."""
+
+    def __init__(self, reader: Connection, target: BinaryIO, mark: bytes) -> None:
+        self.reader, self.target, self.mark = reader, target, mark
+        self.rest = b""
+        self.ended = False
+
+    def read(self) -> None:
+        """Pass on the bytes available now; the last line gets a newline if it lacks one."""
+        data = os.read(self.reader.fileno(), 1 << 16)
+        self.ended = not data
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        if self.ended and self.rest:
+            lines.append(self.rest)
+        for line in lines:
+            self.target.write(self.mark + line + b"\n")
+        self.target.flush()
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    # Between fork and setpgid a signal would run the parent's handler in the child, or miss a child
+    # that is not in the list yet. Blocked signals stay pending and arrive afterwards.
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+
+
+def _become(words: Sequence[str], ends: Sequence[Connection]) -> None:
+    """In the child: run what `python -m vlcpctl WORDS` would run."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # A group of its own: Ctrl-C in a terminal reaches the child once, forwarded by the parent.
+    os.setpgid(0, 0)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+    for descriptor, end in enumerate(ends, start=1):
+        os.dup2(end.fileno(), descriptor)
+    sys.argv = ["vlcpctl", *words]
+    runpy.run_module("vlcpctl", run_name="__main__", alter_sys=True)

@@ -1,0 +1,191 @@
+"""Tokenizers: open_clip's byte-pair encoding, or word pieces read from the model's directory."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+import torch
+from torch import Tensor
+
+from vlcpctl.core.errors import Incompatible
+from vlcpctl.core.special_tokens import SpecialTokens
+from vlcpctl.models.hub import first_line, quietly
+from vlcpctl.models.imports import open_clip
+from vlcpctl.models.word_pieces import cleaner, of_vocabulary
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Fast
+
+# The files that open_clip and transformers read; checkpoints contain copies.
+FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
+VOCABULARIES = ("tokenizer.json", "vocab.txt")
+
+
+class Tokenizer(Protocol):
+    """Turns texts into token ids, and saves the files that a checkpoint needs for that."""
+
+    @property
+    def size(self) -> int:
+        """The number of token ids."""
+
+    def __call__(self, texts: list[str]) -> Tensor:
+        """(n, L) int64 token ids of n texts, cut or padded to the model's text length L."""
+
+    def save(self, directory: Path) -> None:
+        """Write the tokenizer's files into the directory of a checkpoint."""
+
+
+@final
+class BytePairs:
+    """CLIP's own tokenizer, which ships with open_clip."""
+
+    def __init__(self, length: int, options: dict[str, Any]) -> None:
+        kind = open_clip().tokenizer.SimpleTokenizer
+        self._tokenizer = kind(context_length=length, **options)
+
+    @property
+    def size(self) -> int:
+        return int(self._tokenizer.vocab_size)
+
+    def __call__(self, texts: list[str]) -> Tensor:
+        ids: Tensor = self._tokenizer(texts)
+        return ids
+
+    def save(self, directory: Path) -> None:
+        """Writes nothing: open_clip ships with this tokenizer."""
+
+
+@final
+class WordPieces:
+    """The tokenizer of a tokenizer.json or of BERT's vocab.txt, read without transformers.
+
+    The ids equal those of open_clip's HFTokenizer, or those of transformers for a vocab.txt. Raises
+    Incompatible if the directory's files cannot be read or lack a padding token.
+    """
+
+    def __init__(self, directory: Path, length: int, options: dict[str, Any]) -> None:
+        self._files = {n: (directory / n).read_bytes() for n in FILES if (directory / n).is_file()}
+        self._clean = cleaner(options.get("clean", "whitespace"))
+        self._directory = directory
+        try:
+            described = json.loads(self._files.get("tokenizer_config.json", b"{}"))
+            self._tokenizer = _fast(self._files, described)
+        except Exception as error:  # the tokenizers library raises plain Exception
+            raise Incompatible(f"cannot read the tokenizer in {directory}: {error}") from error
+        self._names = {
+            kind: _content(described.get(f"{kind}_token")) or f"[{kind.upper()}]"
+            for kind in ("pad", "cls", "sep", "mask")
+        }
+        padding = self._names["pad"]
+        padding_id = self._tokenizer.token_to_id(padding)
+        if padding_id is None:
+            raise Incompatible(f"{directory}: the tokenizer has no padding token {padding!r}")
+        separator = self._tokenizer.token_to_id(_content(described.get("sep_token")) or "")
+        self._blanked = separator if options.get("strip_sep_token") else None
+        self._tokenizer.enable_truncation(
+            length, direction=described.get("truncation_side", "right")
+        )
+        self._tokenizer.enable_padding(
+            length=length,
+            pad_id=padding_id,
+            pad_token=padding,
+            direction=described.get("padding_side", "right"),
+        )
+
+    @property
+    def size(self) -> int:
+        return int(self._tokenizer.get_vocab_size())
+
+    @property
+    def special(self) -> SpecialTokens:
+        """The ids of the special tokens; [MASK] follows the last id if the tokenizer lacks it.
+
+        Raises Incompatible if the tokenizer has no [CLS] or [SEP].
+        """
+        ids = {kind: self._id(kind) for kind in ("pad", "cls", "sep")}
+        mask = self._tokenizer.token_to_id(self._names["mask"])
+        if mask is None:
+            mask = self.size
+        return SpecialTokens(**ids, mask=mask, words=max(self.size, mask + 1))
+
+    def _id(self, kind: str) -> int:
+        found = self._tokenizer.token_to_id(self._names[kind])
+        if found is None:
+            raise Incompatible(f"{self._directory} has no token {self._names[kind]!r}")
+        return found
+
+    def __call__(self, texts: list[str]) -> Tensor:
+        # Not encode_batch: it starts threads, and forking workers from a threaded process may hang.
+        ids = torch.tensor([self._tokenizer.encode(self._clean(text)).ids for text in texts])
+        return ids if self._blanked is None else ids.masked_fill(ids == self._blanked, 0)
+
+    def save(self, directory: Path) -> None:
+        """Write the files as they were read."""
+        for name, data in self._files.items():
+            (directory / name).write_bytes(data)
+
+
+def tokenizer_of(config: dict[str, Any], directory: Path | None = None) -> Tokenizer:
+    """The tokenizer of a model configuration, preferably from the files of its checkpoint.
+
+    Raises Incompatible if it cannot be read or has options that are not supported.
+    """
+    text = config["text_cfg"]
+    length, name = int(text.get("context_length", 77)), text.get("hf_tokenizer_name")
+    options = text.get("tokenizer_kwargs") or {}
+    if not name:
+        return BytePairs(length, options)
+    unknown = sorted(options.keys() - {"clean", "strip_sep_token"})
+    if text.get("tokenizer_mode") or unknown:
+        what = unknown[0] if unknown else "tokenizer_mode"
+        raise Incompatible(f"text_cfg sets {what!r}, which is not supported with {name!r}")
+    advice = "give a directory with its tokenizer.json as text_cfg.hf_tokenizer_name"
+    return word_pieces(name, directory, length, options, advice)
+
+
+def word_pieces(
+    name: str, directory: Path | None, length: int, options: dict[str, Any], advice: str
+) -> WordPieces:
+    """The tokenizer in a checkpoint's directory, in the directory `name`, or `name` on the hub.
+
+    Raises Incompatible if none can be read; `advice` is what to do if the hub is out of reach.
+    """
+    for place in (directory, Path(name)):
+        if place is not None and any((place / file).is_file() for file in VOCABULARIES):
+            return WordPieces(place, length, options)
+    if Path(name).is_dir() or Path(name).is_absolute():
+        raise Incompatible(f"{name} is not a tokenizer: it has no {' or '.join(VOCABULARIES)}")
+    return _from_hub(name, length, options, advice)
+
+
+def _from_hub(name: str, length: int, options: dict[str, Any], advice: str) -> WordPieces:
+    """A tokenizer from the hub, converted by transformers into a tokenizer.json."""
+    from transformers import AutoTokenizer
+
+    with tempfile.TemporaryDirectory() as place:
+        try:
+            with quietly():
+                AutoTokenizer.from_pretrained(name).save_pretrained(place)
+        except (OSError, ValueError) as error:
+            what = f"cannot load the tokenizer {name!r}: {first_line(error)}"
+            raise Incompatible(f"{what}; {advice}") from error
+        if not (Path(place) / "tokenizer.json").is_file():
+            raise Incompatible(f"the tokenizer {name!r} cannot be converted to a tokenizer.json")
+        return WordPieces(Path(place), length, options)
+
+
+def _fast(files: dict[str, bytes], described: dict[str, Any]) -> Fast:
+    """The tokenizer of a tokenizer.json, or else of a vocab.txt."""
+    from tokenizers import Tokenizer as FromJson
+
+    if "tokenizer.json" in files:
+        return FromJson.from_str(files["tokenizer.json"].decode())
+    return of_vocabulary(files["vocab.txt"].decode(), described)
+
+
+def _content(token: str | dict[str, Any] | None) -> str | None:
+    """A special token as tokenizer_config.json writes it: plain, or with its properties."""
+    return token["content"] if isinstance(token, dict) else token

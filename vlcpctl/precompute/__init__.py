@@ -1,0 +1,1 @@
+"""What later commands need of a model: targets, pseudo texts, labels, features."""

@@ -1,0 +1,220 @@
+"""distill: precompute a teacher's embeddings of pairs (targets), part by part.
+
+.TARGETS.vlcpctl/partial/identity.json          the settings; a command with others is refused
+.TARGETS.vlcpctl/partial/images-NNNNNN.parquet  image embeddings of part N; complete or absent
+.TARGETS.vlcpctl/partial/texts-NNNNNN.parquet   text embeddings; written last
+
+Shapes: N rows, one for each view of an image or for each caption; D channels of the teacher.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from vlcpctl.core.atomic import already_made
+from vlcpctl.core.console import progress, say
+from vlcpctl.core.devices import torch_device
+from vlcpctl.core.staging import Staging
+from vlcpctl.data.images.transforms import train_view
+from vlcpctl.data.loading.loader import ImageCache
+from vlcpctl.data.loading.workers import read_in_order
+from vlcpctl.data.precomputed.teacher_targets import CAPTION, VIEW, write_targets
+from vlcpctl.data.precomputed.vector_files import Vectors, write_vectors
+from vlcpctl.models import encoders
+from vlcpctl.models.embed import require_finite
+from vlcpctl.models.encoders import Encoder
+from vlcpctl.precompute.distill_plan import DistillPlan
+from vlcpctl.precompute.resumable_parts import Means, claim
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The parts that this process computes: every `count`-th, starting with `index`."""
+
+    index: int = 0
+    count: int = 1
+
+
+def distill(plan: DistillPlan, means: Means, shard: Shard, *, force: bool = False) -> bool:
+    """Compute the missing parts of this shard, and join them once those of all shards exist.
+
+    Returns whether the targets are finished; False if parts of other shards are missing. Raises
+    OutputExists if unfinished work of a different command exists, and Diverged for non-finite
+    embeddings.
+    """
+    out = plan.request.out
+    torch.set_num_threads(means.threads)
+    partial = claim(out, plan.identity, means, force=force)
+    files = [
+        (partial / f"images-{number:06d}.parquet", partial / f"texts-{number:06d}.parquet")
+        for number in range(plan.parts)
+    ]
+    own = range(shard.index, plan.parts, shard.count)
+    missing = [number for number in own if not files[number][1].is_file()]
+    if len(missing) < len(own):
+        say(f"resuming {out} at part {len(own) - len(missing)} of {len(own)}")
+    teacher = _teacher(plan, means)
+    with progress("distill", sum(len(plan.part(number)) for number in own), "pairs") as bar:
+        bar.advance(sum(len(plan.part(number)) for number in own if number not in missing))
+        for number, images, texts in Work(plan, means, teacher).parts(missing):
+            write_vectors(files[number][0], images, VIEW)
+            write_vectors(files[number][1], texts, CAPTION)
+            bar.advance(len(plan.part(number)))
+    left = [number for number, (_, texts) in enumerate(files) if not texts.is_file()]
+    if left and partial.exists():
+        say(f"{out}: {len(left)} of {plan.parts} parts remain for other shards")
+        return False
+    _join(plan, partial, files, _facts(plan, teacher), force=force)
+    return True
+
+
+def _teacher(plan: DistillPlan, means: Means) -> Encoder:
+    encoder = encoders.load(plan.request.teacher)
+    encoder.module.to(torch_device(means.device)).eval()
+    return encoder
+
+
+def _facts(plan: DistillPlan, teacher: Encoder) -> dict[str, Any]:
+    identity = plan.identity
+    return {
+        "teacher": identity["teacher"],
+        "sources": [*identity["tasks"], *([identity["buffer"]] if identity["buffer"] else [])],
+        "width": teacher.width,
+        "scale": teacher.weights()["logit_scale"].detach().exp().item(),
+        "pairs": len(plan.places),
+        "views": plan.views,
+    }
+
+
+def _join(
+    plan: DistillPlan,
+    partial: Path,
+    files: Sequence[tuple[Path, Path]],
+    facts: dict[str, Any],
+    *,
+    force: bool,
+) -> None:
+    """Join the parts into the finished targets, and delete them."""
+    # Two shards may finish at the same moment, and both find all parts: the lock lets one join
+    # them, and the other then finds the directory gone or the targets finished.
+    with _locked(partial) as is_there:
+        if is_there and partial.exists():
+            if force or not already_made(plan.request.out, "targets", plan.identity, force=False):
+                write_targets(plan.request.out, files, plan.identity, facts)
+            Staging(plan.request.out).drop_partial()
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[bool]:
+    """Hold an exclusive lock on a directory; yields False if it no longer exists."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+    except FileNotFoundError:
+        yield False
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield True
+    finally:
+        os.close(descriptor)
+
+
+@dataclass
+class ViewBatches(Dataset[Tensor]):
+    """The views of the images of some parts as (n, H, W, 3) bytes; no batch spans two parts."""
+
+    plan: DistillPlan
+    batches: Sequence[tuple[int, int]]  # (part, batch within the part)
+    size: int
+
+    def __post_init__(self) -> None:
+        self._cache = ImageCache()
+
+    def __getitem__(self, number: int) -> Tensor:
+        part, batch = self.batches[number]
+        places, views = self.plan.part(part), self.plan.views
+        first = batch * self.size
+        numbers = range(first, min(first + self.size, len(places) * views))
+        seen = [self._view(places[at // views], at % views) for at in numbers]
+        return torch.from_numpy(np.stack(seen))
+
+    def _view(self, place: np.ndarray, visit: int) -> np.ndarray:
+        source, row = place.tolist()
+        splits, key = self.plan.splits, self.plan.splits[source].keys[row]
+        image = self._cache.get(splits, source, row)
+        return train_view(image, self.plan.view, self.plan.request.seed, key, visit)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Computes the teacher's embeddings of each part."""
+
+    plan: DistillPlan
+    means: Means
+    teacher: Encoder
+
+    def parts(self, numbers: Sequence[int]) -> Iterator[tuple[int, Vectors, Vectors]]:
+        """Yield for each part its number, image rows and text rows, with (N, D) float32 vectors."""
+        counts = [self._batches(len(self.plan.part(number))) for number in numbers]
+        batches = [
+            (number, batch)
+            for number, count in zip(numbers, counts, strict=True)
+            for batch in range(count)
+        ]
+        dataset = ViewBatches(self.plan, batches, self.means.batch_size)
+        # One reader for all parts, so that workers prefetch across their borders.
+        pixels = read_in_order(dataset, range(len(batches)), self.means.workers)
+        for number, count in zip(numbers, counts, strict=True):
+            yield number, self._images(number, islice(pixels, count)), self._texts(number)
+
+    def _batches(self, pairs: int) -> int:
+        return -(-pairs * self.plan.views // self.means.batch_size)
+
+    @torch.inference_mode()
+    def _images(self, number: int, batches: Iterator[Tensor]) -> Vectors:
+        found = []
+        for batch in batches:
+            raw, _ = self.teacher.features(self.teacher.pixels(batch), None)
+            assert raw is not None
+            found.append(raw.float().cpu().numpy())
+        keys, views = self._keys(number), self.plan.views
+        vectors = self._finite(np.concatenate(found), number)
+        numbers = np.tile(np.arange(views, dtype=np.int32), len(keys))
+        return Vectors([key for key in keys for _ in range(views)], numbers, vectors)
+
+    @torch.inference_mode()
+    def _texts(self, number: int) -> Vectors:
+        keys, counts, texts = self._keys(number), [], []
+        for source, row in self.plan.part(number).tolist():
+            captions = self.plan.splits[source].captions(row)
+            counts.append(len(captions))
+            texts += captions
+        found, device = [], next(self.teacher.module.parameters()).device
+        for start in range(0, len(texts), self.means.batch_size):
+            ids = self.teacher.tokenize(texts[start : start + self.means.batch_size])
+            _, raw = self.teacher.features(None, ids.to(device))
+            assert raw is not None
+            found.append(raw.float().cpu().numpy())
+        vectors = self._finite(np.concatenate(found), number)
+        numbers = np.concatenate([np.arange(count, dtype=np.int32) for count in counts])
+        owners = [key for key, count in zip(keys, counts, strict=True) for _ in range(count)]
+        return Vectors(owners, numbers, vectors)
+
+    def _keys(self, number: int) -> list[str]:
+        return [self.plan.splits[s].keys[row] for s, row in self.plan.part(number).tolist()]
+
+    def _finite(self, vectors: np.ndarray, number: int) -> np.ndarray:
+        require_finite(vectors, f"{self.plan.request.teacher}, part {number}")
+        return vectors

@@ -1,0 +1,153 @@
+"""The plan of distill: a request checked against its inputs. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vlcpctl.core.errors import UsageError
+from vlcpctl.core.manifest import read_manifest
+from vlcpctl.core.transform import View
+from vlcpctl.data.buffer.update import open_buffer
+from vlcpctl.data.tasks.task import Split, Task, open_task
+from vlcpctl.models.configuration import checkpoint_view
+from vlcpctl.training.config.settings import Settings, refuse_idle_settings, resolve
+
+AUGMENTATION = ("crop", "crop_scale", "flip", "randaugment")
+VIEWS = 4
+PAIRS_OF_A_PART = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The inputs and options of distill.
+
+    None for `views` means the default number, and for `preset` the teacher's own augmentation.
+    """
+
+    tasks: tuple[Path, ...]
+    teacher: Path
+    out: Path
+    buffer: Path | None = None
+    views: int | None = None
+    preset: str | None = None
+    augmentation: Mapping[str, Any]
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class DistillPlan:
+    """A checked request, its opened splits, and the image transform and number of its views."""
+
+    request: Request
+    splits: Sequence[Split]
+    view: View
+    views: int
+    identity: dict[str, Any]
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """(K, 2) index of the split and row of every pair; a key in several splits counts once."""
+        seen: set[str] = set()
+        found = []
+        for source, split in enumerate(self.splits):
+            for row, key in enumerate(split.keys):
+                if key not in seen:
+                    seen.add(key)
+                    found.append((source, row))
+        return np.array(found, dtype=np.int64).reshape(-1, 2)
+
+    @property
+    def parts(self) -> int:
+        """The number of parts that the pairs are cut into."""
+        return -(-len(self.places) // PAIRS_OF_A_PART)
+
+    def part(self, number: int) -> np.ndarray:
+        """The rows of `places` in a part, (n, 2)."""
+        start = number * PAIRS_OF_A_PART
+        return self.places[start : start + PAIRS_OF_A_PART]
+
+    @cached_property
+    def captions(self) -> int:
+        """The number of captions of all pairs."""
+        counts = [split.caption_counts() for split in self.splits]
+        return int(sum(counts[source][row] for source, row in self.places.tolist()))
+
+    def lines(self) -> Iterator[str]:
+        """The plan as lines of text."""
+        seen = ", ".join(f"{name} {getattr(self.view, name)}" for name in AUGMENTATION)
+        views = "1 view" if self.views == 1 else f"{self.views} views"
+        yield f"distill: {len(self.places)} images in {views} each, {self.captions} captions"
+        yield f"  views: {seen}"
+
+
+def make_plan(request: Request) -> DistillPlan:
+    """Open the inputs of a request and check that they fit together.
+
+    Raises BadInput if an input is not what its option needs, and UsageError for options without
+    effect or an unknown augmentation.
+    """
+    tasks = [open_task(path) for path in request.tasks]
+    buffer = open_buffer(request.buffer) if request.buffer else None
+    teacher = read_manifest(request.teacher, "checkpoint")
+    settings = _settings(request, teacher)
+    seen = {name: getattr(settings, name) for name in AUGMENTATION}
+    view = replace(checkpoint_view(request.teacher), **seen)
+    views = _views(request, view)
+    identity = {
+        "teacher": str(teacher["content"]),
+        "tasks": [task.content for task in tasks],
+        "buffer": buffer.content if buffer else None,
+        "views": views,
+        "seed": request.seed,
+        "transform": view.facts(),
+    }
+    splits = [_train_split(task) for task in [*tasks, *([buffer] if buffer else [])]]
+    return DistillPlan(request, splits, view, views, identity)
+
+
+def _settings(request: Request, teacher: dict[str, Any]) -> Settings:
+    """The augmentation of the preset, else of the teacher's training; options win over both."""
+    inherited: dict[str, Any] = {}
+    if request.preset is None:
+        trained = teacher["identity"].get("settings")
+        if trained is None:
+            averaged = teacher.get("alpha") is not None
+            why = "is an average of two checkpoints" if averaged else "was not trained by vlcpctl"
+            raise UsageError(
+                f"{request.teacher} {why}, so its augmentation is not known; "
+                "use the --preset that train-step will have"
+            )
+        inherited = {name: _plain(trained[name]) for name in AUGMENTATION}
+    given = {**inherited, **request.augmentation}
+    settings, _ = resolve(request.preset or "tiny", given, {})
+    refuse_idle_settings(settings, dict.fromkeys(request.augmentation, "flag"))
+    return settings
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _views(request: Request, view: View) -> int:
+    if view.varies:
+        return request.views or VIEWS
+    if (request.views or 1) > 1:
+        raise UsageError(
+            f"--views {request.views} has no effect: without augmentation all views are equal "
+            f"(crop {view.crop}, no flip, no randaugment)"
+        )
+    if request.seed:
+        raise UsageError(
+            f"--seed {request.seed} has no effect: without augmentation nothing is drawn at random"
+        )
+    return 1
+
+
+def _train_split(task: Task) -> Split:
+    return task.split("train")

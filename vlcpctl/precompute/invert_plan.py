@@ -1,0 +1,93 @@
+"""The plan of invert-texts: a request checked against its inputs. Torch-free."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.atomic import check_place, refuse_foreign_file
+from vlcpctl.core.batch import Inversion
+from vlcpctl.core.errors import BadInput, OutputExists
+from vlcpctl.core.manifest import identity_differences, read_manifest
+from vlcpctl.data.buffer.update import open_buffer
+from vlcpctl.data.precomputed.pseudo_texts import holds_pseudo_texts, open_pseudo_texts
+from vlcpctl.data.tasks.task import Split
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The inputs of invert-texts, the number of texts, and how they are generated."""
+
+    checkpoint: Path
+    buffer: Path
+    out: Path
+    count: int
+    how: Inversion
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class InvertPlan:
+    """A checked request, its opened buffer, and `how` with the real size of mini-batches."""
+
+    request: Request
+    buffer: Split
+    how: Inversion
+    identity: dict[str, Any]
+
+    @property
+    def parts(self) -> int:
+        """The number of parts, one for each mini-batch; the last may need fewer texts."""
+        return -(-self.request.count // self.how.texts)
+
+    def texts_of(self, part: int) -> int:
+        """The number of texts in a part."""
+        return min(self.how.texts, self.request.count - part * self.how.texts)
+
+    def __str__(self) -> str:
+        """The plan in one line."""
+        how = self.how
+        return (
+            f"{self.request.count} texts from a buffer of {len(self.buffer)}: {how.iterations} "
+            f"iterations each, {how.texts} at a time against {how.pairs} images"
+        )
+
+
+def make_plan(request: Request) -> InvertPlan:
+    """Open the inputs of a request; a mini-batch is at most the whole buffer.
+
+    Raises BadInput if the buffer is empty or an input is not what its option needs.
+    """
+    buffer = open_buffer(request.buffer)
+    split = buffer.split("train")
+    if not len(split):
+        raise BadInput(f"{request.buffer} is empty: no pairs to generate pseudo texts from")
+    pairs = min(request.how.pairs, len(split))
+    how = replace(request.how, pairs=pairs, texts=pairs)
+    identity = {
+        "checkpoint": str(read_manifest(request.checkpoint, "checkpoint")["content"]),
+        "buffer": buffer.content,
+        "count": request.count,
+        "inversion": asdict(how),
+        "seed": request.seed,
+    }
+    return InvertPlan(request, split, how, identity)
+
+
+def already_inverted(plan: InvertPlan, *, force: bool) -> bool:
+    """Whether the finished file of this very command already exists.
+
+    Raises OutputExists if something else is there; `force` is for replacing it.
+    """
+    out = plan.request.out
+    check_place(out)
+    refuse_foreign_file(out, holds_pseudo_texts)
+    if force or not out.exists():
+        return False
+    differences = identity_differences(open_pseudo_texts(out).identity, plan.identity)
+    if differences:
+        raise OutputExists(
+            f"{out} was made with other settings: {'; '.join(differences)}; --force replaces it"
+        )
+    return True

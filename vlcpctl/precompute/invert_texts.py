@@ -1,0 +1,124 @@
+"""invert-texts: generate a file of pseudo texts from a checkpoint and a buffer, part by part.
+
+.FILE.vlcpctl/partial/identity.json         the settings; a command with others is refused
+.FILE.vlcpctl/partial/part-NNNNNN.parquet   the texts of mini-batch N; complete or absent
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.nn.functional import normalize
+
+from vlcpctl.core.batch import Batch
+from vlcpctl.core.console import progress, say
+from vlcpctl.core.devices import torch_device
+from vlcpctl.core.errors import Diverged
+from vlcpctl.core.staging import Staging
+from vlcpctl.data.loading.loader import PlannedBatches
+from vlcpctl.data.loading.sampler import Memory
+from vlcpctl.data.loading.workers import read_in_order
+from vlcpctl.data.precomputed.pseudo_texts import Columns, join_parts, write_part
+from vlcpctl.models import encoders
+from vlcpctl.models.encoders import Encoder
+from vlcpctl.models.inversion import Inverted, Inverter, Parents, draw_parents
+from vlcpctl.precompute.invert_plan import InvertPlan
+from vlcpctl.precompute.resumable_parts import Means, claim
+
+
+def invert_texts(plan: InvertPlan, means: Means, *, force: bool = False) -> None:
+    """Generate the missing parts and join all parts into the file.
+
+    Raises OutputExists if unfinished work of a different command exists, and Diverged if
+    similarities are not finite.
+    """
+    request = plan.request
+    torch.set_num_threads(means.threads)
+    partial = claim(request.out, plan.identity, means, force=force)
+    encoder = encoders.load(request.checkpoint)
+    encoder.module.to(torch_device(means.device)).eval()
+    encoder.module.requires_grad_(False)
+    work = Work(plan, means, encoder)
+    parts = [partial / f"part-{number:06d}.parquet" for number in range(plan.parts)]
+    missing = [number for number, part in enumerate(parts) if not part.is_file()]
+    if len(missing) < len(parts):
+        say(f"resuming {request.out} at part {len(parts) - len(missing)} of {len(parts)}")
+    with progress("invert", request.count, "texts") as bar:
+        bar.advance(request.count - sum(map(plan.texts_of, missing)))
+        for number, columns in work.parts(missing):
+            write_part(parts[number], columns)
+            bar.advance(plan.texts_of(number))
+    length, width = work.shape
+    facts = {"length": length, "width": width, "identity": plan.identity}
+    join_parts(request.out, parts, facts)
+    Staging(request.out).drop_partial()
+
+
+@dataclass(frozen=True)
+class Work:
+    """Generates the texts of each part with the model, which is on its device."""
+
+    plan: InvertPlan
+    means: Means
+    encoder: Encoder
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(L, W): tokens of a text, and channels of a token embedding."""
+        return self.encoder.tokenize([""]).shape[1], self.encoder.text_tower.width
+
+    def parts(self, numbers: Sequence[int]) -> Iterator[tuple[int, Columns]]:
+        """Yield for each part its number and its columns."""
+        dataset = PlannedBatches(
+            splits=[self.plan.buffer],
+            plan=Memory(self.plan.buffer, self.plan.how.pairs, self.plan.request.seed).plan,
+            view=self.encoder.view,
+            tokenise=self.encoder.tokenizer,
+            seed=self.plan.request.seed,
+            part=lambda count: slice(0, count),
+        )
+        batches = read_in_order(dataset, numbers, self.means.workers)
+        for number, batch in zip(numbers, batches, strict=True):
+            yield number, self._rows(number, batch)
+
+    def _rows(self, number: int, batch: Batch) -> Columns:
+        how, size = self.plan.how, self.means.batch_size
+        parents = draw_parents(self.plan.request.seed, number, how.texts, how.pairs)
+        images, ids = self.encoder.inputs(batch.images, batch.texts)
+        with torch.no_grad():
+            image, _ = self.encoder.features(images, None)
+        assert image is not None
+        image_BD = normalize(image, dim=-1)
+        count = self.plan.texts_of(number)
+        some = [
+            parents.part(slice(start, min(start + size, count))) for start in range(0, count, size)
+        ]
+        inverter = Inverter(self.encoder, how)
+        found = [_columns(inverter.invert(image_BD, ids, part), part) for part in some]
+        columns = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
+        if not np.isfinite(columns["loss"]).all():
+            raise Diverged(f"{self.plan.request.checkpoint} gives non-finite similarities")
+        keys = np.array(batch.keys)
+        return {**columns, "first": keys[columns["first"]], "second": keys[columns["second"]]}
+
+
+def _columns(inverted: Inverted, parents: Parents) -> dict[str, np.ndarray]:
+    """The columns of the texts, one row each; parents are indices into the mini-batch."""
+    before, after = inverted.before, inverted.after
+    columns = {
+        "first": parents.first,
+        "second": parents.second,
+        "share": parents.share,
+        "end": inverted.texts.ends,
+        "embeddings": inverted.texts.embeddings,
+        "loss_before": before.loss,
+        "loss": after.loss,
+        "similarity_before": before.similarity,
+        "similarity": after.similarity,
+        "within_before": before.within,
+        "within": after.within,
+    }
+    return {name: column.cpu().numpy() for name, column in columns.items()}

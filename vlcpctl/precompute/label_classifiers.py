@@ -1,0 +1,84 @@
+"""Classifiers that label pairs: timm's, or any of our models zero-shot from class names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from vlcpctl.core.devices import torch_device
+from vlcpctl.core.errors import UsageError
+from vlcpctl.data.classification import benchmarks
+from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES, prompts_of, read_templates
+from vlcpctl.data.images.transforms import eval_view
+from vlcpctl.data.splitting.labels_from import Labelling, LabelsFrom
+from vlcpctl.data.splitting.pseudo_labels import Classifier
+from vlcpctl.evaluation.classification.class_vectors import class_vectors
+from vlcpctl.models import encoders
+from vlcpctl.models.embed import embed_images, require_finite
+from vlcpctl.models.encoders import Encoder, Start
+from vlcpctl.models.timm_classifier import TimmClassifier, load_timm, names_of
+
+BATCH_SIZE = 64
+
+
+def classifier_of(labelling: Labelling, device: str) -> Classifier:
+    """The classifier with its model loaded; raises UsageError if class names are missing."""
+    if labelling.source.kind == "timm":
+        return _timm(labelling, torch_device(device))
+    encoder = _encoder(labelling.source)
+    encoder.module.to(torch_device(device)).eval()
+    return ZeroshotClassifier(encoder, labelling)
+
+
+@final
+class ZeroshotClassifier:
+    """Predicts the class whose prompts are most similar to the image; of ties the first."""
+
+    batch_size = BATCH_SIZE
+
+    def __init__(self, encoder: Encoder, labelling: Labelling) -> None:
+        assert labelling.names is not None, "labelling_of has checked it"
+        self.names, self.encoder, self.what = labelling.names, encoder, labelling.source.name
+        file = labelling.templates
+        templates = DEFAULT_TEMPLATES if file is None else read_templates(file).of("split")
+        prompts = prompts_of(self.names, templates, file or "the default template")
+        self._class_CD = class_vectors(encoder, prompts, BATCH_SIZE, self.what)
+
+    def prepare(self, image: Image.Image) -> NDArray[np.generic]:
+        """The image as (H, W, 3) bytes, transformed as in evaluation."""
+        return eval_view(image, self.encoder.view)
+
+    def classify(self, batch: NDArray[np.generic]) -> NDArray[np.int64]:
+        """(B,) predicted class indices for (B, H, W, 3) images."""
+        image_BD = embed_images(self.encoder, [torch.from_numpy(batch)])
+        require_finite(image_BD, f"{self.what}, images")
+        classes: NDArray[np.int64] = np.argmax(image_BD @ self._class_CD.T, axis=1)
+        return classes
+
+
+def _encoder(source: LabelsFrom) -> Encoder:
+    if source.kind == "checkpoint":
+        return encoders.load(Path(source.name))
+    return encoders.build(source.name, Start(pretrained=source.weights))
+
+
+def _timm(labelling: Labelling, device: torch.device) -> TimmClassifier:
+    source = labelling.source
+    module = load_timm(source.name, source.weights)
+    count = int(getattr(module, "num_classes"))  # noqa: B009 - nn.Module hides its type
+    names: Sequence[str] | None = labelling.names or names_of(module)
+    if names is None and count == benchmarks.IMAGENET_CLASSES:
+        names = benchmarks.imagenet_class_names()
+    if names is None or len(names) != count:
+        found = "no names for them" if names is None else f"{len(names)} names"
+        raise UsageError(
+            f"--labels-from timm:{source.name}: the model has {count} classes, but there are "
+            f"{found}; use --class-names with a file of one class name per line"
+        )
+    return TimmClassifier(module, names, device)

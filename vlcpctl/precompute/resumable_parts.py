@@ -1,0 +1,68 @@
+"""Work done in parts, so that it can be killed and resumed: options, and claiming its directory.
+
+Torch is imported where it is used: commands that only plan stay fast.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.atomic import new_part
+from vlcpctl.core.errors import OutputExists
+from vlcpctl.core.manifest import identity_differences
+from vlcpctl.core.staging import Staging
+
+
+@dataclass(frozen=True, kw_only=True)
+class Means:
+    """How the work is executed; it changes the last bits of results at most."""
+
+    batch_size: int
+    device: str
+    workers: int
+    threads: int
+
+    def numeric(self) -> dict[str, Any]:
+        """The facts that decide the last bits of the result."""
+        import torch
+
+        from vlcpctl.core.devices import torch_device
+
+        device = torch_device(self.device)
+        return {
+            "torch": torch.__version__,
+            "device": torch.cuda.get_device_name() if device.type == "cuda" else platform.machine(),
+            "instructions": torch.backends.cpu.get_cpu_capability(),
+            "threads": self.threads,
+            "batch_size": self.batch_size,
+        }
+
+
+def claim(out: Path, identity: dict[str, Any], means: Means, *, force: bool) -> Path:
+    """Create the directory of parts, or accept an existing one to resume from; return its path.
+
+    Raises OutputExists if it belongs to a different command; `force` deletes it first.
+    """
+    staging, own = Staging(out), {**identity, "numeric": means.numeric()}
+    if force:
+        staging.drop_partial()
+    else:
+        staging.refuse_old_partial()
+    partial = staging.partial
+    stored = partial / "identity.json"
+    if stored.is_file():
+        differences = identity_differences(json.loads(stored.read_text()), own)
+        if differences:
+            raise OutputExists(
+                f"{partial} is an unfinished run of a different command: {'; '.join(differences)}; "
+                "--force replaces it"
+            )
+        return partial
+    staging.open_partial()
+    with new_part(stored) as temporary:
+        temporary.write_text(json.dumps(own, indent=1))
+    return partial

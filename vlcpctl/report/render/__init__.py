@@ -1,0 +1,1 @@
+"""The report's looks: terminal, Markdown and HTML."""

@@ -1,0 +1,138 @@
+"""The charts of a report: this module selects the data, charts/ draws it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vlcpctl.report.charts.bars import Panel, bar_chart
+from vlcpctl.report.charts.frame import colour
+from vlcpctl.report.charts.heatmap import Matrix, heatmap
+from vlcpctl.report.charts.histograms import Panel as Angles
+from vlcpctl.report.charts.histograms import histograms, scale_of
+from vlcpctl.report.charts.lines import Series, line_chart
+from vlcpctl.report.markup import Markup, element
+from vlcpctl.report.scores.runs import Run
+from vlcpctl.report.tables.angles import SIDES, Measure, Space
+from vlcpctl.report.tables.comparison import GROUPS
+from vlcpctl.report.tables.matrices import own_means, step_label
+
+
+def colours(runs: list[Run]) -> dict[str, str]:
+    """The CSS class of each run; joint training, the upper bound, is grey."""
+    bounds = [run.name for run in runs if run.group == GROUPS[0]]
+    others = [run.name for run in runs if run.name not in bounds]
+    return dict.fromkeys(bounds, "run-joint") | {name: colour(i) for i, name in enumerate(others)}
+
+
+def curves(runs: list[Run], key: str, gallery: str) -> Markup:
+    """Line chart of the score after each step: on the merged gallery, or the mean over tasks."""
+    css = colours(runs)
+    series = [
+        Series(run.name, css[run.name], _points(run, key, gallery), run.final_only) for run in runs
+    ]
+    what = (
+        "merged gallery of the tasks so far"
+        if gallery == "merged"
+        else "mean over the tasks so far"
+    )
+    chart = line_chart(f"{key} after each step, {what}", series)
+    several = any(len(run.seeds) > 1 for run in runs)
+    caption = f"{key} after each step, {what}."
+    caption += " Band: lowest to highest seed." if several else ""
+    caption += (
+        " Dotted: evaluated at the last step only." if any(one.is_level for one in series) else ""
+    )
+    return _figure(chart, caption)
+
+
+def heatmaps(runs: list[Run], key: str, galleries: tuple[str, ...]) -> Markup:
+    """A task x step heat map per run with several steps, all on one colour scale."""
+    shown = [run for run in runs if not run.final_only and run.steps and "own" in run.galleries]
+    highest = max(
+        (float(np.nanmax(own_means(run, key), initial=0.0)) for run in shown), default=0.0
+    )
+    figures = [
+        element(
+            "figure",
+            element("figcaption", run.name),
+            heatmap(f"{run.name}: {key} by step and task", matrix),
+        )
+        for run in shown
+        for matrix in [_matrix(run, key, galleries, highest)]
+    ]
+    return element("div", *figures, class_="panels") if figures else Markup("")
+
+
+def bars(runs: list[Run], key: str) -> Markup:
+    """Bar chart of the last model's score on each task, with the score just after learning it."""
+    shown = [run for run in runs if run.steps and "own" in run.galleries]
+    if not shown:
+        return Markup("")
+    longest = max(shown, key=lambda run: len(run.tasks))
+    css = colours(runs)
+    panels = [_panel(run, key, css[run.name], len(longest.tasks)) for run in shown]
+    labels = [step_label(longest, task) for task in range(len(longest.tasks))]
+    chart = bar_chart(f"{key} per task, last model", labels, panels)
+    return _figure(
+        chart,
+        f"{key} on each task's own gallery. Bar: last model. Tick: just after learning it.",
+    )
+
+
+def turned(space: Space, measure: Measure) -> list[Markup]:
+    """Histograms of a measure's angles per run, a panel per pair of steps, all on one scale."""
+    one, other = (f"{measure.name}_{side}" for side in measure.sides)
+    panels: dict[str, list[Angles]] = {}
+    for turn in space.turns:
+        shares = (turn.share(one), turn.share(other))
+        panels.setdefault(turn.run, []).append(Angles(turn.name, shares))
+    scale = scale_of([panel for members in panels.values() for panel in members])
+    if scale is None:
+        return []
+    sides = (SIDES[measure.sides[0]], SIDES[measure.sides[1]])
+    charts = {
+        run: histograms(f"{run}: {measure.short} on {space.task}", sides, members, scale)
+        for run, members in panels.items()
+    }
+    return [
+        _figure(chart, f"{run}: percent of the angles in each degree, per pair of steps.")
+        for run, chart in charts.items()
+    ]
+
+
+def _figure(chart: Markup, caption: str) -> Markup:
+    if not chart:
+        return chart
+    return element("figure", chart, element("figcaption", caption), class_="wide")
+
+
+def _points(run: Run, key: str, gallery: str) -> tuple[tuple[int, float, float, float], ...]:
+    """(step, mean, lowest seed, highest seed) of each step at which every seed was evaluated."""
+    points = []
+    for step in range(run.steps):
+        values = [_after(scores.of(gallery), step, gallery) for scores in run.scores.get(key, ())]
+        if values and not any(math.isnan(value) for value in values):
+            points.append((step, float(np.mean(values)), min(values), max(values)))
+    return tuple(points)
+
+
+def _after(matrix: NDArray[np.float64], step: int, gallery: str) -> float:
+    return float(matrix[step, step] if gallery == "merged" else np.mean(matrix[step, : step + 1]))
+
+
+def _matrix(run: Run, key: str, galleries: tuple[str, ...], highest: float) -> Matrix:
+    with_merged = "merged" in galleries and "merged" in run.galleries
+    merged = own_means(run, key, "merged") if with_merged else None
+    labels = [step_label(run, step) for step in range(run.steps)]
+    return Matrix(labels, own_means(run, key), merged, highest or 1.0)
+
+
+def _panel(run: Run, key: str, css: str, tasks: int) -> Panel:
+    own = own_means(run, key)
+    last = run.steps - 1
+    final = [float(own[last, task]) if task <= last else math.nan for task in range(tasks)]
+    learned = [float(own[task, task]) if task < last else math.nan for task in range(tasks)]
+    return Panel(run.name, css, final, learned)

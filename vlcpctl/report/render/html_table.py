@@ -1,0 +1,62 @@
+"""A table as HTML: caption, recall keys on two lines, numbers aligned, best values bold."""
+
+from __future__ import annotations
+
+import re
+
+from vlcpctl.report.markup import Markup, element, joined
+from vlcpctl.report.tables.table import Cell, Column, Group, Table
+
+_RECALL = re.compile(r"(i2t|t2i)_(r\d+|rmean)")
+_CODE = frozenset({"formula", "metric", "condition"})
+_PROSE = frozenset({"formula", "reading", "holds"})
+
+
+def html_table(table: Table) -> Markup:
+    """The table with its notes, in a box that scrolls where the page is narrow."""
+    head = element("thead", element("tr", *(_head(column) for column in table.columns)))
+    bodies = (_body(group, table.columns) for group in table.groups)
+    whole = element("table", element("caption", table.title), head, *bodies)
+    notes = element("ul", *(element("li", note) for note in table.notes), class_="notes")
+    return joined(element("div", whole, class_="scroll"), notes if table.notes else "")
+
+
+def _head(column: Column) -> Markup:
+    css = None if column.is_number else "words"
+    return element("th", *_pretty(column.name), scope="col", class_=css)
+
+
+def _pretty(name: str) -> tuple[str, ...]:
+    """A recall key on two lines, as in the papers' tables; other names unchanged."""
+    match = _RECALL.fullmatch(name)
+    if match is None:
+        return (name,)
+    cut = match[2].removeprefix("r")
+    return (match[1], element("br"), "R@mean" if cut == "mean" else f"R@{cut}")
+
+
+def _body(group: Group, columns: tuple[Column, ...]) -> Markup:
+    heading = element(
+        "tr", element("th", group.name, colspan=len(columns), scope="rowgroup", class_="group")
+    )
+    rows = (
+        element("tr", *(_cell(*pair) for pair in zip(row, columns, strict=True)))
+        for row in group.rows
+    )
+    return element("tbody", heading if group.name else "", *rows)
+
+
+def _cell(cell: Cell, column: Column) -> Markup:
+    marks = {
+        "words": not column.is_number,
+        "prose": column.name in _PROSE,
+        "best": cell.is_best,
+        "strong": cell.is_strong,
+        "faint": cell.is_faint,
+    }
+    css = " ".join(name for name, is_set in marks.items() if is_set) or None
+    text: str = cell.text if cell.value is None else cell.text.replace("-", "\u2212")
+    if column.name in _CODE:
+        text = element("code", text)
+    spread = element("span", f"\u00b1{cell.sd}", class_="sd") if cell.sd else ""
+    return element("td", text, spread, class_=css)

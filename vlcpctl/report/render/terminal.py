@@ -1,0 +1,144 @@
+"""Tables as aligned lines: styled and fitted to the width on a terminal, plain elsewhere."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from vlcpctl.core.console import emit, results
+from vlcpctl.report.tables.table import Cell, Table
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_UNLIMITED = 10**4  # width if stdout is not a terminal
+_NOTE_WIDTH = 100  # at most
+_GAP = 2  # blanks between columns
+_ROOM = 28  # of two numbers with deviations
+
+
+def print_report(notes: Iterable[str], sections: Iterable[tuple[str, list[Table]]]) -> None:
+    """Print each section's heading and tables on stdout, then the notes."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=results(), highlight=False)
+    width = console.width if console.is_terminal else _UNLIMITED
+
+    def show(text: Text) -> None:
+        if console.is_terminal:
+            console.print(text, soft_wrap=True)
+        else:  # rich would exit with 1, not 141, when the reader of a pipe has gone
+            emit(text.plain)
+
+    for heading, tables in sections:
+        if heading:
+            show(Text(f"{heading}\n", "bold underline"))
+        for table in tables:
+            show(styled(table, width))
+    for note in notes:
+        show(Text(_wrapped(f"note: {note}", width)))
+
+
+def styled(table: Table, width: int = _UNLIMITED) -> Text:
+    """The table as styled lines, fitted to `width` terminal cells."""
+    from rich.text import Text
+
+    blocks = fitted(table, width)
+    text = Text("\n").join(_block(block, width) for block in blocks)
+    for note in blocks[-1].notes:
+        text.append(_wrapped(note, width), "dim")
+    return text
+
+
+def fitted(table: Table, width: int) -> list[Table]:
+    """The table without what does not fit, split into blocks of columns if necessary.
+
+    Deviations of minor columns go first, then minor columns by rank (a note names them), then all
+    deviations. (A table of rich would shrink every column until no number can be read.)
+    """
+
+    def is_too_wide() -> bool:
+        return _total(_widths(table, width)) > width
+
+    if is_too_wide():
+        table = table.without_deviations(min_rank=1)
+    left_out: list[str] = []
+    while is_too_wide() and (rank := max(c.rank for c in table.columns)):
+        left_out += [column.name for column in table.columns if column.rank == rank]
+        table = table.only([i for i, column in enumerate(table.columns) if column.rank < rank])
+    if is_too_wide():
+        table = table.without_deviations()
+    if left_out:
+        note = f"left out at this width: {', '.join(left_out)}"
+        table = replace(table, notes=(*table.notes, note))
+    return _blocks(table, width)
+
+
+def _blocks(table: Table, width: int) -> list[Table]:
+    """As few tables as possible that fit, each with the first column, the last with the notes."""
+    first, *others = _widths(table, width)
+    blocks: list[list[int]] = [[]]
+    used = first
+    for place, needed in enumerate(others, 1):
+        if blocks[-1] and used + _GAP + needed > width:
+            blocks.append([])
+            used = first
+        blocks[-1].append(place)
+        used += _GAP + needed
+    tables = [table.only([0, *places]) for places in blocks]
+    return [*(replace(block, notes=()) for block in tables[:-1]), tables[-1]]
+
+
+def _total(widths: list[int]) -> int:
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _widths(table: Table, width: int) -> list[int]:
+    """Terminal cells of each column; the first takes what leaves room for numbers."""
+    from rich.cells import cell_len
+
+    rows = [row for group in table.groups for row in group.rows]
+    first, *others = (
+        max(cell_len(text) for text in (column.name, *(row[place].line for row in rows)))
+        for place, column in enumerate(table.columns)
+    )
+    return [min(first, max(width // 2, width - _ROOM)), *others]
+
+
+def _block(table: Table, width: int) -> Text:
+    """Title, header and groups between rules."""
+    from rich.text import Text
+
+    widths = _widths(table, width)
+    rule = Text("-" * _total(widths), "dim")
+    head = [Cell(column.name, is_faint=True) for column in table.columns]
+    lines = [Text(table.title, "bold"), rule, _line(head, table, widths)]
+    for group in table.groups:
+        lines += [rule, *([Text(group.name, "italic")] if group.name else [])]
+        lines += [_line(row, table, widths) for row in group.rows]
+    return Text("\n").join([*lines, rule, Text()])
+
+
+def _line(cells: Iterable[Cell], table: Table, widths: list[int]) -> Text:
+    """Cells aligned in their columns, a name that is too long cut with an ellipsis."""
+    from rich.text import Text
+
+    texts = [Text(cell.line, _style(cell), overflow="ellipsis") for cell in cells]
+    for text, column, width in zip(texts, table.columns, widths, strict=True):
+        text.align("right" if column.is_number else "left", width)
+    line = Text(" " * _GAP).join(texts)
+    line.rstrip()
+    return line
+
+
+def _style(cell: Cell) -> str:
+    if cell.is_best or cell.is_strong:
+        return "bold"
+    return "dim" if cell.is_faint else ""
+
+
+def _wrapped(note: str, width: int) -> str:
+    return textwrap.fill(note, min(width, _NOTE_WIDTH), subsequent_indent="  ") + "\n"

@@ -1,0 +1,1 @@
+"""From rows to scores: the matrices of each run, and their summaries."""

@@ -1,0 +1,74 @@
+"""Summary metrics of a run over its seeds, and the reason if one is undefined."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from vlcpctl.metrics.definitions import DEFINITIONS, Definition
+from vlcpctl.metrics.forgetting import Matrix
+from vlcpctl.report.scores.runs import Run
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A number with one value per seed."""
+
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """The arithmetic mean."""
+        return math.fsum(self.values) / len(self.values)
+
+    @property
+    def sd(self) -> float | None:
+        """The sample standard deviation; None for one seed.
+
+        >>> Spread((1.0, 2.0, 3.0)).sd
+        1.0
+        """
+        if len(self.values) < 2:
+            return None
+        squares = math.fsum((value - self.mean) ** 2 for value in self.values)
+        return math.sqrt(squares / (len(self.values) - 1))
+
+
+def summarise(run: Run, key: str, name: str) -> Spread | None:
+    """One summary metric of a run; None if it is undefined for any seed."""
+    definition = DEFINITIONS[name]
+    if key not in run.scores or why_undefined(run, definition):
+        return None
+    values = [definition.value(scores.of(definition.gallery)) for scores in run.scores[key]]
+    known = tuple(value for value in values if value is not None)
+    return Spread(known) if len(known) == len(values) else None
+
+
+def why_undefined(run: Run, definition: Definition) -> str | None:
+    """Why a summary metric is undefined for a run in any metric key; None if it can be defined."""
+    gallery = "own" if definition.gallery == "start" else definition.gallery
+    if gallery not in run.galleries:
+        return f"it has no rows on {gallery} galleries"
+    if run.steps == 0:
+        return "it has not been trained on the stream"
+    if run.final_only and definition.compares_steps:
+        return "it was evaluated at its last step only"
+    if run.steps == 1 and definition.compares_steps and definition.name != "own_learned":
+        return "it has one step, and forgetting needs two"
+    return None
+
+
+def mean_matrix(matrices: list[Matrix]) -> Matrix:
+    """(steps, tasks) mean over seeds of each cell; NaN where a seed lacks the cell."""
+    mean: Matrix = np.mean(np.stack(matrices), axis=0)
+    return mean
+
+
+def cell_spread(run: Run, key: str, gallery: str, cell: tuple[int, int]) -> Spread | None:
+    """One cell of the own or merged matrix over seeds; None if a seed lacks it."""
+    if key not in run.scores:
+        return None
+    values = tuple(float(scores.of(gallery)[cell]) for scores in run.scores[key])
+    return None if any(math.isnan(value) for value in values) else Spread(values)

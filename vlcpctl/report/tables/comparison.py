@@ -1,0 +1,133 @@
+"""Comparison tables, a row per run, laid out as in the papers: final scores and forgetting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from vlcpctl.metrics.definitions import DEFINITIONS
+from vlcpctl.report.scores.runs import Run, Track
+from vlcpctl.report.scores.summary import Spread, summarise, why_undefined
+from vlcpctl.report.tables.table import Cell, Column, Group, Table, number_cell, with_best_marked
+
+GROUPS = ("Joint training (upper bound)", "Memory free", "Memory buffer")
+
+_TITLES = {
+    "merged_final": "Last model, merged gallery of all tasks",
+    "own_final": "Last model, mean over the tasks' own galleries",
+}
+
+_RANKS = {"_rmean": 4, "_r10": 3, "_10": 3, "_r5": 2, "_5": 2}
+_WORDS_RANK = 5
+_OWN = tuple(name for name, definition in DEFINITIONS.items() if definition.gallery != "merged")
+
+
+def comparison_tables(track: Track, key: str, galleries: tuple[str, ...]) -> list[Table]:
+    """A table of final scores per gallery in every metric key, then one of forgetting in `key`."""
+    runs = ordered_runs(track, key)
+    there = {gallery for run in runs for gallery in run.galleries}.intersection(galleries)
+    names = [name for name in _TITLES if DEFINITIONS[name].gallery in there]
+    tables = [_final_scores(track, runs, key, name) for name in names]
+    return [*tables, _forgetting(runs, key)] if "own" in there else tables
+
+
+def ordered_runs(track: Track, key: str) -> list[Run]:
+    """Runs by group, and in a group by ascending final score, as in the papers."""
+    return sorted(
+        track.runs, key=lambda run: (GROUPS.index(run.group), headline(run, key), run.name)
+    )
+
+
+def headline(run: Run, key: str) -> float:
+    """The final merged score, else the final own score; minus infinity if both are undefined."""
+    spread = summarise(run, key, "merged_final") or summarise(run, key, "own_final")
+    return -math.inf if spread is None else spread.mean
+
+
+def _final_scores(track: Track, runs: list[Run], key: str, name: str) -> Table:
+    """Every metric key of the last model; the merged table also has CTP's BWT in `key`."""
+    scores = [(name, column) for column in track.keys]
+    scores += (
+        [("bwt_ctp", key)] if name == "merged_final" and _is_defined(runs, key, "bwt_ctp") else []
+    )
+    columns = (
+        *(column for column, _ in _words(runs)),
+        *(Column(k, rank=_rank(k, key), higher_is_better=True) for k in track.keys),
+        *(_column(summary) for summary, _ in scores[len(track.keys) :]),
+    )
+    groups = _groups(
+        runs, columns, lambda run: [summarise(run, k, summary) for summary, k in scores]
+    )
+    signs = (f"bwt_ctp (in {key}): {DEFINITIONS['bwt_ctp'].reading}",)
+    notes = signs if len(scores) > len(track.keys) else ()
+    return Table(_TITLES[name], columns, groups, (*notes, *_seed_notes(runs)))
+
+
+def _forgetting(runs: list[Run], key: str) -> Table:
+    names = [name for name in _OWN if name != "fwt_gem" or _is_defined(runs, key, name)]
+    columns = (*(column for column, _ in _words(runs)), *(_column(name) for name in names))
+    groups = _groups(runs, columns, lambda run: [summarise(run, key, name) for name in names])
+    signs = tuple(f"{name}: {DEFINITIONS[name].reading}" for name in names)
+    title = f"Forgetting in {key}, own galleries"
+    return Table(title, columns, groups, (*_reasons(runs), *_seed_notes(runs), *signs))
+
+
+def _column(name: str) -> Column:
+    return Column(name, higher_is_better=DEFINITIONS[name].higher_is_better)
+
+
+def _is_defined(runs: list[Run], key: str, name: str) -> bool:
+    return any(summarise(run, key, name) for run in runs)
+
+
+def _rank(name: str, key: str) -> int:
+    """How early a metric's column is left out of a narrow table; 0, the report's own, never is."""
+    if name == key:
+        return 0
+    return next((rank for ending, rank in _RANKS.items() if name.endswith(ending)), 1)
+
+
+def _words(runs: list[Run]) -> list[tuple[Column, Callable[[Run], str]]]:
+    words: list[tuple[Column, Callable[[Run], str]]] = [
+        (Column("run", is_number=False), lambda run: run.name)
+    ]
+    if any(_recipe(run) != run.name for run in runs):
+        words.append((Column("method", is_number=False, rank=_WORDS_RANK), _recipe))
+    if len({len(run.seeds) for run in runs}) > 1:
+        words.append((Column("seeds"), lambda run: str(len(run.seeds))))
+    return words
+
+
+def _recipe(run: Run) -> str:
+    return f"{run.method}, {run.buffer}" if run.buffer else run.method
+
+
+def _groups(
+    runs: list[Run], columns: tuple[Column, ...], values: Callable[[Run], list[Spread | None]]
+) -> tuple[Group, ...]:
+    words = [word for _, word in _words(runs)]
+    blocks = []
+    for name in GROUPS:
+        rows = tuple(
+            (*(Cell(word(run)) for word in words), *(number_cell(value) for value in values(run)))
+            for run in runs
+            if run.group == name
+        )
+        if rows:
+            blocks.append(with_best_marked(columns, Group(name, rows)))
+    return tuple(blocks)
+
+
+def _seed_notes(runs: list[Run]) -> tuple[str, ...]:
+    counts = {len(run.seeds) for run in runs}
+    if counts == {1}:
+        return ()
+    seeds = f"{counts.pop()} seeds" if len(counts) == 1 else "the seeds"
+    return (f"mean and standard deviation over {seeds}",)
+
+
+def _reasons(runs: list[Run]) -> tuple[str, ...]:
+    reasons = ((run.name, why_undefined(run, DEFINITIONS["bwt_gem"])) for run in runs)
+    return tuple(
+        f"{name} has no forgetting metrics: {reason}" for name, reason in reasons if reason
+    )

@@ -1,0 +1,116 @@
+"""A table, whatever its output format: columns, cells, groups of rows, notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from vlcpctl.report.scores.summary import Spread
+
+UNDEFINED = "-"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column; a narrow terminal leaves out columns of the highest `rank` first, 0 never."""
+
+    name: str
+    is_number: bool = True
+    rank: int = 0
+    higher_is_better: bool | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: its text, standard deviation and number, and how it is emphasised."""
+
+    text: str
+    sd: str = ""
+    value: float | None = None
+    is_best: bool = False
+    is_strong: bool = False
+    is_faint: bool = False
+
+    @property
+    def line(self) -> str:
+        """The cell on one line.
+
+        >>> Cell("51.00", "1.41").line
+        '51.00 (1.41)'
+        """
+        text = f"{self.text} ({self.sd})" if self.sd else self.text
+        return " ".join(text.split())
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows under one heading (empty: no heading)."""
+
+    name: str
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A titled table with groups of rows and notes below."""
+
+    title: str
+    columns: tuple[Column, ...]
+    groups: tuple[Group, ...]
+    notes: tuple[str, ...] = ()
+
+    def only(self, places: Sequence[int]) -> Table:
+        """The table with only the columns at these places."""
+        columns = tuple(self.columns[place] for place in places)
+        return replace(self._mapped(lambda row: tuple(row[i] for i in places)), columns=columns)
+
+    def without_deviations(self, min_rank: int = 0) -> Table:
+        """The table without the standard deviations in columns of this rank or more."""
+        return self._mapped(
+            lambda row: tuple(
+                replace(cell, sd="") if column.rank >= min_rank else cell
+                for cell, column in zip(row, self.columns, strict=True)
+            )
+        )
+
+    def _mapped(self, change: Callable[[tuple[Cell, ...]], tuple[Cell, ...]]) -> Table:
+        groups = (Group(group.name, tuple(map(change, group.rows))) for group in self.groups)
+        return replace(self, groups=tuple(groups))
+
+
+def number_cell(spread: Spread | None, *, faint: bool = False) -> Cell:
+    """Two decimals, with the standard deviation where there are seeds.
+
+    >>> number_cell(Spread((50.0, 52.0)))
+    Cell(text='51.00', sd='1.41', value=51.0, is_best=False, is_strong=False, is_faint=False)
+    """
+    if spread is None:
+        return Cell(UNDEFINED, is_faint=True)
+    sd = "" if spread.sd is None else f"{spread.sd:.2f}"
+    return Cell(fixed(spread.mean), sd, spread.mean, is_faint=faint)
+
+
+def fixed(value: float, decimals: int = 2) -> str:
+    """The number with a fixed number of decimals, and no minus sign before a zero.
+
+    >>> fixed(-0.001), fixed(43.425)
+    ('0.00', '43.42')
+    """
+    return f"{round(value, decimals) + 0.0:.{decimals}f}"
+
+
+def with_best_marked(columns: tuple[Column, ...], group: Group) -> Group:
+    """The group with the best cells of each column marked, which papers set in bold."""
+    if len(group.rows) < 2:
+        return group
+    rows = [list(row) for row in group.rows]
+    for place, column in enumerate(columns):
+        values = [row[place].value for row in rows]
+        known = [value for value in values if value is not None]
+        if column.higher_is_better is None or len(known) < 2:
+            continue
+        # Compared as printed: runs that round to the same number are all best.
+        best = fixed(max(known) if column.higher_is_better else min(known))
+        for row in rows:
+            row[place] = replace(row[place], is_best=row[place].text == best)
+    return Group(group.name, tuple(tuple(row) for row in rows))

@@ -1,0 +1,133 @@
+"""Batches for the training loop: rows of the plan, read and transformed for the run's model."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Generator
+from contextlib import closing
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from vlcpctl.core.batch import Batch, PseudoTexts
+from vlcpctl.core.errors import Incompatible
+from vlcpctl.core.transform import View
+from vlcpctl.data.loading.loader import PlannedBatches, WithMemory, read_batches
+from vlcpctl.data.loading.masking import Masking
+from vlcpctl.data.loading.order import BatchPlan
+from vlcpctl.data.loading.sampler import Memory
+from vlcpctl.data.precomputed.stored_features import Projections
+from vlcpctl.training.loop.state import TrainRun
+from vlcpctl.training.plan import Plan
+from vlcpctl.training.pseudo_text_source import GivenTexts
+
+
+def training_batches(plan: Plan, run: TrainRun, first: int, stop: int) -> Generator[Batch]:
+    """Batches number first..stop-1, with what the phase's methods need for pseudo texts.
+
+    Raises Incompatible if the buffer stores features of another width than the model's.
+    """
+    dataset: Dataset[Batch]
+    dataset = batches = PlannedBatches(
+        splits=plan.pairs.splits,
+        plan=plan.pairs.plan,
+        view=training_view(run),
+        tokenise=run.encoder.tokenizer,
+        seed=run.seed,
+        part=run.world.slice_of,
+        buffer_source=plan.pairs.buffer_source,
+        masking=_masking(run),
+        stored=_stored(plan, run),
+        taught=plan.teaching.taught if plan.teaching else None,
+    )
+    source = plan.pseudo
+    if source is None or source.method not in run.position.plan.methods:
+        return read_batches(batches, first, stop, plan.request.workers)
+    if source.memory is not None:
+        dataset = WithMemory(batches, _memory(source.memory, run))
+    found = read_batches(dataset, first, stop, plan.request.workers)
+    return found if source.given is None else _with_given(found, source.given, run, first)
+
+
+def _stored(plan: Plan, run: TrainRun) -> Projections | None:
+    """The projections stored in the buffer, if a method needs them."""
+    stored = plan.stored
+    if stored is not None and stored.width != run.width:
+        raise Incompatible(
+            f"{plan.request.buffer} stores features of {stored.width} channels, "
+            f"but the model has {run.width}"
+        )
+    return stored
+
+
+def _memory(memory: Memory, run: TrainRun) -> PlannedBatches:
+    """Mini-batches of the buffer, with images not augmented."""
+    return PlannedBatches(
+        splits=[memory.buffer],
+        plan=memory.plan,
+        view=run.encoder.view,
+        tokenise=run.encoder.tokenizer,
+        seed=run.seed,
+        part=run.world.slice_of,
+    )
+
+
+def _with_given(
+    batches: Generator[Batch], given: GivenTexts, run: TrainRun, first: int
+) -> Generator[Batch]:
+    """The batches, each with this process's part of the precomputed texts of its number."""
+    with closing(batches):  # so that closing this generator stops the workers of the inner one
+        for number, batch in enumerate(batches, start=first):
+            rows = given.rows(number)[run.world.slice_of(given.count)]
+            embeddings = torch.from_numpy(given.file.embeddings[rows])
+            ends = torch.from_numpy(given.file.ends[rows])
+            texts = PseudoTexts(embeddings.to(run.device).float(), ends.to(run.device))
+            yield dataclasses.replace(batch, pseudo=texts)
+
+
+def validation_batches(plan: Plan, run: TrainRun) -> Generator[Batch]:
+    """Batches of the tasks' validation splits, in order: first captions, no augmentation.
+
+    The last rows that do not fill a batch are left out: the loss depends on the batch size.
+    """
+    splits = [task.split("val") for task in plan.tasks]
+    source = np.repeat(np.arange(len(splits)), [len(split) for split in splits])
+    row = np.concatenate([np.arange(len(split)) for split in splits])
+    size = min(plan.request.settings.batch_size, len(row))
+
+    def batch(step: int) -> BatchPlan:
+        here = slice(step * size, (step + 1) * size)
+        nothing = np.zeros(size, dtype=np.int64)
+        return BatchPlan(source=source[here], row=row[here], caption=nothing, visit=nothing)
+
+    dataset = PlannedBatches(
+        splits=splits,
+        plan=batch,
+        view=run.encoder.view,
+        tokenise=run.encoder.tokenize,
+        seed=run.seed,
+        part=lambda count: slice(0, count),
+    )
+    return read_batches(dataset, 0, len(row) // size, workers=0)
+
+
+def _masking(run: TrainRun) -> Masking | None:
+    """How words are masked; None for a dual encoder or without masking."""
+    settings = run.settings
+    if run.encoder.family != "fusion" or not settings.mask_share:
+        return None
+    hides_all = settings.masking == "all"
+    return Masking(run.encoder.special, settings.mask_share, run.seed, hides_all=hides_all)
+
+
+def training_view(run: TrainRun) -> View:
+    """The model's image transform with the augmentation of the settings."""
+    settings = run.settings
+    return dataclasses.replace(
+        run.encoder.view,
+        crop=settings.crop,
+        crop_scale=settings.crop_scale,
+        flip=settings.flip,
+        randaugment=settings.randaugment,
+    )

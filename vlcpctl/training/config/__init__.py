@@ -1,0 +1,1 @@
+"""What a train-step is asked to do: settings, presets, methods, phases."""

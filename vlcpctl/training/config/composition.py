@@ -1,0 +1,99 @@
+"""Parse `--method a+b` and `--set a.x=1` into methods with hyper-parameters. Torch-free."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from vlcpctl.core.errors import UsageError, unknown_name
+from vlcpctl.core.method import Method, lies_within
+from vlcpctl.methods import TABLE
+
+
+def compose(names: str, assignments: Sequence[str] = ()) -> tuple[Method, ...]:
+    """The methods of `a+b` with the `assignments` of --set, sorted by name.
+
+    Sorted, so that a+b and b+a are the same run. Raises UsageError for an unknown method or
+    hyper-parameter, a value outside its interval, or methods that cannot be combined.
+
+    >>> [method.name for method in compose("lwf+ctp", ["ctp.m=0.5"])]
+    ['ctp', 'lwf']
+    """
+    chosen = names.replace("der++", "derpp").split("+")  # the paper's name; + joins methods
+    for name in chosen:
+        if name not in TABLE:
+            raise UsageError(unknown_name("method", name, TABLE))
+    if len(set(chosen)) < len(chosen):
+        raise UsageError(f"--method {names} names a method twice")
+    values = _by_method(chosen, assignments)
+    methods = tuple(TABLE[name](**values[name]) for name in sorted(chosen))
+    _refuse_clashes(methods)
+    return methods
+
+
+def hyper_of(methods: Sequence[Method]) -> dict[str, dict[str, Any]]:
+    """The hyper-parameters of every method: method name to field name to value."""
+    return {method.name: dataclasses.asdict(method) for method in methods}  # type: ignore[call-overload]
+
+
+def preset_of(methods: Sequence[Method]) -> str:
+    """The default preset: that of the first method with a paper, else of the first method."""
+    return next((method.preset for method in methods if method.papers), methods[0].preset)
+
+
+def settings_of_methods(methods: Sequence[Method]) -> dict[str, Any]:
+    """The training settings that methods set over the preset, such as DER's replay share."""
+    return {name: value for method in methods for name, value in method.settings.items()}
+
+
+def _by_method(chosen: Sequence[str], assignments: Sequence[str]) -> dict[str, dict[str, Any]]:
+    values: dict[str, dict[str, Any]] = {name: {} for name in chosen}
+    for assignment in assignments:
+        path, equals, text = assignment.partition("=")
+        name, dot, parameter = path.partition(".")
+        if not (equals and dot):
+            raise UsageError(f"--set {assignment!r} is not of the form METHOD.PARAMETER=VALUE")
+        if name not in values:
+            raise UsageError(
+                f"--set {assignment} has no effect: {name!r} is not in --method {'+'.join(chosen)}"
+            )
+        values[name][parameter] = _parsed(TABLE[name], name, parameter, text)
+    return values
+
+
+def _parsed(method: type[Method], name: str, parameter: str, text: str) -> object:
+    fields = {field.name: field for field in dataclasses.fields(method)}  # type: ignore[arg-type]
+    if parameter not in fields:
+        raise UsageError(unknown_name(f"hyper-parameter of {name}:", parameter, fields))
+    field = fields[parameter]
+    choices = field.metadata["choices"]
+    if choices and text not in choices:
+        raise UsageError(unknown_name(f"value of {name}.{parameter}:", text, choices))
+    kind: type = type(field.default)
+    given = f"--set {name}.{parameter}={text}"
+    try:
+        value = _boolean(text) if kind is bool else kind(text)
+    except ValueError as error:
+        raise UsageError(f"{given}: {text!r} is not a {kind.__name__}") from error
+    interval = field.metadata["within"]
+    if interval and not lies_within(value, interval):
+        raise UsageError(f"{given}: the value must be within {interval}")
+    return value
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() in {"true", "false"}:
+        return text.lower() == "true"
+    raise ValueError(text)
+
+
+def _refuse_clashes(methods: Sequence[Method]) -> None:
+    for claim, what in (
+        ("replaces_base", "replace the contrastive loss"),
+        ("writes_weights", "overwrite the weights"),
+        ("keeps", "store other weights than the trained ones"),
+    ):
+        names = [method.name for method in methods if getattr(method, claim)]
+        if len(names) > 1:
+            raise UsageError(f"{' and '.join(names)} both {what}; they cannot be combined")

@@ -1,0 +1,61 @@
+"""The number of processes that train together, and the place of this one. Torch-free."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from vlcpctl.core.errors import UsageError
+from vlcpctl.training.config.request import Request
+
+
+@dataclass(frozen=True)
+class Place:
+    """The rank of a process among `size`; `local` is its rank among those of its machine."""
+
+    rank: int
+    size: int
+    local: int
+
+
+def place() -> Place | None:
+    """This process's ranks from a launcher's environment (torchrun); None without a launcher."""
+    if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+        return None
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    return Place(rank, size, int(os.environ.get("LOCAL_RANK", "0")))
+
+
+def processes(asked: int | None) -> int:
+    """The number of processes: `asked` (--nproc), or as many as a launcher has started.
+
+    Raises UsageError if the two differ.
+    """
+    here = place()
+    if here is None:
+        return asked or 1
+    if asked not in (None, here.size):
+        raise UsageError(
+            f"--nproc {asked} differs from the {here.size} processes that a launcher has started "
+            "(WORLD_SIZE); leave out --nproc, or start vlcpctl without the launcher"
+        )
+    return here.size
+
+
+def check_processes(request: Request) -> None:
+    """Raise UsageError if the batch, or the processes among machines, cannot be split evenly."""
+    size, nproc, nodes = request.settings.batch_size, request.nproc, request.nodes
+    if size % nproc:
+        raise UsageError(
+            f"--batch-size {size} is not divisible by {nproc} processes; "
+            f"use {size - size % nproc or nproc}"
+        )
+    if nproc % nodes:
+        raise UsageError(f"--nproc {nproc} is not divisible by --nodes {nodes}")
+    if nodes > 1 and not request.rendezvous:
+        raise UsageError(f"--nodes {nodes} needs --rendezvous HOST:PORT, the same on every machine")
+    if nodes == 1 and request.rendezvous:
+        raise UsageError(
+            f"--rendezvous {request.rendezvous} has no effect without --nodes: "
+            "a single machine needs no meeting point"
+        )

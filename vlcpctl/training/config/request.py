@@ -1,0 +1,83 @@
+"""The request of one train-step: its inputs and options, not yet checked. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vlcpctl.core.errors import UsageError
+from vlcpctl.core.method import Method
+from vlcpctl.training.config.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The inputs, methods and settings of a train-step, and how it is executed.
+
+    `origins` names where each setting comes from: default, preset, method or flag.
+    """
+
+    tasks: tuple[Path, ...]
+    out: Path
+    methods: tuple[Method, ...]
+    settings: Settings
+    origins: Mapping[str, str] = field(default_factory=dict)
+    run: str = ""
+    previous: Path | None = None
+    teacher: Path | None = None
+    buffer: Path | None = None
+    pseudo_texts: Path | None = None
+    targets: Path | None = None
+    seed: int = 0
+    from_scratch: bool = False
+    fresh_state: bool = False
+    limit: int | None = None
+    # How it is executed: no field below decides what is computed.
+    force: bool = False
+    accept_inexact: bool = False
+    device: str = "auto"
+    workers: int = 0
+    threads: int = 1
+    nproc: int = 1
+    nodes: int = 1
+    rendezvous: str | None = None
+    save_every: str = "10min"
+    tensorboard: Path | None = None
+
+    @property
+    def method_name(self) -> str:
+        """The names of the methods as `--method` takes them, such as `ctp+lwf`."""
+        return "+".join(method.name for method in self.methods)
+
+
+@dataclass(frozen=True)
+class SaveEvery:
+    """How often a state is saved: every `steps` optimizer steps, or every `seconds`."""
+
+    steps: int | None = None
+    seconds: float | None = None
+
+
+def save_every(text: str) -> SaveEvery:
+    """Parse `--save-every`; raises UsageError for anything else.
+
+    >>> save_every("500"), save_every("10min")
+    (SaveEvery(steps=500, seconds=None), SaveEvery(steps=None, seconds=600.0))
+    """
+    for unit, seconds in (("min", 60.0), ("h", 3600.0), ("s", 1.0)):
+        number = text.removesuffix(unit)
+        if number != text and _positive(number):
+            return SaveEvery(seconds=float(number) * seconds)
+    if text.isdigit() and int(text) > 0:
+        return SaveEvery(steps=int(text))
+    raise UsageError(
+        f"--save-every {text!r} is neither a number of steps nor a time such as 10min or 2h"
+    )
+
+
+def _positive(text: str) -> bool:
+    try:
+        return float(text) > 0
+    except ValueError:
+        return False

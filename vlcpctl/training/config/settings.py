@@ -1,0 +1,176 @@
+"""The resolved settings of a train-step, with the origin of each value. Torch-free."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vlcpctl.core.errors import UsageError
+from vlcpctl.core.method import Method
+from vlcpctl.training.config.presets import OURS, preset
+
+CHOICES = {
+    "optimizer": ("adamw", "adam", "sgd", "lamb"),
+    "schedule": ("cosine", "constant", "plateau"),
+    "decay": ("weights", "all"),
+    "captions": ("one", "all"),
+    "crop": ("none", "center", "random"),
+    "precision": ("fp32", "bf16", "fp16"),
+    "base_loss": ("mean", "sum"),
+    "masking": ("bert", "all"),
+    "heads": ("linear", "cosine"),
+    "keep": ("last", "best:val_loss", "best:val_rmean"),
+}
+
+# The settings that have an effect only with some values of another setting.
+_GOES_WITH = {
+    "crop_scale": ("crop", ("random",)),
+    "patience": ("schedule", ("plateau",)),
+    "min_lr": ("schedule", ("cosine", "plateau")),
+    "momentum": ("optimizer", ("sgd",)),
+    "betas": ("optimizer", ("adamw", "adam", "lamb")),
+    "eps": ("optimizer", ("adamw", "adam", "lamb")),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of one train-step, apart from its methods' own hyper-parameters."""
+
+    model: str = ""
+    pretrained: str | None = None
+    temperature: str | None = None
+    text_length: int | None = None
+    optimizer: str = "adamw"
+    lr: float = 1e-4
+    min_lr: float = 0.0
+    weight_decay: float = 0.05
+    decay: str = "weights"
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    momentum: float = 0.9
+    clip_norm: float | None = None
+    schedule: str = "cosine"
+    warmup: float = 0.0
+    patience: int = 1
+    epochs: int = 1
+    steps: int | None = None
+    batch_size: int = 64
+    micro_batch: int | None = None
+    precision: str = "fp32"
+    replay: str = "union"
+    captions: str = "one"
+    base_loss: str = "mean"
+    image_size: int | None = None
+    crop: str = "center"
+    crop_scale: tuple[float, float] = (0.2, 1.0)
+    flip: bool = False
+    randaugment: tuple[int, int] | None = None
+    keep: str = "last"
+    blend_buffers: bool = False
+    mask_share: float = 0.15
+    masking: str = "bert"
+    heads: str | None = None  # None: as in the model's configuration
+
+
+SETTINGS = tuple(field.name for field in dataclasses.fields(Settings))
+
+
+def configuration(
+    settings: Settings, origins: Mapping[str, str], methods: Sequence[Method]
+) -> Iterator[tuple[str, Any, str]]:
+    """(name, value, origin) of every setting and hyper-parameter, for --dry-run."""
+    for name in SETTINGS:
+        yield name, getattr(settings, name), origins.get(name, "default")
+    for method in methods:
+        for field in dataclasses.fields(method):  # type: ignore[arg-type]
+            value = getattr(method, field.name)
+            yield (
+                f"{method.name}.{field.name}",
+                value,
+                field.metadata["origin"] if value == field.default else "flag",
+            )
+
+
+def resolve(
+    preset_name: str, flags: Mapping[str, Any], inherited: Mapping[str, Any]
+) -> tuple[Settings, dict[str, str]]:
+    """The settings, and the origin of each value.
+
+    A value from a flag wins over one from the methods (`inherited`), that over the preset's, and
+    that over the default. Raises UsageError for a value that is not allowed.
+    """
+    values: dict[str, Any] = {}
+    origins = dict.fromkeys(SETTINGS, "default")
+    for name, value in preset(preset_name).items():
+        values[name] = value
+        ours = ", not in the paper" if name in OURS[preset_name] else ""
+        origins[name] = f"preset {preset_name}{ours}"
+    for source, given in (("method", inherited), ("flag", flags)):
+        for name, value in given.items():
+            values[name] = value
+            origins[name] = source
+    settings = Settings(**values)
+    _check(settings)
+    return settings, origins
+
+
+def _check(settings: Settings) -> None:
+    for name, choices in CHOICES.items():
+        value = getattr(settings, name)
+        if value is not None and value not in choices:
+            raise UsageError(
+                f"--{name.replace('_', '-')} {value!r} is not one of {', '.join(choices)}"
+            )
+    if settings.micro_batch and settings.batch_size % settings.micro_batch:
+        raise UsageError(
+            f"--batch-size {settings.batch_size} is not divisible by "
+            f"--micro-batch {settings.micro_batch}"
+        )
+    for name in ("epochs", "batch_size", "lr"):
+        if getattr(settings, name) <= 0:
+            raise UsageError(
+                f"--{name.replace('_', '-')} must be above 0, not {getattr(settings, name)}"
+            )
+    if not 0 <= settings.mask_share < 1:
+        raise UsageError(f"--mask-share must be in [0, 1), not {settings.mask_share}")
+    replay_share(settings.replay)
+
+
+def replay_share(replay: str) -> float | None:
+    """Parse `--replay`: the share of each batch from the buffer; None if shuffled with the tasks.
+
+    Raises UsageError for anything but `union` and `share=X`.
+
+    >>> replay_share("share=0.5"), replay_share("union")
+    (0.5, None)
+    """
+    if replay == "union":
+        return None
+    name, _, text = replay.partition("=")
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if name != "share" or not 0 < share < 1:
+        raise UsageError(f"--replay {replay!r} is neither 'union' nor 'share=X' with 0 < X < 1")
+    return share
+
+
+def refuse_idle_settings(settings: Settings, origins: Mapping[str, str]) -> None:
+    """Raise UsageError for a flag that has no effect with the other settings.
+
+    Only flags count: a preset may set a value that has no effect with another flag.
+    """
+    for name, (other, values) in _GOES_WITH.items():
+        value = getattr(settings, other)
+        if origins.get(name) == "flag" and value not in values:
+            flag, needed = (f"--{one.replace('_', '-')}" for one in (name, other))
+            raise UsageError(
+                f"{flag} has no effect with {needed} {value}: it applies only to "
+                f"{needed} {' and '.join(values)}"
+            )
+    if origins.get("epochs") == origins.get("steps") == "flag":
+        raise UsageError("--epochs has no effect with --steps: both set the length; give one")

@@ -1,0 +1,73 @@
+"""The identity of a run: every option and fact is semantic, numeric or runtime.
+
+Semantic facts decide what is computed: with another value it is a different run. Numeric facts
+decide the last bits: a resume is bit-exact only if they are equal. Runtime facts (workers, logging,
+paths) change neither and are left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.hashing import file_sha256
+from vlcpctl.core.manifest import read_manifest
+from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
+from vlcpctl.data.tasks.task import open_task
+from vlcpctl.training.config.composition import hyper_of
+from vlcpctl.training.config.request import Request
+
+
+def semantic(request: Request) -> dict[str, Any]:
+    """The facts that decide what the run computes, with contents in place of paths. Torch-free.
+
+    Moved or copied inputs are still the same run.
+    """
+    settings = dataclasses.asdict(request.settings)
+    for name in ("model", "pretrained"):
+        settings[name] = _file_by_content(settings[name])
+    return {
+        "run": request.run,
+        "method": request.method_name,
+        "hyper": hyper_of(request.methods),
+        "settings": settings,
+        "seed": request.seed,
+        "tasks": [open_task(path).content for path in request.tasks],
+        "previous": _content(request.previous, "checkpoint"),
+        "teacher": _content(request.teacher, "checkpoint"),
+        "buffer": _content(request.buffer, "task"),
+        "targets": _content(request.targets, "targets"),
+        "pseudo_texts": _texts_by_content(request.pseudo_texts),
+        "from_scratch": request.from_scratch,
+        "fresh_state": request.fresh_state,
+        "limit": request.limit,
+    }
+
+
+def numeric(request: Request, device: str) -> dict[str, Any]:
+    """The facts that decide the last bits of the result, on this machine."""
+    import torch
+
+    return {
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name() if device.startswith("cuda") else platform.machine(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "threads": request.threads,
+        "processes": request.nproc,
+    }
+
+
+def _content(path: Path | None, kind: str) -> str | None:
+    return None if path is None else str(read_manifest(path, kind)["content"])
+
+
+def _texts_by_content(path: Path | None) -> str | None:
+    return None if path is None else open_pseudo_texts(path).content
+
+
+def _file_by_content(value: str | None) -> str | None:
+    if value is not None and Path(value).is_file():
+        return f"sha256:{file_sha256(value)}"
+    return value

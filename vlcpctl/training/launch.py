@@ -1,0 +1,187 @@
+"""train-step in one process or many: torch's elastic launcher starts them and watches them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+from torch.distributed.elastic.rendezvous import RendezvousError
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from vlcpctl.core import console
+from vlcpctl.core.atomic import already_made
+from vlcpctl.core.devices import torch_device
+from vlcpctl.core.errors import UsageError, VlcpError
+from vlcpctl.core.hashing import content_id
+from vlcpctl.models.imports import preload
+from vlcpctl.training.config.processes import Place, place
+from vlcpctl.training.config.request import Request
+from vlcpctl.training.identity import semantic
+from vlcpctl.training.loop.process_group import LostProcess, joined
+from vlcpctl.training.loop.signals import forwarded
+from vlcpctl.training.plan import make_plan
+from vlcpctl.training.train_step import train_step
+
+# The launcher reports the first failure it sees. A process that only lost its peer waits this many
+# seconds, so that the peer's own error is seen first.
+LOST_S = 2.0
+
+
+class ProcessFailed(VlcpError):
+    """A process of the run failed; its message and exit code become those of the command."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.exit_code = code
+
+
+def train(request: Request, *, quiet: bool = False) -> Path | None:
+    """Train in `request.nproc` processes.
+
+    Returns the checkpoint's path in the one process that should print it, else None. Raises what
+    `train_step` raises, and ProcessFailed or VlcpError if processes fail or cannot meet.
+    """
+    here = place()
+    if here is not None and here.size > 1:
+        take_part(request, here)
+        return request.out if here.rank == 0 else None
+    if request.nproc > 1:
+        return _launch(request, quiet=quiet)
+    return train_step(request)
+
+
+def _launch(request: Request, *, quiet: bool) -> Path | None:
+    identity = semantic(request)
+    if already_made(request.out, "checkpoint", identity, force=request.force):
+        return request.out
+    make_plan(request)  # so that wrong input gives one error, before any process starts
+    method = _start_method(request)
+    if method == "fork":
+        preload()
+    with TemporaryDirectory(prefix="vlcpctl-") as logs, _torch_silent(), forwarded():
+        configuration = _configuration(request, method, content_id(identity), logs)
+        try:
+            results = elastic_launch(configuration, launched)(request, quiet)
+        except ChildFailedError as error:
+            raise _relayed(*error.get_first_failure()) from error
+        except RendezvousError as error:
+            raise VlcpError(
+                f"{request.nodes} machines did not meet at {request.rendezvous}: {error}"
+            ) from error
+    return request.out if 0 in results else None
+
+
+def _start_method(request: Request) -> str:
+    """`fork` on Linux without CUDA, else `spawn`."""
+    # A forked process needs no seconds to import torch again. CUDA cannot be used in a fork of a
+    # process that has initialised it, and macOS's system libraries may crash in one.
+    on_cpu = torch_device(request.device).type == "cpu"
+    return "fork" if on_cpu and sys.platform == "linux" else "spawn"
+
+
+def _configuration(request: Request, method: str, run_id: str, logs: str) -> LaunchConfig:
+    """A launch that starts only when all machines have joined, without restarts."""
+    # A restart is not needed: the same command resumes from the saved state.
+    alone = request.nodes == 1
+    return LaunchConfig(
+        min_nodes=request.nodes,
+        max_nodes=request.nodes,
+        nproc_per_node=request.nproc // request.nodes,
+        run_id=run_id,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0" if alone else str(request.rendezvous),
+        local_addr="localhost" if alone else None,
+        max_restarts=0,
+        start_method=method,
+        # SIGINT and SIGTERM are left to `forwarded`: the processes save, then exit by themselves.
+        signals_to_handle="SIGQUIT",
+        logs_specs=DefaultLogsSpecs(log_dir=logs),
+    )
+
+
+def _relayed(rank: int, failure: ProcessFailure) -> ProcessFailed:
+    """The error of the first process that failed, as the error of the command."""
+    told, code = failure.error_file_data, failure.exitcode
+    if "code" in told:
+        return ProcessFailed(told["message"], told["code"])
+    if isinstance(told["message"], dict):  # torch's record of an exception that is not ours
+        return ProcessFailed(f"process {rank}: {told['message']['extraInfo']['py_callstack']}", 1)
+    if code < 0:
+        return ProcessFailed(
+            f"process {rank} was killed ({failure.signal_name()}); the same command resumes from "
+            "the last saved state",
+            128 - code,
+        )
+    return ProcessFailed(f"process {rank} exited with code {code}", code)
+
+
+@contextmanager
+def _torch_silent() -> Iterator[None]:
+    """Within the block, torch logs nothing unless VLCPCTL_DEBUG is set.
+
+    The launcher logs a traceback for each failure, which would bury the one line of our error.
+    """
+    if not os.environ.get("VLCPCTL_DEBUG"):
+        logging.disable()
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def take_part(request: Request, here: Place) -> None:
+    """Train as one of the processes that a launcher started; only rank 0 prints."""
+    # In a process group of its own: a terminal sends Ctrl-C to the whole group, and the launcher
+    # forwards it as well. A second signal would end the process without saving.
+    if os.getpgrp() != os.getpid():
+        os.setpgid(0, 0)
+    if here.rank > 0:
+        console.set_quiet(True)
+    device = _device_here(request.device, here)
+    with joined(here, device) as world:
+        train_step(replace(request, device=str(device)), world=world)
+
+
+def launched(request: Request, quiet: bool) -> None:
+    """The entry point of processes that `training.launch` starts.
+
+    An error is passed to the launcher in a file, and its exit code becomes the process's.
+    """
+    here = place()
+    assert here is not None
+    console.set_quiet(quiet)
+    try:
+        take_part(request, here)
+    except (VlcpError, OSError) as error:
+        if isinstance(error, LostProcess):
+            time.sleep(LOST_S)
+        code = error.exit_code if isinstance(error, VlcpError) else 1
+        # torch's launcher reads this file too and requires `message` and `timestamp`.
+        record = {"message": str(error), "timestamp": time.time(), "code": code}
+        Path(os.environ["TORCHELASTIC_ERROR_FILE"]).write_text(json.dumps(record))
+        raise SystemExit(code) from error
+
+
+def _device_here(name: str, here: Place) -> torch.device:
+    """The device of this process: with CUDA, one GPU for each process of a machine."""
+    device = torch_device(name)
+    if device.type != "cuda":
+        return device
+    count = torch.cuda.device_count()
+    if here.local >= count:
+        raise UsageError(
+            f"this machine has {count} CUDA devices for at least {here.local + 1} processes; "
+            f"use at most {count} per machine, or --device cpu"
+        )
+    return torch.device("cuda", here.local)

@@ -1,0 +1,256 @@
+"""The training loop, the only one in the project: phases, steps, saves, validation, journal."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from vlcpctl.core import console
+from vlcpctl.core.batch import Batch, Weights
+from vlcpctl.core.errors import Diverged, Interrupted
+from vlcpctl.core.method import TRAIN
+from vlcpctl.core.params import copy_of
+from vlcpctl.training.config.phases import PhasePlan
+from vlcpctl.training.config.request import SaveEvery
+from vlcpctl.training.loop.metrics_log import Board, Journal
+from vlcpctl.training.loop.optim import learning_rate, new_optimizer, restore, state_tensors
+from vlcpctl.training.loop.resume import Partial, Saved
+from vlcpctl.training.loop.signals import Stop
+from vlcpctl.training.loop.state import Slots, TrainRun
+from vlcpctl.training.loop.step import Step
+
+OPTIMIZERS = "optimizers/"
+
+# Called with the name of each point a run passes: "step=3", "phase=1", "saved". Tests kill the
+# process there, to check that a resumed run ends with the same bytes.
+Observer = Callable[[str], None]
+
+
+def unobserved(_point: str) -> None:
+    """Ignore every point: the default observer."""
+
+
+@dataclass
+class Loop:
+    """Trains a run through its phases, starting at the position of its last saved state."""
+
+    run: TrainRun
+    phases: Sequence[PhasePlan]
+    epoch_steps: int
+    batches: Callable[[int, int], Generator[Batch]]
+    partial: Partial
+    journal: Journal
+    every: SaveEvery
+    stop: Stop
+    validate: Callable[[], dict[str, float]] | None = None
+    board: Board | None = None
+    observe: Observer = unobserved
+    saved: Saved = field(default_factory=Saved)
+    best: Weights = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.last_saved = self.started = time.monotonic()
+        self._optimizers: dict[str, Optimizer] = {}
+
+    def train(self, states: dict[str, dict[str, Tensor]]) -> Weights:
+        """Run the remaining phases, with the optimizers restored from `states`.
+
+        Returns the best weights if `--keep` selects by validation, else {}. Raises Diverged if a
+        loss is not finite, and Interrupted after a signal, once the state is saved.
+        """
+        for weights, state in states.items():
+            restore(self._optimizer(weights), self.run.weights, state)
+        for number in range(self.saved.phase, len(self.phases)):
+            self.run.position.phase = number
+            self._phase(self.phases[number])
+            self.saved.phase, self.saved.step, self.saved.scaler = number + 1, 0, {}
+            self.observe(f"phase={number}")
+        return self.best
+
+    def _phase(self, phase: PhasePlan) -> None:
+        run, first = self.run, self.saved.step
+        run.position.plan = phase
+        # A measuring phase after training (such as Fisher information) must see the weights that
+        # will be written, which are the best and not the last.
+        if self.best and not phase.trains and phase.last:
+            run.load(self.best)
+        # A state saved inside the phase was saved swapped: swapping again would undo it.
+        if phase.weights and first == 0:
+            run.swap(phase.weights)
+        methods = [method for method in run.methods if method.name in phase.methods]
+        optimizer = self._optimizer(phase.weights)
+        step_once = Step(run, optimizer, methods)
+        if self.saved.scaler:
+            step_once.scaler.load_state_dict(self.saved.scaler)
+        run.encoder.module.train(phase.trains)
+        batches = self.batches(phase.start + first, phase.start + phase.steps)
+        with console.progress(phase.name, phase.steps, "steps") as bar, closing(batches):
+            bar.advance(first)
+            for step, batch in enumerate(batches, start=first):
+                run.position.step = step
+                rate = self._set_rate(optimizer, phase, step)
+                values = self._checked_step(step_once, batch)
+                self._record(phase, step, values, rate)
+                bar.advance(1, f"loss {values['loss']:.3f}, {self._pairs_per_second():.0f} pairs/s")
+                self.saved.step = step + 1
+                if phase.name == TRAIN.name and self.validate and self._ends_epoch(phase, step):
+                    self._validation(phase, step)
+                self._save_if_due(step_once)
+                self.observe(f"step={step}")
+        if phase.weights:
+            run.swap(phase.weights)
+        if run.kept and phase.name == TRAIN.name and phase.last:
+            run.keep()
+
+    def _optimizer(self, weights: str) -> Optimizer:
+        """The optimizer of the model (""), or of the slot METHOD/SLOT trained in its place.
+
+        Each is created once per run: a phase that comes back every epoch keeps its moments.
+        """
+        if weights not in self._optimizers:
+            self._optimizers[weights] = new_optimizer(self.run.weights, self.run.settings)
+        return self._optimizers[weights]
+
+    def _ends_epoch(self, phase: PhasePlan, step: int) -> bool:
+        return (phase.offset + step + 1) % self.epoch_steps == 0
+
+    def _checked_step(self, step_once: Step, batch: Batch) -> dict[str, float]:
+        try:
+            return step_once(batch)
+        except Diverged as error:
+            self.journal.sync()
+            state = self.partial.newest()
+            good = f"the last good state is {state}" if state else "no state had been saved"
+            raise Diverged(
+                f"the loss diverged at {error}; {good}; a lower --lr or --clip-norm may help"
+            ) from error
+
+    def _set_rate(self, optimizer: Optimizer, phase: PhasePlan, step: int) -> float:
+        settings, drops = self.run.settings, self.saved.plateau.drops
+        rate = learning_rate(settings, phase.offset + step, phase.whole, drops)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        return rate
+
+    def _record(self, phase: PhasePlan, step: int, values: dict[str, float], rate: float) -> None:
+        step += phase.offset
+        row = {"phase": phase.name, "step": step, **values, "lr": rate}
+        self.journal.write(row)
+        if self.board:
+            self.board.write(row, step)
+        if phase.trains:
+            self.saved.pairs += self.run.settings.batch_size
+
+    def _validation(self, phase: PhasePlan, step: int) -> None:
+        assert self.validate is not None
+        with self.run.as_kept():
+            # Rank 0's values for all: a last-bit difference between processes could otherwise give
+            # them different best weights or learning rates.
+            values = self.run.world.first(self.validate(), self.run.device)
+            if self._is_best(values):
+                self.best = copy_of(self.run.everything())
+        self.journal.write({"phase": phase.name, "step": phase.offset + step, **values})
+        settings = self.run.settings
+        if settings.schedule == "plateau":
+            self.saved.plateau = self.saved.plateau.after(values["val_loss"], settings.patience)
+
+    def _is_best(self, values: dict[str, float]) -> bool:
+        if self.run.settings.keep == "last":
+            return False
+        name = self.run.settings.keep.removeprefix("best:")
+        score = values[name] if name == "val_rmean" else -values[name]
+        is_best = score > (-math.inf if self.saved.best is None else self.saved.best)
+        self.saved.best = score if is_best else self.saved.best
+        return is_best
+
+    def _save_if_due(self, step_once: Step) -> None:
+        since = time.monotonic() - self.last_saved
+        due = self.every.seconds is not None and since >= self.every.seconds
+        due = due or (self.every.steps is not None and self.saved.step % self.every.steps == 0)
+        # Clocks and signals differ between processes. Saving waits for all of them, so they must
+        # agree, or one would wait for the others forever.
+        stopping, due = self.run.world.any([bool(self.stop), due], self.run.device)
+        if not (due or stopping):
+            return
+        self.save(step_once.scaler.state_dict())
+        if stopping:
+            raise Interrupted(
+                f"stopped after step {self.saved.step}; "
+                f"the same command resumes from {self.partial.path}"
+            )
+
+    def save(self, scaler: dict[str, float]) -> None:
+        """Write a complete state that a later process can resume from."""
+        self.saved.scaler = scaler
+        self.saved.train_seconds = self.seconds()
+        self.saved.inverting_seconds = self.run.inverting_seconds
+        self.started = self.last_saved = time.monotonic()
+        if self.run.world.rank == 0:
+            # The journal goes to disk before the state that names its length: a resume cuts back
+            # to that length, and must find at least as many bytes.
+            self.saved.journal_bytes = self.journal.sync()
+            tensors = {
+                "model": self.run.everything(),
+                **self._optimizer_files(),
+                **_slot_files(self.run.slots),
+            }
+            if self.best:
+                tensors["best"] = self.best
+            self.partial.save(self.saved, tensors)
+        self.run.world.wait()
+        self.observe("saved")
+
+    def _optimizer_files(self) -> dict[str, dict[str, Tensor]]:
+        return {
+            f"{OPTIMIZERS}{weights or 'model'}": state_tensors(optimizer, self.run.weights)
+            for weights, optimizer in self._optimizers.items()
+        }
+
+    def close(self) -> None:
+        """Close the journal and the board."""
+        self.journal.close()
+        if self.board:
+            self.board.close()
+
+    def seconds(self) -> float:
+        """Seconds spent training, summed over resumes."""
+        return self.saved.train_seconds + time.monotonic() - self.started
+
+    def _pairs_per_second(self) -> float:
+        return self.saved.pairs / max(self.seconds(), 1e-9)
+
+
+def optimizer_states(tensors: dict[str, dict[str, Tensor]]) -> dict[str, dict[str, Tensor]]:
+    """The optimizer states in a saved state, keyed "" for the model's, else METHOD/SLOT."""
+    found = {
+        name.removeprefix(OPTIMIZERS): values
+        for name, values in tensors.items()
+        if name.startswith(OPTIMIZERS)
+    }
+    return {"" if name == "model" else name: values for name, values in found.items()}
+
+
+def _slot_files(slots: Slots) -> dict[str, dict[str, Tensor]]:
+    return {
+        f"slots/{method}/{slot}": values
+        for method, named in slots.items()
+        for slot, values in named.items()
+    }
+
+
+@torch.no_grad()
+def restore_run(run: TrainRun, tensors: dict[str, dict[str, Tensor]]) -> None:
+    """Copy a saved state's weights and slots into the run, in place."""
+    run.load(tensors["model"])
+    for name, values in tensors.items():
+        if name.startswith("slots/"):
+            _, method, slot = name.split("/")
+            for key, value in values.items():
+                run.slots[method][slot][key].copy_(value)

@@ -1,0 +1,119 @@
+"""The processes that train together: their ranks, gathering features, summing gradients.
+
+All of them must call the same methods in the same order, or they wait for each other forever.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from vlcpctl.core.errors import VlcpError
+from vlcpctl.training.config.processes import Place
+
+
+class LostProcess(VlcpError):
+    """Another process of the run has ended; its own error has the reason."""
+
+
+@dataclass(frozen=True)
+class World:
+    """One process of `size`; a world of one needs no communication."""
+
+    rank: int = 0
+    size: int = 1
+
+    def slice_of(self, count: int) -> slice:
+        """The part of a global batch of `count` pairs that this process encodes."""
+        share = count // self.size
+        return slice(self.rank * share, (self.rank + 1) * share)
+
+    def gather(self, local: Tensor) -> Tensor:
+        """The rows of all processes in order of rank: (n, ...) each becomes (size * n, ...).
+
+        Every process must have the same shape; the result has no gradient.
+        """
+        if self.size == 1:
+            return local
+        parts = [torch.empty_like(local) for _ in range(self.size)]
+        with _talking():
+            dist.all_gather(parts, local.contiguous())
+        return torch.cat(parts)
+
+    def sum_(self, tensors: Iterable[Tensor]) -> None:
+        """Sum tensors over processes, in place; raises LostProcess if another one has ended."""
+        if self.size == 1:
+            return
+        # One message for all neighbours of a dtype: hundreds of small all-reduces would wait for
+        # the network hundreds of times. Elements are summed by place alone, so every process must
+        # pass the same shapes in the same order.
+        for _, alike in groupby(tensors, key=lambda tensor: tensor.dtype):
+            kept = list(alike)
+            flat = torch.cat([tensor.reshape(-1) for tensor in kept])
+            with _talking():
+                dist.all_reduce(flat)
+            sizes = [tensor.numel() for tensor in kept]
+            for tensor, part in zip(kept, flat.split(sizes), strict=True):
+                tensor.copy_(part.view_as(tensor))
+
+    def any(self, flags: Sequence[bool], device: torch.device) -> list[bool]:
+        """For each flag, whether it is set in at least one process."""
+        if self.size == 1:
+            return list(flags)
+        agreed = torch.tensor(flags, dtype=torch.int32, device=device)
+        with _talking():
+            dist.all_reduce(agreed, op=dist.ReduceOp.MAX)
+        return [bool(flag) for flag in agreed.tolist()]
+
+    def first(self, values: Mapping[str, float], device: torch.device) -> dict[str, float]:
+        """The values of rank 0, so that all processes decide alike; the names must agree."""
+        if self.size == 1:
+            return dict(values)
+        # float64 carries a Python float unchanged.
+        told = torch.tensor(list(values.values()), dtype=torch.float64, device=device)
+        with _talking():
+            dist.broadcast(told, src=0)
+        return dict(zip(values, told.tolist(), strict=True))
+
+    def wait(self) -> None:
+        """Wait until every process has called this."""
+        if self.size > 1:
+            with _talking():
+                dist.barrier()
+
+
+@contextmanager
+def joined(here: Place, device: torch.device) -> Iterator[World]:
+    """The world of the processes that a launcher started, once all of them have joined.
+
+    Raises LostProcess if they cannot connect.
+    """
+    with _talking():
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+            dist.init_process_group("nccl", device_id=device)
+        else:
+            dist.init_process_group("gloo")
+    try:
+        world = World(here.rank, here.size)
+        yield world
+        gc.collect()  # tensors that outlive their group can abort the process at its exit
+        world.wait()
+    finally:
+        dist.destroy_process_group()
+
+
+@contextmanager
+def _talking() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:  # gloo raises it bare; NCCL's DistBackendError is one
+        first = str(error).strip().splitlines()[0]
+        raise LostProcess(f"another process of the run has ended ({first})") from error

@@ -1,0 +1,78 @@
+"""The methods' slots in a run: begun, carried over from the parent, checked, handed on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vlcpctl.checkpoints.checkpoint import Parent
+from vlcpctl.core.errors import Incompatible
+from vlcpctl.core.method import Method
+from vlcpctl.core.params import copy_of
+from vlcpctl.core.tensors import read_tensors, require_same_names
+from vlcpctl.training.loop.method_context import MethodRun
+from vlcpctl.training.loop.state import Slots, TrainRun
+
+
+def start_slots(run: TrainRun, carried: Slots) -> None:
+    """Give every method its slots: `stream` slots carried from the parent, all others new."""
+    for method in run.methods:
+        view = MethodRun(run, method.name)
+        run.slots[method.name] = {}
+        for slot in method.slots(first=view.first):
+            handed = (
+                carried.get(method.name, {}).get(slot.name) if slot.lifetime == "stream" else None
+            )
+            values = copy_of(handed) if handed is not None else slot.start(view)
+            run.slots[method.name][slot.name] = {
+                name: value.to(run.device) for name, value in values.items()
+            }
+
+
+def carried_slots(
+    parent: Parent | None, methods: tuple[Method, ...], *, fresh_state: bool
+) -> Slots:
+    """The `stream` slots of these methods stored in the parent; {} with `fresh_state`.
+
+    Raises Incompatible if one is missing in a parent that was trained on tasks: starting it at
+    zero would silently drop the method's knowledge of them.
+    """
+    if parent is None or fresh_state:
+        return {}
+    files, carried = parent.slot_files(), Slots()
+    for method in methods:
+        carried[method.name] = {}
+        for slot in method.slots(first=False):
+            if slot.lifetime != "stream":
+                continue
+            path = files.get(f"{method.name}/{slot.name}")
+            if path is not None:
+                carried[method.name][slot.name] = read_tensors(path)
+            elif parent.tasks:
+                raise Incompatible(
+                    f"{parent.path} has no state {slot.name!r} of method {method.name} "
+                    f"(it was trained with {parent.manifest['method']!r}); "
+                    "--fresh-state starts without it"
+                )
+    return carried
+
+
+def check_slots(run: TrainRun, carried: Slots, path: Path | None) -> None:
+    """Raise Incompatible if a carried slot has other names or shapes than a new one would."""
+    for method in run.methods:
+        view, handed = MethodRun(run, method.name), carried.get(method.name, {})
+        for slot in method.slots(first=view.first):
+            if slot.name in handed:
+                what = f"{path}: state {method.name}/{slot.name}"
+                require_same_names(handed[slot.name], slot.start(view), what)
+
+
+def stream_slots(run: TrainRun) -> Slots:
+    """The memories that outlive the task, by method and slot: what a checkpoint holds."""
+    return {
+        method.name: {
+            slot.name: run.slots[method.name][slot.name]
+            for slot in method.slots(first=run.first)
+            if slot.lifetime == "stream"
+        }
+        for method in run.methods
+    }

@@ -1,0 +1,283 @@
+"""The state of one train-step: the model, the methods' slots, the position, and encoding.
+
+Shapes: B pairs in the global batch, b of them in a part that is encoded at once, H x W pixels,
+D channels of the shared space, L tokens of a text, C channels of a token, N tokens of an image,
+m masked tokens, V words of the vocabulary, K pseudo texts, k of them in a part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from vlcpctl.core.batch import Batch, Features, PseudoTexts, Tokens, Weights
+from vlcpctl.core.method import Method
+from vlcpctl.models.embed import as_features
+from vlcpctl.models.encoders import Encoder
+from vlcpctl.training.config.phases import PhasePlan
+from vlcpctl.training.config.settings import Settings
+from vlcpctl.training.loop.process_group import World
+
+Slots = dict[str, dict[str, Weights]]  # method, slot, name
+
+_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+UNPLANNED = PhasePlan("train", steps=0)
+
+
+@dataclass
+class Position:
+    """The phase and the optimizer step in it that a run has reached, both counted from 0."""
+
+    phase: int = 0
+    step: int = 0
+    plan: PhasePlan = UNPLANNED
+
+
+@dataclass
+class TrainRun:
+    """Everything a train-step holds in memory while it runs."""
+
+    encoder: Encoder
+    methods: Sequence[Method]
+    settings: Settings
+    seed: int
+    device: torch.device
+    previous: Weights | None = None  # parameters and buffers of the frozen previous model
+    anchored: Weights | None = None  # the initial weights, if `previous` is a separate teacher
+    taught_scale: float | None = None  # 1 / temperature of the teacher of precomputed targets
+    world: World = field(default_factory=World)
+    slots: Slots = field(default_factory=dict)
+    position: Position = field(default_factory=Position)
+    inverting_seconds: float = 0.0  # spent on pseudo texts, summed over resumes
+
+    def __post_init__(self) -> None:
+        self._remembered: tuple[Batch, Features] | None = None
+        self._kept_tokens: tuple[Batch, dict[int, Tokens]] | None = None
+
+    @property
+    def first(self) -> bool:
+        """Whether there is no previous model: neither its weights nor its precomputed targets."""
+        return self.previous is None and self.taught_scale is None
+
+    @cached_property
+    def weights(self) -> Weights:
+        """The trained model's parameters, live."""
+        return dict(self.encoder.weights())
+
+    def everything(self) -> Weights:
+        """The trained model's parameters and buffers, live."""
+        return {**self.weights, **self.encoder.buffers()}
+
+    def everything_blended(self) -> Weights:
+        """Parameters and floating-point buffers: integer counters cannot be averaged."""
+        return {n: t for n, t in self.everything().items() if t.is_floating_point()}
+
+    @torch.no_grad()
+    def load(self, tensors: Weights) -> None:
+        """Set every parameter and buffer, in place: optimizers keep their references."""
+        for name, tensor in self.everything().items():
+            tensor.copy_(tensors[name])
+
+    @torch.no_grad()
+    def swap(self, path: str) -> None:
+        """Exchange the model's parameters and buffers with those in the slot METHOD/SLOT."""
+        method, slot = path.split("/")
+        live = self.everything()
+        for name, held in self.slots[method][slot].items():
+            aside = live[name].clone()
+            live[name].copy_(held)
+            held.copy_(aside)
+
+    @property
+    def kept(self) -> str:
+        """The slot METHOD/SLOT that is validated and written as the model; "" if none is."""
+        return next((f"{one.name}/{one.keeps}" for one in self.methods if one.keeps), "")
+
+    @contextmanager
+    def as_kept(self) -> Iterator[None]:
+        """Within the block, the model has the weights that would be written now."""
+        if self.kept:
+            self.swap(self.kept)
+        yield
+        if self.kept:
+            self.swap(self.kept)
+
+    @torch.no_grad()
+    def keep(self) -> None:
+        """Copy the slot that is written as the model into the model."""
+        method, slot = self.kept.split("/")
+        for name, held in self.slots[method][slot].items():
+            self.everything()[name].copy_(held)
+
+    @cached_property
+    def width(self) -> int:
+        """D, the channels of the shared space."""
+        return self.encoder.width
+
+    def scale(self, weights: Weights) -> Tensor:
+        """1 / temperature of a model with these weights, a scalar tensor."""
+        return weights["logit_scale"].exp()
+
+    def joined(self, i2t: Tensor, t2i: Tensor) -> Tensor:
+        """The losses of both directions as one: their mean, or their sum (`--base-loss`)."""
+        return i2t + t2i if self.settings.base_loss == "sum" else (i2t + t2i) / 2
+
+    def encode(
+        self, batch: Batch, chunk: slice, weights: Weights | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Raw projections (b, D) of the images and of the texts of `chunk`, float32 or wider.
+
+        `chunk` selects from this process's part of the batch; `weights` replace the model's own,
+        in eval mode.
+        """
+        images, texts = self.encoder.inputs(batch.images[chunk], batch.texts[chunk])
+        with self.autocast():
+            image, text = self.encoder.features(images, texts, weights)
+        assert image is not None
+        assert text is not None
+        return _at_least_single(image), _at_least_single(text)
+
+    def encode_image(self, batch: Batch, chunk: slice, weights: Weights) -> Tensor:
+        """Raw projections (b, D) of the images of `chunk` under other weights, float32 or wider."""
+        with self.autocast():
+            pixels = self.encoder.pixels(batch.images[chunk])
+            image, _ = self.encoder.features(pixels, None, weights)
+        assert image is not None
+        return _at_least_single(image)
+
+    def encode_pseudo(
+        self, texts: PseudoTexts, chunk: slice, weights: Weights | None = None
+    ) -> Tensor:
+        """Raw projections (k, D) of the pseudo texts of `chunk`, float32 or wider."""
+        with self.autocast():
+            text = self.encoder.embedded_texts(texts.embeddings[chunk], texts.ends[chunk], weights)
+        return _at_least_single(text)
+
+    def encode_tokens(
+        self, batch: Batch, chunk: slice, weights: Weights | None = None
+    ) -> tuple[Tensor, Tensor, Tokens]:
+        """What `encode` returns, and a fusion model's token outputs for the same pairs.
+
+        The tokens are (b, N, C) of images, (b, L, C) of texts, (b, C) fused, and logits (m, V) of
+        the masked words. In a phase without base loss nothing is masked: image and text as they
+        are get fused, and m is 0.
+        """
+        encoder = self.encoder
+        assert encoder.family == "fusion", "only a fusion model has token outputs"
+        images, texts = encoder.inputs(batch.images[chunk], batch.texts[chunk])
+        fused, labels, at = texts, texts.new_empty(0), None
+        if batch.masked is not None and batch.labels is not None and self.position.plan.contrasts:
+            fused = batch.masked[chunk].to(texts.device)
+            labels = batch.labels[chunk].to(texts.device)
+            at = labels >= 0
+            labels = labels[at]
+        with self.autocast():
+            found = encoder.outputs(images, texts, fused, at, weights)
+        tokens = Tokens(
+            image=_at_least_single(found.image_tokens),
+            text=_at_least_single(found.text_tokens),
+            fused=_at_least_single(found.fused),
+            logits=_at_least_single(found.logits),
+            labels=labels,
+        )
+        return _at_least_single(found.image), _at_least_single(found.text), tokens
+
+    def autocast(self) -> torch.autocast:
+        """The context that sets the precision of the model's forward pass."""
+        dtype = _AUTOCAST.get(self.settings.precision)
+        if dtype is torch.float16 and not self.position.plan.trains:
+            # Measuring phases have no loss scaler that could repeat an overflowing batch: its
+            # gradients would be lost.
+            dtype = None
+        return torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None)
+
+    def chunks(self, batch: Batch) -> list[slice]:
+        """This process's part of the batch, cut into slices that are encoded at once."""
+        return self.parts(len(batch.texts))
+
+    def parts(self, local: int) -> list[slice]:
+        """`local` samples cut into slices of at most a micro-batch."""
+        size = min(self.settings.micro_batch or local, local)
+        return [slice(start, start + size) for start in range(0, local, size)]
+
+    @torch.no_grad()
+    def frozen_features(self, batch: Batch, weights: Weights, *, tokens: bool = False) -> Features:
+        """The features of the global batch, (B, D) each, under other weights in eval mode.
+
+        With `tokens`, token outputs are kept for `frozen_tokens`, so that it needs no second
+        forward. A batch that is encoded in parts keeps none: all its tokens would fill the memory.
+        """
+        chunks = self.chunks(batch)
+        if tokens and self.encoder.family == "fusion" and len(chunks) == 1:
+            image, text, found = self.encode_tokens(batch, chunks[0], weights)
+            if self._kept_tokens is None or self._kept_tokens[0] is not batch:
+                self._kept_tokens = (batch, {})
+            self._kept_tokens[1][id(weights)] = found
+        else:
+            parts = [self.encode(batch, chunk, weights) for chunk in chunks]
+            image, text = (torch.cat(side) for side in zip(*parts, strict=True))
+        image, text = self.world.gather(image), self.world.gather(text)
+        return as_features(image, text, self.scale(weights))
+
+    @torch.no_grad()
+    def frozen_tokens(self, batch: Batch, chunk: slice, weights: Weights) -> Tokens:
+        """The token outputs of `chunk` under other weights in eval mode, without gradient."""
+        if self._kept_tokens is not None and self._kept_tokens[0] is batch:
+            found = self._kept_tokens[1].get(id(weights))
+            if found is not None:
+                return found
+        return self.encode_tokens(batch, chunk, weights)[2]
+
+    def previous_features(self, batch: Batch) -> Features:
+        """The frozen previous model's features of the batch, (B, D) each; computed once per batch.
+
+        They come from precomputed targets if the batch has them.
+        """
+        if self._remembered is None or self._remembered[0] is not batch:
+            if batch.taught is not None:
+                features = self._taught_features(*batch.taught)
+            else:
+                tokens = any(method.needs(first=False).previous_tokens for method in self.methods)
+                features = self.frozen_features(batch, self.previous_weights, tokens=tokens)
+            self._remembered = (batch, self._with_pseudo(features, batch.pseudo))
+        return self._remembered[1]
+
+    def _taught_features(self, image: Tensor, text: Tensor) -> Features:
+        """Precomputed teacher embeddings, (b, D) each, gathered from all processes."""
+        like = self.weights["logit_scale"]
+        image, text = (self.world.gather(side.to(like)) for side in (image, text))
+        return as_features(image, text, like.new_tensor(self.taught_scale))
+
+    @torch.no_grad()
+    def _with_pseudo(self, features: Features, texts: PseudoTexts | None) -> Features:
+        """The previous model's features, with those of the pseudo texts (K, D) if there are any."""
+        if texts is None:
+            return features
+        parts = self.parts(len(texts.ends))
+        found = torch.cat([self.encode_pseudo(texts, one, self.previous_weights) for one in parts])
+        return replace(features, pseudo=normalize(self.world.gather(found), dim=-1))
+
+    @property
+    def anchor(self) -> Weights:
+        """The frozen weights that penalties pull towards: the initial ones, else the teacher's."""
+        return self.previous_weights if self.anchored is None else self.anchored
+
+    @property
+    def previous_weights(self) -> Weights:
+        """The parameters and buffers of the frozen previous model, or of --teacher."""
+        assert self.previous is not None, "a method asked for a previous model; there is none"
+        return self.previous
+
+
+def _at_least_single(features: Tensor) -> Tensor:
+    # Losses exponentiate and sum over the batch, which half precision cannot hold; float64, as
+    # tests use it, stays.
+    return features.float() if features.dtype in (torch.float16, torch.bfloat16) else features

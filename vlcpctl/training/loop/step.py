@@ -1,0 +1,225 @@
+"""One optimizer step: encode in chunks, compute one loss over the global batch, call the hooks.
+
+A contrastive loss compares every image with every text, so it is not a sum over micro-batches. The
+loss therefore takes the features of the whole batch as leaf tensors, and their gradients are then
+backpropagated through the encoder chunk by chunk, each process its own part (GradCache: Gao et al.,
+2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup"). The arithmetic is
+the same whether a batch is encoded at once, in micro-batches, or by several processes. Terms over
+tokens are sums over a chunk's own tokens, so they need no leaves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from vlcpctl.core.batch import Batch, Terms, Tokens
+from vlcpctl.core.errors import Diverged
+from vlcpctl.core.method import Method
+from vlcpctl.core.seeds import torch_seed
+from vlcpctl.losses.contrastive import image_text
+from vlcpctl.models.embed import as_features
+from vlcpctl.training.loop.method_context import MethodRun
+from vlcpctl.training.loop.pseudo_texts import PseudoSide, with_pseudo_texts
+from vlcpctl.training.loop.state import TrainRun
+from vlcpctl.training.loop.token_terms import TokenTerms
+
+MAX_LOG_SCALE = math.log(100)  # a learned temperature stays above 0.01, as in CLIP
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+class Step:
+    """Performs the optimizer steps of one phase; holds the optimizer and the fp16 loss scaler."""
+
+    def __init__(self, run: TrainRun, optimizer: Optimizer, methods: Sequence[Method]) -> None:
+        self.run, self.optimizer = run, optimizer
+        fp16 = run.settings.precision == "fp16" and run.position.plan.trains
+        self.scaler = torch.amp.GradScaler(run.device.type, enabled=fp16)
+        self.views = [(method, MethodRun(run, method.name)) for method in methods]
+        self.statistics = _running_statistics(run.encoder.module)
+        needs = [method.needs(first=run.first) for method in methods]
+        self.inversion = next((need.pseudo_texts for need in needs if need.pseudo_texts), None)
+        asked = any(type(method).token_loss is not Method.token_loss for method in methods)
+        masks = run.position.plan.contrasts and run.settings.mask_share > 0
+        self.fuses = run.encoder.family == "fusion" and (masks or asked)
+
+    def __call__(self, batch: Batch) -> dict[str, float]:
+        """Train on one batch, or only compute gradients in a phase that does not train.
+
+        Returns every loss term by name, and their sum as `loss`. Raises Diverged if one is not
+        finite.
+        """
+        trains = self.run.position.plan.trains
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.inversion is not None and batch.memory is not None:
+            batch = with_pseudo_texts(self.run, batch, self.inversion)
+        with torch.no_grad():
+            for method, view in self.views:
+                method.before_forward(view)
+        terms, aux = self._forward_backward(batch)
+        grads = self._gradients()
+        with torch.no_grad():
+            for method, view in self.views:
+                method.after_backward(view, grads)
+            for method, view in self.views:
+                method.add_gradients(view, grads)
+            stepped = self._update() if trains else False
+            if trains:
+                self._share_statistics()
+            for (method, view), own in zip(self.views, aux, strict=True):
+                method.after_step(view, batch, own, stepped=stepped)
+        return terms
+
+    def _forward_backward(self, batch: Batch) -> tuple[dict[str, float], list[dict[str, Any]]]:
+        run = self.run
+        chunks = run.chunks(batch)
+        image, text, tokens = self._encode_all(batch, chunks)
+        pseudo = PseudoSide(run, batch.pseudo)
+        sides = [image, text, *pseudo.encode()]
+        # Every process computes the whole loss over the features of all processes. `detach` cuts
+        # the graph here: backward stops at the leaves, and the encoder's part follows below.
+        leaves = [run.world.gather(side.detach()).requires_grad_() for side in sides]
+        total, terms, aux = self._loss(batch, *leaves)
+        self.scaler.scale(total).backward()
+        # The gradient of weights that the loss uses directly, such as the temperature, is complete
+        # in every process: summed over processes it would count once for each of them.
+        if run.world.rank > 0:
+            self.optimizer.zero_grad(set_to_none=True)
+        pseudo.backward([_gradient(leaf) for leaf in leaves[2:]])
+        own = run.world.slice_of(len(batch.keys))
+        of_tokens = TokenTerms(run, self.views, batch)
+        for chunk in chunks:
+            # The first forward of several chunks kept no graph, so that memory holds the
+            # activations of one chunk at a time; this one repeats it with its graph.
+            if len(chunks) > 1:
+                image, text, tokens = self._encode(batch, chunk, fuses=self.fuses)
+            grads = [_gradient(leaf)[own][chunk] for leaf in leaves[:2]]
+            extra = None if tokens is None else of_tokens.of(chunk, tokens)
+            self._backward([image, text], grads, extra)
+        found = of_tokens.values()
+        self._refuse_non_finite(found)
+        return {**terms, "loss": terms["loss"] + sum(found.values()), **found}, aux
+
+    def _encode_all(
+        self, batch: Batch, chunks: list[slice]
+    ) -> tuple[Tensor, Tensor, Tokens | None]:
+        """This process's raw projections, (b, D) each; a single chunk keeps graph and tokens."""
+        if len(chunks) == 1:
+            return self._encode(batch, chunks[0], fuses=self.fuses)
+        with torch.no_grad():
+            parts = [self._encode(batch, chunk, fuses=False)[:2] for chunk in chunks]
+        image, text = (torch.cat(side) for side in zip(*parts, strict=True))
+        return image, text, None
+
+    def _backward(
+        self, outputs: list[Tensor], grads: list[Tensor], of_tokens: Tensor | None
+    ) -> None:
+        """Backpropagate the leaves' gradients and the token terms through the encoder together."""
+        # Both share the encoder's graph, which the first backward through it would free.
+        if of_tokens is not None:
+            outputs = [*outputs, self.scaler.scale(of_tokens)]
+            grads = [*grads, torch.ones_like(of_tokens)]
+        torch.autograd.backward(outputs, grads)
+
+    def _encode(
+        self, batch: Batch, chunk: slice, *, fuses: bool
+    ) -> tuple[Tensor, Tensor, Tokens | None]:
+        # Seeded by position, so that no random state needs saving for a resume. A chunk's second
+        # forward draws the dropout masks of its first; otherwise the gradients would not belong to
+        # the features of the loss. `first` counts in the global batch, so that a process draws
+        # what a micro-batch at the same place draws.
+        position = self.run.position
+        first = self.run.world.slice_of(len(batch.keys)).start + chunk.start
+        torch.manual_seed(torch_seed(self.run.seed, position.phase, position.step, first))
+        if fuses:
+            return self.run.encode_tokens(batch, chunk)
+        return *self.run.encode(batch, chunk), None
+
+    def _loss(
+        self, batch: Batch, image: Tensor, text: Tensor, pseudo: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, float], list[dict[str, Any]]]:
+        out = as_features(image, text, self.run.scale(self.run.weights), pseudo)
+        terms: Terms = {}
+        replaced = any(method.replaces_base for method, _ in self.views)
+        if self.run.position.plan.contrasts and not replaced:
+            terms["contrastive"] = self.run.joined(*image_text(out.image, out.text, out.scale))
+        kept = []
+        for method, view in self.views:
+            own, aux = method.loss(view, batch, out)
+            terms |= {f"{method.name}/{name}": value for name, value in own.items()}
+            kept.append(aux)
+        total = (
+            torch.stack(list(terms.values())).sum()
+            if len(terms) > 1
+            else next(iter(terms.values()))
+        )
+        values = {name: value.item() for name, value in terms.items()}
+        self._refuse_non_finite(values)
+        return total, {"loss": total.item(), **values}, kept
+
+    def _refuse_non_finite(self, values: Mapping[str, float]) -> None:
+        bad = [f"{name} is {value}" for name, value in values.items() if not math.isfinite(value)]
+        if bad:
+            position = self.run.position
+            raise Diverged(f"step {position.step} of phase {position.phase}: {', '.join(bad)}")
+
+    def _gradients(self) -> dict[str, Tensor]:
+        """The gradients by name, unscaled and summed over processes."""
+        weights, world = self.run.weights, self.run.world
+        # A weight may be used in some processes only (no masked word in this part). All must sum
+        # the same list of tensors, so a missing gradient is zero where another process has one.
+        found = [weight.grad is not None for weight in weights.values()]
+        used = world.any(found, self.run.device)
+        grads = {
+            name: _grad_of(weight)
+            for (name, weight), somewhere in zip(weights.items(), used, strict=True)
+            if somewhere
+        }
+        world.sum_(grads.values())
+        # After the sum: an overflow anywhere is now seen everywhere, so all skip the same update.
+        if grads:
+            self.scaler.unscale_(self.optimizer)
+        return grads
+
+    def _share_statistics(self) -> None:
+        # A batch norm counts what one process encodes, so running statistics differ between
+        # processes: all of them continue with the average, and so keep equal models.
+        if self.run.world.size > 1 and self.statistics:
+            self.run.world.sum_(self.statistics)
+            for counted in self.statistics:
+                counted.div_(self.run.world.size)
+
+    def _update(self) -> bool:
+        if self.run.settings.clip_norm:
+            torch.nn.utils.clip_grad_norm_(self.run.weights.values(), self.run.settings.clip_norm)
+        before = self.scaler.get_scale()  # lowered below only if the update was skipped
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        temperature = self.run.weights["logit_scale"]
+        if temperature.requires_grad:
+            temperature.clamp_(max=MAX_LOG_SCALE)
+        return self.scaler.get_scale() >= before
+
+
+def _running_statistics(module: nn.Module) -> list[Tensor]:
+    """The running means and variances of all batch norms, live; without integer counters."""
+    norms = [part for part in module.modules() if isinstance(part, BATCH_NORMS)]
+    both = [counted for norm in norms for counted in (norm.running_mean, norm.running_var)]
+    return [counted for counted in both if counted is not None]
+
+
+def _gradient(leaf: Tensor) -> Tensor:
+    assert leaf.grad is not None
+    return leaf.grad
+
+
+def _grad_of(weight: Tensor) -> Tensor:
+    """The weight's gradient, set to zero if only another process has used the weight."""
+    if weight.grad is None:
+        weight.grad = torch.zeros_like(weight)
+    return weight.grad

@@ -1,0 +1,62 @@
+"""The loss terms over tokens of one optimizer step: masked words, and the methods' own terms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from vlcpctl.core.batch import Batch, Terms, Tokens
+from vlcpctl.core.method import Method
+from vlcpctl.losses.masked import word_loss
+from vlcpctl.training.loop.method_context import ChunkPart, MethodRun
+from vlcpctl.training.loop.state import TrainRun
+
+
+class TokenTerms:
+    """Loss terms that are sums over a chunk's own tokens.
+
+    Each is divided by a count of the global batch, so that chunks and processes simply add up.
+    """
+
+    def __init__(
+        self, run: TrainRun, views: Sequence[tuple[Method, MethodRun]], batch: Batch
+    ) -> None:
+        self.run, self.views, self.batch = run, views, batch
+        self._guesses = run.position.plan.contrasts and run.settings.mask_share > 0
+        self._masked: int | None = None
+        self._found: list[Terms] = []
+
+    def of(self, chunk: slice, tokens: Tokens) -> Tensor | None:
+        """The sum of a chunk's terms that have a gradient, a scalar; None if none has."""
+        part = ChunkPart(self.run, self.batch, chunk, self._count())
+        terms: Terms = {}
+        if self._guesses:
+            terms["mlm"] = word_loss(tokens.logits, tokens.labels) / part.masked
+        for method, view in self.views:
+            own = method.token_loss(view, part, tokens)
+            terms |= {f"{method.name}/{name}": value for name, value in own.items()}
+        self._found.append(terms)
+        moving = [value for value in terms.values() if value.requires_grad]
+        return torch.stack(moving).sum() if moving else None
+
+    def values(self) -> dict[str, float]:
+        """The value of each term by name, summed over chunks and processes."""
+        if not self._found or not self._found[0]:
+            return {}
+        stacks = [torch.stack([each.detach() for each in terms.values()]) for terms in self._found]
+        summed = torch.stack(stacks).sum(0)
+        self.run.world.sum_([summed])
+        return dict(zip(self._found[0], summed.tolist(), strict=True))
+
+    def _count(self) -> int:
+        """The number of masked tokens in the global batch, at least 1."""
+        # Not the chunk's own count: a mean of means would weigh tokens by how their chunk was cut.
+        if self._masked is None:
+            labels = self.batch.labels
+            count = torch.zeros(()) if labels is None else (labels >= 0).sum()
+            count = count.to(self.run.device)
+            self.run.world.sum_([count])
+            self._masked = max(1, int(count))
+        return self._masked

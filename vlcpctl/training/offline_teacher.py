@@ -1,0 +1,100 @@
+"""Precomputed teacher embeddings (targets) in place of the teacher: whether they fit a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vlcpctl.core.errors import Incompatible, UsageError
+from vlcpctl.core.manifest import identity_differences, read_manifest
+from vlcpctl.core.method import Method
+from vlcpctl.core.transform import View
+from vlcpctl.data.precomputed.teacher_targets import Targets, Taught, open_targets
+from vlcpctl.data.tasks.task import Split, Task
+from vlcpctl.training.config.request import Request
+
+
+@dataclass(frozen=True)
+class Teaching:
+    """Opened targets, and the names of methods that need the teacher's weights anyway."""
+
+    taught: Taught
+    holders: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """The line in the plan."""
+        targets = self.taught.targets
+        views = "1 view" if targets.views == 1 else f"{targets.views} views"
+        what = f"targets: {views} per image; the teacher is"
+        if not self.holders:
+            return f"{what} neither loaded nor run"
+        return f"{what} not run, but loaded: {', '.join(self.holders)} needs its weights"
+
+
+def open_teaching(
+    request: Request, sources: Sequence[Task], splits: Sequence[Split], *, first: bool
+) -> Teaching | None:
+    """Open the targets of a request; None without --targets.
+
+    Raises Incompatible unless they were computed by its teacher for all of its pairs, and
+    UsageError if no method uses them.
+    """
+    if request.targets is None:
+        return None
+    if first:
+        raise UsageError("--targets has no effect without --previous or --teacher")
+    needs = {method.name: method.needs(first=False) for method in request.methods}
+    if not any(need.previous for need in needs.values()):
+        raise UsageError(
+            f"--targets has no effect with --method {request.method_name}: its current settings "
+            "use no teacher embeddings"
+        )
+    targets = open_targets(request.targets)
+    _check_teacher(targets, request.teacher or request.previous)
+    for source in sources:
+        if source.content not in targets.manifest["sources"]:
+            raise Incompatible(
+                f"{targets.path} does not contain the pairs of {source.path}; run 'vlcpctl "
+                "distill' on every task and the buffer of this run"
+            )
+    holders = tuple(
+        name for name, need in needs.items() if need.previous_weights or need.pseudo_texts
+    )
+    return Teaching(targets.of(splits), holders)
+
+
+def _check_teacher(targets: Targets, teacher: Path | None) -> None:
+    assert teacher is not None, "a first task has no teacher"
+    content, told = read_manifest(teacher, "checkpoint")["content"], targets.manifest["teacher"]
+    if content != told:
+        raise Incompatible(
+            f"{targets.path} was made with a different teacher than {teacher}: "
+            f"content {told}, not {content}"
+        )
+
+
+def check_transform(targets: Targets, view: View) -> None:
+    """Raise Incompatible if targets were computed with a different image transform than `view`.
+
+    A teacher embedding belongs to one crop: for another one it would be a wrong target.
+    """
+    differences = identity_differences(targets.manifest["identity"]["transform"], view.facts())
+    if differences:
+        raise Incompatible(
+            f"{targets.path} was made with a different image transform: {'; '.join(differences)}"
+        )
+
+
+def refuse_tokens(targets: Targets, methods: Sequence[Method]) -> None:
+    """Raise Incompatible if a method distils token predictions.
+
+    Those are too large to store: a vocabulary of logits for each masked word.
+    """
+    for method in methods:
+        if method.needs(first=False).previous_tokens:
+            raise Incompatible(
+                f"{targets.path} does not contain the teacher's token predictions, which method "
+                f"{method.name} distils with these settings; leave out --targets, or "
+                f"use --set {method.name}.words=false if the method has it"
+            )

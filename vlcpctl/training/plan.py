@@ -1,0 +1,217 @@
+"""The plan of a train-step: a request checked against its inputs, before a model is loaded.
+
+Torch-free, so that a dry run and a mistake answer at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.core.manifest import read_manifest
+from vlcpctl.core.method import Needs
+from vlcpctl.data.loading.sampler import Pairs
+from vlcpctl.data.precomputed.stored_features import Projections, read_features
+from vlcpctl.data.tasks.task import Split, Task, open_task
+from vlcpctl.models.configuration import configuration_here
+from vlcpctl.training.config.phases import PhasePlan, plan_phases
+from vlcpctl.training.config.processes import check_processes
+from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.settings import refuse_idle_settings, replay_share
+from vlcpctl.training.offline_teacher import Teaching, open_teaching
+from vlcpctl.training.pseudo_text_source import PseudoSource, pseudo_source
+from vlcpctl.training.task_history import History
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked request with its opened inputs, its pairs and its phases."""
+
+    request: Request
+    tasks: tuple[Task, ...]
+    buffer: Task | None
+    pairs: Pairs
+    phases: tuple[PhasePlan, ...]
+    parent: dict[str, Any] | None
+    pseudo: PseudoSource | None = None
+    teaching: Teaching | None = None
+
+    @cached_property
+    def stored(self) -> Projections | None:
+        """The features stored in the buffer, if a method needs them, else None."""
+        first = _is_first(self.request)
+        needed = any(one.needs(first=first).stored_features for one in self.request.methods)
+        return read_features(self.buffer) if needed and self.buffer is not None else None
+
+    @property
+    def history(self) -> History:
+        """The stream steps of the tasks in this run."""
+        return History(self.tasks, self.request.run, self.parent)
+
+    @property
+    def steps(self) -> int:
+        """The number of steps over all phases."""
+        return sum(phase.steps for phase in self.phases)
+
+    def lines(self) -> Iterator[str]:
+        """The plan as lines of text, for --dry-run and the log."""
+        settings = self.request.settings
+        names = ", ".join(task.name for task in self.tasks)
+        held = f" + buffer of {self.buffer.counts['train']}" if self.buffer else ""
+        images = sum(task.counts["train"] for task in self.tasks)
+        yield f"{self.request.method_name} on {names}: {images} images{held}"
+        for note in self.history.notes():
+            yield f"  note: {note}"
+        for method in self.request.methods:
+            if method.note:
+                yield f"  {method.name}: {method.note}"
+        if self.teaching is not None:
+            yield f"  {self.teaching}"
+        if self.pseudo is not None:
+            yield f"  {self.pseudo.method}: {self.pseudo}"
+        for name in dict.fromkeys(phase.name for phase in self.phases):
+            steps = sum(phase.steps for phase in self.phases if phase.name == name)
+            epochs = steps / self.pairs.epoch_steps
+            yield (
+                f"  {name}: {steps} steps of {settings.batch_size} pairs "
+                f"({epochs:.3g} epochs of {len(self.pairs)}), "
+                f"{self._time(steps * settings.batch_size)}"
+            )
+
+    def _time(self, pairs: int) -> str:
+        """An estimate of the time from the speed at which the parent was trained."""
+        if not self.parent or not self.parent.get("train_seconds") or not self.parent.get("pairs"):
+            return "time: shown with the progress after the first steps"
+        seconds = pairs * self.parent["train_seconds"] / self.parent["pairs"]
+        return f"about {seconds / 60:.1f} min at the speed of the previous checkpoint"
+
+
+def make_plan(request: Request) -> Plan:
+    """Open the inputs of a request and check that they fit together.
+
+    Raises BadInput for an input that is not what its option needs, UsageError for options that
+    contradict each other or have no effect, and Incompatible for inputs made for other models.
+    """
+    check_processes(request)
+    tasks = tuple(open_task(path) for path in request.tasks)
+    buffer = open_task(request.buffer) if request.buffer else None
+    parent = read_manifest(request.previous, "checkpoint") if request.previous else None
+    _check_chain(request, tasks, buffer, parent)
+    splits = [_train_split(task) for task in tasks]
+    held = _train_split(buffer) if buffer else None
+    pairs = Pairs(
+        splits,
+        held,
+        batch_size=request.settings.batch_size,
+        captions=request.settings.captions,
+        replay_share=replay_share(request.settings.replay),
+        seed=request.seed,
+        limit=request.limit,
+    )
+    settings = request.settings
+    phases = plan_phases(
+        request.methods,
+        first=_is_first(request),
+        epoch_steps=pairs.epoch_steps,
+        epochs=settings.epochs,
+        steps=settings.steps,
+    )
+    pseudo = pseudo_source(request, buffer, first=_is_first(request))
+    sources = [*tasks, *([buffer] if buffer else [])]
+    teaching = open_teaching(request, sources, pairs.splits, first=_is_first(request))
+    return Plan(request, tasks, buffer, pairs, phases, parent, pseudo, teaching)
+
+
+def _train_split(task: Task) -> Split:
+    return task.split("train")
+
+
+def _check_chain(
+    request: Request, tasks: tuple[Task, ...], buffer: Task | None, parent: dict[str, Any] | None
+) -> None:
+    """Refuse likely mistakes: --previous left out, a missing input, a task trained twice."""
+    steps = [task.step for task in tasks if task.step is not None]
+    if steps and min(steps) > 0 and parent is None and not request.from_scratch:
+        raise UsageError(
+            f"{tasks[0].path} is task {min(steps)} of its stream and there is no --previous; "
+            "give the checkpoint of the previous task, or --from-scratch"
+        )
+    refuse_idle_settings(request.settings, request.origins)
+    refuse_idle_inputs(request)
+    if buffer is not None and "buffer" not in buffer.manifest:
+        raise BadInput(f"--buffer {buffer.path} is not a buffer; make one with 'vlcpctl buffer'")
+    if buffer is not None:
+        _refuse_repeated(tasks, buffer)
+    if parent is not None:
+        _check_parent(request, tasks, parent)
+    else:
+        configuration_here(request.settings.model)
+    for method in request.methods:
+        _check_needs(method.name, method.needs(first=_is_first(request)), buffer)
+
+
+def _refuse_repeated(tasks: tuple[Task, ...], buffer: Task) -> None:
+    for task in tasks:
+        if task.content in buffer.manifest["buffer"]["seen"]:
+            raise UsageError(
+                f"--buffer {buffer.path} contains pairs of {task.path}, which this run trains on; "
+                "use the buffer made before this task"
+            )
+
+
+def _is_first(request: Request) -> bool:
+    """Whether there is neither a previous model nor a teacher."""
+    return request.previous is None and request.teacher is None
+
+
+def _check_needs(name: str, needs: Needs, buffer: Task | None) -> None:
+    if not needs.buffer:
+        return
+    if buffer is None:
+        raise UsageError(f"method {name} needs --buffer after the first task")
+    about = buffer.manifest["buffer"]
+    if needs.stored_features and not about.get("features"):
+        raise UsageError(
+            f"method {name} needs the stored features of replayed pairs; "
+            f"{buffer.path} was made without 'vlcpctl buffer --store-features'"
+        )
+    policy = about["policy"]
+    if needs.policy and policy != needs.policy:
+        raise UsageError(
+            f"method {name} needs a buffer made with 'vlcpctl buffer --policy {needs.policy}'; "
+            f"{buffer.path} was made with {policy!r}"
+        )
+
+
+def _check_parent(request: Request, tasks: tuple[Task, ...], parent: dict[str, Any]) -> None:
+    if request.origins.get("model") == "flag":
+        raise UsageError(
+            "--model has no effect with --previous: the previous checkpoint is the model"
+        )
+    for method in request.methods:
+        if method.from_unseen and parent["tasks"]:
+            raise UsageError(
+                f"method {method.name} needs a model that was not trained on any task; "
+                f"{request.previous} was trained on {len(parent['tasks'])}"
+            )
+    seen = [task.path for task in tasks if task.content in parent["tasks"]]
+    if seen:
+        raise UsageError(f"{request.previous} was already trained on {seen[0]}")
+
+
+def refuse_idle_inputs(request: Request) -> None:
+    """Raise UsageError for a teacher that no method uses, and for --replay without a buffer."""
+    needs = [method.needs(first=False) for method in request.methods]
+    asked = any(need.previous or need.pseudo_texts for need in needs)
+    held = request.previous is None and any(need.previous_weights for need in needs)
+    if request.teacher is not None and not (asked or held):
+        raise UsageError(
+            f"--teacher has no effect with --method {request.method_name}: its current settings "
+            "use no teacher"
+        )
+    alone = request.previous is not None and request.buffer is None
+    if alone and request.origins.get("replay") == "flag":
+        raise UsageError("--replay has no effect without --buffer")

@@ -1,0 +1,132 @@
+"""The source of a run's pseudo texts: the buffer, or a precomputed file. Torch-free."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from vlcpctl.core.batch import Inversion
+from vlcpctl.core.errors import Incompatible, UsageError
+from vlcpctl.core.manifest import read_manifest
+from vlcpctl.core.method import Method
+from vlcpctl.data.loading.order import Order
+from vlcpctl.data.loading.sampler import Memory
+from vlcpctl.data.precomputed.pseudo_texts import PseudoFile, open_pseudo_texts
+from vlcpctl.data.tasks.task import Task
+from vlcpctl.training.config.request import Request
+
+
+@dataclass(frozen=True)
+class GivenTexts:
+    """The texts of a file, `count` for each batch: a pure function of (seed, batch number)."""
+
+    file: PseudoFile
+    count: int
+    seed: int
+
+    def rows(self, number: int) -> np.ndarray:
+        """(count,) rows of the texts for batch `number`, in an order shuffled every epoch.
+
+        Texts that do not fill the last batch of an epoch over the file are left out.
+        """
+        epoch, inside = divmod(number, self.file.count // self.count)
+        return self._order.rows(epoch, inside * self.count, (inside + 1) * self.count)
+
+    @cached_property
+    def _order(self) -> Order:
+        return Order(self.file.count, self.seed, "pseudo-texts")
+
+
+@dataclass(frozen=True)
+class PseudoSource:
+    """How a method's pseudo texts are made, and their source: either `memory` or `given`."""
+
+    method: str
+    how: Inversion
+    memory: Memory | None = None
+    given: GivenTexts | None = None
+
+    def __str__(self) -> str:
+        """The line in the plan."""
+        if self.given is not None:
+            count = self.given.file.count
+            return f"{self.how.texts} pseudo texts per step, from {count} precomputed ones"
+        how = self.how
+        return f"{how.texts} pseudo texts per step, generated in {how.iterations} iterations"
+
+
+def pseudo_source(request: Request, buffer: Task | None, *, first: bool) -> PseudoSource | None:
+    """The source of pseudo texts for the method that needs them; None if no method does.
+
+    Raises UsageError if --pseudo-texts has no effect or a needed input is missing, and Incompatible
+    if the file was made with another checkpoint or buffer.
+    """
+    for method in request.methods:
+        how = method.needs(first=first).pseudo_texts
+        if how is not None:
+            _check_share(request, method.name, how.texts, "texts per step")
+            if request.pseudo_texts is None:
+                return _made(request, method.name, how, buffer)
+            _refuse_settings(request, method, how)
+            return PseudoSource(method.name, how, given=_given(request, how, buffer))
+    if request.pseudo_texts is not None:
+        when = "in a first task" if first else f"with --method {request.method_name}"
+        raise UsageError(f"--pseudo-texts has no effect {when}; leave it out")
+    return None
+
+
+def _made(request: Request, name: str, how: Inversion, buffer: Task | None) -> PseudoSource:
+    """Mini-batches of the buffer as a source.
+
+    They are as large as the batch, unless the method sets another size or the buffer is smaller.
+    """
+    if buffer is None:
+        raise UsageError(f"method {name} needs --buffer to generate pseudo texts from")
+    split = buffer.split("train")
+    if not len(split):
+        raise UsageError(f"--buffer {buffer.path} is empty: no pairs to generate pseudo texts from")
+    pairs = min(how.pairs or request.settings.batch_size, len(split))
+    _check_share(request, name, pairs, "buffer pairs per step")
+    return PseudoSource(name, replace(how, pairs=pairs), memory=Memory(split, pairs, request.seed))
+
+
+def _check_share(request: Request, name: str, count: int, what: str) -> None:
+    if count % request.nproc:
+        raise UsageError(
+            f"method {name} uses {count} {what}, not divisible by {request.nproc} processes; "
+            f"set a multiple of {request.nproc}"
+        )
+
+
+def _refuse_settings(request: Request, method: Method, how: Inversion) -> None:
+    """Refuse --set for how texts are generated: those of a file already are."""
+    usual = type(method)().needs(first=False).pseudo_texts
+    assert usual is not None
+    if replace(usual, texts=how.texts) != how:
+        raise UsageError(
+            f"--set has no effect on how {method.name} generates texts with --pseudo-texts "
+            f"{request.pseudo_texts}: its texts are already generated"
+        )
+
+
+def _given(request: Request, how: Inversion, buffer: Task | None) -> GivenTexts:
+    """The file as a source; it must be made with the teacher and the replayed buffer."""
+    assert request.pseudo_texts is not None
+    file = open_pseudo_texts(request.pseudo_texts)
+    teacher = request.teacher or request.previous
+    assert teacher is not None, "in a first task no method needs pseudo texts"
+    wanted = {"checkpoint": read_manifest(teacher, "checkpoint")["content"]}
+    paths = {"checkpoint": teacher}
+    if buffer is not None:
+        wanted["buffer"], paths["buffer"] = buffer.content, buffer.path
+    for name, content in wanted.items():
+        if file.identity[name] != content:
+            raise Incompatible(
+                f"{file.path} was made with a different {name} than {paths[name]}: "
+                f"content {file.metadata['identity'][name]}, not {content}"
+            )
+    if file.count < how.texts:
+        raise UsageError(f"{file.path} has {file.count} texts, but a step uses {how.texts}")
+    return GivenTexts(file, how.texts, request.seed)

@@ -1,8 +1,7 @@
-"""The house rules that no linter holds: sizes, names, words, and what the README shows."""
+"""The house rules that no linter holds: names, words, and what the README shows."""
 
 from __future__ import annotations
 
-import ast
 import difflib
 import itertools
 import re
@@ -37,25 +36,14 @@ each_source = pytest.mark.parametrize("path", SOURCES, ids=name_of)
 
 
 @each_source
-def test_a_file_has_one_subject_and_says_it_first(path: Path) -> None:
+def test_a_file_says_first_what_it_is_for(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert text.count("\n") <= 300
     assert re.match(r'r?"""[^\n]+', text), "the first line says what the file is for"
 
 
 @each_source
 def test_a_file_is_not_named_for_anything_and_everything(path: Path) -> None:
     assert path.stem not in {"utils", "util", "helpers", "common", "misc"}
-
-
-@each_source
-def test_a_function_fits_on_a_screen(path: Path) -> None:
-    """At most 30 lines, its signature and docstring not counted."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            body = node.body[ast.get_docstring(node) is not None :]
-            lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0  # type: ignore[operator]
-            assert lines <= 30, f"{node.name} has {lines} lines"
 
 
 @each_source
@@ -70,19 +58,6 @@ def test_no_words_are_glued_where_a_message_is_split(path: Path) -> None:
     joint = re.compile(r"""[A-Za-z,.;:]["']\n\s+f?["'][A-Za-z(]""")
     for found in joint.finditer(path.read_text(encoding="utf-8")):
         pytest.fail(f"glued words at {found[0]!r}")
-
-
-@each_source
-def test_no_broad_except(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ExceptHandler):
-            assert node.type is not None
-            broad = isinstance(node.type, ast.Name) and node.type.id in {
-                "Exception",
-                "BaseException",
-            }
-            raises = any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
-            assert not broad or raises, f"line {node.lineno} swallows everything"
 
 
 def test_few_types_are_ignored() -> None:

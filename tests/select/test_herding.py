@@ -9,7 +9,7 @@ import pytest
 
 from vlcpctl.select.herding import herd
 
-GOLDEN = np.load(Path(__file__).parent / "data" / "selection.npz")
+GOLDEN = np.load(Path(__file__).parents[1] / "authors" / "data" / "selection.npz")
 
 
 def normalised(features: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ import pytest
 from vlcpctl.core.errors import VlcpError
 from vlcpctl.select.kmeans import nearest_to_centroids, pick_nearest
 
-GOLDEN = np.load(Path(__file__).parent / "data" / "selection.npz")
+GOLDEN = np.load(Path(__file__).parents[1] / "authors" / "data" / "selection.npz")
 
 
 def normalised(features: np.ndarray) -> np.ndarray:

@@ -1,8 +1,9 @@
-"""What a batch holds, and what a model computes from it. Nothing here imports torch.
+"""What a batch contains, and what a model computes from it. Nothing here imports torch.
 
-Shapes: B pairs in the global batch, b of this process or of a part of its pairs, D channels of
-the shared space, L tokens of a text, N of an image, C channels of a token, m masked tokens, V
-words, K texts without image, R replayed pairs, W channels of a token's embedding.
+Shapes: B pairs in the global batch, b pairs of this process or of a chunk of them, D channels
+of the shared space, L tokens of a text, N tokens of an image, C channels of a token, m masked
+tokens, V words in the vocabulary, K texts without image, R replayed pairs, W channels of a
+token's embedding.
 """
 
 from __future__ import annotations

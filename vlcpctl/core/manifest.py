@@ -1,4 +1,4 @@
-"""The manifest that makes a directory an artifact: write it, read it, compare it."""
+"""Manifests: the file that makes a directory an artifact, and its identity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs of evaluations: a checkpoint each, its rows to come, and the compute settings."""
+"""The jobs of evaluations, one per checkpoint with its planned rows, and compute settings."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`check` and `inspect`: any artifact, its damage and its lineage."""
+"""`vlcpctl check` and `inspect`: damage in artifacts of any kind, and their lineage."""

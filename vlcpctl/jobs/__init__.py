@@ -1,1 +1,1 @@
-"""`vlcpctl batch`: the lines of a script, and the processes that carry them out."""
+"""`vlcpctl batch`: the command lines of a script, and the processes that run them."""

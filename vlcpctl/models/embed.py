@@ -1,4 +1,4 @@
-"""Unit-length embeddings of images and texts, and what must hold of them."""
+"""Unit-length embeddings of images, texts and pairs, and a check that they are finite."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What later commands need of a model: targets, pseudo texts, labels, features."""
+"""Run a model once for later commands: targets, pseudo texts, labels, features."""

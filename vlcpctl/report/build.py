@@ -1,4 +1,4 @@
-"""From rows to a document, and from a document to the report's directory."""
+"""Build a document from rows, and write it as a report directory."""
 
 from __future__ import annotations
 

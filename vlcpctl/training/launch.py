@@ -1,4 +1,4 @@
-"""train-step in one process or many: torch's elastic launcher starts them and watches them."""
+"""train-step in one process or several; torch's elastic launcher starts and supervises them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The manifest of a buffer: a task's, the request that made it, and what the next update needs."""
+"""A buffer's manifest, and the request that made it: a task manifest with settings and history."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Which items a buffer keeps and which it admits, by each policy; CTP's variants beside them.
+"""Buffer policies: how many items each task may have, and which are admitted and evicted.
 
-With --variant ctp, reservoir, herding and k-means buffers are kept as the CTP authors' code
-keeps them. Quotas are each rounded on their own, so that the buffer may be a little over or
-under its size; of an earlier task the first items in the order of storage stay, which for
-herding is that of the data set and not of the picks; the reservoir draws from Python's
-generator, slot by slot.
+With --variant ctp, reservoir, herding and k-means behave as the CTP authors' code, which
+differs from the papers in three ways. Each quota is rounded by itself, so the buffer may be
+slightly over or under its size. When an earlier task's quota shrinks, the items stored first
+stay; for herding that is data-set order, not the order of selection. The reservoir draws from
+Python's `random`, slot by slot.
 """
 
 from __future__ import annotations

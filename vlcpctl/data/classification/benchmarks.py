@@ -1,6 +1,6 @@
-"""The data sets that papers on continual CLIP report, by name, and where to look for them.
+"""Classification data sets reported in papers on continual CLIP: names, groups, and folders.
 
-ImageNet's class names and templates are those that open_clip ships (Radford et al., 2021).
+ImageNet's class names and prompt templates are CLIP's (Radford et al., 2021), via open_clip.
 """
 
 from __future__ import annotations

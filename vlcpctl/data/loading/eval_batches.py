@@ -1,6 +1,6 @@
-"""Images in batches as a model evaluates them, with their labels or without.
+"""Batches of images with the evaluation transform, with or without labels.
 
-They are decoded here or in worker processes; labelled images that cannot be decoded are reported.
+Images are decoded in this process or in workers; undecodable labelled images are reported.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The order that rows are read in, and the rows of one batch.
+"""The order in which rows are read, and the rows of one batch.
 
-The order is a pure function of (seed, name, epoch, place).
+The order is a pure function of (seed, name, epoch, position).
 """
 
 from __future__ import annotations

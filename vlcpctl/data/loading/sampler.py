@@ -1,7 +1,7 @@
-"""Which pairs make up each batch, of the training data and of the buffer beside it.
+"""Which pairs make up each batch: of the training data, and of the buffer beside it.
 
-Each batch is a pure function of the settings and its number; nothing is drawn from a stream
-that could be lost: a position is (phase, step).
+A batch is a pure function of the settings and its number. Nothing is drawn from a random
+stream whose state would have to be saved: to resume at any step, the step is enough.
 """
 
 from __future__ import annotations

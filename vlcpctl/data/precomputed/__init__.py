@@ -1,1 +1,1 @@
-"""Vectors that a model made before: targets, stored features, pseudo texts."""
+"""Files of precomputed vectors: teacher targets, stored features, pseudo texts."""

@@ -1,4 +1,4 @@
-"""Pairs out of records: JSON objects and rows of text, a batch of them at a time."""
+"""Make pairs from records (JSON objects, rows of text tables), and group pairs into batches."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which task a pair belongs to: by a column, by its source, in turn, by class or by time.
+"""Which task a pair belongs to: by column, by source, at random (iid), by class or by time.
 
-By class and by time the data is looked through once before anything can be decided.
+The rules by class and by time scan the data once before they can assign pairs.
 """
 
 from __future__ import annotations

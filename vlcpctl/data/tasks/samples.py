@@ -1,4 +1,4 @@
-"""A pair as its source gives it, and the sample made of it: looked at, hashed, named."""
+"""A pair as read from a source, and the sample made from it: checked, hashed, with its key."""
 
 from __future__ import annotations
 

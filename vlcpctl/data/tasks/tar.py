@@ -1,6 +1,6 @@
-"""The USTAR blocks of a sample, and an appender that writes many pieces in few calls.
+"""The USTAR blocks of a sample, and appending many of them to a file in few system calls.
 
-Equal samples are equal bytes.
+Equal samples give equal bytes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Classes as vectors: their prompts through a model, one unit vector a class.
+"""Zero-shot classification: one unit vector per class, and the rank of the right class.
 
-An image belongs to the class that is nearest to it.
+A class is the mean of its prompts' embeddings; the nearest class is predicted.
 Shapes: B images, C classes, P texts at once, D dimensions.
 """
 

@@ -1,6 +1,6 @@
-"""Cross-modal retrieval: images find their texts and texts their images, in one gallery.
+"""Cross-modal retrieval: recalls of texts for images and of images for texts in one gallery.
 
-Each task is embedded once, whatever the galleries.
+Each task is embedded once for all its galleries.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Multi-modal retrieval: fused image-text pairs find others of their class.
+"""Multi-modal retrieval: fused image-text pairs retrieve others of their class.
 
-Each task is fused once, whatever the galleries.
+Each task is fused once for all its galleries.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a retrieval evaluation will do: its options, its splits and its rows without numbers."""
+"""The plan of a retrieval evaluation: its options, splits and rows, before a model is loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which backend of the exact search serves on this machine."""
+"""The choice of a backend for exact search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exact inner-product search: what a searchable gallery offers."""
+"""Exact inner-product search: the interface of a backend."""
 
 from __future__ import annotations
 

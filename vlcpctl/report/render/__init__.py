@@ -1,1 +1,1 @@
-"""The report's looks: terminal, Markdown and HTML."""
+"""The report as text for the terminal, as Markdown and as HTML."""

@@ -1,4 +1,4 @@
-"""Which cells of a run's matrices are missing, and what a reader must know before comparing."""
+"""The missing cells of a run's score matrices, and other notes to read before comparing runs."""
 
 from __future__ import annotations
 

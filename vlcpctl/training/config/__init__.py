@@ -1,1 +1,1 @@
-"""What a train-step is asked to do: settings, presets, methods, phases."""
+"""The configuration of a train-step: settings, presets, methods, phases."""

@@ -1,4 +1,4 @@
-"""Optimizers by name, with weight decay where it belongs, and learning-rate schedules."""
+"""Optimizers by name, with weight decay on matrices only unless `--decay all`, and schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The methods' slots in a run: begun, carried over from the parent, checked, handed on."""
+"""The methods' slots during a run: initialise, carry over from the parent, check, hand on."""
 
 from __future__ import annotations
 

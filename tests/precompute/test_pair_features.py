@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from support.tiny_stream import make_pair, make_task
-from torch import Tensor, nn
+from torch import Tensor
 
 from vlcpctl.core.transform import View
 from vlcpctl.data.images.transforms import decode_image, eval_view
@@ -25,7 +25,6 @@ class Stub:
     """Embeds an image by its mean colour, a text by its two tokens, at very different lengths."""
 
     family: str = "dual"
-    module: nn.Module = field(default_factory=nn.Identity)
     view: View = View(image_size=8, mean=(0, 0, 0), std=(1, 1, 1))  # noqa: RUF009 - frozen
 
     def tokenize(self, texts: list[str]) -> Tensor:
@@ -45,7 +44,7 @@ def open_split(directory: Path, captions: int) -> Split:
 
 
 def embed(split: Split, rows: list[int]) -> np.ndarray:
-    return pair_features(Stub(), split, np.array(rows), torch.device("cpu"))
+    return pair_features(Stub(), split, np.array(rows))
 
 
 def test_feature_is_as_near_to_the_image_as_to_the_text(tmp_path: Path) -> None:
@@ -87,9 +86,10 @@ def _inputs(split: Split, row: int) -> tuple[Tensor, Tensor]:
 
 def test_a_fusion_models_feature_is_its_fused_state_averaged_over_captions(tmp_path: Path) -> None:
     encoder = encoders.build("albef-micro")
+    encoder.module.eval()
     assert encoder.family == "fusion"
     split = open_split(tmp_path / "task", captions=3)
-    found = pair_features(encoder, split, np.arange(6), torch.device("cpu"))
+    found = pair_features(encoder, split, np.arange(6))
     for row in range(6):
         pixels = eval_view(decode_image(split.image(row)), encoder.view)
         image = torch.tensor(pixels)[None]

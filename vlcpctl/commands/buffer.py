@@ -207,27 +207,25 @@ def _content(checkpoint: Path) -> str:
 
 def _embed(checkpoint: Path | None, device: str, split: Split, rows: np.ndarray) -> np.ndarray:
     """Features (N, D) of rows of a split; called only by herding and kmeans."""
-    from vlcpctl.core.devices import torch_device
     from vlcpctl.models.embed import require_finite
-    from vlcpctl.models.encoders import load
+    from vlcpctl.models.encoders import load_for_inference
     from vlcpctl.precompute.pair_features import pair_features
 
     assert checkpoint is not None, "check_policy requires --checkpoint"
-    features = pair_features(load(checkpoint), split, rows, torch_device(device))
+    features = pair_features(load_for_inference(checkpoint, device), split, rows)
     require_finite(features, f"{checkpoint} on {split.directory}")
     return features
 
 
 def _project(checkpoint: Path | None, device: str, split: Split, rows: np.ndarray) -> Projections:
     """Raw projections of rows of a split, to store beside them."""
-    from vlcpctl.core.devices import torch_device
     from vlcpctl.models.embed import require_finite
-    from vlcpctl.models.encoders import load
+    from vlcpctl.models.encoders import load_for_inference
     from vlcpctl.precompute.pair_features import raw_projections
 
     assert checkpoint is not None, "check_policy requires --checkpoint"
     maker = _content(checkpoint)
-    found = raw_projections(load(checkpoint), split, rows, torch_device(device), maker)
+    found = raw_projections(load_for_inference(checkpoint, device), split, rows, maker)
     for side in (found.image_ND, found.text_TD):
         require_finite(side, f"{checkpoint} on {split.directory}, at half precision")
     return found

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from vlcpctl.core.devices import torch_device
 from vlcpctl.core.errors import UsageError
 from vlcpctl.models import dual_encoder
 from vlcpctl.models.configuration import fusion_configuration
@@ -79,6 +80,16 @@ def load(directory: Path) -> Encoder:
     if fusion_configuration(str(directory)) is None:
         return dual_encoder.load(directory)
     return building.load(directory)
+
+
+def load_for_inference(directory: Path, device: str) -> Encoder:
+    """The model in a checkpoint directory, in eval mode, on the device given with `--device`.
+
+    Raises as `load` does, and UsageError if the device is not available.
+    """
+    encoder = load(directory)
+    encoder.module.to(torch_device(device)).eval()
+    return encoder
 
 
 def save(encoder: Encoder, directory: Path) -> None:

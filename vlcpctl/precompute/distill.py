@@ -25,7 +25,6 @@ from torch.utils.data import Dataset
 
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.console import progress, say
-from vlcpctl.core.devices import torch_device
 from vlcpctl.core.staging import Staging
 from vlcpctl.data.images.transforms import train_view
 from vlcpctl.data.loading.loader import ImageCache
@@ -65,7 +64,7 @@ def distill(plan: DistillPlan, means: Means, shard: Shard, *, force: bool = Fals
     missing = [number for number in own if not files[number][1].is_file()]
     if len(missing) < len(own):
         say(f"resuming {out} at part {len(own) - len(missing)} of {len(own)}")
-    teacher = _teacher(plan, means)
+    teacher = encoders.load_for_inference(plan.request.teacher, means.device)
     with progress("distill", sum(len(plan.part(number)) for number in own), "pairs") as bar:
         bar.advance(sum(len(plan.part(number)) for number in own if number not in missing))
         for number, images, texts in Work(plan, means, teacher).parts(missing):
@@ -78,12 +77,6 @@ def distill(plan: DistillPlan, means: Means, shard: Shard, *, force: bool = Fals
         return False
     _join(plan, partial, files, _facts(plan, teacher), force=force)
     return True
-
-
-def _teacher(plan: DistillPlan, means: Means) -> Encoder:
-    encoder = encoders.load(plan.request.teacher)
-    encoder.module.to(torch_device(means.device)).eval()
-    return encoder
 
 
 def _facts(plan: DistillPlan, teacher: Encoder) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from torch.nn.functional import normalize
 
 from vlcpctl.core.batch import Batch
 from vlcpctl.core.console import progress, say
-from vlcpctl.core.devices import torch_device
 from vlcpctl.core.errors import Diverged
 from vlcpctl.core.staging import Staging
 from vlcpctl.data.loading.loader import PlannedBatches
@@ -38,8 +37,7 @@ def invert_texts(plan: InvertPlan, means: Means, *, force: bool = False) -> None
     request = plan.request
     torch.set_num_threads(means.threads)
     partial = claim(request.out, plan.identity, means, force=force)
-    encoder = encoders.load(request.checkpoint)
-    encoder.module.to(torch_device(means.device)).eval()
+    encoder = encoders.load_for_inference(request.checkpoint, means.device)
     encoder.module.requires_grad_(False)
     work = Work(plan, means, encoder)
     parts = [partial / f"part-{number:06d}.parquet" for number in range(plan.parts)]

@@ -31,9 +31,7 @@ def classifier_of(labelling: Labelling, device: str) -> Classifier:
     """The classifier with its model loaded; raises UsageError if class names are missing."""
     if labelling.source.kind == "timm":
         return _timm(labelling, torch_device(device))
-    encoder = _encoder(labelling.source)
-    encoder.module.to(torch_device(device)).eval()
-    return ZeroshotClassifier(encoder, labelling)
+    return ZeroshotClassifier(_encoder(labelling.source, device), labelling)
 
 
 @final
@@ -62,10 +60,12 @@ class ZeroshotClassifier:
         return classes
 
 
-def _encoder(source: LabelsFrom) -> Encoder:
+def _encoder(source: LabelsFrom, device: str) -> Encoder:
     if source.kind == "checkpoint":
-        return encoders.load(Path(source.name))
-    return encoders.build(source.name, Start(pretrained=source.weights))
+        return encoders.load_for_inference(Path(source.name), device)
+    encoder = encoders.build(source.name, Start(pretrained=source.weights))
+    encoder.module.to(torch_device(device)).eval()
+    return encoder
 
 
 def _timm(labelling: Labelling, device: torch.device) -> TimmClassifier:

@@ -1,4 +1,7 @@
-"""Features of image-text pairs: one per pair for herding and k-means, or both sides to store."""
+"""Features of image-text pairs: one per pair for herding and k-means, or both sides to store.
+
+The encoder is in eval mode and on its device; see `encoders.load_for_inference`.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,7 @@ class Chunk:
 
 
 @torch.inference_mode()
-def pair_features(
-    encoder: Encoder, split: Split, rows: np.ndarray, device: torch.device
-) -> np.ndarray:
+def pair_features(encoder: Encoder, split: Split, rows: np.ndarray) -> np.ndarray:
     """(N, D) float32 of unit length: the mean of each image's embedding and its captions'.
 
     Image and text embeddings have unit length before they are averaged; several captions are
@@ -39,21 +40,19 @@ def pair_features(
     averaged over captions.
     """
     of_pairs = _fused if encoder.family == "fusion" else _of_both_sides
-    parts = [of_pairs(encoder, chunk) for chunk in _chunks(encoder, split, rows, device)]
+    parts = [of_pairs(encoder, chunk) for chunk in _chunks(encoder, split, rows)]
     return np.concatenate([part.float().cpu().numpy() for part in parts])
 
 
 @torch.inference_mode()
-def raw_projections(
-    encoder: Encoder, split: Split, rows: np.ndarray, device: torch.device, maker: str
-) -> Projections:
+def raw_projections(encoder: Encoder, split: Split, rows: np.ndarray, maker: str) -> Projections:
     """Raw float16 projections of N images (N, D) and of all their captions (T, D).
 
     `maker` is the content id of the model. Values that overflow float16 become infinite.
     """
     images, texts = [np.empty((0, encoder.width))], [np.empty((0, encoder.width))]
     counts = split.caption_counts()[rows]
-    for chunk in _chunks(encoder, split, rows, device):
+    for chunk in _chunks(encoder, split, rows):
         image, text = encoder.features(chunk.images, chunk.texts)
         images.append(image.float().cpu().numpy())
         texts.append(text.float().cpu().numpy())
@@ -62,10 +61,7 @@ def raw_projections(
     return Projections(sides[0], sides[1], counts, [maker] * len(rows))
 
 
-def _chunks(
-    encoder: Encoder, split: Split, rows: np.ndarray, device: torch.device
-) -> Iterator[Chunk]:
-    encoder.module.to(device).eval()
+def _chunks(encoder: Encoder, split: Split, rows: np.ndarray) -> Iterator[Chunk]:
     with progress("features", len(rows), "pairs") as bar:
         for start in range(0, len(rows), BATCH):
             batch = rows[start : start + BATCH].tolist()

@@ -69,9 +69,7 @@ class TaskData:
 
     def check(self, split: str) -> None:
         """See `DataSet`."""
-        if not self.task.counts.get(split):
-            known = ", ".join(name for name, count in self.task.counts.items() if count)
-            raise BadInput(f"{self.task.path} has no images in split {split!r} (it has: {known})")
+        self.task.require(split)
 
     def images(self, split: str) -> LabelledImages:
         """See `DataSet`."""

@@ -48,12 +48,16 @@ class Task:
         """Number of images in each split."""
         return {name: int(split["images"]) for name, split in self.manifest["splits"].items()}
 
+    def require(self, split: str) -> None:
+        """Raise BadInput unless the task has this split, with at least one image."""
+        if not self.counts.get(split):
+            known = ", ".join(name for name, count in self.counts.items() if count) or "none"
+            raise BadInput(f"{self.path} has no images in split {split!r} (it has: {known})")
+
     def split(self, name: str) -> Split:
         """Open one split. Raises BadInput if there is no such split or its index is damaged."""
-        if name not in self.manifest["splits"]:
-            raise BadInput(
-                f"{self.path} has no split {name!r} (it has: {', '.join(self.manifest['splits'])})"
-            )
+        if name not in self.manifest["splits"]:  # one without images can be opened
+            self.require(name)
         return Split(self.path, name)
 
 

@@ -11,7 +11,7 @@ import typer
 
 from vlcpctl.commands import COMMANDS, options
 from vlcpctl.core import console
-from vlcpctl.core.errors import BadInput, UsageError, VlcpError, unknown_name
+from vlcpctl.core.errors import BadInput, UsageError, VlcpError, unknown_name, unreadable
 from vlcpctl.jobs.runner import Children
 from vlcpctl.jobs.script import CommandLine, parse
 
@@ -77,7 +77,7 @@ def _read(file: Path) -> str:
         try:
             return file.read_text(encoding="utf-8")
         except OSError as error:
-            raise BadInput(f"cannot read {file}: {error.strerror}") from error
+            raise BadInput(unreadable(file, error)) from error
     if sys.stdin.isatty():
         raise UsageError("no command lines: give a file, or pipe them in")
     return sys.stdin.read()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 MOST_NAMES = 20  # that a message lists
 
@@ -87,3 +88,17 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
         like = difflib.get_close_matches(name, names, n=MOST_NAMES, cutoff=0.3)
         shown = [*like, f"... {len(names)} in all"]
     return f"unknown {kind} {name!r}{guess} (known: {', '.join(shown)})"
+
+
+def unreadable(path: Path | str, error: BaseException) -> str:
+    """The message for a file that cannot be read, with the error's reason on one line.
+
+    >>> unreadable("labels.txt", FileNotFoundError(2, "No such file or directory"))
+    'cannot read labels.txt: No such file or directory'
+    """
+    return f"cannot read {path}: {getattr(error, 'strerror', None) or first_line(error)}"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's message, or the exception's name if it has no message."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, NoReturn, TextIO
 
-from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.core.errors import BadInput, UsageError, unreadable
 
 SCHEMA = "vlcpctl.eval/1"
 _MOST_LINE_BYTES = 1 << 24
@@ -130,7 +130,7 @@ def _lines(source: str, name: str) -> Iterator[str]:
     except UnicodeDecodeError as error:
         raise BadInput(f"{name} is not UTF-8 text: {error}") from error
     except OSError as error:
-        raise BadInput(f"cannot read {name}: {error.strerror}") from error
+        raise BadInput(unreadable(name, error)) from error
 
 
 def _parse(line: str, place: str) -> Row:

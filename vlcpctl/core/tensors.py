@@ -9,7 +9,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from vlcpctl.core.errors import MOST_NAMES, Incompatible, VlcpError
+from vlcpctl.core.errors import MOST_NAMES, Incompatible, VlcpError, unreadable
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -30,7 +30,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise Incompatible(f"cannot read {path}: {error}") from error
+        raise Incompatible(unreadable(path, error)) from error
 
 
 def require_same_names(

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.hashing import content_id, sample_key
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.data.images.header import KINDS
@@ -125,7 +125,7 @@ def _rows_of(index: Path) -> Iterator[list[Row]]:
             for batch in file.iter_batches(_ROWS_AT_ONCE, use_threads=False):
                 yield batch.to_pylist()
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot read {index}: {str(error).strip().splitlines()[0]}") from error
+        raise BadInput(unreadable(index, error)) from error
 
 
 class _Tars:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.errors import BadInput, UsageError, unknown_name
+from vlcpctl.core.errors import BadInput, UsageError, unknown_name, unreadable
 from vlcpctl.core.transform import View
 from vlcpctl.models.fusion.configuration import CONFIG_FILE as FUSION_CONFIG_FILE
 from vlcpctl.models.fusion.configuration import FusionConfig, read_fusion
@@ -153,7 +153,7 @@ def _read(path: Path) -> Configuration:
         model: dict[str, Any] = stored.get("model_cfg", stored)
         wrong = [name for name, kind in _PARTS.items() if not isinstance(model.get(name), kind)]
     except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror}") from error
+        raise BadInput(unreadable(path, error)) from error
     except (ValueError, AttributeError) as error:
         raise BadInput(f"{path} is not a model configuration: {error}") from error
     if wrong:

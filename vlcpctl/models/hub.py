@@ -28,8 +28,3 @@ def quietly() -> Iterator[None]:
             logger.setLevel(level)
         if shown:
             bars.enable_progress_bar()
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an exception's message, or the exception's name if it has no message."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

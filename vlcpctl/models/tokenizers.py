@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 import torch
 from torch import Tensor
 
-from vlcpctl.core.errors import Incompatible
+from vlcpctl.core.errors import Incompatible, first_line, unreadable
 from vlcpctl.core.special_tokens import SpecialTokens
-from vlcpctl.models.hub import first_line, quietly
+from vlcpctl.models.hub import quietly
 from vlcpctl.models.imports import open_clip
 from vlcpctl.models.word_pieces import cleaner, of_vocabulary
 
@@ -74,7 +74,7 @@ class WordPieces:
             described = json.loads(self._files.get("tokenizer_config.json", b"{}"))
             self._tokenizer = _fast(self._files, described)
         except Exception as error:  # the tokenizers library raises plain Exception
-            raise Incompatible(f"cannot read the tokenizer in {directory}: {error}") from error
+            raise Incompatible(unreadable(f"the tokenizer in {directory}", error)) from error
         self._names = {
             kind: _content(described.get(f"{kind}_token")) or f"[{kind.upper()}]"
             for kind in ("pad", "cls", "sep", "mask")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from vlcpctl.core.errors import BadInput, Incompatible, UsageError
+from vlcpctl.core.errors import BadInput, Incompatible, UsageError, first_line
 from vlcpctl.core.seeds import torch_seed
 from vlcpctl.models.imports import open_clip
 
@@ -35,9 +35,8 @@ def new_module(config: dict[str, Any], seed: int) -> nn.Module:
         except OSError as error:  # raised by the hub's clients
             raise Incompatible(_no_tower(config, error)) from error
         except (TypeError, ValueError, RuntimeError, AssertionError) as error:
-            what = str(error).strip().splitlines()[0]
             raise BadInput(
-                f"open_clip cannot build a model from this configuration: {what}"
+                f"open_clip cannot build a model from this configuration: {first_line(error)}"
             ) from error
     _check_length(module, text)
     return module
@@ -95,9 +94,8 @@ def _no_tower(config: dict[str, Any], error: OSError) -> str:
         )
         if name
     ]
-    reason = str(error).strip().splitlines()[0]
     return (
-        f"cannot load the tower {' or '.join(map(repr, names))} from the hub: {reason}; "
+        f"cannot load the tower {' or '.join(map(repr, names))} from the hub: {first_line(error)}; "
         "fetch it elsewhere and give its directory as text_cfg.hf_model_name in a JSON --model, "
         'with "hf_model_pretrained" and "timm_model_pretrained" false if no weights are needed'
     )

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from vlcpctl.core.console import warn
-from vlcpctl.core.errors import Incompatible
+from vlcpctl.core.errors import Incompatible, first_line
 from vlcpctl.core.tensors import read_tensors
 
 # The keys under which training programs store the weights: open_clip, and ALBEF or CTP.
@@ -63,9 +63,8 @@ def _load(path: Path, *, weights_only: bool) -> Any:
 
 def _reason(error: Exception) -> str:
     """The unsupported object, out of torch's many lines of advice, else the first line."""
-    text = str(error).strip()
-    found = _REASON.search(text)
-    return found[0] if found else (text.splitlines() or [type(error).__name__])[0]
+    found = _REASON.search(str(error))
+    return found[0] if found else first_line(error)
 
 
 def _weights_in(found: Any) -> Any:

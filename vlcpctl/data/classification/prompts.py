@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.errors import BadInput, unknown_name
+from vlcpctl.core.errors import BadInput, unknown_name, unreadable
 
 HERE = "{c}"  # placeholder for the class name in a template, as in CLIP_benchmark
 DEFAULT_TEMPLATES = (f"a photo of a {HERE}.",)
@@ -43,7 +43,7 @@ def read_templates(path: Path) -> TemplatesFile:
         text = path.read_text(encoding="utf-8")
         content = json.loads(text) if path.suffix == ".json" else _lines(text)
     except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror}") from error
+        raise BadInput(unreadable(path, error)) from error
     except ValueError as error:
         raise BadInput(f"{path} is not a templates file: {error}") from error
     entries = content.values() if isinstance(content, dict) else [content]

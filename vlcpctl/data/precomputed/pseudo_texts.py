@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vlcpctl.core.atomic import new_file, new_part
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.errors import BadInput, first_line, unreadable
 from vlcpctl.core.hashing import content_id
 
 SCHEMA = "vlcpctl.pseudo-texts/1"
@@ -131,8 +131,7 @@ def open_pseudo_texts(path: Path) -> PseudoFile:
     try:
         found = pq.read_metadata(path)
     except (OSError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0]
-        raise BadInput(f"{path} is not a file of pseudo texts: {reason}") from error
+        raise BadInput(f"{path} is not a file of pseudo texts: {first_line(error)}") from error
     stored = (found.metadata or {}).get(METADATA)
     if stored is None:
         raise BadInput(
@@ -194,7 +193,7 @@ def _read(path: Path, shape: tuple[int, int]) -> pa.Table:
     try:
         return pq.read_table(path, columns=schema.names).cast(schema)
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise BadInput(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+        raise BadInput(unreadable(path, error)) from error
 
 
 def _embeddings(table: pa.Table, shape: tuple[int, int]) -> np.ndarray:

@@ -8,6 +8,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from vlcpctl.core.errors import unreadable
 from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.tasks.samples import Pair
 
@@ -31,7 +32,7 @@ class ImageFiles:
             try:
                 return _read(root / name, name)
             except OSError as error:
-                found = f"cannot read {name}: {error.strerror}"
+                found = unreadable(name, error)
                 if error.errno not in _NOT_HERE:
                     break
         return None, found

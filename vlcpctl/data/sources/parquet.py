@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.errors import BadInput, first_line, unreadable
 from vlcpctl.data.sources.arrow import captions_of, images_of, names_of, plain, values_of
 from vlcpctl.data.sources.columns import Roles, Wanted, roles_of
 from vlcpctl.data.sources.fingerprints import file_fingerprint
@@ -80,7 +80,7 @@ class ParquetFile:
         except _DAMAGE as error:
             if isinstance(error, OSError) and error.errno:
                 raise
-            raise BadInput(f"cannot read {self.path}: {_first_line(error)}") from error
+            raise BadInput(unreadable(self.path, error)) from error
 
     def _batches(
         self, file: pq.ParquetFile, names: list[str], most: int
@@ -103,7 +103,7 @@ class ParquetFile:
                 if isinstance(error, OSError) and error.errno:
                     raise
                 raise BadInput(
-                    f"{self.path} is damaged after row {row}: {_first_line(error)}"
+                    f"{self.path} is damaged after row {row}: {first_line(error)}"
                 ) from error
             if batch is None:
                 return
@@ -196,10 +196,6 @@ def _is_image_struct(kind: pa.DataType) -> bool:
         and kind.get_field_index("bytes") >= 0
         and _is_binary(kind.field("bytes").type)
     )
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
 def one_ahead(items: Iterator[T]) -> Iterator[T]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.errors import BadInput, UsageError, unknown_name
+from vlcpctl.core.errors import BadInput, UsageError, unknown_name, unreadable
 from vlcpctl.core.hashing import content_id, file_sha256
 from vlcpctl.core.manifest import read_manifest
 
@@ -103,7 +103,7 @@ def read_class_names(path: Path) -> tuple[str, ...]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror}") from error
+        raise BadInput(unreadable(path, error)) from error
     except UnicodeDecodeError as error:
         raise BadInput(f"{path} is not UTF-8 text: {error}") from error
     names = [line.strip() for line in lines]

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.errors import BadInput, unreadable
 
 # One row per image. `offset` and `size` locate the image's bytes in its shard. Captions are read
 # from the index; the .txt members of the tars repeat them for programs that do not know the index.
@@ -117,7 +117,7 @@ def read_index(path: Path) -> pa.Table:
         for field in FIELDS:
             table = _with_checked(table, field, path)
     except (OSError, pa.ArrowException) as error:
-        raise BadInput(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+        raise BadInput(unreadable(path, error)) from error
     return table
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.manifest import kind_of, read_manifest
 from vlcpctl.data.tasks.index import read_index
 
@@ -56,7 +56,7 @@ class Task:
 
     def split(self, name: str) -> Split:
         """Open one split. Raises BadInput if there is no such split or its index is damaged."""
-        if name not in self.manifest["splits"]:  # one without images can be opened
+        if name not in self.manifest["splits"]:  # a split without images can be opened
             self.require(name)
         return Split(self.path, name)
 
@@ -125,7 +125,7 @@ class Split:
             try:
                 self._descriptors[place] = os.open(path, os.O_RDONLY)
             except OSError as error:
-                raise BadInput(f"cannot read {path}: {error.strerror}") from error
+                raise BadInput(unreadable(path, error)) from error
         return self._descriptors[place]
 
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from vlcpctl.core.console import say
-from vlcpctl.core.errors import Incompatible
+from vlcpctl.core.errors import Incompatible, first_line
 from vlcpctl.models.fusion.configuration import ELSEWHERE, TextConfig
 from vlcpctl.models.fusion.key_mapping import bert_names, joined
 from vlcpctl.models.fusion.text_encoder import EPSILON
-from vlcpctl.models.hub import first_line, quietly
+from vlcpctl.models.hub import quietly
 
 if TYPE_CHECKING:  # importing transformers takes a second
     from transformers import BertForMaskedLM, PreTrainedConfig

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from vlcpctl.core.errors import Incompatible
+from vlcpctl.core.errors import Incompatible, first_line
 from vlcpctl.models.fusion.configuration import ELSEWHERE, ImageConfig
-from vlcpctl.models.hub import first_line, quietly
+from vlcpctl.models.hub import quietly
 from vlcpctl.models.pretrained import SUFFIXES
 from vlcpctl.models.weight_files import read_weights
 

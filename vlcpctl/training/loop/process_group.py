@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from vlcpctl.core.errors import VlcpError
+from vlcpctl.core.errors import VlcpError, first_line
 from vlcpctl.training.config.processes import Place
 
 
@@ -115,5 +115,5 @@ def _talking() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # gloo raises it bare; NCCL's DistBackendError is one
-        first = str(error).strip().splitlines()[0]
-        raise LostProcess(f"another process of the run has ended ({first})") from error
+        reason = first_line(error)
+        raise LostProcess(f"another process of the run has ended ({reason})") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.hashing import content_id, file_sha256
 from vlcpctl.core.manifest import read_manifest, write_manifest
+from vlcpctl.core.staging import link_or_copy
 from vlcpctl.core.tensors import write_tensors
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder
@@ -108,7 +108,7 @@ def link_slots(parent: Parent, directory: Path, leaving_out: Collection[str] = (
         if name.split("/")[0] not in leaving_out:
             target = directory / f"{name}.safetensors"
             target.parent.mkdir(parents=True, exist_ok=True)
-            _link(path, target)
+            link_or_copy(path.resolve(), target)
 
 
 def hashes(directory: Path) -> dict[str, str]:
@@ -118,10 +118,3 @@ def hashes(directory: Path) -> dict[str, str]:
         for path in sorted(directory.rglob("*"))
         if path.is_file()
     }
-
-
-def _link(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # another device, or a file system without hard links
-        shutil.copyfile(source, target)

@@ -105,10 +105,7 @@ class Staging:
         """Link the output, a file, into `replaced`, so that its name never vanishes."""
         _remove(self.replaced)
         self.replaced.parent.mkdir(exist_ok=True)
-        try:
-            os.link(self.output, self.replaced, follow_symlinks=False)
-        except OSError:  # a file system without hard links
-            shutil.copy2(self.output, self.replaced, follow_symlinks=False)
+        link_or_copy(self.output, self.replaced)
         return self.replaced
 
     def finish_swap(self) -> None:
@@ -159,6 +156,18 @@ def read_path(path: Path) -> Path:
         if staging.is_ours() and staging.ready.exists():
             return staging.ready / whole.relative_to(at)
     return path
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Hard-link a file, or copy it to another device or where a file system has no hard links.
+
+    A symbolic link is linked itself; give its `resolve()` for its file. Raises OSError if `source`
+    does not exist or cannot be copied.
+    """
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(source, target, follow_symlinks=False)
 
 
 def sync(path: Path) -> None:

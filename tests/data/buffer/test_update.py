@@ -176,7 +176,7 @@ def test_tar_is_linked_while_half_of_it_stays_and_written_anew_below(tmp_path: P
 def test_where_links_are_impossible_tars_are_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise OSError(18, "Invalid cross-device link")
 
     first, second = tasks(tmp_path, [12, 2])

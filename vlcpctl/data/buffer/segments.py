@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
@@ -15,6 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from vlcpctl.core.errors import BadInput
+from vlcpctl.core.staging import link_or_copy
 from vlcpctl.data.images.header import look
 from vlcpctl.data.tasks.samples import Sample
 from vlcpctl.data.tasks.shards import DEFAULT_SHARD_BYTES
@@ -124,13 +123,6 @@ def next_number(shards: Iterable[str]) -> int:
 
 def _link(source: Path, target: Path) -> None:
     try:
-        os.link(source, target)
-    except OSError:
-        _copy(source, target)  # another device, or a file system without hard links
-
-
-def _copy(source: Path, target: Path) -> None:
-    try:
-        shutil.copyfile(source, target)
+        link_or_copy(source.resolve(), target)
     except FileNotFoundError as error:
         raise BadInput(f"{source} is missing; run 'vlcpctl check'") from error

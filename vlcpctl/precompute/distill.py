@@ -35,7 +35,7 @@ from vlcpctl.models import encoders
 from vlcpctl.models.embed import require_finite
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.precompute.distill_plan import DistillPlan
-from vlcpctl.precompute.resumable_parts import Means, claim
+from vlcpctl.precompute.resumable_parts import Means, claim, missing_parts
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,7 @@ def distill(plan: DistillPlan, means: Means, shard: Shard, *, force: bool = Fals
         for number in range(plan.parts)
     ]
     own = range(shard.index, plan.parts, shard.count)
-    missing = [number for number in own if not files[number][1].is_file()]
-    if len(missing) < len(own):
-        say(f"resuming {out} at part {len(own) - len(missing)} of {len(own)}")
+    missing = missing_parts(out, {number: files[number][1] for number in own})
     teacher = encoders.load_for_inference(plan.request.teacher, means.device)
     with progress("distill", sum(len(plan.part(number)) for number in own), "pairs") as bar:
         bar.advance(sum(len(plan.part(number)) for number in own if number not in missing))

@@ -14,7 +14,7 @@ import torch
 from torch.nn.functional import normalize
 
 from vlcpctl.core.batch import Batch
-from vlcpctl.core.console import progress, say
+from vlcpctl.core.console import progress
 from vlcpctl.core.errors import Diverged
 from vlcpctl.core.staging import Staging
 from vlcpctl.data.loading.loader import PlannedBatches
@@ -25,7 +25,7 @@ from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.models.inversion import Inverted, Inverter, Parents, draw_parents
 from vlcpctl.precompute.invert_plan import InvertPlan
-from vlcpctl.precompute.resumable_parts import Means, claim
+from vlcpctl.precompute.resumable_parts import Means, claim, missing_parts
 
 
 def invert_texts(plan: InvertPlan, means: Means, *, force: bool = False) -> None:
@@ -41,9 +41,7 @@ def invert_texts(plan: InvertPlan, means: Means, *, force: bool = False) -> None
     encoder.module.requires_grad_(False)
     work = Work(plan, means, encoder)
     parts = [partial / f"part-{number:06d}.parquet" for number in range(plan.parts)]
-    missing = [number for number, part in enumerate(parts) if not part.is_file()]
-    if len(missing) < len(parts):
-        say(f"resuming {request.out} at part {len(parts) - len(missing)} of {len(parts)}")
+    missing = missing_parts(request.out, dict(enumerate(parts)))
     with progress("invert", request.count, "texts") as bar:
         bar.advance(request.count - sum(map(plan.texts_of, missing)))
         for number, columns in work.parts(missing):

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.atomic import new_part
+from vlcpctl.core.console import say
 from vlcpctl.core.errors import OutputExists
 from vlcpctl.core.manifest import identity_differences
 from vlcpctl.core.staging import Staging
@@ -66,3 +68,11 @@ def claim(out: Path, identity: dict[str, Any], means: Means, *, force: bool) -> 
     with new_part(stored) as temporary:
         temporary.write_text(json.dumps(own, indent=1))
     return partial
+
+
+def missing_parts(out: Path, files: Mapping[int, Path]) -> list[int]:
+    """The numbers of the parts whose file is missing; says so if the work for `out` resumes."""
+    missing = [number for number, file in files.items() if not file.is_file()]
+    if len(missing) < len(files):
+        say(f"resuming {out} at part {len(files) - len(missing)} of {len(files)}")
+    return missing

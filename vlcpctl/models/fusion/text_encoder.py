@@ -9,12 +9,16 @@ Shapes: b texts, L tokens of a text, N tokens of an image, C channels of a token
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
 from vlcpctl.models.fusion.configuration import TextConfig
 
 EPSILON = 1e-12  # BERT's
+
+Layer = TypeVar("Layer", nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
 
 
 class Embeddings(nn.Module):
@@ -43,9 +47,11 @@ class TextEncoder(nn.Module):
         self.pad = pad
         alone = config.layers - config.fusion_layers
         self.embeddings = Embeddings(config, words, pad)
-        self.text_layers = nn.ModuleList(_text_layer(config) for _ in range(alone))
+        self.text_layers = nn.ModuleList(
+            _layer(nn.TransformerEncoderLayer, config) for _ in range(alone)
+        )
         self.fusion_layers = nn.ModuleList(
-            _fusion_layer(config) for _ in range(config.fusion_layers)
+            _layer(nn.TransformerDecoderLayer, config) for _ in range(config.fusion_layers)
         )
 
     def padding(self, texts: Tensor) -> Tensor:
@@ -74,8 +80,9 @@ class TextEncoder(nn.Module):
         return hidden.transpose(0, 1)
 
 
-def _text_layer(config: TextConfig) -> nn.TransformerEncoderLayer:
-    layer = nn.TransformerEncoderLayer(
+def _layer(kind: type[Layer], config: TextConfig) -> Layer:
+    """A layer for the text alone (encoder), or one that also attends to the image (decoder)."""
+    layer = kind(
         config.width,
         config.heads,
         config.feed_forward,
@@ -84,18 +91,4 @@ def _text_layer(config: TextConfig) -> nn.TransformerEncoderLayer:
         layer_norm_eps=EPSILON,
     )
     layer.dropout.p = 0.0  # BERT has no dropout between the two halves of the feed-forward
-    return layer
-
-
-def _fusion_layer(config: TextConfig) -> nn.TransformerDecoderLayer:
-    """A layer with self-attention, cross-attention to the image, and feed-forward."""
-    layer = nn.TransformerDecoderLayer(
-        config.width,
-        config.heads,
-        config.feed_forward,
-        config.dropout,
-        activation=gelu,
-        layer_norm_eps=EPSILON,
-    )
-    layer.dropout.p = 0.0
     return layer

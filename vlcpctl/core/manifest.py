@@ -49,7 +49,7 @@ def write_manifest(
 
 
 def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
-    """The manifest of an artifact; an error that names the path when it is not one."""
+    """The manifest of an artifact. Raises BadInput if there is none, or one of another schema."""
     path = read_path(directory) / MANIFESTS[kind]
     if not path.is_file():
         raise BadInput(

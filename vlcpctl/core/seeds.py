@@ -16,7 +16,8 @@ def generator(*names: object) -> np.random.Generator:
     >>> float(generator(0, "a").random()) == float(generator(0, "a").random())
     True
     """
-    # The hash is the 128-bit key itself: each purpose has a stream of its own, none overlap.
+    # Joined with a separator, so that the purposes ("a", "bc") and ("ab", "c") stay apart. The hash
+    # is the 128-bit key itself: each purpose has a stream of its own, none overlap.
     text = "\x1f".join(str(name) for name in names).encode()
     key = np.frombuffer(hashlib.blake2b(text, digest_size=16).digest(), dtype=np.uint64)
     return np.random.Generator(np.random.Philox(key=key))

@@ -54,7 +54,7 @@ def add_path_(path: Named, gradient: Named, before: Named, after: Named) -> None
 
 @torch.no_grad()
 def per_distance(path: Named, start: Named, end: Named, damping: float) -> dict[str, Tensor]:
-    """Path / ((end - start)^2 + damping), the importance of SI (eq. 5)."""
+    """Path / ((end - start)^2 + damping), the importance of SI (eq. 5), in each weight's shape."""
     return {
         name: travelled / ((end[name] - start[name]).square() + damping)
         for name, travelled in path.items()
@@ -67,7 +67,8 @@ def per_fisher_distance(
 ) -> dict[str, Tensor]:
     """The positive part of path / (half * fisher * (end - start)^2 + damping), RWalk's score.
 
-    `ends` are the weights at the start and at the end; `half` is 1/2 in the paper.
+    `ends` are the weights at the start and at the end; `half` is 1/2 in the paper. Each result has
+    the shape of its weight.
     """
     start, end = ends
     return {

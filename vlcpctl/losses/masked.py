@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy, log_softmax
 
 
 def word_loss(logits_mV: Tensor, labels_m: Tensor) -> Tensor:
-    """Cross-entropy of the predictions with the masked words, summed (ALBEF eq. 3; CTP eq. 2).
+    """Cross-entropy of (m, V) logits with the (m,) masked words, as a sum (ALBEF eq. 3; CTP eq. 2).
 
     >>> import torch
     >>> word_loss(torch.zeros(0, 5), torch.zeros(0, dtype=torch.int64)).item()
@@ -21,5 +21,5 @@ def word_loss(logits_mV: Tensor, labels_m: Tensor) -> Tensor:
 
 
 def soft_word_loss(logits_mV: Tensor, teacher_mV: Tensor) -> Tensor:
-    """Cross-entropy of the predictions with a teacher's, both logits, summed (CTP eq. 5)."""
+    """Cross-entropy of predictions with a teacher's, both (m, V) logits, as a sum (CTP eq. 5)."""
     return -(teacher_mV.softmax(1) * log_softmax(logits_mV, 1)).sum()

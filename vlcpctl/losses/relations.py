@@ -28,7 +28,7 @@ def all_relations(new: Sides, old: Sides, *, now: float, then: float) -> Tensor:
 
 
 def cross_relations(new: Sides, old: Sides, *, now: float, then: float) -> Tensor:
-    """KL from old to new similarities of each image to all texts and each text to all images."""
+    """KL from old to new similarities of images to all texts and texts to all images, a scalar."""
     new_BB, old_BB = new[0] @ new[1].T / now, old[0] @ old[1].T / then
     return (row_kl(old_BB, new_BB) + row_kl(old_BB.T, new_BB.T)) / 2
 

@@ -23,6 +23,7 @@ class Projections(nn.Module):
     def forward(
         self, images: Tensor | None, texts: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None]:
+        """Raw projections (B, D) of pixels (B, 3, H, W) and of token ids (B, L); None for None."""
         clip: Any = self.clip
         image = None if images is None else clip.encode_image(images)
         text = None if texts is None else clip.encode_text(texts)

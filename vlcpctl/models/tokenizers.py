@@ -51,6 +51,7 @@ class BytePairs:
         return int(self._tokenizer.vocab_size)
 
     def __call__(self, texts: list[str]) -> Tensor:
+        """See `Tokenizer`."""
         ids: Tensor = self._tokenizer(texts)
         return ids
 
@@ -118,6 +119,7 @@ class WordPieces:
         return found
 
     def __call__(self, texts: list[str]) -> Tensor:
+        """See `Tokenizer`."""
         # Not encode_batch: it starts threads, and forking workers from a threaded process may hang.
         ids = torch.tensor([self._tokenizer.encode(self._clean(text)).ids for text in texts])
         return ids if self._blanked is None else ids.masked_fill(ids == self._blanked, 0)

@@ -19,7 +19,7 @@ def hash_order(seed: int, keys: Iterable[str]) -> np.ndarray:
 
 
 def lowest(order: np.ndarray, count: int) -> np.ndarray:
-    """The indices of the `count` lowest numbers, lowest first; all of them if there are fewer.
+    """(K,) int64 indices of the `count` lowest of (N,) numbers, lowest first; K = min(count, N).
 
     >>> lowest(np.array([0.5, 0.1, 0.9]), 2)
     array([1, 0])

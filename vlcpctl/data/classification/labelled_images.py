@@ -70,6 +70,7 @@ class ImagesInTars:
 
     @property
     def labels(self) -> NDArray[np.int64]:
+        """(N,) class index of each image."""
         return np.array(self._labels, dtype=np.int64)
 
     def image(self, row: int) -> bytes:

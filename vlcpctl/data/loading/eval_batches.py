@@ -94,5 +94,8 @@ class EvalImages(Dataset[Tensor]):
 
 
 def read_images(images: EvalImages, workers: int) -> Iterator[Tensor]:
-    """The batches in order; the number of workers changes only the speed."""
+    """The batches in order, (B, H, W, 3) bytes; the number of workers changes only the speed.
+
+    Raises BadInput if an image cannot be read or decoded.
+    """
     return read_in_order(images, range(len(images)), workers)

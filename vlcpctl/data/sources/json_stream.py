@@ -51,7 +51,7 @@ class JsonReader:
                 return self._text[self._at : self._at + 1]
 
     def value(self) -> Any:
-        """The next value, decoded."""
+        """The next value, decoded. Raises BadInput if it is not valid JSON."""
         self.peek()
         while True:
             try:

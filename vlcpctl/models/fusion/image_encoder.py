@@ -38,7 +38,7 @@ def new_image_encoder(config: ImageConfig) -> VisionTransformer:
 
 
 def fit_positions(tensors: Mapping[str, Tensor], encoder: VisionTransformer) -> dict[str, Tensor]:
-    """The tensors with their position embeddings interpolated to the encoder's patch grid."""
+    """The tensors with their position embeddings (1, N, C) interpolated to the encoder's grid."""
     from timm.layers.pos_embed import resample_abs_pos_embed
 
     held, own = tensors.get(POSITIONS), encoder.pos_embed

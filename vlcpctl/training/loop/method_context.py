@@ -73,7 +73,7 @@ class MethodRun:
         return self.run.width
 
     def joined(self, i2t: Tensor, t2i: Tensor) -> Tensor:
-        """The losses of both directions, combined as in the base loss: mean or sum."""
+        """The losses of both directions, () each, combined as in the base loss: mean or sum."""
         return self.run.joined(i2t, t2i)
 
     def slot(self, name: str) -> Weights:

@@ -127,7 +127,7 @@ class TrainRun:
         return weights["logit_scale"].exp()
 
     def joined(self, i2t: Tensor, t2i: Tensor) -> Tensor:
-        """The losses of both directions as one: their mean, or their sum (`--base-loss`)."""
+        """The losses of both directions, () each, as one: mean or sum, by `--base-loss`."""
         return i2t + t2i if self.settings.base_loss == "sum" else (i2t + t2i) / 2
 
     def encode(

@@ -169,8 +169,8 @@ def test_a_plan_writes_nothing(
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"min_score": 0.6, "max_score": 0.2}, "the least must be below the greatest"),
-        ({"min_score": 0.3, "max_score": 0.3}, "the least must be below the greatest"),
+        ({"min_score": 0.6, "max_score": 0.2}, "the lower bound must be below the upper bound"),
+        ({"min_score": 0.3, "max_score": 0.3}, "the lower bound must be below the upper bound"),
         ({"rate": 0.0}, "above 0"),
     ],
 )

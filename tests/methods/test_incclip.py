@@ -130,5 +130,5 @@ def test_without_clipping_nothing_is_remembered() -> None:
 
 
 def test_bounds_that_hold_no_text_are_refused() -> None:
-    with pytest.raises(UsageError, match="the least must be below the greatest"):
+    with pytest.raises(UsageError, match="the lower bound must be below the upper bound"):
         Incclip(s_min=0.5, s_max=0.5).needs(first=False)

@@ -1,4 +1,4 @@
-"""Rows to what is no regular file: written as they come, and nothing is moved."""
+"""Rows written to a pipe or a device: as they come, and nothing is renamed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_pipe_is_written_to_and_stays(tmp_path: Path, *, force: bool) -> None:
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     assert not has_rows(pipe, [], force=force)
-    with rows_to(pipe, force=force) as stream:
+    with rows_to(pipe) as stream:
         stream.write("one\n")
     assert os.read(reader, 100) == b"one\n"
     os.close(reader)
@@ -34,7 +34,7 @@ def test_a_device_is_written_to_and_stays(tmp_path: Path, *, force: bool) -> Non
     null = tmp_path / "null"
     null.symlink_to(os.devnull)
     assert not has_rows(null, [], force=force)
-    with rows_to(null, force=force) as stream:
+    with rows_to(null) as stream:
         stream.write("one\n")
     with new_file(null) as path:
         path.write_text("one\n")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support.checkpoints import write_checkpoint_manifest
 from support.fused_by_colour import FusedByColour, feature
 from support.program import refused, run_program
 from support.tiny_stream import make_pair, make_stream, make_task
@@ -17,7 +18,6 @@ from support.tiny_stream import make_pair, make_stream, make_task
 from vlcpctl.commands.eval_retrieval import run
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, UsageError
-from vlcpctl.core.manifest import write_manifest
 from vlcpctl.core.rows import read_rows
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import Split, open_stream
@@ -59,7 +59,7 @@ def make_checkpoint(directory: Path, stream: Path, step: int) -> Path:
     with new_directory(directory, "checkpoint.json") as temporary:
         config = (configuration.PACKAGED / "albef-micro.json").read_text()
         (temporary / "config.json").write_text(config)
-        write_manifest(temporary, "checkpoint", {}, f"content {step}", body)
+        write_checkpoint_manifest(temporary, f"content {step}", **body)
     return directory
 
 

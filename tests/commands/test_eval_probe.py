@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
+from support.checkpoints import write_checkpoint_manifest
 from support.class_folders import write_class_folder
 from support.tiny_stream import make_image, make_pair, make_stream, make_task
 
@@ -18,7 +19,6 @@ from vlcpctl.commands.forgetting_report import run as forgetting_report
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, TooManySkipped, UsageError
 from vlcpctl.core.hashing import unit_hash
-from vlcpctl.core.manifest import write_manifest
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.evaluation.classification.probe_plan import STRENGTHS
@@ -41,7 +41,7 @@ def make_checkpoint(directory: Path, step: int) -> Path:
     body = {"run": "seqf", "method": "seqf", "seed": 0, "buffer": None, "step": step, "tasks": []}
     with new_directory(directory, "checkpoint.json") as temporary:
         encoders.save(encoder, temporary)
-        write_manifest(temporary, "checkpoint", {}, f"content {step}", body)
+        write_checkpoint_manifest(temporary, f"content {step}", **body)
     return directory
 
 

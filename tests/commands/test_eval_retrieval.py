@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from support.checkpoints import write_checkpoint_manifest
 from support.tiny_stream import make_pair, make_stream, make_task
 
 from vlcpctl.commands.eval_retrieval import run
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, UsageError
-from vlcpctl.core.manifest import write_manifest
 from vlcpctl.core.rows import read_rows
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.evaluation import embedding
@@ -59,7 +59,7 @@ def make_checkpoint(directory: Path, stream: Path, step: int, *, scale: float = 
     }
     with new_directory(directory, "checkpoint.json") as temporary:
         dual_encoder.save(encoder, temporary)
-        write_manifest(temporary, "checkpoint", {}, f"content {step}", body)
+        write_checkpoint_manifest(temporary, f"content {step}", **body)
     return directory
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from support.checkpoints import write_checkpoint_manifest
 from support.class_folders import write_class_folder, write_lines
 from support.tiny_stream import make_image, make_pair, make_stream, make_task
 from torch.nn.functional import normalize
@@ -20,7 +21,6 @@ from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.commands.eval_zeroshot import run
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, TooManySkipped, UsageError
-from vlcpctl.core.manifest import write_manifest
 from vlcpctl.core.rows import read_rows
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import open_stream
@@ -61,7 +61,7 @@ def make_checkpoint(
     }
     with new_directory(directory, "checkpoint.json") as temporary:
         encoders.save(encoder, temporary)
-        write_manifest(temporary, "checkpoint", {}, f"content {step}", body)
+        write_checkpoint_manifest(temporary, f"content {step}", **body)
     return directory
 
 

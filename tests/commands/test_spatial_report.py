@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support.checkpoints import write_checkpoint_manifest
 from support.program import refused, run_program
 from support.tiny_stream import make_pair, make_stream
 
 from vlcpctl.commands.spatial_report import run
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import Incompatible, OutputExists, UsageError
-from vlcpctl.core.manifest import write_manifest
 from vlcpctl.core.rows import read_rows
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import open_stream
@@ -43,7 +43,7 @@ def make_checkpoint(directory: Path, step: int, model: str = "micro") -> Path:
     body = {"run": "seqf", "method": "seqf", "seed": 0, "buffer": None, "step": step, "tasks": []}
     with new_directory(directory, "checkpoint.json") as temporary:
         encoders.save(encoder, temporary)
-        write_manifest(temporary, "checkpoint", {}, f"content {step}", body)
+        write_checkpoint_manifest(temporary, f"content {step}", **body)
     return directory
 
 

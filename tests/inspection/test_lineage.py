@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from support.checkpoints import write_checkpoint_manifest
 from support.pair_files import rows, write_parquet
 from support.tiny_stream import make_task
 
-from vlcpctl.core.manifest import read_manifest, write_manifest
+from vlcpctl.core.manifest import read_manifest
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.inspection.lineage import describe, lines
@@ -22,9 +23,9 @@ def make_chain(directory: Path) -> None:
         seen = [*seen, read_manifest(task, "task")["content"]]
         checkpoint = directory / "runs" / f"task-{step}"
         checkpoint.mkdir(parents=True)
-        body = {"run": "ctp", "method": "ctp", "step": step, "tasks": seen, "parent": parent}
-        parent = f"{step}" * 32
-        write_manifest(checkpoint, "checkpoint", {}, parent, body)
+        content = f"{step}" * 32
+        write_checkpoint_manifest(checkpoint, content, step=step, tasks=seen, parent=parent)
+        parent = content
 
 
 def test_a_checkpoint_leads_back_to_the_raw_data(tmp_path: Path) -> None:

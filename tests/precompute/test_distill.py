@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from support.checkpoints import write_checkpoint_manifest
 from support.processes import ended, started
 from support.program import Ended, refused, run_program
 from support.tiny_stream import make_pair, make_stream, make_task
@@ -235,11 +236,10 @@ def test_views_that_would_all_be_the_same_are_one(place: Path, tmp_path: Path) -
 
 def test_a_teacher_that_was_not_trained_here_needs_a_preset(place: Path, tmp_path: Path) -> None:
     from vlcpctl.core.atomic import new_directory
-    from vlcpctl.core.manifest import write_manifest
 
     with new_directory(tmp_path / "openai", "checkpoint.json") as directory:
         encoders.save(encoders.build("micro", Start()), directory)
-        write_manifest(directory, "checkpoint", {"imported": True}, "c", {"tasks": []})
+        write_checkpoint_manifest(directory, "c", identity={"imported": True})
     foreign = {"teacher": tmp_path / "openai"}
     with pytest.raises(UsageError, match="its augmentation is not known; use the --preset"):
         make_plan(request(place, tmp_path / "t", **foreign))

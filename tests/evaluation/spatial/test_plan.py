@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.checkpoints import write_checkpoint_manifest
 from support.tiny_stream import make_stream, make_task
 
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.core.manifest import write_manifest
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
 from vlcpctl.evaluation.spatial.plan import Request, make_plan
 
@@ -24,10 +24,8 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
 def checkpoint(root: Path, run: str, step: int | None, **body: Any) -> Path:
     """A directory with the manifest of a checkpoint, whose id is RUN/STEP."""
     path = root / run / str(step)
-    usual = {"method": "seqf", "seed": 0, "buffer": None, "tasks": [], "stream": None}
     with new_directory(path, "checkpoint.json") as directory:
-        about = {**usual, "run": run, "step": step, **body}
-        write_manifest(directory, "checkpoint", {}, f"{run}/{step}", about)
+        write_checkpoint_manifest(directory, f"{run}/{step}", run=run, step=step, **body)
     return path
 
 

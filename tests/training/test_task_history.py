@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.tiny_stream import make_stream
 
+from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import UsageError
 from vlcpctl.data.tasks.task import Task, open_task
 from vlcpctl.training.plan import _refuse_repeated
@@ -20,11 +21,19 @@ def stream(tmp_path_factory: pytest.TempPathFactory) -> list[Task]:
     return [open_task(task) for task in sorted(path.glob("0*"))]
 
 
-def _parent(stream: str | None, step: int | None, seen: int = 1, **more: Any) -> dict[str, Any]:
+def _parent(stream: str | None, step: int | None, seen: int = 1) -> CheckpointManifest:
     tasks = [f"task {number}" for number in range(seen)]
-    steps = list(range(seen))
-    about = {"run": "ctp", "stream": stream, "step": step, "stream_step": step}
-    return {**about, "tasks": tasks, "task_steps": steps, **more}
+    return CheckpointManifest(
+        identity={},
+        run="ctp",
+        method="ctp",
+        stream=stream,
+        stream_step=step,
+        step=step,
+        task_steps=list(range(seen)),
+        tasks=tasks,
+        task_names=tasks,
+    )
 
 
 def test_in_one_stream_a_task_has_its_own_step(stream: list[Task]) -> None:
@@ -53,7 +62,7 @@ def test_a_run_goes_on_counting_in_another_stream(stream: list[Task]) -> None:
     ]
     body = first.body()
     assert (body["step"], body["stream_step"], body["task_steps"]) == (4, 0, [0, 1, 2, 3, 4])
-    second = History(stream[1:2], "ctp", _parent(seen=5, **body))
+    second = History(stream[1:2], "ctp", replace(_parent(None, None), **body))
     assert second.steps() == [5]
     assert list(second.notes()) == []
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.batch import Weights
-from vlcpctl.core.hashing import content_id, file_sha256
-from vlcpctl.core.manifest import read_manifest, write_manifest
+from vlcpctl.core.hashing import file_sha256
 from vlcpctl.core.staging import link_or_copy
 from vlcpctl.core.tensors import write_tensors
 from vlcpctl.models import encoders
@@ -23,17 +22,7 @@ class Parent:
     """A finished checkpoint that a run starts from or distils from."""
 
     path: Path
-    manifest: dict[str, Any]
-
-    @property
-    def content(self) -> str:
-        """The content id of the checkpoint."""
-        return str(self.manifest["content"])
-
-    @property
-    def tasks(self) -> list[str]:
-        """The content ids of the tasks it was trained on, in order."""
-        return list(self.manifest["tasks"])
+    manifest: CheckpointManifest
 
     def encoder(self) -> Encoder:
         """The model, loaded from disk with each call."""
@@ -50,7 +39,7 @@ class Parent:
 
 def open_parent(path: Path) -> Parent:
     """Open a checkpoint directory; raises BadInput if it is not one."""
-    return Parent(path, read_manifest(path, "checkpoint"))
+    return Parent(path, CheckpointManifest.read(path))
 
 
 def all_tensors(encoder: Encoder) -> Weights:
@@ -59,34 +48,27 @@ def all_tensors(encoder: Encoder) -> Weights:
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
-@dataclass(frozen=True)
-class Record:
-    """What is written into a checkpoint besides its tensors: journal, identity, manifest body."""
-
-    journal: Path
-    identity: dict[str, Any]
-    body: dict[str, Any]
-    before_rename: Callable[[], None]
-
-
 def write_checkpoint(
     out: Path,
     encoder: Encoder,
-    slots: Mapping[str, Mapping[str, Weights]],
-    record: Record,
-    parent: Parent | None,
+    manifest: CheckpointManifest,
+    *,
+    slots: Mapping[str, Mapping[str, Weights]] | None = None,
+    parent: Parent | None = None,
+    finish: Callable[[Path], None] | None = None,
 ) -> None:
-    """Write the finished checkpoint; it appears with one rename, complete or not at all."""
+    """Write a finished checkpoint; it appears with one rename, complete or not at all.
+
+    `slots` are the methods' slots, by method and name; methods without an entry keep those of the
+    parent. `finish` is called with the directory before the rename: files that it adds are not in
+    the content id. Raises what `new_directory` raises.
+    """
     with new_directory(out, "checkpoint.json") as directory:
         encoders.save(encoder, directory)
-        _write_slots(directory / "method", slots, parent)
-        # Hashed before the journal is there: the content id covers the model and the slots only.
-        files = hashes(directory)
-        shutil.copyfile(record.journal, directory / record.journal.name)
-        content = content_id({"files": files, "identity": record.identity})
-        body = {**record.body, "files": files}
-        write_manifest(directory, "checkpoint", record.identity, content, body)
-        record.before_rename()
+        _write_slots(directory / "method", slots or {}, parent)
+        manifest.write(directory, _hashes(directory))
+        if finish is not None:
+            finish(directory)
 
 
 def _write_slots(
@@ -95,23 +77,15 @@ def _write_slots(
     for method, held in slots.items():
         for name, values in held.items():
             write_tensors(directory / method / f"{name}.safetensors", values)
-    if parent is not None:
-        link_slots(parent, directory, slots)
-
-
-def link_slots(parent: Parent, directory: Path, leaving_out: Collection[str] = ()) -> None:
-    """Carry over the parent's slots as hard links or copies, except those of some methods.
-
-    A method that pauses for a task finds its slots again in a later one.
-    """
-    for name, path in parent.slot_files().items():
-        if name.split("/")[0] not in leaving_out:
+    # A method that pauses for a task finds its slots again in a later one.
+    for name, path in (parent.slot_files() if parent else {}).items():
+        if name.split("/")[0] not in slots:
             target = directory / f"{name}.safetensors"
             target.parent.mkdir(parents=True, exist_ok=True)
             link_or_copy(path.resolve(), target)
 
 
-def hashes(directory: Path) -> dict[str, str]:
+def _hashes(directory: Path) -> dict[str, str]:
     """The sha256 of every file below a directory, by relative path."""
     return {
         str(path.relative_to(directory)): file_sha256(path)

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vlcpctl.checkpoints.checkpoint import hashes
-from vlcpctl.core.atomic import already_made, new_directory
+from vlcpctl.checkpoints.checkpoint import write_checkpoint
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.core.atomic import already_made
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError
-from vlcpctl.core.hashing import content_id, file_sha256
-from vlcpctl.core.manifest import write_manifest
+from vlcpctl.core.hashing import file_sha256
 from vlcpctl.core.tensors import some_of
 from vlcpctl.models import dual_encoder, encoders
 from vlcpctl.models.configuration import CONFIG_FILE, fusion_configuration
@@ -70,12 +70,16 @@ def import_checkpoint(request: Request) -> Path:
     if already_made(request.out, "checkpoint", about, force=request.force):
         return request.out
     encoder, found = read(request)
-    with new_directory(request.out, "checkpoint.json") as directory:
-        encoders.save(encoder, directory)
-        files = hashes(directory)
-        content = content_id({"files": files, "identity": about})
-        body = {**_body(request, found), "files": files}
-        write_manifest(directory, "checkpoint", about, content, body)
+    origin = {
+        "name": request.file.name,
+        "bytes": request.file.stat().st_size,
+        "sha256": about["imported"],
+        "ran_code": found.ran_code,
+    }
+    manifest = CheckpointManifest(
+        identity=about, run=_run(request), method=METHOD, step=request.step, origin=origin
+    )
+    write_checkpoint(request.out, encoder, manifest)
     return request.out
 
 
@@ -141,31 +145,3 @@ def _require_finite(tensors: dict[str, Tensor], file: Path) -> None:
 
 def _run(request: Request) -> str:
     return request.run or request.source.resolve().stem
-
-
-def _body(request: Request, found: WeightFile) -> dict[str, Any]:
-    """The manifest's entries besides the identity: those of a model before any task."""
-    file = request.file
-    return {
-        "run": _run(request),
-        "method": METHOD,
-        "seed": 0,
-        "buffer": None,
-        "stream": None,
-        "step": request.step,
-        "tasks": [],
-        "task_names": [],
-        "task_steps": [],
-        "stream_step": None,
-        "pairs": 0,
-        "train_seconds": 0.0,
-        "parent": None,
-        "fresh_state": False,
-        "origins": {},
-        "origin": {
-            "name": file.name,
-            "bytes": file.stat().st_size,
-            "sha256": file_sha256(file),
-            "ran_code": found.ran_code,
-        },
-    }

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.checkpoints.checkpoint import Parent, all_tensors, hashes, link_slots, open_parent
-from vlcpctl.core.atomic import already_made, new_directory
+from vlcpctl.checkpoints.checkpoint import Parent, all_tensors, open_parent, write_checkpoint
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.core.atomic import already_made
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.errors import Incompatible
-from vlcpctl.core.hashing import content_id
-from vlcpctl.core.manifest import read_manifest, write_manifest
 from vlcpctl.core.params import blend_, copy_of
 from vlcpctl.core.tensors import require_same_names
-from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder
 
 METHOD = "interpolate"
@@ -49,14 +47,8 @@ def interpolate(request: Request) -> Iterator[Path]:
     average = _Average(first, second) if missing else None
     for alpha, out in request.places:
         if average is not None and alpha in missing:
-            about = identity(request, first, second, alpha)
-            with new_directory(out, "checkpoint.json") as directory:
-                encoders.save(average.at(alpha), directory)
-                link_slots(second, directory / "method")
-                files = hashes(directory)
-                content = content_id({"files": files, "identity": about})
-                body = {**_body(request, first, second, alpha), "files": files}
-                write_manifest(directory, "checkpoint", about, content, body)
+            manifest = _manifest(request, first, second, alpha)
+            write_checkpoint(out, average.at(alpha), manifest, parent=second)
         yield out
 
 
@@ -65,7 +57,7 @@ def identity(request: Request, first: Parent, second: Parent, alpha: float) -> d
     return {
         "method": METHOD,
         "run": request.run,
-        "checkpoints": [first.content, second.content],
+        "checkpoints": [first.manifest.content, second.manifest.content],
         "alpha": alpha,
     }
 
@@ -112,40 +104,39 @@ def _refuse_other_model(one: Encoder, other: Encoder, first: Parent, second: Par
         )
 
 
-def _body(request: Request, first: Parent, second: Parent, alpha: float) -> dict[str, Any]:
-    """The manifest's entries besides the identity, the same as train-step's."""
-    names, learned = (
-        {
-            task: told
-            for one in (first, second)
-            for task, told in zip(one.tasks, one.manifest[entry], strict=True)
-        }
-        for entry in ("task_names", "task_steps")
-    )
-    steps = [one.manifest["step"] for one in (first, second)]
-    latest = second.manifest
-    return {
-        "run": request.run,
-        "method": METHOD,
-        "alpha": alpha,
-        "seed": latest["seed"],
-        "buffer": latest["buffer"],
-        "stream": latest["stream"] or first.manifest["stream"],
-        "step": max((step for step in steps if step is not None), default=None),
-        "tasks": list(names),
-        "task_names": list(names.values()),
-        "task_steps": list(learned.values()),
-        "stream_step": latest["stream_step"],
-        "pairs": 0,
-        "train_seconds": 0.0,
-        "parents": [first.content, second.content],
-        "fresh_state": False,
-        "origins": {},
+def _manifest(request: Request, first: Parent, second: Parent, alpha: float) -> CheckpointManifest:
+    """The manifest of an average: the tasks of both, else as the second's."""
+    one, other = first.manifest, second.manifest
+    learned = {
+        task: (name, step)
+        for made in (one, other)
+        for task, name, step in zip(made.tasks, made.task_names, made.task_steps, strict=True)
     }
+    return CheckpointManifest(
+        identity=identity(request, first, second, alpha),
+        run=request.run,
+        method=METHOD,
+        alpha=alpha,
+        seed=other.seed,
+        buffer=other.buffer,
+        stream=other.stream or one.stream,
+        stream_step=other.stream_step,
+        step=max((step for step in (one.step, other.step) if step is not None), default=None),
+        task_steps=[step for _, step in learned.values()],
+        tasks=list(learned),
+        task_names=[name for name, _ in learned.values()],
+        parents=[one.content, other.content],
+    )
 
 
 def result(path: Path) -> dict[str, Any]:
     """The fields that the command prints for a checkpoint it has written."""
-    manifest = read_manifest(path, "checkpoint")
-    names = ("content", "run", "method", "alpha", "step")
-    return {"path": str(path), **{name: manifest[name] for name in names}}
+    made = CheckpointManifest.read(path)
+    return {
+        "path": str(path),
+        "content": made.content,
+        "run": made.run,
+        "method": made.method,
+        "alpha": made.alpha,
+        "step": made.step,
+    }

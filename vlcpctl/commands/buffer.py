@@ -145,6 +145,7 @@ def run(
     """
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.core.atomic import already_made
+    from vlcpctl.core.manifest import content_of
     from vlcpctl.data.buffer.manifest import Request
     from vlcpctl.data.buffer.update import open_buffer, plan_update, write_buffer
 
@@ -156,7 +157,7 @@ def run(
         variant=variant,
         size=wanted,
         seed=seed,
-        checkpoint=_content(checkpoint) if checkpoint else None,
+        checkpoint=content_of(checkpoint, "checkpoint") if checkpoint else None,
         stores_features=store_features,
     )
     if already_made(out, "task", request.identity(), force=force):
@@ -199,12 +200,6 @@ def _checked(
     return new, wanted
 
 
-def _content(checkpoint: Path) -> str:
-    from vlcpctl.core.manifest import read_manifest
-
-    return str(read_manifest(checkpoint, "checkpoint")["content"])
-
-
 def _embed(checkpoint: Path | None, device: str, split: Split, rows: np.ndarray) -> np.ndarray:
     """Features (N, D) of rows of a split; called only by herding and kmeans."""
     from vlcpctl.models.embed import require_finite
@@ -219,12 +214,13 @@ def _embed(checkpoint: Path | None, device: str, split: Split, rows: np.ndarray)
 
 def _project(checkpoint: Path | None, device: str, split: Split, rows: np.ndarray) -> Projections:
     """Raw projections of rows of a split, to store beside them."""
+    from vlcpctl.core.manifest import content_of
     from vlcpctl.models.embed import require_finite
     from vlcpctl.models.encoders import load_for_inference
     from vlcpctl.precompute.pair_features import raw_projections
 
     assert checkpoint is not None, "check_policy requires --checkpoint"
-    maker = _content(checkpoint)
+    maker = content_of(checkpoint, "checkpoint")
     found = raw_projections(load_for_inference(checkpoint, device), split, rows, maker)
     for side in (found.image_ND, found.text_TD):
         require_finite(side, f"{checkpoint} on {split.directory}, at half precision")

@@ -110,8 +110,15 @@ def run(
 
 
 def _result(path: Path) -> str:
-    from vlcpctl.core.manifest import read_manifest
+    from vlcpctl.checkpoints.manifest import CheckpointManifest
 
-    manifest = read_manifest(path, "checkpoint")
-    fields = {name: manifest[name] for name in ("content", "run", "step", "origin")}
-    return json.dumps({"path": str(path), **fields})
+    made = CheckpointManifest.read(path)
+    return json.dumps(
+        {
+            "path": str(path),
+            "content": made.content,
+            "run": made.run,
+            "step": made.step,
+            "origin": made.origin,
+        }
+    )

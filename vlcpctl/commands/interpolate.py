@@ -56,10 +56,10 @@ def run(
       vlcpctl interpolate run/00 run/01 --alpha 0,0.25,0.5,0.75,1 -o sweep
     """
     options.start(quiet=quiet, threads=threads)
-    from vlcpctl.core.manifest import read_manifest
+    from vlcpctl.checkpoints.manifest import CheckpointManifest
 
     for path in (first, second):
-        read_manifest(path, "checkpoint")
+        CheckpointManifest.read(path)
     places = places_of(parse_alphas(alpha), out)
     if dry_run:
         for share, place in places:

@@ -535,8 +535,17 @@ def _print_configuration(request: Request, *, as_json: bool) -> None:
 
 
 def _result(path: Path) -> str:
-    from vlcpctl.core.manifest import read_manifest
+    from vlcpctl.checkpoints.manifest import CheckpointManifest
 
-    manifest = read_manifest(path, "checkpoint")
-    names = ("content", "run", "method", "step", "pairs", "train_seconds")
-    return json_text({"path": str(path), **{name: manifest[name] for name in names}})
+    made = CheckpointManifest.read(path)
+    return json_text(
+        {
+            "path": str(path),
+            "content": made.content,
+            "run": made.run,
+            "method": made.method,
+            "step": made.step,
+            "pairs": made.pairs,
+            "train_seconds": made.train_seconds,
+        }
+    )

@@ -71,6 +71,11 @@ def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
     return manifest
 
 
+def content_of(directory: Path, kind: str) -> str:
+    """The content id of an artifact. Raises BadInput if the directory is not one of this kind."""
+    return str(read_manifest(directory, kind)["content"])
+
+
 class _Manifest(dict[str, Any]):
     """A manifest that names its file when it is asked for what it should have and has not."""
 

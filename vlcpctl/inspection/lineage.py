@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.manifest import kind_of, read_manifest
+from vlcpctl.core.manifest import content_of, kind_of, read_manifest
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.inspection.diagnosis import why_no_artifact
 
@@ -62,27 +63,44 @@ def _described_texts(path: Path) -> dict[str, Any]:
 def _described(
     path: Path, kind: str, near: dict[str, tuple[str, Path]], seen: frozenset[str]
 ) -> dict[str, Any]:
-    manifest = read_manifest(path, kind)
-    content = str(manifest["content"])
-    is_buffer = kind == "task" and manifest.get("buffer") is not None
-    facts: dict[str, Any] = {
+    if kind == "checkpoint":
+        checkpoint = CheckpointManifest.read(path)
+        facts, parents = _facts_of_checkpoint(checkpoint), _parents_of_checkpoint(checkpoint)
+    else:
+        manifest = read_manifest(path, kind)
+        facts, parents = _facts(manifest, kind), _parents(manifest, kind)
+    seen |= {facts["content"]}
+    return {
         "path": str(path),
+        **facts,
+        "parents": [_parent(parent, near, seen) for parent in parents],
+    }
+
+
+def _facts_of_checkpoint(checkpoint: CheckpointManifest) -> dict[str, Any]:
+    return {
+        "kind": "checkpoint",
+        "content": checkpoint.content,
+        "run": checkpoint.run,
+        "method": checkpoint.method,
+        "step": checkpoint.step,
+        "made_by": checkpoint.made_by,
+        "tasks": checkpoint.tasks,
+    }
+
+
+def _facts(manifest: dict[str, Any], kind: str) -> dict[str, Any]:
+    is_buffer = kind == "task" and manifest.get("buffer") is not None
+    names = ("name", "step", "made_by", "rule", "tasks", "totals", "skipped")
+    facts = {
         "kind": "buffer" if is_buffer else kind,
-        "content": content,
-    }
-    facts |= {
-        name: manifest[name]
-        for name in ("name", "run", "method", "step", "made_by")
-        if name in manifest
-    }
-    facts |= {
-        name: manifest[name] for name in ("rule", "tasks", "totals", "skipped") if name in manifest
+        "content": str(manifest["content"]),
+        **{name: manifest[name] for name in names if name in manifest},
     }
     if kind == "targets":
         facts |= {name: manifest[name] for name in ("pairs", "views", "width")}
     if kind == "task":
         facts["splits"] = {name: split["images"] for name, split in manifest["splits"].items()}
-    facts["parents"] = [_parent(parent, near, seen | {content}) for parent in parents_of(manifest)]
     return facts
 
 
@@ -99,25 +117,30 @@ def _parent(
     }
 
 
-def parents_of(manifest: dict[str, Any]) -> list[Parent]:
-    """The direct parents recorded in a manifest, each with its role."""
-    one = [manifest["parent"]] if manifest.get("parent") else []
-    parents = [Parent("parent", content) for content in manifest.get("parents", one)]
-    if manifest["schema"].startswith("vlcpctl.checkpoint/"):
+def _parents_of_checkpoint(checkpoint: CheckpointManifest) -> list[Parent]:
+    """The direct parents of a checkpoint, each with its role."""
+    parents = checkpoint.parents or [one for one in (checkpoint.parent,) if one]
+    return [
+        *(Parent("parent", content) for content in parents),
         # Only the last task: the earlier ones are listed under the parent checkpoint.
-        parents += [Parent("task", content) for content in manifest.get("tasks", [])[-1:]]
-        parents += [_origin(one) for one in (manifest.get("origin"),) if one]
-    elif manifest["schema"].startswith("vlcpctl.targets/"):
-        parents.append(Parent("teacher", manifest["teacher"]))
-        return parents + [Parent("pairs", content) for content in manifest["sources"]]
-    elif manifest.get("buffer"):
+        *(Parent("task", content) for content in checkpoint.tasks[-1:]),
+        *([_origin(checkpoint.origin)] if checkpoint.origin else []),
+    ]
+
+
+def _parents(manifest: dict[str, Any], kind: str) -> list[Parent]:
+    """The direct parents recorded in the manifest of any other artifact, each with its role."""
+    if kind == "targets":
+        pairs = [Parent("pairs", content) for content in manifest["sources"]]
+        return [Parent("teacher", manifest["teacher"]), *pairs]
+    if manifest.get("buffer"):
         return [Parent("task", content) for content in manifest["buffer"].get("seen", ())]
-    elif manifest.get("stream"):
+    if manifest.get("stream"):
         return [Parent("stream", manifest["stream"])]
-    return parents + [_input(one) for one in manifest.get("inputs", [])]
+    return [_input(one) for one in manifest.get("inputs", [])]
 
 
-def _origin(one: dict[str, Any]) -> Parent:
+def _origin(one: Mapping[str, Any]) -> Parent:
     """The file that a checkpoint was imported from."""
     ran = ", its code was run" if one["ran_code"] else ""
     return Parent("imported from", one["sha256"], f"{one['name']}, {one['bytes']} bytes{ran}")
@@ -141,7 +164,7 @@ def _artifacts_near(path: Path) -> dict[str, tuple[str, Path]]:
             kind = kind_of(place)
             if kind is not None:
                 with suppress(BadInput):  # a damaged neighbour must not stop the description
-                    found.setdefault(str(read_manifest(place, kind)["content"]), (kind, place))
+                    found.setdefault(content_of(place, kind), (kind, place))
     return found
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.transform import View
 from vlcpctl.data.buffer.update import open_buffer
 from vlcpctl.data.tasks.task import Split, Task, open_task
@@ -94,13 +94,13 @@ def make_plan(request: Request) -> DistillPlan:
     """
     tasks = [open_task(path) for path in request.tasks]
     buffer = open_buffer(request.buffer) if request.buffer else None
-    teacher = read_manifest(request.teacher, "checkpoint")
+    teacher = CheckpointManifest.read(request.teacher)
     settings = _settings(request, teacher)
     seen = {name: getattr(settings, name) for name in AUGMENTATION}
     view = replace(checkpoint_view(request.teacher), **seen)
     views = _views(request, view)
     identity = {
-        "teacher": str(teacher["content"]),
+        "teacher": teacher.content,
         "tasks": [task.content for task in tasks],
         "buffer": buffer.content if buffer else None,
         "views": views,
@@ -111,13 +111,13 @@ def make_plan(request: Request) -> DistillPlan:
     return DistillPlan(request, splits, view, views, identity)
 
 
-def _settings(request: Request, teacher: dict[str, Any]) -> Settings:
+def _settings(request: Request, teacher: CheckpointManifest) -> Settings:
     """The augmentation of the preset, else of the teacher's training; options win over both."""
     inherited: dict[str, Any] = {}
     if request.preset is None:
-        trained = teacher["identity"].get("settings")
+        trained = teacher.identity.get("settings")
         if trained is None:
-            averaged = teacher.get("alpha") is not None
+            averaged = teacher.alpha is not None
             why = "is an average of two checkpoints" if averaged else "was not trained by vlcpctl"
             raise UsageError(
                 f"{request.teacher} {why}, so its augmentation is not known; "

@@ -9,7 +9,7 @@ from typing import Any
 from vlcpctl.core.atomic import check_place, refuse_foreign_file
 from vlcpctl.core.batch import Inversion
 from vlcpctl.core.errors import BadInput, OutputExists
-from vlcpctl.core.manifest import identity_differences, read_manifest
+from vlcpctl.core.manifest import content_of, identity_differences
 from vlcpctl.data.buffer.update import open_buffer
 from vlcpctl.data.precomputed.pseudo_texts import holds_pseudo_texts, open_pseudo_texts
 from vlcpctl.data.tasks.task import Split
@@ -66,7 +66,7 @@ def make_plan(request: Request) -> InvertPlan:
     pairs = min(request.how.pairs, len(split))
     how = replace(request.how, pairs=pairs, texts=pairs)
     identity = {
-        "checkpoint": str(read_manifest(request.checkpoint, "checkpoint")["content"]),
+        "checkpoint": content_of(request.checkpoint, "checkpoint"),
         "buffer": buffer.content,
         "count": request.count,
         "inversion": asdict(how),

@@ -39,7 +39,7 @@ def training_batches(plan: Plan, run: TrainRun, first: int, stop: int) -> Genera
         buffer_source=plan.pairs.buffer_source,
         masking=_masking(run),
         stored=_stored(plan, run),
-        taught=plan.teaching.taught if plan.teaching else None,
+        taught=plan.taught,
     )
     source = plan.pseudo
     if source is None or source.method not in run.position.plan.methods:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.hashing import file_sha256
-from vlcpctl.core.manifest import read_manifest
+from vlcpctl.core.manifest import content_of
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.training.config.composition import hyper_of
@@ -60,7 +60,7 @@ def numeric(request: Request, device: str) -> dict[str, Any]:
 
 
 def _content(path: Path | None, kind: str) -> str | None:
-    return None if path is None else str(read_manifest(path, kind)["content"])
+    return None if path is None else content_of(path, kind)
 
 
 def _texts_by_content(path: Path | None) -> str | None:

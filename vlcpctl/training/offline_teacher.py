@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from vlcpctl.core.errors import Incompatible, UsageError
-from vlcpctl.core.manifest import identity_differences, read_manifest
+from vlcpctl.core.manifest import content_of, identity_differences
 from vlcpctl.core.method import Method
 from vlcpctl.core.transform import View
 from vlcpctl.data.precomputed.teacher_targets import Targets, Taught, open_targets
@@ -15,26 +14,25 @@ from vlcpctl.data.tasks.task import Split, Task
 from vlcpctl.training.config.request import Request
 
 
-@dataclass(frozen=True)
-class Teaching:
-    """Opened targets, and the names of methods that need the teacher's weights anyway."""
-
-    taught: Taught
-    holders: tuple[str, ...]
-
-    def __str__(self) -> str:
-        """The line in the plan."""
-        targets = self.taught.targets
-        views = "1 view" if targets.views == 1 else f"{targets.views} views"
-        what = f"targets: {views} per image; the teacher is"
-        if not self.holders:
-            return f"{what} neither loaded nor run"
-        return f"{what} not run, but loaded: {', '.join(self.holders)} needs its weights"
+def holders(methods: Sequence[Method]) -> list[str]:
+    """The names of the methods that need the teacher's weights, even with targets."""
+    needs = {method.name: method.needs(first=False) for method in methods}
+    return [name for name, need in needs.items() if need.previous_weights or need.pseudo_texts]
 
 
-def open_teaching(
+def targets_line(targets: Targets, methods: Sequence[Method]) -> str:
+    """The line of the plan about the targets."""
+    views = "1 view" if targets.views == 1 else f"{targets.views} views"
+    what = f"targets: {views} per image; the teacher is"
+    held = holders(methods)
+    if not held:
+        return f"{what} neither loaded nor run"
+    return f"{what} not run, but loaded: {', '.join(held)} needs its weights"
+
+
+def open_taught(
     request: Request, sources: Sequence[Task], splits: Sequence[Split], *, first: bool
-) -> Teaching | None:
+) -> Taught | None:
     """Open the targets of a request; None without --targets.
 
     Raises Incompatible unless they were computed by its teacher for all of its pairs, and
@@ -44,8 +42,7 @@ def open_teaching(
         return None
     if first:
         raise UsageError("--targets has no effect without --previous or --teacher")
-    needs = {method.name: method.needs(first=False) for method in request.methods}
-    if not any(need.previous for need in needs.values()):
+    if not any(method.needs(first=False).previous for method in request.methods):
         raise UsageError(
             f"--targets has no effect with --method {request.method_name}: its current settings "
             "use no teacher embeddings"
@@ -58,15 +55,12 @@ def open_teaching(
                 f"{targets.path} does not contain the pairs of {source.path}; run 'vlcpctl "
                 "distill' on every task and the buffer of this run"
             )
-    holders = tuple(
-        name for name, need in needs.items() if need.previous_weights or need.pseudo_texts
-    )
-    return Teaching(targets.of(splits), holders)
+    return targets.of(splits)
 
 
 def _check_teacher(targets: Targets, teacher: Path | None) -> None:
     assert teacher is not None, "a first task has no teacher"
-    content, told = read_manifest(teacher, "checkpoint")["content"], targets.manifest["teacher"]
+    content, told = content_of(teacher, "checkpoint"), targets.manifest["teacher"]
     if content != told:
         raise Incompatible(
             f"{targets.path} was made with a different teacher than {teacher}: "

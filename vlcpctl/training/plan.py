@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
+from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.method import Needs
 from vlcpctl.data.loading.sampler import Pairs
 from vlcpctl.data.precomputed.stored_features import Projections, read_features
+from vlcpctl.data.precomputed.teacher_targets import Taught
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.models.configuration import configuration_here
 from vlcpctl.training.config.phases import PhasePlan, plan_phases
 from vlcpctl.training.config.processes import check_processes
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.config.settings import refuse_idle_settings, replay_share
-from vlcpctl.training.offline_teacher import Teaching, open_teaching
+from vlcpctl.training.offline_teacher import open_taught, targets_line
 from vlcpctl.training.pseudo_text_source import PseudoSource, pseudo_source
 from vlcpctl.training.task_history import History
 
@@ -35,9 +35,9 @@ class Plan:
     buffer: Task | None
     pairs: Pairs
     phases: tuple[PhasePlan, ...]
-    parent: dict[str, Any] | None
+    parent: CheckpointManifest | None
     pseudo: PseudoSource | None = None
-    teaching: Teaching | None = None
+    taught: Taught | None = None
 
     @cached_property
     def stored(self) -> Projections | None:
@@ -68,8 +68,8 @@ class Plan:
         for method in self.request.methods:
             if method.note:
                 yield f"  {method.name}: {method.note}"
-        if self.teaching is not None:
-            yield f"  {self.teaching}"
+        if self.taught is not None:
+            yield f"  {targets_line(self.taught.targets, self.request.methods)}"
         if self.pseudo is not None:
             yield f"  {self.pseudo.method}: {self.pseudo}"
         for name in dict.fromkeys(phase.name for phase in self.phases):
@@ -83,9 +83,10 @@ class Plan:
 
     def _time(self, pairs: int) -> str:
         """An estimate of the time from the speed at which the parent was trained."""
-        if not self.parent or not self.parent.get("train_seconds") or not self.parent.get("pairs"):
+        parent = self.parent
+        if not parent or not parent.train_seconds or not parent.pairs:
             return "time: shown with the progress after the first steps"
-        seconds = pairs * self.parent["train_seconds"] / self.parent["pairs"]
+        seconds = pairs * parent.train_seconds / parent.pairs
         return f"about {seconds / 60:.1f} min at the speed of the previous checkpoint"
 
 
@@ -98,7 +99,7 @@ def make_plan(request: Request) -> Plan:
     check_processes(request)
     tasks = tuple(open_task(path) for path in request.tasks)
     buffer = open_task(request.buffer) if request.buffer else None
-    parent = read_manifest(request.previous, "checkpoint") if request.previous else None
+    parent = CheckpointManifest.read(request.previous) if request.previous else None
     _check_chain(request, tasks, buffer, parent)
     splits = [_train_split(task) for task in tasks]
     held = _train_split(buffer) if buffer else None
@@ -121,8 +122,8 @@ def make_plan(request: Request) -> Plan:
     )
     pseudo = pseudo_source(request, buffer, first=_is_first(request))
     sources = [*tasks, *([buffer] if buffer else [])]
-    teaching = open_teaching(request, sources, pairs.splits, first=_is_first(request))
-    return Plan(request, tasks, buffer, pairs, phases, parent, pseudo, teaching)
+    taught = open_taught(request, sources, pairs.splits, first=_is_first(request))
+    return Plan(request, tasks, buffer, pairs, phases, parent, pseudo, taught)
 
 
 def _train_split(task: Task) -> Split:
@@ -130,7 +131,10 @@ def _train_split(task: Task) -> Split:
 
 
 def _check_chain(
-    request: Request, tasks: tuple[Task, ...], buffer: Task | None, parent: dict[str, Any] | None
+    request: Request,
+    tasks: tuple[Task, ...],
+    buffer: Task | None,
+    parent: CheckpointManifest | None,
 ) -> None:
     """Refuse likely mistakes: --previous left out, a missing input, a task trained twice."""
     steps = [task.step for task in tasks if task.step is not None]
@@ -186,18 +190,18 @@ def _check_needs(name: str, needs: Needs, buffer: Task | None) -> None:
         )
 
 
-def _check_parent(request: Request, tasks: tuple[Task, ...], parent: dict[str, Any]) -> None:
+def _check_parent(request: Request, tasks: tuple[Task, ...], parent: CheckpointManifest) -> None:
     if request.origins.get("model") == "flag":
         raise UsageError(
             "--model has no effect with --previous: the previous checkpoint is the model"
         )
     for method in request.methods:
-        if method.from_unseen and parent["tasks"]:
+        if method.from_unseen and parent.tasks:
             raise UsageError(
                 f"method {method.name} needs a model that was not trained on any task; "
-                f"{request.previous} was trained on {len(parent['tasks'])}"
+                f"{request.previous} was trained on {len(parent.tasks)}"
             )
-    seen = [task.path for task in tasks if task.content in parent["tasks"]]
+    seen = [task.path for task in tasks if task.content in parent.tasks]
     if seen:
         raise UsageError(f"{request.previous} was already trained on {seen[0]}")
 

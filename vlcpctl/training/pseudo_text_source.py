@@ -9,7 +9,7 @@ import numpy as np
 
 from vlcpctl.core.batch import Inversion
 from vlcpctl.core.errors import Incompatible, UsageError
-from vlcpctl.core.manifest import read_manifest
+from vlcpctl.core.manifest import content_of
 from vlcpctl.core.method import Method
 from vlcpctl.data.loading.order import Order
 from vlcpctl.data.loading.sampler import Memory
@@ -117,7 +117,7 @@ def _given(request: Request, how: Inversion, buffer: Task | None) -> GivenTexts:
     file = open_pseudo_texts(request.pseudo_texts)
     teacher = request.teacher or request.previous
     assert teacher is not None, "in a first task no method needs pseudo texts"
-    wanted = {"checkpoint": read_manifest(teacher, "checkpoint")["content"]}
+    wanted = {"checkpoint": content_of(teacher, "checkpoint")}
     paths = {"checkpoint": teacher}
     if buffer is not None:
         wanted["buffer"], paths["buffer"] = buffer.content, buffer.path

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.data.tasks.task import Task
 
 
@@ -18,41 +19,47 @@ class History:
 
     tasks: Sequence[Task]
     run: str
-    parent: Mapping[str, Any] | None
+    parent: CheckpointManifest | None
 
     def steps(self) -> list[int | None]:
         """The step of each task in the run; None for tasks that are not in a stream."""
         own = [task.step for task in self.tasks]
         parent = self.parent
-        if parent is None or not self._same_run or parent["step"] is None:
+        if parent is None or not self._same_run or parent.step is None:
             return own
         # The parent may count ahead of its stream, if the run began in an earlier one.
         if self._same_stream:
-            behind = parent["step"] - (parent["stream_step"] or 0)
+            behind = parent.step - (parent.stream_step or 0)
             return [None if step is None else step + behind for step in own]
-        return list(range(parent["step"] + 1, parent["step"] + 1 + len(own)))
+        return list(range(parent.step + 1, parent.step + 1 + len(own)))
 
     def earlier_steps(self) -> list[int | None]:
         """The step of each task the parent was trained on; None for those before this run."""
         if self.parent is None:
             return []
-        steps: list[int | None] = self.parent["task_steps"]
+        steps = list(self.parent.task_steps)
         return steps if self._same_run or self._same_stream else [None] * len(steps)
 
     def body(self) -> dict[str, Any]:
-        """The manifest's entries: `stream`, `stream_step`, `step` and `task_steps`."""
+        """The facts of a checkpoint's manifest about its stream and all of its tasks."""
         own = [task.step for task in self.tasks if task.step is not None]
         steps = [step for step in self.steps() if step is not None]
+        parent = self.parent
         return {
             "stream": self.tasks[0].manifest.get("stream"),
             "stream_step": max(own, default=None),
             "step": max(steps, default=len(self.earlier_steps())),
             "task_steps": [*self.earlier_steps(), *self.steps()],
+            "tasks": [*(parent.tasks if parent else ()), *(task.content for task in self.tasks)],
+            "task_names": [
+                *(parent.task_names if parent else ()),
+                *(task.name for task in self.tasks),
+            ],
         }
 
     def notes(self) -> Iterator[str]:
         """Notes for the plan if the order of tasks may not be what the user intends."""
-        if self.parent is None or self.parent["step"] is None:
+        if self.parent is None or self.parent.step is None:
             return
         steps = self.steps()
         if self._same_run and not self._same_stream and steps != [one.step for one in self.tasks]:
@@ -61,20 +68,16 @@ class History:
                 f"counted as step {steps[0]}"
             )
         known = [step for step in steps if step is not None]
-        left_out = range(self.parent["step"] + 1, min(known, default=0))
+        left_out = range(self.parent.step + 1, min(known, default=0))
         if self._same_stream and left_out:
             yield f"the model was not trained on task {', '.join(map(str, left_out))} of the stream"
 
     @property
     def _same_run(self) -> bool:
         """Whether the parent belongs to this run, rather than being what the run starts from."""
-        return (
-            self.parent is not None
-            and bool(self.parent["tasks"])
-            and self.parent["run"] == self.run
-        )
+        return self.parent is not None and bool(self.parent.tasks) and self.parent.run == self.run
 
     @property
     def _same_stream(self) -> bool:
         streams = {task.manifest.get("stream") for task in self.tasks}
-        return self.parent is not None and self.parent["stream"] in streams
+        return self.parent is not None and self.parent.stream in streams

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial as bound
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from vlcpctl.checkpoints.checkpoint import (
-    Parent,
-    Record,
-    all_tensors,
-    open_parent,
-    write_checkpoint,
-)
+from vlcpctl.checkpoints.checkpoint import Parent, all_tensors, open_parent, write_checkpoint
+from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core import console
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.devices import torch_device
 from vlcpctl.core.errors import Incompatible, UsageError
+from vlcpctl.data.precomputed.teacher_targets import Targets
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder, Start
 from vlcpctl.training import identity
@@ -35,7 +31,7 @@ from vlcpctl.training.loop.resume import Partial, Saved
 from vlcpctl.training.loop.signals import Stop, stop_flag
 from vlcpctl.training.loop.slots import carried_slots, check_slots, start_slots, stream_slots
 from vlcpctl.training.loop.state import TrainRun
-from vlcpctl.training.offline_teacher import Teaching, check_transform, refuse_tokens
+from vlcpctl.training.offline_teacher import check_transform, holders, refuse_tokens
 from vlcpctl.training.plan import Plan, make_plan
 from vlcpctl.training.validation import validate
 
@@ -63,56 +59,33 @@ def train_step(
             console.say(line)
     torch.set_num_threads(request.threads)
     with stop_flag() as stop:
-        context = TrainContext(torch_device(request.device), world, stop, observe)
-        _train(plan, partial, semantic, context)
+        _train(plan, partial, semantic, world, stop, observe)
     return request.out
 
 
-@dataclass(frozen=True)
-class TrainContext:
-    """What a run is executed with: its device, processes, stop flag and observer."""
-
-    device: torch.device
-    world: World
-    stop: Stop
-    observe: Observer
-
-
-def _train(plan: Plan, partial: Partial, semantic: dict[str, Any], context: TrainContext) -> None:
-    request, rank = plan.request, context.world.rank
+def _train(
+    plan: Plan,
+    partial: Partial,
+    semantic: dict[str, Any],
+    world: World,
+    stop: Stop,
+    observe: Observer,
+) -> None:
+    request, leads = plan.request, world.rank == 0
     parent = open_parent(request.previous) if request.previous else None
-    run = _new_run(plan, parent, context)
+    run = _new_run(plan, parent, world)
     validates = _validation(plan, run)
-    if rank == 0:
-        numeric = identity.numeric(request, context.device.type)
+    if leads:
+        numeric = identity.numeric(request, run.device.type)
         partial.claim(semantic, numeric, force=request.force, accept_inexact=request.accept_inexact)
     # Rank 0 may move an older run aside: the others must not read its state before that.
-    context.world.wait()
+    world.wait()
     saved, tensors = partial.load() or (Saved(), {})
     if tensors:
         restore_run(run, tensors)
         run.inverting_seconds = saved.inverting_seconds
         console.say(f"resuming {request.out} at phase {saved.phase}, step {saved.step}")
-    loop = _loop(plan, run, partial, saved, context)
-    loop.validate = validates
-    loop.best = tensors.get("best", {})
-    with closing(loop):
-        best = loop.train(optimizer_states(tensors))
-    if best:
-        run.load(best)
-    if rank == 0:
-        body = _body(plan, parent, saved, loop.seconds())
-        body |= _inverting(run.inverting_seconds, loop.seconds())
-        record = Record(partial.journal, semantic, body, bound(context.observe, "before-rename"))
-        write_checkpoint(request.out, run.encoder, stream_slots(run), record, parent)
-        context.observe("renamed")
-        partial.remove()
-    context.world.wait()  # no process returns before the checkpoint exists
-
-
-def _loop(plan: Plan, run: TrainRun, partial: Partial, saved: Saved, context: TrainContext) -> Loop:
-    request, leads = plan.request, context.world.rank == 0
-    return Loop(
+    loop = Loop(
         run=run,
         phases=plan.phases,
         epoch_steps=plan.pairs.epoch_steps,
@@ -120,34 +93,56 @@ def _loop(plan: Plan, run: TrainRun, partial: Partial, saved: Saved, context: Tr
         partial=partial,
         journal=Journal(partial.journal if leads else None, saved.journal_bytes),
         every=save_every(request.save_every),
-        stop=context.stop,
+        stop=stop,
+        validate=validates,
         board=Board(request.tensorboard) if request.tensorboard and leads else None,
-        observe=context.observe,
+        observe=observe,
         saved=saved,
+        best=tensors.get("best", {}),
     )
+    with closing(loop):
+        best = loop.train(optimizer_states(tensors))
+    if best:
+        run.load(best)
+    if leads:
+        manifest = _manifest(plan, semantic, saved, loop.seconds(), run.inverting_seconds)
+
+        def finish(directory: Path) -> None:
+            shutil.copyfile(partial.journal, directory / partial.journal.name)
+            observe("before-rename")
+
+        slots = stream_slots(run)
+        write_checkpoint(
+            request.out, run.encoder, manifest, slots=slots, parent=parent, finish=finish
+        )
+        observe("renamed")
+        partial.remove()
+    world.wait()  # no process returns before the checkpoint exists
 
 
-def _new_run(plan: Plan, parent: Parent | None, context: TrainContext) -> TrainRun:
-    request, teaching = plan.request, plan.teaching
+def _new_run(plan: Plan, parent: Parent | None, world: World) -> TrainRun:
+    request, device = plan.request, torch_device(plan.request.device)
+    targets = plan.taught.targets if plan.taught else None
     encoder = _encoder(request, parent)
-    encoder.module.to(context.device)
+    encoder.module.to(device)
     # With precomputed targets, the teacher is loaded only for methods that need its weights.
-    frozen = _frozen(request, encoder, parent) if teaching is None or teaching.holders else {}
+    needs_teacher = targets is None or holders(request.methods)
+    frozen = _frozen(request, encoder, parent) if needs_teacher else {}
     run = TrainRun(
         encoder=encoder,
         methods=request.methods,
         settings=request.settings,
         seed=request.seed,
-        device=context.device,
-        previous={name: value.to(context.device) for name, value in frozen.items()} or None,
+        device=device,
+        previous={name: value.to(device) for name, value in frozen.items()} or None,
         # With --teacher, `previous` is the teacher: penalties on weights need a copy of the
         # weights that the run starts from.
         anchored=all_tensors(encoder) if parent and request.teacher and _anchors(request) else None,
-        taught_scale=teaching.taught.targets.scale if teaching else None,
-        world=context.world,
+        taught_scale=targets.scale if targets else None,
+        world=world,
     )
-    if teaching is not None:
-        _check_teaching(teaching, run)
+    if targets is not None:
+        _check_targets(targets, run)
     if frozen and frozen.keys() != run.everything().keys():
         student = request.previous or request.settings.model
         raise Incompatible(f"the teacher {request.teacher} is a different model than {student}")
@@ -169,9 +164,8 @@ def _frozen(request: Request, encoder: Encoder, parent: Parent | None) -> Weight
     return all_tensors(source) if source else {}
 
 
-def _check_teaching(teaching: Teaching, run: TrainRun) -> None:
+def _check_targets(targets: Targets, run: TrainRun) -> None:
     """Refuse targets that do not fit the model's width, image transform or methods."""
-    targets = teaching.taught.targets
     check_transform(targets, training_view(run))
     if run.encoder.family == "fusion":
         refuse_tokens(targets, run.methods)
@@ -254,33 +248,26 @@ def _validation(plan: Plan, run: TrainRun) -> Callable[[], dict[str, float]] | N
     )
 
 
-def _inverting(seconds: float, whole: float) -> dict[str, Any]:
-    """The manifest entry for time spent on pseudo texts; {} if none were generated."""
-    if not seconds:
-        return {}
-    console.say(
-        f"generating pseudo texts took {seconds / whole:.0%} of the {whole:.0f} s of training"
-    )
-    return {"inverting_seconds": round(seconds, 3)}
-
-
-def _body(plan: Plan, parent: Parent | None, saved: Saved, seconds: float) -> dict[str, Any]:
-    """The manifest's entries besides the identity."""
+def _manifest(
+    plan: Plan, semantic: dict[str, Any], saved: Saved, seconds: float, inverting: float
+) -> CheckpointManifest:
+    """The manifest of the trained checkpoint; reports the time spent on pseudo texts, if any."""
+    if inverting:
+        share = f"{inverting / seconds:.0%} of the {seconds:.0f} s of training"
+        console.say(f"generating pseudo texts took {share}")
     request = plan.request
-    seen = parent.tasks if parent else []
-    names = list(parent.manifest["task_names"]) if parent else []
     buffer = plan.buffer.manifest["buffer"] if plan.buffer else None
-    return {
-        "run": request.run,
-        "method": request.method_name,
-        "seed": request.seed,
-        "buffer": {"policy": buffer["policy"], "size": buffer["size"]} if buffer else None,
+    return CheckpointManifest(
+        identity=semantic,
+        run=request.run,
+        method=request.method_name,
+        seed=request.seed,
+        buffer={"policy": buffer["policy"], "size": buffer["size"]} if buffer else None,
         **plan.history.body(),
-        "tasks": [*seen, *(task.content for task in plan.tasks)],
-        "task_names": [*names, *(task.name for task in plan.tasks)],
-        "pairs": saved.pairs,
-        "train_seconds": round(seconds, 3),
-        "parent": parent.content if parent else None,
-        "fresh_state": request.fresh_state,
-        "origins": dict(request.origins),
-    }
+        pairs=saved.pairs,
+        train_seconds=round(seconds, 3),
+        parent=plan.parent.content if plan.parent else None,
+        fresh_state=request.fresh_state,
+        origins=request.origins,
+        inverting_seconds=round(inverting, 3) if inverting else None,
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name, unreadable
 from vlcpctl.core.hashing import content_id, file_sha256
-from vlcpctl.core.manifest import read_manifest
+from vlcpctl.core.manifest import content_of
 
 FORMS = {
     "column": "COLUMN",
@@ -34,8 +34,7 @@ class LabelsFrom:
     def identity(self) -> dict[str, Any]:
         """What identifies this source of labels: names and hashes, without local paths."""
         if self.kind == "checkpoint":
-            content = read_manifest(Path(self.name), "checkpoint")["content"]
-            return {"kind": self.kind, "of": content}
+            return {"kind": self.kind, "of": content_of(Path(self.name), "checkpoint")}
         names = [name for name in (self.name, self.weights) if name is not None]
         return {"kind": self.kind, "of": [_told(name) for name in names]}
 

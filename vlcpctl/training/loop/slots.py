@@ -47,10 +47,10 @@ def carried_slots(
             path = files.get(f"{method.name}/{slot.name}")
             if path is not None:
                 carried[method.name][slot.name] = read_tensors(path)
-            elif parent.tasks:
+            elif parent.manifest.tasks:
                 raise Incompatible(
                     f"{parent.path} has no state {slot.name!r} of method {method.name} "
-                    f"(it was trained with {parent.manifest['method']!r}); "
+                    f"(it was trained with {parent.manifest.method!r}); "
                     "--fresh-state starts without it"
                 )
     return carried

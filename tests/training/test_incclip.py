@@ -256,7 +256,7 @@ def test_texts_without_effect_are_refused(
 
 def test_what_is_no_file_of_texts_is_refused(world: World, first: Path, tmp_path: Path) -> None:
     (tmp_path / "texts.parquet").write_text("PAR1")
-    with pytest.raises(BadInput, match="no file of pseudo texts"):
+    with pytest.raises(BadInput, match="is not a file of pseudo texts"):
         train_step(given(world, first, tmp_path / "out", tmp_path / "texts.parquet"))
 
 

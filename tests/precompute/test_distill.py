@@ -81,11 +81,19 @@ def made(asked: Request, means: Means = MEANS) -> DistillPlan:
 
 
 def data(out: Path) -> dict[str, bytes]:
-    return {name: (out / name).read_bytes() for name in (IMAGES, TEXTS)}
+    return {
+        path.name: path.read_bytes()
+        for name in (IMAGES, TEXTS)
+        for path in (out / name, vectors_of(out, name))
+    }
 
 
 def columns(out: Path, name: str) -> list[dict[str, Any]]:
     return pq.read_table(out / name).to_pylist()
+
+
+def vectors_of(out: Path, name: str) -> Path:
+    return (out / name).with_suffix(".npy")
 
 
 def test_a_row_is_what_the_teacher_says_of_one_view_or_caption_alone(
@@ -109,7 +117,8 @@ def test_a_row_is_what_the_teacher_says_of_one_view_or_caption_alone(
     for name, number, expected in ((IMAGES, "view", images), (TEXTS, "caption", texts)):
         rows = columns(tmp_path / "t", name)
         assert [(row["key"], row[number]) for row in rows] == [one[:2] for one in expected]
-        found = np.array([row["embedding"] for row in rows])
+        found = np.load(vectors_of(tmp_path / "t", name))
+        assert found.dtype == np.float32
         np.testing.assert_allclose(found, [one[2] for one in expected], rtol=1e-5, atol=1e-6)
     assert len(images) == 16 * 3
     assert len({tuple(one[2]) for one in images[:3]}) == 3  # views differ
@@ -128,7 +137,7 @@ def test_the_manifest_says_what_it_is_of(place: Path, tmp_path: Path) -> None:
     scale = encoders.load(place / "teacher").weights()["logit_scale"].exp().item()
     assert manifest["scale"] == scale
     assert (manifest["pairs"], manifest["views"], manifest["width"]) == (16, 2, 8)
-    assert plan.captions == sum(1 for _ in columns(tmp_path / "t", TEXTS))
+    assert plan.caption_counts.sum() == len(columns(tmp_path / "t", TEXTS))
 
 
 def test_a_pair_of_task_and_buffer_is_there_once(place: Path, tmp_path: Path) -> None:
@@ -276,20 +285,31 @@ def test_check_finds_damage(place: Path, tmp_path: Path) -> None:
     out = tmp_path / "t"
     made(request(place, out, views=2))
     assert list(check(out, deep=True)) == []
-    whole = (out / IMAGES).read_bytes()
-    broken = bytearray(whole)
-    vector = np.array(columns(out, IMAGES)[12]["embedding"], dtype=np.float32).tobytes()
-    broken[whole.find(vector)] ^= 1
-    (out / IMAGES).write_bytes(broken)
-    assert any(IMAGES in problem for problem in check(out, deep=True))
-    (out / IMAGES).write_bytes(whole[:-30])
-    assert any("cannot read" in problem for problem in check(out, deep=False))
+    vectors = vectors_of(out, IMAGES)
+    whole = vectors.read_bytes()
+    vectors.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    (problem,) = check(out, deep=True)
+    assert f"{IMAGES}: its rows were changed" in problem
+    vectors.write_bytes(whole[:-30])
+    (problem,) = check(out, deep=False)
+    assert f"cannot read {vectors}" in problem
     made(request(place, tmp_path / "other", views=3))
-    (out / IMAGES).write_bytes((tmp_path / "other" / IMAGES).read_bytes())
+    for name in (out / IMAGES, vectors):
+        name.write_bytes((tmp_path / "other" / name.name).read_bytes())
     (problem,) = check(out, deep=False)
     assert "has 33 rows; targets.json says 22" in problem
     (out / TEXTS).unlink()
     assert any(TEXTS in problem for problem in check(out, deep=False))
+
+
+def test_parts_of_an_earlier_version_are_computed_again(place: Path, tmp_path: Path) -> None:
+    made(request(place, tmp_path / "one"))
+    plan = make_plan(request(place, tmp_path / "t"))
+    distill(plan, MEANS, Shard(0, 4))
+    for part in Staging(tmp_path / "t").partial.glob("*.npy"):
+        part.rename(part.with_suffix(".parquet"))
+    made(request(place, tmp_path / "t"))
+    assert data(tmp_path / "t") == data(tmp_path / "one")
 
 
 def test_inspect_follows_targets_to_their_teacher_and_pairs(place: Path) -> None:

@@ -1,8 +1,8 @@
 """distill: precompute a teacher's embeddings of pairs (targets), part by part.
 
-.TARGETS.vlcpctl/partial/identity.json          the settings; a command with others is refused
-.TARGETS.vlcpctl/partial/images-NNNNNN.parquet  image embeddings of part N; complete or absent
-.TARGETS.vlcpctl/partial/texts-NNNNNN.parquet   text embeddings; written last
+.TARGETS.vlcpctl/partial/identity.json      the settings; a command with others is refused
+.TARGETS.vlcpctl/partial/images-NNNNNN.npy  image embeddings of part N; complete or absent
+.TARGETS.vlcpctl/partial/texts-NNNNNN.npy   text embeddings; written last
 
 Shapes: N rows, one for each view of an image or for each caption; D channels of the teacher.
 """
@@ -29,8 +29,8 @@ from vlcpctl.core.staging import Staging
 from vlcpctl.data.images.transforms import train_view
 from vlcpctl.data.loading.loader import ImageCache
 from vlcpctl.data.loading.workers import read_in_order
-from vlcpctl.data.precomputed.teacher_targets import CAPTION, VIEW, write_targets
-from vlcpctl.data.precomputed.vector_files import Vectors, write_vectors
+from vlcpctl.data.precomputed.teacher_targets import Parts, write_targets
+from vlcpctl.data.precomputed.vector_files import write_vectors
 from vlcpctl.models import encoders
 from vlcpctl.models.embed import require_finite
 from vlcpctl.models.encoders import Encoder
@@ -57,7 +57,7 @@ def distill(plan: DistillPlan, means: Means, shard: Shard, *, force: bool = Fals
     torch.set_num_threads(means.threads)
     partial = claim(out, plan.identity, means, force=force)
     files = [
-        (partial / f"images-{number:06d}.parquet", partial / f"texts-{number:06d}.parquet")
+        (partial / f"images-{number:06d}.npy", partial / f"texts-{number:06d}.npy")
         for number in range(plan.parts)
     ]
     own = range(shard.index, plan.parts, shard.count)
@@ -66,8 +66,8 @@ def distill(plan: DistillPlan, means: Means, shard: Shard, *, force: bool = Fals
     with progress("distill", sum(len(plan.part(number)) for number in own), "pairs") as bar:
         bar.advance(sum(len(plan.part(number)) for number in own if number not in missing))
         for number, images, texts in Work(plan, means, teacher).parts(missing):
-            write_vectors(files[number][0], images, VIEW)
-            write_vectors(files[number][1], texts, CAPTION)
+            for path, vectors in zip(files[number], (images, texts), strict=True):
+                write_vectors(path, [vectors], vectors.shape, np.float32)
             bar.advance(len(plan.part(number)))
     left = [number for number, (_, texts) in enumerate(files) if not texts.is_file()]
     if left and partial.exists():
@@ -103,7 +103,12 @@ def _join(
     with _locked(partial) as is_there:
         if is_there and partial.exists():
             if force or not already_made(plan.request.out, "targets", plan.identity, force=False):
-                write_targets(plan.request.out, files, plan.identity, facts)
+                views = np.full(len(plan.places), plan.views)
+                sides = (
+                    Parts(views, [images for images, _ in files]),
+                    Parts(plan.caption_counts, [texts for _, texts in files]),
+                )
+                write_targets(plan.request.out, plan.keys(), sides, plan.identity, facts)
             Staging(plan.request.out).drop_partial()
 
 
@@ -156,8 +161,8 @@ class Work:
     means: Means
     teacher: Encoder
 
-    def parts(self, numbers: Sequence[int]) -> Iterator[tuple[int, Vectors, Vectors]]:
-        """Yield for each part its number, image rows and text rows, with (N, D) float32 vectors."""
+    def parts(self, numbers: Sequence[int]) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Yield for each part its number, its image and its text embeddings, (N, D) float32."""
         counts = [self._batches(len(self.plan.part(number))) for number in numbers]
         batches = [
             (number, batch)
@@ -174,37 +179,27 @@ class Work:
         return -(-pairs * self.plan.views // self.means.batch_size)
 
     @torch.inference_mode()
-    def _images(self, number: int, batches: Iterator[Tensor]) -> Vectors:
+    def _images(self, number: int, batches: Iterator[Tensor]) -> np.ndarray:
+        """Embeddings of all views of the part's first image, then of its second, ..."""
         found = []
         for batch in batches:
             raw, _ = self.teacher.features(self.teacher.pixels(batch), None)
             assert raw is not None
             found.append(raw.float().cpu().numpy())
-        keys, views = self._keys(number), self.plan.views
-        vectors = self._finite(np.concatenate(found), number)
-        numbers = np.tile(np.arange(views, dtype=np.int32), len(keys))
-        return Vectors([key for key in keys for _ in range(views)], numbers, vectors)
+        return self._finite(np.concatenate(found), number)
 
     @torch.inference_mode()
-    def _texts(self, number: int) -> Vectors:
-        keys, counts, texts = self._keys(number), [], []
-        for source, row in self.plan.part(number).tolist():
-            captions = self.plan.splits[source].captions(row)
-            counts.append(len(captions))
-            texts += captions
+    def _texts(self, number: int) -> np.ndarray:
+        """Embeddings of all captions of the part's first image, then of its second, ..."""
+        places = self.plan.part(number).tolist()
+        texts = [text for source, row in places for text in self.plan.splits[source].captions(row)]
         found, device = [], next(self.teacher.module.parameters()).device
         for start in range(0, len(texts), self.means.batch_size):
             ids = self.teacher.tokenize(texts[start : start + self.means.batch_size])
             _, raw = self.teacher.features(None, ids.to(device))
             assert raw is not None
             found.append(raw.float().cpu().numpy())
-        vectors = self._finite(np.concatenate(found), number)
-        numbers = np.concatenate([np.arange(count, dtype=np.int32) for count in counts])
-        owners = [key for key, count in zip(keys, counts, strict=True) for _ in range(count)]
-        return Vectors(owners, numbers, vectors)
-
-    def _keys(self, number: int) -> list[str]:
-        return [self.plan.splits[s].keys[row] for s, row in self.plan.part(number).tolist()]
+        return self._finite(np.concatenate(found), number)
 
     def _finite(self, vectors: np.ndarray, number: int) -> np.ndarray:
         require_finite(vectors, f"{self.plan.request.teacher}, part {number}")

@@ -73,16 +73,22 @@ class DistillPlan:
         return self.places[start : start + PAIRS_OF_A_PART]
 
     @cached_property
-    def captions(self) -> int:
-        """The number of captions of all pairs."""
+    def caption_counts(self) -> np.ndarray:
+        """(K,) int: the number of captions of each pair."""
         counts = [split.caption_counts() for split in self.splits]
-        return int(sum(counts[source][row] for source, row in self.places.tolist()))
+        found = [counts[source][row] for source, row in self.places.tolist()]
+        return np.array(found, dtype=np.int64)
+
+    def keys(self) -> list[str]:
+        """K strings: the key of each pair."""
+        return [self.splits[source].keys[row] for source, row in self.places.tolist()]
 
     def lines(self) -> Iterator[str]:
         """The plan as lines of text."""
         seen = ", ".join(f"{name} {getattr(self.view, name)}" for name in AUGMENTATION)
         views = "1 view" if self.views == 1 else f"{self.views} views"
-        yield f"distill: {len(self.places)} images in {views} each, {self.captions} captions"
+        captions = int(self.caption_counts.sum())
+        yield f"distill: {len(self.places)} images in {views} each, {captions} captions"
         yield f"  views: {seen}"
 
 

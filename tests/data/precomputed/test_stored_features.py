@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.tiny_stream import make_pair, make_task
@@ -14,7 +15,14 @@ from vlcpctl.core.errors import BadInput, Incompatible
 from vlcpctl.data.buffer.manifest import Request
 from vlcpctl.data.buffer.size import Size
 from vlcpctl.data.buffer.update import open_buffer, plan_update, write_buffer
-from vlcpctl.data.precomputed.stored_features import FILE, Project, Projections, read_features
+from vlcpctl.data.precomputed.stored_features import (
+    FILE,
+    IMAGES,
+    TEXTS,
+    Project,
+    Projections,
+    read_features,
+)
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.inspection.check_tasks import check_task
 
@@ -109,15 +117,17 @@ def test_earlier_items_keep_the_features_of_their_insertion(
     assert rows_of(open_buffer(tmp_path / "b0")) == before
 
 
-def test_the_table_is_beside_the_index_for_other_programs(
+def test_the_features_are_beside_the_index_for_other_programs(
     tmp_path: Path, tasks: list[Path]
 ) -> None:
     buffer = update(tmp_path / "buffer", tasks[0], "a")
     table = pq.read_table(buffer.path / FILE)
-    assert table.column_names == ["key", "checkpoint", "image", "text"]
+    assert table.column_names == ["key", "checkpoint", "captions"]
     assert table["key"].to_pylist() == buffer.split("train").keys
-    assert len(table["text"][0].as_py()) == 2
-    assert len(table["text"][0].as_py()[0]) == WIDTH
+    assert table["captions"].to_pylist() == [2] * 6
+    image, text = (np.load(buffer.path / name) for name in (IMAGES, TEXTS))
+    assert image.dtype == text.dtype == np.float16
+    assert (image.shape, text.shape) == ((6, WIDTH), (12, WIDTH))
 
 
 def test_features_are_in_the_content_id_and_no_features_change_nothing(
@@ -153,15 +163,57 @@ def test_damage_is_found(tmp_path: Path, tasks: list[Path]) -> None:
     table = pq.read_table(buffer.path / FILE)
 
     def problems(*, deep: bool) -> list[str]:
-        return [line for line in check_task(buffer.path, deep=deep) if FILE in line]
+        return list(check_task(buffer.path, deep=deep))
 
-    pq.write_table(table.take([1, 0, 2, 3, 4, 5]), buffer.path / FILE)
-    assert "does not match the pairs in the index" in problems(deep=False)[0]
-    with pytest.raises(BadInput, match="does not match the pairs"):
-        read_features(buffer)
-    changed = table.set_column(1, "checkpoint", [["z"] * len(table)])
-    pq.write_table(changed, buffer.path / FILE)
-    assert problems(deep=False) == []
-    assert "its values are not those listed in task.json" in problems(deep=True)[0]
+    def refused_by_all(text: str) -> None:
+        for found in (problems(deep=False), problems(deep=True)):
+            assert len(found) == 1
+            assert text in found[0]
+        with pytest.raises(BadInput) as error:
+            read_features(buffer)
+        assert text in str(error.value)
+
+    for other in (
+        table.take([1, 0, 2, 3, 4, 5]),
+        table.set_column(2, "captions", [[3, 1, 2, 2, 2, 2]]),
+    ):
+        pq.write_table(other, buffer.path / FILE)
+        refused_by_all(f"{FILE} does not match the pairs in the index")
     (buffer.path / FILE).unlink()
-    assert problems(deep=False)[0].startswith("cannot read ")
+    refused_by_all("cannot read ")
+    pq.write_table(table, buffer.path / FILE)
+    for name, rows in ((IMAGES, 6), (TEXTS, 12)):
+        whole = (buffer.path / name).read_bytes()
+        np.save(buffer.path / name, np.zeros((rows + 1, WIDTH), np.float16))
+        refused_by_all(f"{name} has shape ({rows + 1}, {WIDTH}), not ({rows}, {WIDTH})")
+        (buffer.path / name).write_bytes(whole[:-1])
+        refused_by_all(f"cannot read {buffer.path / name}")
+        (buffer.path / name).write_bytes(whole)
+    assert problems(deep=True) == []
+
+
+def test_other_values_are_found_when_they_are_read(tmp_path: Path, tasks: list[Path]) -> None:
+    buffer = update(tmp_path / "buffer", tasks[0], "a")
+    table = pq.read_table(buffer.path / FILE)
+    image = np.load(buffer.path / IMAGES)
+
+    def refused_if_deep() -> None:
+        assert list(check_task(buffer.path, deep=False)) == []
+        (problem,) = check_task(buffer.path, deep=True)
+        assert "are not those listed in task.json" in problem
+        with pytest.raises(BadInput, match=r"values of .* are not those listed"):
+            read_features(buffer)
+
+    pq.write_table(table.set_column(1, "checkpoint", [["z"] * len(table)]), buffer.path / FILE)
+    refused_if_deep()
+    pq.write_table(table, buffer.path / FILE)
+    np.save(buffer.path / IMAGES, np.nextafter(image, np.float16(9)))
+    refused_if_deep()
+
+
+def test_features_of_an_earlier_version_are_refused(tmp_path: Path, tasks: list[Path]) -> None:
+    buffer = update(tmp_path / "buffer", tasks[0], "a")
+    image = pa.array([[0.0]] * 6, pa.list_(pa.float16(), 1))
+    pq.write_table(pa.table({"key": ["k"] * 6, "image": image}), buffer.path / FILE)
+    with pytest.raises(BadInput, match=r"earlier version of vlcpctl; run 'vlcpctl buffer' again"):
+        read_features(buffer)

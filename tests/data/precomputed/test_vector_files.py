@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import pickle
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -13,118 +17,203 @@ from hypothesis import strategies as st
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.precomputed import vector_files
-from vlcpctl.data.precomputed.vector_files import VectorFile, Vectors, join_vectors, write_vectors
+from vlcpctl.data.precomputed.vector_files import (
+    VectorFile,
+    join_vectors,
+    read_vectors,
+    write_vectors,
+)
 
+KEYS = [f"{sample:032x}" for sample in range(20)]
+COUNTS = np.array([1, 4] * 10)
 ROWS, WIDTH = 50, 5
 VALUES = np.random.default_rng(0).normal(size=(ROWS, WIDTH)).astype(np.float32)
+ID_BEFORE = (
+    "7dd584022063fddcd5b370c5a2a66640"
+    "d890fb3ad31b7b519eb03095fb79c5a9"
+    "c20ecce4a2241f4e2d1bf73a18265fa0"
+)
 
 
-@pytest.fixture(autouse=True)
-def _small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_files, "ROWS_PER_GROUP", 7)
+@pytest.fixture(scope="module", autouse=True)
+def _few_rows_at_once() -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vector_files, "_ROWS_AT_ONCE", 7)
+        yield
 
 
-def rows(start: int, stop: int) -> Vectors:
-    keys = [f"{row // 3:032x}" for row in range(start, stop)]
-    return Vectors(keys, np.arange(start, stop) % 3, VALUES[start:stop])
-
-
-def joined(directory: Path, *ends: int) -> Path:
+def joined(
+    directory: Path, *ends: int, keys: list[str] = KEYS, values: np.ndarray = VALUES
+) -> VectorFile:
+    """The values joined from parts cut at these rows."""
+    directory.mkdir(exist_ok=True)
     parts = []
     for start, stop in zip((0, *ends), (*ends, ROWS), strict=True):
-        parts.append(directory / f"part-{start}.parquet")
-        write_vectors(parts[-1], rows(start, stop), "view")
-    out = directory / f"all-{'-'.join(map(str, ends))}.parquet"
-    join_vectors(out, parts, "view")
-    return out
+        parts.append(directory / f"part-{start}.npy")
+        write_vectors(parts[-1], [values[start:stop]], (stop - start, WIDTH), np.float32)
+    found = join_vectors(directory / "v.parquet", "view", keys, COUNTS, parts, WIDTH)
+    opened = VectorFile(directory / "v.parquet", "view")
+    assert found == (ROWS, opened.content())
+    return opened
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("vectors") / "v.parquet"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vector_files, "ROWS_PER_GROUP", 7)
-        write_vectors(path, rows(0, ROWS), "view")
-    return path
+def file(tmp_path_factory: pytest.TempPathFactory) -> VectorFile:
+    return joined(tmp_path_factory.mktemp("vectors"), 20)
 
 
 @given(st.lists(st.integers(0, ROWS - 1), max_size=30))
 @settings(max_examples=50, deadline=None)
-def test_any_rows_come_in_the_order_asked_for(file: Path, wanted: list[int]) -> None:
-    found = VectorFile(file, "view").take(np.array(wanted, dtype=np.int64))
+def test_any_rows_come_in_the_order_asked_for(file: VectorFile, wanted: list[int]) -> None:
+    found = file.vectors_ND[np.array(wanted, dtype=np.int64)]
     assert np.array_equal(found, VALUES[wanted])
+    assert found.flags.writeable  # a copy: the mapping is read-only
+    assert not file.vectors_ND.flags.writeable
 
 
-def test_other_readers_find_the_same(file: Path) -> None:
-    table = pq.read_table(file)
-    assert table.column_names == ["key", "view", "embedding"]
-    assert np.array_equal(np.array(table["embedding"].to_pylist(), dtype=np.float32), VALUES)
-    assert len(pq.ParquetFile(file).metadata.to_dict()["row_groups"]) == 8
-    opened = VectorFile(file, "view")
-    assert opened.keys == table["key"].to_pylist()
-    assert opened.numbers.tolist() == table["view"].to_pylist()
+def test_other_programs_find_the_same(file: VectorFile) -> None:
+    table = pq.read_table(file.path)
+    assert table.column_names == ["key", "view"]
+    assert np.array_equal(np.load(file.path.with_suffix(".npy")), VALUES)
+    owners = np.repeat(np.arange(len(KEYS)), COUNTS)
+    assert file.keys == table["key"].to_pylist() == [KEYS[owner] for owner in owners]
+    assert file.numbers.tolist() == table["view"].to_pylist() == [0, 0, 1, 2, 3] * 10
+    assert (len(file), file.width) == (ROWS, WIDTH)
 
 
-def test_long_groups_of_wide_vectors_are_one_page_each(tmp_path: Path) -> None:
-    """Their megabytes are more than Parquet's usual page holds."""
-    wide = np.random.default_rng(1).normal(size=(1500, 700)).astype(np.float32)
-    numbers = np.zeros(1500, dtype=np.int32)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vector_files, "ROWS_PER_GROUP", 1024)
-        write_vectors(tmp_path / "w", Vectors([f"{n}" for n in numbers], numbers, wide), "view")
-    some = np.array([1499, 0, 1023, 1024, 600])
-    assert np.array_equal(VectorFile(tmp_path / "w", "view").take(some), wide[some])
+def test_a_file_is_what_numpy_saves(file: VectorFile, tmp_path: Path) -> None:
+    np.save(tmp_path / "v.npy", VALUES)
+    assert file.path.with_suffix(".npy").read_bytes() == (tmp_path / "v.npy").read_bytes()
 
 
-def test_parts_join_to_the_same_id_wherever_they_are_cut(tmp_path: Path) -> None:
-    cuts = [(20,), (1, 30), ()]
-    opened = [VectorFile(joined(tmp_path, *cut), "view") for cut in cuts]
-    assert len({one.content() for one in opened}) == 1
-    for one in opened:
-        assert np.array_equal(one.take(np.arange(ROWS)), VALUES)
-        assert len(one) == ROWS
+def test_parts_join_to_the_same_bytes_wherever_they_are_cut(
+    file: VectorFile, tmp_path: Path
+) -> None:
+    for number, cut in enumerate([(1, 30), (), (7, 8, 49)]):
+        other = joined(tmp_path / f"{number}", *cut)
+        assert other.path.read_bytes() == file.path.read_bytes()
+        assert np.array_equal(other.vectors_ND, VALUES)
 
 
-def test_another_value_key_or_number_is_another_id(file: Path, tmp_path: Path) -> None:
-    whole = rows(0, ROWS)
+def test_the_id_is_that_of_the_earlier_format(file: VectorFile) -> None:
+    """Targets computed again have the same identity, so runs trained with the old ones resume."""
+    assert file.content() == ID_BEFORE
+
+
+def test_another_value_key_or_order_is_another_id(file: VectorFile, tmp_path: Path) -> None:
     changed = VALUES.copy()
     changed[3, 2] += 1e-6
-    others = [
-        Vectors(whole.keys, whole.numbers_N, changed),
-        Vectors([*whole.keys[:-1], "f" * 32], whole.numbers_N, VALUES),
-        Vectors(whole.keys, whole.numbers_N[::-1], VALUES),
-    ]
-    ids = {VectorFile(file, "view").content()}
-    for number, other in enumerate(others):
-        write_vectors(tmp_path / f"{number}", other, "view")
-        ids.add(VectorFile(tmp_path / f"{number}", "view").content())
+    ids = {
+        file.content(),
+        joined(tmp_path / "value", values=changed).content(),
+        joined(tmp_path / "key", keys=[*KEYS[:-1], "f" * 32]).content(),
+        joined(tmp_path / "order", values=VALUES[::-1]).content(),
+    }
     assert len(ids) == 4
 
 
+def test_a_value_that_is_not_finite_is_found(file: VectorFile, tmp_path: Path) -> None:
+    assert file.is_finite()
+    values = VALUES.copy()
+    values[-1, -1] = np.nan
+    assert not joined(tmp_path, values=values).is_finite()
+
+
+def test_a_spawned_worker_maps_the_file_again(file: VectorFile) -> None:
+    sent = pickle.dumps(file)
+    assert len(sent) < 1000
+    assert np.array_equal(pickle.loads(sent).vectors_ND, VALUES)
+
+
+def test_a_table_with_vectors_is_of_an_earlier_version(tmp_path: Path) -> None:
+    embedding = pa.array(VALUES.tolist(), pa.list_(pa.float32(), WIDTH))
+    pq.write_table(pa.table({"key": ["k"] * ROWS, "embedding": embedding}), tmp_path / "v.parquet")
+    with pytest.raises(BadInput, match=r"earlier version of vlcpctl; run 'vlcpctl distill' again"):
+        VectorFile(tmp_path / "v.parquet", "view")
+
+
+def saved(values: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, values, allow_pickle=True)
+    return file.getvalue()
+
+
+def zipped() -> bytes:
+    file = io.BytesIO()
+    np.savez(file, values=VALUES)
+    return file.getvalue()
+
+
+WHOLE = saved(VALUES)
+
+
 @pytest.mark.parametrize(
-    "how", [{}, {"compression": "none"}, {"compression": "none", "use_dictionary": False}]
+    ("data", "said"),
+    [
+        (b"", "EOF"),
+        (WHOLE[:40], "EOF"),
+        (WHOLE[:-1], "mmap length"),
+        (WHOLE + b"x", "its size does not match its header"),
+        (zipped(), "magic string"),
+        (pickle.dumps(VALUES), "magic string"),
+        (saved(np.array([{}, []], dtype=object)), "Python objects"),
+        (WHOLE.replace(b"(50,", b"(5{,"), ""),
+        (WHOLE.replace(b"(50, 5)", b"(-5, 5)"), "negative"),
+        (saved(VALUES.astype(np.float16)), "has <f2 values of shape (50, 5) in C order, not a"),
+        (saved(VALUES.astype(">f4")), "has >f4 values"),
+        (saved(np.asfortranarray(VALUES)), "in Fortran order, not a matrix of float32 in C order"),
+        (saved(VALUES.reshape(-1)), "of shape (250,)"),
+        (saved(VALUES.reshape(5, 10, 5)), "of shape (5, 10, 5)"),
+    ],
 )
-def test_a_file_that_another_program_wrote_anew_is_refused(
-    file: Path, tmp_path: Path, how: dict[str, Any]
+def test_a_damaged_file_is_one_line_that_names_it(tmp_path: Path, data: bytes, said: str) -> None:
+    (tmp_path / "v.npy").write_bytes(data)
+    with pytest.raises(BadInput) as error:
+        read_vectors(tmp_path / "v.npy", np.float32)
+    assert str(tmp_path / "v.npy") in str(error.value)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@given(st.lists(st.tuples(st.integers(0, 127), st.integers(0, 255)), min_size=1, max_size=3))
+@settings(max_examples=200, deadline=None)
+@pytest.mark.filterwarnings("ignore")
+def test_no_damage_of_the_header_is_a_traceback(
+    file: VectorFile, changes: list[tuple[int, int]]
 ) -> None:
-    pq.write_table(pq.read_table(file), tmp_path / "again", data_page_size=64, **how)
-    with pytest.raises(BadInput, match="was rewritten by another program"):
-        VectorFile(tmp_path / "again", "view")
+    data = bytearray(WHOLE)
+    for place, byte in changes:
+        data[place] = byte
+    path = file.path.with_name("damaged.npy")
+    path.write_bytes(data)
+    with suppress(BadInput):
+        assert read_vectors(path, np.float32).dtype == np.float32
 
 
-def test_damage_is_an_error_that_names_the_file(file: Path, tmp_path: Path) -> None:
-    (tmp_path / "cut").write_bytes(file.read_bytes()[:-40])
-    with pytest.raises(BadInput, match=r"cannot read \S+cut:"):
-        VectorFile(tmp_path / "cut", "view")
-    with pytest.raises(BadInput, match=r"cannot read \S+none:"):
-        VectorFile(tmp_path / "none", "view")
-    pq.write_table(pq.read_table(file, columns=["key"]), tmp_path / "bare")
-    with pytest.raises(BadInput, match=r"cannot read \S+bare:"):
-        VectorFile(tmp_path / "bare", "view")
-    data = bytearray(file.read_bytes())
-    place = data.find(VALUES[20].tobytes())
-    data[place] ^= 1
-    (tmp_path / "flipped").write_bytes(data)
-    opened = VectorFile(tmp_path / "flipped", "view")  # neither the first nor the last group
-    with pytest.raises(BadInput, match=r"cannot read \S+flipped:"):
-        opened.content()
+def test_a_pair_of_files_must_fit(tmp_path: Path) -> None:
+    opened = joined(tmp_path)
+    table, vectors = opened.path, opened.path.with_suffix(".npy")
+    whole = table.read_bytes()
+
+    def refuses(match: str) -> None:
+        with pytest.raises(BadInput, match=match):
+            VectorFile(table, "view").content()
+
+    table.write_bytes(whole[:-40])
+    refuses(r"cannot read \S+v.parquet:")
+    for columns in (["key"], ["view"]):
+        pq.write_table(pq.read_table(io.BytesIO(whole), columns=columns), table)
+        refuses(r"cannot read \S+v.parquet:")
+    pq.write_table(pa.table({"key": KEYS, "view": ["x"] * len(KEYS)}), table)
+    refuses(r"cannot read \S+v.parquet:")
+    damaged = bytearray(whole)
+    damaged[whole.find(b"00000000000000000000000000000")] ^= 1
+    table.write_bytes(damaged)
+    refuses(r"cannot read \S+v.parquet:")
+    pq.write_table(pq.read_table(io.BytesIO(whole))[1:], table)
+    refuses(r"v.npy has 50 rows, but \S+v.parquet has 49; run 'vlcpctl check'")
+    table.write_bytes(whole)
+    vectors.unlink()
+    refuses(r"cannot read \S+v.npy:")
+    table.unlink()
+    refuses(r"cannot read \S+v.parquet:")

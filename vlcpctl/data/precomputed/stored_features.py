@@ -1,7 +1,13 @@
 """Projections of a buffer's pairs, computed when each pair was admitted, to replay with DER.
 
-They correspond to the stored logits of Dark Experience Replay (Buzzega et al., 2020). They are in
-features.parquet beside the index, in the order of the index, in half precision.
+They correspond to the stored logits of Dark Experience Replay (Buzzega et al., 2020). They are
+beside the index, in its order:
+
+image_features.npy   projection of each image, (N, D) float16
+text_features.npy    projections of the first image's captions, then of the second's, (T, D) float16
+features.parquet     key of each pair, the checkpoint (content id) that computed its projections,
+                     and its number of captions, which are that many rows of text_features.npy
+
 Shapes: N pairs, T captions of all of them together, D channels of the shared embedding space.
 """
 
@@ -15,12 +21,25 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput, Incompatible
+from vlcpctl.data.precomputed.vector_files import (
+    read_table,
+    read_vectors,
+    write_table,
+    write_vectors,
+)
 from vlcpctl.data.tasks.task import Split, Task
 
 FILE = "features.parquet"
+IMAGES, TEXTS = "image_features.npy", "text_features.npy"
+_SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("checkpoint", pa.string(), nullable=False),
+        pa.field("captions", pa.int32(), nullable=False),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +82,7 @@ class Projections:
         """A content id of these values; `keys` are the N pairs' keys."""
         digest = hashlib.blake2b("\n".join([*keys, *self.makers]).encode(), digest_size=16)
         for values in (self.image_ND, self.text_TD, self.captions_N.astype(np.int64)):
-            digest.update(values.tobytes())
+            digest.update(np.ascontiguousarray(values).reshape(-1).data)
         return digest.hexdigest()
 
     @property
@@ -87,42 +106,43 @@ def joined(parts: Sequence[Projections]) -> Projections:
 
 
 def write_features(directory: Path, keys: Sequence[str], found: Projections) -> None:
-    """Write features.parquet into a buffer's directory; `keys` are those of its index, in order."""
-    offsets = np.concatenate([[0], np.cumsum(found.captions_N)]).astype(np.int32)
-    columns = {
-        "key": pa.array(keys, pa.string()),
-        "checkpoint": pa.array(found.makers, pa.string()),
-        "image": _vectors(found.image_ND),
-        "text": pa.ListArray.from_arrays(pa.array(offsets), _vectors(found.text_TD)),
-    }
-    pq.write_table(
-        pa.table(columns),
-        directory / FILE,
-        row_group_size=2048,
-        use_dictionary=["checkpoint"],
-        write_statistics=False,
-        write_page_checksum=True,
-    )
+    """Write the features into a buffer's directory; `keys` are those of its index, in order."""
+    for name, values in ((IMAGES, found.image_ND), (TEXTS, found.text_TD)):
+        write_vectors(directory / name, [values], values.shape, np.float16)
+    columns = [pa.array(keys), pa.array(found.makers), pa.array(found.captions_N, pa.int32())]
+    write_table(directory / FILE, pa.table(columns, schema=_SCHEMA))
 
 
 def read_features(buffer: Task) -> Projections:
-    """Read the projections of a buffer that stores them, in the order of its index.
+    """The projections of a buffer that stores them, in the order of its index; memory-mapped.
 
-    Raises BadInput if the file cannot be read or does not match the index.
+    Raises BadInput if a file cannot be read, does not match the index, or has other values than
+    were written.
     """
-    path = buffer.path / FILE
-    try:
-        table = pq.read_table(path, page_checksum_verification=True).combine_chunks()
-        keys = table["key"].to_pylist()
-        image, text = (table[name].combine_chunks() for name in ("image", "text"))
-        makers = table["checkpoint"].to_pylist()
-    except (OSError, KeyError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0]
-        raise BadInput(f"cannot read {path}: {reason}; run 'vlcpctl check'") from error
-    if keys != buffer.split("train").keys:
+    found, listed = _mapped(buffer), buffer.manifest["buffer"]["features"]
+    if found.content(buffer.split("train").keys) != listed["content"]:
+        raise BadInput(
+            f"{buffer.path}: the values of {FILE}, {IMAGES} or {TEXTS} are not those listed in "
+            "task.json (their content id differs)"
+        )
+    return found
+
+
+def _mapped(buffer: Task) -> Projections:
+    """As `read_features`, without reading the values."""
+    path, split = buffer.path / FILE, buffer.split("train")
+    table = read_table(path, _SCHEMA, _SCHEMA.names, "vlcpctl buffer")
+    counts = table["captions"].to_numpy()
+    if table["key"].to_pylist() != split.keys or not np.array_equal(counts, split.caption_counts()):
         raise BadInput(f"{path} does not match the pairs in the index; run 'vlcpctl check'")
-    counts = np.diff(text.offsets.to_numpy())
-    return Projections(_matrix(image), _matrix(text.flatten()), counts, makers)
+    image, text = (read_vectors(buffer.path / name, np.float16) for name in (IMAGES, TEXTS))
+    for name, values, rows in ((IMAGES, image, len(split)), (TEXTS, text, int(counts.sum()))):
+        if values.shape != (rows, image.shape[1]):
+            raise BadInput(
+                f"{buffer.path / name} has shape {values.shape}, not {(rows, image.shape[1])}; "
+                "run 'vlcpctl check'"
+            )
+    return Projections(image, text, counts, table["checkpoint"].to_pylist())
 
 
 def carried_on(
@@ -153,25 +173,10 @@ def check_features(buffer: Task, listed: dict[str, Any], *, deep: bool) -> Itera
     `listed` is the entry of the features in the buffer's manifest.
     """
     try:
-        found = read_features(buffer)
+        found = read_features(buffer) if deep else _mapped(buffer)
     except BadInput as error:
         yield str(error)
         return
-    path = buffer.path / FILE
-    split = buffer.split("train")
-    if not np.array_equal(found.captions_N, split.caption_counts()):
-        yield f"{path}: does not have one text feature per caption of the index"
-    elif found.width != listed["width"]:
+    if found.width != listed["width"]:
+        path = buffer.path / IMAGES
         yield f"{path}: has {found.width} channels, task.json says {listed['width']}"
-    elif deep and found.content(split.keys) != listed["content"]:
-        yield f"{path}: its values are not those listed in task.json (its content id differs)"
-
-
-def _vectors(values_ND: np.ndarray) -> pa.FixedSizeListArray:
-    flat = pa.array(np.ascontiguousarray(values_ND).reshape(-1), pa.float16())
-    return pa.FixedSizeListArray.from_arrays(flat, values_ND.shape[1])
-
-
-def _matrix(values: pa.FixedSizeListArray) -> np.ndarray:
-    flat: np.ndarray = values.flatten().to_numpy(zero_copy_only=False)
-    return flat.reshape(-1, values.type.list_size)

@@ -1,9 +1,13 @@
 """Targets: a teacher's embeddings of the pairs of tasks, precomputed for distillation.
 
-images.parquet   embedding of each view of each image, before L2 normalisation, by (key, view)
-texts.parquet    embedding of each caption, before L2 normalisation, by (key, caption)
+images.npy       embedding of each view of each image, before L2 normalisation, (K * V, D) float32
+images.parquet   key and view of each row of images.npy, in that order
+texts.npy        embedding of each caption, before L2 normalisation, D channels, float32
+texts.parquet    key and caption (its number) of each row of texts.npy, in that order
 targets.json     the teacher and its logit scale, the data, and the views: number, seed, transform
 
+With pandas, the embeddings of view 0 are numpy.load("images.npy", mmap_mode="r")[rows.view == 0],
+where rows = pandas.read_parquet("images.parquet").
 Shapes: K samples, V views of each image, n pairs of a batch, D channels.
 """
 
@@ -24,6 +28,7 @@ from vlcpctl.core.manifest import MANIFESTS, read_manifest, write_manifest
 from vlcpctl.data.precomputed.vector_files import VectorFile, join_vectors
 from vlcpctl.data.tasks.task import Split
 
+# The tables; the manifest lists each with its .npy file under this name.
 IMAGES, TEXTS = "images.parquet", "texts.parquet"
 VIEW, CAPTION = "view", "caption"
 
@@ -115,12 +120,13 @@ class Taught:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Image and text embeddings before L2 normalisation, each (n, D) float32.
 
-        The arguments are (n,) each, as in `BatchPlan`. Raises BadInput if a file is truncated.
+        The arguments are (n,) each, as in `BatchPlan`.
         """
         pairs = zip(source.tolist(), row.tolist(), strict=True)
         place = np.array([self.places[split][at] for split, at in pairs], dtype=np.int64)
-        images = self.targets.images.take(place * self.targets.views + visit % self.targets.views)
-        return images, self.targets.texts.take(self.texts_K[place] + caption)
+        image = place * self.targets.views + visit % self.targets.views
+        text = self.texts_K[place] + caption
+        return self.targets.images.vectors_ND[image], self.targets.texts.vectors_ND[text]
 
 
 def open_targets(path: Path) -> Targets:
@@ -128,21 +134,33 @@ def open_targets(path: Path) -> Targets:
     return Targets(path, read_manifest(path, "targets"))
 
 
-def write_targets(
-    out: Path, parts: Sequence[tuple[Path, Path]], identity: dict[str, Any], facts: dict[str, Any]
-) -> None:
-    """Join the parts into a directory of targets.
+@dataclass(frozen=True)
+class Parts:
+    """The embeddings of one side, images or texts: .npy files whose rows follow each other."""
 
-    A part is a file of image embeddings and one of text embeddings. `identity` is the settings that
-    made them; `facts` are further manifest entries, among them "scale".
+    counts_K: np.ndarray  # number of rows of each sample: of its views or of its captions
+    paths: Sequence[Path]
+
+
+def write_targets(
+    out: Path,
+    keys: Sequence[str],
+    sides: tuple[Parts, Parts],
+    identity: dict[str, Any],
+    facts: dict[str, Any],
+) -> None:
+    """Join parts, of images and of texts, into a directory of targets for the K samples `keys`.
+
+    `identity` is the settings that made them; `facts` are further manifest entries, among them
+    "scale" and "width". Raises BadInput if a part cannot be read.
     """
     with new_directory(out, MANIFESTS["targets"]) as directory:
-        images, image_id = join_vectors(directory / IMAGES, [part[0] for part in parts], VIEW)
-        texts, text_id = join_vectors(directory / TEXTS, [part[1] for part in parts], CAPTION)
-        files = {
-            IMAGES: {"rows": images, "content": image_id},
-            TEXTS: {"rows": texts, "content": text_id},
-        }
+        files = {}
+        for name, number, side in zip((IMAGES, TEXTS), (VIEW, CAPTION), sides, strict=True):
+            rows, content = join_vectors(
+                directory / name, number, keys, side.counts_K, side.paths, facts["width"]
+            )
+            files[name] = {"rows": rows, "content": content}
         content = content_id({"identity": identity, "files": files, "scale": facts["scale"]})
         write_manifest(directory, "targets", identity, content, {**facts, "files": files})
 
@@ -170,5 +188,5 @@ def _check_file(targets: Targets, file: VectorFile, name: str, *, deep: bool) ->
         return
     if file.content() != listed["content"]:
         yield f"{file.path}: its rows were changed after it was written (its content id differs)"
-    if not all(np.isfinite(file.group(number).vectors_ND).all() for number in file.groups):
+    if not file.is_finite():
         yield f"{file.path}: contains non-finite embeddings"

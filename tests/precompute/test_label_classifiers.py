@@ -163,5 +163,5 @@ def test_split_labels_by_a_checkpoint_and_refuses_what_has_no_effect(tmp_path: P
     run([source], tmp_path / "out", by="classes", tasks=2, **how)  # no model is loaded for this
     assert (tmp_path / "out" / "stream.json").stat().st_mtime_ns == made
     for option in ("device", "workers"):
-        with pytest.raises(UsageError, match=f"--{option} has no effect without a classifier"):
+        with pytest.raises(UsageError, match=f"--{option} has no effect without --labels-from"):
             run([source], tmp_path / "other", by="source", **{option: "0"})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vlcpctl.commands import options
-from vlcpctl.core.errors import UsageError
+from vlcpctl.core.option_rules import GoesWith, refuse_idle
 
 if TYPE_CHECKING:
     from vlcpctl.data.splitting.options import SplitOptions
@@ -279,15 +279,13 @@ def _plan(given: SplitOptions, out: Path, *, force: bool) -> dict[str, Any]:
 def _stream(
     given: SplitOptions, out: Path, *, device: str | None, workers: int | None, force: bool
 ) -> dict[str, Any]:
+    from vlcpctl.data.splitting.labels_from import CLASSIFIERS
     from vlcpctl.data.splitting.stream import make_stream
 
+    rows = [GoesWith(name, "labels_from", CLASSIFIERS) for name in ("device", "workers")]
+    refuse_idle(rows, {"device": device, "workers": workers, "labels_from": given.labels_kind()})
     labelling = given.labelling()
     if labelling is None:
-        for option, value in (("--device", device), ("--workers", workers)):
-            if value is not None:
-                raise UsageError(
-                    f"{option} has no effect without a classifier; give one with --labels-from"
-                )
         return make_stream(given, out, force=force)
 
     def load() -> Classifier:

@@ -160,16 +160,16 @@ def test_a_source_of_labels_that_means_nothing_is_refused(text: str, said: str) 
 def test_options_without_an_effect_are_refused(tmp_path: Path) -> None:
     names = tmp_path / "names.txt"
     names.write_text("cat\ndog\n")
-    for source in (None, parse_labels_from("group")):
-        with pytest.raises(UsageError, match="--class-names has no effect"):
-            labelling_of(source, names, None)
-    with pytest.raises(UsageError, match="--templates has no effect"):
-        labelling_of(parse_labels_from("timm:resnet18"), names, tmp_path / "templates.txt")
-    with pytest.raises(UsageError, match="needs --class-names"):
-        labelling_of(parse_labels_from("checkpoint:run/00"), None, None)
-    given = SplitOptions(sources=[], by="source", labels_from="a", label_column="b")
-    with pytest.raises(UsageError, match="--label-column has no effect"):
-        given.plan()
+    refusals: list[tuple[dict[str, Any], str]] = [
+        ({"class_names": names}, "--class-names has no effect without --labels-from: it applies"),
+        ({"class_names": names, "labels_from": "group"}, "no effect with --labels-from column"),
+        ({"templates": names, "labels_from": "timm:resnet18"}, "--templates has no effect with"),
+        ({"label_column": "b", "labels_from": "a"}, "--label-column has no effect with --labels-"),
+        ({"labels_from": "checkpoint:run/00"}, "needs --class-names"),
+    ]
+    for given, said in refusals:
+        with pytest.raises(UsageError, match=said):
+            SplitOptions(sources=[], by="source", **given).plan()
     names.write_text("cat\n\ndog\n")
     with pytest.raises(BadInput, match="must have a class name on every line"):
         labelling_of(parse_labels_from("timm:resnet18"), names, None)

@@ -16,6 +16,8 @@ FORMS = {
     "checkpoint": "checkpoint:DIR",
     "open_clip": "open_clip:MODEL,WEIGHTS",
 }
+ZEROSHOT = ("checkpoint", "open_clip")  # they classify by the class names alone
+CLASSIFIERS = ("timm", *ZEROSHOT)
 
 
 @dataclass(frozen=True)
@@ -25,11 +27,6 @@ class LabelsFrom:
     kind: str
     name: str
     weights: str | None
-
-    @property
-    def is_zeroshot(self) -> bool:
-        """Whether the classifier is zero-shot: it classifies by the class names alone."""
-        return self.kind in {"checkpoint", "open_clip"}
 
     def identity(self) -> dict[str, Any]:
         """What identifies this source of labels: names and hashes, without local paths."""
@@ -81,16 +78,11 @@ def parse_labels_from(text: str) -> LabelsFrom:
 def labelling_of(
     source: LabelsFrom | None, class_names: Path | None, templates: Path | None
 ) -> Labelling | None:
-    """The classifier to use, or None. Raises UsageError for missing or ineffective options."""
-    looks = source is not None and source.kind != "column"
-    if class_names is not None and not looks:
-        raise UsageError("--class-names has no effect without a classifier in --labels-from")
-    if templates is not None and not (looks and source is not None and source.is_zeroshot):
-        raise UsageError("--templates has no effect without a zero-shot classifier (--labels-from)")
-    if source is None or not looks:
+    """The classifier to use, or None. Raises UsageError if it needs class names without any."""
+    if source is None or source.kind not in CLASSIFIERS:
         return None
     names = None if class_names is None else read_class_names(class_names)
-    if names is None and source.is_zeroshot:
+    if names is None and source.kind in ZEROSHOT:
         raise UsageError(
             f"--labels-from {source.kind}:... needs --class-names, a file with one class per line"
         )

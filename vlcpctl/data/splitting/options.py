@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.data.sources.columns import Wanted
 from vlcpctl.data.sources.discovery import find_inputs
 from vlcpctl.data.splitting.holdout import Holdout, parse_holdout
 from vlcpctl.data.splitting.labels_from import (
+    CLASSIFIERS,
+    ZEROSHOT,
     Labelling,
     LabelsFrom,
     labelling_of,
@@ -22,6 +25,14 @@ from vlcpctl.data.splitting.writing import SplitPlan
 from vlcpctl.data.tasks.skips import Tolerance
 
 DEFAULT_HOLDOUT = "test=0.1"
+
+_GOES_WITH = (
+    GoesWith("tasks", "by", ("iid", "classes", "time")),
+    GoesWith("holdout", "split_column", (), "the column decides every row's split"),
+    GoesWith("label_column", "labels_from", (), "it replaces the sources' labels"),
+    GoesWith("class_names", "labels_from", CLASSIFIERS),
+    GoesWith("templates", "labels_from", ZEROSHOT),
+)
 
 _BYTE_UNITS = {
     "B": 1,
@@ -60,12 +71,9 @@ class SplitOptions:
 
     def plan(self) -> SplitPlan:
         """Parse and cross-check the options and find the sources. Raises UsageError or BadInput."""
-        if self.holdout is not None and self.split_column is not None:
-            raise UsageError(
-                "--holdout has no effect with --split-column: the column decides every row's split"
-            )
         by = By.parse(self.by, self.tasks)
-        self.labelling()  # raises UsageError for options that contradict each other
+        refuse_idle(_GOES_WITH, vars(self) | {"by": by.kind, "labels_from": self.labels_kind()})
+        self.labelling()  # raises UsageError for a classifier without class names
         wanted = Wanted(
             image=self.image_column,
             caption=self.caption_column,
@@ -85,14 +93,14 @@ class SplitOptions:
             tolerance=Tolerance.parse(self.max_skip),
         )
 
-    def labelling(self) -> Labelling | None:
-        """The classifier that predicts the labels, if any. Raises UsageError for idle options."""
+    def labels_kind(self) -> str | None:
+        """The kind of --labels-from, such as `timm`; None without it."""
         source = self._labels_from()
-        if source is not None and self.label_column is not None:
-            raise UsageError(
-                "--label-column has no effect with --labels-from: it replaces the sources' labels"
-            )
-        return labelling_of(source, self.class_names, self.templates)
+        return source.kind if source else None
+
+    def labelling(self) -> Labelling | None:
+        """The classifier that predicts the labels, if any. Raises as `labelling_of` does."""
+        return labelling_of(self._labels_from(), self.class_names, self.templates)
 
     def identity(self, plan: SplitPlan) -> dict[str, Any]:
         """What distinguishes this split from others: settings, and fingerprints of the sources."""

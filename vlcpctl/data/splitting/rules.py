@@ -49,7 +49,7 @@ class By:
 
     @classmethod
     def parse(cls, text: str, tasks: int | None) -> By:
-        """Parse --by and check --tasks against it. Raises UsageError if they are inconsistent."""
+        """Parse --by. Raises UsageError if it is malformed or needs --tasks."""
         kind, colon, column = text.partition(":")
         wants_column = kind in ("column", "time")
         if kind not in KINDS:
@@ -58,9 +58,6 @@ class By:
             raise UsageError(f"--by {text!r}: write it as one of {', '.join(KINDS.values())}")
         if kind in ("iid", "classes") and tasks is None:
             raise UsageError(f"--by {kind} needs --tasks, the number of tasks")
-        if kind in ("column", "source") and tasks is not None:
-            each = "value of the column" if kind == "column" else "source"
-            raise UsageError(f"--tasks has no effect with --by {kind}: each {each} is a task")
         return cls(kind, column or None)
 
 

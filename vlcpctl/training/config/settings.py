@@ -9,6 +9,7 @@ from typing import Any
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method
+from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.training.config.presets import OURS, preset
 
 CHOICES = {
@@ -24,15 +25,14 @@ CHOICES = {
     "keep": ("last", "best:val_loss", "best:val_rmean"),
 }
 
-# The settings that have an effect only with some values of another setting.
-_GOES_WITH = {
-    "crop_scale": ("crop", ("random",)),
-    "patience": ("schedule", ("plateau",)),
-    "min_lr": ("schedule", ("cosine", "plateau")),
-    "momentum": ("optimizer", ("sgd",)),
-    "betas": ("optimizer", ("adamw", "adam", "lamb")),
-    "eps": ("optimizer", ("adamw", "adam", "lamb")),
-}
+_GOES_WITH = (
+    GoesWith("crop_scale", "crop", ("random",)),
+    GoesWith("patience", "schedule", ("plateau",)),
+    GoesWith("min_lr", "schedule", ("cosine", "plateau")),
+    GoesWith("momentum", "optimizer", ("sgd",)),
+    GoesWith("betas", "optimizer", ("adamw", "adam", "lamb")),
+    GoesWith("eps", "optimizer", ("adamw", "adam", "lamb")),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,13 +164,7 @@ def refuse_idle_settings(settings: Settings, origins: Mapping[str, str]) -> None
 
     Only flags count: a preset may set a value that has no effect with another flag.
     """
-    for name, (other, values) in _GOES_WITH.items():
-        value = getattr(settings, other)
-        if origins.get(name) == "flag" and value not in values:
-            flag, needed = (f"--{one.replace('_', '-')}" for one in (name, other))
-            raise UsageError(
-                f"{flag} has no effect with {needed} {value}: it applies only to "
-                f"{needed} {' and '.join(values)}"
-            )
-    if origins.get("epochs") == origins.get("steps") == "flag":
+    flags = [name for name, origin in origins.items() if origin == "flag"]
+    refuse_idle(_GOES_WITH, vars(settings), flags)
+    if "epochs" in flags and "steps" in flags:
         raise UsageError("--epochs has no effect with --steps: both set the length; give one")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -152,6 +154,12 @@ def start(*, quiet: bool = False, threads: int = DEFAULT_THREADS) -> None:
         os.environ[name] = str(threads)
     if "torch" in sys.modules:  # batch imports torch before a command starts
         sys.modules["torch"].set_num_threads(threads)
+
+
+def given(command: Callable[..., object], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a command that have a value, from its `locals()`, by parameter name."""
+    names = inspect.signature(command).parameters
+    return {name: values[name] for name in names if values[name] is not None}
 
 
 def with_pairs(given: dict[str, Any]) -> dict[str, Any]:

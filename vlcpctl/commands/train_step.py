@@ -463,7 +463,7 @@ def run(
       vlcpctl train-step stream/00-smileys -o run/00 --method ctp --nproc 4 \
           --batch-size 1024
     """
-    flags = {name: value for name, value in locals().items() if value is not None}
+    flags = options.given(run, locals())
     options.start(quiet=quiet, threads=threads)
     request = _request(flags)
     if print_config:

@@ -18,6 +18,8 @@ from vlcpctl.core.errors import OutputExists, UsageError
 from vlcpctl.core.manifest import identity_differences, is_artifact, kind_of, read_manifest
 from vlcpctl.core.staging import Staging, read_path, sync
 
+_OTHER = "was made with other settings"
+UNFINISHED = "is an unfinished run of a different command"
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -108,12 +110,37 @@ def already_made(out: Path, kind: str, identity: dict[str, Any], *, force: bool)
             f"{out} already exists and is not a {kind}; choose another --out, or --force to "
             "replace it"
         )
-    differences = identity_differences(read_manifest(found, kind)["identity"], identity)
-    if differences:
-        raise OutputExists(
-            f"{out} was made with other settings: {'; '.join(differences)}; --force replaces it"
-        )
+    refuse_other(out, read_manifest(found, kind)["identity"], identity)
     return True
+
+
+def already_written(
+    out: Path,
+    identity: dict[str, Any],
+    is_ours: Callable[[Path], bool],
+    identity_of: Callable[[Path], dict[str, Any] | None],
+    *,
+    force: bool,
+) -> bool:
+    """Whether the finished file of this very command exists: as `already_made`, for a file.
+
+    `is_ours` recognises a file that may be replaced; `identity_of` reads its identity.
+    """
+    check_place(out)
+    refuse_foreign_file(out, is_ours)
+    if force or not out.exists():
+        return False
+    refuse_other(out, identity_of(out) or {}, identity)
+    return True
+
+
+def refuse_other(
+    out: Path, found: dict[str, Any], wanted: dict[str, Any], what: str = _OTHER
+) -> None:
+    """Raise OutputExists, saying `what` and the differences, if two identities differ."""
+    differences = identity_differences(found, wanted)
+    if differences:
+        raise OutputExists(f"{out} {what}: {'; '.join(differences)}; --force replaces it")
 
 
 def check_place(out: Path, inputs: Iterable[Path] = ()) -> None:

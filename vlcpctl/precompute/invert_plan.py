@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.atomic import check_place, refuse_foreign_file
+from vlcpctl.core.atomic import already_written
 from vlcpctl.core.batch import Inversion
-from vlcpctl.core.errors import BadInput, OutputExists
-from vlcpctl.core.manifest import content_of, identity_differences
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.manifest import content_of
 from vlcpctl.data.buffer.update import open_buffer
 from vlcpctl.data.precomputed.pseudo_texts import holds_pseudo_texts, open_pseudo_texts
 from vlcpctl.data.tasks.task import Split
@@ -80,14 +80,10 @@ def already_inverted(plan: InvertPlan, *, force: bool) -> bool:
 
     Raises OutputExists if something else is there; `force` is for replacing it.
     """
-    out = plan.request.out
-    check_place(out)
-    refuse_foreign_file(out, holds_pseudo_texts)
-    if force or not out.exists():
-        return False
-    differences = identity_differences(open_pseudo_texts(out).identity, plan.identity)
-    if differences:
-        raise OutputExists(
-            f"{out} was made with other settings: {'; '.join(differences)}; --force replaces it"
-        )
-    return True
+    return already_written(
+        plan.request.out,
+        plan.identity,
+        holds_pseudo_texts,
+        lambda out: open_pseudo_texts(out).identity,
+        force=force,
+    )

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.atomic import new_part
+from vlcpctl.core.atomic import UNFINISHED, new_part, refuse_other
 from vlcpctl.core.console import say
-from vlcpctl.core.errors import OutputExists
-from vlcpctl.core.manifest import identity_differences
 from vlcpctl.core.staging import Staging
 
 
@@ -57,12 +55,7 @@ def claim(out: Path, identity: dict[str, Any], means: Means, *, force: bool) -> 
     partial = staging.partial
     stored = partial / "identity.json"
     if stored.is_file():
-        differences = identity_differences(json.loads(stored.read_text()), own)
-        if differences:
-            raise OutputExists(
-                f"{partial} is an unfinished run of a different command: {'; '.join(differences)}; "
-                "--force replaces it"
-            )
+        refuse_other(partial, json.loads(stored.read_text()), own, UNFINISHED)
         return partial
     staging.open_partial()
     with new_part(stored) as temporary:

@@ -12,10 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.core.atomic import check_place, new_file, refuse_foreign_file
+from vlcpctl.core.atomic import already_written, new_file
 from vlcpctl.core.console import progress
-from vlcpctl.core.errors import BadInput, OutputExists
-from vlcpctl.core.manifest import identity_differences
+from vlcpctl.core.errors import BadInput
 from vlcpctl.core.seeds import generator
 from vlcpctl.data.emoji9.captions import plain_captions, train_captions
 from vlcpctl.data.emoji9.glyphs import Glyph, read_glyphs
@@ -69,16 +68,7 @@ def write_pairs(out: Path, settings: Settings) -> int:
 
 def already_sampled(out: Path, settings: Settings, *, force: bool) -> bool:
     """Whether `out` already has exactly these pairs. Raises OutputExists if not, unless `force`."""
-    check_place(out)
-    refuse_foreign_file(out, is_sample)
-    if force or not out.exists():
-        return False
-    differences = identity_differences(_read_settings(out) or {}, asdict(settings))
-    if differences:
-        raise OutputExists(
-            f"{out} was made with other settings: {'; '.join(differences)}; --force replaces it"
-        )
-    return True
+    return already_written(out, asdict(settings), is_sample, _read_settings, force=force)
 
 
 def is_sample(path: Path) -> bool:

@@ -18,7 +18,8 @@ from typing import Any
 
 from torch import Tensor
 
-from vlcpctl.core.errors import Incompatible, OutputExists
+from vlcpctl.core.atomic import UNFINISHED, new_part, refuse_other
+from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.manifest import identity_differences
 from vlcpctl.core.staging import Staging
 from vlcpctl.core.tensors import read_tensors, write_tensors
@@ -66,38 +67,21 @@ class Partial:
         # Without a complete state nothing would be lost: such a directory is simply reused.
         if self.newest() is not None and identity.is_file() and not force:
             found = json.loads(identity.read_text())
-            self._refuse_other(found, semantic, numeric, accept_inexact=accept_inexact)
+            refuse_other(self.path, found["semantic"], semantic, UNFINISHED)
+            inexact = identity_differences(found["numeric"], numeric)
+            if inexact and not accept_inexact:
+                raise Incompatible(
+                    f"{self.path} was started on a different setup and would not resume "
+                    f"bit-exactly: {'; '.join(inexact)}; --accept-inexact resumes anyway"
+                )
             return
         if force and self.path.exists():
             self.staging.keep(self.path)
         if not force:
             self.staging.refuse_old_partial()
         self.staging.open_partial()
-        # Renamed into place: a process killed here must not leave half a JSON file.
-        temporary = identity.with_suffix(".tmp")
-        temporary.write_text(json.dumps({"semantic": semantic, "numeric": numeric}, indent=1))
-        temporary.replace(identity)
-
-    def _refuse_other(
-        self,
-        found: dict[str, Any],
-        semantic: dict[str, Any],
-        numeric: dict[str, Any],
-        *,
-        accept_inexact: bool,
-    ) -> None:
-        differences = identity_differences(found["semantic"], semantic)
-        if differences:
-            raise OutputExists(
-                f"{self.path} is an unfinished run of a different command: "
-                f"{'; '.join(differences)}; --force starts over"
-            )
-        inexact = identity_differences(found["numeric"], numeric)
-        if inexact and not accept_inexact:
-            raise Incompatible(
-                f"{self.path} was started on a different setup and would not resume bit-exactly: "
-                f"{'; '.join(inexact)}; --accept-inexact resumes anyway"
-            )
+        with new_part(identity) as temporary:  # a process killed here must not leave half a file
+            temporary.write_text(json.dumps({"semantic": semantic, "numeric": numeric}, indent=1))
 
     def save(self, saved: Saved, tensors: dict[str, dict[str, Tensor]]) -> None:
         """Write a complete state, with `tensors` by file and name, then remove older states."""

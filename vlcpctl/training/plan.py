@@ -12,6 +12,7 @@ from functools import cached_property
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.method import Needs
+from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.data.loading.sampler import Pairs
 from vlcpctl.data.precomputed.stored_features import Projections, read_features
 from vlcpctl.data.precomputed.teacher_targets import Taught
@@ -24,6 +25,13 @@ from vlcpctl.training.config.settings import refuse_idle_settings, replay_share
 from vlcpctl.training.offline_teacher import open_taught, targets_line
 from vlcpctl.training.pseudo_text_source import PseudoSource, pseudo_source
 from vlcpctl.training.task_history import History
+
+_FIXED = ("temperature", "text_length", "pretrained", "heads")
+_AFTER_THE_FIRST = (
+    GoesWith("model", "previous", (), "the previous checkpoint is the model"),
+    *(GoesWith(name, "previous", (), "the previous checkpoint fixes it") for name in _FIXED),
+    GoesWith("replay", "buffer"),
+)
 
 
 @dataclass(frozen=True)
@@ -191,10 +199,6 @@ def _check_needs(name: str, needs: Needs, buffer: Task | None) -> None:
 
 
 def _check_parent(request: Request, tasks: tuple[Task, ...], parent: CheckpointManifest) -> None:
-    if request.origins.get("model") == "flag":
-        raise UsageError(
-            "--model has no effect with --previous: the previous checkpoint is the model"
-        )
     for method in request.methods:
         if method.from_unseen and parent.tasks:
             raise UsageError(
@@ -207,7 +211,7 @@ def _check_parent(request: Request, tasks: tuple[Task, ...], parent: CheckpointM
 
 
 def refuse_idle_inputs(request: Request) -> None:
-    """Raise UsageError for a teacher that no method uses, and for --replay without a buffer."""
+    """Raise UsageError for a teacher that no method uses, and options idle after a first task."""
     needs = [method.needs(first=False) for method in request.methods]
     asked = any(need.previous or need.pseudo_texts for need in needs)
     held = request.previous is None and any(need.previous_weights for need in needs)
@@ -216,6 +220,6 @@ def refuse_idle_inputs(request: Request) -> None:
             f"--teacher has no effect with --method {request.method_name}: its current settings "
             "use no teacher"
         )
-    alone = request.previous is not None and request.buffer is None
-    if alone and request.origins.get("replay") == "flag":
-        raise UsageError("--replay has no effect without --buffer")
+    if request.previous is not None:  # a first task has no buffer yet and may have --replay
+        flags = [name for name, origin in request.origins.items() if origin == "flag"]
+        refuse_idle(_AFTER_THE_FIRST, vars(request), flags)

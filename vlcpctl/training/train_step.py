@@ -212,13 +212,7 @@ def _check_family(request: Request, family: str) -> None:
 
 
 def _refuse_other_shape(request: Request, image_size: int) -> None:
-    """Refuse flags for settings that the previous checkpoint fixes."""
-    for name in ("temperature", "text_length", "pretrained", "heads"):
-        if request.origins.get(name) == "flag":
-            option = f"--{name.replace('_', '-')}"
-            raise UsageError(
-                f"{option} has no effect with --previous: the previous checkpoint fixes it"
-            )
+    """Refuse an image size other than the one that the previous checkpoint fixes."""
     wanted = request.settings.image_size
     if wanted not in (None, image_size):
         raise UsageError(

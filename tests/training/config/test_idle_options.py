@@ -60,6 +60,8 @@ TEACHER = {"teacher": Path("teacher")}
         (_request("modx", "modx.alpha=0", **TEACHER), "--teacher has no effect with"),
         (_request("lwf", "lwf.strength=0", **TEACHER), "--teacher has no effect with"),
         (_request("lwf", origins={"replay": "flag"}), "--replay has no effect without --buffer"),
+        (_request("lwf", origins={"model": "flag"}), "--model has no effect with --previous: the"),
+        (_request("lwf", origins={"heads": "flag"}), "--heads has no effect with --previous: the"),
     ],
 )
 def test_an_input_that_no_method_uses_is_refused(request_: Request, said: str) -> None:
@@ -75,6 +77,7 @@ def test_an_input_that_no_method_uses_is_refused(request_: Request, said: str) -
         _request("incclip", "incclip.lambda_=0", **TEACHER, buffer=Path("buffer")),
         _request("lwf", origins={"replay": "flag"}, buffer=Path("buffer")),
         _request("lwf", origins={"replay": "flag"}, previous=None),
+        _request("lwf", origins={"temperature": "flag"}, previous=None),
     ],
 )
 def test_an_input_that_a_method_uses_is_taken(request_: Request) -> None:

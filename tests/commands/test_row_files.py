@@ -11,6 +11,7 @@ import pytest
 from vlcpctl.commands.row_files import has_rows, rows_to
 from vlcpctl.core.atomic import already_made, new_file
 from vlcpctl.core.errors import UsageError
+from vlcpctl.core.rows import is_row_file
 
 each_force = pytest.mark.parametrize("force", [False, True])
 
@@ -36,7 +37,7 @@ def test_a_device_is_written_to_and_stays(tmp_path: Path, *, force: bool) -> Non
     assert not has_rows(null, [], force=force)
     with rows_to(null) as stream:
         stream.write("one\n")
-    with new_file(null) as path:
+    with new_file(null, is_row_file) as path:
         path.write_text("one\n")
     assert null.is_symlink()
     assert list(tmp_path.iterdir()) == [null]

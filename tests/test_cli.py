@@ -83,8 +83,8 @@ def test_help_takes_a_fifth_of_a_second() -> None:
 
 def test_help_shows_every_command_whole() -> None:
     text = vlcpctl("--help", env={**os.environ, "COLUMNS": "80"}).stdout
-    for name, summary in COMMANDS.items():
-        assert re.search(rf"^ +{name} +{re.escape(summary)}$", text, re.MULTILINE), name
+    for name, command in COMMANDS.items():
+        assert re.search(rf"^ +{name} +{re.escape(command.summary)}$", text, re.MULTILINE), name
 
 
 def test_help_of_a_command_takes_little_more() -> None:

@@ -101,12 +101,12 @@ def application(chosen: str | None) -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_root)
-    for name, summary in COMMANDS.items():
+    for name, command in COMMANDS.items():
         if name == chosen:
             run = importlib.import_module(module_name(name)).run
             app.command(name, cls=_Command)(_guarded(name, run))
         else:
-            app.command(name, help=summary)(_not_loaded)
+            app.command(name, help=command.summary)(_not_loaded)
     return app
 
 

@@ -8,8 +8,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from vlcpctl.commands import COMMANDS, module_name
+from vlcpctl.commands.batch import loads_model
+from vlcpctl.commands.batch import run as run_batch
+from vlcpctl.jobs.runner import Children
+from vlcpctl.jobs.script import parse
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stand-in needs a fork")
 
@@ -196,8 +203,44 @@ def test_a_signal_reaches_the_lines_once_and_their_code_comes_back(
         assert "1 not started" in process.stderr.read()
 
 
+def test_commands_that_load_models_are_those_that_import_them() -> None:
+    grimp = pytest.importorskip("grimp")
+    graph = grimp.build_graph("vlcpctl", exclude_type_checking_imports=True, cache_dir=None)
+    models = "vlcpctl.models.encoders"
+    importing = {name for name in COMMANDS if graph.chain_exists(module_name(name), models)}
+    assert importing == {name for name, command in COMMANDS.items() if command.warm}
+
+
+def test_an_option_can_decide_whether_a_model_is_loaded() -> None:
+    lines = parse(
+        "split a.parquet -o s\nsplit a.parquet -o s --labels-from timm:x\n"
+        "buffer s/00 --checkpoint=run/00\nwait\n--help\n"
+    )
+    assert [loads_model(line) for line in lines] == [False, True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("lines", "preloads"),
+    [
+        (3 * ["eval-probe s/00"], [{"optimizer": True}]),
+        (["eval-zeroshot s/00", "spatial-report s/00"], [{"optimizer": False}]),
+        (["check s/00", "buffer s/00 --size 6"], []),
+    ],
+)
+def test_libraries_of_models_are_imported_once_for_all_lines(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lines: list[str], preloads: list[Any]
+) -> None:
+    found: list[Any] = []
+    monkeypatch.setattr("vlcpctl.models.imports.preload", lambda **how: found.append(how))
+    monkeypatch.setattr(Children, "run", lambda self: None)
+    (tmp_path / "lines").write_text("\n".join(lines))
+    run_batch(tmp_path / "lines", quiet=True)
+    assert found == preloads
+
+
 @pytest.mark.slow
-def test_a_warm_child_has_torch_and_one_thread() -> None:
+@pytest.mark.parametrize("command", ["train-step", "eval-probe"])
+def test_a_warm_child_has_torch_and_one_thread(command: str) -> None:
     """A fork copies one thread, so that the parent must have no other."""
-    ended = batch("check threads\nwait\ntrain-step --help\n")
+    ended = batch(f"check threads\nwait\n{command} --help\n")
     assert ended.stdout.splitlines()[0] == "1 True"

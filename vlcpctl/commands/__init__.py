@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
-# Summaries for `vlcpctl --help`; the file of a command is imported only when it runs.
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """What the program knows of a command before it imports its file."""
+
+    summary: str  # for `vlcpctl --help`
+    warm: bool = False  # loads a model: `batch` imports the libraries once for all such lines
+    warm_only_with: str = ""  # the option without which it loads none
+    has_optimizer: bool = False  # uses torch.optim, which imports torch._dynamo
+
+
 COMMANDS = {
-    "sample": "Write a built-in data set as image-text pairs.",
-    "split": "Split image-text pairs into a stream of tasks.",
-    "buffer": "Choose which pairs of a task to keep for replay.",
-    "invert-texts": "Generate negative texts from a buffer (IncCLIP).",
-    "distill": "Precompute a teacher's embeddings for distillation.",
-    "train-step": "Train on one task, starting from the last checkpoint.",
-    "import-checkpoint": "Convert weights from another program to a checkpoint.",
-    "interpolate": "Average the weights of two checkpoints (WiSE-FT).",
-    "eval-retrieval": "Evaluate image-text retrieval of checkpoints.",
-    "eval-zeroshot": "Evaluate zero-shot classification of checkpoints.",
-    "eval-probe": "Evaluate linear probes on frozen image features.",
-    "spatial-report": "Report how embedding angles drift between checkpoints.",
-    "forgetting-report": "Report learning and forgetting from evaluation rows.",
-    "batch": "Run many command lines in one warm process.",
-    "inspect": "Show what an artifact is and what it was made from.",
-    "check": "Verify artifacts against their manifests.",
-    "methods": "List the methods, or describe one of them.",
-    "doctor": "Show what this machine can do.",
+    "sample": Command("Write a built-in data set as image-text pairs."),
+    "split": Command(
+        "Split image-text pairs into a stream of tasks.", warm=True, warm_only_with="--labels-from"
+    ),
+    "buffer": Command(
+        "Choose which pairs of a task to keep for replay.", warm=True, warm_only_with="--checkpoint"
+    ),
+    "invert-texts": Command("Generate negative texts from a buffer (IncCLIP).", warm=True),
+    "distill": Command("Precompute a teacher's embeddings for distillation.", warm=True),
+    "train-step": Command(
+        "Train on one task, starting from the last checkpoint.", warm=True, has_optimizer=True
+    ),
+    "import-checkpoint": Command(
+        "Convert weights from another program to a checkpoint.", warm=True
+    ),
+    "interpolate": Command("Average the weights of two checkpoints (WiSE-FT).", warm=True),
+    "eval-retrieval": Command("Evaluate image-text retrieval of checkpoints.", warm=True),
+    "eval-zeroshot": Command("Evaluate zero-shot classification of checkpoints.", warm=True),
+    "eval-probe": Command(
+        "Evaluate linear probes on frozen image features.", warm=True, has_optimizer=True
+    ),
+    "spatial-report": Command("Report how embedding angles drift between checkpoints.", warm=True),
+    "forgetting-report": Command("Report learning and forgetting from evaluation rows."),
+    "batch": Command("Run many command lines in one warm process."),
+    "inspect": Command("Show what an artifact is and what it was made from."),
+    "check": Command("Verify artifacts against their manifests."),
+    "methods": Command("List the methods, or describe one of them."),
+    "doctor": Command("Show what this machine can do."),
 }
 
 

@@ -15,9 +15,6 @@ from vlcpctl.core.errors import BadInput, UsageError, VlcpError, unknown_name, u
 from vlcpctl.jobs.runner import Children
 from vlcpctl.jobs.script import CommandLine, parse
 
-# Commands whose imports take seconds; the first optimizer of a training run adds three more.
-TRAINS, EVALUATE = "train-step", frozenset({"eval-retrieval", "eval-zeroshot", "invert-texts"})
-
 Jobs = Annotated[
     int, typer.Option("--jobs", "-j", min=1, metavar="N", help="Lines to run at the same time.")
 ]
@@ -61,11 +58,11 @@ def run(
         for line in lines:
             console.emit(line)
         return
-    names = {line.words[0] for line in lines}
-    if sys.platform == "linux" and names & {TRAINS, *EVALUATE}:
+    warm = [line for line in lines if loads_model(line)]
+    if sys.platform == "linux" and warm:
         from vlcpctl.models.imports import preload
 
-        preload(trains=TRAINS in names)
+        preload(optimizer=any(COMMANDS[line.words[0]].has_optimizer for line in warm))
     console.release_stdout()  # each child claims stdout for itself
     children = Children(lines, jobs)
     children.run()
@@ -93,6 +90,21 @@ def _check(lines: Sequence[CommandLine]) -> None:
             )
         if name not in COMMANDS and not name.startswith("-") and not line.is_barrier:
             raise UsageError(f"line {line.number}: {unknown_name('command', name, COMMANDS)}")
+
+
+def loads_model(line: CommandLine) -> bool:
+    """Whether a line needs the libraries of models, whose import takes seconds.
+
+    >>> loads_model(CommandLine(1, ("eval-probe", "stream/00")))
+    True
+    >>> loads_model(CommandLine(1, ("buffer", "stream/00", "--size", "6")))
+    False
+    """
+    command = COMMANDS.get(line.words[0])
+    if command is None or not command.warm:
+        return False
+    option = command.warm_only_with
+    return not option or any(word == option or word.startswith(f"{option}=") for word in line.words)
 
 
 def _judge(children: Children) -> None:

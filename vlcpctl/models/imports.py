@@ -42,10 +42,10 @@ def open_clip(config: dict[str, Any] | None = None) -> ModuleType:
     return sys.modules["open_clip"]
 
 
-def preload(*, trains: bool = True) -> None:
+def preload(*, optimizer: bool = True) -> None:
     """Import in advance what each forked child would otherwise import again."""
     open_clip()
-    if trains:
+    if optimizer:
         importlib.import_module("torch._dynamo")
 
 

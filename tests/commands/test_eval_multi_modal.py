@@ -21,7 +21,7 @@ from vlcpctl.core.errors import BadInput, Diverged, OutputExists, UsageError
 from vlcpctl.core.rows import read_rows
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import Split, open_stream
-from vlcpctl.evaluation.session import Evaluated
+from vlcpctl.evaluation.session import Session
 from vlcpctl.models import configuration, dual_encoder, encoders
 from vlcpctl.report.build import Request, build
 
@@ -43,7 +43,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def model(monkeypatch: pytest.MonkeyPatch) -> FusedByColour:
     """What every checkpoint is taken to be."""
     encoder = FusedByColour()
-    monkeypatch.setattr(Evaluated, "fusion_encoder", encoder)
+    monkeypatch.setattr(Session, "fusion_encoder", encoder)
     return encoder
 
 

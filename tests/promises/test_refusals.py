@@ -211,11 +211,22 @@ def test_an_unknown_model_lists_those_of_like_names(
     assert len(ended.err) < 600
 
 
-@pytest.mark.parametrize(("how", "code"), [((*TINY, *MICRO, "--dry-run"), 0), (MISTYPED, 2)])
+@pytest.mark.parametrize(
+    ("command", "how", "code"),
+    [
+        ("train-step", (*TINY, *MICRO, "--dry-run"), 0),
+        ("train-step", MISTYPED, 2),
+        ("eval-retrieval", ("--checkpoint", "plain", "--dry-run"), 0),
+        ("eval-zeroshot", ("--checkpoint", "plain", "--split", "train", "--dry-run"), 0),
+        ("eval-probe", ("--checkpoint", "plain", "--lr", "0.1"), 2),
+        ("spatial-report", ("--checkpoint", "plain"), 2),
+    ],
+)
 def test_a_plan_and_a_refusal_wait_for_no_torch(
-    place: Path, tmp_path: Path, how: tuple[str, ...], code: int
+    place: Path, tmp_path: Path, command: str, how: tuple[str, ...], code: int
 ) -> None:
-    words = ["train-step", place / "stream" / "00-part-0", "-o", tmp_path / "out", *how]
+    given = [str(place / word) if word == "plain" else word for word in how]
+    words = [command, place / "stream" / "00-part-0", "-o", tmp_path / "out", *given]
     program = f"""
 import sys
 from vlcpctl.cli import main

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vlcpctl.commands import options
-from vlcpctl.commands.row_files import STDOUT, has_rows, refuse_json_of_rows, rows_to, tell_file
-from vlcpctl.core import console
+from vlcpctl.commands.row_files import STDOUT, RowOutput, evaluate_to
 
 if TYPE_CHECKING:
-    from vlcpctl.evaluation.classification.probe_plan import ProbePlan, Request
+    from vlcpctl.evaluation.classification.probe_plan import ProbePlan
+    from vlcpctl.evaluation.driver import Evaluator
+    from vlcpctl.evaluation.jobs import Compute
 
 DataSets = Annotated[
     list[str],
@@ -20,24 +20,6 @@ DataSets = Annotated[
         metavar="DATASET",
         help="Task directories, folders in CLIP_benchmark's layout, or data sets by name "
         "(as in eval-zeroshot).",
-    ),
-]
-Checkpoints = Annotated[
-    list[Path],
-    typer.Option(
-        "--checkpoint",
-        metavar="DIR",
-        help="Checkpoint to evaluate; repeat for more.",
-        rich_help_panel=options.INPUT,
-    ),
-]
-Data = Annotated[
-    Path | None,
-    typer.Option(
-        "--data",
-        metavar="DIR",
-        help="Directory that contains the data sets given by name.",
-        rich_help_panel=options.INPUT,
     ),
 ]
 Solver = Annotated[
@@ -94,60 +76,23 @@ TrainSplit = Annotated[
         rich_help_panel=options.INPUT,
     ),
 ]
-SplitName = Annotated[
-    str,
-    typer.Option(
-        "--split",
-        metavar="SPLIT",
-        help="Split to evaluate the probes on.",
-        rich_help_panel=options.INPUT,
-    ),
-]
-RunName = Annotated[
-    str | None,
-    typer.Option(
-        "--run",
-        metavar="NAME",
-        help="Name of the run in the rows (default: the checkpoint's).",
-        rich_help_panel=options.OUTPUT,
-    ),
-]
-BatchSize = Annotated[
-    int,
-    typer.Option(
-        "--batch-size",
-        min=1,
-        metavar="N",
-        help="Images to encode at once.",
-        rich_help_panel=options.EXECUTION,
-    ),
-]
 
 
 def run(
     data_sets: DataSets,
-    checkpoint: Checkpoints,
-    data: Data = None,
+    checkpoint: options.Checkpoints,
+    data: options.Data = None,
     solver: Solver = "lbfgs",
     strength: Strength = None,
     held_out: HeldOut = None,
     epochs: Epochs = None,
     lr: Rate = None,
     train_split: TrainSplit = "train",
-    split: SplitName = "test",
-    run_name: RunName = None,
-    batch_size: BatchSize = 256,
+    split: options.Split = "test",
+    run_name: options.Run = None,
+    batch_size: options.BatchSize = 256,
     max_skip: options.MaxSkip = "0.1%",
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="File to write rows to; - is stdout.",
-            rich_help_panel=options.OUTPUT,
-        ),
-    ] = STDOUT,
+    out: options.Rows = STDOUT,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     workers: options.Workers = 0,
@@ -178,10 +123,11 @@ def run(
           --epochs 50 | vlcpctl forgetting-report - --allow-missing
     """
     options.start(quiet=quiet, threads=threads)
-    refuse_json_of_rows(out, as_json=json_)
+    output = RowOutput(command="eval-probe", out=out, force=force, dry_run=dry_run, as_json=json_)
     from vlcpctl.data.classification.benchmarks import expanded
     from vlcpctl.data.tasks.skips import Tolerance
     from vlcpctl.evaluation.classification.probe_plan import Request, make_plan
+    from vlcpctl.evaluation.jobs import Compute
 
     request = Request(
         words=tuple(dict.fromkeys(expanded(data_sets))),
@@ -197,29 +143,13 @@ def run(
         run=run_name,
         limit=limit,
         seed=seed,
+        tolerance=Tolerance.parse(max_skip),
     )
-    tolerance = Tolerance.parse(max_skip)
-    plan = make_plan(request)
-    if dry_run:
-        console.say("\n".join(plan.lines()))
-        return
-    means = {"device": device, "batch_size": batch_size, "workers": workers}
-    _measure(request, plan, {**means, "tolerance": tolerance}, out, force=force)
-    tell_file(out, len(plan.cells()), as_json=json_)
+    compute = Compute(device=device, batch_size=batch_size, workers=workers)
+    evaluate_to(output, make_plan(request), _evaluator, compute)
 
 
-def _measure(
-    request: Request, plan: ProbePlan, how: dict[str, Any], out: Path, *, force: bool
-) -> None:
-    """Write the rows, unless the file already holds the same rows."""
-    if has_rows(out, plan.cells(), force=force):
-        console.say(f"eval-probe: {out} is already finished")
-        return
-    from vlcpctl.core.rows import write_row
-    from vlcpctl.evaluation.classification.probe import evaluate
-    from vlcpctl.evaluation.jobs import ClassificationCompute
+def _evaluator(plan: ProbePlan, compute: Compute) -> Evaluator:
+    from vlcpctl.evaluation.classification.probe import ProbeEvaluator
 
-    means = ClassificationCompute(**how)
-    with rows_to(out) as stream:
-        for row in evaluate(request, plan, means):
-            write_row(stream, row)
+    return ProbeEvaluator(plan, compute)

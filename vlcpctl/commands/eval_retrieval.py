@@ -12,23 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vlcpctl.commands import options
-from vlcpctl.commands.row_files import STDOUT, has_rows, refuse_json_of_rows, rows_to, tell_file
+from vlcpctl.commands.row_files import STDOUT, RowOutput, evaluate_to
 from vlcpctl.core import console
 
 if TYPE_CHECKING:
-    from vlcpctl.evaluation.jobs import RetrievalJob, SearchCompute
-    from vlcpctl.evaluation.retrieval.plan import Request
+    from vlcpctl.evaluation.driver import Evaluator
+    from vlcpctl.evaluation.jobs import Compute
+    from vlcpctl.evaluation.retrieval.plan import RetrievalPlan
 
-Tasks = Annotated[list[Path], typer.Argument(metavar="TASK", help="Task directories.")]
-Checkpoints = Annotated[
-    list[Path],
-    typer.Option(
-        "--checkpoint",
-        metavar="DIR",
-        help="Checkpoint to evaluate; repeat for more.",
-        rich_help_panel=options.INPUT,
-    ),
-]
 Gallery = Annotated[
     str,
     typer.Option(
@@ -89,25 +80,6 @@ SaveEmbeddings = Annotated[
         rich_help_panel=options.OUTPUT,
     ),
 ]
-RunName = Annotated[
-    str | None,
-    typer.Option(
-        "--run",
-        metavar="NAME",
-        help="Name of the run in the rows (default: the checkpoint's).",
-        rich_help_panel=options.OUTPUT,
-    ),
-]
-BatchSize = Annotated[
-    int,
-    typer.Option(
-        "--batch-size",
-        min=1,
-        metavar="N",
-        help="Items to encode at once.",
-        rich_help_panel=options.EXECUTION,
-    ),
-]
 Timings = Annotated[
     Path | None,
     typer.Option(
@@ -121,8 +93,8 @@ _TIMINGS = "vlcpctl.timings/1"
 
 
 def run(
-    tasks: Tasks,
-    checkpoint: Checkpoints,
+    tasks: options.Tasks,
+    checkpoint: options.Checkpoints,
     gallery: Gallery = "own",
     protocol: Protocol = "cross-modal",
     map_variant: MapVariant = None,
@@ -130,19 +102,10 @@ def run(
     duplicates: Duplicates = "unite",
     backend: Backend = "auto",
     save_embeddings: SaveEmbeddings = None,
-    run_name: RunName = None,
-    batch_size: BatchSize = 256,
+    run_name: options.Run = None,
+    batch_size: options.BatchSize = 256,
     timings: Timings = None,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="File to write rows to; - is stdout.",
-            rich_help_panel=options.OUTPUT,
-        ),
-    ] = STDOUT,
+    out: options.Rows = STDOUT,
     device: options.Device = "auto",
     workers: options.Workers = 0,
     threads: options.Threads = options.DEFAULT_THREADS,
@@ -179,9 +142,11 @@ def run(
           --save-embeddings emb
     """
     options.start(quiet=quiet, threads=threads)
-    refuse_json_of_rows(out, as_json=json_)
+    output = RowOutput(
+        command="eval-retrieval", out=out, force=force, dry_run=dry_run, as_json=json_
+    )
     from vlcpctl.data.tasks.task import open_task
-    from vlcpctl.evaluation.jobs import SearchCompute
+    from vlcpctl.evaluation.jobs import Compute
     from vlcpctl.evaluation.retrieval.plan import Request, make_plan
 
     request = Request(
@@ -197,40 +162,16 @@ def run(
         save_embeddings=save_embeddings,
         force=force,
     )
-    jobs = make_plan(request)
-    if dry_run:
-        _say_plan(jobs)
-        return
-    cells = [cell for job in jobs for cell in job.cells]
-    if has_rows(out, cells, force=force) and all(job.embeddings is None for job in jobs):
-        console.say(f"eval-retrieval: {out} is already finished")
-    else:
-        means = SearchCompute(
-            backend=backend, device=device, batch_size=batch_size, workers=workers
-        )
-        _measure(request, jobs, means, out, timings)
-    tell_file(out, len(cells), as_json=json_)
+    plan = make_plan(request)
+    compute = Compute(device=device, batch_size=batch_size, workers=workers, backend=backend)
+    notes, has_more = _timings_to(timings), bool(plan.embeddings)
+    evaluate_to(output, plan, _evaluator, compute, notes, has_more=has_more)
 
 
-def _measure(
-    request: Request,
-    jobs: list[RetrievalJob],
-    means: SearchCompute,
-    out: Path,
-    timings: Path | None,
-) -> None:
-    from vlcpctl.core.rows import write_row
-    from vlcpctl.evaluation.retrieval.run import evaluate
+def _evaluator(plan: RetrievalPlan, compute: Compute) -> Evaluator:
+    from vlcpctl.evaluation.retrieval.run import retrieval_evaluator
 
-    with rows_to(out) as stream, _timings_to(timings) as note:
-        for row in evaluate(request, jobs, means, note):
-            write_row(stream, row)
-
-
-def _say_plan(jobs: list[RetrievalJob]) -> None:
-    for job in jobs:
-        for line in job.lines():
-            console.say(line)
+    return retrieval_evaluator(plan, compute)
 
 
 @contextmanager

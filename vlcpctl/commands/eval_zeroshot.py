@@ -8,36 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vlcpctl.commands import options
-from vlcpctl.commands.row_files import STDOUT, has_rows, refuse_json_of_rows, rows_to, tell_file
-from vlcpctl.core import console
+from vlcpctl.commands.row_files import STDOUT, RowOutput, evaluate_to
 
 if TYPE_CHECKING:
-    from vlcpctl.evaluation.classification.zeroshot_plan import Request, ZeroshotPlan
-    from vlcpctl.evaluation.jobs import ClassificationCompute
+    from vlcpctl.evaluation.classification.zeroshot_plan import ZeroshotPlan
+    from vlcpctl.evaluation.driver import Evaluator
+    from vlcpctl.evaluation.jobs import Compute
 
 DataSets = Annotated[
     list[str],
     typer.Argument(
         metavar="DATASET",
         help="Task directories, folders in CLIP_benchmark's layout, or data sets by name (above).",
-    ),
-]
-Checkpoints = Annotated[
-    list[Path],
-    typer.Option(
-        "--checkpoint",
-        metavar="DIR",
-        help="Checkpoint to evaluate; repeat for more.",
-        rich_help_panel=options.INPUT,
-    ),
-]
-Data = Annotated[
-    Path | None,
-    typer.Option(
-        "--data",
-        metavar="DIR",
-        help="Directory that contains the data sets given by name.",
-        rich_help_panel=options.INPUT,
     ),
 ]
 Templates = Annotated[
@@ -58,56 +40,19 @@ Classes = Annotated[
         rich_help_panel=options.METHOD,
     ),
 ]
-SplitName = Annotated[
-    str,
-    typer.Option(
-        "--split",
-        metavar="SPLIT",
-        help="Split of each data set to evaluate on.",
-        rich_help_panel=options.INPUT,
-    ),
-]
-RunName = Annotated[
-    str | None,
-    typer.Option(
-        "--run",
-        metavar="NAME",
-        help="Name of the run in the rows (default: the checkpoint's).",
-        rich_help_panel=options.OUTPUT,
-    ),
-]
-BatchSize = Annotated[
-    int,
-    typer.Option(
-        "--batch-size",
-        min=1,
-        metavar="N",
-        help="Images or prompts to encode at once.",
-        rich_help_panel=options.EXECUTION,
-    ),
-]
 
 
 def run(
     data_sets: DataSets,
-    checkpoint: Checkpoints,
-    data: Data = None,
+    checkpoint: options.Checkpoints,
+    data: options.Data = None,
     templates: Templates = None,
     classes: Classes = "all",
-    split: SplitName = "test",
-    run_name: RunName = None,
-    batch_size: BatchSize = 256,
+    split: options.Split = "test",
+    run_name: options.Run = None,
+    batch_size: options.BatchSize = 256,
     max_skip: options.MaxSkip = "0.1%",
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="File to write rows to; - is stdout.",
-            rich_help_panel=options.OUTPUT,
-        ),
-    ] = STDOUT,
+    out: options.Rows = STDOUT,
     device: options.Device = "auto",
     workers: options.Workers = 0,
     threads: options.Threads = options.DEFAULT_THREADS,
@@ -138,10 +83,13 @@ def run(
           --checkpoint run/01 | vlcpctl forgetting-report -
     """
     options.start(quiet=quiet, threads=threads)
-    refuse_json_of_rows(out, as_json=json_)
+    output = RowOutput(
+        command="eval-zeroshot", out=out, force=force, dry_run=dry_run, as_json=json_
+    )
     from vlcpctl.data.classification.benchmarks import expanded
     from vlcpctl.data.tasks.skips import Tolerance
     from vlcpctl.evaluation.classification.zeroshot_plan import Request, make_plan
+    from vlcpctl.evaluation.jobs import Compute
 
     request = Request(
         words=tuple(dict.fromkeys(expanded(data_sets))),
@@ -152,28 +100,13 @@ def run(
         split=split,
         run=run_name,
         limit=limit,
+        tolerance=Tolerance.parse(max_skip),
     )
-    tolerance = Tolerance.parse(max_skip)
-    plan = make_plan(request)
-    if dry_run:
-        console.say("\n".join(plan.lines()))
-        return
-    if has_rows(out, plan.cells(), force=force):
-        console.say(f"eval-zeroshot: {out} is already finished")
-    else:
-        from vlcpctl.evaluation.jobs import ClassificationCompute
-
-        means = ClassificationCompute(
-            device=device, batch_size=batch_size, workers=workers, tolerance=tolerance
-        )
-        _measure(request, plan, means, out)
-    tell_file(out, len(plan.cells()), as_json=json_)
+    compute = Compute(device=device, batch_size=batch_size, workers=workers)
+    evaluate_to(output, make_plan(request), _evaluator, compute)
 
 
-def _measure(request: Request, plan: ZeroshotPlan, means: ClassificationCompute, out: Path) -> None:
-    from vlcpctl.core.rows import write_row
-    from vlcpctl.evaluation.classification.zeroshot import evaluate
+def _evaluator(plan: ZeroshotPlan, compute: Compute) -> Evaluator:
+    from vlcpctl.evaluation.classification.zeroshot import ZeroshotEvaluator
 
-    with rows_to(out) as stream:
-        for row in evaluate(request, plan, means):
-            write_row(stream, row)
+    return ZeroshotEvaluator(plan, compute)

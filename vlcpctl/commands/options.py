@@ -106,6 +106,60 @@ MaxSkip = Annotated[
     ),
 ]
 
+# Of the commands that evaluate checkpoints.
+Tasks = Annotated[list[Path], typer.Argument(metavar="TASK", help="Task directories.")]
+Checkpoints = Annotated[
+    list[Path],
+    typer.Option(
+        "--checkpoint",
+        metavar="DIR",
+        help="Checkpoint to evaluate; repeat for more.",
+        rich_help_panel=INPUT,
+    ),
+]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="Directory that contains the data sets given by name.",
+        rich_help_panel=INPUT,
+    ),
+]
+Split = Annotated[
+    str,
+    typer.Option("--split", metavar="SPLIT", help="Split to evaluate on.", rich_help_panel=INPUT),
+]
+Run = Annotated[
+    str | None,
+    typer.Option(
+        "--run",
+        metavar="NAME",
+        help="Name of the run in the rows (default: the checkpoint's).",
+        rich_help_panel=OUTPUT,
+    ),
+]
+BatchSize = Annotated[
+    int,
+    typer.Option(
+        "--batch-size",
+        min=1,
+        metavar="N",
+        help="Images or texts to encode at once.",
+        rich_help_panel=EXECUTION,
+    ),
+]
+Rows = Annotated[
+    Path,
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="FILE",
+        help="File to write rows to; - is stdout.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+
 DEFAULT_THREADS = 1  # two OpenMP threads on a busy machine can be ten times slower than one
 
 Crop = Annotated[

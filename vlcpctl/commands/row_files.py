@@ -1,38 +1,112 @@
-"""Output of evaluation rows: to stdout, or to a file that appears when it is complete."""
+"""What commands that evaluate share: rows to stdout, or to a file that appears when complete."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from vlcpctl.core import console
 from vlcpctl.core.errors import OutputExists, UsageError
 
 if TYPE_CHECKING:
-    from vlcpctl.evaluation.planned_rows import Cell
+    from vlcpctl.evaluation.driver import Evaluator
+    from vlcpctl.evaluation.jobs import Compute, Plan
+    from vlcpctl.evaluation.planned_rows import PlannedRow
+    from vlcpctl.evaluation.session import Note
+
+    P = TypeVar("P", bound=Plan)
 
 STDOUT = Path("-")
 
 
-def refuse_json_of_rows(out: Path | None, *, as_json: bool) -> None:
-    """Raise UsageError for --json with rows on stdout, which are JSON already."""
-    if as_json and out == STDOUT:
-        raise UsageError(
-            "--json has no effect with -o -: rows are JSON; write them to a file with -o FILE"
-        )
+@dataclass(frozen=True, kw_only=True)
+class RowOutput:
+    """The options of a command about its rows; `out` None means that they are only returned.
+
+    Raises UsageError for --json with rows on stdout, which are JSON already.
+    """
+
+    command: str
+    out: Path | None
+    force: bool
+    dry_run: bool
+    as_json: bool
+
+    def __post_init__(self) -> None:
+        if self.as_json and self.out == STDOUT:
+            raise UsageError(
+                "--json has no effect with -o -: rows are JSON; write them to a file with -o FILE"
+            )
+
+
+def evaluate_to(
+    output: RowOutput,
+    plan: P,
+    evaluator: Callable[[P, Compute], Evaluator],
+    compute: Compute,
+    notes: AbstractContextManager[Note] | None = None,
+    *,
+    has_more: bool = False,
+) -> None:
+    """Carry out a plan as `evaluate_rows` does, and print the path of the rows."""
+    rows = evaluate_rows(output, plan, evaluator, compute, notes, has_more=has_more)
+    if rows is not None and output.out != STDOUT:
+        found = {"path": str(output.out), "rows": len(rows)}
+        console.emit(json.dumps(found) if output.as_json else output.out)
+
+
+def evaluate_rows(
+    output: RowOutput,
+    plan: P,
+    evaluator: Callable[[P, Compute], Evaluator],
+    compute: Compute,
+    notes: AbstractContextManager[Note] | None = None,
+    *,
+    has_more: bool = False,
+) -> list[dict[str, Any]] | None:
+    """The rows of a plan, each written as soon as it is measured; None for a dry run.
+
+    Rows that `out` already holds are read, unless the plan `has_more` to make than rows. `notes`
+    is open while rows are measured, and takes their timings. `evaluator` is called only if there
+    is work to do, so that a plan and a refusal do not import torch.
+    """
+    if output.dry_run:
+        console.say("\n".join(plan.lines()))
+        return None
+    from vlcpctl.core.rows import write_row
+    from vlcpctl.evaluation.jobs import planned_rows
+
+    out = output.out
+    if out is not None and has_rows(out, planned_rows(plan), force=output.force) and not has_more:
+        console.say(f"{output.command}: {out} is already finished")
+        return [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    from vlcpctl.evaluation.driver import evaluate
+
+    rows = []
+    with rows_to(out) as stream, notes or nullcontext(_ignore) as note:
+        for row in evaluate(plan, evaluator(plan, compute), compute, note):
+            if stream is not None:
+                write_row(stream, row)
+            rows.append(row)
+    return rows
+
+
+def _ignore(timing: dict[str, Any]) -> None:
+    pass
 
 
 @contextmanager
-def rows_to(out: Path) -> Iterator[TextIO]:
+def rows_to(out: Path | None) -> Iterator[TextIO | None]:
     """A stream for rows; a file of rows at `out` is replaced when the new one is complete.
 
     Raises OutputExists for any other file. A pipe or a device is written to directly.
     """
-    if out == STDOUT:
-        yield console.results()
+    if out is None or out == STDOUT:
+        yield console.results() if out else None
         return
     from vlcpctl.core.atomic import new_file
     from vlcpctl.core.rows import is_row_file
@@ -41,14 +115,8 @@ def rows_to(out: Path) -> Iterator[TextIO]:
         yield stream
 
 
-def tell_file(out: Path, rows: int, *, as_json: bool) -> None:
-    """Print the path of the rows, unless they went to stdout."""
-    if out != STDOUT:
-        console.emit(json.dumps({"path": str(out), "rows": rows}) if as_json else out)
-
-
-def has_rows(out: Path, cells: Sequence[Cell], *, force: bool) -> bool:
-    """Whether the file already holds the rows of `cells`.
+def has_rows(out: Path, rows: Sequence[PlannedRow], *, force: bool) -> bool:
+    """Whether the file already holds these rows.
 
     Raises OutputExists if it holds other rows, or anything but rows (that with `force`, too).
     """
@@ -62,7 +130,7 @@ def has_rows(out: Path, cells: Sequence[Cell], *, force: bool) -> bool:
         return False
     from vlcpctl.evaluation.planned_rows import holds
 
-    if not holds(out, cells):
+    if not holds(out, rows):
         raise OutputExists(
             f"{out} already exists and holds other rows; "
             "choose another --out, or --force to replace it"

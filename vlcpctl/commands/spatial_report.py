@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vlcpctl.commands import options
-from vlcpctl.commands.row_files import STDOUT, has_rows, refuse_json_of_rows, rows_to
+from vlcpctl.commands.row_files import STDOUT, RowOutput, evaluate_rows
 from vlcpctl.core import console
 
 if TYPE_CHECKING:
-    from vlcpctl.evaluation.jobs import SearchCompute
-    from vlcpctl.evaluation.spatial.plan import Request, SpatialPlan
+    from vlcpctl.evaluation.driver import Evaluator
+    from vlcpctl.evaluation.jobs import Compute
+    from vlcpctl.evaluation.spatial.plan import SpatialPlan
 
-Tasks = Annotated[list[Path], typer.Argument(metavar="TASK", help="Task directories.")]
 Checkpoints = Annotated[
     list[Path],
     typer.Option(
@@ -35,25 +35,6 @@ Between = Annotated[
         rich_help_panel=options.METHOD,
     ),
 ]
-SplitName = Annotated[
-    str,
-    typer.Option(
-        "--split",
-        metavar="SPLIT",
-        help="Split of each task to measure on.",
-        rich_help_panel=options.INPUT,
-    ),
-]
-BatchSize = Annotated[
-    int,
-    typer.Option(
-        "--batch-size",
-        min=1,
-        metavar="N",
-        help="Items to encode at once.",
-        rich_help_panel=options.EXECUTION,
-    ),
-]
 Out = Annotated[
     Path | None,
     typer.Option(
@@ -67,11 +48,11 @@ Out = Annotated[
 
 
 def run(
-    tasks: Tasks,
+    tasks: options.Tasks,
     checkpoint: Checkpoints,
     between: Between = "neighbours",
-    split: SplitName = "test",
-    batch_size: BatchSize = 256,
+    split: options.Split = "test",
+    batch_size: options.BatchSize = 256,
     out: Out = None,
     device: options.Device = "auto",
     workers: options.Workers = 0,
@@ -101,9 +82,11 @@ def run(
           --checkpoint run/01 -o - | vlcpctl forgetting-report - -o report
     """
     options.start(quiet=quiet, threads=threads)
-    refuse_json_of_rows(out, as_json=json_)
+    output = RowOutput(
+        command="spatial-report", out=out, force=force, dry_run=dry_run, as_json=json_
+    )
     from vlcpctl.data.tasks.task import open_task
-    from vlcpctl.evaluation.jobs import SearchCompute
+    from vlcpctl.evaluation.jobs import Compute
     from vlcpctl.evaluation.spatial.plan import Request, make_plan
 
     request = Request(
@@ -113,16 +96,10 @@ def run(
         split=split,
         limit=limit,
     )
-    plan = make_plan(request)
-    if dry_run:
-        console.say("\n".join(plan.lines()))
+    compute = Compute(device=device, batch_size=batch_size, workers=workers)
+    rows = evaluate_rows(output, make_plan(request), _evaluator, compute)
+    if rows is None:
         return
-    means = SearchCompute(backend="auto", device=device, batch_size=batch_size, workers=workers)
-    if out is not None and has_rows(out, plan.cells(), force=force):
-        console.say(f"spatial-report: {out} is already finished")
-        rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
-    else:
-        rows = _measured(request, plan, means, out)
     if json_:
         found = {"rows": rows} if out is None else {"path": str(out), "rows": len(rows)}
         console.emit(json.dumps(found, ensure_ascii=False))
@@ -130,21 +107,10 @@ def run(
         _show(rows, out, quiet=quiet)
 
 
-def _measured(
-    request: Request, plan: SpatialPlan, means: SearchCompute, out: Path | None
-) -> list[dict[str, Any]]:
-    """The rows; each is also written to `out`, if given, as soon as it is computed."""
-    from vlcpctl.core.rows import write_row
-    from vlcpctl.evaluation.spatial.run import compare
+def _evaluator(plan: SpatialPlan, compute: Compute) -> Evaluator:
+    from vlcpctl.evaluation.spatial.run import SpatialEvaluator
 
-    if out is None:
-        return list(compare(request, plan, means))
-    rows = []
-    with rows_to(out) as stream:
-        for row in compare(request, plan, means):
-            write_row(stream, row)
-            rows.append(row)
-    return rows
+    return SpatialEvaluator(plan, compute)
 
 
 def _show(rows: list[dict[str, Any]], out: Path | None, *, quiet: bool) -> None:

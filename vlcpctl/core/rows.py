@@ -113,7 +113,10 @@ def _rows_of(source: str) -> Iterator[Row]:
             found = True
             yield _parse(line, f"{name}:{number}")
     if not found:
-        raise BadInput(f"{name} has no rows; vlcpctl eval-retrieval and eval-zeroshot write them")
+        raise BadInput(
+            f"{name} has no rows; the commands eval-retrieval, eval-zeroshot, eval-probe and "
+            "spatial-report write them"
+        )
 
 
 def _lines(source: str, name: str) -> Iterator[str]:

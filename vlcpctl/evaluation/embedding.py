@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TypeVar
 
 from torch import Tensor
 
 from vlcpctl.core.console import Progress, progress
 from vlcpctl.data.loading.eval_batches import EvalImages, read_images
-from vlcpctl.data.tasks.task import Split
-from vlcpctl.evaluation.search.gallery import Embedded, Layout
-from vlcpctl.evaluation.search.items import Fused, Items
+from vlcpctl.evaluation.jobs import Compute
+from vlcpctl.evaluation.search.gallery import Embedded
+from vlcpctl.evaluation.search.items import Fused
+from vlcpctl.evaluation.splits import EvalSplit
 from vlcpctl.models.embed import embed_images, embed_pairs, embed_texts, require_finite
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
@@ -19,34 +21,34 @@ from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
 Batch = TypeVar("Batch", Tensor, list[str])
 
 
-def embed(
-    encoder: Encoder, split: Split, layout: Layout, batch_size: int, workers: int, what: str
-) -> Embedded:
-    """The unit embeddings of a layout: (I, D) of its images and (T, D) of its texts, float32.
+def embed(encoder: Encoder, source: EvalSplit, checkpoint: Path, compute: Compute) -> Embedded:
+    """The unit embeddings of a split: (I, D) of its images and (T, D) of its texts, float32.
 
-    `what` names the checkpoint and the task in messages. Raises Diverged for non-finite embeddings.
+    `checkpoint` names the model in messages. Raises Diverged for non-finite embeddings.
     """
-    images = EvalImages(split, layout.first_row_I, encoder.view, batch_size)
+    layout, what = source.layout, f"{checkpoint} on {source.task.slug}"
+    images = EvalImages(source.split, layout.first_row_I, encoder.view, compute.batch_size)
     with progress(f"{what}: images", len(layout.image_ids), "images") as bar:
-        image_ID = embed_images(encoder, _counted(read_images(images, workers), bar))
+        image_ID = embed_images(encoder, _counted(read_images(images, compute.workers), bar))
     with progress(f"{what}: texts", len(layout.texts), "texts") as bar:
-        text_TD = embed_texts(encoder, _counted(_sliced(layout.texts, batch_size), bar))
+        texts = _sliced(layout.texts, compute.batch_size)
+        text_TD = embed_texts(encoder, _counted(texts, bar))
     require_finite(image_ID, f"{what}, images")
     require_finite(text_TD, f"{what}, texts")
     return Embedded(layout, image_ID, text_TD)
 
 
-def fuse(
-    encoder: FusionEncoder, split: Split, items: Items, batch_size: int, workers: int, what: str
-) -> Fused:
+def fuse(encoder: FusionEncoder, source: EvalSplit, checkpoint: Path, compute: Compute) -> Fused:
     """The fused features (P, D) of a split's distinct pairs, float32.
 
-    `what` names the checkpoint and the task in messages. Raises Diverged for non-finite features.
+    `checkpoint` names the model in messages. Raises Diverged for non-finite features.
     """
-    images = EvalImages(split, items.first_row_P, encoder.view, batch_size)
+    items, what = source.items, f"{checkpoint} on {source.task.slug} ({source.name})"
+    images = EvalImages(source.split, items.first_row_P, encoder.view, compute.batch_size)
     with progress(f"{what}: pairs", len(items.texts), "pairs") as bar:
-        batches = _counted(read_images(images, workers), bar)
-        fused_PD = embed_pairs(encoder, zip(batches, _sliced(items.texts, batch_size), strict=True))
+        batches = _counted(read_images(images, compute.workers), bar)
+        texts = _sliced(items.texts, compute.batch_size)
+        fused_PD = embed_pairs(encoder, zip(batches, texts, strict=True))
     require_finite(fused_PD, f"{what}, pairs")
     return Fused(items, fused_PD)
 

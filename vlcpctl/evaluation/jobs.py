@@ -1,93 +1,63 @@
-"""The jobs of evaluations, one per checkpoint with its planned rows, and compute settings."""
+"""The jobs of an evaluation, planned before a model is loaded: checkpoints with rows to measure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
-from vlcpctl.core.manifest import read_manifest
-from vlcpctl.data.classification.data_sets import DataSet, TaskData
-from vlcpctl.data.tasks.skips import Tolerance
-from vlcpctl.evaluation.planned_rows import Cell, Place
-
-
-@dataclass(frozen=True)
-class ClassificationJob:
-    """One checkpoint, its manifest, and its planned rows."""
-
-    checkpoint: Path
-    manifest: dict[str, Any]
-    cells: list[Cell]
-
-
-def make_jobs(
-    checkpoints: Sequence[Path], run: str | None, cells_of: Callable[[dict[str, Any]], list[Cell]]
-) -> list[ClassificationJob]:
-    """One job per checkpoint; `run` replaces the run name of all of them in rows.
-
-    Raises BadInput if a path is not a checkpoint.
-    """
-    jobs = []
-    for path in checkpoints:
-        manifest = read_manifest(path, "checkpoint")
-        if run:
-            manifest["run"] = run
-        jobs.append(ClassificationJob(path, manifest, cells_of(manifest)))
-    return jobs
-
-
-def cells_in(jobs: Iterable[ClassificationJob]) -> list[Cell]:
-    """The planned rows of all jobs."""
-    return [cell for job in jobs for cell in job.cells]
-
-
-def place_of(data: DataSet) -> Place:
-    """The place of a data set in a stream; outside one, only its name."""
-    if isinstance(data, TaskData):
-        task = data.task
-        return Place(task.slug, task.step, task.manifest.get("stream"), task.content)
-    return Place(data.name, None, None, "")
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.evaluation.planned_rows import PlannedRow
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchCompute:
-    """How the evaluation is executed; rows do not depend on it."""
+class Compute:
+    """How the models are run; rows do not depend on it."""
 
-    backend: str
     device: str
     batch_size: int
     workers: int
+    backend: str = "auto"  # of the search
 
 
 @dataclass(frozen=True)
-class RetrievalJob:
-    """One checkpoint and its planned rows; `embeddings` is where to save embeddings, or None."""
+class Job:
+    """A checkpoint and its planned rows, which may compare it with an earlier checkpoint."""
 
     checkpoint: Path
-    manifest: dict[str, Any]
-    cells: list[Cell]
-    embeddings: Path | None
-    embeddings_identity: dict[str, Any]
+    manifest: CheckpointManifest
+    rows: Sequence[PlannedRow]
+    before: Path | None = None
+
+    @property
+    def label(self) -> str:
+        """The run and step of the checkpoint, for the lines of a plan."""
+        return f"{self.manifest.run} step {self.manifest.step}"
+
+
+class Plan(Protocol):
+    """What an evaluation will do; made without torch, so that --dry-run is quick."""
+
+    @property
+    def jobs(self) -> Sequence[Job]:
+        """The jobs, in the order of their rows."""
+        ...
 
     def lines(self) -> Iterator[str]:
         """The plan as lines of text."""
-        label = f"{self.manifest['run']} step {self.manifest['step']}"
-        for cell in self.cells:
-            yield f"{label}: {cell.fields['gallery']} gallery of {', '.join(cell.fields['tasks'])}"
-        if self.embeddings is not None:
-            yield f"{label}: embeddings to {self.embeddings}"
+        ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClassificationCompute:
-    """How the evaluation is executed, and how many images may be skipped.
+def planned_rows(plan: Plan) -> list[PlannedRow]:
+    """The rows of all jobs, in order."""
+    return [row for job in plan.jobs for row in job.rows]
 
-    Rows do not depend on any of it.
+
+def read_manifests(checkpoints: Sequence[Path], run: str | None) -> dict[Path, CheckpointManifest]:
+    """The manifest of each checkpoint; `run`, if given, replaces the run names.
+
+    Raises BadInput if a path is not a checkpoint.
     """
-
-    device: str
-    batch_size: int
-    workers: int
-    tolerance: Tolerance
+    found = {path: CheckpointManifest.read(path) for path in checkpoints}
+    return {path: replace(one, run=run) if run else one for path, one in found.items()}

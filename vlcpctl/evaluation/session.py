@@ -1,48 +1,42 @@
-"""A checkpoint under evaluation: its model, loaded at first use, and timings."""
+"""A checkpoint under evaluation: its model, loaded at first use, its embeddings, and timings."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
-from typing import Any, Protocol, final
+from pathlib import Path
+from typing import Any, TypeVar, final
 
 from vlcpctl.core.devices import torch_device
-from vlcpctl.evaluation.jobs import RetrievalJob, SearchCompute
-from vlcpctl.evaluation.planned_rows import Cell
+from vlcpctl.evaluation.jobs import Compute, Job
+from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
 
-Note = Callable[[dict[str, Any]], None]  # called with each timing
-
-
-class Measure(Protocol):
-    """What a retrieval protocol computes for one checkpoint."""
-
-    def measured(self, cell: Cell) -> dict[str, Any]:
-        """The measured fields of a row, by name."""
-        ...
-
-    def save(self) -> None:
-        """Write the embeddings of all tasks to the job's directory."""
-        ...
+Note = Callable[[dict[str, Any]], object]  # called with each timing
+Value = TypeVar("Value")
 
 
 @final
-class Evaluated:
-    """The checkpoint of one job, its model, and the options to run it with."""
+class Session:
+    """The checkpoint of one job, what was computed with it, and how to compute more."""
 
-    def __init__(self, job: RetrievalJob, means: SearchCompute, note: Note) -> None:
-        self.job, self.means, self.note = job, means, note
+    def __init__(self, job: Job, compute: Compute, note: Note) -> None:
+        self.job, self.compute, self.note = job, compute, note
+        self._kept: dict[Hashable, Any] = {}
+
+    @property
+    def checkpoint(self) -> Path:
+        """The directory of the checkpoint."""
+        return self.job.checkpoint
 
     @cached_property
     def encoder(self) -> Encoder:
         """The model in eval mode, on its device."""
-        encoder = encoders.load(self.job.checkpoint)
-        encoder.module.to(torch_device(self.means.device)).eval()
-        return encoder
+        return load_encoder(self.checkpoint, self.compute.device)
 
     @property
     def fusion_encoder(self) -> FusionEncoder:
@@ -51,15 +45,29 @@ class Evaluated:
         assert encoder.family == "fusion"
         return encoder
 
+    def once(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """The value of `make` at the first call with this key, kept for the later ones."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        value: Value = self._kept[key]
+        return value
+
     @contextmanager
     def timed(self, what: str, **fields: Any) -> Iterator[None]:
         """Report how many seconds the block took, with these fields."""
         started = time.perf_counter()
         yield
         seconds = round(time.perf_counter() - started, 4)
-        about = {"run": self.job.manifest["run"], "step": self.job.manifest["step"], "what": what}
+        about = {"run": self.job.manifest.run, "step": self.job.manifest.step, "what": what}
         self.note({**about, **fields, "seconds": seconds})
 
-    def searching(self, cell: Cell) -> AbstractContextManager[None]:
+    def timed_search(self, row: PlannedRow) -> AbstractContextManager[None]:
         """Time the search of a row."""
-        return self.timed("search", gallery=cell.fields["gallery"], tasks=cell.fields["tasks"])
+        return self.timed("search", gallery=row.fields["gallery"], tasks=row.fields["tasks"])
+
+
+def load_encoder(checkpoint: Path, device: str) -> Encoder:
+    """The model of a checkpoint in eval mode, on a device (auto, cpu or cuda)."""
+    encoder = encoders.load(checkpoint)
+    encoder.module.to(torch_device(device)).eval()
+    return encoder

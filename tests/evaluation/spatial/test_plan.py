@@ -12,6 +12,7 @@ from support.tiny_stream import make_stream, make_task
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
+from vlcpctl.evaluation.jobs import planned_rows
 from vlcpctl.evaluation.spatial.plan import Request, make_plan
 
 
@@ -89,9 +90,9 @@ def test_a_row_says_since_which_checkpoint(tmp_path: Path, task: Task) -> None:
         split="test",
         limit=3,
     )
-    (cell,) = make_plan(request).cells()
-    assert cell.fields["since"] == {"run": "r", "step": 0, "checkpoint": "r/0"}
-    assert (cell.fields["step"], cell.fields["limit"]) == (1, 3)
+    (row,) = planned_rows(make_plan(request))
+    assert row.fields["since"] == {"run": "r", "step": 0, "checkpoint": "r/0"}
+    assert (row.fields["step"], row.fields["limit"]) == (1, 3)
 
 
 def test_each_share_of_averages_is_a_run_of_its_own(tmp_path: Path, task: Task) -> None:
@@ -114,8 +115,8 @@ def test_a_row_names_the_share_of_either_checkpoint(tmp_path: Path, task: Task) 
     request = Request(
         tasks=(task,), checkpoints=tuple(paths), between="all", split="test", limit=None
     )
-    (cell,) = make_plan(request).cells()
-    assert (cell.fields["since"]["alpha"], cell.fields["alpha"]) == (0.25, 1)
+    (row,) = planned_rows(make_plan(request))
+    assert (row.fields["since"]["alpha"], row.fields["alpha"]) == (0.25, 1)
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path: Path, task: Task) -> None:

@@ -12,6 +12,7 @@ from vlcpctl.data.classification.data_sets import DataSet
 from vlcpctl.data.classification.labelled_images import Flaw, LabelledImages
 from vlcpctl.data.loading.eval_batches import LabelledBatches, read_labelled
 from vlcpctl.data.tasks.skips import Tolerance
+from vlcpctl.evaluation.jobs import Compute
 from vlcpctl.evaluation.search.index import Ids, Vectors
 from vlcpctl.models.embed import embed_images, require_finite
 from vlcpctl.models.encoders import Encoder
@@ -25,7 +26,7 @@ class LabelledSet:
 
     def __init__(self, data: DataSet, split: str, limit: int | None) -> None:
         self.data, self.split, self.limit = data, split, limit
-        self.has_told = False
+        self.has_warned = False
 
     @property
     def name(self) -> str:
@@ -42,16 +43,16 @@ class LabelledSet:
         """How many images are read."""
         return min(len(self.images.labels), self.limit or len(self.images.labels))
 
-    def embedded(
-        self, encoder: Encoder, batch_size: int, workers: int, what: str
+    def embed(
+        self, encoder: Encoder, compute: Compute, what: str
     ) -> Iterator[tuple[Ids, Vectors, list[Flaw]]]:
         """Yield per batch the rows (B,), unit embeddings (B, D), and flaws of undecodable images.
 
         Raises Diverged for non-finite embeddings.
         """
-        batches = LabelledBatches(self.images, self.count, encoder.view, batch_size)
+        batches = LabelledBatches(self.images, self.count, encoder.view, compute.batch_size)
         with progress(f"{what}: images", self.count, "images") as bar:
-            for batch in read_labelled(batches, workers):
+            for batch in read_labelled(batches, compute.workers):
                 image_BD = embed_images(encoder, [batch.pixels] if len(batch.rows) else [])
                 require_finite(image_BD, f"{what}, images")
                 yield batch.rows, image_BD, batch.flaws
@@ -70,8 +71,8 @@ class LabelledSet:
                 f"{self.name}: {len(flaws)} of {total} images cannot be used, more than "
                 f"--max-skip {tolerance.text}: {named}{more}"
             )
-        if flaws and not self.has_told:
+        if flaws and not self.has_warned:
             warn(f"{self.name}: left out {len(flaws)} of {total} images: {named}{more}")
         if len(flaws) == total:
             raise BadInput(f"{self.name}: no image is left to evaluate on")
-        self.has_told = True
+        self.has_warned = True

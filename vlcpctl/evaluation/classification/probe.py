@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -36,18 +33,18 @@ from vlcpctl.evaluation.classification.probe_plan import (
     SGD_BATCH,
     STRENGTHS,
     ProbePlan,
-    Request,
 )
-from vlcpctl.evaluation.jobs import ClassificationCompute
+from vlcpctl.evaluation.driver import Evaluator
+from vlcpctl.evaluation.jobs import Compute
+from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.search.index import Ids, Vectors
+from vlcpctl.evaluation.session import Session
 from vlcpctl.metrics.accuracy import accuracies, tally
 from vlcpctl.metrics.recall import count_touched
-from vlcpctl.models import encoders
-from vlcpctl.models.encoders import Encoder
 
 
 @dataclass(frozen=True)
-class Measured:
+class Result:
     """The accuracies in percent over `n_images`; the class of `n_unseen` has no training image.
 
     Those count as wrong. `strength` is the L2 penalty of the probe, given or chosen.
@@ -62,25 +59,6 @@ class Measured:
     n_skipped: int
 
 
-def evaluate(
-    request: Request, plan: ProbePlan, means: ClassificationCompute
-) -> Iterator[dict[str, Any]]:
-    """Yield each row as soon as it is measured.
-
-    Raises Diverged if embeddings or a probe are not finite, BadInput if images or classes are too
-    few, and TooManySkipped if too many images cannot be read.
-    """
-    sets = [
-        [LabelledSet(data, split, request.limit) for split in (request.train_split, request.split)]
-        for data in plan.data_sets
-    ]
-    for job in plan.jobs:
-        model = _Model(request, job.checkpoint, means)
-        for cell in job.cells:
-            (number,) = cell.tasks
-            yield cell.row(dataclasses.asdict(model.measured(*sets[number])))
-
-
 @dataclass(frozen=True)
 class _Images:
     """A split embedded by a checkpoint; `keys` identify its images for the held-out draw."""
@@ -91,28 +69,35 @@ class _Images:
     skipped: int
 
 
-@dataclass
-class _Model:
-    """A checkpoint whose features probes are trained on."""
+@final
+class ProbeEvaluator(Evaluator):
+    """Accuracies of probes trained on the image features of checkpoints."""
 
-    request: Request
-    checkpoint: Path
-    means: ClassificationCompute
+    def __init__(self, plan: ProbePlan, compute: Compute) -> None:
+        request = self.request = plan.request
+        splits = (request.train_split, request.split)
+        self.sets = [
+            [LabelledSet(data, split, request.limit) for split in splits] for data in plan.data_sets
+        ]
+        self.device = torch_device(compute.device)
 
-    @cached_property
-    def encoder(self) -> Encoder:
-        encoder = encoders.load(self.checkpoint)
-        encoder.module.to(torch_device(self.means.device)).eval()
-        return encoder
+    def measure(self, session: Session, row: PlannedRow) -> dict[str, Any]:
+        """Train a probe on one split of a data set and measure it on the other.
 
-    def measured(self, train_set: LabelledSet, test_set: LabelledSet) -> Measured:
-        """Train a probe on one set and measure it on the other."""
-        train, test = self._images(train_set), self._images(test_set)
-        count = len(train_set.data.classes)
+        Raises Diverged if embeddings or a probe are not finite, BadInput if images or classes are
+        too few, and TooManySkipped if too many images cannot be read.
+        """
+        (number,) = row.tasks
+        train_set, test_set = self.sets[number]
+        train, test = self._images(session, train_set), self._images(session, test_set)
+        what = f"{session.checkpoint} on {train_set.name}"
+        return dataclasses.asdict(self._probe(train, test, len(train_set.data.classes), what))
+
+    def _probe(self, train: _Images, test: _Images, count: int, what: str) -> Result:
+        """Train a probe on `train` and measure it on `test`, both of `count` classes."""
         # Only classes with training images get weights: the others would only be pushed away from
         # every image, and still take part in the softmax.
         place_C = number_of(train.label_N, count)
-        what = f"{self.checkpoint} on {train_set.name}"
         data = self._labelled(train, place_C)
         if data.classes < 2:
             raise BadInput(f"{what}: all training images have one class; a probe needs two or more")
@@ -130,7 +115,7 @@ class _Model:
         ranks = probe_ranks(probe, self._labelled(seen, place_C))
         rank_N = np.full(len(test.label_N), count + 1)  # unseen classes rank last: never a hit
         rank_N[is_seen] = ranks.worst
-        return Measured(
+        return Result(
             metrics=accuracies(tally(rank_N, test.label_N, count)),
             strength=strength,
             n_train=len(train.label_N),
@@ -140,25 +125,22 @@ class _Model:
             n_skipped=train.skipped + test.skipped,
         )
 
-    def _images(self, opened: LabelledSet) -> _Images:
-        what = f"{self.checkpoint} on {opened.name} ({opened.split})"
+    def _images(self, session: Session, opened: LabelledSet) -> _Images:
+        what = f"{session.checkpoint} on {opened.name} ({opened.split})"
         flaws, rows, features = list(opened.images.flaws), [], []
-        for batch_rows, image_BD, bad in opened.embedded(
-            self.encoder, self.means.batch_size, self.means.workers, what
-        ):
+        for batch_rows, image_BD, bad in opened.embed(session.encoder, session.compute, what):
             flaws += bad
             rows.append(batch_rows)
             features.append(image_BD)
-        opened.judge(flaws, self.means.tolerance)
+        opened.judge(flaws, self.request.tolerance)
         kept = np.concatenate(rows)
         keys = [opened.images.key(row) for row in kept.tolist()]
         return _Images(np.concatenate(features), opened.images.labels[kept], keys, len(flaws))
 
     def _labelled(self, images: _Images, place_C: Ids) -> Labelled:
-        device = torch_device(self.means.device)
         return Labelled(
-            torch.from_numpy(images.feature_ND).to(device),
-            torch.from_numpy(place_C[images.label_N]).to(device),
+            torch.from_numpy(images.feature_ND).to(self.device),
+            torch.from_numpy(place_C[images.label_N]).to(self.device),
             int(place_C.max()) + 1,
         )
 

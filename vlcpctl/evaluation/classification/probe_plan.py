@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.data.classification.data_sets import DataSet, open_data_sets
-from vlcpctl.evaluation.jobs import ClassificationJob, cells_in, make_jobs, place_of
-from vlcpctl.evaluation.planned_rows import Cell, about_of, fields_of, steps_of
+from vlcpctl.data.tasks.skips import Tolerance
+from vlcpctl.evaluation.jobs import Job, read_manifests
+from vlcpctl.evaluation.planned_rows import PlannedRow, about_of, fields_of, place_of, steps_of
 
 LBFGS, SGD = SOLVERS = ("lbfgs", "sgd")
 STRENGTHS = tuple(10.0**-power for power in range(1, 9))  # to choose from, the strongest first
 HELD_OUT = 0.1
 EPOCHS, RATE, SGD_BATCH = 100, 1.0, 1024
+_MEASURED = ("metrics", "n_images", "n_ties", "n_skipped", "n_train", "n_unseen", "strength")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,25 +39,23 @@ class Request:
     run: str | None
     limit: int | None
     seed: int
+    tolerance: Tolerance  # of images that cannot be read
 
 
 @dataclass(frozen=True)
 class ProbePlan:
     """The data sets and planned rows, known before a model is loaded."""
 
+    request: Request
     data_sets: list[DataSet]
-    jobs: list[ClassificationJob]
-
-    def cells(self) -> list[Cell]:
-        """The planned rows of all checkpoints."""
-        return cells_in(self.jobs)
+    jobs: list[Job]
 
     def lines(self) -> Iterator[str]:
         """The plan as lines of text."""
-        for cell in self.cells():
-            fields = cell.fields
-            what = f"{fields['task']}, {fields['n_classes']} classes, by {fields['protocol']}"
-            yield f"{fields['run']} step {fields['step']}: {what}"
+        for job in self.jobs:
+            for row in job.rows:
+                classes, solver = row.fields["n_classes"], row.fields["protocol"]
+                yield f"{job.label}: {row.fields['task']}, {classes} classes, by {solver}"
 
 
 def make_plan(request: Request) -> ProbePlan:
@@ -71,10 +72,9 @@ def make_plan(request: Request) -> ProbePlan:
             raise UsageError(
                 f"{one.name} has one class, {one.classes[0]!r}; a probe needs two or more"
             )
-    jobs = make_jobs(
-        request.checkpoints, request.run, lambda manifest: _cells(manifest, data_sets, request)
-    )
-    return ProbePlan(data_sets, jobs)
+    manifests = read_manifests(request.checkpoints, request.run)
+    jobs = [Job(path, one, _rows(one, data_sets, request)) for path, one in manifests.items()]
+    return ProbePlan(request, data_sets, jobs)
 
 
 def _check_options(request: Request) -> None:
@@ -108,7 +108,9 @@ def _check_choice(request: Request) -> None:
         )
 
 
-def _cells(manifest: dict[str, Any], data_sets: Sequence[DataSet], request: Request) -> list[Cell]:
+def _rows(
+    manifest: CheckpointManifest, data_sets: Sequence[DataSet], request: Request
+) -> list[PlannedRow]:
     places = [place_of(one) for one in data_sets]
     steps = steps_of(manifest, places)
     common = {
@@ -123,7 +125,7 @@ def _cells(manifest: dict[str, Any], data_sets: Sequence[DataSet], request: Requ
         where = {"task_step": step, "stream": place.stream, "task": place.slug}
         more = {**common, "n_classes": len(data.classes)}
         fields = fields_of(about_of(manifest), where, [place.slug], more)
-        found.append(Cell((number,), fields))
+        found.append(PlannedRow((number,), fields, _MEASURED))
     return found
 
 

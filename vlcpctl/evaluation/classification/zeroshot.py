@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
-from vlcpctl.core.devices import torch_device
 from vlcpctl.evaluation.classification.class_vectors import class_ranks, class_vectors
 from vlcpctl.evaluation.classification.labelled_sets import LabelledSet
-from vlcpctl.evaluation.classification.zeroshot_plan import Request, Subject, ZeroshotPlan
-from vlcpctl.evaluation.jobs import ClassificationCompute
+from vlcpctl.evaluation.classification.zeroshot_plan import PromptedData, ZeroshotPlan
+from vlcpctl.evaluation.driver import Evaluator
+from vlcpctl.evaluation.jobs import Compute
+from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.search.index import Vectors
 from vlcpctl.evaluation.search.torch_index import TorchIndex
+from vlcpctl.evaluation.session import Session
 from vlcpctl.metrics.accuracy import accuracies, mean_accuracies, tally
 from vlcpctl.metrics.recall import count_touched
-from vlcpctl.models import encoders
-from vlcpctl.models.encoders import Encoder
 
 
 @dataclass(frozen=True)
-class Measured:
+class Result:
     """The accuracies in percent over `n_images`; `n_ties` of these depend on how a tie counts."""
 
     metrics: dict[str, float]
@@ -34,68 +32,54 @@ class Measured:
     n_skipped: int
 
 
-def evaluate(
-    request: Request, plan: ZeroshotPlan, means: ClassificationCompute
-) -> Iterator[dict[str, Any]]:
-    """Yield each row as soon as it is measured.
+@final
+class ZeroshotEvaluator(Evaluator):
+    """Accuracies on the data sets of a plan, and their averages."""
 
-    Raises Diverged for non-finite embeddings, and TooManySkipped if too many images cannot be read.
-    """
-    sets = [LabelledSet(one.data, request.split, request.limit) for one in plan.subjects]
-    for job in plan.jobs:
-        model = _Model(job.checkpoint, means)
-        found: dict[int, Measured] = {}
-        for cell in job.cells:
-            if len(cell.tasks) == 1:
-                (number,) = cell.tasks
-                measured = found[number] = model.measured(plan.subjects[number], sets[number])
-            else:
-                measured = _average([found[number] for number in cell.tasks])
-            yield cell.row(dataclasses.asdict(measured))
+    def __init__(self, plan: ZeroshotPlan, compute: Compute) -> None:
+        request = plan.request
+        self.plan = plan
+        self.sets = [LabelledSet(one.data, request.split, request.limit) for one in plan.data_sets]
+
+    def measure(self, session: Session, row: PlannedRow) -> dict[str, Any]:
+        """See `Evaluator`; raises TooManySkipped if too many images cannot be read."""
+        found = [self._result(session, number) for number in row.tasks]
+        return dataclasses.asdict(found[0] if len(found) == 1 else _average(found))
+
+    def _result(self, session: Session, number: int) -> Result:
+        """The accuracies on one data set, computed once for its own row and for the average."""
+        return session.once(number, lambda: self._classify(session, number))
+
+    def _classify(self, session: Session, number: int) -> Result:
+        """The accuracies on one data set, computed in one pass over its images."""
+        class_CD = self._class_vectors(session, self.plan.data_sets[number])
+        index = TorchIndex(class_CD, session.compute.device)
+        opened = self.sets[number]
+        labels, flaws = opened.images.labels, list(opened.images.flaws)
+        nothing = np.empty(0, dtype=np.int64)
+        counts, n_ties = tally(nothing, nothing, len(class_CD)), 0
+        what = f"{session.checkpoint} on {opened.name}"
+        for rows, image_BD, bad in opened.embed(session.encoder, session.compute, what):
+            flaws += bad
+            ranks = class_ranks(image_BD, labels[rows], class_CD, index)
+            counts += tally(ranks.worst, labels[rows], len(class_CD))
+            n_ties += count_touched(ranks.worst, ranks.best)
+        opened.judge(flaws, self.plan.request.tolerance)
+        return Result(accuracies(counts), int(counts.images_C.sum()), n_ties, len(flaws))
+
+    def _class_vectors(self, session: Session, given: PromptedData) -> Vectors:
+        """The classes as vectors, computed once: tasks of a stream often share them."""
+        what = f"{session.checkpoint} on {given.data.name}"
+        return session.once(
+            given.digest,
+            lambda: class_vectors(session.encoder, given.prompts, session.compute.batch_size, what),
+        )
 
 
-def _average(several: Sequence[Measured]) -> Measured:
-    return Measured(
+def _average(several: Sequence[Result]) -> Result:
+    return Result(
         metrics=mean_accuracies([one.metrics for one in several]),
         n_images=sum(one.n_images for one in several),
         n_ties=sum(one.n_ties for one in several),
         n_skipped=sum(one.n_skipped for one in several),
     )
-
-
-class _Model:
-    """A checkpoint, and its embeddings of the classes."""
-
-    def __init__(self, checkpoint: Path, means: ClassificationCompute) -> None:
-        self.checkpoint, self.means = checkpoint, means
-        self._classes: tuple[str, Vectors] | None = None  # tasks of a stream often share them
-
-    @cached_property
-    def encoder(self) -> Encoder:
-        encoder = encoders.load(self.checkpoint)
-        encoder.module.to(torch_device(self.means.device)).eval()
-        return encoder
-
-    def measured(self, subject: Subject, opened: LabelledSet) -> Measured:
-        """The accuracies on a data set, computed in one pass over its images."""
-        class_CD = self._class_vectors(subject)
-        index = TorchIndex(class_CD, self.means.device)
-        labels, flaws = opened.images.labels, list(opened.images.flaws)
-        nothing = np.empty(0, dtype=np.int64)
-        counts, n_ties = tally(nothing, nothing, len(class_CD)), 0
-        what, means = f"{self.checkpoint} on {opened.name}", self.means
-        batches = opened.embedded(self.encoder, means.batch_size, means.workers, what)
-        for rows, image_BD, bad in batches:
-            flaws += bad
-            ranks = class_ranks(image_BD, labels[rows], class_CD, index)
-            counts += tally(ranks.worst, labels[rows], len(class_CD))
-            n_ties += count_touched(ranks.worst, ranks.best)
-        opened.judge(flaws, self.means.tolerance)
-        return Measured(accuracies(counts), int(counts.images_C.sum()), n_ties, len(flaws))
-
-    def _class_vectors(self, subject: Subject) -> Vectors:
-        if self._classes is None or self._classes[0] != subject.digest:
-            what = f"{self.checkpoint} on {subject.data.name}"
-            class_CD = class_vectors(self.encoder, subject.prompts, self.means.batch_size, what)
-            self._classes = (subject.digest, class_CD)
-        return self._classes[1]

@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import warn
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.core.hashing import content_id
 from vlcpctl.data.classification.data_sets import CLASSES, DataSet, TaskData, open_data_sets
 from vlcpctl.data.classification.prompts import TemplatesFile, read_templates
-from vlcpctl.evaluation.jobs import ClassificationJob, cells_in, make_jobs, place_of
-from vlcpctl.evaluation.planned_rows import Cell, about_of, fields_of, steps_of
+from vlcpctl.data.tasks.skips import Tolerance
+from vlcpctl.evaluation.jobs import Job, read_manifests
+from vlcpctl.evaluation.planned_rows import PlannedRow, about_of, fields_of, place_of, steps_of
 
 _NAMES_SHOWN = 3
+_MEASURED = ("metrics", "n_images", "n_ties", "n_skipped")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +36,12 @@ class Request:
     split: str
     run: str | None
     limit: int | None
+    tolerance: Tolerance  # of images that cannot be read
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A data set with its prompts; `digest` is a hash of classes and prompts."""
+class PromptedData:
+    """A data set with the prompts of its classes; `digest` is a hash of both."""
 
     data: DataSet
     prompts: list[list[str]]
@@ -48,26 +52,23 @@ class Subject:
 class ZeroshotPlan:
     """The data sets and planned rows, known before a model is loaded."""
 
-    subjects: list[Subject]
-    jobs: list[ClassificationJob]
-
-    def cells(self) -> list[Cell]:
-        """The planned rows of all checkpoints."""
-        return cells_in(self.jobs)
+    request: Request
+    data_sets: list[PromptedData]
+    jobs: list[Job]
 
     def lines(self) -> Iterator[str]:
         """The plan as lines of text."""
         for job in self.jobs:
-            for cell in job.cells:
-                yield f"{job.manifest['run']} step {job.manifest['step']}: {self._words(cell)}"
+            for row in job.rows:
+                yield f"{job.label}: {self._words(row)}"
 
-    def _words(self, cell: Cell) -> str:
-        if len(cell.tasks) > 1:
-            return str(cell.fields["task"])
-        (number,) = cell.tasks
-        subject = self.subjects[number]
-        texts = sum(map(len, subject.prompts))
-        return f"{subject.data.name}, {len(subject.prompts)} classes, {texts} prompts"
+    def _words(self, row: PlannedRow) -> str:
+        if len(row.tasks) > 1:
+            return str(row.fields["task"])
+        (number,) = row.tasks
+        one = self.data_sets[number]
+        texts = sum(map(len, one.prompts))
+        return f"{one.data.name}, {len(one.prompts)} classes, {texts} prompts"
 
 
 def make_plan(request: Request) -> ZeroshotPlan:
@@ -78,19 +79,18 @@ def make_plan(request: Request) -> ZeroshotPlan:
     if request.classes not in CLASSES:
         raise UsageError(unknown_name("value of --classes:", request.classes, CLASSES))
     templates = read_templates(request.templates) if request.templates else None
-    data_sets = open_data_sets(request.words, request.data, request.classes)
-    subjects = [_subject(one, templates, request.split) for one in data_sets]
-    jobs = make_jobs(
-        request.checkpoints, request.run, lambda manifest: _cells(manifest, subjects, request)
-    )
-    return ZeroshotPlan(subjects, jobs)
+    found = open_data_sets(request.words, request.data, request.classes)
+    data_sets = [_with_prompts(one, templates, request.split) for one in found]
+    manifests = read_manifests(request.checkpoints, request.run)
+    jobs = [Job(path, one, _rows(one, data_sets, request)) for path, one in manifests.items()]
+    return ZeroshotPlan(request, data_sets, jobs)
 
 
-def _subject(data: DataSet, templates: TemplatesFile | None, split: str) -> Subject:
+def _with_prompts(data: DataSet, templates: TemplatesFile | None, split: str) -> PromptedData:
     data.check(split)
     prompts = data.prompts(templates)
     _warn_of_twins(data, prompts)
-    return Subject(data, prompts, content_id([list(data.classes), prompts]))
+    return PromptedData(data, prompts, content_id([list(data.classes), prompts]))
 
 
 def _warn_of_twins(data: DataSet, prompts: list[list[str]]) -> None:
@@ -109,37 +109,47 @@ def _warn_of_twins(data: DataSet, prompts: list[list[str]]) -> None:
         )
 
 
-def _cells(manifest: dict[str, Any], subjects: Sequence[Subject], request: Request) -> list[Cell]:
-    places = [place_of(subject.data) for subject in subjects]
+def _rows(
+    manifest: CheckpointManifest, data_sets: Sequence[PromptedData], request: Request
+) -> list[PlannedRow]:
+    places = [place_of(one.data) for one in data_sets]
     steps = steps_of(manifest, places)
     found = []
-    for number, (subject, place, step) in enumerate(zip(subjects, places, steps, strict=True)):
+    for number, (one, place, step) in enumerate(zip(data_sets, places, steps, strict=True)):
         where = {"task_step": step, "stream": place.stream, "task": place.slug}
-        which = request.classes if isinstance(subject.data, TaskData) else "all"
-        more = {"n_classes": len(subject.prompts), "prompts": subject.digest}
+        which = request.classes if isinstance(one.data, TaskData) else "all"
+        more = {"n_classes": len(one.prompts), "prompts": one.digest}
         fields = _fields(manifest, request, [place.slug], which, {**where, **more})
-        found.append(Cell((number,), fields))
+        found.append(PlannedRow((number,), fields, _MEASURED))
     outside = [number for number, step in enumerate(steps) if step is None]
     if len(outside) > 1:
-        found.append(_average(manifest, request, subjects, outside))
+        found.append(_average(manifest, request, data_sets, outside))
     return found
 
 
 def _average(
-    manifest: dict[str, Any], request: Request, subjects: Sequence[Subject], members: list[int]
-) -> Cell:
+    manifest: CheckpointManifest,
+    request: Request,
+    data_sets: Sequence[PromptedData],
+    members: list[int],
+) -> PlannedRow:
     """The row with the mean over data sets outside the stream.
 
     The mean over the stream's tasks is in forgetting-report.
     """
     where = {"task_step": None, "stream": None, "task": f"average of {len(members)}"}
-    more = {"prompts": content_id([subjects[number].digest for number in members])}
-    names = [subjects[number].data.name for number in members]
-    return Cell(tuple(members), _fields(manifest, request, names, "all", {**where, **more}))
+    more = {"prompts": content_id([data_sets[number].digest for number in members])}
+    names = [data_sets[number].data.name for number in members]
+    fields = _fields(manifest, request, names, "all", {**where, **more})
+    return PlannedRow(tuple(members), fields, _MEASURED)
 
 
 def _fields(
-    manifest: dict[str, Any], request: Request, names: list[str], which: str, more: dict[str, Any]
+    manifest: CheckpointManifest,
+    request: Request,
+    names: list[str],
+    which: str,
+    more: dict[str, Any],
 ) -> dict[str, Any]:
     common = {"evaluator": "zeroshot", "protocol": f"{which}-classes", "gallery": "own"}
     limit = {"limit": request.limit} if request.limit else {}

@@ -12,74 +12,62 @@ from typing import Any, final
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.manifest import MANIFESTS, write_manifest
+from vlcpctl.evaluation.driver import Evaluator
 from vlcpctl.evaluation.embedding import embed
 from vlcpctl.evaluation.embedding_files import write_part
-from vlcpctl.evaluation.layout import LaidOut
-from vlcpctl.evaluation.planned_rows import Cell
-from vlcpctl.evaluation.retrieval.plan import Request
+from vlcpctl.evaluation.jobs import Compute
+from vlcpctl.evaluation.planned_rows import PlannedRow
+from vlcpctl.evaluation.retrieval.plan import RetrievalPlan
+from vlcpctl.evaluation.search.backends import choose
 from vlcpctl.evaluation.search.gallery import GATHER, Embedded, Gallery
 from vlcpctl.evaluation.search.index import OpenIndex
 from vlcpctl.evaluation.search.ranks import Queries, rank
-from vlcpctl.evaluation.session import Evaluated
+from vlcpctl.evaluation.session import Session
+from vlcpctl.evaluation.splits import EvalSplit
 from vlcpctl.metrics.recall import CUTOFFS, count_touched, recalls
 
 TOP = max(CUTOFFS)
 
 
 @final
-class CrossModalTasks:
-    """The tasks of a request, read once for all checkpoints."""
+class CrossModalEvaluator(Evaluator):
+    """Recalls in galleries of the tasks of a plan."""
 
-    def __init__(self, request: Request, open_index: OpenIndex) -> None:
-        (split,) = request.splits
-        self.sources = [LaidOut(task, split, request.limit) for task in request.tasks]
-        self.gather, self.open_index = GATHER[request.duplicates], open_index
+    def __init__(self, plan: RetrievalPlan, compute: Compute) -> None:
+        (split,) = plan.request.splits
+        self.plan = plan
+        self.sources = [EvalSplit(task, split, plan.request.limit) for task in plan.request.tasks]
+        self.gather = GATHER[plan.request.duplicates]
+        self.open_index = choose(compute.backend, compute.device)
 
-    def seen_by(self, model: Evaluated) -> _CrossModal:
-        """The measurements of one checkpoint on the tasks."""
-        return _CrossModal(self, model)
-
-
-class _CrossModal:
-    """Implements `session.Measure`."""
-
-    def __init__(self, tasks: CrossModalTasks, model: Evaluated) -> None:
-        self.tasks, self.sources, self.model = tasks, tasks.sources, model
-        self._embedded: dict[int, Embedded] = {}
-
-    def measured(self, cell: Cell) -> dict[str, Any]:
-        parts = [self._part(number) for number in cell.tasks]
-        with self.model.searching(cell):
-            found = cross_modal(self.tasks.gather(parts), self.tasks.open_index)
+    def measure(self, session: Session, row: PlannedRow) -> dict[str, Any]:
+        parts = [self._part(session, number) for number in row.tasks]
+        with session.timed_search(row):
+            found = cross_modal(self.gather(parts), self.open_index)
         return dataclasses.asdict(found)
 
-    def save(self) -> None:
-        """Write the embeddings of every task of the request."""
-        out, identity = self.model.job.embeddings, self.model.job.embeddings_identity
-        assert out is not None
-        with new_directory(out, MANIFESTS["embeddings"]) as directory:
+    def finish(self, session: Session) -> None:
+        """Save the embeddings of every task, if the plan says so."""
+        saved = self.plan.embeddings.get(session.checkpoint)
+        if saved is None:
+            return
+        identity = saved.identity
+        with new_directory(saved.out, MANIFESTS["embeddings"]) as directory:
             for number, source in enumerate(self.sources):
-                part = self._part(number)
+                part = self._part(session, number)
                 write_part(directory, number, len(self.sources), part, source.samples())
             names = [source.task.slug for source in self.sources]
             body = {"tasks": names, "inputs": [identity["checkpoint"], *identity["tasks"]]}
             write_manifest(directory, "embeddings", identity, content_id(identity), body)
 
-    def _part(self, number: int) -> Embedded:
-        """The embeddings of one task, computed at first use."""
-        if number not in self._embedded:
-            source, layout = self.sources[number], self.sources[number].layout
-            counts = {"images": len(layout.image_ids), "texts": len(layout.texts)}
-            with self.model.timed("embed", task=source.task.slug, **counts):
-                self._embedded[number] = embed(
-                    self.model.encoder,
-                    source.split,
-                    layout,
-                    batch_size=self.model.means.batch_size,
-                    workers=self.model.means.workers,
-                    what=f"{self.model.job.checkpoint} on {source.task.slug}",
-                )
-        return self._embedded[number]
+    def _part(self, session: Session, number: int) -> Embedded:
+        """The embeddings of one task, computed once for all galleries."""
+        return session.once(number, lambda: self._embed(session, self.sources[number]))
+
+    def _embed(self, session: Session, source: EvalSplit) -> Embedded:
+        counts = {"images": len(source.layout.image_ids), "texts": len(source.layout.texts)}
+        with session.timed("embed", task=source.task.slug, **counts):
+            return embed(session.encoder, source, session.checkpoint, session.compute)
 
 
 @dataclass(frozen=True)

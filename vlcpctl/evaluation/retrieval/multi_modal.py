@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 
-from vlcpctl.core.errors import BadInput
-from vlcpctl.data.tasks.task import Split, Task
+from vlcpctl.evaluation.driver import Evaluator
 from vlcpctl.evaluation.embedding import fuse
-from vlcpctl.evaluation.planned_rows import Cell
-from vlcpctl.evaluation.retrieval.plan import Request
+from vlcpctl.evaluation.jobs import Compute
+from vlcpctl.evaluation.planned_rows import PlannedRow
+from vlcpctl.evaluation.retrieval.plan import RetrievalPlan
+from vlcpctl.evaluation.search.backends import choose
 from vlcpctl.evaluation.search.hits import Classed, find_hits
 from vlcpctl.evaluation.search.index import OpenIndex
-from vlcpctl.evaluation.search.items import GATHER_ITEMS, Fused, Items, lay_out_items
-from vlcpctl.evaluation.session import Evaluated
+from vlcpctl.evaluation.search.items import GATHER_ITEMS, Fused
+from vlcpctl.evaluation.session import Session
+from vlcpctl.evaluation.splits import EvalSplit
 from vlcpctl.metrics.average_precision import (
     DEFAULT_VARIANT,
     Ranked,
@@ -33,84 +34,38 @@ TOP = max(CUTOFFS)
 
 
 @final
-class MultiModalTasks:
-    """The tasks of a request, read once for all checkpoints."""
+class MultiModalEvaluator(Evaluator):
+    """Mean average precision in galleries of the tasks of a plan."""
 
-    def __init__(self, request: Request, open_index: OpenIndex) -> None:
+    def __init__(self, plan: RetrievalPlan, compute: Compute) -> None:
+        request = plan.request
         self.sources = [
-            {name: _Source(task, name, request.limit) for name in request.splits}
+            {name: EvalSplit(task, name, request.limit) for name in request.splits}
             for task in request.tasks
         ]
         self.queries, self.gallery = request.splits[0], request.splits[-1]
-        self.gather, self.open_index = GATHER_ITEMS[request.duplicates], open_index
+        self.gather = GATHER_ITEMS[request.duplicates]
+        self.open_index = choose(compute.backend, compute.device)
         self.variant = request.map_variant or DEFAULT_VARIANT
 
-    def seen_by(self, model: Evaluated) -> _MultiModal:
-        """The measurements of one checkpoint on the tasks."""
-        return _MultiModal(self, model)
-
-
-class _Source:
-    """One split of one task as items: each image with its first caption and its class."""
-
-    def __init__(self, task: Task, split: str, limit: int | None) -> None:
-        self.task, self.name, self.limit = task, split, limit
-
-    @cached_property
-    def split(self) -> Split:
-        return self.task.split(self.name)
-
-    @cached_property
-    def items(self) -> Items:
-        count = min(len(self.split), self.limit or len(self.split))
-        classes = self.split.column("label")[:count]
-        lacking = classes.count(None)
-        if lacking:
-            raise BadInput(
-                f"{self.split.path}: {lacking} of {count} images have no class label, which "
-                "multi-modal retrieval needs; leave them out, or use another --split"
-            )
-        first_captions = (self.split.captions(row)[0] for row in range(count))
-        return lay_out_items(self.split.column("sha256")[:count], first_captions, classes)
-
-
-class _MultiModal:
-    """Implements `session.Measure`."""
-
-    def __init__(self, tasks: MultiModalTasks, model: Evaluated) -> None:
-        self.tasks, self.model = tasks, model
-        self._fused: dict[tuple[int, str], Fused] = {}
-
-    def measured(self, cell: Cell) -> dict[str, Any]:
-        tasks = self.tasks
-        queries = [self._part(number, tasks.queries) for number in cell.tasks]
+    def measure(self, session: Session, row: PlannedRow) -> dict[str, Any]:
+        queries = [self._part(session, number, self.queries) for number in row.tasks]
         gallery = queries
-        if tasks.gallery != tasks.queries:
-            gallery = [self._part(number, tasks.gallery) for number in cell.tasks]
-        with self.model.searching(cell):
-            found = multi_modal(tasks.gather(queries, gallery), tasks.open_index, tasks.variant)
+        if self.gallery != self.queries:
+            gallery = [self._part(session, number, self.gallery) for number in row.tasks]
+        with session.timed_search(row):
+            found = multi_modal(self.gather(queries, gallery), self.open_index, self.variant)
         return dataclasses.asdict(found)
 
-    def save(self) -> None:
-        raise AssertionError("check_options refuses --save-embeddings for this protocol")
+    def _part(self, session: Session, number: int, split: str) -> Fused:
+        """The fused features of one split of a task, computed once for all galleries."""
+        source = self.sources[number][split]
+        return session.once((number, split), lambda: self._fuse(session, source))
 
-    def _part(self, number: int, split: str) -> Fused:
-        """The fused features of one split of a task, computed at first use."""
-        if (number, split) not in self._fused:
-            source = self.tasks.sources[number][split]
-            place = f"{source.task.slug} ({split})"
-            with self.model.timed(
-                "embed", task=source.task.slug, split=split, pairs=len(source.items.texts)
-            ):
-                self._fused[number, split] = fuse(
-                    self.model.fusion_encoder,
-                    source.split,
-                    source.items,
-                    batch_size=self.model.means.batch_size,
-                    workers=self.model.means.workers,
-                    what=f"{self.model.job.checkpoint} on {place}",
-                )
-        return self._fused[number, split]
+    def _fuse(self, session: Session, source: EvalSplit) -> Fused:
+        where = {"task": source.task.slug, "split": source.name}
+        with session.timed("embed", **where, pairs=len(source.items.texts)):
+            return fuse(session.fusion_encoder, source, session.checkpoint, session.compute)
 
 
 @dataclass(frozen=True)

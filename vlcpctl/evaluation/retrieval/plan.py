@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError, unknown_name
-from vlcpctl.core.manifest import read_manifest
 from vlcpctl.data.tasks.task import Task
-from vlcpctl.evaluation.jobs import RetrievalJob
-from vlcpctl.evaluation.planned_rows import GALLERIES, Place, cells
+from vlcpctl.evaluation.jobs import Job, read_manifests
+from vlcpctl.evaluation.planned_rows import (
+    GALLERIES,
+    PlannedRow,
+    TaskPlace,
+    gallery_rows,
+    place_of,
+)
 from vlcpctl.metrics.average_precision import DEFAULT_VARIANT, VARIANTS
 from vlcpctl.models.configuration import fusion_configuration
 
@@ -21,6 +27,10 @@ DUPLICATES = ("unite", "separate")
 CROSS_MODAL, MULTI_MODAL = PROTOCOLS = ("cross-modal", "multi-modal")
 _TWO_SPLITS = ("query", "gallery")
 _USUAL_SPLIT = "test"
+_MEASURED = {
+    CROSS_MODAL: ("metrics", "n_images", "n_texts", "n_ties"),
+    MULTI_MODAL: ("metrics", "n_queries", "n_gallery", "n_ties", "n_alone"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,30 +55,54 @@ class Request:
         return splits_of(self.tasks, self.protocol, self.split)
 
 
-def make_plan(request: Request) -> list[RetrievalJob]:
-    """The jobs of a request, after checking its inputs.
+@dataclass(frozen=True)
+class SavedEmbeddings:
+    """A directory of embeddings to write, and its identity."""
+
+    out: Path
+    identity: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RetrievalPlan:
+    """The planned rows, and the embeddings of checkpoints that are still to be saved."""
+
+    request: Request
+    jobs: list[Job]
+    embeddings: dict[Path, SavedEmbeddings]
+
+    def lines(self) -> Iterator[str]:
+        """The plan as lines of text."""
+        for job in self.jobs:
+            for row in job.rows:
+                names = ", ".join(row.fields["tasks"])
+                yield f"{job.label}: {row.fields['gallery']} gallery of {names}"
+            if job.checkpoint in self.embeddings:
+                yield f"{job.label}: embeddings to {self.embeddings[job.checkpoint].out}"
+
+
+def make_plan(request: Request) -> RetrievalPlan:
+    """The plan of a request, after checking its inputs.
 
     Raises UsageError for options that do not fit, BadInput for an unusable task or checkpoint, and
     Incompatible for a model that the protocol cannot evaluate.
     """
     _check_names(request)
     places = [_place(task, request.splits) for task in request.tasks]
-    manifests = [read_manifest(path, "checkpoint") for path in request.checkpoints]
+    manifests = read_manifests(request.checkpoints, request.run)
     if request.protocol == MULTI_MODAL:
         for path in request.checkpoints:
             require_fusion(path)
         for task in request.tasks:
             require_classes(task)
-    jobs = [
-        _job(path, manifest, places, request)
-        for path, manifest in zip(request.checkpoints, manifests, strict=True)
-    ]
-    if not any(job.cells for job in jobs):
+    jobs = [Job(path, one, _rows(one, places, request)) for path, one in manifests.items()]
+    embeddings = _embeddings(manifests, places, request)
+    if not any(job.rows for job in jobs):
         raise UsageError(
             "there is nothing to evaluate: no checkpoint was trained on tasks that make a complete "
             "merged gallery; --gallery own does not need the other tasks"
         )
-    return jobs
+    return RetrievalPlan(request, jobs, embeddings)
 
 
 def _check_names(request: Request) -> None:
@@ -88,23 +122,20 @@ def _check_names(request: Request) -> None:
         )
 
 
-def _place(task: Task, splits: tuple[str, ...]) -> Place:
+def _place(task: Task, splits: tuple[str, ...]) -> TaskPlace:
     for split in splits:
         if split not in task.counts:
             known = ", ".join(task.counts)
             raise BadInput(f"{task.path} has no split {split!r} (it has: {known}); see --split")
         if task.counts[split] == 0:
             raise BadInput(f"{task.path}: split {split} has no images")
-    return Place(task.slug, task.step, task.manifest.get("stream"), task.content)
+    return place_of(task)
 
 
-def _job(
-    path: Path, manifest: dict[str, Any], places: list[Place], request: Request
-) -> RetrievalJob:
-    if request.run:
-        manifest["run"] = request.run
-    split = "+".join(request.splits)
-    common: dict[str, Any] = {"protocol": request.protocol, "split": split}
+def _rows(
+    manifest: CheckpointManifest, places: list[TaskPlace], request: Request
+) -> list[PlannedRow]:
+    common: dict[str, Any] = {"protocol": request.protocol, "split": "+".join(request.splits)}
     # Recorded only when not the default, so that rows of a default evaluation keep their fields.
     if request.duplicates != "unite":
         common["duplicates"] = request.duplicates
@@ -112,49 +143,42 @@ def _job(
         common["map_variant"] = request.map_variant
     if request.limit:
         common["limit"] = request.limit
-    identity = {
-        "checkpoint": manifest["content"],
-        "tasks": [place.content for place in places],
-        "split": split,
-        "limit": request.limit,
-    }
-    out = _embeddings_of(path, request)
-    if out is not None and already_made(out, "embeddings", identity, force=request.force):
-        out = None
-    return RetrievalJob(
-        path, manifest, cells(manifest, places, request.gallery, common), out, identity
-    )
+    return gallery_rows(manifest, places, request.gallery, common, _MEASURED[request.protocol])
 
 
-def _embeddings_of(path: Path, request: Request) -> Path | None:
-    several = len(request.checkpoints) > 1
-    out = request.save_embeddings
-    return out / path.name if out is not None and several else out
+def _embeddings(
+    manifests: dict[Path, CheckpointManifest], places: list[TaskPlace], request: Request
+) -> dict[Path, SavedEmbeddings]:
+    """The embeddings to save of each checkpoint, without those that are already saved."""
+    if request.save_embeddings is None:
+        return {}
+    found = {}
+    for path, manifest in manifests.items():
+        identity = {
+            "checkpoint": manifest.content,
+            "tasks": [place.content for place in places],
+            "split": "+".join(request.splits),
+            "limit": request.limit,
+        }
+        several = len(manifests) > 1
+        out = request.save_embeddings / path.name if several else request.save_embeddings
+        if not already_made(out, "embeddings", identity, force=request.force):
+            found[path] = SavedEmbeddings(out, identity)
+    return found
 
 
-class Asked(Protocol):
-    """The options that apply to only one of the protocols."""
-
-    @property
-    def protocol(self) -> str: ...
-    @property
-    def map_variant(self) -> str | None: ...
-    @property
-    def save_embeddings(self) -> Path | None: ...
-
-
-def check_options(asked: Asked) -> None:
+def check_options(request: Request) -> None:
     """Raise UsageError for an unknown protocol, or an option without effect on the chosen one."""
-    if asked.protocol not in PROTOCOLS:
-        raise UsageError(unknown_name("protocol", asked.protocol, PROTOCOLS))
-    if asked.protocol == CROSS_MODAL and asked.map_variant is not None:
+    if request.protocol not in PROTOCOLS:
+        raise UsageError(unknown_name("protocol", request.protocol, PROTOCOLS))
+    if request.protocol == CROSS_MODAL and request.map_variant is not None:
         raise UsageError(
-            f"--map-variant {asked.map_variant} has no effect with --protocol cross-modal: only "
+            f"--map-variant {request.map_variant} has no effect with --protocol cross-modal: only "
             "--protocol multi-modal computes mean average precision"
         )
-    if asked.map_variant is not None and asked.map_variant not in VARIANTS:
-        raise UsageError(unknown_name("value of --map-variant:", asked.map_variant, VARIANTS))
-    if asked.protocol == MULTI_MODAL and asked.save_embeddings is not None:
+    if request.map_variant is not None and request.map_variant not in VARIANTS:
+        raise UsageError(unknown_name("value of --map-variant:", request.map_variant, VARIANTS))
+    if request.protocol == MULTI_MODAL and request.save_embeddings is not None:
         raise UsageError(
             "--save-embeddings has no effect with --protocol multi-modal: it stores embeddings of "
             "images and of texts, which only --protocol cross-modal computes"

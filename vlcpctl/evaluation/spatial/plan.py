@@ -8,14 +8,23 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
+from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
-from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.rows import run_label
 from vlcpctl.data.tasks.task import Task
-from vlcpctl.evaluation.planned_rows import Cell, Place, about_of, fields_of, steps_of
+from vlcpctl.evaluation.jobs import Job, read_manifests
+from vlcpctl.evaluation.planned_rows import (
+    PlannedRow,
+    TaskPlace,
+    about_of,
+    fields_of,
+    place_of,
+    steps_of,
+)
 
 BETWEEN = ("neighbours", "all")
 SPATIAL = "spatial"
+_MEASURED = ("metrics", "degrees", "n_images", "n_texts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,29 +39,18 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """A comparison of two checkpoints (indices in the request), with a planned row per task."""
-
-    before: int
-    after: int
-    cells: list[Cell]
-
-
-@dataclass(frozen=True)
 class SpatialPlan:
-    """The comparisons, known before a model is loaded."""
+    """The comparisons, a job each, known before a model is loaded."""
 
-    turns: list[Turn]
-
-    def cells(self) -> list[Cell]:
-        """The planned rows of all comparisons."""
-        return [cell for turn in self.turns for cell in turn.cells]
+    request: Request
+    jobs: list[Job]
 
     def lines(self) -> Iterator[str]:
         """The plan as lines of text."""
-        for cell in self.cells():
-            fields, since = cell.fields, cell.fields["since"]
-            yield f"{_words(since)} -> {_words(fields)}: {fields['task']}"
+        for job in self.jobs:
+            for row in job.rows:
+                fields, since = row.fields, row.fields["since"]
+                yield f"{_words(since)} -> {_words(fields)}: {fields['task']}"
 
 
 def make_plan(request: Request) -> SpatialPlan:
@@ -63,24 +61,23 @@ def make_plan(request: Request) -> SpatialPlan:
     if request.between not in BETWEEN:
         raise UsageError(unknown_name("value of --between:", request.between, BETWEEN))
     places = [_place(task, request.split) for task in request.tasks]
-    manifests = [read_manifest(path, "checkpoint") for path in request.checkpoints]
-    pairs = _pairs(request, manifests)
-    return SpatialPlan(
-        [
-            Turn(before, after, _cells(manifests[before], manifests[after], places, request))
-            for before, after in pairs
-        ]
-    )
+    found = read_manifests(request.checkpoints, None)
+    paths, manifests = list(found), list(found.values())
+    jobs = []
+    for before, after in _pairs(request, manifests):
+        rows = _rows(manifests[before], manifests[after], places, request)
+        jobs.append(Job(paths[after], manifests[after], rows, before=paths[before]))
+    return SpatialPlan(request, jobs)
 
 
-def _place(task: Task, split: str) -> Place:
+def _place(task: Task, split: str) -> TaskPlace:
     if not task.counts.get(split):
         known = ", ".join(name for name, count in task.counts.items() if count)
         raise BadInput(f"{task.path} has no images in split {split!r} (it has: {known})")
-    return Place(task.slug, task.step, task.manifest.get("stream"), task.content)
+    return place_of(task)
 
 
-def _pairs(request: Request, manifests: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
+def _pairs(request: Request, manifests: Sequence[CheckpointManifest]) -> list[tuple[int, int]]:
     """The earlier and the later checkpoint of each comparison."""
     if len(manifests) < 2:
         raise UsageError("there is nothing to compare: give at least two checkpoints")
@@ -90,7 +87,7 @@ def _pairs(request: Request, manifests: Sequence[dict[str, Any]]) -> list[tuple[
         return [(0, 1)]  # of two runs: in the order given
     lonely = [chain[0] for chain in chains if len(chain) == 1]
     if lonely:
-        path, name = request.checkpoints[lonely[0]], _run(manifests[lonely[0]])
+        path, name = request.checkpoints[lonely[0]], _run_of(manifests[lonely[0]])
         raise UsageError(
             f"{path} is the only checkpoint of run {name!r} here; give another of that run, or "
             "leave it out (two runs are compared with one checkpoint of each)"
@@ -98,11 +95,11 @@ def _pairs(request: Request, manifests: Sequence[dict[str, Any]]) -> list[tuple[
     return [pair for chain in chains for pair in _along(chain, request.between)]
 
 
-def _refuse_twins(request: Request, manifests: Sequence[dict[str, Any]]) -> None:
+def _refuse_twins(request: Request, manifests: Sequence[CheckpointManifest]) -> None:
     """Refuse checkpoints of equal run, seed and step: their rows could not be distinguished."""
     seen: dict[tuple[str, int, int | None], Path] = {}
     for path, manifest in zip(request.checkpoints, manifests, strict=True):
-        run, seed, step = key = (_run(manifest), manifest["seed"], manifest["step"])
+        run, seed, step = key = (_run_of(manifest), manifest.seed, manifest.step)
         first = seen.setdefault(key, path)
         if first != path:
             raise UsageError(
@@ -120,7 +117,7 @@ def _along(chain: list[int], between: str) -> list[tuple[int, int]]:
     return [(chain[before], chain[after]) for before, after in pairs]
 
 
-def _chains(manifests: Sequence[dict[str, Any]]) -> list[list[int]]:
+def _chains(manifests: Sequence[CheckpointManifest]) -> list[list[int]]:
     """The checkpoints of each run and seed in order of step, after the run's parent if given.
 
     Averages with different alpha are different runs, as in reports. A checkpoint that only starts
@@ -128,38 +125,41 @@ def _chains(manifests: Sequence[dict[str, Any]]) -> list[list[int]]:
     """
     runs: dict[tuple[str, int], list[int]] = {}
     for number, manifest in enumerate(manifests):
-        runs.setdefault((_run(manifest), manifest["seed"]), []).append(number)
-    number_of = {manifest["content"]: number for number, manifest in enumerate(manifests)}
+        runs.setdefault((_run_of(manifest), manifest.seed), []).append(number)
+    number_of = {manifest.content: number for number, manifest in enumerate(manifests)}
     chains, starts = [], set()
     for members in runs.values():
         members.sort(key=lambda number: _step(manifests[number]))
-        start = number_of.get(manifests[members[0]].get("parent"))
+        start = number_of.get(manifests[members[0]].parent or "")
         starts.add(start)
         chains.append(members if start is None else [start, *members])
     return [chain for chain in chains if len(chain) > 1 or chain[0] not in starts]
 
 
-def _run(about: dict[str, Any]) -> str:
-    """The run's name in reports, from a manifest or the fields of a row."""
-    return run_label(about["run"], about.get("alpha"))
+def _run_of(manifest: CheckpointManifest) -> str:
+    """The run's name in reports."""
+    return run_label(manifest.run, manifest.alpha)
 
 
 def _words(about: dict[str, Any]) -> str:
-    return f"{_run(about)} step {about['step']}"
+    return f"{run_label(about['run'], about.get('alpha'))} step {about['step']}"
 
 
-def _step(manifest: dict[str, Any]) -> int:
-    return -1 if manifest["step"] is None else int(manifest["step"])
+def _step(manifest: CheckpointManifest) -> int:
+    return -1 if manifest.step is None else manifest.step
 
 
-def _since(before: dict[str, Any]) -> dict[str, Any]:
+def _since(before: CheckpointManifest) -> dict[str, Any]:
     about = about_of(before)
     return {name: about[name] for name in ("run", "step", "alpha", "checkpoint") if name in about}
 
 
-def _cells(
-    before: dict[str, Any], after: dict[str, Any], places: Sequence[Place], request: Request
-) -> list[Cell]:
+def _rows(
+    before: CheckpointManifest,
+    after: CheckpointManifest,
+    places: Sequence[TaskPlace],
+    request: Request,
+) -> list[PlannedRow]:
     common: dict[str, Any] = {
         "evaluator": SPATIAL,
         "protocol": "angles",
@@ -174,5 +174,5 @@ def _cells(
     for number, (place, step) in enumerate(zip(places, steps, strict=True)):
         where = {"task_step": step, "stream": place.stream, "task": place.slug}
         fields = fields_of(about_of(after), where, [place.slug], common)
-        found.append(Cell((number,), fields))
+        found.append(PlannedRow((number,), fields, _MEASURED))
     return found

@@ -9,11 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, final
 
-from vlcpctl.core.devices import torch_device
 from vlcpctl.evaluation.jobs import Compute, Job
 from vlcpctl.evaluation.planned_rows import PlannedRow
-from vlcpctl.models import encoders
-from vlcpctl.models.encoders import Encoder
+from vlcpctl.models.encoders import Encoder, load_for_inference
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
 
 Note = Callable[[dict[str, Any]], object]  # called with each timing
@@ -36,7 +34,7 @@ class Session:
     @cached_property
     def encoder(self) -> Encoder:
         """The model in eval mode, on its device."""
-        return load_encoder(self.checkpoint, self.compute.device)
+        return load_for_inference(self.checkpoint, self.compute.device)
 
     @property
     def fusion_encoder(self) -> FusionEncoder:
@@ -64,10 +62,3 @@ class Session:
     def timed_search(self, row: PlannedRow) -> AbstractContextManager[None]:
         """Time the search of a row."""
         return self.timed("search", gallery=row.fields["gallery"], tasks=row.fields["tasks"])
-
-
-def load_encoder(checkpoint: Path, device: str) -> Encoder:
-    """The model of a checkpoint in eval mode, on a device (auto, cpu or cuda)."""
-    encoder = encoders.load(checkpoint)
-    encoder.module.to(torch_device(device)).eval()
-    return encoder

@@ -10,6 +10,7 @@ from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import UsageError, unknown_name
+from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.data.classification.data_sets import DataSet, open_data_sets
 from vlcpctl.data.tasks.skips import Tolerance
 from vlcpctl.evaluation.jobs import Job, read_manifests
@@ -19,6 +20,11 @@ LBFGS, SGD = SOLVERS = ("lbfgs", "sgd")
 STRENGTHS = tuple(10.0**-power for power in range(1, 9))  # to choose from, the strongest first
 HELD_OUT = 0.1
 EPOCHS, RATE, SGD_BATCH = 100, 1.0, 1024
+_IDLE = (
+    GoesWith("epochs", "solver", (SGD,)),
+    GoesWith("lr", "solver", (SGD,)),
+    GoesWith("held_out", "strength", (), "no strength is chosen"),
+)
 _MEASURED = ("metrics", "n_images", "n_ties", "n_skipped", "n_train", "n_unseen", "strength")
 
 
@@ -80,12 +86,7 @@ def make_plan(request: Request) -> ProbePlan:
 def _check_options(request: Request) -> None:
     if request.solver not in SOLVERS:
         raise UsageError(f"--solver: {unknown_name('solver', request.solver, SOLVERS)}")
-    for option, value in (("--epochs", request.epochs), ("--lr", request.lr)):
-        if value is not None and request.solver != SGD:
-            raise UsageError(
-                f"{option} {value} has no effect with --solver {request.solver}: "
-                "it applies only to --solver sgd"
-            )
+    refuse_idle(_IDLE, vars(request))
     for option, value in (("--lr", request.lr), ("--strength", request.strength)):
         if value is not None and not 0 < value < math.inf:
             raise UsageError(f"{option} {value} must be above 0 and finite")
@@ -98,11 +99,7 @@ def _check_choice(request: Request) -> None:
     """Refuse options for choosing the strength if --strength gives it."""
     if request.held_out is not None and not 0 < request.held_out < 1:
         raise UsageError(f"--held-out {request.held_out} must be between 0 and 1")
-    if request.strength is None:
-        return
-    if request.held_out is not None:
-        raise UsageError("--held-out has no effect with --strength: no strength is chosen")
-    if request.seed and request.solver != SGD:
+    if request.strength is not None and request.seed and request.solver != SGD:
         raise UsageError(
             f"--seed {request.seed} has no effect with --strength: nothing is drawn at random"
         )

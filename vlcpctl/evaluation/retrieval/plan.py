@@ -10,6 +10,7 @@ from typing import Any
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError, unknown_name
+from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.evaluation.jobs import Job, read_manifests
 from vlcpctl.evaluation.planned_rows import (
@@ -27,6 +28,10 @@ DUPLICATES = ("unite", "separate")
 CROSS_MODAL, MULTI_MODAL = PROTOCOLS = ("cross-modal", "multi-modal")
 _TWO_SPLITS = ("query", "gallery")
 _USUAL_SPLIT = "test"
+_IDLE = (
+    GoesWith("map_variant", "protocol", (MULTI_MODAL,)),
+    GoesWith("save_embeddings", "protocol", (CROSS_MODAL,)),
+)
 _MEASURED = {
     CROSS_MODAL: ("metrics", "n_images", "n_texts", "n_ties"),
     MULTI_MODAL: ("metrics", "n_queries", "n_gallery", "n_ties", "n_alone"),
@@ -171,18 +176,9 @@ def check_options(request: Request) -> None:
     """Raise UsageError for an unknown protocol, or an option without effect on the chosen one."""
     if request.protocol not in PROTOCOLS:
         raise UsageError(unknown_name("protocol", request.protocol, PROTOCOLS))
-    if request.protocol == CROSS_MODAL and request.map_variant is not None:
-        raise UsageError(
-            f"--map-variant {request.map_variant} has no effect with --protocol cross-modal: only "
-            "--protocol multi-modal computes mean average precision"
-        )
+    refuse_idle(_IDLE, vars(request))
     if request.map_variant is not None and request.map_variant not in VARIANTS:
         raise UsageError(unknown_name("value of --map-variant:", request.map_variant, VARIANTS))
-    if request.protocol == MULTI_MODAL and request.save_embeddings is not None:
-        raise UsageError(
-            "--save-embeddings has no effect with --protocol multi-modal: it stores embeddings of "
-            "images and of texts, which only --protocol cross-modal computes"
-        )
 
 
 def splits_of(tasks: Iterable[Task], protocol: str, split: str | None) -> tuple[str, ...]:

@@ -13,10 +13,11 @@ from vlcpctl.evaluation.jobs import Compute
 from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.search.backends import choose
 from vlcpctl.evaluation.search.gallery import Embedded
-from vlcpctl.evaluation.session import Session, load_encoder
+from vlcpctl.evaluation.session import Session
 from vlcpctl.evaluation.spatial.angles import spatial
 from vlcpctl.evaluation.spatial.plan import SpatialPlan
 from vlcpctl.evaluation.splits import EvalSplit
+from vlcpctl.models.encoders import load_for_inference
 
 
 @final
@@ -48,7 +49,7 @@ class SpatialEvaluator(Evaluator):
     def _by(self, checkpoint: Path, compute: Compute) -> list[Embedded]:
         """The embeddings of each task by a checkpoint, computed at first use."""
         if checkpoint not in self._embedded:
-            encoder = load_encoder(checkpoint, compute.device)
+            encoder = load_for_inference(checkpoint, compute.device)
             self._embedded[checkpoint] = [
                 embed(encoder, source, checkpoint, compute) for source in self.sources
             ]

@@ -3,7 +3,8 @@
 Row i of the array belongs to row i of the table NAME.parquet, which has the columns "key", of a
 sample, and "view" or "caption", the number of the sample's view or caption. Other programs read
 them with pandas.read_parquet("NAME.parquet") and numpy.load("NAME.npy", mmap_mode="r").
-Rows are read from disk when they are used, and forked workers share the pages.
+Rows are read from disk when they are used, without verifying a checksum, and forked workers share
+the pages. The files of an artifact are never changed in place, so a mapping stays valid.
 Shapes: N rows, D channels, K samples.
 """
 

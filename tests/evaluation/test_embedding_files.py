@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from vlcpctl.evaluation.embedding_files import Samples, write_part
-from vlcpctl.evaluation.search.gallery import Embedded, lay_out
+from vlcpctl.evaluation.search.gallery import Embeddings, lay_out
 
 
 def test_rows_of_the_three_files_belong_together(tmp_path: Path) -> None:
@@ -16,7 +16,7 @@ def test_rows_of_the_three_files_belong_together(tmp_path: Path) -> None:
     images = np.array([[1, 0], [0, 1]], dtype=np.float32)
     texts = np.array([[0.6, 0.8], [0.8, 0.6], [0, 1]], dtype=np.float32)
     samples = Samples("00-t", ["k0", "k1", "k2"], ["x", None, "y"])
-    write_part(tmp_path, 0, 1, Embedded(layout, images, texts), samples)
+    write_part(tmp_path, 0, 1, Embeddings(layout, images, texts), samples)
     image_rows = np.load(tmp_path / "img_emb" / "img_emb_0.npy")
     text_rows = np.load(tmp_path / "text_emb" / "text_emb_0.npy")
     rows = pq.read_table(tmp_path / "metadata" / "metadata_0.parquet").to_pylist()
@@ -33,6 +33,6 @@ def test_rows_of_the_three_files_belong_together(tmp_path: Path) -> None:
 
 def test_ten_parts_are_numbered_with_two_digits(tmp_path: Path) -> None:
     layout = lay_out(["a"], [["one"]])
-    part = Embedded(layout, np.ones((1, 2), np.float32), np.ones((1, 2), np.float32))
+    part = Embeddings(layout, np.ones((1, 2), np.float32), np.ones((1, 2), np.float32))
     write_part(tmp_path, 3, 10, part, Samples("t", ["k"], [None]))
     assert (tmp_path / "img_emb" / "img_emb_03.npy").is_file()

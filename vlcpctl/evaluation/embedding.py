@@ -11,8 +11,8 @@ from torch import Tensor
 from vlcpctl.core.console import Progress, progress
 from vlcpctl.data.loading.eval_batches import EvalImages, read_images
 from vlcpctl.evaluation.jobs import Compute
-from vlcpctl.evaluation.search.gallery import Embedded
-from vlcpctl.evaluation.search.items import Fused
+from vlcpctl.evaluation.search.gallery import Embeddings
+from vlcpctl.evaluation.search.items import FusedFeatures
 from vlcpctl.evaluation.splits import EvalSplit
 from vlcpctl.models.embed import embed_images, embed_pairs, embed_texts, require_finite
 from vlcpctl.models.encoders import Encoder
@@ -21,7 +21,7 @@ from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
 Batch = TypeVar("Batch", Tensor, list[str])
 
 
-def embed(encoder: Encoder, source: EvalSplit, checkpoint: Path, compute: Compute) -> Embedded:
+def embed(encoder: Encoder, source: EvalSplit, checkpoint: Path, compute: Compute) -> Embeddings:
     """The unit embeddings of a split: (I, D) of its images and (T, D) of its texts, float32.
 
     `checkpoint` names the model in messages. Raises Diverged for non-finite embeddings.
@@ -35,10 +35,12 @@ def embed(encoder: Encoder, source: EvalSplit, checkpoint: Path, compute: Comput
         text_TD = embed_texts(encoder, _counted(texts, bar))
     require_finite(image_ID, f"{what}, images")
     require_finite(text_TD, f"{what}, texts")
-    return Embedded(layout, image_ID, text_TD)
+    return Embeddings(layout, image_ID, text_TD)
 
 
-def fuse(encoder: FusionEncoder, source: EvalSplit, checkpoint: Path, compute: Compute) -> Fused:
+def fuse(
+    encoder: FusionEncoder, source: EvalSplit, checkpoint: Path, compute: Compute
+) -> FusedFeatures:
     """The fused features (P, D) of a split's distinct pairs, float32.
 
     `checkpoint` names the model in messages. Raises Diverged for non-finite features.
@@ -50,7 +52,7 @@ def fuse(encoder: FusionEncoder, source: EvalSplit, checkpoint: Path, compute: C
         texts = _sliced(items.texts, compute.batch_size)
         fused_PD = embed_pairs(encoder, zip(batches, texts, strict=True))
     require_finite(fused_PD, f"{what}, pairs")
-    return Fused(items, fused_PD)
+    return FusedFeatures(items, fused_PD)
 
 
 def _sliced(texts: list[str], size: int) -> Iterator[list[str]]:

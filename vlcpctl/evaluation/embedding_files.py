@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.evaluation.search.gallery import Embedded
+from vlcpctl.evaluation.search.gallery import Embeddings
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Samples:
 
 
 def write_part(
-    directory: Path, number: int, parts: int, embedded: Embedded, samples: Samples
+    directory: Path, number: int, parts: int, embedded: Embeddings, samples: Samples
 ) -> None:
     """Write one task's files, as part `number` (from 0) of `parts`; embeddings become float16."""
     layout = embedded.layout
@@ -42,7 +42,7 @@ def write_part(
     pq.write_table(_metadata(embedded, samples), path)
 
 
-def _metadata(embedded: Embedded, samples: Samples) -> Any:
+def _metadata(embedded: Embeddings, samples: Samples) -> Any:
     layout = embedded.layout
     rows = layout.sample_of_C.tolist()
     return pa.table(

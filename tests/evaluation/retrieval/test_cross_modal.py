@@ -10,7 +10,7 @@ import pytest
 from vlcpctl.core.errors import Diverged
 from vlcpctl.evaluation.retrieval.cross_modal import cross_modal
 from vlcpctl.evaluation.search.backends import choose
-from vlcpctl.evaluation.search.gallery import Embedded, Gallery, Right, lay_out, separate, united
+from vlcpctl.evaluation.search.gallery import Embeddings, Gallery, Right, lay_out, separate, united
 from vlcpctl.evaluation.search.ranks import Queries, rank
 from vlcpctl.metrics.recall import recalls
 from vlcpctl.models.embed import require_finite
@@ -53,7 +53,7 @@ def test_identical_captions_are_no_tie_when_united() -> None:
     layout = lay_out(["a", "b", "c"], [["same"], ["same"], ["other"]])
     images = np.eye(3, dtype=np.float32)
     texts = np.array([[0.6, 0.8, 0.0], [0, 0, 1]], dtype=np.float32)
-    part = Embedded(layout, images, texts)
+    part = Embeddings(layout, images, texts)
     assert cross_modal(united([part]), choose("auto", "cpu")).metrics["rm"] == 100
     apart = cross_modal(separate([part]), choose("auto", "cpu"))
     assert apart.metrics["i2t_r1"] == pytest.approx(100 / 3)

@@ -10,7 +10,7 @@ import pytest
 from vlcpctl.evaluation.retrieval.multi_modal import multi_modal
 from vlcpctl.evaluation.search.backends import choose
 from vlcpctl.evaluation.search.candidates import Sides
-from vlcpctl.evaluation.search.hits import Classed
+from vlcpctl.evaluation.search.hits import ClassSearch
 from vlcpctl.metrics.average_precision import VARIANTS
 
 ARRAYS = np.load(Path(__file__).parents[2] / "metrics" / "data" / "average_precision.npz")
@@ -21,13 +21,13 @@ LEFT = {  # see tests/metrics/test_average_precision.py
 GALLERIES = sorted({name.split("/")[1] for name in ARRAYS.files if name.startswith("map/")} - LEFT)
 
 
-def together(vectors: np.ndarray, classes: np.ndarray) -> Classed:
+def together(vectors: np.ndarray, classes: np.ndarray) -> ClassSearch:
     """Every item is a query among all others."""
     unit = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-    return Classed(Sides(unit, unit), classes, classes, np.arange(len(unit)))
+    return ClassSearch(Sides(unit, unit), classes, classes, np.arange(len(unit)))
 
 
-def of_the_authors(name: str) -> Classed:
+def of_the_authors(name: str) -> ClassSearch:
     """One entry of the `map` goldens."""
     ids, labels = ARRAYS[f"map/{name}/gallery_ids"], ARRAYS[f"map/{name}/gallery_labels"]
     asked = ARRAYS[f"map/{name}/query_ids"].tolist()
@@ -37,7 +37,7 @@ def of_the_authors(name: str) -> Classed:
     itself = np.array([rows.get(one, -1) for one in asked])
     # A search of the unit vectors with a row of scores finds these very scores.
     units = np.eye(len(ids), dtype=np.float32)
-    return Classed(Sides(ARRAYS[f"map/{name}/scores"], units), class_Q, class_G, itself)
+    return ClassSearch(Sides(ARRAYS[f"map/{name}/scores"], units), class_Q, class_G, itself)
 
 
 @pytest.mark.golden

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from vlcpctl.evaluation.search.gallery import Embedded, Gallery, lay_out, separate, united
+from vlcpctl.evaluation.search.gallery import Embeddings, Gallery, lay_out, separate, united
 
 
-def embedded(sha256s: list[str], captions: list[list[str]]) -> Embedded:
+def embedded(sha256s: list[str], captions: list[list[str]]) -> Embeddings:
     """A split whose embeddings encode the image's letter or the text's length."""
     layout = lay_out(sha256s, captions)
     images = np.array([[float(ord(name))] for name in layout.image_ids], dtype=np.float32)
     texts = np.array([[float(len(text))] for text in layout.texts], dtype=np.float32)
-    return Embedded(layout, images, texts)
+    return Embeddings(layout, images, texts)
 
 
 def named_pairs(gallery: Gallery) -> list[tuple[str, int]]:

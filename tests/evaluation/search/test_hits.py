@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from vlcpctl.evaluation.search import candidates, hits
 from vlcpctl.evaluation.search.backends import choose
 from vlcpctl.evaluation.search.candidates import BAND, Sides
-from vlcpctl.evaluation.search.hits import Classed, best_right_scores, find_hits
+from vlcpctl.evaluation.search.hits import ClassSearch, best_right_scores, find_hits
 from vlcpctl.evaluation.search.index import Index, OpenIndex, Vectors
 
 TOP = 10
@@ -42,15 +42,15 @@ def unit(vectors: np.ndarray) -> Vectors:
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
-def by_full_matrix(classed: Classed, top: int, band: float) -> list[list[bool]]:
+def by_full_matrix(search: ClassSearch, top: int, band: float) -> list[list[bool]]:
     """By definition: wrong answers that score a right one plus `band` rank before it."""
-    queries, gallery = classed.sides.query_QD, classed.sides.gallery_GD
+    queries, gallery = search.sides.query_QD, search.sides.gallery_GD
     scores = queries.astype(np.float64) @ gallery.astype(np.float64).T
     found = []
-    for row, name, itself in zip(scores, classed.class_Q, classed.itself_Q, strict=True):
+    for row, name, itself in zip(scores, search.class_Q, search.itself_Q, strict=True):
         others = [(score, place) for place, score in enumerate(row) if place != itself]
-        right = sorted((s for s, place in others if classed.class_G[place] == name), reverse=True)
-        wrong = [s for s, place in others if classed.class_G[place] != name]
+        right = sorted((s for s, place in others if search.class_G[place] == name), reverse=True)
+        wrong = [s for s, place in others if search.class_G[place] != name]
         line = [False] * top
         for number, score in enumerate(right):
             place = number + sum(one >= score + band for one in wrong)
@@ -60,7 +60,7 @@ def by_full_matrix(classed: Classed, top: int, band: float) -> list[list[bool]]:
     return found
 
 
-def crowd(seed: int, spread: float, size: int = 300, *, inside: bool = True) -> Classed:
+def crowd(seed: int, spread: float, size: int = 300, *, inside: bool = True) -> ClassSearch:
     """Few centres, many copies of each `spread` apart, classes of 1 to 60 that cut across them."""
     random = np.random.default_rng(seed)
     centres = random.standard_normal((9, 8))
@@ -71,10 +71,10 @@ def crowd(seed: int, spread: float, size: int = 300, *, inside: bool = True) -> 
     classes = np.minimum(random.geometric(0.15, size), 20)
     if inside:
         rows = random.permutation(size)[:60]
-        return Classed(Sides(gallery[rows], gallery), classes[rows], classes, rows)
+        return ClassSearch(Sides(gallery[rows], gallery), classes[rows], classes, rows)
     asked = unit(gallery[:60] + spread * random.standard_normal(gallery[:60].shape))
     outside = np.full(len(asked), -1)
-    return Classed(Sides(asked, gallery), random.integers(1, 25, len(asked)), classes, outside)
+    return ClassSearch(Sides(asked, gallery), random.integers(1, 25, len(asked)), classes, outside)
 
 
 @every_backend
@@ -84,29 +84,27 @@ def test_hits_are_those_of_the_full_matrix(
     open_index: OpenIndex, spread: float, *, inside: bool
 ) -> None:
     for seed in range(2):
-        classed = crowd(seed, spread, inside=inside)
-        found = find_hits(classed, open_index(classed.sides.gallery_GD), TOP)
-        assert found.worst.tolist() == by_full_matrix(classed, TOP, -BAND)
-        assert found.best.tolist() == by_full_matrix(classed, TOP, BAND)
+        search = crowd(seed, spread, inside=inside)
+        found = find_hits(search, open_index(search.sides.gallery_GD), TOP)
+        assert found.worst.tolist() == by_full_matrix(search, TOP, -BAND)
+        assert found.best.tolist() == by_full_matrix(search, TOP, BAND)
 
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 10**6), st.floats(-6, 0), st.integers(2, 40), st.integers(1, 12))
 def test_backends_agree_on_small_galleries(seed: int, scale: float, size: int, top: int) -> None:
-    classed = crowd(seed, 10**scale, size)
-    wanted = by_full_matrix(classed, top, -BAND)
+    search = crowd(seed, 10**scale, size)
+    wanted = by_full_matrix(search, top, -BAND)
     for open_index in BACKENDS.values():
-        assert (
-            find_hits(classed, open_index(classed.sides.gallery_GD), top).worst.tolist() == wanted
-        )
+        assert find_hits(search, open_index(search.sides.gallery_GD), top).worst.tolist() == wanted
 
 
 @every_backend
 def test_a_collapsed_model_hits_nothing(open_index: OpenIndex) -> None:
     same, classes = unit(np.ones((400, 16))), np.arange(400) // 100
-    classed = Classed(Sides(same, same), classes, classes, np.arange(400))
+    search = ClassSearch(Sides(same, same), classes, classes, np.arange(400))
     index = open_index(same)
-    found = find_hits(classed, index, TOP)
+    found = find_hits(search, index, TOP)
     assert not found.worst.any()
     assert found.best.all()
     if isinstance(index, NaiveIndex):
@@ -116,10 +114,10 @@ def test_a_collapsed_model_hits_nothing(open_index: OpenIndex) -> None:
 
 def test_a_tie_puts_the_wrong_answer_first() -> None:
     gallery = unit(np.array([[1, 0], [1, 0], [1, 3e-3], [1, 0.5], [1, 1.0]]))
-    classed = Classed(
+    search = ClassSearch(
         Sides(gallery[:1], gallery), np.array([7]), np.array([7, 8, 7, 7, 8]), np.array([0])
     )
-    found = find_hits(classed, NaiveIndex(gallery), 4)
+    found = find_hits(search, NaiveIndex(gallery), 4)
     assert found.worst.tolist() == [[False, True, True, False]]  # row 2 is 4.5e-6 below row 1
     assert found.best.tolist() == [[True, False, True, False]]
 
@@ -128,8 +126,8 @@ def test_the_query_itself_is_in_no_place() -> None:
     gallery = unit(np.array([[1, 0], [1, 0.1], [1, 0.2]]))
     classes = np.array([0, 1, 0])
     sides = Sides(gallery[:1], gallery)
-    inside = Classed(sides, classes[:1], classes, np.array([0]))
-    outside = Classed(sides, classes[:1], classes, np.array([-1]))
+    inside = ClassSearch(sides, classes[:1], classes, np.array([0]))
+    outside = ClassSearch(sides, classes[:1], classes, np.array([-1]))
     assert find_hits(inside, NaiveIndex(gallery), 3).worst.tolist() == [[False, True, False]]
     assert find_hits(outside, NaiveIndex(gallery), 3).worst.tolist() == [[True, False, True]]
     assert (inside.right_counts().tolist(), outside.right_counts().tolist()) == ([1], [2])
@@ -137,9 +135,9 @@ def test_the_query_itself_is_in_no_place() -> None:
 
 def test_a_class_that_the_gallery_lacks_has_no_hits() -> None:
     gallery = unit(np.eye(3))
-    classed = Classed(Sides(gallery, gallery), np.full(3, 9), np.zeros(3, int), np.full(3, -1))
-    assert not find_hits(classed, NaiveIndex(gallery), TOP).best.any()
-    assert classed.right_counts().tolist() == [0, 0, 0]
+    search = ClassSearch(Sides(gallery, gallery), np.full(3, 9), np.zeros(3, int), np.full(3, -1))
+    assert not find_hits(search, NaiveIndex(gallery), TOP).best.any()
+    assert search.right_counts().tolist() == [0, 0, 0]
 
 
 def test_a_cut_inside_the_band_asks_for_more() -> None:
@@ -147,11 +145,11 @@ def test_a_cut_inside_the_band_asks_for_more() -> None:
     angles = np.arccos(1 - BAND - 1e-6 * np.linspace(-0.2, 1, 60))
     gallery = unit(np.array([[1, 0], *np.stack([np.cos(angles), np.sin(angles)], axis=1)]))
     query, classes = np.array([[1, 0]], dtype=np.float32), np.array([0] + [1] * 60)
-    classed = Classed(Sides(query, gallery), np.array([0]), classes, np.array([-1]))
+    search = ClassSearch(Sides(query, gallery), np.array([0]), classes, np.array([-1]))
     index = NaiveIndex(gallery)
-    found = find_hits(classed, index, 15)
+    found = find_hits(search, index, 15)
     assert index.asked == [31, 61]
-    assert found.worst.tolist() == by_full_matrix(classed, 15, -BAND)
+    assert found.worst.tolist() == by_full_matrix(search, 15, -BAND)
     assert found.worst.any()
 
 
@@ -159,19 +157,19 @@ def test_a_cut_inside_the_band_asks_for_more() -> None:
 def test_blocks_and_tiles_change_nothing(
     module: object, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    classed = crowd(0, 1e-2)
-    whole = find_hits(classed, NaiveIndex(classed.sides.gallery_GD), TOP)
+    search = crowd(0, 1e-2)
+    whole = find_hits(search, NaiveIndex(search.sides.gallery_GD), TOP)
     monkeypatch.setattr(module, name, 5)
     monkeypatch.setattr(hits, "_TILE_COLUMNS", 7)
-    parts = find_hits(classed, NaiveIndex(classed.sides.gallery_GD), TOP)
+    parts = find_hits(search, NaiveIndex(search.sides.gallery_GD), TOP)
     assert np.array_equal(parts.worst, whole.worst)
     assert np.array_equal(parts.best, whole.best)
 
 
 def test_fewer_right_answers_than_places_are_minus_infinity() -> None:
-    classed = crowd(3, 0.5)
-    scores = best_right_scores(classed, TOP)
-    counts = np.minimum(classed.right_counts(), TOP)
+    search = crowd(3, 0.5)
+    scores = best_right_scores(search, TOP)
+    counts = np.minimum(search.right_counts(), TOP)
     assert np.isfinite(scores).sum(axis=1).tolist() == counts.tolist()
     assert all(line == sorted(line, reverse=True) for line in scores.tolist())
 
@@ -182,9 +180,9 @@ def test_a_gpu_gives_the_hits_of_the_cpu() -> None:
     if not torch.cuda.is_available():
         pytest.skip("torch sees no GPU")
     for spread in (0.5, 2e-3, 0.0):
-        classed = crowd(1, spread, size=3000)
-        gallery = classed.sides.gallery_GD
+        search = crowd(1, spread, size=3000)
+        gallery = search.sides.gallery_GD
         opens: list[Index] = [choose(name, "cuda")(gallery) for name in ("auto", "torch")]
-        wanted = find_hits(classed, BACKENDS["faiss"](gallery), TOP)
+        wanted = find_hits(search, BACKENDS["faiss"](gallery), TOP)
         for index in opens:
-            assert np.array_equal(find_hits(classed, index, TOP).worst, wanted.worst)
+            assert np.array_equal(find_hits(search, index, TOP).worst, wanted.worst)

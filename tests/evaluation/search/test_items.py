@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from vlcpctl.evaluation.search.hits import Classed
-from vlcpctl.evaluation.search.items import Fused, lay_out_items, separate, united
+from vlcpctl.evaluation.search.hits import ClassSearch
+from vlcpctl.evaluation.search.items import FusedFeatures, lay_out_items, separate, united
 
 
-def fused(*samples: str) -> Fused:
+def fused(*samples: str) -> FusedFeatures:
     """Samples such as "a1x": image a with caption 1, of class x; the features encode the pair."""
     items = lay_out_items([s[0] for s in samples], [s[1] for s in samples], [s[2] for s in samples])
     pairs = zip(items.image_ids, items.texts, strict=True)
     vectors = np.array([[ord(image), ord(text)] for image, text in pairs], dtype=np.float32)
-    return Fused(items, vectors)
+    return FusedFeatures(items, vectors)
 
 
 def named(vectors: np.ndarray) -> list[str]:
     return ["".join(chr(int(value)) for value in row) for row in vectors]
 
 
-def right(classed: Classed) -> list[int]:
-    return classed.right_counts().tolist()
+def right(search: ClassSearch) -> list[int]:
+    return search.right_counts().tolist()
 
 
 def test_a_pair_is_fused_once_whatever_its_classes() -> None:
@@ -33,41 +33,41 @@ def test_a_pair_is_fused_once_whatever_its_classes() -> None:
 
 def test_united_items_are_entries_and_queries_once() -> None:
     part = [fused("a1x", "b1x", "a1x", "a2x")]
-    classed = united(part, part)
-    assert named(classed.sides.gallery_GD) == ["a1", "b1", "a2"]
-    assert classed.itself_Q.tolist() == [0, 1, 2]
-    assert right(classed) == [2, 2, 2]
+    search = united(part, part)
+    assert named(search.sides.gallery_GD) == ["a1", "b1", "a2"]
+    assert search.itself_Q.tolist() == [0, 1, 2]
+    assert right(search) == [2, 2, 2]
 
 
 def test_separate_items_are_answers_to_their_twins() -> None:
     part = [fused("a1x", "b1x", "a1x")]
-    classed = separate(part, part)
-    assert named(classed.sides.query_QD) == ["a1", "b1", "a1"]
-    assert classed.itself_Q.tolist() == [0, 1, 2]
-    assert right(classed) == [2, 2, 2]
+    search = separate(part, part)
+    assert named(search.sides.query_QD) == ["a1", "b1", "a1"]
+    assert search.itself_Q.tolist() == [0, 1, 2]
+    assert right(search) == [2, 2, 2]
 
 
 def test_one_content_of_two_classes_is_two_entries() -> None:
     part = [fused("a1x", "a1y")]
-    classed = united(part, part)
-    assert named(classed.sides.gallery_GD) == ["a1", "a1"]
-    assert right(classed) == [0, 0]
+    search = united(part, part)
+    assert named(search.sides.gallery_GD) == ["a1", "a1"]
+    assert right(search) == [0, 0]
 
 
 def test_content_and_classes_are_united_across_tasks() -> None:
     parts = [fused("a1x", "b1y"), fused("c1x", "a1x", "d1z")]
-    classed = united(parts, parts)
-    assert named(classed.sides.gallery_GD) == ["a1", "b1", "c1", "d1"]
-    assert classed.class_G.tolist() == [0, 1, 0, 2]
+    search = united(parts, parts)
+    assert named(search.sides.gallery_GD) == ["a1", "b1", "c1", "d1"]
+    assert search.class_G.tolist() == [0, 1, 0, 2]
     assert named(separate(parts, parts).sides.gallery_GD) == ["a1", "b1", "c1", "a1", "d1"]
 
 
 def test_a_query_from_another_split_finds_itself_by_content_only_when_united() -> None:
     queries, gallery = [fused("b1y", "a1x", "e1w")], [fused("a1x", "b2y", "c1x")]
-    classed = united(queries, gallery)
-    assert classed.itself_Q.tolist() == [-1, 0, -1]
-    assert right(classed) == [1, 1, 0]
-    assert classed.class_Q.tolist()[1] == classed.class_G.tolist()[0]
+    search = united(queries, gallery)
+    assert search.itself_Q.tolist() == [-1, 0, -1]
+    assert right(search) == [1, 1, 0]
+    assert search.class_Q.tolist()[1] == search.class_G.tolist()[0]
     apart = separate(queries, gallery)
     assert apart.itself_Q.tolist() == [-1, -1, -1]
     assert right(apart) == [1, 2, 0]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vlcpctl.evaluation.search.backends import choose
-from vlcpctl.evaluation.search.gallery import Embedded, Layout, lay_out
+from vlcpctl.evaluation.search.gallery import Embeddings, Layout, lay_out
 from vlcpctl.evaluation.search.index import Vectors
 from vlcpctl.evaluation.spatial.angles import BINS, bin_names, spatial
 from vlcpctl.metrics.angles import rotations
@@ -25,8 +25,8 @@ def unit(seed: int, rows: int, width: int = 4) -> Vectors:
     return (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
 
 
-def model(seed: int) -> Embedded:
-    return Embedded(layout(), unit(seed, 5), unit(seed + 1000, 7))
+def model(seed: int) -> Embeddings:
+    return Embeddings(layout(), unit(seed, 5), unit(seed + 1000, 7))
 
 
 def belongs() -> np.ndarray:
@@ -83,7 +83,7 @@ def test_seeds_of_the_test_above_have_pairs_and_images_without() -> None:
 def test_a_tie_is_not_ranked_first() -> None:
     image = np.eye(4, dtype=np.float32)[:2]
     text = np.array([[1, 0, 0, 0], [1, 0, 0, 0]], dtype=np.float32)
-    tied = Embedded(lay_out(["1", "2"], [["a"], ["b"]]), image, text)
+    tied = Embeddings(lay_out(["1", "2"], [["a"], ["b"]]), image, text)
     found = spatial(tied, tied, TORCH)
     assert found.degrees["imav_i2t"] == []
     assert found.metrics["imav_i2t_0_5"] is None

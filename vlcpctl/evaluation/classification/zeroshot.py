@@ -11,7 +11,7 @@ import numpy as np
 
 from vlcpctl.evaluation.classification.class_vectors import class_ranks, class_vectors
 from vlcpctl.evaluation.classification.labelled_sets import LabelledSet
-from vlcpctl.evaluation.classification.zeroshot_plan import PromptedData, ZeroshotPlan
+from vlcpctl.evaluation.classification.zeroshot_plan import ZeroshotData, ZeroshotPlan
 from vlcpctl.evaluation.driver import Evaluator
 from vlcpctl.evaluation.jobs import Compute
 from vlcpctl.evaluation.planned_rows import PlannedRow
@@ -67,7 +67,7 @@ class ZeroshotEvaluator(Evaluator):
         opened.judge(flaws, self.plan.request.tolerance)
         return Result(accuracies(counts), int(counts.images_C.sum()), n_ties, len(flaws))
 
-    def _class_vectors(self, session: Session, given: PromptedData) -> Vectors:
+    def _class_vectors(self, session: Session, given: ZeroshotData) -> Vectors:
         """The classes as vectors, computed once: tasks of a stream often share them."""
         what = f"{session.checkpoint} on {given.data.name}"
         return session.once(

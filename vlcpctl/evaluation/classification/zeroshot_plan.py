@@ -40,7 +40,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class PromptedData:
+class ZeroshotData:
     """A data set with the prompts of its classes; `digest` is a hash of both."""
 
     data: DataSet
@@ -53,7 +53,7 @@ class ZeroshotPlan:
     """The data sets and planned rows, known before a model is loaded."""
 
     request: Request
-    data_sets: list[PromptedData]
+    data_sets: list[ZeroshotData]
     jobs: list[Job]
 
     def lines(self) -> Iterator[str]:
@@ -86,11 +86,11 @@ def make_plan(request: Request) -> ZeroshotPlan:
     return ZeroshotPlan(request, data_sets, jobs)
 
 
-def _with_prompts(data: DataSet, templates: TemplatesFile | None, split: str) -> PromptedData:
+def _with_prompts(data: DataSet, templates: TemplatesFile | None, split: str) -> ZeroshotData:
     data.check(split)
     prompts = data.prompts(templates)
     _warn_of_twins(data, prompts)
-    return PromptedData(data, prompts, content_id([list(data.classes), prompts]))
+    return ZeroshotData(data, prompts, content_id([list(data.classes), prompts]))
 
 
 def _warn_of_twins(data: DataSet, prompts: list[list[str]]) -> None:
@@ -110,7 +110,7 @@ def _warn_of_twins(data: DataSet, prompts: list[list[str]]) -> None:
 
 
 def _rows(
-    manifest: CheckpointManifest, data_sets: Sequence[PromptedData], request: Request
+    manifest: CheckpointManifest, data_sets: Sequence[ZeroshotData], request: Request
 ) -> list[PlannedRow]:
     places = [place_of(one.data) for one in data_sets]
     steps = steps_of(manifest, places)
@@ -130,7 +130,7 @@ def _rows(
 def _average(
     manifest: CheckpointManifest,
     request: Request,
-    data_sets: Sequence[PromptedData],
+    data_sets: Sequence[ZeroshotData],
     members: list[int],
 ) -> PlannedRow:
     """The row with the mean over data sets outside the stream.

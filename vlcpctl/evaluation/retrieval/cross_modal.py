@@ -19,7 +19,7 @@ from vlcpctl.evaluation.jobs import Compute
 from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.retrieval.plan import RetrievalPlan
 from vlcpctl.evaluation.search.backends import choose
-from vlcpctl.evaluation.search.gallery import GATHER, Embedded, Gallery
+from vlcpctl.evaluation.search.gallery import GATHER, Embeddings, Gallery
 from vlcpctl.evaluation.search.index import OpenIndex
 from vlcpctl.evaluation.search.ranks import Queries, rank
 from vlcpctl.evaluation.session import Session
@@ -60,11 +60,11 @@ class CrossModalEvaluator(Evaluator):
             body = {"tasks": names, "inputs": [identity["checkpoint"], *identity["tasks"]]}
             write_manifest(directory, "embeddings", identity, content_id(identity), body)
 
-    def _part(self, session: Session, number: int) -> Embedded:
+    def _part(self, session: Session, number: int) -> Embeddings:
         """The embeddings of one task, computed once for all galleries."""
         return session.once(number, lambda: self._embed(session, self.sources[number]))
 
-    def _embed(self, session: Session, source: EvalSplit) -> Embedded:
+    def _embed(self, session: Session, source: EvalSplit) -> Embeddings:
         counts = {"images": len(source.layout.image_ids), "texts": len(source.layout.texts)}
         with session.timed("embed", task=source.task.slug, **counts):
             return embed(session.encoder, source, session.checkpoint, session.compute)

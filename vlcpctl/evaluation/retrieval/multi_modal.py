@@ -17,9 +17,9 @@ from vlcpctl.evaluation.jobs import Compute
 from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.retrieval.plan import RetrievalPlan
 from vlcpctl.evaluation.search.backends import choose
-from vlcpctl.evaluation.search.hits import Classed, find_hits
+from vlcpctl.evaluation.search.hits import ClassSearch, find_hits
 from vlcpctl.evaluation.search.index import OpenIndex
-from vlcpctl.evaluation.search.items import GATHER_ITEMS, Fused
+from vlcpctl.evaluation.search.items import GATHER_ITEMS, FusedFeatures
 from vlcpctl.evaluation.session import Session
 from vlcpctl.evaluation.splits import EvalSplit
 from vlcpctl.metrics.average_precision import (
@@ -57,12 +57,12 @@ class MultiModalEvaluator(Evaluator):
             found = multi_modal(self.gather(queries, gallery), self.open_index, self.variant)
         return dataclasses.asdict(found)
 
-    def _part(self, session: Session, number: int, split: str) -> Fused:
+    def _part(self, session: Session, number: int, split: str) -> FusedFeatures:
         """The fused features of one split of a task, computed once for all galleries."""
         source = self.sources[number][split]
         return session.once((number, split), lambda: self._fuse(session, source))
 
-    def _fuse(self, session: Session, source: EvalSplit) -> Fused:
+    def _fuse(self, session: Session, source: EvalSplit) -> FusedFeatures:
         where = {"task": source.task.slug, "split": source.name}
         with session.timed("embed", **where, pairs=len(source.items.texts)):
             return fuse(session.fusion_encoder, source, session.checkpoint, session.compute)
@@ -83,17 +83,19 @@ class Result:
     n_alone: int
 
 
-def multi_modal(classed: Classed, open_index: OpenIndex, variant: str = DEFAULT_VARIANT) -> Result:
+def multi_modal(
+    search: ClassSearch, open_index: OpenIndex, variant: str = DEFAULT_VARIANT
+) -> Result:
     """Search the gallery for every query, leaving the query itself out."""
-    hits = find_hits(classed, open_index(classed.sides.gallery_GD), TOP)
-    right_Q = classed.right_counts()
+    hits = find_hits(search, open_index(search.sides.gallery_GD), TOP)
+    right_Q = search.right_counts()
     worst, best = (
-        Ranked(hit_QN, right_Q, classed.itself_Q >= 0) for hit_QN in (hits.worst, hits.best)
+        Ranked(hit_QN, right_Q, search.itself_Q >= 0) for hit_QN in (hits.worst, hits.best)
     )
     return Result(
         metrics=mean_average_precisions(worst, variant),
         n_queries=len(right_Q),
-        n_gallery=len(classed.class_G),
+        n_gallery=len(search.class_G),
         n_ties=count_touched(worst, best, variant),
         n_alone=int(np.count_nonzero(right_Q == 0)),
     )

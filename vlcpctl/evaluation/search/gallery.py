@@ -51,7 +51,7 @@ def lay_out(sha256s: Sequence[str], captions: Iterable[Sequence[str]]) -> Layout
 
 
 @dataclass(frozen=True)
-class Embedded:
+class Embeddings:
     """A split embedded by one model: unit-length embeddings of its distinct images and texts."""
 
     layout: Layout
@@ -89,7 +89,7 @@ class Gallery:
         return _right(self.pairs_P2[:, 1], self.pairs_P2[:, 0], len(self.text_TD))
 
 
-def united(parts: Sequence[Embedded]) -> Gallery:
+def united(parts: Sequence[Embeddings]) -> Gallery:
     """One gallery of all parts, in which identical images are one entry, and likewise texts."""
     image_ids: dict[str, int] = {}
     texts: dict[str, int] = {}
@@ -106,7 +106,7 @@ def united(parts: Sequence[Embedded]) -> Gallery:
     return Gallery(np.concatenate(images), np.concatenate(sentences), unique)
 
 
-def separate(parts: Sequence[Embedded]) -> Gallery:
+def separate(parts: Sequence[Embeddings]) -> Gallery:
     """One gallery of all parts, an image per sample; only a sample's own captions are right."""
     images = np.concatenate([part.image_ID[part.layout.image_of_N] for part in parts])
     texts = np.concatenate([part.text_TD[part.layout.text_of_C] for part in parts])

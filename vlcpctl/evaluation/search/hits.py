@@ -27,7 +27,7 @@ _TILE_COLUMNS = 8192
 
 
 @dataclass(frozen=True)
-class Classed:
+class ClassSearch:
     """Queries and a gallery with their classes, and the gallery row of each query itself."""
 
     sides: Sides
@@ -50,36 +50,36 @@ class Hits:
     best: Mask
 
 
-def find_hits(classed: Classed, index: Index, top: int) -> Hits:
+def find_hits(search: ClassSearch, index: Index, top: int) -> Hits:
     """The hits among the first `top` places; `index` holds the gallery.
 
     The n-th best right answer is at place n plus the number of wrong ones that outrank it.
     """
-    right_QN = best_right_scores(classed, top)
+    right_QN = best_right_scores(search, top)
     hits = Hits(np.zeros(right_QN.shape, dtype=bool), np.zeros(right_QN.shape, dtype=bool))
 
     def settle(rows: Ids, score_QK: Vectors, id_QK: Ids) -> Ids:
-        is_wrong = classed.class_G[id_QK] != classed.class_Q[rows, None]
-        found = Candidates(classed.sides, rows, score_QK, id_QK, (id_QK >= 0) & is_wrong)
+        is_wrong = search.class_G[id_QK] != search.class_Q[rows, None]
+        found = Candidates(search.sides, rows, score_QK, id_QK, (id_QK >= 0) & is_wrong)
         return _place_block(found, right_QN[rows], hits)
 
     # Enough for a good model: `top` right answers, the query itself and as many wrong ones.
     wanted_Q = np.full(len(right_QN), 2 * top + 1, dtype=np.int64)
-    search_until_settled(classed.sides, index, wanted_Q, settle)
+    search_until_settled(search.sides, index, wanted_Q, settle)
     return hits
 
 
-def best_right_scores(classed: Classed, top: int) -> Scores:
+def best_right_scores(search: ClassSearch, top: int) -> Scores:
     """(Q, N) exact scores of each query's best right answers, best first; -inf where it has fewer.
 
     Computed class by class, not by the search: right answers may rank below all its candidates.
     """
-    best_QN = np.full((len(classed.class_Q), top), -np.inf)
-    for rows, members in _of_each_class(classed):
-        queries = classed.sides.query_QD[rows].astype(np.float64)
-        gallery = classed.sides.gallery_GD[members].astype(np.float64)
+    best_QN = np.full((len(search.class_Q), top), -np.inf)
+    for rows, members in _of_each_class(search):
+        queries = search.sides.query_QD[rows].astype(np.float64)
+        gallery = search.sides.gallery_GD[members].astype(np.float64)
         scores = queries @ gallery.T
-        scores[members == classed.itself_Q[rows, None]] = -np.inf
+        scores[members == search.itself_Q[rows, None]] = -np.inf
         both = np.concatenate([best_QN[rows], scores], axis=1)
         best_QN[rows] = -np.sort(np.partition(-both, top - 1, axis=1)[:, :top], axis=1)
     return best_QN
@@ -101,13 +101,13 @@ def _place_block(found: Candidates, right_QN: Scores, hits: Hits) -> Ids:
     return found.row_Q[is_cut]
 
 
-def _of_each_class(classed: Classed) -> Iterator[tuple[Ids, Ids]]:
+def _of_each_class(search: ClassSearch) -> Iterator[tuple[Ids, Ids]]:
     """Tiles of each class: rows of its queries, with rows of its gallery entries."""
-    order_Q = np.argsort(classed.class_Q, kind="stable")
-    order_G = np.argsort(classed.class_G, kind="stable")
-    for name in np.unique(classed.class_Q):
-        queries = _run(classed.class_Q, order_Q, name)
-        members = _run(classed.class_G, order_G, name)
+    order_Q = np.argsort(search.class_Q, kind="stable")
+    order_G = np.argsort(search.class_G, kind="stable")
+    for name in np.unique(search.class_Q):
+        queries = _run(search.class_Q, order_Q, name)
+        members = _run(search.class_G, order_G, name)
         for start in range(0, len(queries), _TILE_ROWS):
             rows = queries[start : start + _TILE_ROWS]
             for first in range(0, len(members), _TILE_COLUMNS):

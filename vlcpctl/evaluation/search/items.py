@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vlcpctl.evaluation.search.candidates import Sides
-from vlcpctl.evaluation.search.hits import Classed
+from vlcpctl.evaluation.search.hits import ClassSearch
 from vlcpctl.evaluation.search.index import Ids, Vectors
 
 
@@ -28,7 +28,7 @@ class Items:
 
 
 @dataclass(frozen=True)
-class Fused:
+class FusedFeatures:
     """A split embedded by one model: unit-length fused features of its distinct pairs."""
 
     items: Items
@@ -50,19 +50,20 @@ def lay_out_items(sha256s: Iterable[str], captions: Iterable[str], classes: Sequ
     return Items(images, texts, _ids(first_rows), _ids(pair_of), list(classes))
 
 
-def united(queries: Sequence[Fused], gallery: Sequence[Fused]) -> Classed:
+def united(queries: Sequence[FusedFeatures], gallery: Sequence[FusedFeatures]) -> ClassSearch:
     """Identical items of one class are one entry and one query; it is not its own answer."""
-    return _classed(queries, gallery, _content)
+    return _class_search(queries, gallery, _content)
 
 
-def separate(queries: Sequence[Fused], gallery: Sequence[Fused]) -> Classed:
+def separate(queries: Sequence[FusedFeatures], gallery: Sequence[FusedFeatures]) -> ClassSearch:
     """Every sample is an entry and a query; its copies are answers, it is not."""
-    return _classed(queries, gallery, lambda part, row: (id(part), row))
+    return _class_search(queries, gallery, lambda part, row: (id(part), row))
 
 
 GATHER_ITEMS = {"unite": united, "separate": separate}
 
-_Name = Callable[[Fused, int], Hashable]  # names a sample by its row; equal names are one entry
+# Names a sample by its row; equal names are one entry.
+_Name = Callable[[FusedFeatures, int], Hashable]
 
 
 @dataclass(frozen=True)
@@ -72,11 +73,13 @@ class _Entries:
     classes: list[str]
 
 
-def _classed(queries: Sequence[Fused], gallery: Sequence[Fused], name: _Name) -> Classed:
+def _class_search(
+    queries: Sequence[FusedFeatures], gallery: Sequence[FusedFeatures], name: _Name
+) -> ClassSearch:
     held = _entries(gallery, name)
     asked = held if queries is gallery else _entries(queries, name)
     numbers: dict[str, int] = {}
-    return Classed(
+    return ClassSearch(
         sides=Sides(asked.vectors, held.vectors),
         class_Q=_ids([numbers.setdefault(one, len(numbers)) for one in asked.classes]),
         class_G=_ids([numbers.setdefault(one, len(numbers)) for one in held.classes]),
@@ -84,7 +87,7 @@ def _classed(queries: Sequence[Fused], gallery: Sequence[Fused], name: _Name) ->
     )
 
 
-def _entries(parts: Sequence[Fused], name: _Name) -> _Entries:
+def _entries(parts: Sequence[FusedFeatures], name: _Name) -> _Entries:
     """One entry per name over all parts: the first sample with that name."""
     names: dict[Hashable, int] = {}
     vectors: list[Vectors] = []
@@ -110,7 +113,7 @@ def _first_times(numbers: Sequence[int], known: int) -> NDArray[np.bool_]:
     return is_first & (np.asarray(numbers) >= known)
 
 
-def _content(part: Fused, row: int) -> Hashable:
+def _content(part: FusedFeatures, row: int) -> Hashable:
     """The content of an item: its image, its text and its class."""
     pair = part.items.pair_of_N[row]
     return part.items.image_ids[pair], part.items.texts[pair], part.items.classes[row]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vlcpctl.evaluation.search.candidates import Sides, exact_scores
-from vlcpctl.evaluation.search.gallery import Embedded, Right, united
+from vlcpctl.evaluation.search.gallery import Embeddings, Right, united
 from vlcpctl.evaluation.search.index import Ids, OpenIndex
 from vlcpctl.evaluation.search.ranks import Queries, rank
 from vlcpctl.metrics.angles import (
@@ -43,7 +43,7 @@ class Result:
     n_texts: int
 
 
-def spatial(before: Embedded, after: Embedded, open_index: OpenIndex) -> Result:
+def spatial(before: Embeddings, after: Embeddings, open_index: OpenIndex) -> Result:
     """Measure how angles changed from an earlier model to a later one of the same layout.
 
     Identical content is one sample. A pair counts in `imav_i2t` if the earlier model ranks a text
@@ -87,7 +87,7 @@ def _metrics(found: Mapping[str, Angles]) -> dict[str, float | None]:
     return metrics
 
 
-def _ranked_first(before: Embedded, open_index: OpenIndex) -> dict[str, Ids]:
+def _ranked_first(before: Embeddings, open_index: OpenIndex) -> dict[str, Ids]:
     """The (image, text) rows (P, 2) of pairs ranked first, from images to texts and back."""
     gallery = united([before])  # a gallery of one part keeps its rows
     images, texts = gallery.image_ID, gallery.text_TD
@@ -117,7 +117,7 @@ def _best_right(queries: Queries, right: Right) -> Ids:
     return best
 
 
-def _sides(model: Embedded, pairs_P2: Ids) -> tuple[np.ndarray, np.ndarray]:
+def _sides(model: Embeddings, pairs_P2: Ids) -> tuple[np.ndarray, np.ndarray]:
     return model.image_ID[pairs_P2[:, 0]], model.text_TD[pairs_P2[:, 1]]
 
 

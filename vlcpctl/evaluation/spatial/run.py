@@ -12,7 +12,7 @@ from vlcpctl.evaluation.embedding import embed
 from vlcpctl.evaluation.jobs import Compute
 from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.search.backends import choose
-from vlcpctl.evaluation.search.gallery import Embedded
+from vlcpctl.evaluation.search.gallery import Embeddings
 from vlcpctl.evaluation.session import Session
 from vlcpctl.evaluation.spatial.angles import spatial
 from vlcpctl.evaluation.spatial.plan import SpatialPlan
@@ -29,7 +29,7 @@ class SpatialEvaluator(Evaluator):
         self.sources = [EvalSplit(task, request.split, request.limit) for task in request.tasks]
         self.open_index = choose(compute.backend, compute.device)
         self._left = list(plan.jobs)
-        self._embedded: dict[Path, list[Embedded]] = {}
+        self._embedded: dict[Path, list[Embeddings]] = {}
 
     def measure(self, session: Session, row: PlannedRow) -> dict[str, Any]:
         """See `Evaluator`; raises Incompatible for embeddings of different width."""
@@ -46,7 +46,7 @@ class SpatialEvaluator(Evaluator):
         needed = {path for job in self._left for path in (job.before, job.checkpoint)}
         self._embedded = {path: own for path, own in self._embedded.items() if path in needed}
 
-    def _by(self, checkpoint: Path, compute: Compute) -> list[Embedded]:
+    def _by(self, checkpoint: Path, compute: Compute) -> list[Embeddings]:
         """The embeddings of each task by a checkpoint, computed at first use."""
         if checkpoint not in self._embedded:
             encoder = load_for_inference(checkpoint, compute.device)
@@ -56,7 +56,7 @@ class SpatialEvaluator(Evaluator):
         return self._embedded[checkpoint]
 
 
-def _check_width(before: tuple[Path, Embedded], after: tuple[Path, Embedded]) -> None:
+def _check_width(before: tuple[Path, Embeddings], after: tuple[Path, Embeddings]) -> None:
     """Refuse embeddings of different width: angles between them are not defined."""
     one, other = (embedded.image_ID.shape[1] for _, embedded in (before, after))
     if one != other:

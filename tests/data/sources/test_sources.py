@@ -236,3 +236,11 @@ def test_a_source_given_twice_is_refused(tmp_path: Path) -> None:
 def test_names_need_no_more_of_the_path_than_tells_them_apart() -> None:
     assert distinct_names(["/x/a.tar", "/y/b.tar"]) == ["a", "b"]
     assert distinct_names(["/x/1/a.tar", "/x/2/a.tar"]) == ["1/a", "2/a"]
+
+
+def test_hidden_directories_are_not_sources(tmp_path: Path) -> None:
+    """Such as an output that `--force` replaced, kept beside the output in the same directory."""
+    write_parquet(tmp_path / "pairs.parquet", rows(2))
+    write_parquet(tmp_path / ".old.vlcpctl" / "replaced" / "old" / "pairs.parquet", rows(2))
+    (found,) = find_inputs([str(tmp_path)])
+    assert [file.path for file in found.files] == [tmp_path / "pairs.parquet"]

@@ -114,12 +114,12 @@ def _files_in(directory: Path) -> list[Source]:
     lists = _lists_of_splits(directory)
     if lists:
         return [ListFile(path) for path in lists]
-    tars = sorted(directory.rglob("*.tar"))
+    tars = _visible(directory, "*.tar")
     # A table that only describes tars is not a source: img2dataset gives it the name of its tar or
     # directory, vlcpctl the name of its split.
     described = {tar.with_suffix("") for tar in tars}
     described |= {stem.with_name(stem.name.rpartition("-")[0] or stem.name) for stem in described}
-    tables = sorted(directory.rglob("*.parquet"))
+    tables = _visible(directory, "*.parquet")
     tables = [
         path
         for path in tables
@@ -135,6 +135,19 @@ def _files_in(directory: Path) -> list[Source]:
     if folder.holds_images():
         return [folder]
     raise BadInput(f"{directory} contains no .parquet, .tar or image files and no train.json")
+
+
+def _visible(directory: Path, pattern: str) -> list[Path]:
+    """The files of this name below a directory, sorted, without those in hidden directories.
+
+    A staging directory is hidden: an output that --force replaced is not a source.
+    """
+    found = sorted(directory.rglob(pattern))
+    return [
+        path
+        for path in found
+        if not any(part.startswith(".") for part in path.relative_to(directory).parts)
+    ]
 
 
 def _lists_of_splits(directory: Path) -> list[Path]:

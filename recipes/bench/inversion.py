@@ -71,7 +71,7 @@ class _Timed:
         self.step = Step(self.run, optimizer, self.run.methods)
         encoder.module.train()
         batch = _batch(encoder, args.batch)
-        self.batch = replace(batch, memory=batch if texts else None)
+        self.batch = replace(batch, buffer_batch=batch if texts else None)
         self.steps: list[float] = []
         self.made: list[float] = []
 

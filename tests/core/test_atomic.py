@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from vlcpctl.core import atomic, staging
-from vlcpctl.core.atomic import already_made, check_place, new_directory, new_file
+from vlcpctl.core.atomic import already_made, check_output_path, new_directory, new_file
 from vlcpctl.core.errors import OutputExists, UsageError
 from vlcpctl.core.manifest import is_artifact, kind_of, read_manifest, write_manifest
 from vlcpctl.core.staging import Staging, read_path
@@ -196,17 +196,17 @@ def test_places_that_hold_other_things_are_refused(
     monkeypatch.chdir(here)
     (here / "link").symlink_to("nowhere")
     with pytest.raises(UsageError):
-        check_place(Path(given).expanduser())
+        check_output_path(Path(given).expanduser())
 
 
 def test_an_output_that_is_or_contains_an_input_is_refused(tmp_path: Path) -> None:
     given = tmp_path / "run" / "00"
     given.mkdir(parents=True)
     with pytest.raises(UsageError, match="contains the input"):
-        check_place(tmp_path / "run", [given])
+        check_output_path(tmp_path / "run", [given])
     with pytest.raises(UsageError, match="is also an input"):
-        check_place(given, [given])
-    check_place(tmp_path / "run" / "01", [given])
+        check_output_path(given, [given])
+    check_output_path(tmp_path / "run" / "01", [given])
 
 
 def test_a_file_is_whole_or_absent(tmp_path: Path) -> None:

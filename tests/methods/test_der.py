@@ -9,7 +9,7 @@ import torch
 from support.fake_run import FakeRun, fake_batch, features
 from torch import Tensor
 
-from vlcpctl.core.batch import Batch, Stored
+from vlcpctl.core.batch import Batch, ReplayedProjections
 from vlcpctl.methods.der import Der
 from vlcpctl.methods.derpp import Derpp
 
@@ -24,7 +24,7 @@ def drawn(seed: int, rows: int = 7) -> tuple[Tensor, Tensor]:
 
 
 def batch_with(stored: tuple[Tensor, Tensor], replayed: Tensor = REPLAYED) -> Batch:
-    kept = Stored(image=stored[0], text=stored[1])
+    kept = ReplayedProjections(image=stored[0], text=stored[1])
     return dataclasses.replace(fake_batch(len(replayed)), replayed=replayed, stored=kept)
 
 

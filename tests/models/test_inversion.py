@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from vlcpctl.core.batch import Inversion
+from vlcpctl.core.batch import InversionSettings
 from vlcpctl.core.errors import UsageError
 from vlcpctl.models import encoders
 from vlcpctl.models.inversion import Inverted, Inverter, Parents, draw_parents, mixed
 
 CAPTIONS = ["a red fox", "grinning face with big eyes", "", "flag of the world", "cat"]
-HOW = Inversion(texts=6, pairs=5, low=0.1, high=0.3, iterations=4, rate=5.0)
+HOW = InversionSettings(texts=6, pairs=5, low=0.1, high=0.3, iterations=4, rate=5.0)
 
 
 @pytest.fixture(params=["micro", "albef-micro"])
@@ -30,7 +30,9 @@ def images(count: int = 5, width: int = 8) -> Tensor:
     return normalize(drawn.double() + 1, dim=-1)
 
 
-def inverted(encoder: encoders.Encoder, how: Inversion = HOW, **changes: object) -> Inverted:
+def inverted(
+    encoder: encoders.Encoder, how: InversionSettings = HOW, **changes: object
+) -> Inverted:
     parents = draw_parents(0, 0, how.texts, how.pairs)
     for name, value in changes.items():
         parents = replace(parents, **{name: value})
@@ -38,7 +40,9 @@ def inverted(encoder: encoders.Encoder, how: Inversion = HOW, **changes: object)
     return Inverter(encoder, how).invert(images(width=width), encoder.tokenize(CAPTIONS), parents)
 
 
-def naive_text(encoder: encoders.Encoder, parents: Parents, k: int, how: Inversion) -> Tensor:
+def naive_text(
+    encoder: encoders.Encoder, parents: Parents, k: int, how: InversionSettings
+) -> Tensor:
     """Section 3.2 for one text: mix two captions, then gradient descent on eq. 1."""
     tower, ids = encoder.text_tower, encoder.tokenize(CAPTIONS)
     one, other = int(parents.first[k]), int(parents.second[k])

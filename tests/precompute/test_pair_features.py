@@ -12,7 +12,7 @@ import torch
 from support.tiny_stream import make_pair, make_task
 from torch import Tensor
 
-from vlcpctl.core.transform import View
+from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.models import encoders
@@ -25,7 +25,7 @@ class Stub:
     """Embeds an image by its mean colour, a text by its two tokens, at very different lengths."""
 
     family: str = "dual"
-    view: View = View(image_size=8, mean=(0, 0, 0), std=(1, 1, 1))  # noqa: RUF009 - frozen
+    view: ImageTransform = ImageTransform(image_size=8, mean=(0, 0, 0), std=(1, 1, 1))  # noqa: RUF009 - frozen
 
     def tokenize(self, texts: list[str]) -> Tensor:
         return torch.tensor([[len(text) % 7 + 1, len(text) % 5 + 1] for text in texts])

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vlcpctl.core.transform import View
+from vlcpctl.core.transform import ImageTransform
 
 
 def feature(image: np.ndarray, text: str, scale: float = 1.0) -> np.ndarray:
@@ -25,8 +25,8 @@ class FusedByColour:
 
     scale: float = 1.0
     family: str = "fusion"
-    view: View = field(
-        default_factory=lambda: View(
+    view: ImageTransform = field(
+        default_factory=lambda: ImageTransform(
             image_size=16,
             mean=(0.5, 0.5, 0.5),
             std=(0.5, 0.5, 0.5),

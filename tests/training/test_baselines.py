@@ -16,7 +16,7 @@ from support.tiny_stream import make_task
 
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.params import blend_
-from vlcpctl.core.transform import View
+from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.buffer import update as buffers
 from vlcpctl.data.buffer.size import Size
 from vlcpctl.data.loading.loader import PlannedBatches
@@ -139,7 +139,7 @@ def test_replayed_pairs_bring_what_the_buffer_stores_of_them(world: World, tmp_p
     dataset = PlannedBatches(
         splits=plan.pairs.splits,
         plan=plan.pairs.plan,
-        view=View(image_size=16, mean=(0, 0, 0), std=(1, 1, 1)),
+        view=ImageTransform(image_size=16, mean=(0, 0, 0), std=(1, 1, 1)),
         tokenise=lambda texts: torch.zeros(len(texts), 1),
         seed=0,
         part=lambda count: slice(0, 1),

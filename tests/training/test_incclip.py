@@ -14,7 +14,7 @@ from support.battery import World, fused, make_world, request
 from support.processes import together
 from torch import Tensor
 
-from vlcpctl.core.batch import Inversion
+from vlcpctl.core.batch import InversionSettings
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.precompute import invert_texts as inverting
@@ -139,9 +139,9 @@ def test_a_step_has_as_many_texts_as_it_asks_for(
     seen = []
     make = steps.with_pseudo_texts
 
-    def spied(run: Any, batch: Any, how: Inversion) -> Any:
+    def spied(run: Any, batch: Any, how: InversionSettings) -> Any:
         made = make(run, batch, how)
-        seen.append((len(batch.memory.keys), made.pseudo))
+        seen.append((len(batch.buffer_batch.keys), made.pseudo))
         return made
 
     monkeypatch.setattr(steps, "with_pseudo_texts", spied)
@@ -179,7 +179,7 @@ def test_it_composes(world: World, tmp_path: Path, names: str) -> None:
 
 
 def made_texts(world: World, first: Path, out: Path, count: int = 8, **changes: Any) -> Path:
-    how = Inversion(texts=4, pairs=4, low=0.1, high=0.4, iterations=2, rate=0.5)
+    how = InversionSettings(texts=4, pairs=4, low=0.1, high=0.4, iterations=2, rate=0.5)
     given = {"checkpoint": first / "00", "buffer": world.buffers["reservoir"][0], **changes}
     plan = make_plan(InvertRequest(**given, out=out, count=count, how=how))
     inverting.invert_texts(plan, Means(batch_size=8, device="cpu", workers=0, threads=1))

@@ -121,13 +121,13 @@ def run(
           -o pseudo/00.parquet --count 20000
     """
     options.start(quiet=quiet, threads=threads)
-    from vlcpctl.core.batch import Inversion
+    from vlcpctl.core.batch import InversionSettings
     from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
     from vlcpctl.precompute.invert_plan import Request, already_inverted, make_plan
     from vlcpctl.precompute.resumable_parts import Means
 
     bounds = {"low": min_score, "high": max_score}
-    how = Inversion(texts=images, pairs=images, iterations=iterations, rate=rate, **bounds)
+    how = InversionSettings(texts=images, pairs=images, iterations=iterations, rate=rate, **bounds)
     request = Request(
         checkpoint=checkpoint, buffer=buffer, out=out, count=count, how=how, seed=seed
     )

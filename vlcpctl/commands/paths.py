@@ -17,14 +17,14 @@ def checked_paths(arguments: dict[str, Any]) -> dict[str, Any]:
     input whose swap was killed is read where the complete new one waits. Raises UsageError for an
     output that is or contains an input, the current directory or the home directory.
     """
-    from vlcpctl.core.atomic import check_place, is_pipe_or_device
+    from vlcpctl.core.atomic import check_output_path, is_pipe_or_device
     from vlcpctl.core.staging import Staging, read_path
 
     inputs = [path for name, value in arguments.items() for path in _inputs(name, value)]
     for name in _OUTPUTS & arguments.keys():
         out = arguments[name]
         if out is not None and out != Path("-") and not is_pipe_or_device(out):
-            check_place(out, inputs)
+            check_output_path(out, inputs)
             if not arguments.get("dry_run"):
                 Staging(out).finish_swap()
     return {

@@ -472,10 +472,10 @@ def run(
     if dry_run:
         _say_plan(request)
         return
-    from vlcpctl.core.atomic import naming
+    from vlcpctl.core.atomic import naming_output
     from vlcpctl.training.launch import train
 
-    with naming(out):
+    with naming_output(out):
         path = train(request, quiet=quiet)
     if path is not None:
         console.emit(_result(path) if json else path)

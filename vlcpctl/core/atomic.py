@@ -31,12 +31,12 @@ def new_directory(final: Path, manifest: str) -> Iterator[Path]:
     stood at `final` is kept in the staging directory. Raises UsageError or OutputExists if `final`
     may not be written to.
     """
-    check_place(final)
+    check_output_path(final)
     _refuse_foreign_directory(final)
     staging = Staging(final)
     temporary = staging.writing
     try:
-        with naming(final):
+        with naming_output(final):
             staging.finish_swap()
             staging.open()
             temporary.mkdir()
@@ -44,7 +44,7 @@ def new_directory(final: Path, manifest: str) -> Iterator[Path]:
             assert (temporary / manifest).is_file(), f"{temporary} has no {manifest}"
             _sync_tree(temporary)
             _refuse_foreign_directory(final)  # it may have come while this one was written
-            _say_kept(final, staging.swap_in(temporary))
+            _report_kept(final, staging.swap_in(temporary))
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         staging.close()
@@ -58,15 +58,15 @@ def new_file(final: Path, is_ours: Callable[[Path], bool]) -> Iterator[Path]:
     any other is refused with OutputExists. A pipe or a device is written to as it is.
     """
     if is_pipe_or_device(final):
-        with naming(final):
+        with naming_output(final):
             yield final
         return
-    check_place(final)
+    check_output_path(final)
     refuse_foreign_file(final, is_ours)
     staging = Staging(final)
     temporary = staging.writing
     try:
-        with naming(final):
+        with naming_output(final):
             staging.open()
             yield temporary
             sync(temporary)
@@ -74,7 +74,7 @@ def new_file(final: Path, is_ours: Callable[[Path], bool]) -> Iterator[Path]:
             kept = staging.keep_file() if final.exists() and final.stat().st_size else None
             temporary.replace(final)
             sync(Path(os.path.abspath(final)).parent)
-            _say_kept(final, kept)
+            _report_kept(final, kept)
     finally:
         temporary.unlink(missing_ok=True)
         staging.close()
@@ -85,7 +85,7 @@ def new_part(final: Path) -> Iterator[Path]:
     """A path to write to, renamed to `final` at the end: for files inside a directory of ours."""
     temporary = final.with_name(f".{final.name}.tmp-{os.getpid()}")
     try:
-        with naming(final):
+        with naming_output(final):
             yield temporary
             sync(temporary)
             temporary.replace(final)
@@ -100,7 +100,7 @@ def already_made(out: Path, kind: str, identity: dict[str, Any], *, force: bool)
     With `force` the answer is False, and `new_directory` will replace it. Raises OutputExists if
     another output is there, or anything that is not an artifact (that with `force`, too).
     """
-    check_place(out)
+    check_output_path(out)
     _refuse_foreign_directory(out)
     found = read_path(out)
     if not found.exists() or force:
@@ -126,7 +126,7 @@ def already_written(
 
     `is_ours` recognises a file that may be replaced; `identity_of` reads its identity.
     """
-    check_place(out)
+    check_output_path(out)
     refuse_foreign_file(out, is_ours)
     if force or not out.exists():
         return False
@@ -143,7 +143,7 @@ def refuse_other(
         raise OutputExists(f"{out} {what}: {'; '.join(differences)}; --force replaces it")
 
 
-def check_place(out: Path, inputs: Iterable[Path] = ()) -> None:
+def check_output_path(out: Path, inputs: Iterable[Path] = ()) -> None:
     """Refuse with UsageError a place where no output may be made.
 
     These are `-` (stdout), pipes and devices, dangling links, the home and the current directory,
@@ -165,8 +165,8 @@ def check_place(out: Path, inputs: Iterable[Path] = ()) -> None:
     for given in inputs:
         if _contains(real, given):
             what = "is also an input" if real == Path(os.path.realpath(given)) else "contains"
-            named = "" if what == "is also an input" else f" the input {given}"
-            raise UsageError(f"the output {out} {what}{named}; choose another --out")
+            name_of_input = "" if what == "is also an input" else f" the input {given}"
+            raise UsageError(f"the output {out} {what}{name_of_input}; choose another --out")
 
 
 def refuse_foreign_file(out: Path, is_ours: Callable[[Path], bool]) -> None:
@@ -187,7 +187,7 @@ def is_pipe_or_device(path: Path) -> bool:
 
 
 @contextmanager
-def naming(output: Path) -> Iterator[None]:
+def naming_output(output: Path) -> Iterator[None]:
     """Name the output in the error of a full disk, which names no file by itself."""
     try:
         yield
@@ -209,7 +209,7 @@ def _refuse_foreign_directory(out: Path) -> None:
         )
 
 
-def _say_kept(out: Path, kept: Path | None) -> None:
+def _report_kept(out: Path, kept: Path | None) -> None:
     if kept is not None:
         shown = kept if out.is_absolute() else Path(os.path.relpath(kept))
         say(f"replaced {out}; the previous output is kept in {shown} until the next --force")

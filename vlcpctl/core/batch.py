@@ -29,7 +29,7 @@ class PseudoTexts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inversion:
+class InversionSettings:
     """Settings for generating negative texts from a mini-batch of earlier pairs (IncCLIP, eq. 1).
 
     A frozen model optimises token embeddings until each text is similar to the images, but not too
@@ -59,7 +59,7 @@ class Inversion:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stored:
+class ReplayedProjections:
     """Raw projections of the R replayed pairs of a batch, stored when the buffer took them."""
 
     image: Tensor  # (R, D), in the order of the batch
@@ -78,9 +78,9 @@ class Batch:
     # word by any id.
     masked: Tensor | None = None  # (b, L) token ids with words masked
     labels: Tensor | None = None  # (b, L) the true ids of masked words, -100 elsewhere
-    stored: Stored | None = None  # projections of the replayed pairs, if a method needs them
-    taught: tuple[Tensor, Tensor] | None = None  # (b, D) each, raw: precomputed by a teacher
-    memory: Batch | None = None  # earlier pairs that pseudo texts are generated from
+    stored: ReplayedProjections | None = None  # of the replayed pairs, if a method needs them
+    targets: tuple[Tensor, Tensor] | None = None  # (b, D) each, raw: precomputed by a teacher
+    buffer_batch: Batch | None = None  # earlier pairs that pseudo texts are generated from
     pseudo: PseudoTexts | None = None  # this process's part of the texts without image
 
 

@@ -79,12 +79,12 @@ class Progress:
         raise NotImplementedError
 
 
-class _Silent(Progress):
+class _SilentProgress(Progress):
     def advance(self, count: int = 1, note: str = "") -> None:
         pass
 
 
-class _Lines(Progress):
+class _LineProgress(Progress):
     """Progress as a log line every `every_s` seconds, where there is no terminal."""
 
     def __init__(self, label: str, total: int, unit: str, every_s: float) -> None:
@@ -114,15 +114,15 @@ def progress(
     A total of 0 means that the total is unknown.
     """
     if _state.quiet:
-        yield _Silent()
-    elif _animated():
+        yield _SilentProgress()
+    elif _shows_bar():
         with _bar(label, total, unit) as bar:
             yield bar
     else:
-        yield _Lines(label, total, unit, every_s)
+        yield _LineProgress(label, total, unit, every_s)
 
 
-def _animated() -> bool:
+def _shows_bar() -> bool:
     # If stdout is piped to a program that prints to the same terminal, its output breaks the bar.
     return sys.stderr.isatty() and results().isatty() and os.environ.get("TERM") != "dumb"
 

@@ -53,7 +53,7 @@ def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
     path = read_path(directory) / MANIFESTS[kind]
     if not path.is_file():
         raise BadInput(
-            f"{directory} is not a {kind}: it has no {MANIFESTS[kind]}{_what_it_is(directory)}"
+            f"{directory} is not a {kind}: it has no {MANIFESTS[kind]}{_described(directory)}"
         )
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
@@ -105,7 +105,7 @@ def is_artifact(directory: Path) -> bool:
     return False
 
 
-def _what_it_is(directory: Path) -> str:
+def _described(directory: Path) -> str:
     if not directory.exists():
         return " (there is no such path)"
     kind = kind_of(directory)

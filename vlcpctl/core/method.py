@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from vlcpctl.core.batch import Batch, Features, Inversion, Terms, Tokens, Weights
+from vlcpctl.core.batch import Batch, Features, InversionSettings, Terms, Tokens, Weights
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -76,7 +76,7 @@ class Needs:
     previous_weights: bool = False  # and its parameters, as `Run.anchor`
     previous_tokens: bool = False  # and its tokens, if the model is a fusion model
     fusion: bool = False  # the model must be a fusion model
-    pseudo_texts: Inversion | None = None  # how they are generated, if none are given
+    pseudo_texts: InversionSettings | None = None  # how they are generated, if none are given
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,14 +13,14 @@ def copy_of(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in weights.items()}
 
 
-def trained(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def trainable(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights that require a gradient; the tensors themselves, not copies."""
     return {name: tensor for name, tensor in weights.items() if tensor.requires_grad}
 
 
 def zeros_of(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Zero tensors with the names and shapes of the weights that require a gradient."""
-    return {name: torch.zeros_like(tensor).detach() for name, tensor in trained(weights).items()}
+    return {name: torch.zeros_like(tensor).detach() for name, tensor in trainable(weights).items()}
 
 
 def zero_count() -> Tensor:

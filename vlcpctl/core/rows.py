@@ -42,7 +42,7 @@ def starts_with_schema(path: Path, schema: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Since:
+class EarlierCheckpoint:
     """The earlier checkpoint that a row compares its checkpoint with."""
 
     run: str
@@ -73,7 +73,7 @@ class Row:
     metrics: dict[str, float]
     checkpoint: str | None
     map_variant: str | None = None  # the kind of mean average precision, if not the usual one
-    since: Since | None = None
+    since: EarlierCheckpoint | None = None
     degrees: dict[str, tuple[int, ...]] | None = None  # by measure: angles in each degree
     place: str = field(default="", compare=False)
 
@@ -245,12 +245,12 @@ def _metrics(found: dict[str, Any], place: str) -> dict[str, float]:
     return {key: float(value) for key, value in found.items() if value is not None}
 
 
-def _since(found: dict[str, Any] | None, place: str) -> Since | None:
+def _since(found: dict[str, Any] | None, place: str) -> EarlierCheckpoint | None:
     if found is None:
         return None
     take = _Fields(found, f"{place}: since")
     run = run_label(take("run", str), take("alpha", int | float, None))
-    return Since(run, take("step", int, None), take("checkpoint", str, None))
+    return EarlierCheckpoint(run, take("step", int, None), take("checkpoint", str, None))
 
 
 def _degrees(found: dict[str, Any] | None, place: str) -> dict[str, tuple[int, ...]] | None:

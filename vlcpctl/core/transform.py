@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
+class ImageTransform:
     """Size in pixels, resizing and channel statistics of the model; then training's augmentation.
 
     `mean` and `std` are per channel, for pixels in [0, 1]; the other names are open_clip's.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from vlcpctl import core, losses
-from vlcpctl.core.batch import Batch, Features, Inversion, Terms, Weights
+from vlcpctl.core.batch import Batch, Features, InversionSettings, Terms, Weights
 from vlcpctl.core.method import Method, Needs, Paper, Run, Slot, hyper
 
 OURS = "ours: the paper names no value; chosen on Emoji-9"
@@ -107,7 +107,7 @@ class Incclip(Method):
         """After the first task: a buffer, and the previous model to distil and generate texts."""
         made = None
         if self.count and not first:
-            made = Inversion(
+            made = InversionSettings(
                 texts=self.count,
                 pairs=self.memory_batch,
                 low=self.s_min,
@@ -142,5 +142,5 @@ class Incclip(Method):
 
 def _norms(run: Run) -> Weights:
     # Ours: the paper clips layer by layer; gains and biases (one dimension) are not clipped here.
-    trained = core.params.trained(run.weights)
+    trained = core.params.trainable(run.weights)
     return {name: weight.detach().norm() for name, weight in trained.items() if weight.dim() > 1}

@@ -13,7 +13,7 @@ from typing import Any, overload
 import torch
 from torch import Tensor, nn
 
-from vlcpctl.core.transform import View
+from vlcpctl.core.transform import ImageTransform
 from vlcpctl.models.text_tower import TextTower
 from vlcpctl.models.tokenizers import Tokenizer
 
@@ -24,7 +24,7 @@ class BaseEncoder(ABC):
 
     module: nn.Module
     config: dict[str, Any]
-    view: View
+    view: ImageTransform
     tokenizer: Tokenizer
     _held: Tensor = field(init=False, repr=False)  # mean and standard deviation, see _statistics
 

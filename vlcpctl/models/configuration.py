@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name, unreadable
-from vlcpctl.core.transform import View
+from vlcpctl.core.transform import ImageTransform
 from vlcpctl.models.fusion.configuration import CONFIG_FILE as FUSION_CONFIG_FILE
 from vlcpctl.models.fusion.configuration import FusionConfig, read_fusion
 from vlcpctl.models.imports import open_clip
@@ -101,7 +101,7 @@ def with_shape(
     return replace(found, model=changed, preprocess={**found.preprocess, **preprocess})
 
 
-def view_of(found: Configuration) -> View:
+def view_of(found: Configuration) -> ImageTransform:
     """How images are prepared for the model, with open_clip's defaults for missing settings.
 
     Raises BadInput if the model takes images that are not square.
@@ -117,7 +117,7 @@ def view_of(found: Configuration) -> View:
         raise BadInput(
             f"the model takes images of {size[0]} x {size[1]} pixels; they must be square"
         )
-    return View(
+    return ImageTransform(
         image_size=sides.pop(),
         mean=tuple(preprocess["mean"]),
         std=tuple(preprocess["std"]),
@@ -127,13 +127,13 @@ def view_of(found: Configuration) -> View:
     )
 
 
-def checkpoint_view(directory: Path) -> View:
+def checkpoint_view(directory: Path) -> ImageTransform:
     """How images are prepared for a checkpoint's model, without torch if vlcpctl wrote it."""
     fusion = fusion_configuration(str(directory))
     return view_of(read_checkpoint_configuration(directory)) if fusion is None else fusion.view
 
 
-def preprocess_of(view: View) -> dict[str, Any]:
+def preprocess_of(view: ImageTransform) -> dict[str, Any]:
     """The preprocessing settings in open_clip's format (`preprocess_cfg`)."""
     return {
         "size": view.image_size,

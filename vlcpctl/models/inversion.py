@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from vlcpctl.core.batch import Inversion, PseudoTexts, Weights
+from vlcpctl.core.batch import InversionSettings, PseudoTexts, Weights
 from vlcpctl.core.seeds import generator
 from vlcpctl.losses.incclip import margins
 from vlcpctl.models.encoders import Encoder
@@ -67,7 +67,7 @@ class Inverter:
     """Generates texts with a frozen model: the encoder, with `weights` in place of its own."""
 
     encoder: Encoder
-    how: Inversion
+    how: InversionSettings
     weights: Weights | None = None
 
     def invert(self, image_BD: Tensor, ids_BL: Tensor, parents: Parents) -> Inverted:

@@ -12,7 +12,7 @@ import numpy as np
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.transform import View
+from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.buffer.update import open_buffer
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.models.configuration import checkpoint_view
@@ -46,7 +46,7 @@ class DistillPlan:
 
     request: Request
     splits: Sequence[Split]
-    view: View
+    view: ImageTransform
     views: int
     identity: dict[str, Any]
 
@@ -140,7 +140,7 @@ def _plain(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _views(request: Request, view: View) -> int:
+def _views(request: Request, view: ImageTransform) -> int:
     if view.varies:
         return request.views or VIEWS
     if (request.views or 1) > 1:

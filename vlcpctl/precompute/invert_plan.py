@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.atomic import already_written
-from vlcpctl.core.batch import Inversion
+from vlcpctl.core.batch import InversionSettings
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.manifest import content_of
 from vlcpctl.data.buffer.update import open_buffer
@@ -23,7 +23,7 @@ class Request:
     buffer: Path
     out: Path
     count: int
-    how: Inversion
+    how: InversionSettings
     seed: int = 0
 
 
@@ -33,7 +33,7 @@ class InvertPlan:
 
     request: Request
     buffer: Split
-    how: Inversion
+    how: InversionSettings
     identity: dict[str, Any]
 
     @property

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 from vlcpctl.core.batch import Batch, PseudoTexts
 from vlcpctl.core.errors import Incompatible
-from vlcpctl.core.transform import View
+from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.loading.loader import PlannedBatches, WithMemory, read_batches
 from vlcpctl.data.loading.masking import Masking
 from vlcpctl.data.loading.order import BatchPlan
@@ -121,7 +121,7 @@ def _masking(run: TrainRun) -> Masking | None:
     return Masking(run.encoder.special, settings.mask_share, run.seed, hides_all=hides_all)
 
 
-def training_view(run: TrainRun) -> View:
+def training_view(run: TrainRun) -> ImageTransform:
     """The model's image transform with the augmentation of the settings."""
     settings = run.settings
     return dataclasses.replace(

@@ -8,7 +8,7 @@ from pathlib import Path
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.manifest import content_of, identity_differences
 from vlcpctl.core.method import Method
-from vlcpctl.core.transform import View
+from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.precomputed.teacher_targets import Targets, Taught, open_targets
 from vlcpctl.data.tasks.task import Split, Task
 from vlcpctl.training.config.request import Request
@@ -68,7 +68,7 @@ def _check_teacher(targets: Targets, teacher: Path | None) -> None:
         )
 
 
-def check_transform(targets: Targets, view: View) -> None:
+def check_transform(targets: Targets, view: ImageTransform) -> None:
     """Raise Incompatible if targets were computed with a different image transform than `view`.
 
     A teacher embedding belongs to one crop: for another one it would be a wrong target.

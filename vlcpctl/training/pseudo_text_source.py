@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from vlcpctl.core.batch import Inversion
+from vlcpctl.core.batch import InversionSettings
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.manifest import content_of
 from vlcpctl.core.method import Method
@@ -44,7 +44,7 @@ class PseudoSource:
     """How a method's pseudo texts are made, and their source: either `memory` or `given`."""
 
     method: str
-    how: Inversion
+    how: InversionSettings
     memory: Memory | None = None
     given: GivenTexts | None = None
 
@@ -77,7 +77,7 @@ def pseudo_source(request: Request, buffer: Task | None, *, first: bool) -> Pseu
     return None
 
 
-def _made(request: Request, name: str, how: Inversion, buffer: Task | None) -> PseudoSource:
+def _made(request: Request, name: str, how: InversionSettings, buffer: Task | None) -> PseudoSource:
     """Mini-batches of the buffer as a source.
 
     They are as large as the batch, unless the method sets another size or the buffer is smaller.
@@ -100,7 +100,7 @@ def _check_share(request: Request, name: str, count: int, what: str) -> None:
         )
 
 
-def _refuse_settings(request: Request, method: Method, how: Inversion) -> None:
+def _refuse_settings(request: Request, method: Method, how: InversionSettings) -> None:
     """Refuse --set for how texts are generated: those of a file already are."""
     usual = type(method)().needs(first=False).pseudo_texts
     assert usual is not None
@@ -111,7 +111,7 @@ def _refuse_settings(request: Request, method: Method, how: Inversion) -> None:
         )
 
 
-def _given(request: Request, how: Inversion, buffer: Task | None) -> GivenTexts:
+def _given(request: Request, how: InversionSettings, buffer: Task | None) -> GivenTexts:
     """The file as a source; it must be made with the teacher and the replayed buffer."""
     assert request.pseudo_texts is not None
     file = open_pseudo_texts(request.pseudo_texts)

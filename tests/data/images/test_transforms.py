@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.transform import View
+from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.images import header
 from vlcpctl.data.images.randaugment import OPERATIONS
 from vlcpctl.data.images.transforms import decode_image, eval_view, train_view
@@ -17,8 +17,8 @@ from vlcpctl.data.images.transforms import decode_image, eval_view, train_view
 VARIED = {"crop": "random", "flip": True, "randaugment": (2, 5)}
 
 
-def view(size: int = 32, **how: object) -> View:
-    return View(image_size=size, mean=(0.5,) * 3, std=(0.5,) * 3, **how)  # type: ignore[arg-type]
+def view(size: int = 32, **how: object) -> ImageTransform:
+    return ImageTransform(image_size=size, mean=(0.5,) * 3, std=(0.5,) * 3, **how)  # type: ignore[arg-type]
 
 
 def picture(width: int, height: int, seed: int = 0) -> Image.Image:

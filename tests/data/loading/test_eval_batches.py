@@ -10,12 +10,12 @@ import torch
 from support.tiny_stream import make_task
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.transform import View
+from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.loading.eval_batches import EvalImages, read_images
 from vlcpctl.data.tasks.task import Split, open_task
 
-VIEW = View(image_size=16, mean=(0, 0, 0), std=(1, 1, 1))
+VIEW = ImageTransform(image_size=16, mean=(0, 0, 0), std=(1, 1, 1))
 ROWS = np.array([6, 0, 3, 1, 5])
 
 

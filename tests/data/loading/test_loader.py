@@ -16,12 +16,12 @@ from torch import Tensor
 
 from vlcpctl.core.batch import Batch
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.transform import View
+from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.loading.loader import ImageCache, PlannedBatches, read_batches
 from vlcpctl.data.loading.order import BatchPlan
 from vlcpctl.data.tasks.task import Split, open_task
 
-VIEW = View(image_size=16, mean=(0.5,) * 3, std=(0.5,) * 3, crop="random", flip=True)
+VIEW = ImageTransform(image_size=16, mean=(0.5,) * 3, std=(0.5,) * 3, crop="random", flip=True)
 STEPS, SIZE = 6, 4
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")

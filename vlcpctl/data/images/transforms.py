@@ -14,7 +14,7 @@ from PIL import Image, ImageOps
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.seeds import generator
-from vlcpctl.core.transform import View
+from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.images.header import BrokenImage, look
 from vlcpctl.data.images.randaugment import randaugment
 
@@ -40,7 +40,7 @@ def decode_image(data: bytes, what: str = "image") -> Image.Image:
         raise BadInput(f"{what} cannot be decoded: {error}") from error
 
 
-def eval_view(image: Image.Image, view: View) -> np.ndarray:
+def eval_view(image: Image.Image, view: ImageTransform) -> np.ndarray:
     """(H, W, 3) uint8: the image as open_clip's evaluation transform resizes and crops it."""
     size = view.image_size
     if image.size == (size, size):
@@ -52,7 +52,9 @@ def eval_view(image: Image.Image, view: View) -> np.ndarray:
     return _center(_shortest(image, view), size)
 
 
-def train_view(image: Image.Image, view: View, seed: int, key: str, visit: int) -> np.ndarray:
+def train_view(
+    image: Image.Image, view: ImageTransform, seed: int, key: str, visit: int
+) -> np.ndarray:
     """(H, W, 3) uint8: the augmented view of an image on its `visit`-th use, from 0."""
     if not view.varies:
         return _unvaried(image, view)
@@ -78,19 +80,19 @@ def _rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def _unvaried(image: Image.Image, view: View) -> np.ndarray:
+def _unvaried(image: Image.Image, view: ImageTransform) -> np.ndarray:
     """The evaluation view; or, with crop "none", the whole image squashed to a square."""
     return _squashed(image, view) if view.crop == "none" else eval_view(image, view)
 
 
-def _squashed(image: Image.Image, view: View) -> np.ndarray:
+def _squashed(image: Image.Image, view: ImageTransform) -> np.ndarray:
     size = (view.image_size, view.image_size)
     return np.asarray(
         image if image.size == size else image.resize(size, FILTERS[view.interpolation])
     )
 
 
-def _shortest(image: Image.Image, view: View) -> Image.Image:
+def _shortest(image: Image.Image, view: ImageTransform) -> Image.Image:
     width, height = image.size
     size = view.image_size
     if width <= height:
@@ -106,19 +108,21 @@ def _center(image: Image.Image, size: int) -> np.ndarray:
     return np.asarray(image.crop((left, top, left + size, top + size)))
 
 
-def _scaled(image: Image.Image, factor: float, view: View) -> Image.Image:
+def _scaled(image: Image.Image, factor: float, view: ImageTransform) -> Image.Image:
     target = (max(1, round(image.width * factor)), max(1, round(image.height * factor)))
     return image.resize(target, FILTERS[view.interpolation])
 
 
-def _padded(image: Image.Image, view: View) -> np.ndarray:
+def _padded(image: Image.Image, view: ImageTransform) -> np.ndarray:
     size = view.image_size
     solid = Image.new("RGB", (size, size), (view.fill_color,) * 3)
     solid.paste(image, ((size - image.width) // 2, (size - image.height) // 2))
     return np.asarray(solid)
 
 
-def _random_crop(image: Image.Image, view: View, draw: np.random.Generator) -> Image.Image:
+def _random_crop(
+    image: Image.Image, view: ImageTransform, draw: np.random.Generator
+) -> Image.Image:
     """Random resized crop (Szegedy et al., 2015); the evaluation view if 10 draws do not fit."""
     width, height = image.size
     for _ in range(10):

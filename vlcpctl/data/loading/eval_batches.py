@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.transform import View
+from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.classification.labelled_images import Flaw, LabelledImages
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.loading.workers import read_in_order
@@ -43,7 +43,7 @@ class LabelledBatches(Dataset[LabelledBatch]):
 
     images: LabelledImages
     count: int
-    view: View
+    view: ImageTransform
     batch_size: int
 
     def __len__(self) -> int:
@@ -78,7 +78,7 @@ class EvalImages(Dataset[Tensor]):
 
     split: Split
     rows: np.ndarray  # (N,)
-    view: View
+    view: ImageTransform
     batch_size: int
 
     def __len__(self) -> int:

@@ -16,8 +16,8 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from vlcpctl.core.batch import Batch, Stored
-from vlcpctl.core.transform import View
+from vlcpctl.core.batch import Batch, ReplayedProjections
+from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.images.transforms import decode_image, train_view
 from vlcpctl.data.loading.masking import Masking
 from vlcpctl.data.loading.order import BatchPlan
@@ -63,7 +63,7 @@ class PlannedBatches(Dataset[Batch]):
 
     splits: Sequence[Split]
     plan: Callable[[int], BatchPlan]  # the plan of the batch of each step
-    view: View
+    view: ImageTransform
     tokenise: Tokenise  # b texts to (b, L) token ids
     seed: int
     part: Callable[[int], slice]  # batch size to the slice that this process encodes
@@ -92,7 +92,7 @@ class PlannedBatches(Dataset[Batch]):
             keys=keys,
             replayed=torch.from_numpy(plan.source == self.buffer_source),
             stored=self._stored(plan),
-            taught=self._taught(plan, own),
+            targets=self._taught(plan, own),
             images=torch.from_numpy(np.stack(images)),
             texts=ids,
             masked=masked,
@@ -113,23 +113,23 @@ class PlannedBatches(Dataset[Batch]):
         image, text = self.taught.of(*rows)
         return torch.from_numpy(image), torch.from_numpy(text)
 
-    def _stored(self, plan: BatchPlan) -> Stored | None:
+    def _stored(self, plan: BatchPlan) -> ReplayedProjections | None:
         if self.stored is None:
             return None
         replayed = plan.source == self.buffer_source
         image, text = self.stored.of(plan.row[replayed], plan.caption[replayed])
-        return Stored(image=torch.from_numpy(image), text=torch.from_numpy(text))
+        return ReplayedProjections(image=torch.from_numpy(image), text=torch.from_numpy(text))
 
 
 @dataclass
 class WithMemory(Dataset[Batch]):
-    """Batches of the task, each with the memory batch of the same step in its `memory` field."""
+    """Batches of the task, each with the buffer's batch of the same step as its `buffer_batch`."""
 
     batches: PlannedBatches
     memory: PlannedBatches
 
     def __getitem__(self, step: int) -> Batch:
-        return replace(self.batches[step], memory=self.memory[step])
+        return replace(self.batches[step], buffer_batch=self.memory[step])
 
 
 def read_batches(dataset: Dataset[Batch], first: int, stop: int, workers: int) -> Generator[Batch]:

@@ -151,4 +151,4 @@ def zeros(run: Run) -> Weights:
 
 def trained_copy(run: Run) -> Weights:
     """A copy of the weights that train."""
-    return core.params.copy_of(core.params.trained(run.weights))
+    return core.params.copy_of(core.params.trainable(run.weights))

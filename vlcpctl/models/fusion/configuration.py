@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
-from vlcpctl.core.transform import View
+from vlcpctl.core.transform import ImageTransform
 
 FAMILY = "fusion"
 CONFIG_FILE = "config.json"
@@ -98,10 +98,10 @@ class FusionConfig:
     directory: Path | None = None  # the checkpoint it was read from
 
     @property
-    def view(self) -> View:
+    def view(self) -> ImageTransform:
         """How images are prepared for the model."""
         prepared = dataclasses.asdict(self.preprocess_cfg)
-        return View(image_size=self.image_cfg.image_size, **prepared)
+        return ImageTransform(image_size=self.image_cfg.image_size, **prepared)
 
     def stored(self) -> dict[str, Any]:
         """The content of `config.json`, without the source of initial weights."""

@@ -242,8 +242,8 @@ class TrainRun:
         They come from precomputed targets if the batch has them.
         """
         if self._remembered is None or self._remembered[0] is not batch:
-            if batch.taught is not None:
-                features = self._taught_features(*batch.taught)
+            if batch.targets is not None:
+                features = self._taught_features(*batch.targets)
             else:
                 tokens = any(method.needs(first=False).previous_tokens for method in self.methods)
                 features = self.frozen_features(batch, self.previous_weights, tokens=tokens)

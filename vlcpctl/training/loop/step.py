@@ -56,7 +56,7 @@ class Step:
         """
         trains = self.run.position.plan.trains
         self.optimizer.zero_grad(set_to_none=True)
-        if self.inversion is not None and batch.memory is not None:
+        if self.inversion is not None and batch.buffer_batch is not None:
             batch = with_pseudo_texts(self.run, batch, self.inversion)
         with torch.no_grad():
             for method, view in self.views:

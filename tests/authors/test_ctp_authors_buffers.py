@@ -16,7 +16,7 @@ from support.tiny_stream import make_stream, make_task
 from vlcpctl.commands.buffer import run
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.data.buffer import policies
-from vlcpctl.data.buffer.size import Size
+from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.buffer.update import Request, open_buffer, plan_update, write_buffer
 from vlcpctl.data.tasks.task import Split, Task, open_task
 
@@ -49,7 +49,7 @@ def update(out: Path, task: Path, previous: Path | None, **options: Any) -> Task
     request = Request(
         task=open_task(task),
         previous=previous and open_buffer(previous),
-        size=Size(count=20, written=20),
+        size=BufferSize(count=20, text=20),
         seed=42,
         variant="ctp",
         policy=options["policy"],
@@ -167,7 +167,7 @@ def test_features_come_for_the_rows_that_are_not_held(tmp_path: Path) -> None:
             task=open_task(task),
             previous=open_buffer(tmp_path / "b0") if step else None,
             policy="herding",
-            size=Size(count=20, written=20),
+            size=BufferSize(count=20, text=20),
             seed=0,
             variant="ctp",
         )

@@ -19,7 +19,7 @@ from support.class_folders import write_class_folder
 from support.environments import install, new_python, run
 from support.program import run_program
 
-from vlcpctl.data.images.header import look
+from vlcpctl.data.images.header import read_header
 from vlcpctl.data.tasks.task import open_stream
 
 # Several, so that the mean over prompts matters, and of different lengths.
@@ -56,7 +56,7 @@ def emoji_folder(root: Path, capfd: pytest.CaptureFixture[str], side: int) -> tu
     for split in [task.split("test") for task in tasks]:
         for row, label in enumerate(split.column("label")):
             data = split.image(row)
-            images.append((data, look(data).kind, classes.index(label)))
+            images.append((data, read_header(data).kind, classes.index(label)))
     folder = root / "emoji9"
     return stream, write_class_folder(folder, images, classes, TEMPLATES, per_tar=700)
 

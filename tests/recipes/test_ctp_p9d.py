@@ -12,7 +12,7 @@ from support.recipe_lines import DATA, RECIPES, of_command, options_of, printed
 from support.tiny_stream import make_image
 
 from vlcpctl.commands.train_step import _request
-from vlcpctl.data.emoji9.pairs import Settings, write_pairs
+from vlcpctl.data.emoji9.pairs import PairSettings, write_pairs
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.task import open_stream
@@ -182,7 +182,7 @@ def test_the_industries_get_the_directories_that_are_trained_on(tmp_path: Path, 
 def test_the_emoji_groups_get_the_directories_that_are_trained_on(
     tmp_path: Path, order: str
 ) -> None:
-    write_pairs(tmp_path / "pairs.parquet", Settings(views=2, size=8))
+    write_pairs(tmp_path / "pairs.parquet", PairSettings(views=2, size=8))
     lines = dry_run(*MODES["Emoji-9"], "--orders", order, "--methods", "seqf")
     made = split_as_printed(lines, tmp_path / "pairs.parquet", tmp_path / "stream")
     assert made == trained_on(lines)

@@ -14,8 +14,8 @@ from support.tiny_stream import make_stream
 
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.data.buffer import update as buffers
-from vlcpctl.data.buffer.size import Size
-from vlcpctl.data.precomputed.stored_features import Projections
+from vlcpctl.data.buffer.size import BufferSize
+from vlcpctl.data.precomputed.stored_features import StoredProjections
 from vlcpctl.data.tasks.task import Split, open_stream, open_task
 from vlcpctl.training.config.composition import compose, settings_of_methods
 from vlcpctl.training.config.request import Request
@@ -58,7 +58,7 @@ def _buffers(directory: Path, tasks: list[Path], policy: str) -> list[Path]:
             task=open_task(task),
             previous=open_task(made[-1]) if made else None,
             policy=policy,
-            size=Size(count=6, written=6),
+            size=BufferSize(count=6, text=6),
             seed=0,
             stores_features=policy == "reservoir",
         )
@@ -73,12 +73,14 @@ def _features(split: Split, rows: np.ndarray) -> np.ndarray:
     return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
 
 
-def stored(split: Split, rows: np.ndarray, width: int = WIDTH) -> Projections:
+def stored(split: Split, rows: np.ndarray, width: int = WIDTH) -> StoredProjections:
     """Projections that hang on the images alone."""
     numbers = [int(split.column("source_key")[row]) for row in rows]
     draws = [np.random.default_rng(number).normal(size=(2, width)) for number in numbers]
     sides = np.array(draws, dtype=np.float16).reshape(-1, 2, width)
-    return Projections(sides[:, 0], sides[:, 1], split.caption_counts()[rows], ["m"] * len(rows))
+    return StoredProjections(
+        sides[:, 0], sides[:, 1], split.caption_counts()[rows], ["m"] * len(rows)
+    )
 
 
 def request(

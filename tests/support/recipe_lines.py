@@ -12,7 +12,7 @@ import typer.main
 from vlcpctl.cli import application
 from vlcpctl.data.classification.benchmarks import BENCHMARKS, GROUPS
 from vlcpctl.data.sources.discovery import distinct_names
-from vlcpctl.data.splitting.rules import By, numbered
+from vlcpctl.data.splitting.rules import SplitBy, numbered
 from vlcpctl.data.tasks.manifests import slug
 from vlcpctl.jobs.script import CommandLine, parse
 
@@ -65,7 +65,7 @@ def paths_read(line: CommandLine) -> list[str]:
 
 def directories_of(given: dict[str, Any]) -> set[str]:
     """The task directories that a split makes whose tasks do not hang on the data."""
-    by = By.parse(given["by"], given["tasks"])
+    by = SplitBy.parse(given["by"], given["tasks"])
     kinds = {"iid": "part", "classes": "classes"}
     if by.kind == "source":
         names = distinct_names(given["sources"])

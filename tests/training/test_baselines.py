@@ -18,7 +18,7 @@ from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.params import blend_
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.buffer import update as buffers
-from vlcpctl.data.buffer.size import Size
+from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.loading.loader import PlannedBatches
 from vlcpctl.data.precomputed.stored_features import read_features
 from vlcpctl.data.tasks.task import open_task
@@ -139,7 +139,7 @@ def test_replayed_pairs_bring_what_the_buffer_stores_of_them(world: World, tmp_p
     dataset = PlannedBatches(
         splits=plan.pairs.splits,
         plan=plan.pairs.plan,
-        view=ImageTransform(image_size=16, mean=(0, 0, 0), std=(1, 1, 1)),
+        transform=ImageTransform(image_size=16, mean=(0, 0, 0), std=(1, 1, 1)),
         tokenise=lambda texts: torch.zeros(len(texts), 1),
         seed=0,
         part=lambda count: slice(0, 1),
@@ -189,7 +189,7 @@ def test_features_of_another_width_are_refused(world: World, tmp_path: Path) -> 
         task=open_task(world.tasks[0]),
         previous=None,
         policy="ring",
-        size=Size(count=6, written=6),
+        size=BufferSize(count=6, text=6),
         seed=0,
         stores_features=True,
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from vlcpctl.data.buffer import size as buffer_size
-    from vlcpctl.data.precomputed.stored_features import Projections
+    from vlcpctl.data.precomputed.stored_features import StoredProjections
     from vlcpctl.data.tasks.task import Split, Task
 
 Previous = Annotated[
@@ -179,7 +179,7 @@ def _checked(
     variant: str,
     sizes: tuple[str | None, str | None, int | None],
     store_features: bool,
-) -> tuple[Task, buffer_size.Size]:
+) -> tuple[Task, buffer_size.BufferSize]:
     """The task and the size, after checking that the options are consistent."""
     from vlcpctl.data.buffer.manifest import BUFFER_NAME
     from vlcpctl.data.buffer.policies import check_policy, check_variant
@@ -212,7 +212,9 @@ def _embed(checkpoint: Path | None, device: str, split: Split, rows: np.ndarray)
     return features
 
 
-def _project(checkpoint: Path | None, device: str, split: Split, rows: np.ndarray) -> Projections:
+def _project(
+    checkpoint: Path | None, device: str, split: Split, rows: np.ndarray
+) -> StoredProjections:
     """Raw projections of rows of a split, to store beside them."""
     from vlcpctl.core.manifest import content_of
     from vlcpctl.models.embed import require_finite

@@ -86,13 +86,13 @@ def run(
     output = RowOutput(
         command="eval-zeroshot", out=out, force=force, dry_run=dry_run, as_json=json_
     )
-    from vlcpctl.data.classification.benchmarks import expanded
+    from vlcpctl.data.classification.benchmarks import expand_groups
     from vlcpctl.data.tasks.skips import Tolerance
     from vlcpctl.evaluation.classification.zeroshot_plan import Request, make_plan
     from vlcpctl.evaluation.jobs import Compute
 
     request = Request(
-        words=tuple(dict.fromkeys(expanded(data_sets))),
+        words=tuple(dict.fromkeys(expand_groups(data_sets))),
         checkpoints=tuple(dict.fromkeys(checkpoint)),
         data=data,
         templates=templates,

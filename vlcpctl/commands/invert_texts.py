@@ -14,7 +14,7 @@ from vlcpctl.core.console import emit, say
 from vlcpctl.methods.incclip import Incclip
 
 if TYPE_CHECKING:
-    from vlcpctl.data.precomputed.pseudo_texts import PseudoFile
+    from vlcpctl.data.precomputed.pseudo_texts import PseudoTextFile
 
 WHEN = {"before": "_before", "after": ""}  # with the suffix of the columns
 
@@ -148,7 +148,7 @@ def run(
     emit(_result(found) if as_json else out)
 
 
-def _histogram(file: PseudoFile) -> Iterator[str]:
+def _histogram(file: PseudoTextFile) -> Iterator[str]:
     """Histograms of the texts' mean similarity to their images, before and after inversion."""
     from vlcpctl.report.render.sparkline import histogram_line
 
@@ -165,9 +165,9 @@ def _histogram(file: PseudoFile) -> Iterator[str]:
         )
 
 
-def _result(file: PseudoFile) -> str:
-    from vlcpctl.data.precomputed.pseudo_texts import REACHED
+def _result(file: PseudoTextFile) -> str:
+    from vlcpctl.data.precomputed.pseudo_texts import SCORES
 
     fields = {name: file.metadata[name] for name in ("content", "length", "width")}
-    reached = {name: float(file.column(name).mean()) for name in REACHED}
+    reached = {name: float(file.column(name).mean()) for name in SCORES}
     return json.dumps({"path": str(file.path), "count": file.count, **fields, **reached})

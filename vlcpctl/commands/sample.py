@@ -66,11 +66,11 @@ def run(
     options.start(quiet=quiet)
     from vlcpctl.core.console import emit, say
     from vlcpctl.core.errors import UsageError, unknown_name
-    from vlcpctl.data.emoji9.pairs import Settings, already_sampled, write_pairs
+    from vlcpctl.data.emoji9.pairs import PairSettings, already_sampled, write_pairs
 
     if name not in DATA_SETS:
         raise UsageError(unknown_name("data set", name, DATA_SETS))
-    settings = Settings(views=views, test_views=test_views, size=size, seed=seed, limit=limit)
+    settings = PairSettings(views=views, test_views=test_views, size=size, seed=seed, limit=limit)
     if already_sampled(out, settings, force=force):
         say(f"sample: {out} is already finished")
     else:

@@ -18,7 +18,7 @@ from vlcpctl.core.console import progress
 from vlcpctl.core.errors import Diverged
 from vlcpctl.core.staging import Staging
 from vlcpctl.data.loading.loader import PlannedBatches
-from vlcpctl.data.loading.sampler import Memory
+from vlcpctl.data.loading.sampler import BufferSampler
 from vlcpctl.data.loading.workers import read_in_order
 from vlcpctl.data.precomputed.pseudo_texts import Columns, join_parts, write_part
 from vlcpctl.models import encoders
@@ -70,8 +70,8 @@ class Work:
         """Yield for each part its number and its columns."""
         dataset = PlannedBatches(
             splits=[self.plan.buffer],
-            plan=Memory(self.plan.buffer, self.plan.how.pairs, self.plan.request.seed).plan,
-            view=self.encoder.view,
+            plan=BufferSampler(self.plan.buffer, self.plan.how.pairs, self.plan.request.seed).plan,
+            transform=self.encoder.view,
             tokenise=self.encoder.tokenizer,
             seed=self.plan.request.seed,
             part=lambda count: slice(0, count),

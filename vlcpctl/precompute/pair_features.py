@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 
 from vlcpctl.core.console import progress
 from vlcpctl.data.images.transforms import decode_image, eval_view
-from vlcpctl.data.precomputed.stored_features import Projections
+from vlcpctl.data.precomputed.stored_features import StoredProjections
 from vlcpctl.data.tasks.task import Split
 from vlcpctl.models.encoders import Encoder
 
@@ -45,7 +45,9 @@ def pair_features(encoder: Encoder, split: Split, rows: np.ndarray) -> np.ndarra
 
 
 @torch.inference_mode()
-def raw_projections(encoder: Encoder, split: Split, rows: np.ndarray, maker: str) -> Projections:
+def raw_projections(
+    encoder: Encoder, split: Split, rows: np.ndarray, maker: str
+) -> StoredProjections:
     """Raw float16 projections of N images (N, D) and of all their captions (T, D).
 
     `maker` is the content id of the model. Values that overflow float16 become infinite.
@@ -58,7 +60,7 @@ def raw_projections(encoder: Encoder, split: Split, rows: np.ndarray, maker: str
         texts.append(text.float().cpu().numpy())
     with np.errstate(over="ignore"):  # what does not fit becomes infinite, which the caller refuses
         sides = [np.concatenate(side).astype(np.float16) for side in (images, texts)]
-    return Projections(sides[0], sides[1], counts, [maker] * len(rows))
+    return StoredProjections(sides[0], sides[1], counts, [maker] * len(rows))
 
 
 def _chunks(encoder: Encoder, split: Split, rows: np.ndarray) -> Iterator[Chunk]:

@@ -13,11 +13,11 @@ from torch.utils.data import Dataset
 from vlcpctl.core.batch import Batch, PseudoTexts
 from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.transform import ImageTransform
-from vlcpctl.data.loading.loader import PlannedBatches, WithMemory, read_batches
+from vlcpctl.data.loading.loader import PlannedBatches, WithBufferBatches, read_batches
 from vlcpctl.data.loading.masking import Masking
 from vlcpctl.data.loading.order import BatchPlan
-from vlcpctl.data.loading.sampler import Memory
-from vlcpctl.data.precomputed.stored_features import Projections
+from vlcpctl.data.loading.sampler import BufferSampler
+from vlcpctl.data.precomputed.stored_features import StoredProjections
 from vlcpctl.training.loop.state import TrainRun
 from vlcpctl.training.plan import Plan
 from vlcpctl.training.pseudo_text_source import GivenTexts
@@ -32,25 +32,25 @@ def training_batches(plan: Plan, run: TrainRun, first: int, stop: int) -> Genera
     dataset = batches = PlannedBatches(
         splits=plan.pairs.splits,
         plan=plan.pairs.plan,
-        view=training_view(run),
+        transform=training_view(run),
         tokenise=run.encoder.tokenizer,
         seed=run.seed,
         part=run.world.slice_of,
         buffer_source=plan.pairs.buffer_source,
         masking=_masking(run),
         stored=_stored(plan, run),
-        taught=plan.taught,
+        targets=plan.taught,
     )
     source = plan.pseudo
     if source is None or source.method not in run.position.plan.methods:
         return read_batches(batches, first, stop, plan.request.workers)
     if source.memory is not None:
-        dataset = WithMemory(batches, _memory(source.memory, run))
+        dataset = WithBufferBatches(batches, _memory(source.memory, run))
     found = read_batches(dataset, first, stop, plan.request.workers)
     return found if source.given is None else _with_given(found, source.given, run, first)
 
 
-def _stored(plan: Plan, run: TrainRun) -> Projections | None:
+def _stored(plan: Plan, run: TrainRun) -> StoredProjections | None:
     """The projections stored in the buffer, if a method needs them."""
     stored = plan.stored
     if stored is not None and stored.width != run.width:
@@ -61,12 +61,12 @@ def _stored(plan: Plan, run: TrainRun) -> Projections | None:
     return stored
 
 
-def _memory(memory: Memory, run: TrainRun) -> PlannedBatches:
+def _memory(memory: BufferSampler, run: TrainRun) -> PlannedBatches:
     """Mini-batches of the buffer, with images not augmented."""
     return PlannedBatches(
         splits=[memory.buffer],
         plan=memory.plan,
-        view=run.encoder.view,
+        transform=run.encoder.view,
         tokenise=run.encoder.tokenizer,
         seed=run.seed,
         part=run.world.slice_of,
@@ -104,7 +104,7 @@ def validation_batches(plan: Plan, run: TrainRun) -> Generator[Batch]:
     dataset = PlannedBatches(
         splits=splits,
         plan=batch,
-        view=run.encoder.view,
+        transform=run.encoder.view,
         tokenise=run.encoder.tokenize,
         seed=run.seed,
         part=lambda count: slice(0, count),

@@ -9,7 +9,7 @@ from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.manifest import content_of, identity_differences
 from vlcpctl.core.method import Method
 from vlcpctl.core.transform import ImageTransform
-from vlcpctl.data.precomputed.teacher_targets import Targets, Taught, open_targets
+from vlcpctl.data.precomputed.teacher_targets import TargetsDirectory, TeacherTargets, open_targets
 from vlcpctl.data.tasks.task import Split, Task
 from vlcpctl.training.config.request import Request
 
@@ -20,7 +20,7 @@ def holders(methods: Sequence[Method]) -> list[str]:
     return [name for name, need in needs.items() if need.previous_weights or need.pseudo_texts]
 
 
-def targets_line(targets: Targets, methods: Sequence[Method]) -> str:
+def targets_line(targets: TargetsDirectory, methods: Sequence[Method]) -> str:
     """The line of the plan about the targets."""
     views = "1 view" if targets.views == 1 else f"{targets.views} views"
     what = f"targets: {views} per image; the teacher is"
@@ -32,7 +32,7 @@ def targets_line(targets: Targets, methods: Sequence[Method]) -> str:
 
 def open_taught(
     request: Request, sources: Sequence[Task], splits: Sequence[Split], *, first: bool
-) -> Taught | None:
+) -> TeacherTargets | None:
     """Open the targets of a request; None without --targets.
 
     Raises Incompatible unless they were computed by its teacher for all of its pairs, and
@@ -58,7 +58,7 @@ def open_taught(
     return targets.of(splits)
 
 
-def _check_teacher(targets: Targets, teacher: Path | None) -> None:
+def _check_teacher(targets: TargetsDirectory, teacher: Path | None) -> None:
     assert teacher is not None, "a first task has no teacher"
     content, told = content_of(teacher, "checkpoint"), targets.manifest["teacher"]
     if content != told:
@@ -68,7 +68,7 @@ def _check_teacher(targets: Targets, teacher: Path | None) -> None:
         )
 
 
-def check_transform(targets: Targets, view: ImageTransform) -> None:
+def check_transform(targets: TargetsDirectory, view: ImageTransform) -> None:
     """Raise Incompatible if targets were computed with a different image transform than `view`.
 
     A teacher embedding belongs to one crop: for another one it would be a wrong target.
@@ -80,7 +80,7 @@ def check_transform(targets: Targets, view: ImageTransform) -> None:
         )
 
 
-def refuse_tokens(targets: Targets, methods: Sequence[Method]) -> None:
+def refuse_tokens(targets: TargetsDirectory, methods: Sequence[Method]) -> None:
     """Raise Incompatible if a method distils token predictions.
 
     Those are too large to store: a vocabulary of logits for each masked word.

@@ -13,9 +13,9 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.method import Needs
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
-from vlcpctl.data.loading.sampler import Pairs
-from vlcpctl.data.precomputed.stored_features import Projections, read_features
-from vlcpctl.data.precomputed.teacher_targets import Taught
+from vlcpctl.data.loading.sampler import PairSampler
+from vlcpctl.data.precomputed.stored_features import StoredProjections, read_features
+from vlcpctl.data.precomputed.teacher_targets import TeacherTargets
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.models.configuration import configuration_here
 from vlcpctl.training.config.phases import PhasePlan, plan_phases
@@ -41,14 +41,14 @@ class Plan:
     request: Request
     tasks: tuple[Task, ...]
     buffer: Task | None
-    pairs: Pairs
+    pairs: PairSampler
     phases: tuple[PhasePlan, ...]
     parent: CheckpointManifest | None
     pseudo: PseudoSource | None = None
-    taught: Taught | None = None
+    taught: TeacherTargets | None = None
 
     @cached_property
-    def stored(self) -> Projections | None:
+    def stored(self) -> StoredProjections | None:
         """The features stored in the buffer, if a method needs them, else None."""
         first = _is_first(self.request)
         needed = any(one.needs(first=first).stored_features for one in self.request.methods)
@@ -111,7 +111,7 @@ def make_plan(request: Request) -> Plan:
     _check_chain(request, tasks, buffer, parent)
     splits = [_train_split(task) for task in tasks]
     held = _train_split(buffer) if buffer else None
-    pairs = Pairs(
+    pairs = PairSampler(
         splits,
         held,
         batch_size=request.settings.batch_size,

@@ -12,8 +12,8 @@ from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.manifest import content_of
 from vlcpctl.core.method import Method
 from vlcpctl.data.loading.order import Order
-from vlcpctl.data.loading.sampler import Memory
-from vlcpctl.data.precomputed.pseudo_texts import PseudoFile, open_pseudo_texts
+from vlcpctl.data.loading.sampler import BufferSampler
+from vlcpctl.data.precomputed.pseudo_texts import PseudoTextFile, open_pseudo_texts
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.training.config.request import Request
 
@@ -22,7 +22,7 @@ from vlcpctl.training.config.request import Request
 class GivenTexts:
     """The texts of a file, `count` for each batch: a pure function of (seed, batch number)."""
 
-    file: PseudoFile
+    file: PseudoTextFile
     count: int
     seed: int
 
@@ -45,7 +45,7 @@ class PseudoSource:
 
     method: str
     how: InversionSettings
-    memory: Memory | None = None
+    memory: BufferSampler | None = None
     given: GivenTexts | None = None
 
     def __str__(self) -> str:
@@ -89,7 +89,9 @@ def _made(request: Request, name: str, how: InversionSettings, buffer: Task | No
         raise UsageError(f"--buffer {buffer.path} is empty: no pairs to generate pseudo texts from")
     pairs = min(how.pairs or request.settings.batch_size, len(split))
     _check_share(request, name, pairs, "buffer pairs per step")
-    return PseudoSource(name, replace(how, pairs=pairs), memory=Memory(split, pairs, request.seed))
+    return PseudoSource(
+        name, replace(how, pairs=pairs), memory=BufferSampler(split, pairs, request.seed)
+    )
 
 
 def _check_share(request: Request, name: str, count: int, what: str) -> None:

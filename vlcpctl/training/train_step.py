@@ -18,7 +18,7 @@ from vlcpctl.core.atomic import already_made
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.devices import torch_device
 from vlcpctl.core.errors import Incompatible, UsageError
-from vlcpctl.data.precomputed.teacher_targets import Targets
+from vlcpctl.data.precomputed.teacher_targets import TargetsDirectory
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder, Start
 from vlcpctl.training import identity
@@ -164,7 +164,7 @@ def _frozen(request: Request, encoder: Encoder, parent: Parent | None) -> Weight
     return all_tensors(source) if source else {}
 
 
-def _check_targets(targets: Targets, run: TrainRun) -> None:
+def _check_targets(targets: TargetsDirectory, run: TrainRun) -> None:
     """Refuse targets that do not fit the model's width, image transform or methods."""
     check_transform(targets, training_view(run))
     if run.encoder.family == "fusion":

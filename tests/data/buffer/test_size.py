@@ -9,7 +9,7 @@ from support.tiny_stream import make_stream, make_task
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.data.buffer.policies import check_policy
-from vlcpctl.data.buffer.size import Size, parse_size
+from vlcpctl.data.buffer.size import BufferSize, parse_size
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
 
 
@@ -19,15 +19,15 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
 
 
 def test_what_is_written_says_what_is_meant(task: Task) -> None:
-    assert parse_size("500", None, None, task) == Size(count=500, written=500)
-    assert parse_size("5%", None, None, task) == Size(share=0.05, written="5%")
-    assert parse_size("5%", "2000", None, task) == Size(count=100, written="5%", of=2000)
-    assert parse_size(None, None, 7, task) == Size(add=7, written="+7")
+    assert parse_size("500", None, None, task) == BufferSize(count=500, text=500)
+    assert parse_size("5%", None, None, task) == BufferSize(share=0.05, text="5%")
+    assert parse_size("5%", "2000", None, task) == BufferSize(count=100, text="5%", of=2000)
+    assert parse_size(None, None, 7, task) == BufferSize(add=7, text="+7")
 
 
 def test_share_of_the_stream_counts_its_training_images(tmp_path: Path) -> None:
     first = open_stream(make_stream(tmp_path / "stream", tasks=3, n=10, test=2))[0]
-    assert parse_size("50%", "stream", None, first) == Size(count=15, written="50%", of=30)
+    assert parse_size("50%", "stream", None, first) == BufferSize(count=15, text="50%", of=30)
 
 
 def test_share_of_the_stream_needs_one(task: Task) -> None:

@@ -13,11 +13,11 @@ from support.tiny_stream import make_task
 
 from vlcpctl.core.errors import BadInput, Incompatible
 from vlcpctl.data.buffer import update as buffer_module
-from vlcpctl.data.buffer.size import Size
+from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.buffer.update import Request, open_buffer, plan_update, write_buffer
 from vlcpctl.data.tasks.task import Split, Task, open_task
 
-TEN = Size(count=10, written=10)
+TEN = BufferSize(count=10, text=10)
 
 
 def features(split: Split, rows: np.ndarray) -> np.ndarray:
@@ -75,7 +75,7 @@ def test_reservoir_in_any_order_is_one_pass_over_the_union(tmp_path: Path) -> No
 
 def test_reservoir_of_a_share_in_any_order_is_one_pass_over_the_union(tmp_path: Path) -> None:
     parts = tasks(tmp_path, [12, 20, 8])
-    share = Size(share=0.4, written="40%")
+    share = BufferSize(share=0.4, text="40%")
     whole = update(tmp_path / "whole", make_task(tmp_path / "union", 40), size=share)
     back = chain(tmp_path / "back", parts[::-1], size=share)
     assert back.content == whole.content
@@ -88,13 +88,13 @@ def test_ring_is_even_over_tasks(tmp_path: Path) -> None:
 
 
 def test_ring_of_a_share_keeps_that_share_of_each_task(tmp_path: Path) -> None:
-    share = Size(share=0.25, written="25%")
+    share = BufferSize(share=0.25, text="25%")
     buffer = chain(tmp_path, tasks(tmp_path, [24, 12]), policy="ring", size=share)
     assert counts(buffer) == {"task 0": 6, "task 1": 3}
 
 
 def test_added_items_push_none_out(tmp_path: Path) -> None:
-    size = Size(add=5, written="+5")
+    size = BufferSize(add=5, text="+5")
     buffer = chain(tmp_path, tasks(tmp_path, [12, 3, 9]), policy="random", size=size)
     assert counts(buffer) == {"task 0": 5, "task 1": 3, "task 2": 5}
 
@@ -218,7 +218,7 @@ def test_task_seen_before_is_refused(tmp_path: Path) -> None:
     [
         ({"policy": "ring"}, "policy 'reservoir', not 'ring'"),
         ({"seed": 1}, "seed 0, not 1"),
-        ({"size": Size(share=0.1, written="10%")}, "'a number of items', not 'a share of every"),
+        ({"size": BufferSize(share=0.1, text="10%")}, "'a number of items', not 'a share of every"),
     ],
 )
 def test_update_must_go_on_as_the_buffer_began(
@@ -235,7 +235,7 @@ def test_growing_a_buffer_that_gave_items_up_warns(
 ) -> None:
     first, second = tasks(tmp_path, [12, 12])
     update(tmp_path / "a", first)
-    update(tmp_path / "b", second, tmp_path / "a", size=Size(count=20, written=20))
+    update(tmp_path / "b", second, tmp_path / "a", size=BufferSize(count=20, text=20))
     assert "a was smaller: the items of earlier tasks that it evicted" in capsys.readouterr().err
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 from vlcpctl.core.seeds import generator
 from vlcpctl.data.emoji9.captions import train_captions
 from vlcpctl.data.emoji9.glyphs import PATH, Glyph, read_glyphs
-from vlcpctl.data.emoji9.pairs import Settings, write_pairs
+from vlcpctl.data.emoji9.pairs import PairSettings, write_pairs
 from vlcpctl.data.emoji9.views import DRAWS, encode, render_views
 
 
@@ -99,21 +99,21 @@ def test_captions_start_with_the_name_and_never_repeat_it_as_keyword(glyphs: lis
 def test_same_settings_make_the_same_bytes_and_another_seed_does_not(tmp_path: Path) -> None:
     small = {"views": 2, "size": 16, "limit": 12}
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        write_pairs(tmp_path / name, Settings(**small, seed=seed))
+        write_pairs(tmp_path / name, PairSettings(**small, seed=seed))
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     assert (tmp_path / "a").read_bytes() != (tmp_path / "c").read_bytes()
 
 
 def test_more_views_leave_the_first_ones_as_they_are(tmp_path: Path) -> None:
-    write_pairs(tmp_path / "few", Settings(views=2, size=16, limit=9))
-    write_pairs(tmp_path / "many", Settings(views=4, size=16, limit=9))
+    write_pairs(tmp_path / "few", PairSettings(views=2, size=16, limit=9))
+    write_pairs(tmp_path / "many", PairSettings(views=4, size=16, limit=9))
     few = pq.read_table(tmp_path / "few").to_pylist()
     many = pq.read_table(tmp_path / "many").to_pylist()
     assert [row for row in many if row["split"] == "test" or row["view"] < 2] == few
 
 
 def test_test_views_have_the_plain_name_as_their_caption(tmp_path: Path) -> None:
-    write_pairs(tmp_path / "pairs", Settings(views=1, test_views=2, size=16, limit=9))
+    write_pairs(tmp_path / "pairs", PairSettings(views=1, test_views=2, size=16, limit=9))
     names = {glyph.emoji: glyph.name for glyph in read_glyphs()}
     rows = [row for row in pq.read_table(tmp_path / "pairs").to_pylist() if row["split"] == "test"]
     assert len(rows) == 18

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from vlcpctl.data.images.header import BrokenImage, decode_fully, look
+from vlcpctl.data.images.header import BrokenImage, decode_fully, read_header
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (13, 37, 4), dtype=np.uint8)
 
@@ -39,7 +39,7 @@ KINDS = {
 @pytest.mark.parametrize("name", KINDS)
 def test_size_and_kind_are_those_that_pillow_finds(name: str) -> None:
     for data in (KINDS[name], memoryview(KINDS[name])):
-        assert look(data) == (name.split(maxsplit=1)[0], 37, 13)
+        assert read_header(data) == (name.split(maxsplit=1)[0], 37, 13)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -47,12 +47,12 @@ def test_an_image_cut_short_is_broken(name: str) -> None:
     data = KINDS[name]
     for length in (0, 1, 5, 12, 20, 30, len(data) // 2, len(data) - 3):
         with pytest.raises(BrokenImage):
-            look(data[:length])
+            read_header(data[:length])
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if not name.startswith("webp")])
 def test_what_a_camera_appends_does_no_harm(name: str) -> None:
-    assert look(KINDS[name] + b"MotionPhoto" * 9)[1:] == (37, 13)
+    assert read_header(KINDS[name] + b"MotionPhoto" * 9)[1:] == (37, 13)
 
 
 def test_twenty_thousand_by_twenty_thousand_is_refused_by_its_header() -> None:
@@ -61,13 +61,13 @@ def test_twenty_thousand_by_twenty_thousand_is_refused_by_its_header() -> None:
         b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk))
     )
     with pytest.raises(BrokenImage, match="20000 x 20000"):
-        look(head + b"\0\0\0\0IEND\xaeB`\x82")
+        read_header(head + b"\0\0\0\0IEND\xaeB`\x82")
 
 
 def test_damage_inside_is_found_by_decoding_alone() -> None:
     data = bytearray(KINDS["png"])
     data[60] ^= 0xFF
-    look(bytes(data))
+    read_header(bytes(data))
     with pytest.raises(BrokenImage, match="does not decode"):
         decode_fully(bytes(data))
 
@@ -77,6 +77,6 @@ def test_damage_inside_is_found_by_decoding_alone() -> None:
 )
 def test_no_bytes_break_the_reader(start: bytes, rest: bytes) -> None:
     try:
-        look(start + rest)
+        read_header(start + rest)
     except BrokenImage:
         return

@@ -53,7 +53,7 @@ def splits(tmp_path: Path) -> list[Split]:
 
 
 def batches(splits: list[Split], **how: object) -> PlannedBatches:
-    given = {"plan": plan, "view": VIEW, "tokenise": lengths, "seed": 0, "part": whole}
+    given = {"plan": plan, "transform": VIEW, "tokenise": lengths, "seed": 0, "part": whole}
     return PlannedBatches(splits=splits, buffer_source=1, **{**given, **how})  # type: ignore[arg-type]
 
 
@@ -159,7 +159,7 @@ def test_the_cache_gives_up_what_was_used_longest_ago(
     assert read() == 3
     cache.get(splits, 0, 1)
     assert read() == 4
-    assert cache.held == 2 * image
+    assert cache.n_bytes == 2 * image
 
 
 def test_an_image_larger_than_the_cache_is_still_read(splits: list[Split]) -> None:

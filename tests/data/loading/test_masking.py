@@ -9,20 +9,20 @@ import pytest
 import torch
 
 from vlcpctl.core.special_tokens import SpecialTokens
-from vlcpctl.data.loading.masking import Draws, Masking, mask
+from vlcpctl.data.loading.masking import MaskDraws, Masking, mask
 
 AUTHORS = np.load(Path(__file__).parents[2] / "authors" / "data" / "ctp_functional.npz")
 SPECIAL = SpecialTokens(pad=0, cls=2, sep=3, mask=4, words=100)
 
 
-def _authors_draws(seed: int, shape: tuple[int, int]) -> list[Draws]:
+def _authors_draws(seed: int, shape: tuple[int, int]) -> list[MaskDraws]:
     """What the authors draw from torch's generator: four whole matrices, one after another."""
     torch.manual_seed(seed)
     chosen, hidden, swapped = (
         torch.bernoulli(torch.full(shape, share)).bool().numpy() for share in (0.15, 0.8, 0.5)
     )
     words = torch.randint(SPECIAL.words, shape).numpy()
-    return [Draws(*row) for row in zip(chosen, hidden, swapped, words, strict=True)]
+    return [MaskDraws(*row) for row in zip(chosen, hidden, swapped, words, strict=True)]
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

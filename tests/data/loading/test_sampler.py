@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.data.loading.sampler import Pairs
+from vlcpctl.data.loading.sampler import PairSampler
 from vlcpctl.training.config.settings import Settings, replay_share
 
 
@@ -42,11 +42,13 @@ def _sampling(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _pairs(tasks: list[FakeSplit], buffer: FakeSplit | None = None, **settings: object) -> Pairs:
-    return Pairs(tasks, buffer, **_sampling(Settings(**settings)), seed=0)  # type: ignore[arg-type]
+def _pairs(
+    tasks: list[FakeSplit], buffer: FakeSplit | None = None, **settings: object
+) -> PairSampler:
+    return PairSampler(tasks, buffer, **_sampling(Settings(**settings)), seed=0)  # type: ignore[arg-type]
 
 
-def _keys(pairs: Pairs, step: int) -> list[str]:
+def _keys(pairs: PairSampler, step: int) -> list[str]:
     plan = pairs.plan(step)
     return [pairs.splits[s].keys[r] for s, r in zip(plan.source, plan.row, strict=True)]
 
@@ -126,5 +128,5 @@ def test_a_batch_larger_than_the_task_is_refused_with_both_numbers() -> None:
 
 
 def test_limit_takes_the_first_rows_of_each_task() -> None:
-    pairs = Pairs([_split(0, 12)], None, **_sampling(Settings(batch_size=4)), seed=0, limit=5)  # type: ignore[list-item]
+    pairs = PairSampler([_split(0, 12)], None, **_sampling(Settings(batch_size=4)), seed=0, limit=5)  # type: ignore[list-item]
     assert pairs.epoch_steps == 1

@@ -13,8 +13,8 @@ import pytest
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.precomputed.pseudo_texts import (
-    REACHED,
-    PseudoFile,
+    SCORES,
+    PseudoTextFile,
     join_parts,
     open_pseudo_texts,
     write_part,
@@ -27,7 +27,7 @@ IDENTITY = {"checkpoint": "c" * 32, "buffer": "b" * 32, "count": 5, "seed": 0}
 
 def columns(first: int, count: int) -> dict[str, Any]:
     draw = np.random.default_rng(first)
-    numbers = {name: draw.random(count).astype(np.float32) for name in ("share", *REACHED)}
+    numbers = {name: draw.random(count).astype(np.float32) for name in ("share", *SCORES)}
     keys = [f"{first + row:032x}" for row in range(count)]
     ends = np.arange(count) % 3
     embeddings = draw.normal(size=(count, 3, 2)).astype(np.float32)
@@ -138,6 +138,6 @@ def test_its_parents_are_told(tmp_path: Path) -> None:
 def test_nothing_but_the_footer_is_read_until_rows_are_asked_for(tmp_path: Path) -> None:
     found = open_pseudo_texts(make_file(tmp_path))
     found.path.unlink()
-    assert isinstance(found, PseudoFile)
+    assert isinstance(found, PseudoTextFile)
     with pytest.raises(BadInput, match="cannot read"):
         _ = found.embeddings

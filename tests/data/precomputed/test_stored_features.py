@@ -13,14 +13,14 @@ from support.tiny_stream import make_pair, make_task
 
 from vlcpctl.core.errors import BadInput, Incompatible
 from vlcpctl.data.buffer.manifest import Request
-from vlcpctl.data.buffer.size import Size
+from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.buffer.update import open_buffer, plan_update, write_buffer
 from vlcpctl.data.precomputed.stored_features import (
     FILE,
     IMAGES,
     TEXTS,
     Project,
-    Projections,
+    StoredProjections,
     read_features,
 )
 from vlcpctl.data.tasks.task import Split, Task, open_task
@@ -32,7 +32,7 @@ WIDTH = 4
 def projecting(maker: str, width: int = WIDTH) -> Project:
     """Values that say whose they are: the model, the image, the caption."""
 
-    def project(split: Split, rows: np.ndarray) -> Projections:
+    def project(split: Split, rows: np.ndarray) -> StoredProjections:
         numbers = [int(split.column("source_key")[row]) for row in rows]
         counts = split.caption_counts()[rows]
         model = sum(map(ord, maker))
@@ -43,7 +43,7 @@ def projecting(maker: str, width: int = WIDTH) -> Project:
             for caption in range(count)
         ]
         sides = [np.array(side, dtype=np.float16).reshape(-1, width) for side in (image, text)]
-        return Projections(sides[0], sides[1], counts, [maker] * len(rows))
+        return StoredProjections(sides[0], sides[1], counts, [maker] * len(rows))
 
     return project
 
@@ -57,7 +57,7 @@ def update(
             "task": open_task(task),
             "previous": previous and open_buffer(previous),
             "policy": "ring",
-            "size": Size(count=6, written=6),
+            "size": BufferSize(count=6, text=6),
             "seed": 0,
             "stores_features": True,
             **options,

@@ -14,7 +14,7 @@ from support.pair_files import img2dataset_members, write_parquet, write_tar
 from support.tiny_stream import make_image
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.data.sources.columns import Wanted
+from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import find_inputs
 from vlcpctl.data.sources.folders import Folder
 from vlcpctl.data.tasks.samples import Pair
@@ -32,7 +32,7 @@ def fill(directory: Path, **files: bytes | str) -> Path:
 
 def read(source: Path, **wanted: Any) -> list[Pair]:
     (found,) = find_inputs([str(source)])
-    wants = Wanted(**wanted)
+    wants = ColumnOptions(**wanted)
     return [pair for file in found.files for batch in file.pairs(wants) for pair in batch]
 
 
@@ -86,7 +86,9 @@ def test_a_name_that_is_no_text_can_still_be_read(tmp_path: Path) -> None:
 def test_facts_are_the_same_without_reading_images(tmp_path: Path) -> None:
     fill(tmp_path, **{f"{name}_{kind}": IMAGE for name in "abc" for kind in ("png", "txt")})
     fill(tmp_path, a_txt="a", b_txt="b", c_txt="c")
-    facts = [pair for batch in Folder(tmp_path).pairs(Wanted(), images=False) for pair in batch]
+    facts = [
+        pair for batch in Folder(tmp_path).pairs(ColumnOptions(), images=False) for pair in batch
+    ]
     assert [pair.captions for pair in facts] == [["a"], ["b"], ["c"]]
     assert not any(pair.image for pair in facts)
 

@@ -11,7 +11,7 @@ from support.program import refused, run_program
 from support.tiny_stream import make_image
 
 from vlcpctl.core.errors import BadInput, TooManySkipped, UsageError
-from vlcpctl.data.sources.columns import Wanted
+from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import find_inputs
 from vlcpctl.data.sources.list_files import ListFile
 from vlcpctl.data.splitting.options import SplitOptions
@@ -37,7 +37,7 @@ def write(path: Path, content: object) -> Path:
 
 
 def read(path: Path, **wanted: Any) -> list[Pair]:
-    return [pair for batch in ListFile(path).pairs(Wanted(**wanted)) for pair in batch]
+    return [pair for batch in ListFile(path).pairs(ColumnOptions(**wanted)) for pair in batch]
 
 
 def captions(path: Path, **wanted: Any) -> list[list[str]]:
@@ -214,7 +214,7 @@ def test_the_separator_of_a_table_is_found_and_said(
     path = write(tmp_path / "open_clip.csv", text)
     (pair,) = read(path, value="week")
     assert (pair.captions, pair.value) == (["a, b\t; c"], 9)
-    ListFile(path).check_columns(Wanted())
+    ListFile(path).check_columns(ColumnOptions())
     words = {"\t": "tabs", ",": "commas", ";": "semicolons"}
     assert f"separated by {words[mark]}" in capsys.readouterr().err
 

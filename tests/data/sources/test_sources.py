@@ -16,7 +16,7 @@ from support.pair_files import img2dataset_members, rows, write_parquet, write_t
 from support.tiny_stream import make_image
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.data.sources.columns import Wanted
+from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import distinct_names, find_inputs
 from vlcpctl.data.sources.parquet import ParquetFile
 from vlcpctl.data.sources.webdataset import TarFile
@@ -26,7 +26,7 @@ IMAGE = make_image(0)
 
 
 def read(file: ParquetFile | TarFile, **wanted: str) -> list[Pair]:
-    return [pair for batch in file.pairs(Wanted(**wanted)) for pair in batch]
+    return [pair for batch in file.pairs(ColumnOptions(**wanted)) for pair in batch]
 
 
 def read_tar(path: Path, members: dict[str, bytes], **wanted: str) -> list[Pair]:
@@ -138,7 +138,9 @@ def test_classes_and_columns_come_from_the_members(tmp_path: Path) -> None:
 
 def test_facts_are_the_same_without_reading_images(tmp_path: Path) -> None:
     file = TarFile(write_tar(tmp_path / "x.tar", img2dataset_members(5)))
-    seen = [pair.source_key for batch in file.pairs(Wanted(), images=False) for pair in batch]
+    seen = [
+        pair.source_key for batch in file.pairs(ColumnOptions(), images=False) for pair in batch
+    ]
     assert seen == [pair.source_key for pair in read(file)]
 
 

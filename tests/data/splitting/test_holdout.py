@@ -14,14 +14,14 @@ HASHES = [f"{number:064x}" for number in range(2000)]
 
 def test_a_share_holds_out_about_that_share() -> None:
     holdout = parse_holdout("test=0.1,val=0.05")
-    sides = [holdout.side(sha) for sha in HASHES]
+    sides = [holdout.split_of(sha) for sha in HASHES]
     assert 150 < sides.count("test") < 250
     assert 70 < sides.count("val") < 130
 
 
 def test_a_further_part_does_not_move_the_first() -> None:
     alone, both = parse_holdout("test=0.1"), parse_holdout("test=0.1,val=0.2")
-    assert all((alone.side(sha) == "test") == (both.side(sha) == "test") for sha in HASHES)
+    assert all((alone.split_of(sha) == "test") == (both.split_of(sha) == "test") for sha in HASHES)
 
 
 def test_positions_never_change() -> None:
@@ -57,7 +57,7 @@ def test_a_number_holds_out_exactly_so_many_images(numbers: list[int]) -> None:
             counted.decide()
         return
     counted.decide()
-    sides = [counted.side("a", sha) for sha in set(hashes)]
+    sides = [counted.split_of("a", sha) for sha in set(hashes)]
     assert (sides.count("test"), sides.count("val")) == (2, 1)
 
 
@@ -72,13 +72,13 @@ def test_what_one_task_holds_out_is_trained_on_in_none() -> None:
         sha
         for task, end in (("a", 40), ("b", 80))
         for sha in HASHES[:end]
-        if counted.side(task, sha) == "test"
+        if counted.split_of(task, sha) == "test"
     }
     trained = {
         sha
         for task, end in (("a", 40), ("b", 80))
         for sha in HASHES[:end]
-        if counted.side(task, sha) == "train"
+        if counted.split_of(task, sha) == "train"
     }
     assert held
     assert not held & trained

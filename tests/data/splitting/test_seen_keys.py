@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vlcpctl.data.splitting.seen_keys import Seen, scratch_table
+from vlcpctl.data.splitting.seen_keys import SeenKeys, scratch_table
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -19,10 +19,10 @@ def test_a_key_is_new_exactly_once(
     tmp_path: Path, batches: list[list[int]], most_in_memory: int
 ) -> None:
     ever: set[int] = set()
-    with scratch_table(tmp_path / "seen.sqlite", Seen.COLUMNS) as table:
-        seen = Seen(table, most_in_memory)
+    with scratch_table(tmp_path / "seen.sqlite", SeenKeys.COLUMNS) as table:
+        seen = SeenKeys(table, most_in_memory)
         for batch in batches:
-            fresh = seen.new([bytes([number]) * 16 for number in batch])
+            fresh = seen.add_new([bytes([number]) * 16 for number in batch])
             assert fresh == {bytes([number]) * 16 for number in set(batch) - ever}
             ever.update(batch)
     assert not (tmp_path / "seen.sqlite").exists()

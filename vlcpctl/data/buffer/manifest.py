@@ -9,8 +9,8 @@ from typing import Any
 
 from vlcpctl.core.manifest import write_manifest
 from vlcpctl.data.buffer.policies import CTP, NEEDS_FEATURES, PAPER
-from vlcpctl.data.buffer.segments import Row
-from vlcpctl.data.buffer.size import Size
+from vlcpctl.data.buffer.segments import IndexRow
+from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.tasks.index import ContentId
 from vlcpctl.data.tasks.manifests import TaskSummary, content_with
 from vlcpctl.data.tasks.task import Task
@@ -19,18 +19,18 @@ BUFFER_NAME = "buffer"  # a buffer's task name, and the key of its own section i
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contents:
+class BufferContents:
     """What was written into the directory of a buffer."""
 
     seen: dict[str, int]  # task content id to its number of images
-    rows: list[Row]  # of the index
+    rows: list[IndexRow]  # of the index
     shard_rows: dict[str, int]  # number of samples in each tar, evicted ones included
     features: dict[str, Any] | None  # width, dtype and content id of the stored features
 
 
-def write_buffer_manifest(directory: Path, request: Request, written: Contents) -> None:
+def write_buffer_manifest(directory: Path, request: Request, contents: BufferContents) -> None:
     """Write the buffer's task.json into `directory`, whose tars are complete."""
-    rows, shard_rows = written.rows, written.shard_rows
+    rows, shard_rows = contents.rows, contents.shard_rows
     train = {
         "images": len(rows),
         "captions": sum(len(row["captions"]) for row in rows),
@@ -51,17 +51,17 @@ def write_buffer_manifest(directory: Path, request: Request, written: Contents) 
         "inputs": [one for one in (request.task.content, request.checkpoint) if one],
         BUFFER_NAME: {
             **_settings(request),
-            "seen": written.seen,
+            "seen": contents.seen,
             "items": dict(Counter(str(row["task"]) for row in rows)),
             "shard_rows": shard_rows,
-            "features": written.features,
+            "features": contents.features,
         },
     }
-    whole = content_with(summary.content, written.features)
-    write_manifest(directory, "task", request.identity(), whole, body)
+    content = content_with(summary.content, contents.features)
+    write_manifest(directory, "task", request.identity(), content, body)
 
 
-def _labels(rows: list[Row]) -> list[str]:
+def _labels(rows: list[IndexRow]) -> list[str]:
     return sorted({row["label"] for row in rows if row["label"] is not None})
 
 
@@ -71,7 +71,7 @@ def _settings(request: Request) -> dict[str, Any]:
     return {
         "policy": request.policy,
         "variant": request.variant,
-        "size": size.written,
+        "size": size.text,
         "of": size.of,
         "kind": size.kind,
         "count": size.count,
@@ -81,7 +81,7 @@ def _settings(request: Request) -> dict[str, Any]:
     }
 
 
-def _content(rows: list[Row]) -> str:
+def _content(rows: list[IndexRow]) -> str:
     content = ContentId()
     content.add([row["key"] for row in rows], [row["label"] for row in rows])
     return content.hexdigest()
@@ -94,7 +94,7 @@ class Request:
     task: Task
     previous: Task | None
     policy: str
-    size: Size
+    size: BufferSize
     seed: int
     checkpoint: str | None = None  # content id of the model that computes the features
     variant: str = PAPER
@@ -107,7 +107,7 @@ class Request:
             "previous": self.previous and self.previous.content,
             "policy": self.policy,
             "variant": self.variant,
-            "size": self.size.written,
+            "size": self.size.text,
             "of": self.size.of,
             "seed": self.seed,
             "checkpoint": self.checkpoint,
@@ -119,9 +119,9 @@ class Request:
         by_rank = self.policy in NEEDS_FEATURES or self.variant == CTP
         return "rank" if by_rank else "order"
 
-    def held(self) -> dict[str, Any]:
+    def previous_entry(self) -> dict[str, Any]:
         """The buffer section of the previous buffer's manifest; without one, of an empty buffer."""
         if self.previous is None:
             return {"seen": {}, "shard_rows": {}}
-        held: dict[str, Any] = self.previous.manifest[BUFFER_NAME]
-        return held
+        entry: dict[str, Any] = self.previous.manifest[BUFFER_NAME]
+        return entry

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vlcpctl.core.errors import UsageError, unknown_name
-from vlcpctl.data.buffer.size import Size
+from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.select.herding import herd, herd_again
 from vlcpctl.select.kmeans import in_order_of_centroids, nearest_to_centroids
 from vlcpctl.select.order import lowest
@@ -37,7 +37,7 @@ _CTP_POLICIES = ("reservoir", "herding", "kmeans")
 
 
 @dataclass(frozen=True)
-class Candidates:
+class BufferCandidates:
     """The items a policy chooses from: N held ones, and the M of the new task that are not held.
 
     Within a task the items with the highest priority value are evicted first. The value is the
@@ -83,7 +83,7 @@ def check_policy(
         )
 
 
-def allot(policy: str, size: Size, candidates: Candidates) -> Allotment:
+def allot(policy: str, size: BufferSize, candidates: BufferCandidates) -> Allotment:
     """Divide the buffer between the held items and the new task, as the policy prescribes."""
     if policy == "reservoir":
         return _reservoir(size, candidates)
@@ -91,13 +91,13 @@ def allot(policy: str, size: Size, candidates: Candidates) -> Allotment:
     return by_quota(quotas, candidates)
 
 
-def available(candidates: Candidates) -> list[int]:
+def available(candidates: BufferCandidates) -> list[int]:
     """Number of items available from every task: those held, or the fresh ones of the new task."""
     held = np.bincount(candidates.held_task, minlength=len(candidates.sizes)).tolist()
     return [*held[:-1], len(candidates.fresh_order)]
 
 
-def by_quota(quotas: list[int], candidates: Candidates) -> Allotment:
+def by_quota(quotas: list[int], candidates: BufferCandidates) -> Allotment:
     """Keep the lowest-priority-value items of every earlier task, up to the task's quota.
 
     The last quota is the number of fresh items to admit.
@@ -124,7 +124,7 @@ def pick(
     return nearest_to_centroids(features(), count, seed)
 
 
-def _reservoir(size: Size, candidates: Candidates) -> Allotment:
+def _reservoir(size: BufferSize, candidates: BufferCandidates) -> Allotment:
     order = np.concatenate([candidates.held_priority, candidates.fresh_order])
     if size.count is not None:
         chosen = fixed_count(order, size.count)
@@ -135,19 +135,21 @@ def _reservoir(size: Size, candidates: Candidates) -> Allotment:
     return Allotment(chosen[:held], int(chosen[held:].sum()))
 
 
-def _quotas(policy: str, size: Size, sizes: list[int], there: list[int]) -> list[int]:
+def _quotas(
+    policy: str, size: BufferSize, sizes: list[int], available_counts: list[int]
+) -> list[int]:
     # --add evicts nothing: every earlier task keeps all it has.
     if size.add is not None:
-        return [*there[:-1], min(size.add, there[-1])]
+        return [*available_counts[:-1], min(size.add, available_counts[-1])]
     if size.share is not None:
-        return shares(sizes, size.share, there)
+        return shares(sizes, size.share, available_counts)
     assert size.count is not None
     if policy == "ring":
-        return even(size.count, there)
-    return proportional(sizes, size.count, there)
+        return even(size.count, available_counts)
+    return proportional(sizes, size.count, available_counts)
 
 
-def check_variant(variant: str, policy: str, size: Size) -> None:
+def check_variant(variant: str, policy: str, size: BufferSize) -> None:
     """Raise UsageError if the variant is unknown or cannot be combined with the other options."""
     if variant not in VARIANTS:
         raise UsageError(unknown_name("variant", variant, VARIANTS))
@@ -162,7 +164,7 @@ def check_variant(variant: str, policy: str, size: Size) -> None:
         )
 
 
-def allot_as_ctp(policy: str, count: int, candidates: Candidates, seed: int) -> Allotment:
+def allot_as_ctp(policy: str, count: int, candidates: BufferCandidates, seed: int) -> Allotment:
     """Divide the buffer of `count` items between the held items and the new task."""
     if policy == "reservoir":
         return _ctp_reservoir(count, candidates, seed)
@@ -181,7 +183,7 @@ def pick_as_ctp(policy: str, count: int, features: Callable[[], np.ndarray]) -> 
     return in_order_of_centroids(features(), count)
 
 
-def _ctp_reservoir(count: int, candidates: Candidates, seed: int) -> Allotment:
+def _ctp_reservoir(count: int, candidates: BufferCandidates, seed: int) -> Allotment:
     """Replay the authors' slot-by-slot draws; an item's priority is its slot.
 
     A new row whose key is already in the buffer uses up a draw, but does not evict anything.

@@ -14,13 +14,13 @@ import numpy as np
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.staging import link_or_copy
-from vlcpctl.data.images.header import look
+from vlcpctl.data.images.header import read_header
 from vlcpctl.data.tasks.samples import Sample
 from vlcpctl.data.tasks.shards import DEFAULT_SHARD_BYTES
 from vlcpctl.data.tasks.tar import BLOCK, END, frame
 from vlcpctl.data.tasks.task import Split
 
-Row = dict[str, Any]  # a row of the index, by column name
+IndexRow = dict[str, Any]  # a row of the index, by column name
 
 
 @dataclass
@@ -37,7 +37,7 @@ class SegmentWriter:
     _name: str = ""
     _file: BinaryIO | None = None
 
-    def add(self, split: Split, row: int, record: Row, task: str) -> Row:
+    def add(self, split: Split, row: int, record: IndexRow, task: str) -> IndexRow:
         """Copy one image with its captions into the current tar; returns its new index row.
 
         Raises BadInput if the image cannot be read.
@@ -47,7 +47,7 @@ class SegmentWriter:
             key=record["key"],
             source_key=record["source_key"],
             image=image,
-            kind=look(image).kind,
+            kind=read_header(image).kind,
             captions=record["captions"],
             label=record["label"],
             width=record["width"],
@@ -88,7 +88,7 @@ class SegmentWriter:
 
 def carry(
     split: Split, stays: np.ndarray, shard_rows: dict[str, int], writer: SegmentWriter
-) -> list[Row]:
+) -> list[IndexRow]:
     """Carry the items that stay over into a new directory; returns their index rows.
 
     A tar is hard-linked if at least half of its samples stay; otherwise the remaining samples are
@@ -96,7 +96,7 @@ def carry(
     bool over the rows of `split`. Raises BadInput if a tar is missing or damaged.
     """
     numbers = np.flatnonzero(stays)
-    records: list[Row] = split.table.take(numbers).to_pylist()
+    records: list[IndexRow] = split.table.take(numbers).to_pylist()
     live = Counter(record["shard"] for record in records)
     linked = {shard for shard, count in live.items() if 2 * count >= shard_rows[shard]}
     for shard in sorted(linked):

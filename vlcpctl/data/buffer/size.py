@@ -12,13 +12,13 @@ OF_STREAM = "stream"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Size:
+class BufferSize:
     """Exactly one of: a number of items, a share of every task, a number added with every task."""
 
     count: int | None = None
     share: float | None = None  # in (0, 1]
     add: int | None = None
-    written: int | str  # as recorded in manifests and rows, such as 10000, "5%" or "+100"
+    text: int | str  # as recorded in manifests and rows, such as 10000, "5%" or "+100"
     of: int | None = None  # the number of images that a percentage refers to
 
     @property
@@ -29,7 +29,7 @@ class Size:
         return "a share of every task" if self.count is None else "a number of items"
 
 
-def parse_size(size: str | None, of: str | None, add: int | None, task: Task) -> Size:
+def parse_size(size: str | None, of: str | None, add: int | None, task: Task) -> BufferSize:
     """Parse the options into a size.
 
     Raises UsageError if they are malformed or contradict each other, or if `--of stream` is given
@@ -38,7 +38,7 @@ def parse_size(size: str | None, of: str | None, add: int | None, task: Task) ->
     if add is not None:
         if size is not None or of is not None:
             raise UsageError("--add cannot be combined with --size or --of: it evicts nothing")
-        return Size(add=add, written=f"+{add}")
+        return BufferSize(add=add, text=f"+{add}")
     if size is None:
         raise UsageError("a buffer needs --size, such as 10000 or 5%")
     if not size.endswith("%"):
@@ -47,12 +47,12 @@ def parse_size(size: str | None, of: str | None, add: int | None, task: Task) ->
                 f"--of has no effect with --size {size}: it applies only to a size in percent"
             )
         count = _whole_number(size)
-        return Size(count=count, written=count)
+        return BufferSize(count=count, text=count)
     share = _share(size)
     if of is None:
-        return Size(share=share, written=size)
-    whole = _stream_images(task) if of == OF_STREAM else _whole_number(of, "--of")
-    return Size(count=max(1, round(share * whole)), written=size, of=whole)
+        return BufferSize(share=share, text=size)
+    stream_images = _stream_images(task) if of == OF_STREAM else _whole_number(of, "--of")
+    return BufferSize(count=max(1, round(share * stream_images)), text=size, of=stream_images)
 
 
 def _whole_number(text: str, option: str = "--size") -> int:

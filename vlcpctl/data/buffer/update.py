@@ -16,18 +16,18 @@ from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.console import warn
 from vlcpctl.core.errors import BadInput, Incompatible
 from vlcpctl.core.manifest import MANIFESTS
-from vlcpctl.data.buffer.manifest import BUFFER_NAME, Contents, Request, write_buffer_manifest
+from vlcpctl.data.buffer.manifest import BUFFER_NAME, BufferContents, Request, write_buffer_manifest
 from vlcpctl.data.buffer.policies import (
     CTP,
     Allotment,
-    Candidates,
+    BufferCandidates,
     allot,
     allot_as_ctp,
     pick,
     pick_as_ctp,
 )
-from vlcpctl.data.buffer.segments import Row, SegmentWriter, carry, next_number
-from vlcpctl.data.precomputed.stored_features import Project, carried_on, write_features
+from vlcpctl.data.buffer.segments import IndexRow, SegmentWriter, carry, next_number
+from vlcpctl.data.precomputed.stored_features import Project, carry_over, write_features
 from vlcpctl.data.tasks.index import BUFFER_SCHEMA, IndexWriter
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.select.order import hash_order
@@ -36,7 +36,7 @@ Features = Callable[[Split, np.ndarray], np.ndarray]  # rows of a split to (N, D
 
 
 @dataclass(frozen=True)
-class Plan:
+class UpdatePlan:
     """Which items stay and how many are admitted."""
 
     seen: dict[str, int]  # task content id to its number of images, in the order of the tasks
@@ -62,14 +62,14 @@ def open_buffer(path: Path) -> Task:
     return found
 
 
-def plan_update(request: Request) -> Plan:
+def plan_update(request: Request) -> UpdatePlan:
     """Decide which items stay and how many are admitted; reads the indexes but no images.
 
     Raises BadInput if the previous buffer was already updated with this task, Incompatible if it
     was made with other settings.
     """
     split = request.task.split("train")
-    seen = {**request.held()["seen"], request.task.content: len(split)}
+    seen = {**request.previous_entry()["seen"], request.task.content: len(split)}
     held_task = np.empty(0, dtype=np.int64)
     priority = np.empty(0)
     known: set[str] = set()
@@ -82,12 +82,16 @@ def plan_update(request: Request) -> Plan:
         priority = np.array(held.column(request.ranks_by()), dtype=np.float64)
     fresh = _unknown_rows(split.keys, known)
     order = hash_order(request.seed, (split.keys[row] for row in fresh))
-    candidates = Candidates(list(seen.values()), held_task, priority, order, fresh)
-    return Plan(seen, fresh, order, _allot(request, candidates))
+    candidates = BufferCandidates(list(seen.values()), held_task, priority, order, fresh)
+    return UpdatePlan(seen, fresh, order, _allot(request, candidates))
 
 
 def write_buffer(
-    out: Path, request: Request, plan: Plan, features: Features, project: Project | None = None
+    out: Path,
+    request: Request,
+    plan: UpdatePlan,
+    features: Features,
+    project: Project | None = None,
 ) -> None:
     """Write the buffer that the plan describes to `out`; the previous one is not changed.
 
@@ -98,9 +102,9 @@ def write_buffer(
     split = request.task.split("train")
     picked = _picked(request, plan, lambda: features(split, plan.fresh))
     with new_directory(out, MANIFESTS["task"]) as directory:
-        held = request.held()
+        held = request.previous_entry()
         writer = SegmentWriter(directory, next_number(held["shard_rows"]))
-        rows: list[Row] = []
+        rows: list[IndexRow] = []
         try:
             if request.previous is not None:
                 previous = request.previous.split("train")
@@ -111,18 +115,20 @@ def write_buffer(
             writer.abandon()
         _write_index(directory, rows)
         stored = _store(directory, request, plan.fresh[picked], rows, project)
-        written = Contents(seen=plan.seen, rows=rows, shard_rows=dict(writer.rows), features=stored)
+        written = BufferContents(
+            seen=plan.seen, rows=rows, shard_rows=dict(writer.rows), features=stored
+        )
         write_buffer_manifest(directory, request, written)
 
 
-def _allot(request: Request, candidates: Candidates) -> Allotment:
+def _allot(request: Request, candidates: BufferCandidates) -> Allotment:
     if request.variant == CTP:
         assert request.size.count is not None, "check_variant ensures it"
         return allot_as_ctp(request.policy, request.size.count, candidates, request.seed)
     return allot(request.policy, request.size, candidates)
 
 
-def _picked(request: Request, plan: Plan, features: Callable[[], np.ndarray]) -> np.ndarray:
+def _picked(request: Request, plan: UpdatePlan, features: Callable[[], np.ndarray]) -> np.ndarray:
     """(admitted,) positions in `plan.fresh` of the items to admit; the first are evicted last."""
     if plan.allotment.picked is not None:
         return plan.allotment.picked
@@ -134,7 +140,7 @@ def _picked(request: Request, plan: Plan, features: Callable[[], np.ndarray]) ->
 
 def _check_continues(request: Request, previous: Task) -> None:
     """Refuse a task that was added before, and settings the held items were not chosen with."""
-    held, size = request.held(), request.size
+    held, size = request.previous_entry(), request.size
     if request.task.content in held["seen"]:
         raise BadInput(
             f"{previous.path} was already updated with {request.task.path}; give the next task"
@@ -172,12 +178,12 @@ def _unknown_rows(keys: list[str], known: set[str]) -> np.ndarray:
 
 
 def _admit(
-    request: Request, split: Split, plan: Plan, picked: np.ndarray, writer: SegmentWriter
-) -> list[Row]:
+    request: Request, split: Split, plan: UpdatePlan, picked: np.ndarray, writer: SegmentWriter
+) -> list[IndexRow]:
     """Copy the picked items into the buffer; returns their index rows."""
     numbers = plan.fresh[picked]
     ranks = np.arange(len(picked)) if plan.allotment.ranks is None else plan.allotment.ranks
-    records: list[Row] = split.table.take(numbers).to_pylist()
+    records: list[IndexRow] = split.table.take(numbers).to_pylist()
     admitted = []
     for place in np.argsort(numbers).tolist():  # in the task's order, to read its tars once through
         row = writer.add(split, int(numbers[place]), records[place], request.task.name)
@@ -187,7 +193,11 @@ def _admit(
 
 
 def _store(
-    directory: Path, request: Request, numbers: np.ndarray, rows: list[Row], project: Project | None
+    directory: Path,
+    request: Request,
+    numbers: np.ndarray,
+    rows: list[IndexRow],
+    project: Project | None,
 ) -> dict[str, Any] | None:
     """Write the features of all pairs in the index; returns their entry in the manifest, if any."""
     if not request.stores_features:
@@ -197,12 +207,12 @@ def _store(
     admitted_keys = [split.keys[number] for number in numbers.tolist()]
     keys = [str(row["key"]) for row in rows]
     admitted = project(split, numbers)
-    found = carried_on(request.previous, admitted, admitted_keys, keys)
+    found = carry_over(request.previous, admitted, admitted_keys, keys)
     write_features(directory, keys, found)
     return {"width": found.width, "dtype": "float16", "content": found.content(keys)}
 
 
-def _write_index(directory: Path, rows: list[Row]) -> None:
+def _write_index(directory: Path, rows: list[IndexRow]) -> None:
     # Sorted by key, so that the same items give the same content id however they were collected.
     rows.sort(key=lambda row: str(row["key"]))
     index = IndexWriter(directory / "train.parquet", BUFFER_SCHEMA)

@@ -83,10 +83,10 @@ def usual_name(folder: str) -> str:
     return _name_of(plain.removeprefix("vtab-")) or plain
 
 
-def expanded(words: list[str]) -> list[str]:
+def expand_groups(words: list[str]) -> list[str]:
     """Replace the name of a group by its data sets, unless a path of that name exists.
 
-    >>> expanded(["incclip"])[:2]
+    >>> expand_groups(["incclip"])[:2]
     ['imagenet1k', 'cifar10']
     """
     return [

@@ -16,7 +16,7 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.data.classification.labelled_images import Flaw, ImagesInTars
 from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.sample_parts import IMAGES
-from vlcpctl.data.sources.tar_reader import Member, members
+from vlcpctl.data.sources.tar_reader import TarMember, members
 from vlcpctl.data.sources.webdataset import extension_of, sample_name
 
 CLASS_NAMES = "classnames.txt"
@@ -83,7 +83,7 @@ class ClassFolder:
             found.open(path)
             walk = members(path, _is_label, reads_ahead=_HEADER_BYTES)
             for key, group in groupby(walk, key=sample_name):
-                sample = _Sample(f"{path}, {key}", list(group))
+                sample = _FolderSample(f"{path}, {key}", list(group))
                 sample.enter(found, key, classes)
         return found
 
@@ -111,10 +111,10 @@ def _is_label(name: str, size: int) -> bool:
     return extension_of(name) == "cls" and size <= _MAX_DIGITS
 
 
-class _Sample:
+class _FolderSample:
     """The tar members of one sample: those with the same name but for the extension."""
 
-    def __init__(self, where: str, group: list[Member]) -> None:
+    def __init__(self, where: str, group: list[TarMember]) -> None:
         self.where = where
         self.parts = {extension_of(member.name): member for member in group}
 
@@ -132,7 +132,7 @@ class _Sample:
         else:
             found.add(key, image.offset, image.size, self._number(label, classes))
 
-    def _number(self, label: Member, classes: int) -> int:
+    def _number(self, label: TarMember, classes: int) -> int:
         text = (label.data or b"").strip()
         if not text.isdigit():
             found = text[:_MAX_DIGITS].decode(errors="replace")

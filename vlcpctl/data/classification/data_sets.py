@@ -117,7 +117,7 @@ def open_data_sets(words: Sequence[str], data: Path | None, classes: str) -> lis
     """
     if data is not None and all(Path(word).exists() for word in words):
         raise UsageError(f"--data {data} has no effect: every data set is given as a path")
-    found = [_opened(word, data) for word in words]
+    found = [_open(word, data) for word in words]
     tasks = [one for one in found if isinstance(one, Task)]
     if classes == "task" and not tasks:
         raise UsageError("--classes task has no effect: none of the data sets is a task")
@@ -131,7 +131,7 @@ def open_data_sets(words: Sequence[str], data: Path | None, classes: str) -> lis
     return whole
 
 
-def _opened(word: str, data: Path | None) -> Task | FolderData:
+def _open(word: str, data: Path | None) -> Task | FolderData:
     path = Path(word)
     if not path.exists():
         benchmark = find_benchmark(word, data)
@@ -176,10 +176,10 @@ def _stream_of(task: Task, given: Sequence[Task]) -> list[Task]:
     if has_manifest and read_manifest(beside, "stream")["content"] == stream:
         return open_stream(beside)
     same = (one for one in given if one.manifest.get("stream") == stream)
-    there = {one.step: one for one in same if one.step is not None}  # a buffer has no step
-    if len(there) < task.manifest["tasks_in_stream"]:
+    stream_tasks = {one.step: one for one in same if one.step is not None}  # a buffer has no step
+    if len(stream_tasks) < task.manifest["tasks_in_stream"]:
         raise BadInput(
             f"{task.path} is not inside its stream directory, so --classes all cannot find the "
             f"other classes; give all {task.manifest['tasks_in_stream']} tasks, or --classes task"
         )
-    return list(there.values())
+    return list(stream_tasks.values())

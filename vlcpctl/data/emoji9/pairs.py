@@ -36,7 +36,7 @@ _GLYPHS_PER_ROW_GROUP = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class PairSettings:
     """The settings that determine every byte of the file."""
 
     data_set: str = "emoji9"
@@ -47,7 +47,7 @@ class Settings:
     limit: int | None = None
 
 
-def write_pairs(out: Path, settings: Settings) -> int:
+def write_pairs(out: Path, settings: PairSettings) -> int:
     """Write the Parquet file and return the number of pairs; an earlier sample is replaced."""
     glyphs = read_glyphs(settings.limit)
     schema = SCHEMA.with_metadata({_SETTINGS: json.dumps(asdict(settings))})
@@ -66,7 +66,7 @@ def write_pairs(out: Path, settings: Settings) -> int:
     return len(glyphs) * per_glyph
 
 
-def already_sampled(out: Path, settings: Settings, *, force: bool) -> bool:
+def already_sampled(out: Path, settings: PairSettings, *, force: bool) -> bool:
     """Whether `out` already has exactly these pairs. Raises OutputExists if not, unless `force`."""
     return already_written(out, asdict(settings), is_sample, _read_settings, force=force)
 
@@ -90,7 +90,7 @@ def _read_settings(path: Path) -> dict[str, Any] | None:
     return settings
 
 
-def _pairs(glyph: Glyph, settings: Settings) -> Iterator[dict[str, Any]]:
+def _pairs(glyph: Glyph, settings: PairSettings) -> Iterator[dict[str, Any]]:
     """One row per view of a glyph: the training views, then the test views."""
     places = [("train", view) for view in range(settings.views)]
     places += [("test", view) for view in range(settings.test_views)]

@@ -24,7 +24,7 @@ class BrokenImage(ValueError):
     """The bytes are not a usable image; the message is the reason."""
 
 
-class Look(NamedTuple):
+class ImageHeader(NamedTuple):
     """An image's format and size according to its header."""
 
     kind: str  # jpg, png or webp
@@ -32,23 +32,23 @@ class Look(NamedTuple):
     height: int
 
 
-def look(data: Bytes) -> Look:
+def read_header(data: Bytes) -> ImageHeader:
     """Format, width and height from the header, without decoding.
 
     Raises BrokenImage if the format is unknown, the header is damaged, the end is missing, or the
     image has more than `MAX_PIXELS`.
 
-    >>> look(b"GIF89a")
+    >>> read_header(b"GIF89a")
     Traceback (most recent call last):
     vlcpctl.data.images.header.BrokenImage: not a JPEG, PNG or WebP
     """
     try:
         if data[:3] == b"\xff\xd8\xff":
-            found = _look_jpeg(data)
+            found = _read_jpeg(data)
         elif data[:8] == _PNG_START:
-            found = _look_png(data)
+            found = _read_png(data)
         elif data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-            found = _look_webp(data)
+            found = _read_webp(data)
         else:
             raise BrokenImage("not a JPEG, PNG or WebP")
     except (IndexError, struct.error) as error:
@@ -81,7 +81,7 @@ def decode_fully(data: Bytes) -> None:
         raise BrokenImage(f"does not decode: {error}") from error
 
 
-def _look_jpeg(data: Bytes) -> Look:
+def _read_jpeg(data: Bytes) -> ImageHeader:
     at, frame = _find_jpeg_segment(data, 2, _JPEG_FRAMES)
     if frame not in _JPEG_FRAMES:
         raise BrokenImage("a JPEG without a frame header")
@@ -92,7 +92,7 @@ def _look_jpeg(data: Bytes) -> Look:
         at, _ = _find_jpeg_segment(data, at, frozenset())
         if _JPEG_END not in bytes(data[at:]):
             raise BrokenImage("truncated: a JPEG without its end marker")
-    return Look("jpg", width, height)
+    return ImageHeader("jpg", width, height)
 
 
 def _find_jpeg_segment(data: Bytes, at: int, wanted: frozenset[int]) -> tuple[int, int]:
@@ -112,16 +112,16 @@ def _find_jpeg_segment(data: Bytes, at: int, wanted: frozenset[int]) -> tuple[in
             at += 2 + length
 
 
-def _look_png(data: Bytes) -> Look:
+def _read_png(data: Bytes) -> ImageHeader:
     name, width, height = struct.unpack_from(">4sII", data, 12)
     if name != b"IHDR":
         raise BrokenImage("a PNG without a header chunk")
     if data[-12:] != _PNG_END and _PNG_END not in bytes(data):
         raise BrokenImage("truncated: a PNG without its end chunk")
-    return Look("png", width, height)
+    return ImageHeader("png", width, height)
 
 
-def _look_webp(data: Bytes) -> Look:
+def _read_webp(data: Bytes) -> ImageHeader:
     length, _, chunk = struct.unpack_from("<I4s4s", data, 4)
     if len(data) < length + 8:
         raise BrokenImage(f"truncated: a WebP of {len(data)} bytes that says {length + 8}")
@@ -129,13 +129,13 @@ def _look_webp(data: Bytes) -> Look:
         sync, width, height = struct.unpack_from("<3sHH", data, 23)
         if sync != b"\x9d\x01\x2a":
             raise BrokenImage("a WebP without a frame header")
-        return Look("webp", width & 0x3FFF, height & 0x3FFF)
+        return ImageHeader("webp", width & 0x3FFF, height & 0x3FFF)
     if chunk == b"VP8L":
         signature, bits = struct.unpack_from("<BI", data, 20)
         if signature != 0x2F:
             raise BrokenImage("a WebP without a frame header")
-        return Look("webp", (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1)
+        return ImageHeader("webp", (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1)
     if chunk == b"VP8X":
         wide, high = (int.from_bytes(data[at : at + 3], "little") + 1 for at in (24, 27))
-        return Look("webp", wide, high)
+        return ImageHeader("webp", wide, high)
     raise BrokenImage("a WebP of an unknown kind")

@@ -15,7 +15,7 @@ from PIL import Image, ImageOps
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.seeds import generator
 from vlcpctl.core.transform import ImageTransform
-from vlcpctl.data.images.header import BrokenImage, look
+from vlcpctl.data.images.header import BrokenImage, read_header
 from vlcpctl.data.images.randaugment import randaugment
 
 _DECODING_FAILS = (
@@ -33,40 +33,40 @@ def decode_image(data: bytes, what: str = "image") -> Image.Image:
     before any pixel is decoded.
     """
     try:
-        look(data)
+        read_header(data)
         with Image.open(io.BytesIO(data), formats=("JPEG", "PNG", "WEBP")) as image:
             return _rgb(image)
     except _DECODING_FAILS as error:
         raise BadInput(f"{what} cannot be decoded: {error}") from error
 
 
-def eval_view(image: Image.Image, view: ImageTransform) -> np.ndarray:
+def eval_view(image: Image.Image, transform: ImageTransform) -> np.ndarray:
     """(H, W, 3) uint8: the image as open_clip's evaluation transform resizes and crops it."""
-    size = view.image_size
+    size = transform.image_size
     if image.size == (size, size):
         return np.asarray(image)
-    if view.resize_mode == "squash":
-        return _squashed(image, view)
-    if view.resize_mode == "longest":
-        return _padded(_scaled(image, size / max(image.size), view), view)
-    return _center(_shortest(image, view), size)
+    if transform.resize_mode == "squash":
+        return _squashed(image, transform)
+    if transform.resize_mode == "longest":
+        return _padded(_scaled(image, size / max(image.size), transform), transform)
+    return _center(_shortest(image, transform), size)
 
 
 def train_view(
-    image: Image.Image, view: ImageTransform, seed: int, key: str, visit: int
+    image: Image.Image, transform: ImageTransform, seed: int, key: str, visit: int
 ) -> np.ndarray:
     """(H, W, 3) uint8: the augmented view of an image on its `visit`-th use, from 0."""
-    if not view.varies:
-        return _unvaried(image, view)
+    if not transform.varies:
+        return _unaugmented(image, transform)
     draw = generator(seed, "view", key, visit)
-    if view.crop == "random":
-        image = _random_crop(image, view, draw)
+    if transform.crop == "random":
+        image = _random_crop(image, transform, draw)
     else:
-        image = Image.fromarray(_unvaried(image, view))
-    if view.flip and draw.random() < 0.5:
+        image = Image.fromarray(_unaugmented(image, transform))
+    if transform.flip and draw.random() < 0.5:
         image = ImageOps.mirror(image)
-    if view.randaugment is not None:
-        image = randaugment(image, *view.randaugment, draw)
+    if transform.randaugment is not None:
+        image = randaugment(image, *transform.randaugment, draw)
     return np.asarray(image)
 
 
@@ -80,26 +80,26 @@ def _rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def _unvaried(image: Image.Image, view: ImageTransform) -> np.ndarray:
+def _unaugmented(image: Image.Image, transform: ImageTransform) -> np.ndarray:
     """The evaluation view; or, with crop "none", the whole image squashed to a square."""
-    return _squashed(image, view) if view.crop == "none" else eval_view(image, view)
+    return _squashed(image, transform) if transform.crop == "none" else eval_view(image, transform)
 
 
-def _squashed(image: Image.Image, view: ImageTransform) -> np.ndarray:
-    size = (view.image_size, view.image_size)
+def _squashed(image: Image.Image, transform: ImageTransform) -> np.ndarray:
+    size = (transform.image_size, transform.image_size)
     return np.asarray(
-        image if image.size == size else image.resize(size, FILTERS[view.interpolation])
+        image if image.size == size else image.resize(size, FILTERS[transform.interpolation])
     )
 
 
-def _shortest(image: Image.Image, view: ImageTransform) -> Image.Image:
+def _shortest(image: Image.Image, transform: ImageTransform) -> Image.Image:
     width, height = image.size
-    size = view.image_size
+    size = transform.image_size
     if width <= height:
         target = (size, int(size * height / width))
     else:
         target = (int(size * width / height), size)
-    return image if image.size == target else image.resize(target, FILTERS[view.interpolation])
+    return image if image.size == target else image.resize(target, FILTERS[transform.interpolation])
 
 
 def _center(image: Image.Image, size: int) -> np.ndarray:
@@ -108,29 +108,31 @@ def _center(image: Image.Image, size: int) -> np.ndarray:
     return np.asarray(image.crop((left, top, left + size, top + size)))
 
 
-def _scaled(image: Image.Image, factor: float, view: ImageTransform) -> Image.Image:
+def _scaled(image: Image.Image, factor: float, transform: ImageTransform) -> Image.Image:
     target = (max(1, round(image.width * factor)), max(1, round(image.height * factor)))
-    return image.resize(target, FILTERS[view.interpolation])
+    return image.resize(target, FILTERS[transform.interpolation])
 
 
-def _padded(image: Image.Image, view: ImageTransform) -> np.ndarray:
-    size = view.image_size
-    solid = Image.new("RGB", (size, size), (view.fill_color,) * 3)
+def _padded(image: Image.Image, transform: ImageTransform) -> np.ndarray:
+    size = transform.image_size
+    solid = Image.new("RGB", (size, size), (transform.fill_color,) * 3)
     solid.paste(image, ((size - image.width) // 2, (size - image.height) // 2))
     return np.asarray(solid)
 
 
 def _random_crop(
-    image: Image.Image, view: ImageTransform, draw: np.random.Generator
+    image: Image.Image, transform: ImageTransform, draw: np.random.Generator
 ) -> Image.Image:
     """Random resized crop (Szegedy et al., 2015); the evaluation view if 10 draws do not fit."""
     width, height = image.size
     for _ in range(10):
-        area = width * height * draw.uniform(*view.crop_scale)
+        area = width * height * draw.uniform(*transform.crop_scale)
         ratio = np.exp(draw.uniform(np.log(3 / 4), np.log(4 / 3)))
         w, h = round(np.sqrt(area * ratio)), round(np.sqrt(area / ratio))
         if 0 < w <= width and 0 < h <= height:
             left, top = int(draw.integers(0, width - w + 1)), int(draw.integers(0, height - h + 1))
             box = (left, top, left + w, top + h)
-            return image.resize((view.image_size,) * 2, FILTERS[view.interpolation], box=box)
-    return Image.fromarray(eval_view(image, view))
+            return image.resize(
+                (transform.image_size,) * 2, FILTERS[transform.interpolation], box=box
+            )
+    return Image.fromarray(eval_view(image, transform))

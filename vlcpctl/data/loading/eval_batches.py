@@ -43,20 +43,20 @@ class LabelledBatches(Dataset[LabelledBatch]):
 
     images: LabelledImages
     count: int
-    view: ImageTransform
+    transform: ImageTransform
     batch_size: int
 
     def __len__(self) -> int:
         return math.ceil(self.count / self.batch_size)
 
     def __getitem__(self, number: int) -> LabelledBatch:
-        size = self.view.image_size
+        size = self.transform.image_size
         kept, views, flaws = [], [np.empty((0, size, size, 3), dtype=np.uint8)], []
         first = number * self.batch_size
         for row in range(first, min(first + self.batch_size, self.count)):
             data = self.images.image(row)
             try:
-                views.append(eval_view(decode_image(data), self.view)[None])
+                views.append(eval_view(decode_image(data), self.transform)[None])
                 kept.append(row)
             except BadInput as error:
                 flaws.append(Flaw(self.images.name(row), str(error)))
@@ -78,7 +78,7 @@ class EvalImages(Dataset[Tensor]):
 
     split: Split
     rows: np.ndarray  # (N,)
-    view: ImageTransform
+    transform: ImageTransform
     batch_size: int
 
     def __len__(self) -> int:
@@ -90,7 +90,7 @@ class EvalImages(Dataset[Tensor]):
 
     def _view(self, row: int) -> np.ndarray:
         what = f"{self.split.path}: the image of key {self.split.keys[row]}"
-        return eval_view(decode_image(self.split.image(row), what), self.view)
+        return eval_view(decode_image(self.split.image(row), what), self.transform)
 
 
 def read_images(images: EvalImages, workers: int) -> Iterator[Tensor]:

@@ -22,8 +22,8 @@ from vlcpctl.data.images.transforms import decode_image, train_view
 from vlcpctl.data.loading.masking import Masking
 from vlcpctl.data.loading.order import BatchPlan
 from vlcpctl.data.loading.workers import read_in_order
-from vlcpctl.data.precomputed.stored_features import Projections
-from vlcpctl.data.precomputed.teacher_targets import Taught
+from vlcpctl.data.precomputed.stored_features import StoredProjections
+from vlcpctl.data.precomputed.teacher_targets import TeacherTargets
 from vlcpctl.data.tasks.task import Split
 
 CACHE_BYTES = 256 * 2**20
@@ -35,7 +35,7 @@ class ImageCache:
     """A least-recently-used cache of decoded images, up to `limit` bytes (RGB, uncompressed)."""
 
     def __init__(self, limit: int = CACHE_BYTES) -> None:
-        self.limit, self.held = limit, 0
+        self.limit, self.n_bytes = limit, 0
         self._images: OrderedDict[tuple[int, int], Image.Image] = OrderedDict()
 
     def get(self, splits: Sequence[Split], source: int, row: int) -> Image.Image:
@@ -43,17 +43,17 @@ class ImageCache:
 
         Raises BadInput if the image cannot be read or decoded.
         """
-        place = (source, row)
-        if place in self._images:
-            self._images.move_to_end(place)
-            return self._images[place]
+        key = (source, row)
+        if key in self._images:
+            self._images.move_to_end(key)
+            return self._images[key]
         split = splits[source]
         image = decode_image(split.image(row), f"{split.path}: the image of key {split.keys[row]}")
-        self._images[place] = image
-        self.held += 3 * image.width * image.height
-        while self.held > self.limit and len(self._images) > 1:  # one larger than `limit` stays
+        self._images[key] = image
+        self.n_bytes += 3 * image.width * image.height
+        while self.n_bytes > self.limit and len(self._images) > 1:  # one larger than `limit` stays
             _, oldest = self._images.popitem(last=False)
-            self.held -= 3 * oldest.width * oldest.height
+            self.n_bytes -= 3 * oldest.width * oldest.height
         return image
 
 
@@ -63,27 +63,27 @@ class PlannedBatches(Dataset[Batch]):
 
     splits: Sequence[Split]
     plan: Callable[[int], BatchPlan]  # the plan of the batch of each step
-    view: ImageTransform
+    transform: ImageTransform
     tokenise: Tokenise  # b texts to (b, L) token ids
     seed: int
     part: Callable[[int], slice]  # batch size to the slice that this process encodes
     buffer_source: int = -1  # index of the buffer in `splits`; -1 without one
     masking: Masking | None = None
-    stored: Projections | None = None  # those of the buffer's pairs, for DER
-    taught: Taught | None = None  # precomputed teacher embeddings; they determine the views' seed
+    stored: StoredProjections | None = None  # those of the buffer's pairs, for DER
+    targets: TeacherTargets | None = None  # precomputed; they determine the views' seed
 
     def __post_init__(self) -> None:
         self._cache = ImageCache()
 
     def __getitem__(self, step: int) -> Batch:
         plan = self.plan(step)
-        places = list(zip(plan.source.tolist(), plan.row.tolist(), strict=True))
-        keys = [self.splits[source].keys[row] for source, row in places]
+        positions = list(zip(plan.source.tolist(), plan.row.tolist(), strict=True))
+        keys = [self.splits[source].keys[row] for source, row in positions]
         own = self.part(len(keys))
         visits, captions = plan.visit.tolist(), plan.caption.tolist()
-        images = [self._view(places[i], keys[i], visits[i]) for i in range(len(keys))[own]]
+        images = [self._view(positions[i], keys[i], visits[i]) for i in range(len(keys))[own]]
         texts = [
-            self.splits[places[i][0]].captions(places[i][1])[captions[i]]
+            self.splits[positions[i][0]].captions(positions[i][1])[captions[i]]
             for i in range(len(keys))[own]
         ]
         ids = self.tokenise(texts)
@@ -91,8 +91,8 @@ class PlannedBatches(Dataset[Batch]):
         return Batch(
             keys=keys,
             replayed=torch.from_numpy(plan.source == self.buffer_source),
-            stored=self._stored(plan),
-            targets=self._taught(plan, own),
+            stored=self._stored_of(plan),
+            targets=self._targets_of(plan, own),
             images=torch.from_numpy(np.stack(images)),
             texts=ids,
             masked=masked,
@@ -101,19 +101,19 @@ class PlannedBatches(Dataset[Batch]):
 
     def _view(self, place: tuple[int, int], key: str, visit: int) -> np.ndarray:
         image = self._cache.get(self.splits, *place)
-        if self.taught is None:
-            return train_view(image, self.view, self.seed, key, visit)
+        if self.targets is None:
+            return train_view(image, self.transform, self.seed, key, visit)
         # The student must see the very view that the teacher embedded.
-        return train_view(image, self.view, self.taught.seed, key, self.taught.view(visit))
+        return train_view(image, self.transform, self.targets.seed, key, self.targets.view(visit))
 
-    def _taught(self, plan: BatchPlan, own: slice) -> tuple[Tensor, Tensor] | None:
-        if self.taught is None:
+    def _targets_of(self, plan: BatchPlan, own: slice) -> tuple[Tensor, Tensor] | None:
+        if self.targets is None:
             return None
         rows = (plan.source[own], plan.row[own], plan.caption[own], plan.visit[own])
-        image, text = self.taught.of(*rows)
+        image, text = self.targets.of(*rows)
         return torch.from_numpy(image), torch.from_numpy(text)
 
-    def _stored(self, plan: BatchPlan) -> ReplayedProjections | None:
+    def _stored_of(self, plan: BatchPlan) -> ReplayedProjections | None:
         if self.stored is None:
             return None
         replayed = plan.source == self.buffer_source
@@ -122,14 +122,14 @@ class PlannedBatches(Dataset[Batch]):
 
 
 @dataclass
-class WithMemory(Dataset[Batch]):
+class WithBufferBatches(Dataset[Batch]):
     """Batches of the task, each with the buffer's batch of the same step as its `buffer_batch`."""
 
     batches: PlannedBatches
-    memory: PlannedBatches
+    buffer: PlannedBatches
 
     def __getitem__(self, step: int) -> Batch:
-        return replace(self.batches[step], buffer_batch=self.memory[step])
+        return replace(self.batches[step], buffer_batch=self.buffer[step])
 
 
 def read_batches(dataset: Dataset[Batch], first: int, stop: int, workers: int) -> Generator[Batch]:

@@ -19,7 +19,7 @@ HIDDEN, SWAPPED = 0.8, 0.5
 
 
 @dataclass(frozen=True)
-class Draws:
+class MaskDraws:
     """The random draws for the L tokens of a text; all arrays are (L,)."""
 
     chosen: np.ndarray  # bool: chosen for prediction, unless it is a special token
@@ -56,10 +56,10 @@ class Masking:
         masked, labels = (np.stack(side) for side in zip(*pairs, strict=True))
         return torch.from_numpy(masked), torch.from_numpy(labels)
 
-    def _draws(self, length: int, key: str, visit: int) -> Draws:
+    def _draws(self, length: int, key: str, visit: int) -> MaskDraws:
         draw = generator(self.seed, "mask", key, visit)
         chosen, hidden, swapped = draw.random((3, length))
-        return Draws(
+        return MaskDraws(
             chosen=chosen < self.share,
             hidden=hidden < (1.0 if self.hides_all else HIDDEN),
             swapped=swapped < SWAPPED,
@@ -67,7 +67,9 @@ class Masking:
         )
 
 
-def mask(ids: np.ndarray, special: SpecialTokens, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
+def mask(
+    ids: np.ndarray, special: SpecialTokens, draws: MaskDraws
+) -> tuple[np.ndarray, np.ndarray]:
     """The masked ids (L,) of a text's ids (L,), and the labels (L,): -100 where not chosen.
 
     [CLS] and padding are never masked, but [SEP] may be, as in the code of CTP's authors, which

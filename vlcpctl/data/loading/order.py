@@ -33,9 +33,9 @@ class Order:
     ) -> None:
         self._shuffle = _Shuffle(rows, seed, name, block, window)
 
-    def row(self, epoch: int, place: int) -> int:
+    def row(self, epoch: int, position: int) -> int:
         """The row at a position, 0..rows-1, of an epoch."""
-        return int(self.rows(epoch, place, place + 1)[0])
+        return int(self.rows(epoch, position, position + 1)[0])
 
     def rows(self, epoch: int, start: int, stop: int) -> np.ndarray:
         """(stop - start,) int64: the rows at positions start..stop-1 of an epoch."""

@@ -50,7 +50,7 @@ class Round:
 
 
 @dataclass(eq=False)
-class Pairs:
+class PairSampler:
     """The training pairs of a run, batch by batch.
 
     Pairs that do not fill the last batch of an epoch are left out: a contrastive loss depends on
@@ -69,7 +69,7 @@ class Pairs:
     def __post_init__(self) -> None:
         self.splits = [*self.tasks, *([self.buffer] if self.buffer else [])]
         share = self.replay_share if self.buffer else None
-        pools = _pools(self.tasks, self.buffer, apart=share is not None, limit=self.limit)
+        pools = _pools(self.tasks, self.buffer, separate_buffer=share is not None, limit=self.limit)
         # A buffer smaller than its share is replayed whole: filling up would repeat keys in a
         # batch. New pairs take the places that are left.
         replayed = (
@@ -91,24 +91,24 @@ class Pairs:
 
     def plan(self, step: int) -> BatchPlan:
         """The batch of a step, counted from the first epoch of training; each array is (B,)."""
-        epoch, inside = divmod(step, self.epoch_steps)
+        epoch, step_in_epoch = divmod(step, self.epoch_steps)
         for part in self.rounds:
-            if inside < part.steps:
+            if step_in_epoch < part.steps:
                 break
-            inside -= part.steps
-        picked = self._pick(part, epoch, inside)
+            step_in_epoch -= part.steps
+        picked = self._pick(part, epoch, step_in_epoch)
         if self.replay:
             # The buffer counts its own epochs: it is much smaller than the task's data, and is
             # shuffled again whenever all of it was replayed.
-            again = self._pick(self.replay, *divmod(step, self.replay.steps))
-            picked = tuple(np.concatenate(pair) for pair in zip(picked, again, strict=True))
+            replayed = self._pick(self.replay, *divmod(step, self.replay.steps))
+            picked = tuple(np.concatenate(pair) for pair in zip(picked, replayed, strict=True))
         source, row, caption, visit = picked
         return BatchPlan(source=source, row=row, caption=caption, visit=visit)
 
     def _pick(self, part: Round, epoch: int, step: int) -> tuple[np.ndarray, ...]:
         order = self._orders.setdefault(part.label, Order(len(part.pool), self.seed, part.label))
-        at = order.rows(epoch, step * part.share, (step + 1) * part.share)
-        source, row = part.pool.source[at], part.pool.row[at]
+        picked = order.rows(epoch, step * part.share, (step + 1) * part.share)
+        source, row = part.pool.source[picked], part.pool.row[picked]
         caption = np.array(
             [self._caption(part, epoch, s, r) for s, r in zip(source, row, strict=True)]
         )
@@ -157,7 +157,7 @@ class Pairs:
 
 
 def _pools(
-    tasks: Sequence[Split], buffer: Split | None, *, apart: bool, limit: int | None
+    tasks: Sequence[Split], buffer: Split | None, *, separate_buffer: bool, limit: int | None
 ) -> list[Pool]:
     """The pairs of tasks and buffer as one pool, or as two if the buffer has a share of its own.
 
@@ -175,12 +175,12 @@ def _pools(
         pools.append(
             Pool("replay" if source == len(tasks) else "pairs", np.full(len(rows), source), rows)
         )
-    if apart:
-        return [_together(pools[: len(tasks)]), *pools[len(tasks) :]]
-    return [_together(pools)]
+    if separate_buffer:
+        return [_merged(pools[: len(tasks)]), *pools[len(tasks) :]]
+    return [_merged(pools)]
 
 
-def _together(pools: Sequence[Pool]) -> Pool:
+def _merged(pools: Sequence[Pool]) -> Pool:
     return Pool(
         "pairs",
         np.concatenate([pool.source for pool in pools]),
@@ -189,7 +189,7 @@ def _together(pools: Sequence[Pool]) -> Pool:
 
 
 @dataclass(frozen=True)
-class Memory:
+class BufferSampler:
     """The buffer in mini-batches of `size` pairs, with one caption drawn for each.
 
     Every epoch over the buffer is shuffled again. Pairs that do not fill its last mini-batch are
@@ -202,8 +202,8 @@ class Memory:
 
     def plan(self, number: int) -> BatchPlan:
         """The mini-batch number `number`, from 0 without end; each array is (size,)."""
-        epoch, inside = divmod(number, len(self.buffer) // self.size)
-        row = self._order.rows(epoch, inside * self.size, (inside + 1) * self.size)
+        epoch, step_in_epoch = divmod(number, len(self.buffer) // self.size)
+        row = self._order.rows(epoch, step_in_epoch * self.size, (step_in_epoch + 1) * self.size)
         caption = np.array([self._caption(epoch, place) for place in row.tolist()])
         return BatchPlan(
             source=np.zeros(self.size, dtype=np.int64),

@@ -17,19 +17,19 @@ from vlcpctl.core.errors import BadInput
 Item = TypeVar("Item")
 
 
-def read_in_order(dataset: Dataset[Item], places: Sequence[int], workers: int) -> Generator[Item]:
+def read_in_order(dataset: Dataset[Item], indices: Sequence[int], workers: int) -> Generator[Item]:
     """Yield dataset[place] for every place, in order; the number of workers changes only the speed.
 
     A BadInput raised in a worker is raised here, with its own message.
     """
-    if workers == 0 or not places:
-        yield from (dataset[place] for place in places)
+    if workers == 0 or not indices:
+        yield from (dataset[place] for place in indices)
         return
     loader = DataLoader(
-        _Carrying(dataset),
+        _ErrorsAsItems(dataset),
         batch_size=None,
-        sampler=places,
-        num_workers=min(workers, len(places)),
+        sampler=indices,
+        num_workers=min(workers, len(indices)),
         worker_init_fn=_leave_signals_to_the_parent,
         # Without a generator of its own, the loader would draw its base seed from torch's global
         # one, and results would depend on the number of workers.
@@ -50,7 +50,7 @@ def read_in_order(dataset: Dataset[Item], places: Sequence[int], workers: int) -
 
 
 @dataclass
-class _Carrying(Dataset["Item | BadInput"], Generic[Item]):
+class _ErrorsAsItems(Dataset["Item | BadInput"], Generic[Item]):
     """The same items, with a BadInput returned as a value.
 
     DataLoader would otherwise put the worker's traceback into the message.

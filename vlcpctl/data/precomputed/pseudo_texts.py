@@ -28,17 +28,15 @@ METADATA = b"vlcpctl.pseudo-texts"
 
 PARENTS = ("first", "second")
 # Measures of a text's fit to its images, right after mixing (_before) and after optimisation.
-REACHED = tuple(
-    name + when for name in ("loss", "similarity", "within") for when in ("_before", "")
-)
+SCORES = tuple(name + when for name in ("loss", "similarity", "within") for when in ("_before", ""))
 
-_IDENTIFIED = (*PARENTS, "end", "embeddings")  # the columns hashed; the others are diagnostics
+_HASHED = (*PARENTS, "end", "embeddings")  # the columns hashed; the others are diagnostics
 
 Columns = Mapping[str, np.ndarray | Sequence[str]]
 
 
 @dataclass(frozen=True)
-class PseudoFile:
+class PseudoTextFile:
     """A file of N pseudo texts; only its footer is read until rows are used."""
 
     path: Path
@@ -126,7 +124,7 @@ def join_parts(out: Path, parts: Iterable[Path], facts: dict[str, Any]) -> None:
         writer.add_key_value_metadata({METADATA: json.dumps(metadata, ensure_ascii=False)})
 
 
-def open_pseudo_texts(path: Path) -> PseudoFile:
+def open_pseudo_texts(path: Path) -> PseudoTextFile:
     """Open a file of pseudo texts, reading only its footer. Raises BadInput if it is not one."""
     try:
         found = pq.read_metadata(path)
@@ -140,7 +138,7 @@ def open_pseudo_texts(path: Path) -> PseudoFile:
     metadata: dict[str, Any] = json.loads(stored)
     if metadata.get("schema") != SCHEMA:
         raise BadInput(f"{path} has schema {metadata.get('schema')!r}; this version reads {SCHEMA}")
-    return PseudoFile(path, metadata, found.num_rows)
+    return PseudoTextFile(path, metadata, found.num_rows)
 
 
 def holds_pseudo_texts(path: Path) -> bool:
@@ -157,7 +155,7 @@ class _Content:
 
     def __init__(self, shape: tuple[int, int], identity: dict[str, Any]) -> None:
         self._shape, self._identity = shape, identity
-        self._digests = {name: hashlib.blake2b(digest_size=16) for name in _IDENTIFIED}
+        self._digests = {name: hashlib.blake2b(digest_size=16) for name in _HASHED}
 
     def add(self, table: pa.Table) -> None:
         """Hash the next rows."""
@@ -181,7 +179,7 @@ def _schema(shape: tuple[int, int]) -> pa.Schema:
             *(pa.field(name, pa.string(), nullable=False) for name in PARENTS),
             pa.field("share", pa.float32(), nullable=False),
             pa.field("end", pa.int32(), nullable=False),
-            *(pa.field(name, pa.float32(), nullable=False) for name in REACHED),
+            *(pa.field(name, pa.float32(), nullable=False) for name in SCORES),
             pa.field("embeddings", pa.list_(pa.float16(), length * width), nullable=False),
         ]
     )

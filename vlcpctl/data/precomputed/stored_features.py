@@ -43,7 +43,7 @@ _SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
-class Projections:
+class StoredProjections:
     """Projections of N pairs before L2 normalisation: one per image and one per caption."""
 
     image_ND: np.ndarray  # float16
@@ -56,7 +56,7 @@ class Projections:
         """The number of channels, D."""
         return int(self.image_ND.shape[1])
 
-    def take(self, rows: Sequence[int] | np.ndarray) -> Projections:
+    def take(self, rows: Sequence[int] | np.ndarray) -> StoredProjections:
         """The projections of the pairs at `rows`, in that order."""
         starts = self._starts
         texts = [
@@ -66,7 +66,7 @@ class Projections:
         places = np.concatenate([np.empty(0, dtype=np.int64), *texts])
         numbers = np.asarray(rows, dtype=np.int64)
         makers = [self.makers[row] for row in numbers.tolist()]
-        return Projections(
+        return StoredProjections(
             self.image_ND[numbers], self.text_TD[places], self.captions_N[numbers], makers
         )
 
@@ -92,12 +92,12 @@ class Projections:
 
 
 # Computes the projections of some rows of a split.
-Project = Callable[[Split, np.ndarray], Projections]
+Project = Callable[[Split, np.ndarray], StoredProjections]
 
 
-def joined(parts: Sequence[Projections]) -> Projections:
+def joined(parts: Sequence[StoredProjections]) -> StoredProjections:
     """The projections of all parts, concatenated."""
-    return Projections(
+    return StoredProjections(
         np.concatenate([part.image_ND for part in parts]),
         np.concatenate([part.text_TD for part in parts]),
         np.concatenate([part.captions_N for part in parts]),
@@ -105,7 +105,7 @@ def joined(parts: Sequence[Projections]) -> Projections:
     )
 
 
-def write_features(directory: Path, keys: Sequence[str], found: Projections) -> None:
+def write_features(directory: Path, keys: Sequence[str], found: StoredProjections) -> None:
     """Write the features into a buffer's directory; `keys` are those of its index, in order."""
     for name, values in ((IMAGES, found.image_ND), (TEXTS, found.text_TD)):
         write_vectors(directory / name, [values], values.shape, np.float16)
@@ -113,7 +113,7 @@ def write_features(directory: Path, keys: Sequence[str], found: Projections) -> 
     write_table(directory / FILE, pa.table(columns, schema=_SCHEMA))
 
 
-def read_features(buffer: Task) -> Projections:
+def read_features(buffer: Task) -> StoredProjections:
     """The projections of a buffer that stores them, in the order of its index; memory-mapped.
 
     Raises BadInput if a file cannot be read, does not match the index, or has other values than
@@ -128,7 +128,7 @@ def read_features(buffer: Task) -> Projections:
     return found
 
 
-def _mapped(buffer: Task) -> Projections:
+def _mapped(buffer: Task) -> StoredProjections:
     """As `read_features`, without reading the values."""
     path, split = buffer.path / FILE, buffer.split("train")
     table = read_table(path, _SCHEMA, _SCHEMA.names, "vlcpctl buffer")
@@ -142,12 +142,15 @@ def _mapped(buffer: Task) -> Projections:
                 f"{buffer.path / name} has shape {values.shape}, not {(rows, image.shape[1])}; "
                 "run 'vlcpctl check'"
             )
-    return Projections(image, text, counts, table["checkpoint"].to_pylist())
+    return StoredProjections(image, text, counts, table["checkpoint"].to_pylist())
 
 
-def carried_on(
-    previous: Task | None, admitted: Projections, admitted_keys: Sequence[str], keys: Sequence[str]
-) -> Projections:
+def carry_over(
+    previous: Task | None,
+    admitted: StoredProjections,
+    admitted_keys: Sequence[str],
+    keys: Sequence[str],
+) -> StoredProjections:
     """The projections of the pairs with these `keys`, in that order.
 
     A pair that the previous buffer holds keeps its stored projections; the others are taken from
@@ -162,8 +165,8 @@ def carried_on(
             f"{previous.path} stores features with {held.width} channels, but the checkpoint has "
             f"{admitted.width}; start a new buffer without --previous"
         )
-    everything = [*admitted_keys, *previous.split("train").keys]
-    places = {key: place for place, key in enumerate(everything)}
+    candidates = [*admitted_keys, *previous.split("train").keys]
+    places = {key: place for place, key in enumerate(candidates)}
     return joined([admitted, held]).take([places[key] for key in keys])
 
 

@@ -34,7 +34,7 @@ VIEW, CAPTION = "view", "caption"
 
 
 @dataclass(frozen=True)
-class Targets:
+class TargetsDirectory:
     """A directory of targets; embeddings are read from disk only when they are used."""
 
     path: Path
@@ -75,7 +75,7 @@ class Targets:
         """The text embeddings of all captions, D channels, all captions of a sample together."""
         return VectorFile(self.path / TEXTS, CAPTION)
 
-    def of(self, splits: Sequence[Split]) -> Taught:
+    def of(self, splits: Sequence[Split]) -> TeacherTargets:
         """The targets of the pairs of these splits.
 
         Raises Incompatible if some pairs have no targets, BadInput if a file is damaged.
@@ -88,21 +88,21 @@ class Targets:
             )
         places = []
         for split in splits:
-            lacking = [key for key in split.keys if key not in place]
-            if lacking:
+            missing = [key for key in split.keys if key not in place]
+            if missing:
                 raise Incompatible(
-                    f"{self.path} has no targets for {len(lacking)} of the {len(split)} pairs in "
-                    f"{split.path}, such as {lacking[0]}; run 'vlcpctl distill' on all tasks used"
+                    f"{self.path} has no targets for {len(missing)} of the {len(split)} pairs in "
+                    f"{split.path}, such as {missing[0]}; run 'vlcpctl distill' on all tasks used"
                 )
             places.append(np.array([place[key] for key in split.keys], dtype=np.int64))
-        return Taught(self, places, first_K)
+        return TeacherTargets(self, places, first_K)
 
 
 @dataclass(frozen=True)
-class Taught:
+class TeacherTargets:
     """Targets of open splits, looked up by row."""
 
-    targets: Targets
+    targets: TargetsDirectory
     places: list[np.ndarray]  # for each split, its rows' indices among the K samples
     texts_K: np.ndarray  # row of each sample's first caption among the text embeddings
 
@@ -123,15 +123,17 @@ class Taught:
         The arguments are (n,) each, as in `BatchPlan`.
         """
         pairs = zip(source.tolist(), row.tolist(), strict=True)
-        place = np.array([self.places[split][at] for split, at in pairs], dtype=np.int64)
+        place = np.array(
+            [self.places[split][row_of_split] for split, row_of_split in pairs], dtype=np.int64
+        )
         image = place * self.targets.views + visit % self.targets.views
         text = self.texts_K[place] + caption
         return self.targets.images.vectors_ND[image], self.targets.texts.vectors_ND[text]
 
 
-def open_targets(path: Path) -> Targets:
+def open_targets(path: Path) -> TargetsDirectory:
     """Open a directory of targets. Raises BadInput if it is not one."""
-    return Targets(path, read_manifest(path, "targets"))
+    return TargetsDirectory(path, read_manifest(path, "targets"))
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,9 @@ def check_targets(path: Path, *, deep: bool) -> Iterator[str]:
             yield str(error)
 
 
-def _check_file(targets: Targets, file: VectorFile, name: str, *, deep: bool) -> Iterator[str]:
+def _check_file(
+    targets: TargetsDirectory, file: VectorFile, name: str, *, deep: bool
+) -> Iterator[str]:
     listed = targets.manifest["files"][name]
     if len(file) != listed["rows"]:
         yield f"{file.path}: has {len(file)} rows; targets.json says {listed['rows']}"

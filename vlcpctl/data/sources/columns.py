@@ -29,7 +29,7 @@ KEY = ("key", "__key__", "id", "image_id", "item_id", "uid")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class ColumnOptions:
     """The columns that the user named; for None, the usual names are tried."""
 
     image: str | None = None
@@ -57,18 +57,18 @@ class Roles:
         return list(dict.fromkeys(name for name in every if name is not None))
 
 
-def roles_of(path: Path, names: list[str], wanted: Wanted, *, images: bool) -> Roles:
+def roles_of(path: Path, names: list[str], columns: ColumnOptions, *, images: bool) -> Roles:
     """The column for each role in a file that has the columns `names`.
 
     With `images=False`, only the roles that decide the task, split and label are filled. Raises
     BadInput if a required column is missing or a name is not unique.
     """
     roles = Roles(
-        image=need(path, names, wanted.image, IMAGE, "image") if images else None,
-        caption=need(path, names, wanted.caption, CAPTION, "caption") if images else None,
-        label=pick(path, names, wanted.label, LABEL),
-        value=pick(path, names, wanted.value, ()),
-        split=pick(path, names, wanted.split, ()),
+        image=need(path, names, columns.image, IMAGE, "image") if images else None,
+        caption=need(path, names, columns.caption, CAPTION, "caption") if images else None,
+        label=pick(path, names, columns.label, LABEL),
+        value=pick(path, names, columns.value, ()),
+        split=pick(path, names, columns.split, ()),
         key=pick(path, names, None, KEY) if images else None,
     )
     repeated = [name for name in roles.names() if names.count(name) > 1]

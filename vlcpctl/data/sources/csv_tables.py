@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.data.sources.json_formats import Placed
+from vlcpctl.data.sources.json_formats import NumberedRecord
 from vlcpctl.data.sources.records import Record
 
 SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
@@ -24,7 +24,7 @@ def separator_of(path: Path) -> str:
     return max(SEPARATORS, key=line.count)
 
 
-def table_records(path: Path) -> Iterator[Placed]:
+def table_records(path: Path) -> Iterator[NumberedRecord]:
     """One record per row, with its number; empty values are None. Raises BadInput if malformed."""
     separator = separator_of(path)
     with path.open(encoding="utf-8-sig", newline="") as file:

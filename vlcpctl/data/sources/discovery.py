@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.data.sources.columns import Wanted
+from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.folders import Folder
 from vlcpctl.data.sources.list_files import JSON, TABLES, ListFile
 from vlcpctl.data.sources.parquet import ParquetFile
@@ -36,13 +36,13 @@ class Source(Protocol):
     def rows(self) -> int | None:
         """The number of pairs, for progress; None if it is not known without reading them."""
 
-    def check_columns(self, wanted: Wanted) -> None:
+    def check_columns(self, columns: ColumnOptions) -> None:
         """Raise BadInput if a column is missing or has the wrong type, before any work is done."""
 
-    def names_files(self, wanted: Wanted) -> bool:
+    def names_files(self, columns: ColumnOptions) -> bool:
         """Whether some images are given by path, so that --image-root has an effect."""
 
-    def pairs(self, wanted: Wanted, *, images: bool = True) -> Iterator[list[Pair]]:
+    def pairs(self, columns: ColumnOptions, *, images: bool = True) -> Iterator[list[Pair]]:
         """Yield the pairs in batches, in the same order every time.
 
         A pair that cannot be used has no image and a flaw that says why. With `images=False`, what
@@ -58,14 +58,14 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class Input:
+class NamedSource:
     """One SOURCE of the command line: its unique name, and its files in order."""
 
     name: str
     files: tuple[Source, ...]
 
 
-def find_inputs(sources: list[str]) -> list[Input]:
+def find_inputs(sources: list[str]) -> list[NamedSource]:
     """Every SOURCE with its files; a SOURCE is a file, a directory of files or a glob.
 
     Raises UsageError for a SOURCE that is not a path or is given twice, and BadInput if it does
@@ -77,7 +77,7 @@ def find_inputs(sources: list[str]) -> list[Input]:
     if twice:
         raise UsageError(f"{twice[0]} is given twice")
     names = distinct_names([source for source, _ in files])
-    return [Input(name, tuple(group)) for name, (_, group) in zip(names, files, strict=True)]
+    return [NamedSource(name, tuple(group)) for name, (_, group) in zip(names, files, strict=True)]
 
 
 def distinct_names(sources: list[str]) -> list[str]:

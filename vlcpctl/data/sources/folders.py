@@ -11,10 +11,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.data.sources.columns import Wanted
+from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.records import in_batches
 from vlcpctl.data.sources.sample_parts import IMAGES, is_wanted, pair_of_parts
-from vlcpctl.data.sources.tar_reader import Member
+from vlcpctl.data.sources.tar_reader import TarMember
 from vlcpctl.data.tasks.samples import Pair
 
 # Images in these formats are reported as skipped; other files are ignored.
@@ -31,19 +31,19 @@ class Folder:
     def rows(self) -> None:
         """None: the number of samples is not known in advance."""
 
-    def check_columns(self, wanted: Wanted) -> None:
+    def check_columns(self, columns: ColumnOptions) -> None:
         """Do nothing: a directory has no columns."""
 
-    def names_files(self, wanted: Wanted) -> bool:
+    def names_files(self, columns: ColumnOptions) -> bool:
         """False: the images are in the directory itself."""
         return False
 
-    def pairs(self, wanted: Wanted, *, images: bool = True) -> Iterator[list[Pair]]:
+    def pairs(self, columns: ColumnOptions, *, images: bool = True) -> Iterator[list[Pair]]:
         """The samples sorted by name, in batches; with `images=False`, images are not read.
 
         Raises BadInput if a sample has two files with the same extension.
         """
-        yield from in_batches(self._pairs(wanted, images=images))
+        yield from in_batches(self._pairs(columns, images=images))
 
     def fingerprint(self) -> dict[str, Any]:
         """The directory's name and size in bytes, and a hash of its files' names and sizes."""
@@ -58,7 +58,7 @@ class Folder:
         """Whether the directory contains an image, at any depth."""
         return any(_extension(name) in IMAGES for name in self._names())
 
-    def _pairs(self, wanted: Wanted, *, images: bool) -> Iterator[Pair]:
+    def _pairs(self, columns: ColumnOptions, *, images: bool) -> Iterator[Pair]:
         for stem, group in groupby(self._names(), key=_stem):
             names = self._by_extension(list(group))
             if not names.keys() & {*IMAGES, *_OTHER_IMAGES, "txt"}:
@@ -71,7 +71,7 @@ class Folder:
                 yield Pair(key, key, None, [], None, None, None, flaw)
                 continue
             parts = {kind: self._member(name, images=images) for kind, name in names.items()}
-            yield pair_of_parts(key, parts, wanted)
+            yield pair_of_parts(key, parts, columns)
 
     def _by_extension(self, names: list[str]) -> dict[str, str]:
         found = {_extension(name): name for name in names}
@@ -81,13 +81,13 @@ class Folder:
             )
         return found
 
-    def _member(self, name: str, *, images: bool) -> Member:
+    def _member(self, name: str, *, images: bool) -> TarMember:
         path = self.path / name
         if not path.is_file():
-            return Member(name, 0, 0, is_regular=False, data=None)
+            return TarMember(name, 0, 0, is_regular=False, data=None)
         size = path.stat().st_size
         data = path.read_bytes() if is_wanted(_extension(name), size, images=images) else None
-        return Member(name, 0, size, is_regular=True, data=data)
+        return TarMember(name, 0, size, is_regular=True, data=data)
 
     def _names(self) -> Iterator[str]:
         """Relative names of the files, those of one sample together; hidden files are left out."""

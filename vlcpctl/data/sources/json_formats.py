@@ -10,14 +10,14 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.data.sources.json_stream import JsonReader, open_json
 from vlcpctl.data.sources.records import Record
 
-Placed = tuple[str | int, Record]
+NumberedRecord = tuple[str | int, Record]
 
 _PARTS_OF_COCO = frozenset(
     {"images", "annotations", "info", "licenses", "type", "dataset", "categories"}
 )
 
 
-def json_records(path: Path) -> Iterator[Placed]:
+def json_records(path: Path) -> Iterator[NumberedRecord]:
     """One record per listed image, with its number or its id.
 
     Raises BadInput if the file is not well-formed JSON or not one of the known kinds of list.
@@ -33,13 +33,13 @@ def json_records(path: Path) -> Iterator[Placed]:
         reader.end()
 
 
-def _listed(reader: JsonReader) -> Iterator[Placed]:
+def _listed(reader: JsonReader) -> Iterator[NumberedRecord]:
     """The records of an ALBEF list, which is an array."""
     for number in reader.elements():
         yield number, _record(reader)
 
 
-def _keyed(reader: JsonReader) -> Iterator[Placed]:
+def _keyed(reader: JsonReader) -> Iterator[NumberedRecord]:
     """The records of COCO and Karpathy lists, known by their first key, or of P9D lists."""
     is_coco = False
     for number, name in enumerate(reader.members()):
@@ -50,12 +50,12 @@ def _keyed(reader: JsonReader) -> Iterator[Placed]:
         elif is_coco:
             reader.skip()
         elif reader.peek() != "{":
-            raise reader.bad(f"{name!r} is neither a pair nor a task with pairs by id")
+            raise reader.error(f"{name!r} is neither a pair nor a task with pairs by id")
         else:
             yield from _products(reader, name)
 
 
-def _products(reader: JsonReader, name: str) -> Iterator[Placed]:
+def _products(reader: JsonReader, name: str) -> Iterator[NumberedRecord]:
     """One P9D product under its id, or the products of one industry under theirs."""
     record: Record = {}
     holds_records = False
@@ -75,7 +75,7 @@ def _product(name: str, record: Record) -> Record:
     return {"item_id": name, "image": f"{name}.jpg", **record}
 
 
-def _images(reader: JsonReader) -> Iterator[Placed]:
+def _images(reader: JsonReader) -> Iterator[NumberedRecord]:
     """The images of a Karpathy list with their sentences, or of COCO with their annotations."""
     captions: dict[str, list[str]] | None = None
     for number in reader.elements():
@@ -119,6 +119,6 @@ def _annotations(path: Path) -> dict[str, list[str]]:
 
 def _record(reader: JsonReader) -> Record:
     if reader.peek() != "{":
-        raise reader.bad("expected a record in braces")
+        raise reader.error("expected a record in braces")
     found: Record = reader.value()
     return found

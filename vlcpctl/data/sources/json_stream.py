@@ -58,7 +58,7 @@ class JsonReader:
                 found, end = self._decoder.raw_decode(self._text, self._at)
             except (ValueError, RecursionError) as error:
                 if isinstance(error, RecursionError) or not self._more():
-                    raise self.bad(str(getattr(error, "msg", error))) from error
+                    raise self.error(str(getattr(error, "msg", error))) from error
                 continue
             # A number may continue after what has been read: 1.5, then e+16.
             if end + len("e+1") <= len(self._text) or not self._more():
@@ -93,7 +93,7 @@ class JsonReader:
                 self._take(",")
             is_first = False
             if self.peek() != '"':
-                raise self.bad("expected a name in quotes")
+                raise self.error("expected a name in quotes")
             name = str(self.value())
             self._take(":")
             yield name
@@ -102,23 +102,23 @@ class JsonReader:
     def end(self) -> None:
         """Raise BadInput if more text follows."""
         if self.peek():
-            raise self.bad("unexpected text after the end")
+            raise self.error("unexpected text after the end")
 
-    def bad(self, what: str) -> BadInput:
+    def error(self, what: str) -> BadInput:
         """The error for a problem at the current position."""
         return BadInput(f"{self.path}, character {self._dropped + self._at}: {what}")
 
     def _take(self, character: str) -> None:
         found = self.peek()
         if found != character:
-            raise self.bad(f"expected {character!r}, found {found or 'the end of the file'!r}")
+            raise self.error(f"expected {character!r}, found {found or 'the end of the file'!r}")
         self._at += 1
 
     def _more(self) -> bool:
         """Read more text; False, with nothing changed, at the end of the file."""
         left = len(self._text) - self._at
         if left > _MAX_VALUE:
-            raise self.bad(f"a value that does not end within {_MAX_VALUE} characters")
+            raise self.error(f"a value that does not end within {_MAX_VALUE} characters")
         try:
             # At least as much again as is left: a long value, which is decoded again from its start
             # every time, then takes linear time.

@@ -10,7 +10,7 @@ from typing import Any
 
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput
-from vlcpctl.data.sources.columns import Roles, Wanted, roles_of
+from vlcpctl.data.sources.columns import ColumnOptions, Roles, roles_of
 from vlcpctl.data.sources.csv_tables import (
     MISSHAPEN,
     SEPARATORS,
@@ -20,7 +20,7 @@ from vlcpctl.data.sources.csv_tables import (
 )
 from vlcpctl.data.sources.fingerprints import file_fingerprint
 from vlcpctl.data.sources.image_files import ImageFiles
-from vlcpctl.data.sources.json_formats import Placed, json_records
+from vlcpctl.data.sources.json_formats import NumberedRecord, json_records
 from vlcpctl.data.sources.records import in_batches, pair_of, text_of
 from vlcpctl.data.tasks.index import split_named
 from vlcpctl.data.tasks.samples import Pair
@@ -40,23 +40,23 @@ class ListFile:
     def rows(self) -> None:
         """None: the number of images is not known in advance."""
 
-    def check_columns(self, wanted: Wanted) -> None:
+    def check_columns(self, columns: ColumnOptions) -> None:
         """Raise BadInput if a column is missing; print which separator a text table has."""
-        self._roles(wanted)
+        self._roles(columns)
         if self._is_table():
             say(f"{self.path}: columns separated by {SEPARATORS[separator_of(self.path)]}")
 
-    def names_files(self, wanted: Wanted) -> bool:
+    def names_files(self, columns: ColumnOptions) -> bool:
         """True: a list gives its images by path."""
         return True
 
-    def pairs(self, wanted: Wanted, *, images: bool = True) -> Iterator[list[Pair]]:
+    def pairs(self, columns: ColumnOptions, *, images: bool = True) -> Iterator[list[Pair]]:
         """The images in order, in batches; with `images=False`, image files are not read.
 
         Raises BadInput if the list is empty, malformed or lacks a column.
         """
-        files = ImageFiles(wanted.image_roots or tuple(self._places()))
-        listed = self._listed(wanted)
+        files = ImageFiles(columns.image_roots or tuple(self._places()))
+        listed = self._listed(columns)
         yield from in_batches(
             files.with_image(pair, name) if images else pair for pair, name in listed
         )
@@ -71,24 +71,24 @@ class ListFile:
         found = {split_named(word) for word in words} - {None}
         return found.pop() if len(found) == 1 else None
 
-    def _records(self) -> Iterator[Placed]:
+    def _records(self) -> Iterator[NumberedRecord]:
         return table_records(self.path) if self._is_table() else json_records(self.path)
 
     def _is_table(self) -> bool:
         return self.path.suffix in TABLES
 
-    def _roles(self, wanted: Wanted) -> Roles:
+    def _roles(self, columns: ColumnOptions) -> Roles:
         first = next(self._records(), None)
         if first is None:
             raise BadInput(f"{self.path} lists no images")
         names = [name for name in first[1] if name != MISSHAPEN]
         if _SPLIT not in names and self.split() is not None:
             names.append(_SPLIT)
-        return roles_of(self.path, names, wanted, images=True)
+        return roles_of(self.path, names, columns, images=True)
 
-    def _listed(self, wanted: Wanted) -> Iterator[tuple[Pair, str | None]]:
+    def _listed(self, columns: ColumnOptions) -> Iterator[tuple[Pair, str | None]]:
         """Each image with the captions of the consecutive rows that name it."""
-        roles, split = self._roles(wanted), self.split()
+        roles, split = self._roles(columns), self.split()
         before: tuple[Pair, str | None] | None = None
         for place, record in self._records():
             pair = pair_of(place, {_SPLIT: split, **record}, roles)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput, first_line, unreadable
 from vlcpctl.data.sources.arrow import captions_of, images_of, names_of, plain, values_of
-from vlcpctl.data.sources.columns import Roles, Wanted, roles_of
+from vlcpctl.data.sources.columns import ColumnOptions, Roles, roles_of
 from vlcpctl.data.sources.fingerprints import file_fingerprint
 from vlcpctl.data.sources.image_files import ImageFiles
 from vlcpctl.data.tasks.samples import Pair
@@ -41,28 +41,28 @@ class ParquetFile:
         with self._open() as file:
             return int(file.metadata.num_rows)
 
-    def check_columns(self, wanted: Wanted) -> None:
+    def check_columns(self, columns: ColumnOptions) -> None:
         """Raise BadInput if a column is missing or has the wrong type."""
         with self._open() as file:
-            self._roles(file.schema_arrow, wanted, images=True)
+            self._roles(file.schema_arrow, columns, images=True)
 
-    def names_files(self, wanted: Wanted) -> bool:
+    def names_files(self, columns: ColumnOptions) -> bool:
         """Whether some images are given by path."""
         with self._open() as file:
             schema = file.schema_arrow
-            return _names_files(schema, self._roles(schema, wanted, images=True))
+            return _names_files(schema, self._roles(schema, columns, images=True))
 
-    def pairs(self, wanted: Wanted, *, images: bool = True) -> Iterator[list[Pair]]:
+    def pairs(self, columns: ColumnOptions, *, images: bool = True) -> Iterator[list[Pair]]:
         """The rows in order, in batches; with `images=False`, images and captions are not read.
 
         Raises BadInput if the file is damaged or a text is not UTF-8.
         """
         with self._open() as file:
-            roles = self._roles(file.schema_arrow, wanted, images=images)
+            roles = self._roles(file.schema_arrow, columns, images=images)
             leaves_out = _is_img2dataset(file.schema_arrow)
             names = list(dict.fromkeys(roles.names() + [_STATUS] * leaves_out))
             most = _BATCH_PATHS if _names_files(file.schema_arrow, roles) else _BATCH_ROWS
-            files = ImageFiles(wanted.image_roots or (self.path.parent,))
+            files = ImageFiles(columns.image_roots or (self.path.parent,))
             row = 0
             for batch in self._batches(file, names, most):
                 pairs = self._pairs_of(batch, roles, files, row)
@@ -94,7 +94,7 @@ class ParquetFile:
         rows = max(1, min(most, _BATCH_BYTES // mean))
         batches = file.iter_batches(rows, columns=names, use_threads=False)
         if mean >= _WORTH_A_THREAD:
-            batches = one_ahead(batches)
+            batches = prefetch(batches)
         row = 0
         while True:
             try:
@@ -110,8 +110,8 @@ class ParquetFile:
             yield batch
             row += batch.num_rows
 
-    def _roles(self, schema: pa.Schema, wanted: Wanted, *, images: bool) -> Roles:
-        roles = roles_of(self.path, schema.names, wanted, images=images)
+    def _roles(self, schema: pa.Schema, columns: ColumnOptions, *, images: bool) -> Roles:
+        roles = roles_of(self.path, schema.names, columns, images=images)
         if images:
             _check_types(self.path, schema, roles)
         return roles
@@ -198,13 +198,13 @@ def _is_image_struct(kind: pa.DataType) -> bool:
     )
 
 
-def one_ahead(items: Iterator[T]) -> Iterator[T]:
+def prefetch(items: Iterator[T]) -> Iterator[T]:
     """The same items in the same order, which must not be None, each fetched one ahead.
 
     It helps where fetching releases the interpreter lock, as reading and decompressing do. An
     error while fetching is raised when its item is due.
 
-    >>> list(one_ahead(iter("abc")))
+    >>> list(prefetch(iter("abc")))
     ['a', 'b', 'c']
     """
     with ThreadPoolExecutor(1) as thread:

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from vlcpctl.data.images.header import MAX_BYTES
-from vlcpctl.data.sources.columns import CAPTION, LABEL, Wanted
+from vlcpctl.data.sources.columns import CAPTION, LABEL, ColumnOptions
 from vlcpctl.data.sources.records import listed, number_or_text, text_of
-from vlcpctl.data.sources.tar_reader import Member
+from vlcpctl.data.sources.tar_reader import TarMember
 from vlcpctl.data.tasks.samples import Pair
 
 IMAGES = ("webp", "png", "jpg", "jpeg")  # in the order in which CLIP_benchmark tries them
@@ -23,7 +23,7 @@ def is_wanted(extension: str, size: int, *, images: bool) -> bool:
     return images and extension in IMAGES and size <= MAX_BYTES
 
 
-def pair_of_parts(key: str, parts: dict[str, Member], wanted: Wanted) -> Pair:
+def pair_of_parts(key: str, parts: dict[str, TarMember], columns: ColumnOptions) -> Pair:
     """The pair made from the members of a sample, which are given by extension."""
     try:
         texts = _texts(parts)
@@ -36,15 +36,15 @@ def pair_of_parts(key: str, parts: dict[str, Member], wanted: Wanted) -> Pair:
         key,
         text_of(described.get("source_key")) or key,
         image,
-        _captions(texts.get("txt"), described, wanted.caption),
-        _label(texts.get("cls"), described, wanted.label),
-        None if wanted.value is None else number_or_text(described.get(wanted.value)),
-        None if wanted.split is None else text_of(described.get(wanted.split)),
+        _captions(texts.get("txt"), described, columns.caption),
+        _label(texts.get("cls"), described, columns.label),
+        None if columns.value is None else number_or_text(described.get(columns.value)),
+        None if columns.split is None else text_of(described.get(columns.split)),
         flaw,
     )
 
 
-def _image(parts: dict[str, Member]) -> tuple[bytes | None, str | None]:
+def _image(parts: dict[str, TarMember]) -> tuple[bytes | None, str | None]:
     member = next((parts[kind] for kind in IMAGES if kind in parts), None)
     if member is None:
         return None, "the sample has no image"
@@ -55,7 +55,7 @@ def _image(parts: dict[str, Member]) -> tuple[bytes | None, str | None]:
     return member.data, None
 
 
-def _texts(parts: dict[str, Member]) -> dict[str, str]:
+def _texts(parts: dict[str, TarMember]) -> dict[str, str]:
     found = {name: member.data for name, member in parts.items() if name in TEXTS}
     return {name: data.decode() for name, data in found.items() if data}
 

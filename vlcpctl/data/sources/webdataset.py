@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.data.sources.columns import Wanted
+from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.fingerprints import file_fingerprint
 from vlcpctl.data.sources.records import in_batches
 from vlcpctl.data.sources.sample_parts import IMAGES, TEXTS, is_wanted, pair_of_parts
-from vlcpctl.data.sources.tar_reader import Member, members
+from vlcpctl.data.sources.tar_reader import TarMember, members
 from vlcpctl.data.tasks.samples import Pair
 
 
@@ -26,42 +26,42 @@ class TarFile:
     def rows(self) -> None:
         """None: the number of samples is not known in advance."""
 
-    def check_columns(self, wanted: Wanted) -> None:
+    def check_columns(self, columns: ColumnOptions) -> None:
         """Do nothing: a tar has no columns."""
 
-    def names_files(self, wanted: Wanted) -> bool:
+    def names_files(self, columns: ColumnOptions) -> bool:
         """False: the images are in the tar itself."""
         return False
 
-    def pairs(self, wanted: Wanted, *, images: bool = True) -> Iterator[list[Pair]]:
+    def pairs(self, columns: ColumnOptions, *, images: bool = True) -> Iterator[list[Pair]]:
         """The samples in order, in batches; with `images=False`, images are not read.
 
         Raises BadInput if the tar is damaged or a sample has two members with the same extension.
         """
         groups = groupby(members(self.path, _chooser(images=images)), key=sample_name)
-        found = (self._pair(key, list(group), wanted) for key, group in groups)
+        found = (self._pair(key, list(group), columns) for key, group in groups)
         yield from in_batches(pair for pair in found if pair is not None)
 
     def fingerprint(self) -> dict[str, Any]:
         """See `Source`."""
         return file_fingerprint(self.path)
 
-    def _pair(self, key: str, group: list[Member], wanted: Wanted) -> Pair | None:
-        parts: dict[str, Member] = {}
+    def _pair(self, key: str, group: list[TarMember], columns: ColumnOptions) -> Pair | None:
+        parts: dict[str, TarMember] = {}
         for member in group:
             extension = extension_of(member.name)
             if extension in IMAGES + TEXTS and parts.setdefault(extension, member) is not member:
                 raise BadInput(f"{self.path} has two members named {member.name!r}")
         if not parts:
             return None  # a directory, or a file that is not part of a pair
-        return pair_of_parts(key, parts, wanted)
+        return pair_of_parts(key, parts, columns)
 
 
 def _chooser(*, images: bool) -> Callable[[str, int], bool]:
     return lambda name, size: is_wanted(extension_of(name), size, images=images)
 
 
-def sample_name(member: Member) -> str:
+def sample_name(member: TarMember) -> str:
     """The name shared by the members of a sample: the path up to the first dot of its last part."""
     directory, slash, base = member.name.rpartition("/")
     return directory + slash + base.split(".", 1)[0]

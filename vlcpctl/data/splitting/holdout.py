@@ -26,13 +26,13 @@ class Holdout:
     parts: Mapping[str, float]
     counted: bool
 
-    def side(self, sha256: str) -> str:
+    def split_of(self, sha256: str) -> str:
         """The split of an image; only for parts that are shares."""
-        at = position(sha256)
+        where = position(sha256)
         end = 0.0
         for name, share in self.parts.items():
             end += share
-            if at < end:
+            if where < end:
                 return name
         return "train"
 
@@ -73,14 +73,14 @@ def parse_holdout(text: str) -> Holdout:
 class CountedHoldout:
     """Holds out a number of images per task: those with the lowest positions.
 
-    Call `count` for every image, then `decide` once; `side` then gives the split of each.
+    Call `count` for every image, then `decide` once; `split_of` then gives the split of each.
     """
 
     holdout: Holdout
     # Heaps of negated positions, so that the highest of those held out is at the top.
     _nearest: dict[str, list[float]] = field(default_factory=dict)
     _held: dict[str, set[float]] = field(default_factory=dict)
-    _sides: dict[str, dict[float, str]] = field(default_factory=dict)
+    _splits: dict[str, dict[float, str]] = field(default_factory=dict)
     _everywhere: set[float] = field(default_factory=set)  # held out in any task
 
     def count(self, task: str, sha256: str) -> None:
@@ -104,17 +104,17 @@ class CountedHoldout:
                 found = f"task {task!r} has {len(held)} images"
                 raise BadInput(f"{found}, fewer than the {wanted} that --holdout takes")
             ranked = iter(sorted(held))
-            self._sides[task] = {
+            self._splits[task] = {
                 next(ranked): name
                 for name, count in self.holdout.parts.items()
                 for _ in range(int(count))
             }
         self._everywhere = set().union(*self._held.values())
 
-    def side(self, task: str, sha256: str) -> str | None:
+    def split_of(self, task: str, sha256: str) -> str | None:
         """The split of an image in a task; None when another task holds it out."""
         at = position(sha256)
-        side = self._sides[task].get(at)
+        side = self._splits[task].get(at)
         if side is None and at not in self._everywhere:
             return "train"
         return side

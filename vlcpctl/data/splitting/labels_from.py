@@ -33,7 +33,7 @@ class LabelsFrom:
         if self.kind == "checkpoint":
             return {"kind": self.kind, "of": content_of(Path(self.name), "checkpoint")}
         names = [name for name in (self.name, self.weights) if name is not None]
-        return {"kind": self.kind, "of": [_told(name) for name in names]}
+        return {"kind": self.kind, "of": [_identity_of(name) for name in names]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ def read_class_names(path: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _told(name: str) -> str | list[str]:
+def _identity_of(name: str) -> str | list[str]:
     """The name itself if a library knows it, else the hashes of the files it refers to."""
     path = Path(name)
     if path.is_file():

@@ -8,7 +8,7 @@ from typing import Any
 
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
-from vlcpctl.data.sources.columns import Wanted
+from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import find_inputs
 from vlcpctl.data.splitting.holdout import Holdout, parse_holdout
 from vlcpctl.data.splitting.labels_from import (
@@ -19,8 +19,8 @@ from vlcpctl.data.splitting.labels_from import (
     labelling_of,
     parse_labels_from,
 )
-from vlcpctl.data.splitting.rules import By
-from vlcpctl.data.splitting.selection import Reading
+from vlcpctl.data.splitting.rules import SplitBy
+from vlcpctl.data.splitting.selection import PairReader
 from vlcpctl.data.splitting.writing import SplitPlan
 from vlcpctl.data.tasks.skips import Tolerance
 
@@ -71,10 +71,10 @@ class SplitOptions:
 
     def plan(self) -> SplitPlan:
         """Parse and cross-check the options and find the sources. Raises UsageError or BadInput."""
-        by = By.parse(self.by, self.tasks)
+        by = SplitBy.parse(self.by, self.tasks)
         refuse_idle(_GOES_WITH, vars(self) | {"by": by.kind, "labels_from": self.labels_kind()})
         self.labelling()  # raises UsageError for a classifier without class names
-        wanted = Wanted(
+        wanted = ColumnOptions(
             image=self.image_column,
             caption=self.caption_column,
             label=self._label_column(),
@@ -84,7 +84,9 @@ class SplitOptions:
         )
         _check_roots(wanted.image_roots)
         return SplitPlan(
-            reading=Reading(find_inputs(self.sources), wanted, self.decode, self.limit, self.take),
+            reader=PairReader(
+                find_inputs(self.sources), wanted, self.decode, self.limit, self.take
+            ),
             by=by,
             tasks=self.tasks,
             seed=self.seed,
@@ -116,7 +118,7 @@ class SplitOptions:
         settings["image_root"] = [Path(root).resolve().name for root in self.image_root]
         settings["holdout"] = self.holdout or (None if self.split_column else DEFAULT_HOLDOUT)
         files = [
-            [one.name, [file.fingerprint() for file in one.files]] for one in plan.reading.inputs
+            [one.name, [file.fingerprint() for file in one.files]] for one in plan.reader.inputs
         ]
         return {**settings, "sources": files}
 

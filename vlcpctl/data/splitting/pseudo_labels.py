@@ -18,7 +18,7 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.data.images.transforms import decode_image
 from vlcpctl.data.tasks.samples import Pair
 
-Prepared = NDArray[np.generic]
+PreparedImage = NDArray[np.generic]
 
 _CODE = np.dtype("<i4")
 _NONE = -1  # the code of an image that cannot be decoded
@@ -36,10 +36,10 @@ class Classifier(Protocol):
     def batch_size(self) -> int:
         """The number of images per batch."""
 
-    def prepare(self, image: Image.Image) -> Prepared:
+    def prepare(self, image: Image.Image) -> PreparedImage:
         """Preprocess one image; may run in any thread."""
 
-    def classify(self, batch: Prepared) -> NDArray[np.int64]:
+    def classify(self, batch: PreparedImage) -> NDArray[np.int64]:
         """(N,) the number of the most likely class of each of N preprocessed images."""
 
 
@@ -81,7 +81,7 @@ def write_labels(
     """
     pool = ThreadPoolExecutor(threads) if threads else nullcontext()
     with path.open("wb") as file, pool as executor:
-        work = _Work(classifier, file)
+        work = _BatchClassifier(classifier, file)
         each = executor.map if executor is not None else map
         for pairs in batches:
             # One batch at a time: preprocessed images are larger than their files.
@@ -94,15 +94,15 @@ def write_labels(
     return PseudoLabels(path, tuple(classifier.names))
 
 
-class _Work:
+class _BatchClassifier:
     """Collects preprocessed images into batches and writes their labels in order."""
 
     def __init__(self, classifier: Classifier, file: BinaryIO) -> None:
         self.classifier, self.file = classifier, file
-        self._waiting: list[Prepared | None] = []
+        self._waiting: list[PreparedImage | None] = []
         self._whole = 0
 
-    def prepared(self, pair: Pair) -> Prepared | None:
+    def prepared(self, pair: Pair) -> PreparedImage | None:
         """The preprocessed image of a pair; None if it cannot be decoded."""
         if pair.image is None:
             return None
@@ -111,7 +111,7 @@ class _Work:
         except BadInput:
             return None  # the split itself counts and reports it
 
-    def add(self, prepared: Prepared | None) -> None:
+    def add(self, prepared: PreparedImage | None) -> None:
         """Add the next image, and classify a batch when it is full."""
         self._waiting.append(prepared)
         self._whole += prepared is not None

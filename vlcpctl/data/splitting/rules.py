@@ -17,7 +17,7 @@ import numpy as np
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.core.seeds import generator
 from vlcpctl.data.splitting.seen_keys import scratch_table
-from vlcpctl.data.tasks.samples import Pair, Unfit
+from vlcpctl.data.tasks.samples import Pair, UnusablePair
 
 Value = str | int | float
 TaskOf = Callable[[str, Pair], str]
@@ -41,14 +41,14 @@ ON CONFLICT (value) DO UPDATE SET pairs = pairs + excluded.pairs
 
 
 @dataclass(frozen=True)
-class By:
+class SplitBy:
     """The value of --by: its kind, and the column for the kinds `column` and `time`."""
 
     kind: str
     column: str | None
 
     @classmethod
-    def parse(cls, text: str, tasks: int | None) -> By:
+    def parse(cls, text: str, tasks: int | None) -> SplitBy:
         """Parse --by. Raises UsageError if it is malformed or needs --tasks."""
         kind, colon, column = text.partition(":")
         wants_column = kind in ("column", "time")
@@ -103,7 +103,7 @@ class BySource:
 
 
 @dataclass(frozen=True)
-class InTurn:
+class ByTurn:
     """Random tasks of equal size: of T consecutive kept pairs, each of the T tasks gets one."""
 
     names: list[str]
@@ -161,7 +161,7 @@ class ByTime:
 def present(value: Value | None, column: str) -> Value:
     """The value itself. Raises Unfit if it is None or NaN."""
     if value is None or value != value:  # noqa: PLR0124 - NaN alone differs from itself
-        raise Unfit("no value", f"no value in column {column!r}")
+        raise UnusablePair("no value", f"no value in column {column!r}")
     return value
 
 

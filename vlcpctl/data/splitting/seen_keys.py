@@ -37,7 +37,7 @@ def scratch_table(path: Path, columns: str) -> Iterator[sqlite3.Connection]:
         path.unlink(missing_ok=True)
 
 
-class Seen:
+class SeenKeys:
     """A set of keys: the latest in memory, the others in a scratch table of one column."""
 
     COLUMNS = "key BLOB PRIMARY KEY"
@@ -47,14 +47,14 @@ class Seen:
         self._latest: set[bytes] = set()
         self._has_older = False
 
-    def new(self, keys: list[bytes]) -> set[bytes]:
+    def add_new(self, keys: list[bytes]) -> set[bytes]:
         """Add the keys; returns those that were not in the set before."""
         fresh = set(keys) - self._latest
         if self._has_older:
             fresh -= self._older(list(fresh))
         self._latest |= fresh
         if len(self._latest) > self._most_in_memory:
-            self._move()
+            self._move_to_disk()
         return fresh
 
     def _older(self, keys: list[bytes]) -> set[bytes]:
@@ -66,7 +66,7 @@ class Seen:
             found.update(key for (key,) in self._database.execute(statement, part))
         return found
 
-    def _move(self) -> None:
+    def _move_to_disk(self) -> None:
         # Sorted, so that the table is updated in one sweep and not at random places.
         rows = ((key,) for key in sorted(self._latest))
         self._database.executemany("INSERT INTO scratch VALUES (?)", rows)

@@ -10,26 +10,26 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.data.sources.columns import Wanted
-from vlcpctl.data.sources.discovery import Input, Source
+from vlcpctl.data.sources.columns import ColumnOptions
+from vlcpctl.data.sources.discovery import NamedSource, Source
 from vlcpctl.data.splitting.pseudo_labels import PseudoLabels, labelled
 from vlcpctl.data.splitting.rules import Rule
-from vlcpctl.data.splitting.seen_keys import Seen, scratch_table
+from vlcpctl.data.splitting.seen_keys import SeenKeys, scratch_table
 from vlcpctl.data.tasks.index import split_named
-from vlcpctl.data.tasks.samples import Pair, Sample, Unfit, identify
-from vlcpctl.data.tasks.skips import Skips
+from vlcpctl.data.tasks.samples import Pair, Sample, UnusablePair, identify
+from vlcpctl.data.tasks.skips import SkipLog
 
 # The task, the sample, and the split that its row names (None: the hold-out decides). A plain
 # tuple, because one is created for every pair.
-Kept = tuple[str, Sample, str | None]
+SelectedPair = tuple[str, Sample, str | None]
 
 
 @dataclass(frozen=True)
-class Reading:
+class PairReader:
     """What is read and how; the same in every pass."""
 
-    inputs: list[Input]
-    wanted: Wanted
+    inputs: list[NamedSource]
+    columns: ColumnOptions
     decode: bool = False
     limit: int | None = None
     take: int | None = None
@@ -46,41 +46,41 @@ class Reading:
             yield source, file, labelled(pairs, labels)
 
     def _batches(self, *, images: bool) -> Iterator[tuple[str, Source, list[Pair]]]:
-        left = self.limit
+        remaining = self.limit
         for one in self.inputs:
             for file in one.files:
-                for batch in file.pairs(self.wanted, images=images):
-                    part = batch if left is None else batch[:left]
+                for batch in file.pairs(self.columns, images=images):
+                    part = batch if remaining is None else batch[:remaining]
                     yield one.name, file, part
-                    if left is not None:
-                        left -= len(part)
-                        if left <= 0:
+                    if remaining is not None:
+                        remaining -= len(part)
+                        if remaining <= 0:
                             return
 
 
 @dataclass
-class Pass:
+class SelectionPass:
     """One pass over the kept pairs; counts the pairs read, skipped and beyond --take."""
 
-    reading: Reading
+    reader: PairReader
     rule: Rule
-    skips: Skips
+    skips: SkipLog
     read: int = 0
     beyond_take: Counter[str] = field(default_factory=Counter)
     _per_task: Counter[str] = field(default_factory=Counter)
     _digests: dict[Source, Any] = field(default_factory=dict)
 
-    def batches(self, scratch: Path) -> Iterator[list[Kept]]:
+    def batches(self, scratch: Path) -> Iterator[list[SelectedPair]]:
         """Yield the kept pairs in batches; image bytes are valid until the next batch."""
         task_of = self.rule.begin()
-        with scratch_table(scratch, Seen.COLUMNS) as table:
-            seen = Seen(table)
-            for source, file, pairs in self.reading.batches():
+        with scratch_table(scratch, SeenKeys.COLUMNS) as table:
+            seen = SeenKeys(table)
+            for source, file, pairs in self.reader.batches():
                 self.read += len(pairs)
-                named = self._identified(file, pairs)
-                fresh = seen.new([place for _, _, place in named])
-                single = self._without_repeats(file, named, fresh)
-                kept = self._assigned(file, single, partial(task_of, source))
+                identified = self._identified(file, pairs)
+                fresh = seen.add_new([place for _, _, place in identified])
+                unique = self._without_repeats(file, identified, fresh)
+                kept = self._assigned(file, unique, partial(task_of, source))
                 self._digest(file, kept)
                 yield kept
 
@@ -92,41 +92,41 @@ class Pass:
         ]
 
     def _identified(self, file: Source, pairs: list[Pair]) -> list[tuple[Pair, Sample, bytes]]:
-        named = []
-        decode, by_row = self.reading.decode, self.reading.wanted.split is not None
+        identified = []
+        decode, by_row = self.reader.decode, self.reader.columns.split is not None
         for pair in pairs:
             try:
                 sample = identify(pair, decode=decode)
-                place = bytes.fromhex(sample.key)
+                key = bytes.fromhex(sample.key)
                 if by_row:
                     # The same pair may be a query and in the gallery: duplicates are per split.
-                    place += _asked_for(pair).encode()
-            except Unfit as error:
+                    key += _split_of_row(pair).encode()
+            except UnusablePair as error:
                 self.skips.add(file.path, pair.place, error.reason, str(error))
                 continue
-            named.append((pair, sample, place))
-        return named
+            identified.append((pair, sample, key))
+        return identified
 
     def _without_repeats(
-        self, file: Source, named: list[tuple[Pair, Sample, bytes]], fresh: set[bytes]
+        self, file: Source, identified: list[tuple[Pair, Sample, bytes]], fresh: set[bytes]
     ) -> Iterator[tuple[Pair, Sample]]:
-        for pair, sample, place in named:
-            if place in fresh:
-                fresh.remove(place)  # the batch may hold it twice
+        for pair, sample, key in identified:
+            if key in fresh:
+                fresh.remove(key)  # the batch may hold it twice
                 yield pair, sample
             else:
                 detail = f"repeats an earlier pair (key {sample.key})"
                 self.skips.add(file.path, pair.place, "duplicate", detail)
 
     def _assigned(
-        self, file: Source, single: Iterator[tuple[Pair, Sample]], task_of: Callable[[Pair], str]
-    ) -> list[Kept]:
-        by_row = self.reading.wanted.split is not None
-        kept: list[Kept] = []
-        for pair, sample in single:
+        self, file: Source, unique: Iterator[tuple[Pair, Sample]], task_of: Callable[[Pair], str]
+    ) -> list[SelectedPair]:
+        by_row = self.reader.columns.split is not None
+        kept: list[SelectedPair] = []
+        for pair, sample in unique:
             try:
                 task = task_of(pair)
-            except Unfit as error:
+            except UnusablePair as error:
                 self.skips.add(file.path, pair.place, error.reason, str(error))
                 continue
             if self._takes(task):
@@ -134,23 +134,23 @@ class Pass:
         return kept
 
     def _takes(self, task: str) -> bool:
-        if self.reading.take is None:
+        if self.reader.take is None:
             return True
         self._per_task[task] += 1
-        if self._per_task[task] > self.reading.take:
+        if self._per_task[task] > self.reader.take:
             self.beyond_take[task] += 1
             return False
         return True
 
-    def _digest(self, file: Source, kept: list[Kept]) -> None:
+    def _digest(self, file: Source, kept: list[SelectedPair]) -> None:
         digest = self._digests.setdefault(file, blake2b(digest_size=16))
         digest.update("".join([sample.key for _, sample, _ in kept]).encode())
 
 
-def _asked_for(pair: Pair) -> str:
+def _split_of_row(pair: Pair) -> str:
     split = split_named(pair.split)
     if split is None:
-        raise Unfit(
+        raise UnusablePair(
             "unknown split", f"split {pair.split!r} is not one of train, val, test, query, gallery"
         )
     return split

@@ -14,7 +14,7 @@ from vlcpctl.core.seeds import generator
 from vlcpctl.data.splitting.holdout import Holdout
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.pseudo_labels import Classifier, LoadClassifier, write_labels
-from vlcpctl.data.splitting.writing import SplitPlan, Written, write_tasks
+from vlcpctl.data.splitting.writing import SplitPlan, WrittenTasks, write_tasks
 from vlcpctl.data.tasks.manifests import slug, stream_content, write_task_manifest
 
 
@@ -41,9 +41,9 @@ def make_stream(
         if classifier is not None:
             plan = _with_labels(plan, classifier(), directory / "labels", threads)
         with progress("split", _rows(plan), "pairs") as bar:
-            written = write_tasks(plan, directory, bar.advance)
+            result = write_tasks(plan, directory, bar.advance)
         (directory / "labels").unlink(missing_ok=True)
-        order = order_of([task.name for task in written.tasks], options.order, options.seed)
+        order = order_of([task.name for task in result.tasks], options.order, options.seed)
         rule = {
             "by": options.by,
             "labels_from": options.labels_from,
@@ -52,11 +52,11 @@ def make_stream(
             "holdout": identity["holdout"],
         }
         body = {"name": out.name, "rule": rule, "seed": options.seed}
-        manifest = publish_stream(written, order, directory, identity, body)
-    if written.skipped:
-        counts = ", ".join(f"{reason} {count}" for reason, count in sorted(written.skipped.items()))
-        total, listed = sum(written.skipped.values()), out / "skipped.ndjson"
-        warn(f"skipped {total} of {written.read} samples ({counts}); listed in {listed}")
+        manifest = publish_stream(result, order, directory, identity, body)
+    if result.skipped:
+        counts = ", ".join(f"{reason} {count}" for reason, count in sorted(result.skipped.items()))
+        total, listed = sum(result.skipped.values()), out / "skipped.ndjson"
+        warn(f"skipped {total} of {result.read} samples ({counts}); listed in {listed}")
     if plan.holdout:
         _warn_of_empty_parts(plan.holdout, manifest["tasks"])
     return manifest
@@ -80,9 +80,9 @@ def _warn_of_empty_parts(holdout: Holdout, tasks: list[dict[str, Any]]) -> None:
 def _with_labels(plan: SplitPlan, classifier: Classifier, path: Path, threads: int) -> SplitPlan:
     """The plan with labels predicted by the classifier, which are stored at `path`."""
     with progress("labels", _rows(plan), "images") as bar:
-        batches = (pairs for _, _, pairs in plan.reading.batches())
+        batches = (pairs for _, _, pairs in plan.reader.batches())
         labels = write_labels(batches, classifier, path, threads=threads, advance=bar.advance)
-    return replace(plan, reading=replace(plan.reading, labels=labels))
+    return replace(plan, reader=replace(plan.reader, labels=labels))
 
 
 def describe_plan(options: SplitOptions, out: Path, *, force: bool = False) -> dict[str, Any]:
@@ -91,24 +91,22 @@ def describe_plan(options: SplitOptions, out: Path, *, force: bool = False) -> d
     if already_made(out, "stream", options.identity(plan), force=force):
         say(f"{out} is already finished")
     _check_columns(plan)
-    files = [file for one in plan.reading.inputs for file in one.files]
+    files = [file for one in plan.reader.inputs for file in one.files]
     return {
-        "sources": {
-            one.name: [str(file.path) for file in one.files] for one in plan.reading.inputs
-        },
+        "sources": {one.name: [str(file.path) for file in one.files] for one in plan.reader.inputs},
         "bytes": sum(file.fingerprint()["bytes"] for file in files),
         "pairs": _rows(plan) or None,
         "by": options.by,
         "labels_from": options.labels_from,
-        "tasks": len(plan.reading.inputs) if plan.by.kind == "source" else plan.tasks,
+        "tasks": len(plan.reader.inputs) if plan.by.kind == "source" else plan.tasks,
         "holdout": dict(plan.holdout.parts) if plan.holdout else f"column {options.split_column}",
         "shard_bytes": plan.shard_bytes,
     }
 
 
 def _check_columns(plan: SplitPlan) -> None:
-    wanted = plan.reading.wanted
-    files = [file for one in plan.reading.inputs for file in one.files]
+    wanted = plan.reader.columns
+    files = [file for one in plan.reader.inputs for file in one.files]
     for file in files:
         file.check_columns(wanted)
     if wanted.image_roots and not any(file.names_files(wanted) for file in files):
@@ -117,9 +115,9 @@ def _check_columns(plan: SplitPlan) -> None:
 
 def _rows(plan: SplitPlan) -> int:
     """The number of pairs to read, or 0 if a source does not store it."""
-    counts = [file.rows() for one in plan.reading.inputs for file in one.files]
+    counts = [file.rows() for one in plan.reader.inputs for file in one.files]
     known = 0 if None in counts else sum(count or 0 for count in counts)
-    return min(known, plan.reading.limit or known)
+    return min(known, plan.reader.limit or known)
 
 
 def order_of(names: list[str], text: str | None, seed: int) -> list[int]:
@@ -151,20 +149,20 @@ def order_of(names: list[str], text: str | None, seed: int) -> list[int]:
 
 
 def publish_stream(
-    written: Written,
+    result: WrittenTasks,
     order: list[int],
     directory: Path,
     identity: dict[str, Any],
     body: dict[str, Any],
 ) -> dict[str, Any]:
     """Rename the task directories, write each task.json and then stream.json; return its body."""
-    tasks = [written.tasks[place] for place in order]
+    tasks = [result.tasks[place] for place in order]
     content = stream_content(tasks)
     entries = []
     for step, (place, task) in enumerate(zip(order, tasks, strict=True)):
         path = directory / slug(step, task.name)
-        written.directories[place].rename(path)
-        more = {"tasks_in_stream": len(tasks), "stream": content, "inputs": written.inputs}
+        result.directories[place].rename(path)
+        more = {"tasks_in_stream": len(tasks), "stream": content, "inputs": result.inputs}
         write_task_manifest(path, task, identity, step=step, more=more)
         entries.append(
             {"path": path.name, "name": task.name, "content": task.content, "splits": task.counts()}
@@ -173,9 +171,9 @@ def publish_stream(
         **body,
         "tasks": entries,
         "totals": _totals(entries),
-        "read": written.read,
-        "skipped": written.skipped,
-        "inputs": written.inputs,
+        "read": result.read,
+        "skipped": result.skipped,
+        "inputs": result.inputs,
     }
     write_manifest(directory, "stream", identity, content, full)
     return {"content": content, **full}

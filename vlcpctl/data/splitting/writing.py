@@ -15,34 +15,34 @@ from vlcpctl.data.splitting.rules import (
     MAX_CLASSES,
     MAX_TASKS,
     NO_CLASSES,
-    By,
     ByColumn,
     BySource,
-    InTurn,
+    ByTurn,
     Rule,
+    SplitBy,
     by_class,
     by_time,
     numbered,
 )
-from vlcpctl.data.splitting.selection import Kept, Pass, Reading
+from vlcpctl.data.splitting.selection import PairReader, SelectedPair, SelectionPass
 from vlcpctl.data.tasks.index import SPLITS
 from vlcpctl.data.tasks.manifests import TaskSummary
 from vlcpctl.data.tasks.samples import Pair, Sample
 from vlcpctl.data.tasks.shards import DEFAULT_SHARD_BYTES, SplitWriter
-from vlcpctl.data.tasks.skips import Skips, Tolerance
+from vlcpctl.data.tasks.skips import SkipLog, Tolerance
 from vlcpctl.data.tasks.tar import Appender
 
 ELSEWHERE = "held out in another task"
 BEYOND = "beyond --take"
-SideOf = Callable[[str, Sample, str | None], str | None]
+SplitOf = Callable[[str, Sample, str | None], str | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SplitPlan:
     """Everything that determines what a split writes."""
 
-    reading: Reading
-    by: By
+    reader: PairReader
+    by: SplitBy
     tasks: int | None = None
     seed: int = 0
     holdout: Holdout | None = None  # None: --split-column decides
@@ -51,7 +51,7 @@ class SplitPlan:
 
 
 @dataclass
-class Written:
+class WrittenTasks:
     """What a split wrote: the tasks in the order of the rule, each in a numbered directory."""
 
     tasks: list[TaskSummary]
@@ -61,62 +61,62 @@ class Written:
     inputs: list[dict[str, Any]]
 
 
-def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]) -> Written:
+def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]) -> WrittenTasks:
     """Write the shards and indices of every task under `directory`, without manifests.
 
     `advance` is called with the number of pairs kept after every batch. Raises TooManySkipped, and
     BadInput if a task would be empty.
     """
     rule = make_rule(plan, directory)
-    side_of = _sides(plan, rule, directory)
-    skips = Skips(directory / "skipped.ndjson")
-    work = Pass(plan.reading, rule, skips)
+    split_of = _split_chooser(plan, rule, directory)
+    skips = SkipLog(directory / "skipped.ndjson")
+    selection = SelectionPass(plan.reader, rule, skips)
     writers = _Writers(directory, plan.shard_bytes)
     gc.disable()  # the loop creates millions of small tuples, and no reference cycles
     try:
-        for batch in work.batches(directory / "seen.sqlite"):
-            writers.add(batch, side_of)
+        for batch in selection.batches(directory / "seen.sqlite"):
+            writers.add(batch, split_of)
             advance(len(batch))
-        tasks = writers.close(rule.names, work.beyond_take)
+        tasks = writers.close(rule.names, selection.beyond_take)
     except BaseException:
         writers.abandon()
         raise
     finally:
         gc.enable()
         skips.close()
-    skips.check(plan.tolerance, work.read)
-    _check_filled(tasks, work.read, skips)
-    directories = [writers.places[task.name] for task in tasks]
-    return Written(tasks, directories, dict(skips.counts), work.read, work.inputs())
+    skips.check(plan.tolerance, selection.read)
+    _check_filled(tasks, selection.read, skips)
+    directories = [writers.directories[task.name] for task in tasks]
+    return WrittenTasks(tasks, directories, dict(skips.counts), selection.read, selection.inputs())
 
 
 def make_rule(plan: SplitPlan, scratch: Path) -> Rule:
     """The rule of the plan; the kinds `classes` and `time` scan the data first."""
     by, tasks = plan.by, plan.tasks
     if by.kind == "source":
-        return BySource([one.name for one in plan.reading.inputs])
+        return BySource([one.name for one in plan.reader.inputs])
     if by.kind == "column":
         return ByColumn(str(by.column), [])
     if by.kind == "iid":
-        return InTurn(numbered("part", tasks or 1), plan.seed)
-    facts: Iterator[list[Pair]] = (batch for _, _, batch in plan.reading.batches(images=False))
+        return ByTurn(numbered("part", tasks or 1), plan.seed)
+    batches: Iterator[list[Pair]] = (batch for _, _, batch in plan.reader.batches(images=False))
     if by.kind == "classes":
-        return by_class(facts, tasks or 1, plan.seed)
-    return by_time(facts, str(by.column), tasks, scratch / "values.sqlite")
+        return by_class(batches, tasks or 1, plan.seed)
+    return by_time(batches, str(by.column), tasks, scratch / "values.sqlite")
 
 
-def _sides(plan: SplitPlan, rule: Rule, directory: Path) -> SideOf:
+def _split_chooser(plan: SplitPlan, rule: Rule, directory: Path) -> SplitOf:
     holdout = plan.holdout
     if holdout is None:
         return lambda _task, _sample, split: split
     if not holdout.counted:
-        return lambda _task, sample, _split: holdout.side(sample.sha256)
+        return lambda _task, sample, _split: holdout.split_of(sample.sha256)
     counted = CountedHoldout(holdout)
-    for batch in Pass(plan.reading, rule, Skips(None)).batches(directory / "seen.sqlite"):
+    for batch in SelectionPass(plan.reader, rule, SkipLog(None)).batches(directory / "seen.sqlite"):
         for task, sample, _ in batch:
             counted.count(task, sample.sha256)
     counted.decide()
-    return lambda task, sample, _split: counted.side(task, sample.sha256)
+    return lambda task, sample, _split: counted.split_of(task, sample.sha256)
 
 
 class _Writers:
@@ -125,29 +125,29 @@ class _Writers:
     def __init__(self, directory: Path, shard_bytes: int) -> None:
         self._directory, self._shard_bytes = directory, shard_bytes
         self._appender = Appender()
-        self.places: dict[str, Path] = {}
+        self.directories: dict[str, Path] = {}
         self._splits: dict[str, dict[str, SplitWriter]] = {}
         self._labels: dict[str, set[str | None]] = {}
         self._left_out: Counter[str] = Counter()
 
-    def add(self, batch: list[Kept], side_of: SideOf) -> None:
+    def add(self, batch: list[SelectedPair], split_of: SplitOf) -> None:
         """Append each sample to its split, which is created for the first one."""
         groups: dict[tuple[str, str | None], list[Sample]] = {}
-        for task, sample, asked in batch:
-            side = side_of(task, sample, asked)
-            groups.setdefault((task, side), []).append(sample)
-        for (task, side), samples in groups.items():
+        for task, sample, requested in batch:
+            split = split_of(task, sample, requested)
+            groups.setdefault((task, split), []).append(sample)
+        for (task, split), samples in groups.items():
             splits = self._splits.get(task)
             if splits is None:
                 splits = self._new_task(task)
-            if side is None:
+            if split is None:
                 self._left_out[task] += len(samples)
                 continue
-            if side not in splits:
-                splits[side] = SplitWriter(
-                    self.places[task], side, task, self._appender, self._shard_bytes
+            if split not in splits:
+                splits[split] = SplitWriter(
+                    self.directories[task], split, task, self._appender, self._shard_bytes
                 )
-            splits[side].extend(samples)
+            splits[split].extend(samples)
             self._labels[task].update([sample.label for sample in samples])
             if len(self._labels[task]) > MAX_CLASSES:
                 raise BadInput(f"task {task!r} has more than {MAX_CLASSES} labels {NO_CLASSES}")
@@ -175,12 +175,12 @@ class _Writers:
             raise BadInput(f"more than {MAX_TASKS} tasks; choose a column with fewer values")
         self._splits[task] = {}
         self._labels[task] = set()
-        self.places[task] = self._directory / f"task-{len(self.places):04d}"
-        self.places[task].mkdir()
+        self.directories[task] = self._directory / f"task-{len(self.directories):04d}"
+        self.directories[task].mkdir()
         return self._splits[task]
 
 
-def _check_filled(tasks: list[TaskSummary], read: int, skips: Skips) -> None:
+def _check_filled(tasks: list[TaskSummary], read: int, skips: SkipLog) -> None:
     if not any(task.splits for task in tasks):
         why = f" ({skips.summary()}; the first: {skips.first})" if skips.first else ""
         raise BadInput(f"none of {read} pairs can be used{why}")

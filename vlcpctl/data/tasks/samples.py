@@ -6,10 +6,10 @@ import hashlib
 from typing import NamedTuple
 
 from vlcpctl.core.hashing import sample_key
-from vlcpctl.data.images.header import MAX_BYTES, BrokenImage, Bytes, decode_fully, look
+from vlcpctl.data.images.header import MAX_BYTES, BrokenImage, Bytes, decode_fully, read_header
 
 
-class Unfit(ValueError):
+class UnusablePair(ValueError):
     """A pair that has to be skipped; `reason` is the category to count, `detail` the message."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
@@ -24,18 +24,22 @@ def identify(pair: Pair, *, decode: bool = False) -> Sample:
     """
     image = pair.image
     if image is None:
-        raise Unfit("no image", pair.flaw or "no image")
+        raise UnusablePair("no image", pair.flaw or "no image")
     captions = list(filter(str.strip, pair.captions))
     if not captions:
-        raise Unfit("empty caption", "every caption is empty" if pair.captions else "no caption")
+        raise UnusablePair(
+            "empty caption", "every caption is empty" if pair.captions else "no caption"
+        )
     if len(image) > MAX_BYTES:
-        raise Unfit("broken image", f"too large: {len(image)} bytes, the limit is {MAX_BYTES}")
+        raise UnusablePair(
+            "broken image", f"too large: {len(image)} bytes, the limit is {MAX_BYTES}"
+        )
     try:
-        kind, width, height = look(image)
+        kind, width, height = read_header(image)
         if decode:
             decode_fully(image)
     except BrokenImage as error:
-        raise Unfit("broken image", str(error)) from error
+        raise UnusablePair("broken image", str(error)) from error
     sha256 = hashlib.sha256(image).hexdigest()
     key = sample_key(sha256, captions)
     label, source_key = pair.label, pair.source_key

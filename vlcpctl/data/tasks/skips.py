@@ -41,7 +41,7 @@ class Tolerance:
 
 
 @dataclass
-class Skips:
+class SkipLog:
     """Counts skipped samples and writes a JSON line for each to `path`.
 
     The file is created with the first line. With `path` None samples are only counted.

@@ -28,7 +28,7 @@ from vlcpctl.training.config.settings import resolve
 from vlcpctl.training.loop.optim import new_optimizer
 from vlcpctl.training.loop.slots import start_slots
 from vlcpctl.training.loop.state import TrainRun
-from vlcpctl.training.loop.step import Step
+from vlcpctl.training.loop.step import OptimizerStep
 
 
 def main() -> None:
@@ -68,7 +68,7 @@ class _Timed:
         start_slots(self.run, {})
         self.run.position.plan = PhasePlan("train", steps=10**6)
         optimizer = new_optimizer(self.run.weights, settings)
-        self.step = Step(self.run, optimizer, self.run.methods)
+        self.step = OptimizerStep(self.run, optimizer, self.run.methods)
         encoder.module.train()
         batch = _batch(encoder, args.batch)
         self.batch = replace(batch, buffer_batch=batch if texts else None)

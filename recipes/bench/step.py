@@ -28,7 +28,7 @@ from vlcpctl.training.config.settings import Settings, resolve
 from vlcpctl.training.loop.optim import new_optimizer
 from vlcpctl.training.loop.slots import start_slots
 from vlcpctl.training.loop.state import TrainRun
-from vlcpctl.training.loop.step import Step
+from vlcpctl.training.loop.step import OptimizerStep
 
 METHODS = "seqf,ewc,mas,si,rwalk,lwf,modx,dha,ctp"
 
@@ -66,7 +66,7 @@ def _step(name: str, settings: Settings, device: str) -> Callable[[], float]:
     )
     start_slots(run, {})
     run.position.plan = PhasePlan("train", steps=10**6)
-    step = Step(run, new_optimizer(run.weights, settings), run.methods)
+    step = OptimizerStep(run, new_optimizer(run.weights, settings), run.methods)
     encoder.module.train()
     batch = _batch(encoder, settings)
 

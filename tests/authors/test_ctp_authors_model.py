@@ -21,7 +21,7 @@ from vlcpctl.training.config.phases import PhasePlan
 from vlcpctl.training.config.settings import Settings
 from vlcpctl.training.loop.slots import start_slots
 from vlcpctl.training.loop.state import TrainRun
-from vlcpctl.training.loop.step import Step
+from vlcpctl.training.loop.step import OptimizerStep
 
 pytestmark = pytest.mark.golden
 
@@ -80,7 +80,7 @@ def _step(run: TrainRun, mode: str) -> dict[str, float]:
     optimizer = torch.optim.SGD(
         [weight for weight in run.weights.values() if weight.requires_grad], lr=0.0
     )
-    return Step(run, optimizer, run.methods)(_batch(mode))
+    return OptimizerStep(run, optimizer, run.methods)(_batch(mode))
 
 
 def _theirs(mode: str, name: str) -> float:
@@ -136,7 +136,7 @@ def test_a_batch_without_a_masked_word_has_finite_terms_and_no_gradient_from_the
     batch = _batch("CTP")
     assert batch.labels is not None
     batch.labels.fill_(-100)
-    terms = Step(run, torch.optim.SGD(run.weights.values(), lr=0.0), run.methods)(batch)
+    terms = OptimizerStep(run, torch.optim.SGD(run.weights.values(), lr=0.0), run.methods)(batch)
     assert terms["mlm"] == terms["ctp/words"] == 0
     assert np.isfinite(terms["loss"])
 

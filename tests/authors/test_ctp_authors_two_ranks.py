@@ -24,8 +24,8 @@ from vlcpctl.losses.masked import word_loss
 from vlcpctl.methods.ctp import Ctp
 from vlcpctl.methods.lwf import Lwf
 from vlcpctl.methods.seqf import Seqf
-from vlcpctl.training.config.processes import place
-from vlcpctl.training.loop.process_group import World, joined
+from vlcpctl.training.config.processes import process_ranks
+from vlcpctl.training.loop.process_group import World, join_processes
 
 pytestmark = pytest.mark.dist
 
@@ -45,9 +45,9 @@ MODES: dict[str, tuple[Method, bool]] = {
 @pytest.mark.parametrize("mode", MODES)
 def test_losses_gradients_and_queue_are_the_authors(mode: str) -> None:
     def act(_rank: int) -> None:
-        here = place()
+        here = process_ranks()
         assert here is not None
-        with joined(here, torch_device("cpu")) as world:
+        with join_processes(here, torch_device("cpu")) as world:
             _compare(mode, world)
 
     assert together(act) == [0, 0]

@@ -137,13 +137,13 @@ def test_replayed_pairs_bring_what_the_buffer_stores_of_them(world: World, tmp_p
     buffer = open_task(step.buffer)
     found, places = read_features(buffer), buffer.split("train").keys
     dataset = PlannedBatches(
-        splits=plan.pairs.splits,
-        plan=plan.pairs.plan,
+        splits=plan.sampler.splits,
+        plan=plan.sampler.plan,
         transform=ImageTransform(image_size=16, mean=(0, 0, 0), std=(1, 1, 1)),
         tokenise=lambda texts: torch.zeros(len(texts), 1),
         seed=0,
         part=lambda count: slice(0, 1),
-        buffer_source=plan.pairs.buffer_source,
+        buffer_source=plan.sampler.buffer_source,
         stored=plan.stored,
     )
     for number in range(4):

@@ -16,7 +16,7 @@ from vlcpctl.core.batch import Batch
 from vlcpctl.models import encoders
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import Request
-from vlcpctl.training.loop.loop import Loop
+from vlcpctl.training.loop.loop import TrainingLoop
 from vlcpctl.training.train_step import train_step
 
 WEIGHTS = "open_clip_model.safetensors"
@@ -78,13 +78,13 @@ def test_fifty_steps_are_those_of_the_algorithm(
     step: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, dynamic: bool
 ) -> None:
     seen: list[Batch] = []
-    asked = Loop._checked_step
+    asked = TrainingLoop._checked_step
 
-    def watched(loop: Loop, once: object, batch: Batch) -> dict[str, float]:
+    def watched(loop: TrainingLoop, once: object, batch: Batch) -> dict[str, float]:
         seen.append(batch)
         return asked(loop, once, batch)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Loop, "_checked_step", watched)
+    monkeypatch.setattr(TrainingLoop, "_checked_step", watched)
     methods = compose("dha", [f"dha.dynamic={dynamic}"])
     train_step(replace(step, methods=methods, out=tmp_path / "out"))
     assert len(seen) == STEPS

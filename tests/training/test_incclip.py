@@ -23,7 +23,7 @@ from vlcpctl.precompute.invert_plan import make_plan
 from vlcpctl.precompute.resumable_parts import Means
 from vlcpctl.training import launch
 from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.processes import place
+from vlcpctl.training.config.processes import process_ranks
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.loop import step as steps
 from vlcpctl.training.plan import make_plan as plan_training
@@ -123,7 +123,7 @@ def test_two_processes_train_as_one_with_micro_batches_does(
     train_step(step)
 
     def act(rank: int) -> None:
-        here = place()
+        here = process_ranks()
         assert here is not None
         launch.take_part(replace(step, out=tmp_path / "two", nproc=2), here)
 
@@ -200,10 +200,10 @@ def test_given_texts_are_trained_on_in_an_order_of_their_own(
     world: World, first: Path, tmp_path: Path, texts: Path
 ) -> None:
     step = given(world, first, tmp_path / "out", texts)
-    source = plan_training(step).pseudo
+    source = plan_training(step).pseudo_texts
     assert source is not None
-    assert source.given is not None
-    epochs = [[source.given.rows(2 * epoch + part) for part in range(2)] for epoch in range(2)]
+    assert source.file_texts is not None
+    epochs = [[source.file_texts.rows(2 * epoch + part) for part in range(2)] for epoch in range(2)]
     for rows in epochs:
         assert sorted(row for part in rows for row in part.tolist()) == list(range(8))
     assert "4 pseudo texts per step, from 8 precomputed" in "\n".join(plan_training(step).lines())

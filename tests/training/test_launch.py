@@ -24,7 +24,7 @@ from vlcpctl.models.imports import preload
 from vlcpctl.training import launch
 from vlcpctl.training import train_step as train
 from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.processes import place
+from vlcpctl.training.config.processes import process_ranks
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.loop.state import TrainRun
 from vlcpctl.training.train_step import train_step
@@ -58,7 +58,7 @@ def _with(step: Request, **settings: object) -> Request:
 
 
 def _take_part(step: Request) -> None:
-    here = place()
+    here = process_ranks()
     assert here is not None
     launch.take_part(replace(step, nproc=here.size), here)
 
@@ -170,7 +170,7 @@ def test_what_validation_decides_is_decided_alike(world: World, tmp_path: Path) 
     progress = iter([3.0, 2.0, 1.0])
 
     def validate(*_: object, **__: object) -> dict[str, float]:
-        here = place()
+        here = process_ranks()
         assert here is not None
         return {"val_loss": next(progress) if here.rank else 1.0}
 
@@ -242,7 +242,7 @@ def _failing(rank: int, fail: Callable[[], None]) -> None:
     """In a child: let the process of that rank fail after its second step."""
 
     def observe(point: str) -> None:
-        here = place()
+        here = process_ranks()
         if here and here.rank == rank and point == "step=1":
             fail()
 

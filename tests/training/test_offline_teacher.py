@@ -34,7 +34,7 @@ from vlcpctl.precompute.distill import Shard, distill
 from vlcpctl.precompute.resumable_parts import Means
 from vlcpctl.training import launch
 from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.processes import place
+from vlcpctl.training.config.processes import process_ranks
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.loop.method_context import MethodRun
 from vlcpctl.training.loop.state import TrainRun
@@ -297,7 +297,7 @@ def test_two_processes_are_taught_as_one_is(world: World, first: Path, tmp_path:
     step = replace(step, targets=targets_of(step, tmp_path / "targets"))
 
     def take_part(_rank: int) -> None:
-        here = place()
+        here = process_ranks()
         assert here is not None
         launch.take_part(replace(step, out=tmp_path / "two", nproc=2), here)
 

@@ -12,7 +12,7 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import UsageError
 from vlcpctl.data.tasks.task import Task, open_task
 from vlcpctl.training.plan import _refuse_repeated
-from vlcpctl.training.task_history import History
+from vlcpctl.training.task_history import TaskHistory
 
 
 @pytest.fixture(scope="module")
@@ -39,36 +39,36 @@ def _parent(stream: str | None, step: int | None, seen: int = 1) -> CheckpointMa
 def test_in_one_stream_a_task_has_its_own_step(stream: list[Task]) -> None:
     same = _parent(stream[0].manifest["stream"], 0)
     for run in ("ctp", "of another name"):
-        history = History(stream[1:2], run, same)
+        history = TaskHistory(stream[1:2], run, same)
         assert history.steps() == [1]
         assert history.body()["task_steps"] == [0, 1]
         assert list(history.notes()) == []
-    assert History(stream, "ctp", None).steps() == [0, 1, 2]
-    assert History(stream, "ctp", None).body()["step"] == 2
+    assert TaskHistory(stream, "ctp", None).steps() == [0, 1, 2]
+    assert TaskHistory(stream, "ctp", None).body()["step"] == 2
 
 
 @pytest.mark.parametrize("step", [None, 5])
 def test_a_model_that_saw_no_task_of_ours_begins_where_the_task_is(
     stream: list[Task], step: int | None
 ) -> None:
-    assert History(stream[1:2], "ctp", _parent(None, step, 0)).steps() == [1]
+    assert TaskHistory(stream[1:2], "ctp", _parent(None, step, 0)).steps() == [1]
 
 
 def test_a_run_goes_on_counting_in_another_stream(stream: list[Task]) -> None:
-    first = History(stream[:1], "ctp", _parent("other", 3, 4))
+    first = TaskHistory(stream[:1], "ctp", _parent("other", 3, 4))
     assert first.steps() == [4]
     assert list(first.notes()) == [
         "the task belongs to a different stream than earlier tasks; counted as step 4"
     ]
     body = first.body()
     assert (body["step"], body["stream_step"], body["task_steps"]) == (4, 0, [0, 1, 2, 3, 4])
-    second = History(stream[1:2], "ctp", replace(_parent(None, None), **body))
+    second = TaskHistory(stream[1:2], "ctp", replace(_parent(None, None), **body))
     assert second.steps() == [5]
     assert list(second.notes()) == []
 
 
 def test_a_stream_that_grew_needs_no_word(stream: list[Task]) -> None:
-    grown = History(stream[1:2], "ctp", _parent("before it grew", 0))
+    grown = TaskHistory(stream[1:2], "ctp", _parent("before it grew", 0))
     assert grown.steps() == [1]
     assert list(grown.notes()) == []
 
@@ -76,7 +76,7 @@ def test_a_stream_that_grew_needs_no_word(stream: list[Task]) -> None:
 def test_a_run_that_starts_from_a_model_of_another_begins_with_its_stream(
     stream: list[Task],
 ) -> None:
-    history = History(stream[:1], "modx", _parent("elsewhere", 0))
+    history = TaskHistory(stream[:1], "modx", _parent("elsewhere", 0))
     assert history.steps() == [0]
     assert history.body()["task_steps"] == [None, 0]
     assert list(history.notes()) == []
@@ -85,7 +85,7 @@ def test_a_run_that_starts_from_a_model_of_another_begins_with_its_stream(
 def test_a_task_that_was_left_out_is_told(stream: list[Task]) -> None:
     same = _parent(stream[0].manifest["stream"], 0)
     said = ["the model was not trained on task 1 of the stream"]
-    assert list(History(stream[2:], "ctp", same).notes()) == said
+    assert list(TaskHistory(stream[2:], "ctp", same).notes()) == said
 
 
 def test_a_buffer_with_pairs_of_the_task_itself_is_refused(

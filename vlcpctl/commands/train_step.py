@@ -487,11 +487,11 @@ def _request(flags: dict[str, Any]) -> Request:
     from vlcpctl.training.config.processes import processes
     from vlcpctl.training.config.request import Request, save_every
     from vlcpctl.training.config.settings import SETTINGS, resolve
-    from vlcpctl.training.loop.metrics_log import check_board
+    from vlcpctl.training.loop.metrics_log import check_tensorboard
 
     methods = compose(flags["method"], flags.get("set_", ()))
     save_every(flags["save_every"])
-    check_board(flags.get("tensorboard"))
+    check_tensorboard(flags.get("tensorboard"))
     given = with_pairs({name: flags[name] for name in SETTINGS if name in flags})
     settings, origins = resolve(
         flags.get("preset") or preset_of(methods), given, settings_of_methods(methods)

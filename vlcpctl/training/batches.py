@@ -19,38 +19,42 @@ from vlcpctl.data.loading.order import BatchPlan
 from vlcpctl.data.loading.sampler import BufferSampler
 from vlcpctl.data.precomputed.stored_features import StoredProjections
 from vlcpctl.training.loop.state import TrainRun
-from vlcpctl.training.plan import Plan
-from vlcpctl.training.pseudo_text_source import GivenTexts
+from vlcpctl.training.plan import TrainPlan
+from vlcpctl.training.pseudo_text_source import FileTexts
 
 
-def training_batches(plan: Plan, run: TrainRun, first: int, stop: int) -> Generator[Batch]:
+def training_batches(plan: TrainPlan, run: TrainRun, first: int, stop: int) -> Generator[Batch]:
     """Batches number first..stop-1, with what the phase's methods need for pseudo texts.
 
     Raises Incompatible if the buffer stores features of another width than the model's.
     """
     dataset: Dataset[Batch]
     dataset = batches = PlannedBatches(
-        splits=plan.pairs.splits,
-        plan=plan.pairs.plan,
-        transform=training_view(run),
+        splits=plan.sampler.splits,
+        plan=plan.sampler.plan,
+        transform=training_transform(run),
         tokenise=run.encoder.tokenizer,
         seed=run.seed,
         part=run.world.slice_of,
-        buffer_source=plan.pairs.buffer_source,
+        buffer_source=plan.sampler.buffer_source,
         masking=_masking(run),
         stored=_stored(plan, run),
         targets=plan.taught,
     )
-    source = plan.pseudo
+    source = plan.pseudo_texts
     if source is None or source.method not in run.position.plan.methods:
         return read_batches(batches, first, stop, plan.request.workers)
-    if source.memory is not None:
-        dataset = WithBufferBatches(batches, _memory(source.memory, run))
+    if source.buffer is not None:
+        dataset = WithBufferBatches(batches, _buffer_batches(source.buffer, run))
     found = read_batches(dataset, first, stop, plan.request.workers)
-    return found if source.given is None else _with_given(found, source.given, run, first)
+    return (
+        found
+        if source.file_texts is None
+        else _with_file_texts(found, source.file_texts, run, first)
+    )
 
 
-def _stored(plan: Plan, run: TrainRun) -> StoredProjections | None:
+def _stored(plan: TrainPlan, run: TrainRun) -> StoredProjections | None:
     """The projections stored in the buffer, if a method needs them."""
     stored = plan.stored
     if stored is not None and stored.width != run.width:
@@ -61,11 +65,11 @@ def _stored(plan: Plan, run: TrainRun) -> StoredProjections | None:
     return stored
 
 
-def _memory(memory: BufferSampler, run: TrainRun) -> PlannedBatches:
+def _buffer_batches(buffer: BufferSampler, run: TrainRun) -> PlannedBatches:
     """Mini-batches of the buffer, with images not augmented."""
     return PlannedBatches(
-        splits=[memory.buffer],
-        plan=memory.plan,
+        splits=[buffer.buffer],
+        plan=buffer.plan,
         transform=run.encoder.view,
         tokenise=run.encoder.tokenizer,
         seed=run.seed,
@@ -73,20 +77,20 @@ def _memory(memory: BufferSampler, run: TrainRun) -> PlannedBatches:
     )
 
 
-def _with_given(
-    batches: Generator[Batch], given: GivenTexts, run: TrainRun, first: int
+def _with_file_texts(
+    batches: Generator[Batch], texts_file: FileTexts, run: TrainRun, first: int
 ) -> Generator[Batch]:
     """The batches, each with this process's part of the precomputed texts of its number."""
     with closing(batches):  # so that closing this generator stops the workers of the inner one
         for number, batch in enumerate(batches, start=first):
-            rows = given.rows(number)[run.world.slice_of(given.count)]
-            embeddings = torch.from_numpy(given.file.embeddings[rows])
-            ends = torch.from_numpy(given.file.ends[rows])
+            rows = texts_file.rows(number)[run.world.slice_of(texts_file.count)]
+            embeddings = torch.from_numpy(texts_file.file.embeddings[rows])
+            ends = torch.from_numpy(texts_file.file.ends[rows])
             texts = PseudoTexts(embeddings.to(run.device).float(), ends.to(run.device))
             yield dataclasses.replace(batch, pseudo=texts)
 
 
-def validation_batches(plan: Plan, run: TrainRun) -> Generator[Batch]:
+def validation_batches(plan: TrainPlan, run: TrainRun) -> Generator[Batch]:
     """Batches of the tasks' validation splits, in order: first captions, no augmentation.
 
     The last rows that do not fill a batch are left out: the loss depends on the batch size.
@@ -97,9 +101,9 @@ def validation_batches(plan: Plan, run: TrainRun) -> Generator[Batch]:
     size = min(plan.request.settings.batch_size, len(row))
 
     def batch(step: int) -> BatchPlan:
-        here = slice(step * size, (step + 1) * size)
-        nothing = np.zeros(size, dtype=np.int64)
-        return BatchPlan(source=source[here], row=row[here], caption=nothing, visit=nothing)
+        rows = slice(step * size, (step + 1) * size)
+        zeros = np.zeros(size, dtype=np.int64)
+        return BatchPlan(source=source[rows], row=row[rows], caption=zeros, visit=zeros)
 
     dataset = PlannedBatches(
         splits=splits,
@@ -121,7 +125,7 @@ def _masking(run: TrainRun) -> Masking | None:
     return Masking(run.encoder.special, settings.mask_share, run.seed, hides_all=hides_all)
 
 
-def training_view(run: TrainRun) -> ImageTransform:
+def training_transform(run: TrainRun) -> ImageTransform:
     """The model's image transform with the augmentation of the settings."""
     settings = run.settings
     return dataclasses.replace(

@@ -25,11 +25,11 @@ from vlcpctl.core.devices import torch_device
 from vlcpctl.core.errors import UsageError, VlcpError
 from vlcpctl.core.hashing import content_id
 from vlcpctl.models.imports import preload
-from vlcpctl.training.config.processes import Place, place
+from vlcpctl.training.config.processes import ProcessRanks, process_ranks
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.identity import semantic
-from vlcpctl.training.loop.process_group import LostProcess, joined
-from vlcpctl.training.loop.signals import forwarded
+from vlcpctl.training.loop.process_group import LostProcess, join_processes
+from vlcpctl.training.loop.signals import forward_signals
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step
 
@@ -52,10 +52,10 @@ def train(request: Request, *, quiet: bool = False) -> Path | None:
     Returns the checkpoint's path in the one process that should print it, else None. Raises what
     `train_step` raises, and ProcessFailed or VlcpError if processes fail or cannot meet.
     """
-    here = place()
-    if here is not None and here.size > 1:
-        take_part(request, here)
-        return request.out if here.rank == 0 else None
+    ranks = process_ranks()
+    if ranks is not None and ranks.size > 1:
+        take_part(request, ranks)
+        return request.out if ranks.rank == 0 else None
     if request.nproc > 1:
         return _launch(request, quiet=quiet)
     return train_step(request)
@@ -69,12 +69,12 @@ def _launch(request: Request, *, quiet: bool) -> Path | None:
     method = _start_method(request)
     if method == "fork":
         preload()
-    with TemporaryDirectory(prefix="vlcpctl-") as logs, _torch_silent(), forwarded():
+    with TemporaryDirectory(prefix="vlcpctl-") as logs, _silence_torch(), forward_signals():
         configuration = _configuration(request, method, content_id(identity), logs)
         try:
-            results = elastic_launch(configuration, launched)(request, quiet)
+            results = elastic_launch(configuration, run_process)(request, quiet)
         except ChildFailedError as error:
-            raise _relayed(*error.get_first_failure()) from error
+            raise _error_of(*error.get_first_failure()) from error
         except RendezvousError as error:
             raise VlcpError(
                 f"{request.nodes} machines did not meet at {request.rendezvous}: {error}"
@@ -104,19 +104,19 @@ def _configuration(request: Request, method: str, run_id: str, logs: str) -> Lau
         local_addr="localhost" if alone else None,
         max_restarts=0,
         start_method=method,
-        # SIGINT and SIGTERM are left to `forwarded`: the processes save, then exit by themselves.
+        # SIGINT and SIGTERM are left to `forward_signals`: the processes save, then exit.
         signals_to_handle="SIGQUIT",
         logs_specs=DefaultLogsSpecs(log_dir=logs),
     )
 
 
-def _relayed(rank: int, failure: ProcessFailure) -> ProcessFailed:
+def _error_of(rank: int, failure: ProcessFailure) -> ProcessFailed:
     """The error of the first process that failed, as the error of the command."""
-    told, code = failure.error_file_data, failure.exitcode
-    if "code" in told:
-        return ProcessFailed(told["message"], told["code"])
-    if isinstance(told["message"], dict):  # torch's record of an exception that is not ours
-        return ProcessFailed(f"process {rank}: {told['message']['extraInfo']['py_callstack']}", 1)
+    record, code = failure.error_file_data, failure.exitcode
+    if "code" in record:
+        return ProcessFailed(record["message"], record["code"])
+    if isinstance(record["message"], dict):  # torch's record of an exception that is not ours
+        return ProcessFailed(f"process {rank}: {record['message']['extraInfo']['py_callstack']}", 1)
     if code < 0:
         return ProcessFailed(
             f"process {rank} was killed ({failure.signal_name()}); the same command resumes from "
@@ -127,7 +127,7 @@ def _relayed(rank: int, failure: ProcessFailure) -> ProcessFailed:
 
 
 @contextmanager
-def _torch_silent() -> Iterator[None]:
+def _silence_torch() -> Iterator[None]:
     """Within the block, torch logs nothing unless VLCPCTL_DEBUG is set.
 
     The launcher logs a traceback for each failure, which would bury the one line of our error.
@@ -140,29 +140,29 @@ def _torch_silent() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def take_part(request: Request, here: Place) -> None:
+def take_part(request: Request, ranks: ProcessRanks) -> None:
     """Train as one of the processes that a launcher started; only rank 0 prints."""
     # In a process group of its own: a terminal sends Ctrl-C to the whole group, and the launcher
     # forwards it as well. A second signal would end the process without saving.
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
-    if here.rank > 0:
+    if ranks.rank > 0:
         console.set_quiet(True)
-    device = _device_here(request.device, here)
-    with joined(here, device) as world:
+    device = _process_device(request.device, ranks)
+    with join_processes(ranks, device) as world:
         train_step(replace(request, device=str(device)), world=world)
 
 
-def launched(request: Request, quiet: bool) -> None:
+def run_process(request: Request, quiet: bool) -> None:
     """The entry point of processes that `training.launch` starts.
 
     An error is passed to the launcher in a file, and its exit code becomes the process's.
     """
-    here = place()
-    assert here is not None
+    ranks = process_ranks()
+    assert ranks is not None
     console.set_quiet(quiet)
     try:
-        take_part(request, here)
+        take_part(request, ranks)
     except (VlcpError, OSError) as error:
         if isinstance(error, LostProcess):
             time.sleep(LOST_S)
@@ -173,15 +173,15 @@ def launched(request: Request, quiet: bool) -> None:
         raise SystemExit(code) from error
 
 
-def _device_here(name: str, here: Place) -> torch.device:
+def _process_device(name: str, ranks: ProcessRanks) -> torch.device:
     """The device of this process: with CUDA, one GPU for each process of a machine."""
     device = torch_device(name)
     if device.type != "cuda":
         return device
     count = torch.cuda.device_count()
-    if here.local >= count:
+    if ranks.local_rank >= count:
         raise UsageError(
-            f"this machine has {count} CUDA devices for at least {here.local + 1} processes; "
+            f"this machine has {count} CUDA devices for at least {ranks.local_rank + 1} processes; "
             f"use at most {count} per machine, or --device cpu"
         )
-    return torch.device("cuda", here.local)
+    return torch.device("cuda", ranks.local_rank)

@@ -14,7 +14,7 @@ from vlcpctl.data.tasks.task import Split, Task
 from vlcpctl.training.config.request import Request
 
 
-def holders(methods: Sequence[Method]) -> list[str]:
+def weight_users(methods: Sequence[Method]) -> list[str]:
     """The names of the methods that need the teacher's weights, even with targets."""
     needs = {method.name: method.needs(first=False) for method in methods}
     return [name for name, need in needs.items() if need.previous_weights or need.pseudo_texts]
@@ -24,13 +24,13 @@ def targets_line(targets: TargetsDirectory, methods: Sequence[Method]) -> str:
     """The line of the plan about the targets."""
     views = "1 view" if targets.views == 1 else f"{targets.views} views"
     what = f"targets: {views} per image; the teacher is"
-    held = holders(methods)
-    if not held:
+    users = weight_users(methods)
+    if not users:
         return f"{what} neither loaded nor run"
-    return f"{what} not run, but loaded: {', '.join(held)} needs its weights"
+    return f"{what} not run, but loaded: {', '.join(users)} needs its weights"
 
 
-def open_taught(
+def open_teacher_targets(
     request: Request, sources: Sequence[Task], splits: Sequence[Split], *, first: bool
 ) -> TeacherTargets | None:
     """Open the targets of a request; None without --targets.
@@ -60,20 +60,20 @@ def open_taught(
 
 def _check_teacher(targets: TargetsDirectory, teacher: Path | None) -> None:
     assert teacher is not None, "a first task has no teacher"
-    content, told = content_of(teacher, "checkpoint"), targets.manifest["teacher"]
-    if content != told:
+    content, recorded = content_of(teacher, "checkpoint"), targets.manifest["teacher"]
+    if content != recorded:
         raise Incompatible(
             f"{targets.path} was made with a different teacher than {teacher}: "
-            f"content {told}, not {content}"
+            f"content {recorded}, not {content}"
         )
 
 
-def check_transform(targets: TargetsDirectory, view: ImageTransform) -> None:
-    """Raise Incompatible if targets were computed with a different image transform than `view`.
+def check_transform(targets: TargetsDirectory, transform: ImageTransform) -> None:
+    """Raise Incompatible if targets were computed with a different image transform.
 
     A teacher embedding belongs to one crop: for another one it would be a wrong target.
     """
-    differences = identity_differences(targets.manifest["identity"]["transform"], view.facts())
+    differences = identity_differences(targets.manifest["identity"]["transform"], transform.facts())
     if differences:
         raise Incompatible(
             f"{targets.path} was made with a different image transform: {'; '.join(differences)}"

@@ -22,9 +22,9 @@ from vlcpctl.training.config.phases import PhasePlan, plan_phases
 from vlcpctl.training.config.processes import check_processes
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.config.settings import refuse_idle_settings, replay_share
-from vlcpctl.training.offline_teacher import open_taught, targets_line
-from vlcpctl.training.pseudo_text_source import PseudoSource, pseudo_source
-from vlcpctl.training.task_history import History
+from vlcpctl.training.offline_teacher import open_teacher_targets, targets_line
+from vlcpctl.training.pseudo_text_source import PseudoTextSource, pseudo_text_source
+from vlcpctl.training.task_history import TaskHistory
 
 _FIXED = ("temperature", "text_length", "pretrained", "heads")
 _AFTER_THE_FIRST = (
@@ -35,16 +35,16 @@ _AFTER_THE_FIRST = (
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainPlan:
     """A checked request with its opened inputs, its pairs and its phases."""
 
     request: Request
     tasks: tuple[Task, ...]
     buffer: Task | None
-    pairs: PairSampler
+    sampler: PairSampler
     phases: tuple[PhasePlan, ...]
     parent: CheckpointManifest | None
-    pseudo: PseudoSource | None = None
+    pseudo_texts: PseudoTextSource | None = None
     taught: TeacherTargets | None = None
 
     @cached_property
@@ -55,9 +55,9 @@ class Plan:
         return read_features(self.buffer) if needed and self.buffer is not None else None
 
     @property
-    def history(self) -> History:
+    def history(self) -> TaskHistory:
         """The stream steps of the tasks in this run."""
-        return History(self.tasks, self.request.run, self.parent)
+        return TaskHistory(self.tasks, self.request.run, self.parent)
 
     @property
     def steps(self) -> int:
@@ -68,9 +68,9 @@ class Plan:
         """The plan as lines of text, for --dry-run and the log."""
         settings = self.request.settings
         names = ", ".join(task.name for task in self.tasks)
-        held = f" + buffer of {self.buffer.counts['train']}" if self.buffer else ""
+        buffer = f" + buffer of {self.buffer.counts['train']}" if self.buffer else ""
         images = sum(task.counts["train"] for task in self.tasks)
-        yield f"{self.request.method_name} on {names}: {images} images{held}"
+        yield f"{self.request.method_name} on {names}: {images} images{buffer}"
         for note in self.history.notes():
             yield f"  note: {note}"
         for method in self.request.methods:
@@ -78,14 +78,14 @@ class Plan:
                 yield f"  {method.name}: {method.note}"
         if self.taught is not None:
             yield f"  {targets_line(self.taught.targets, self.request.methods)}"
-        if self.pseudo is not None:
-            yield f"  {self.pseudo.method}: {self.pseudo}"
+        if self.pseudo_texts is not None:
+            yield f"  {self.pseudo_texts.method}: {self.pseudo_texts}"
         for name in dict.fromkeys(phase.name for phase in self.phases):
             steps = sum(phase.steps for phase in self.phases if phase.name == name)
-            epochs = steps / self.pairs.epoch_steps
+            epochs = steps / self.sampler.epoch_steps
             yield (
                 f"  {name}: {steps} steps of {settings.batch_size} pairs "
-                f"({epochs:.3g} epochs of {len(self.pairs)}), "
+                f"({epochs:.3g} epochs of {len(self.sampler)}), "
                 f"{self._time(steps * settings.batch_size)}"
             )
 
@@ -98,7 +98,7 @@ class Plan:
         return f"about {seconds / 60:.1f} min at the speed of the previous checkpoint"
 
 
-def make_plan(request: Request) -> Plan:
+def make_plan(request: Request) -> TrainPlan:
     """Open the inputs of a request and check that they fit together.
 
     Raises BadInput for an input that is not what its option needs, UsageError for options that
@@ -110,10 +110,10 @@ def make_plan(request: Request) -> Plan:
     parent = CheckpointManifest.read(request.previous) if request.previous else None
     _check_chain(request, tasks, buffer, parent)
     splits = [_train_split(task) for task in tasks]
-    held = _train_split(buffer) if buffer else None
-    pairs = PairSampler(
+    buffer_split = _train_split(buffer) if buffer else None
+    sampler = PairSampler(
         splits,
-        held,
+        buffer_split,
         batch_size=request.settings.batch_size,
         captions=request.settings.captions,
         replay_share=replay_share(request.settings.replay),
@@ -124,14 +124,14 @@ def make_plan(request: Request) -> Plan:
     phases = plan_phases(
         request.methods,
         first=_is_first(request),
-        epoch_steps=pairs.epoch_steps,
+        epoch_steps=sampler.epoch_steps,
         epochs=settings.epochs,
         steps=settings.steps,
     )
-    pseudo = pseudo_source(request, buffer, first=_is_first(request))
+    pseudo_texts = pseudo_text_source(request, buffer, first=_is_first(request))
     sources = [*tasks, *([buffer] if buffer else [])]
-    taught = open_taught(request, sources, pairs.splits, first=_is_first(request))
-    return Plan(request, tasks, buffer, pairs, phases, parent, pseudo, taught)
+    taught = open_teacher_targets(request, sources, sampler.splits, first=_is_first(request))
+    return TrainPlan(request, tasks, buffer, sampler, phases, parent, pseudo_texts, taught)
 
 
 def _train_split(task: Task) -> Split:
@@ -184,13 +184,13 @@ def _check_needs(name: str, needs: Needs, buffer: Task | None) -> None:
         return
     if buffer is None:
         raise UsageError(f"method {name} needs --buffer after the first task")
-    about = buffer.manifest["buffer"]
-    if needs.stored_features and not about.get("features"):
+    entry = buffer.manifest["buffer"]
+    if needs.stored_features and not entry.get("features"):
         raise UsageError(
             f"method {name} needs the stored features of replayed pairs; "
             f"{buffer.path} was made without 'vlcpctl buffer --store-features'"
         )
-    policy = about["policy"]
+    policy = entry["policy"]
     if needs.policy and policy != needs.policy:
         raise UsageError(
             f"method {name} needs a buffer made with 'vlcpctl buffer --policy {needs.policy}'; "
@@ -213,9 +213,9 @@ def _check_parent(request: Request, tasks: tuple[Task, ...], parent: CheckpointM
 def refuse_idle_inputs(request: Request) -> None:
     """Raise UsageError for a teacher that no method uses, and options idle after a first task."""
     needs = [method.needs(first=False) for method in request.methods]
-    asked = any(need.previous or need.pseudo_texts for need in needs)
-    held = request.previous is None and any(need.previous_weights for need in needs)
-    if request.teacher is not None and not (asked or held):
+    uses_features = any(need.previous or need.pseudo_texts for need in needs)
+    uses_weights = request.previous is None and any(need.previous_weights for need in needs)
+    if request.teacher is not None and not (uses_features or uses_weights):
         raise UsageError(
             f"--teacher has no effect with --method {request.method_name}: its current settings "
             "use no teacher"

@@ -19,7 +19,7 @@ from vlcpctl.training.config.request import Request
 
 
 @dataclass(frozen=True)
-class GivenTexts:
+class FileTexts:
     """The texts of a file, `count` for each batch: a pure function of (seed, batch number)."""
 
     file: PseudoTextFile
@@ -31,8 +31,10 @@ class GivenTexts:
 
         Texts that do not fill the last batch of an epoch over the file are left out.
         """
-        epoch, inside = divmod(number, self.file.count // self.count)
-        return self._order.rows(epoch, inside * self.count, (inside + 1) * self.count)
+        epoch, batch_in_epoch = divmod(number, self.file.count // self.count)
+        return self._order.rows(
+            epoch, batch_in_epoch * self.count, (batch_in_epoch + 1) * self.count
+        )
 
     @cached_property
     def _order(self) -> Order:
@@ -40,44 +42,52 @@ class GivenTexts:
 
 
 @dataclass(frozen=True)
-class PseudoSource:
-    """How a method's pseudo texts are made, and their source: either `memory` or `given`."""
+class PseudoTextSource:
+    """How a method's pseudo texts are made, and their source: either `buffer` or `file_texts`."""
 
     method: str
-    how: InversionSettings
-    memory: BufferSampler | None = None
-    given: GivenTexts | None = None
+    settings: InversionSettings
+    buffer: BufferSampler | None = None
+    file_texts: FileTexts | None = None
 
     def __str__(self) -> str:
         """The line in the plan."""
-        if self.given is not None:
-            count = self.given.file.count
-            return f"{self.how.texts} pseudo texts per step, from {count} precomputed ones"
-        how = self.how
-        return f"{how.texts} pseudo texts per step, generated in {how.iterations} iterations"
+        if self.file_texts is not None:
+            count = self.file_texts.file.count
+            return f"{self.settings.texts} pseudo texts per step, from {count} precomputed ones"
+        settings = self.settings
+        return (
+            f"{settings.texts} pseudo texts per step, generated in {settings.iterations} iterations"
+        )
 
 
-def pseudo_source(request: Request, buffer: Task | None, *, first: bool) -> PseudoSource | None:
+def pseudo_text_source(
+    request: Request, buffer: Task | None, *, first: bool
+) -> PseudoTextSource | None:
     """The source of pseudo texts for the method that needs them; None if no method does.
 
     Raises UsageError if --pseudo-texts has no effect or a needed input is missing, and Incompatible
     if the file was made with another checkpoint or buffer.
     """
     for method in request.methods:
-        how = method.needs(first=first).pseudo_texts
-        if how is not None:
-            _check_share(request, method.name, how.texts, "texts per step")
+        settings = method.needs(first=first).pseudo_texts
+        if settings is not None:
+            _check_share(request, method.name, settings.texts, "texts per step")
             if request.pseudo_texts is None:
-                return _made(request, method.name, how, buffer)
-            _refuse_settings(request, method, how)
-            return PseudoSource(method.name, how, given=_given(request, how, buffer))
+                return _from_buffer(request, method.name, settings, buffer)
+            _refuse_settings(request, method, settings)
+            return PseudoTextSource(
+                method.name, settings, file_texts=_from_file(request, settings, buffer)
+            )
     if request.pseudo_texts is not None:
         when = "in a first task" if first else f"with --method {request.method_name}"
         raise UsageError(f"--pseudo-texts has no effect {when}; leave it out")
     return None
 
 
-def _made(request: Request, name: str, how: InversionSettings, buffer: Task | None) -> PseudoSource:
+def _from_buffer(
+    request: Request, name: str, settings: InversionSettings, buffer: Task | None
+) -> PseudoTextSource:
     """Mini-batches of the buffer as a source.
 
     They are as large as the batch, unless the method sets another size or the buffer is smaller.
@@ -87,10 +97,10 @@ def _made(request: Request, name: str, how: InversionSettings, buffer: Task | No
     split = buffer.split("train")
     if not len(split):
         raise UsageError(f"--buffer {buffer.path} is empty: no pairs to generate pseudo texts from")
-    pairs = min(how.pairs or request.settings.batch_size, len(split))
+    pairs = min(settings.pairs or request.settings.batch_size, len(split))
     _check_share(request, name, pairs, "buffer pairs per step")
-    return PseudoSource(
-        name, replace(how, pairs=pairs), memory=BufferSampler(split, pairs, request.seed)
+    return PseudoTextSource(
+        name, replace(settings, pairs=pairs), buffer=BufferSampler(split, pairs, request.seed)
     )
 
 
@@ -102,18 +112,18 @@ def _check_share(request: Request, name: str, count: int, what: str) -> None:
         )
 
 
-def _refuse_settings(request: Request, method: Method, how: InversionSettings) -> None:
+def _refuse_settings(request: Request, method: Method, settings: InversionSettings) -> None:
     """Refuse --set for how texts are generated: those of a file already are."""
-    usual = type(method)().needs(first=False).pseudo_texts
-    assert usual is not None
-    if replace(usual, texts=how.texts) != how:
+    default = type(method)().needs(first=False).pseudo_texts
+    assert default is not None
+    if replace(default, texts=settings.texts) != settings:
         raise UsageError(
             f"--set has no effect on how {method.name} generates texts with --pseudo-texts "
             f"{request.pseudo_texts}: its texts are already generated"
         )
 
 
-def _given(request: Request, how: InversionSettings, buffer: Task | None) -> GivenTexts:
+def _from_file(request: Request, settings: InversionSettings, buffer: Task | None) -> FileTexts:
     """The file as a source; it must be made with the teacher and the replayed buffer."""
     assert request.pseudo_texts is not None
     file = open_pseudo_texts(request.pseudo_texts)
@@ -129,6 +139,6 @@ def _given(request: Request, how: InversionSettings, buffer: Task | None) -> Giv
                 f"{file.path} was made with a different {name} than {paths[name]}: "
                 f"content {file.metadata['identity'][name]}, not {content}"
             )
-    if file.count < how.texts:
-        raise UsageError(f"{file.path} has {file.count} texts, but a step uses {how.texts}")
-    return GivenTexts(file, how.texts, request.seed)
+    if file.count < settings.texts:
+        raise UsageError(f"{file.path} has {file.count} texts, but a step uses {settings.texts}")
+    return FileTexts(file, settings.texts, request.seed)

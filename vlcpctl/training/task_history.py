@@ -11,7 +11,7 @@ from vlcpctl.data.tasks.task import Task
 
 
 @dataclass(frozen=True)
-class History:
+class TaskHistory:
     """The tasks of a train-step, its run name, and the manifest of the checkpoint it starts from.
 
     A run that continues in another stream continues to count; a new run counts as the stream does.

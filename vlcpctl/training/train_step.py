@@ -22,22 +22,28 @@ from vlcpctl.data.precomputed.teacher_targets import TargetsDirectory
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder, Start
 from vlcpctl.training import identity
-from vlcpctl.training.batches import training_batches, training_view, validation_batches
+from vlcpctl.training.batches import training_batches, training_transform, validation_batches
 from vlcpctl.training.config.request import Request, save_every
-from vlcpctl.training.loop.loop import Loop, Observer, optimizer_states, restore_run, unobserved
-from vlcpctl.training.loop.metrics_log import Board, Journal
+from vlcpctl.training.loop.loop import (
+    Observer,
+    TrainingLoop,
+    ignore_point,
+    optimizer_states,
+    restore_run,
+)
+from vlcpctl.training.loop.metrics_log import MetricsLog, TensorBoardLog
 from vlcpctl.training.loop.process_group import World
-from vlcpctl.training.loop.resume import Partial, Saved
-from vlcpctl.training.loop.signals import Stop, stop_flag
+from vlcpctl.training.loop.resume import ResumeDirectory, SavedProgress
+from vlcpctl.training.loop.signals import StopFlag, stop_flag
 from vlcpctl.training.loop.slots import carried_slots, check_slots, start_slots, stream_slots
 from vlcpctl.training.loop.state import TrainRun
-from vlcpctl.training.offline_teacher import check_transform, holders, refuse_tokens
-from vlcpctl.training.plan import Plan, make_plan
+from vlcpctl.training.offline_teacher import check_transform, refuse_tokens, weight_users
+from vlcpctl.training.plan import TrainPlan, make_plan
 from vlcpctl.training.validation import validate
 
 
 def train_step(
-    request: Request, observe: Observer = unobserved, world: World | None = None
+    request: Request, observe: Observer = ignore_point, world: World | None = None
 ) -> Path:
     """Train, write the checkpoint at `request.out` and return that path.
 
@@ -48,7 +54,7 @@ def train_step(
     """
     world = world or World()
     semantic = identity.semantic(request)
-    partial = Partial(request.out)
+    partial = ResumeDirectory(request.out)
     if already_made(request.out, "checkpoint", semantic, force=request.force):
         if world.rank == 0:
             partial.remove()
@@ -64,38 +70,38 @@ def train_step(
 
 
 def _train(
-    plan: Plan,
-    partial: Partial,
+    plan: TrainPlan,
+    partial: ResumeDirectory,
     semantic: dict[str, Any],
     world: World,
-    stop: Stop,
+    stop: StopFlag,
     observe: Observer,
 ) -> None:
     request, leads = plan.request, world.rank == 0
     parent = open_parent(request.previous) if request.previous else None
     run = _new_run(plan, parent, world)
-    validates = _validation(plan, run)
+    validation = _validation(plan, run)
     if leads:
         numeric = identity.numeric(request, run.device.type)
         partial.claim(semantic, numeric, force=request.force, accept_inexact=request.accept_inexact)
     # Rank 0 may move an older run aside: the others must not read its state before that.
-    world.wait()
-    saved, tensors = partial.load() or (Saved(), {})
+    world.barrier()
+    saved, tensors = partial.load() or (SavedProgress(), {})
     if tensors:
         restore_run(run, tensors)
         run.inverting_seconds = saved.inverting_seconds
         console.say(f"resuming {request.out} at phase {saved.phase}, step {saved.step}")
-    loop = Loop(
+    loop = TrainingLoop(
         run=run,
         phases=plan.phases,
-        epoch_steps=plan.pairs.epoch_steps,
+        epoch_steps=plan.sampler.epoch_steps,
         batches=bound(training_batches, plan, run),
         partial=partial,
-        journal=Journal(partial.journal if leads else None, saved.journal_bytes),
+        metrics_log=MetricsLog(partial.journal if leads else None, saved.journal_bytes),
         every=save_every(request.save_every),
         stop=stop,
-        validate=validates,
-        board=Board(request.tensorboard) if request.tensorboard and leads else None,
+        validate=validation,
+        tensorboard=TensorBoardLog(request.tensorboard) if request.tensorboard and leads else None,
         observe=observe,
         saved=saved,
         best=tensors.get("best", {}),
@@ -117,16 +123,16 @@ def _train(
         )
         observe("renamed")
         partial.remove()
-    world.wait()  # no process returns before the checkpoint exists
+    world.barrier()  # no process returns before the checkpoint exists
 
 
-def _new_run(plan: Plan, parent: Parent | None, world: World) -> TrainRun:
+def _new_run(plan: TrainPlan, parent: Parent | None, world: World) -> TrainRun:
     request, device = plan.request, torch_device(plan.request.device)
     targets = plan.taught.targets if plan.taught else None
     encoder = _encoder(request, parent)
     encoder.module.to(device)
     # With precomputed targets, the teacher is loaded only for methods that need its weights.
-    needs_teacher = targets is None or holders(request.methods)
+    needs_teacher = targets is None or weight_users(request.methods)
     frozen = _frozen(request, encoder, parent) if needs_teacher else {}
     run = TrainRun(
         encoder=encoder,
@@ -137,8 +143,10 @@ def _new_run(plan: Plan, parent: Parent | None, world: World) -> TrainRun:
         previous={name: value.to(device) for name, value in frozen.items()} or None,
         # With --teacher, `previous` is the teacher: penalties on weights need a copy of the
         # weights that the run starts from.
-        anchored=all_tensors(encoder) if parent and request.teacher and _anchors(request) else None,
-        taught_scale=targets.scale if targets else None,
+        initial=all_tensors(encoder)
+        if parent and request.teacher and _needs_initial_weights(request)
+        else None,
+        targets_scale=targets.scale if targets else None,
         world=world,
     )
     if targets is not None:
@@ -147,13 +155,13 @@ def _new_run(plan: Plan, parent: Parent | None, world: World) -> TrainRun:
         student = request.previous or request.settings.model
         raise Incompatible(f"the teacher {request.teacher} is a different model than {student}")
     _check_family(request, encoder.family)
-    carried = carried_slots(parent, request.methods, fresh_state=request.fresh_state)
-    start_slots(run, carried)
-    check_slots(run, carried, request.previous)
+    parent_slots = carried_slots(parent, request.methods, fresh_state=request.fresh_state)
+    start_slots(run, parent_slots)
+    check_slots(run, parent_slots, request.previous)
     return run
 
 
-def _anchors(request: Request) -> bool:
+def _needs_initial_weights(request: Request) -> bool:
     return any(method.needs(first=False).previous_weights for method in request.methods)
 
 
@@ -166,7 +174,7 @@ def _frozen(request: Request, encoder: Encoder, parent: Parent | None) -> Weight
 
 def _check_targets(targets: TargetsDirectory, run: TrainRun) -> None:
     """Refuse targets that do not fit the model's width, image transform or methods."""
-    check_transform(targets, training_view(run))
+    check_transform(targets, training_transform(run))
     if run.encoder.family == "fusion":
         refuse_tokens(targets, run.methods)
     if targets.width != run.width:
@@ -221,7 +229,7 @@ def _refuse_other_shape(request: Request, image_size: int) -> None:
         )
 
 
-def _validation(plan: Plan, run: TrainRun) -> Callable[[], dict[str, float]] | None:
+def _validation(plan: TrainPlan, run: TrainRun) -> Callable[[], dict[str, float]] | None:
     """The validation to run after each epoch; None if not every task has a validation split.
 
     Raises UsageError if a setting depends on validation and a task lacks the split.
@@ -243,7 +251,11 @@ def _validation(plan: Plan, run: TrainRun) -> Callable[[], dict[str, float]] | N
 
 
 def _manifest(
-    plan: Plan, semantic: dict[str, Any], saved: Saved, seconds: float, inverting: float
+    plan: TrainPlan,
+    semantic: dict[str, Any],
+    saved: SavedProgress,
+    seconds: float,
+    inverting: float,
 ) -> CheckpointManifest:
     """The manifest of the trained checkpoint; reports the time spent on pseudo texts, if any."""
     if inverting:

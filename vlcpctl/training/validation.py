@@ -52,5 +52,5 @@ def _recall(run: TrainRun, outputs: list[Features], tokens: Tensor) -> float:
     texts = torch.cat([out.text for out in outputs]).float().cpu().numpy()
     _, first, of_image = np.unique(tokens.numpy(), axis=0, return_index=True, return_inverse=True)
     pairs = np.stack([np.arange(len(images)), of_image.reshape(-1)], axis=1)
-    found = cross_modal(Gallery(images, texts[first], pairs), choose("auto", run.device.type))
-    return found.metrics["rm"]
+    features = cross_modal(Gallery(images, texts[first], pairs), choose("auto", run.device.type))
+    return features.metrics["rm"]

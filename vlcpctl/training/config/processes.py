@@ -10,36 +10,36 @@ from vlcpctl.training.config.request import Request
 
 
 @dataclass(frozen=True)
-class Place:
-    """The rank of a process among `size`; `local` is its rank among those of its machine."""
+class ProcessRanks:
+    """The rank of a process among `size`; `local_rank` is its rank among those of its machine."""
 
     rank: int
     size: int
-    local: int
+    local_rank: int
 
 
-def place() -> Place | None:
+def process_ranks() -> ProcessRanks | None:
     """This process's ranks from a launcher's environment (torchrun); None without a launcher."""
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         return None
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    return Place(rank, size, int(os.environ.get("LOCAL_RANK", "0")))
+    return ProcessRanks(rank, size, int(os.environ.get("LOCAL_RANK", "0")))
 
 
-def processes(asked: int | None) -> int:
-    """The number of processes: `asked` (--nproc), or as many as a launcher has started.
+def processes(nproc: int | None) -> int:
+    """The number of processes: `nproc` (--nproc), or as many as a launcher has started.
 
     Raises UsageError if the two differ.
     """
-    here = place()
-    if here is None:
-        return asked or 1
-    if asked not in (None, here.size):
+    ranks = process_ranks()
+    if ranks is None:
+        return nproc or 1
+    if nproc not in (None, ranks.size):
         raise UsageError(
-            f"--nproc {asked} differs from the {here.size} processes that a launcher has started "
+            f"--nproc {nproc} differs from the {ranks.size} processes that a launcher has started "
             "(WORLD_SIZE); leave out --nproc, or start vlcpctl without the launcher"
         )
-    return here.size
+    return ranks.size
 
 
 def check_processes(request: Request) -> None:

@@ -19,12 +19,12 @@ from vlcpctl.core.method import TRAIN
 from vlcpctl.core.params import copy_of
 from vlcpctl.training.config.phases import PhasePlan
 from vlcpctl.training.config.request import SaveEvery
-from vlcpctl.training.loop.metrics_log import Board, Journal
+from vlcpctl.training.loop.metrics_log import MetricsLog, TensorBoardLog
 from vlcpctl.training.loop.optim import learning_rate, new_optimizer, restore, state_tensors
-from vlcpctl.training.loop.resume import Partial, Saved
-from vlcpctl.training.loop.signals import Stop
+from vlcpctl.training.loop.resume import ResumeDirectory, SavedProgress
+from vlcpctl.training.loop.signals import StopFlag
 from vlcpctl.training.loop.state import Slots, TrainRun
-from vlcpctl.training.loop.step import Step
+from vlcpctl.training.loop.step import OptimizerStep
 
 OPTIMIZERS = "optimizers/"
 
@@ -33,26 +33,26 @@ OPTIMIZERS = "optimizers/"
 Observer = Callable[[str], None]
 
 
-def unobserved(_point: str) -> None:
+def ignore_point(_point: str) -> None:
     """Ignore every point: the default observer."""
 
 
 @dataclass
-class Loop:
+class TrainingLoop:
     """Trains a run through its phases, starting at the position of its last saved state."""
 
     run: TrainRun
     phases: Sequence[PhasePlan]
     epoch_steps: int
     batches: Callable[[int, int], Generator[Batch]]
-    partial: Partial
-    journal: Journal
+    partial: ResumeDirectory
+    metrics_log: MetricsLog
     every: SaveEvery
-    stop: Stop
+    stop: StopFlag
     validate: Callable[[], dict[str, float]] | None = None
-    board: Board | None = None
-    observe: Observer = unobserved
-    saved: Saved = field(default_factory=Saved)
+    tensorboard: TensorBoardLog | None = None
+    observe: Observer = ignore_point
+    saved: SavedProgress = field(default_factory=SavedProgress)
     best: Weights = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -86,7 +86,7 @@ class Loop:
             run.swap(phase.weights)
         methods = [method for method in run.methods if method.name in phase.methods]
         optimizer = self._optimizer(phase.weights)
-        step_once = Step(run, optimizer, methods)
+        step_once = OptimizerStep(run, optimizer, methods)
         if self.saved.scaler:
             step_once.scaler.load_state_dict(self.saved.scaler)
         run.encoder.module.train(phase.trains)
@@ -106,8 +106,8 @@ class Loop:
                 self.observe(f"step={step}")
         if phase.weights:
             run.swap(phase.weights)
-        if run.kept and phase.name == TRAIN.name and phase.last:
-            run.keep()
+        if run.written_slot and phase.name == TRAIN.name and phase.last:
+            run.load_written_slot()
 
     def _optimizer(self, weights: str) -> Optimizer:
         """The optimizer of the model (""), or of the slot METHOD/SLOT trained in its place.
@@ -121,11 +121,11 @@ class Loop:
     def _ends_epoch(self, phase: PhasePlan, step: int) -> bool:
         return (phase.offset + step + 1) % self.epoch_steps == 0
 
-    def _checked_step(self, step_once: Step, batch: Batch) -> dict[str, float]:
+    def _checked_step(self, step_once: OptimizerStep, batch: Batch) -> dict[str, float]:
         try:
             return step_once(batch)
         except Diverged as error:
-            self.journal.sync()
+            self.metrics_log.sync()
             state = self.partial.newest()
             good = f"the last good state is {state}" if state else "no state had been saved"
             raise Diverged(
@@ -142,21 +142,21 @@ class Loop:
     def _record(self, phase: PhasePlan, step: int, values: dict[str, float], rate: float) -> None:
         step += phase.offset
         row = {"phase": phase.name, "step": step, **values, "lr": rate}
-        self.journal.write(row)
-        if self.board:
-            self.board.write(row, step)
+        self.metrics_log.append(row)
+        if self.tensorboard:
+            self.tensorboard.write(row, step)
         if phase.trains:
             self.saved.pairs += self.run.settings.batch_size
 
     def _validation(self, phase: PhasePlan, step: int) -> None:
         assert self.validate is not None
-        with self.run.as_kept():
+        with self.run.as_written():
             # Rank 0's values for all: a last-bit difference between processes could otherwise give
             # them different best weights or learning rates.
-            values = self.run.world.first(self.validate(), self.run.device)
+            values = self.run.world.from_rank_0(self.validate(), self.run.device)
             if self._is_best(values):
                 self.best = copy_of(self.run.everything())
-        self.journal.write({"phase": phase.name, "step": phase.offset + step, **values})
+        self.metrics_log.append({"phase": phase.name, "step": phase.offset + step, **values})
         settings = self.run.settings
         if settings.schedule == "plateau":
             self.saved.plateau = self.saved.plateau.after(values["val_loss"], settings.patience)
@@ -170,17 +170,17 @@ class Loop:
         self.saved.best = score if is_best else self.saved.best
         return is_best
 
-    def _save_if_due(self, step_once: Step) -> None:
+    def _save_if_due(self, step_once: OptimizerStep) -> None:
         since = time.monotonic() - self.last_saved
         due = self.every.seconds is not None and since >= self.every.seconds
         due = due or (self.every.steps is not None and self.saved.step % self.every.steps == 0)
         # Clocks and signals differ between processes. Saving waits for all of them, so they must
         # agree, or one would wait for the others forever.
-        stopping, due = self.run.world.any([bool(self.stop), due], self.run.device)
-        if not (due or stopping):
+        stops, due = self.run.world.any([bool(self.stop), due], self.run.device)
+        if not (due or stops):
             return
         self.save(step_once.scaler.state_dict())
-        if stopping:
+        if stops:
             raise Interrupted(
                 f"stopped after step {self.saved.step}; "
                 f"the same command resumes from {self.partial.path}"
@@ -195,7 +195,7 @@ class Loop:
         if self.run.world.rank == 0:
             # The journal goes to disk before the state that names its length: a resume cuts back
             # to that length, and must find at least as many bytes.
-            self.saved.journal_bytes = self.journal.sync()
+            self.saved.journal_bytes = self.metrics_log.sync()
             tensors = {
                 "model": self.run.everything(),
                 **self._optimizer_files(),
@@ -204,7 +204,7 @@ class Loop:
             if self.best:
                 tensors["best"] = self.best
             self.partial.save(self.saved, tensors)
-        self.run.world.wait()
+        self.run.world.barrier()
         self.observe("saved")
 
     def _optimizer_files(self) -> dict[str, dict[str, Tensor]]:
@@ -215,9 +215,9 @@ class Loop:
 
     def close(self) -> None:
         """Close the journal and the board."""
-        self.journal.close()
-        if self.board:
-            self.board.close()
+        self.metrics_log.close()
+        if self.tensorboard:
+            self.tensorboard.close()
 
     def seconds(self) -> float:
         """Seconds spent training, summed over resumes."""
@@ -251,6 +251,6 @@ def restore_run(run: TrainRun, tensors: dict[str, dict[str, Tensor]]) -> None:
     run.load(tensors["model"])
     for name, values in tensors.items():
         if name.startswith("slots/"):
-            _, method, slot = name.split("/")
+            _, method, slot_name = name.split("/")
             for key, value in values.items():
-                run.slots[method][slot][key].copy_(value)
+                run.slots[method][slot_name][key].copy_(value)

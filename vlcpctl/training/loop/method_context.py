@@ -48,9 +48,7 @@ class MethodRun:
     @property
     def weights(self) -> Weights:
         """The trained model's parameters, and its BatchNorm statistics if those are blended too."""
-        return (
-            self.run.everything_blended() if self.run.settings.blend_buffers else self.run.weights
-        )
+        return self.run.floating_tensors() if self.run.settings.blend_buffers else self.run.weights
 
     @property
     def everything(self) -> Weights:

@@ -13,7 +13,7 @@ from vlcpctl.core.errors import UsageError
 FILE_NAME = "metrics.jsonl"
 
 
-class Journal:
+class MetricsLog:
     """Appends rows to metrics.jsonl, after cutting the file back to `keep_bytes`.
 
     Rows after the saved position belong to steps that a resumed run repeats. Only rank 0 writes;
@@ -26,7 +26,7 @@ class Journal:
             self._file.truncate(keep_bytes)
             self._file.seek(keep_bytes)
 
-    def write(self, row: dict[str, Any]) -> None:
+    def append(self, row: dict[str, Any]) -> None:
         """Add one row. It has no times: equal runs must have equal journals."""
         if self._file:
             self._file.write((json.dumps(row) + "\n").encode())
@@ -45,7 +45,7 @@ class Journal:
             self._file.close()
 
 
-def check_board(directory: Path | None) -> None:
+def check_tensorboard(directory: Path | None) -> None:
     """Raise UsageError if --tensorboard is given and the package is not installed.
 
     Checked before a model is loaded.
@@ -57,7 +57,7 @@ def check_board(directory: Path | None) -> None:
         )
 
 
-class Board:
+class TensorBoardLog:
     """Writes the journal's rows as TensorBoard scalars; needs the extra `tensorboard`."""
 
     def __init__(self, directory: Path) -> None:

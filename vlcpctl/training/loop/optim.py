@@ -86,12 +86,12 @@ def decay_groups(weights: Mapping[str, Tensor], settings: Settings) -> list[dict
     """
     trained = {name: weight for name, weight in sorted(weights.items()) if weight.requires_grad}
     decayed = [weight for weight in trained.values() if settings.decay == "all" or weight.ndim >= 2]
-    spared = [
+    undecayed = [
         weight for weight in trained.values() if not (settings.decay == "all" or weight.ndim >= 2)
     ]
     groups = [
         {"params": decayed, "weight_decay": settings.weight_decay},
-        {"params": spared, "weight_decay": 0.0},
+        {"params": undecayed, "weight_decay": 0.0},
     ]
     return [group for group in groups if group["params"]]
 

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from vlcpctl.core.errors import VlcpError, first_line
-from vlcpctl.training.config.processes import Place
+from vlcpctl.training.config.processes import ProcessRanks
 
 
 class LostProcess(VlcpError):
@@ -43,7 +43,7 @@ class World:
         if self.size == 1:
             return local
         parts = [torch.empty_like(local) for _ in range(self.size)]
-        with _talking():
+        with _communicating():
             dist.all_gather(parts, local.contiguous())
         return torch.cat(parts)
 
@@ -54,13 +54,13 @@ class World:
         # One message for all neighbours of a dtype: hundreds of small all-reduces would wait for
         # the network hundreds of times. Elements are summed by place alone, so every process must
         # pass the same shapes in the same order.
-        for _, alike in groupby(tensors, key=lambda tensor: tensor.dtype):
-            kept = list(alike)
-            flat = torch.cat([tensor.reshape(-1) for tensor in kept])
-            with _talking():
+        for _, group in groupby(tensors, key=lambda tensor: tensor.dtype):
+            same_dtype = list(group)
+            flat = torch.cat([tensor.reshape(-1) for tensor in same_dtype])
+            with _communicating():
                 dist.all_reduce(flat)
-            sizes = [tensor.numel() for tensor in kept]
-            for tensor, part in zip(kept, flat.split(sizes), strict=True):
+            sizes = [tensor.numel() for tensor in same_dtype]
+            for tensor, part in zip(same_dtype, flat.split(sizes), strict=True):
                 tensor.copy_(part.view_as(tensor))
 
     def any(self, flags: Sequence[bool], device: torch.device) -> list[bool]:
@@ -68,50 +68,50 @@ class World:
         if self.size == 1:
             return list(flags)
         agreed = torch.tensor(flags, dtype=torch.int32, device=device)
-        with _talking():
+        with _communicating():
             dist.all_reduce(agreed, op=dist.ReduceOp.MAX)
         return [bool(flag) for flag in agreed.tolist()]
 
-    def first(self, values: Mapping[str, float], device: torch.device) -> dict[str, float]:
+    def from_rank_0(self, values: Mapping[str, float], device: torch.device) -> dict[str, float]:
         """The values of rank 0, so that all processes decide alike; the names must agree."""
         if self.size == 1:
             return dict(values)
         # float64 carries a Python float unchanged.
-        told = torch.tensor(list(values.values()), dtype=torch.float64, device=device)
-        with _talking():
-            dist.broadcast(told, src=0)
-        return dict(zip(values, told.tolist(), strict=True))
+        sent = torch.tensor(list(values.values()), dtype=torch.float64, device=device)
+        with _communicating():
+            dist.broadcast(sent, src=0)
+        return dict(zip(values, sent.tolist(), strict=True))
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         """Wait until every process has called this."""
         if self.size > 1:
-            with _talking():
+            with _communicating():
                 dist.barrier()
 
 
 @contextmanager
-def joined(here: Place, device: torch.device) -> Iterator[World]:
+def join_processes(ranks: ProcessRanks, device: torch.device) -> Iterator[World]:
     """The world of the processes that a launcher started, once all of them have joined.
 
     Raises LostProcess if they cannot connect.
     """
-    with _talking():
+    with _communicating():
         if device.type == "cuda":
             torch.cuda.set_device(device)
             dist.init_process_group("nccl", device_id=device)
         else:
             dist.init_process_group("gloo")
     try:
-        world = World(here.rank, here.size)
+        world = World(ranks.rank, ranks.size)
         yield world
         gc.collect()  # tensors that outlive their group can abort the process at its exit
-        world.wait()
+        world.barrier()
     finally:
         dist.destroy_process_group()
 
 
 @contextmanager
-def _talking() -> Iterator[None]:
+def _communicating() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # gloo raises it bare; NCCL's DistBackendError is one

@@ -28,7 +28,7 @@ from vlcpctl.training.loop.optim import Plateau
 
 
 @dataclass
-class Saved:
+class SavedProgress:
     """The position and counters of a saved state; its tensors are stored beside them."""
 
     phase: int = 0
@@ -42,7 +42,7 @@ class Saved:
     scaler: dict[str, Any] = field(default_factory=dict)
 
 
-class Partial:
+class ResumeDirectory:
     """The state of an unfinished run, in the staging directory of its checkpoint."""
 
     def __init__(self, out: Path) -> None:
@@ -83,7 +83,7 @@ class Partial:
         with new_part(identity) as temporary:  # a process killed here must not leave half a file
             temporary.write_text(json.dumps({"semantic": semantic, "numeric": numeric}, indent=1))
 
-    def save(self, saved: Saved, tensors: dict[str, dict[str, Tensor]]) -> None:
+    def save(self, saved: SavedProgress, tensors: dict[str, dict[str, Tensor]]) -> None:
         """Write a complete state, with `tensors` by file and name, then remove older states."""
         final = self.path / f"at-{saved.phase:04d}-{saved.step:010d}"
         temporary = self.path / "writing"
@@ -104,7 +104,7 @@ class Partial:
             if old != final:
                 shutil.rmtree(old)
 
-    def load(self) -> tuple[Saved, dict[str, dict[str, Tensor]]] | None:
+    def load(self) -> tuple[SavedProgress, dict[str, dict[str, Tensor]]] | None:
         """The newest complete state and its tensors by file and name, or None."""
         newest = self.newest()
         if newest is None:
@@ -115,7 +115,7 @@ class Partial:
             str(path.relative_to(newest).with_suffix("")): read_tensors(path)
             for path in sorted(newest.rglob("*.safetensors"))
         }
-        return Saved(**values), tensors
+        return SavedProgress(**values), tensors
 
     def newest(self) -> Path | None:
         """The directory of the newest complete state, or None."""

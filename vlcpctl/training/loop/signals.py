@@ -14,7 +14,7 @@ from typing import TypeVar
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Stop:
+class StopFlag:
     """Set by the first signal; a second one ends the process at once with 130 or 143."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Stop:
         self.signal = number
 
 
-class Forward:
+class SignalForwarder:
     """Forwards the first signal to the children; a second one kills them and exits."""
 
     def __init__(self) -> None:
@@ -47,21 +47,21 @@ class Forward:
         self.passed = True
 
 
-Handler = TypeVar("Handler", Stop, Forward)
+Handler = TypeVar("Handler", StopFlag, SignalForwarder)
 
 
-def stop_flag() -> AbstractContextManager[Stop]:
+def stop_flag() -> AbstractContextManager[StopFlag]:
     """Within the block, SIGINT and SIGTERM set the flag that it returns."""
-    return _handling(Stop())
+    return _handling_signals(StopFlag())
 
 
-def forwarded() -> AbstractContextManager[Forward]:
+def forward_signals() -> AbstractContextManager[SignalForwarder]:
     """Within the block, SIGINT and SIGTERM are forwarded to the processes started there."""
-    return _handling(Forward())
+    return _handling_signals(SignalForwarder())
 
 
 @contextmanager
-def _handling(handler: Handler) -> Iterator[Handler]:
+def _handling_signals(handler: Handler) -> Iterator[Handler]:
     """Install the handler within the block, then restore the old handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield handler  # Python installs and runs signal handlers in the main thread only

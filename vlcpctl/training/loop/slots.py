@@ -16,13 +16,13 @@ from vlcpctl.training.loop.state import Slots, TrainRun
 def start_slots(run: TrainRun, carried: Slots) -> None:
     """Give every method its slots: `stream` slots carried from the parent, all others new."""
     for method in run.methods:
-        view = MethodRun(run, method.name)
+        context = MethodRun(run, method.name)
         run.slots[method.name] = {}
-        for slot in method.slots(first=view.first):
-            handed = (
+        for slot in method.slots(first=context.first):
+            from_parent = (
                 carried.get(method.name, {}).get(slot.name) if slot.lifetime == "stream" else None
             )
-            values = copy_of(handed) if handed is not None else slot.start(view)
+            values = copy_of(from_parent) if from_parent is not None else slot.start(context)
             run.slots[method.name][slot.name] = {
                 name: value.to(run.device) for name, value in values.items()
             }
@@ -59,11 +59,11 @@ def carried_slots(
 def check_slots(run: TrainRun, carried: Slots, path: Path | None) -> None:
     """Raise Incompatible if a carried slot has other names or shapes than a new one would."""
     for method in run.methods:
-        view, handed = MethodRun(run, method.name), carried.get(method.name, {})
-        for slot in method.slots(first=view.first):
-            if slot.name in handed:
+        context, from_parent = MethodRun(run, method.name), carried.get(method.name, {})
+        for slot in method.slots(first=context.first):
+            if slot.name in from_parent:
                 what = f"{path}: state {method.name}/{slot.name}"
-                require_same_names(handed[slot.name], slot.start(view), what)
+                require_same_names(from_parent[slot.name], slot.start(context), what)
 
 
 def stream_slots(run: TrainRun) -> Slots:

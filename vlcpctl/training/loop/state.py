@@ -51,21 +51,21 @@ class TrainRun:
     seed: int
     device: torch.device
     previous: Weights | None = None  # parameters and buffers of the frozen previous model
-    anchored: Weights | None = None  # the initial weights, if `previous` is a separate teacher
-    taught_scale: float | None = None  # 1 / temperature of the teacher of precomputed targets
+    initial: Weights | None = None  # the initial weights, if `previous` is a separate teacher
+    targets_scale: float | None = None  # 1 / temperature of the teacher of precomputed targets
     world: World = field(default_factory=World)
     slots: Slots = field(default_factory=dict)
     position: Position = field(default_factory=Position)
     inverting_seconds: float = 0.0  # spent on pseudo texts, summed over resumes
 
     def __post_init__(self) -> None:
-        self._remembered: tuple[Batch, Features] | None = None
+        self._previous_features: tuple[Batch, Features] | None = None
         self._kept_tokens: tuple[Batch, dict[int, Tokens]] | None = None
 
     @property
     def first(self) -> bool:
         """Whether there is no previous model: neither its weights nor its precomputed targets."""
-        return self.previous is None and self.taught_scale is None
+        return self.previous is None and self.targets_scale is None
 
     @cached_property
     def weights(self) -> Weights:
@@ -76,7 +76,7 @@ class TrainRun:
         """The trained model's parameters and buffers, live."""
         return {**self.weights, **self.encoder.buffers()}
 
-    def everything_blended(self) -> Weights:
+    def floating_tensors(self) -> Weights:
         """Parameters and floating-point buffers: integer counters cannot be averaged."""
         return {n: t for n, t in self.everything().items() if t.is_floating_point()}
 
@@ -91,31 +91,31 @@ class TrainRun:
         """Exchange the model's parameters and buffers with those in the slot METHOD/SLOT."""
         method, slot = path.split("/")
         live = self.everything()
-        for name, held in self.slots[method][slot].items():
-            aside = live[name].clone()
-            live[name].copy_(held)
-            held.copy_(aside)
+        for name, stored in self.slots[method][slot].items():
+            current = live[name].clone()
+            live[name].copy_(stored)
+            stored.copy_(current)
 
     @property
-    def kept(self) -> str:
+    def written_slot(self) -> str:
         """The slot METHOD/SLOT that is validated and written as the model; "" if none is."""
         return next((f"{one.name}/{one.keeps}" for one in self.methods if one.keeps), "")
 
     @contextmanager
-    def as_kept(self) -> Iterator[None]:
+    def as_written(self) -> Iterator[None]:
         """Within the block, the model has the weights that would be written now."""
-        if self.kept:
-            self.swap(self.kept)
+        if self.written_slot:
+            self.swap(self.written_slot)
         yield
-        if self.kept:
-            self.swap(self.kept)
+        if self.written_slot:
+            self.swap(self.written_slot)
 
     @torch.no_grad()
-    def keep(self) -> None:
+    def load_written_slot(self) -> None:
         """Copy the slot that is written as the model into the model."""
-        method, slot = self.kept.split("/")
-        for name, held in self.slots[method][slot].items():
-            self.everything()[name].copy_(held)
+        method, slot = self.written_slot.split("/")
+        for name, value in self.slots[method][slot].items():
+            self.everything()[name].copy_(value)
 
     @cached_property
     def width(self) -> int:
@@ -173,22 +173,22 @@ class TrainRun:
         encoder = self.encoder
         assert encoder.family == "fusion", "only a fusion model has token outputs"
         images, texts = encoder.inputs(batch.images[chunk], batch.texts[chunk])
-        fused, labels, at = texts, texts.new_empty(0), None
+        fused, labels, is_masked = texts, texts.new_empty(0), None
         if batch.masked is not None and batch.labels is not None and self.position.plan.contrasts:
             fused = batch.masked[chunk].to(texts.device)
             labels = batch.labels[chunk].to(texts.device)
-            at = labels >= 0
-            labels = labels[at]
+            is_masked = labels >= 0
+            labels = labels[is_masked]
         with self.autocast():
-            found = encoder.outputs(images, texts, fused, at, weights)
+            outputs = encoder.outputs(images, texts, fused, is_masked, weights)
         tokens = Tokens(
-            image=_at_least_single(found.image_tokens),
-            text=_at_least_single(found.text_tokens),
-            fused=_at_least_single(found.fused),
-            logits=_at_least_single(found.logits),
+            image=_at_least_single(outputs.image_tokens),
+            text=_at_least_single(outputs.text_tokens),
+            fused=_at_least_single(outputs.fused),
+            logits=_at_least_single(outputs.logits),
             labels=labels,
         )
-        return _at_least_single(found.image), _at_least_single(found.text), tokens
+        return _at_least_single(outputs.image), _at_least_single(outputs.text), tokens
 
     def autocast(self) -> torch.autocast:
         """The context that sets the precision of the model's forward pass."""
@@ -217,10 +217,10 @@ class TrainRun:
         """
         chunks = self.chunks(batch)
         if tokens and self.encoder.family == "fusion" and len(chunks) == 1:
-            image, text, found = self.encode_tokens(batch, chunks[0], weights)
+            image, text, token_outputs = self.encode_tokens(batch, chunks[0], weights)
             if self._kept_tokens is None or self._kept_tokens[0] is not batch:
                 self._kept_tokens = (batch, {})
-            self._kept_tokens[1][id(weights)] = found
+            self._kept_tokens[1][id(weights)] = token_outputs
         else:
             parts = [self.encode(batch, chunk, weights) for chunk in chunks]
             image, text = (torch.cat(side) for side in zip(*parts, strict=True))
@@ -241,20 +241,20 @@ class TrainRun:
 
         They come from precomputed targets if the batch has them.
         """
-        if self._remembered is None or self._remembered[0] is not batch:
+        if self._previous_features is None or self._previous_features[0] is not batch:
             if batch.targets is not None:
-                features = self._taught_features(*batch.targets)
+                features = self._features_of_targets(*batch.targets)
             else:
                 tokens = any(method.needs(first=False).previous_tokens for method in self.methods)
                 features = self.frozen_features(batch, self.previous_weights, tokens=tokens)
-            self._remembered = (batch, self._with_pseudo(features, batch.pseudo))
-        return self._remembered[1]
+            self._previous_features = (batch, self._with_pseudo(features, batch.pseudo))
+        return self._previous_features[1]
 
-    def _taught_features(self, image: Tensor, text: Tensor) -> Features:
+    def _features_of_targets(self, image: Tensor, text: Tensor) -> Features:
         """Precomputed teacher embeddings, (b, D) each, gathered from all processes."""
         like = self.weights["logit_scale"]
         image, text = (self.world.gather(side.to(like)) for side in (image, text))
-        return as_features(image, text, like.new_tensor(self.taught_scale))
+        return as_features(image, text, like.new_tensor(self.targets_scale))
 
     @torch.no_grad()
     def _with_pseudo(self, features: Features, texts: PseudoTexts | None) -> Features:
@@ -262,13 +262,15 @@ class TrainRun:
         if texts is None:
             return features
         parts = self.parts(len(texts.ends))
-        found = torch.cat([self.encode_pseudo(texts, one, self.previous_weights) for one in parts])
-        return replace(features, pseudo=normalize(self.world.gather(found), dim=-1))
+        projections = torch.cat(
+            [self.encode_pseudo(texts, one, self.previous_weights) for one in parts]
+        )
+        return replace(features, pseudo=normalize(self.world.gather(projections), dim=-1))
 
     @property
     def anchor(self) -> Weights:
         """The frozen weights that penalties pull towards: the initial ones, else the teacher's."""
-        return self.previous_weights if self.anchored is None else self.anchored
+        return self.previous_weights if self.initial is None else self.initial
 
     @property
     def previous_weights(self) -> Weights:

@@ -25,7 +25,7 @@ from vlcpctl.core.seeds import torch_seed
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.models.embed import as_features
 from vlcpctl.training.loop.method_context import MethodRun
-from vlcpctl.training.loop.pseudo_texts import PseudoSide, with_pseudo_texts
+from vlcpctl.training.loop.pseudo_texts import PseudoTextEncoder, with_pseudo_texts
 from vlcpctl.training.loop.state import TrainRun
 from vlcpctl.training.loop.token_terms import TokenTerms
 
@@ -33,20 +33,20 @@ MAX_LOG_SCALE = math.log(100)  # a learned temperature stays above 0.01, as in C
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
-class Step:
+class OptimizerStep:
     """Performs the optimizer steps of one phase; holds the optimizer and the fp16 loss scaler."""
 
     def __init__(self, run: TrainRun, optimizer: Optimizer, methods: Sequence[Method]) -> None:
         self.run, self.optimizer = run, optimizer
         fp16 = run.settings.precision == "fp16" and run.position.plan.trains
         self.scaler = torch.amp.GradScaler(run.device.type, enabled=fp16)
-        self.views = [(method, MethodRun(run, method.name)) for method in methods]
+        self.contexts = [(method, MethodRun(run, method.name)) for method in methods]
         self.statistics = _running_statistics(run.encoder.module)
         needs = [method.needs(first=run.first) for method in methods]
         self.inversion = next((need.pseudo_texts for need in needs if need.pseudo_texts), None)
-        asked = any(type(method).token_loss is not Method.token_loss for method in methods)
-        masks = run.position.plan.contrasts and run.settings.mask_share > 0
-        self.fuses = run.encoder.family == "fusion" and (masks or asked)
+        has_token_loss = any(type(method).token_loss is not Method.token_loss for method in methods)
+        masks_words = run.position.plan.contrasts and run.settings.mask_share > 0
+        self.fuses = run.encoder.family == "fusion" and (masks_words or has_token_loss)
 
     def __call__(self, batch: Batch) -> dict[str, float]:
         """Train on one batch, or only compute gradients in a phase that does not train.
@@ -59,27 +59,27 @@ class Step:
         if self.inversion is not None and batch.buffer_batch is not None:
             batch = with_pseudo_texts(self.run, batch, self.inversion)
         with torch.no_grad():
-            for method, view in self.views:
-                method.before_forward(view)
+            for method, context in self.contexts:
+                method.before_forward(context)
         terms, aux = self._forward_backward(batch)
         grads = self._gradients()
         with torch.no_grad():
-            for method, view in self.views:
-                method.after_backward(view, grads)
-            for method, view in self.views:
-                method.add_gradients(view, grads)
+            for method, context in self.contexts:
+                method.after_backward(context, grads)
+            for method, context in self.contexts:
+                method.add_gradients(context, grads)
             stepped = self._update() if trains else False
             if trains:
                 self._share_statistics()
-            for (method, view), own in zip(self.views, aux, strict=True):
-                method.after_step(view, batch, own, stepped=stepped)
+            for (method, context), own in zip(self.contexts, aux, strict=True):
+                method.after_step(context, batch, own, stepped=stepped)
         return terms
 
     def _forward_backward(self, batch: Batch) -> tuple[dict[str, float], list[dict[str, Any]]]:
         run = self.run
         chunks = run.chunks(batch)
         image, text, tokens = self._encode_all(batch, chunks)
-        pseudo = PseudoSide(run, batch.pseudo)
+        pseudo = PseudoTextEncoder(run, batch.pseudo)
         sides = [image, text, *pseudo.encode()]
         # Every process computes the whole loss over the features of all processes. `detach` cuts
         # the graph here: backward stops at the leaves, and the encoder's part follows below.
@@ -92,18 +92,18 @@ class Step:
             self.optimizer.zero_grad(set_to_none=True)
         pseudo.backward([_gradient(leaf) for leaf in leaves[2:]])
         own = run.world.slice_of(len(batch.keys))
-        of_tokens = TokenTerms(run, self.views, batch)
+        token_terms = TokenTerms(run, self.contexts, batch)
         for chunk in chunks:
             # The first forward of several chunks kept no graph, so that memory holds the
             # activations of one chunk at a time; this one repeats it with its graph.
             if len(chunks) > 1:
                 image, text, tokens = self._encode(batch, chunk, fuses=self.fuses)
             grads = [_gradient(leaf)[own][chunk] for leaf in leaves[:2]]
-            extra = None if tokens is None else of_tokens.of(chunk, tokens)
+            extra = None if tokens is None else token_terms.add_chunk(chunk, tokens)
             self._backward([image, text], grads, extra)
-        found = of_tokens.values()
-        self._refuse_non_finite(found)
-        return {**terms, "loss": terms["loss"] + sum(found.values()), **found}, aux
+        token_values = token_terms.values()
+        self._refuse_non_finite(token_values)
+        return {**terms, "loss": terms["loss"] + sum(token_values.values()), **token_values}, aux
 
     def _encode_all(
         self, batch: Batch, chunks: list[slice]
@@ -117,13 +117,13 @@ class Step:
         return image, text, None
 
     def _backward(
-        self, outputs: list[Tensor], grads: list[Tensor], of_tokens: Tensor | None
+        self, outputs: list[Tensor], grads: list[Tensor], token_loss: Tensor | None
     ) -> None:
         """Backpropagate the leaves' gradients and the token terms through the encoder together."""
         # Both share the encoder's graph, which the first backward through it would free.
-        if of_tokens is not None:
-            outputs = [*outputs, self.scaler.scale(of_tokens)]
-            grads = [*grads, torch.ones_like(of_tokens)]
+        if token_loss is not None:
+            outputs = [*outputs, self.scaler.scale(token_loss)]
+            grads = [*grads, torch.ones_like(token_loss)]
         torch.autograd.backward(outputs, grads)
 
     def _encode(
@@ -145,14 +145,14 @@ class Step:
     ) -> tuple[Tensor, dict[str, float], list[dict[str, Any]]]:
         out = as_features(image, text, self.run.scale(self.run.weights), pseudo)
         terms: Terms = {}
-        replaced = any(method.replaces_base for method, _ in self.views)
+        replaced = any(method.replaces_base for method, _ in self.contexts)
         if self.run.position.plan.contrasts and not replaced:
             terms["contrastive"] = self.run.joined(*image_text(out.image, out.text, out.scale))
-        kept = []
-        for method, view in self.views:
-            own, aux = method.loss(view, batch, out)
+        all_aux = []
+        for method, context in self.contexts:
+            own, aux = method.loss(context, batch, out)
             terms |= {f"{method.name}/{name}": value for name, value in own.items()}
-            kept.append(aux)
+            all_aux.append(aux)
         total = (
             torch.stack(list(terms.values())).sum()
             if len(terms) > 1
@@ -160,7 +160,7 @@ class Step:
         )
         values = {name: value.item() for name, value in terms.items()}
         self._refuse_non_finite(values)
-        return total, {"loss": total.item(), **values}, kept
+        return total, {"loss": total.item(), **values}, all_aux
 
     def _refuse_non_finite(self, values: Mapping[str, float]) -> None:
         bad = [f"{name} is {value}" for name, value in values.items() if not math.isfinite(value)]
@@ -173,12 +173,12 @@ class Step:
         weights, world = self.run.weights, self.run.world
         # A weight may be used in some processes only (no masked word in this part). All must sum
         # the same list of tensors, so a missing gradient is zero where another process has one.
-        found = [weight.grad is not None for weight in weights.values()]
-        used = world.any(found, self.run.device)
+        has_gradient = [weight.grad is not None for weight in weights.values()]
+        used = world.any(has_gradient, self.run.device)
         grads = {
             name: _grad_of(weight)
-            for (name, weight), somewhere in zip(weights.items(), used, strict=True)
-            if somewhere
+            for (name, weight), is_used in zip(weights.items(), used, strict=True)
+            if is_used
         }
         world.sum_(grads.values())
         # After the sum: an overflow anywhere is now seen everywhere, so all skip the same update.

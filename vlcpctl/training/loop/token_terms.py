@@ -21,34 +21,36 @@ class TokenTerms:
     """
 
     def __init__(
-        self, run: TrainRun, views: Sequence[tuple[Method, MethodRun]], batch: Batch
+        self, run: TrainRun, contexts: Sequence[tuple[Method, MethodRun]], batch: Batch
     ) -> None:
-        self.run, self.views, self.batch = run, views, batch
-        self._guesses = run.position.plan.contrasts and run.settings.mask_share > 0
+        self.run, self.contexts, self.batch = run, contexts, batch
+        self._predicts_words = run.position.plan.contrasts and run.settings.mask_share > 0
         self._masked: int | None = None
-        self._found: list[Terms] = []
+        self._chunk_terms: list[Terms] = []
 
-    def of(self, chunk: slice, tokens: Tokens) -> Tensor | None:
+    def add_chunk(self, chunk: slice, tokens: Tokens) -> Tensor | None:
         """The sum of a chunk's terms that have a gradient, a scalar; None if none has."""
         part = ChunkPart(self.run, self.batch, chunk, self._count())
         terms: Terms = {}
-        if self._guesses:
+        if self._predicts_words:
             terms["mlm"] = word_loss(tokens.logits, tokens.labels) / part.masked
-        for method, view in self.views:
-            own = method.token_loss(view, part, tokens)
+        for method, context in self.contexts:
+            own = method.token_loss(context, part, tokens)
             terms |= {f"{method.name}/{name}": value for name, value in own.items()}
-        self._found.append(terms)
-        moving = [value for value in terms.values() if value.requires_grad]
-        return torch.stack(moving).sum() if moving else None
+        self._chunk_terms.append(terms)
+        differentiable = [value for value in terms.values() if value.requires_grad]
+        return torch.stack(differentiable).sum() if differentiable else None
 
     def values(self) -> dict[str, float]:
         """The value of each term by name, summed over chunks and processes."""
-        if not self._found or not self._found[0]:
+        if not self._chunk_terms or not self._chunk_terms[0]:
             return {}
-        stacks = [torch.stack([each.detach() for each in terms.values()]) for terms in self._found]
+        stacks = [
+            torch.stack([each.detach() for each in terms.values()]) for terms in self._chunk_terms
+        ]
         summed = torch.stack(stacks).sum(0)
         self.run.world.sum_([summed])
-        return dict(zip(self._found[0], summed.tolist(), strict=True))
+        return dict(zip(self._chunk_terms[0], summed.tolist(), strict=True))
 
     def _count(self) -> int:
         """The number of masked tokens in the global batch, at least 1."""

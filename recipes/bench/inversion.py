@@ -21,7 +21,7 @@ from vlcpctl.core.batch import Batch
 from vlcpctl.core.console import emit
 from vlcpctl.methods.incclip import Incclip
 from vlcpctl.models import encoders
-from vlcpctl.models.encoders import Encoder, Start
+from vlcpctl.models.encoders import Encoder, NewModelOptions
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.phases import PhasePlan
 from vlcpctl.training.config.settings import resolve
@@ -54,7 +54,7 @@ class _Timed:
     def __init__(self, args: argparse.Namespace, texts: int) -> None:
         flags = {"model": args.model, "batch_size": args.batch, "precision": args.precision}
         settings, _ = resolve("tiny", flags, {})
-        encoder = encoders.build(settings.model, Start(temperature="fixed:0.07"))
+        encoder = encoders.build(settings.model, NewModelOptions(temperature="fixed:0.07"))
         encoder.module.to(args.device)
         hyper = [f"incclip.count={texts}", f"incclip.iterations={args.iterations}"]
         self.run = TrainRun(
@@ -89,7 +89,7 @@ class _Timed:
 
 def _batch(encoder: Encoder, size: int) -> Batch:
     """Noise for images, and captions that fill the text."""
-    pixels = encoder.view.image_size
+    pixels = encoder.transform.image_size
     draw = torch.Generator().manual_seed(0)
     images = torch.randint(256, (size, pixels, pixels, 3), dtype=torch.uint8, generator=draw)
     captions = [f"a photo of the thing {number} on a table" for number in range(size)]

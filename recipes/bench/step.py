@@ -21,7 +21,7 @@ from vlcpctl.core.batch import Batch
 from vlcpctl.core.console import emit
 from vlcpctl.data.loading.masking import Masking
 from vlcpctl.models import encoders
-from vlcpctl.models.encoders import Encoder, Start
+from vlcpctl.models.encoders import Encoder, NewModelOptions
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.phases import PhasePlan
 from vlcpctl.training.config.settings import Settings, resolve
@@ -54,7 +54,7 @@ def main() -> None:
 
 def _step(name: str, settings: Settings, device: str) -> Callable[[], float]:
     """Takes one training step of a second task and says how long it took."""
-    encoder = encoders.build(settings.model, Start(temperature="fixed:0.07"))
+    encoder = encoders.build(settings.model, NewModelOptions(temperature="fixed:0.07"))
     encoder.module.to(device)
     run = TrainRun(
         encoder=encoder,
@@ -83,7 +83,7 @@ def _step(name: str, settings: Settings, device: str) -> Callable[[], float]:
 
 def _batch(encoder: Encoder, settings: Settings) -> Batch:
     """Noise for images, and captions that fill the text."""
-    size, pixels = settings.batch_size, encoder.view.image_size
+    size, pixels = settings.batch_size, encoder.transform.image_size
     draw = torch.Generator().manual_seed(0)
     images = torch.randint(256, (size, pixels, pixels, 3), dtype=torch.uint8, generator=draw)
     keys = [f"{number:032x}" for number in range(size)]

@@ -22,8 +22,8 @@ from vlcpctl.commands.inspect import run as inspect
 from vlcpctl.core.errors import BadInput, Incompatible, OutputExists, UsageError
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.models import dual_encoder, encoders
-from vlcpctl.models.encoders import Start
-from vlcpctl.models.fusion.key_mapping import ctp_names, parted
+from vlcpctl.models.encoders import NewModelOptions
+from vlcpctl.models.fusion.key_mapping import ctp_names, split_tensors
 from vlcpctl.models.imports import open_clip
 from vlcpctl.training.config.request import Request as Step
 from vlcpctl.training.train_step import train_step
@@ -247,9 +247,9 @@ def test_json_says_what_was_made(
 
 def authors_file(path: Path, heads: str = "linear") -> dict[str, Tensor]:
     """A checkpoint with the names of the CTP authors; our tensors that it was made of."""
-    encoder = encoders.build("albef-micro", Start(seed=3, heads=heads))
+    encoder = encoders.build("albef-micro", NewModelOptions(seed=3, heads=heads))
     own = encoder.module.state_dict()
-    theirs = parted(own, {**ctp_names(own), "logit_scale": ("temp",)})
+    theirs = split_tensors(own, {**ctp_names(own), "logit_scale": ("temp",)})
     theirs["temp"] = torch.exp(-own["logit_scale"])
     besides = {
         name.replace("text_mlm_encoder.bert", "text_encoder"): value

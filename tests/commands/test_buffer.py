@@ -131,7 +131,9 @@ def test_stored_features_are_those_of_the_checkpoint(tmp_path: Path) -> None:
     rows = np.array([split.keys.index(key) for key in keys])
     encoder = encoders.load(checkpoint)
     encoder.module.eval()
-    view = [eval_view(decode_image(split.image(row), ""), encoder.view) for row in rows.tolist()]
+    view = [
+        eval_view(decode_image(split.image(row), ""), encoder.transform) for row in rows.tolist()
+    ]
     texts = encoder.tokenize([split.captions(row)[0] for row in rows.tolist()])
     with torch.no_grad():
         image, text = encoder.features(*encoder.inputs(torch.from_numpy(np.stack(view)), texts))

@@ -128,7 +128,7 @@ def test_rows_have_the_average_precisions_of_every_gallery(
     splits = [task.split("test") for task in open_stream(place / "stream")]
     for cutoff in (1, 5, 10):
         own, merged = splits[:1], splits[:2]
-        wanted = [by_hand(some, some, cutoff, model.view) for some in (own, merged)]
+        wanted = [by_hand(some, some, cutoff, model.transform) for some in (own, merged)]
         found = [rows[at]["metrics"][f"map_{cutoff}"] for at in (0, -1)]
         assert found == pytest.approx(wanted, abs=1e-9)
 
@@ -148,7 +148,8 @@ def test_a_fusion_model_is_measured_by_both_protocols(place: Path, tmp_path: Pat
     assert encoder.family == "fusion"
     split = open_stream(place / "stream")[0].split("test")
     images = [
-        eval_view(decode_image(split.image(row), "it"), encoder.view) for row in range(len(split))
+        eval_view(decode_image(split.image(row), "it"), encoder.transform)
+        for row in range(len(split))
     ]
     ids = encoder.tokenize([split.captions(row)[0] for row in range(len(split))])
     encoder.module.eval()
@@ -196,7 +197,7 @@ def test_queries_and_gallery_come_from_their_splits(
     (row, *_) = evaluate(place, tmp_path / "rows", *given)
     assert (row["split"], row["n_queries"], row["n_gallery"]) == ("query+gallery", 5, 25)
     queries, gallery = (Split(given[0], name) for name in ("query", "gallery"))
-    wanted = by_hand([queries], [gallery], 5, model.view)
+    wanted = by_hand([queries], [gallery], 5, model.transform)
     assert row["metrics"]["map_5"] == pytest.approx(wanted, abs=1e-9)
     (row, *_) = evaluate(place, tmp_path / "one", *given, split="gallery")
     assert (row["split"], row["n_queries"], row["n_gallery"]) == ("gallery", 25, 25)

@@ -23,7 +23,7 @@ from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.evaluation.classification.probe_plan import STRENGTHS
 from vlcpctl.models import encoders
-from vlcpctl.models.encoders import Start
+from vlcpctl.models.encoders import NewModelOptions
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make_checkpoint(directory: Path, step: int) -> Path:
-    encoder = encoders.build("micro", Start(seed=step))
+    encoder = encoders.build("micro", NewModelOptions(seed=step))
     body = {"run": "seqf", "method": "seqf", "seed": 0, "buffer": None, "step": step, "tasks": []}
     with new_directory(directory, "checkpoint.json") as temporary:
         encoders.save(encoder, temporary)
@@ -59,7 +59,7 @@ def features(checkpoint: Path, split: Split) -> np.ndarray:
     found = []
     with torch.no_grad():
         for row in range(len(split)):
-            pixels = torch.tensor(eval_view(decode_image(split.image(row)), encoder.view))
+            pixels = torch.tensor(eval_view(decode_image(split.image(row)), encoder.transform))
             image, _ = encoder.features(encoder.pixels(pixels[None]), None)
             found.append(image[0].double().numpy())
     return np.stack(found) / np.linalg.norm(found, axis=1, keepdims=True)

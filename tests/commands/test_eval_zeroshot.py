@@ -27,7 +27,7 @@ from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.evaluation.classification import zeroshot
 from vlcpctl.evaluation.search.candidates import BAND
 from vlcpctl.models import encoders
-from vlcpctl.models.encoders import Start
+from vlcpctl.models.encoders import NewModelOptions
 
 CLASSES = ("cat", "dog", "bird", "fish", "frog", "horse")
 TEMPLATES = ("a photo of a {c}.", "the {c}")
@@ -48,7 +48,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def make_checkpoint(
     directory: Path, stream: Path, step: int, *, scale: float = 1.0, model: str = "micro"
 ) -> Path:
-    encoder = encoders.build(model, Start(seed=step))
+    encoder = encoders.build(model, NewModelOptions(seed=step))
     with torch.no_grad():
         next(encoder.module.parameters()).mul_(scale)
     body = {
@@ -215,7 +215,7 @@ def test_a_fusion_model_is_measured_by_its_two_towers(place: Path, tmp_path: Pat
     encoder.module.eval()
     texts = [template.format(c=name) for name in CLASSES for template in TEMPLATES]
     images = [decode_image(make_image(number)) for number in range(25)]
-    views = torch.from_numpy(np.stack([eval_view(image, encoder.view) for image in images]))
+    views = torch.from_numpy(np.stack([eval_view(image, encoder.transform) for image in images]))
     with torch.no_grad():
         image, _ = encoder.features(encoder.pixels(views), None)
         _, text = encoder.features(None, encoder.tokenize(texts))

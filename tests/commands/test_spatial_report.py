@@ -23,7 +23,7 @@ from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.metrics.angles import rotations, self_angle_changes
 from vlcpctl.models import encoders
-from vlcpctl.models.encoders import Start
+from vlcpctl.models.encoders import NewModelOptions
 
 COMMAND = "spatial-report"
 
@@ -39,7 +39,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make_checkpoint(directory: Path, step: int, model: str = "micro") -> Path:
-    encoder = encoders.build(model, Start(seed=step))
+    encoder = encoders.build(model, NewModelOptions(seed=step))
     body = {"run": "seqf", "method": "seqf", "seed": 0, "buffer": None, "step": step, "tasks": []}
     with new_directory(directory, "checkpoint.json") as temporary:
         encoders.save(encoder, temporary)
@@ -67,7 +67,7 @@ def vectors(checkpoint: Path, task: Path) -> tuple[np.ndarray, np.ndarray]:
     images, texts = [], []
     with torch.no_grad():
         for row in range(len(split)):
-            pixels = torch.tensor(eval_view(decode_image(split.image(row)), encoder.view))
+            pixels = torch.tensor(eval_view(decode_image(split.image(row)), encoder.transform))
             images.append(encoder.features(encoder.pixels(pixels[None]), None)[0][0].numpy())
             ids = (encoder.tokenize([text]) for text in split.captions(row))
             texts += [encoder.features(None, one)[1][0].numpy() for one in ids]

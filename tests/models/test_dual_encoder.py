@@ -29,7 +29,7 @@ def encoder_of(name: str = "micro", **how: object) -> DualEncoder:
 
 
 def inputs(encoder: DualEncoder, count: int = 5) -> tuple[Tensor, Tensor]:
-    size = encoder.view.image_size
+    size = encoder.transform.image_size
     images = torch.randint(
         256, (count, size, size, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
     )
@@ -57,7 +57,7 @@ def test_bare_open_clip_gives_the_same_embeddings_and_tokens(name: str, tmp_path
     ours = encoder.features(images, texts)
     assert torch.equal(bare.encode_image(images), ours[0])
     assert torch.equal(bare.encode_text(tokens), ours[1])
-    assert preprocess.transforms[0].size == encoder.view.image_size
+    assert preprocess.transforms[0].size == encoder.transform.image_size
 
 
 def test_pixels_are_normalised_as_open_clip_does_it() -> None:
@@ -74,7 +74,7 @@ def test_a_loaded_checkpoint_is_what_was_saved(tmp_path: Path) -> None:
     encoder = encoder_of(seed=1, temperature="fixed:0.05", text_length=7, image_size=24)
     dual_encoder.save(encoder, tmp_path)
     loaded = dual_encoder.load(tmp_path)
-    assert loaded.view == encoder.view
+    assert loaded.transform == encoder.transform
     assert loaded.tokenize(["a"]).shape == (1, 7)
     assert not loaded.weights()["logit_scale"].requires_grad
     for name, weight in encoder.weights().items():

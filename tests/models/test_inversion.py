@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 from vlcpctl.core.batch import InversionSettings
 from vlcpctl.core.errors import UsageError
 from vlcpctl.models import encoders
-from vlcpctl.models.inversion import Inverted, Inverter, Parents, draw_parents, mixed
+from vlcpctl.models.inversion import InversionResult, Inverter, ParentCaptions, draw_parents, mixed
 
 CAPTIONS = ["a red fox", "grinning face with big eyes", "", "flag of the world", "cat"]
 HOW = InversionSettings(texts=6, pairs=5, low=0.1, high=0.3, iterations=4, rate=5.0)
@@ -32,7 +32,7 @@ def images(count: int = 5, width: int = 8) -> Tensor:
 
 def inverted(
     encoder: encoders.Encoder, how: InversionSettings = HOW, **changes: object
-) -> Inverted:
+) -> InversionResult:
     parents = draw_parents(0, 0, how.texts, how.pairs)
     for name, value in changes.items():
         parents = replace(parents, **{name: value})
@@ -41,7 +41,7 @@ def inverted(
 
 
 def naive_text(
-    encoder: encoders.Encoder, parents: Parents, k: int, how: InversionSettings
+    encoder: encoders.Encoder, parents: ParentCaptions, k: int, how: InversionSettings
 ) -> Tensor:
     """Section 3.2 for one text: mix two captions, then gradient descent on eq. 1."""
     tower, ids = encoder.text_tower, encoder.tokenize(CAPTIONS)
@@ -115,7 +115,7 @@ def test_a_text_ends_where_the_longer_of_its_parents_does(encoder: encoders.Enco
 
 def test_with_share_1_of_the_longer_a_text_starts_as_a_caption(encoder: encoders.Encoder) -> None:
     ids = encoder.tokenize(CAPTIONS)
-    parents = Parents(torch.tensor([1]), torch.tensor([0]), torch.tensor([1.0]))
+    parents = ParentCaptions(torch.tensor([1]), torch.tensor([0]), torch.tensor([1.0]))
     texts, _ = mixed(encoder.text_tower, ids, parents)
     assert torch.equal(texts.embeddings[0], encoder.text_tower.lookup(ids)[1])
 

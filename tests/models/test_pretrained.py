@@ -113,5 +113,5 @@ def test_a_tag_brings_its_activation_and_preparation(
     monkeypatch.setattr(library, "download_pretrained", lambda tag: str(path))
     encoder = dual_encoder.build("micro", "tag")
     assert encoder.config["quick_gelu"] is True
-    assert encoder.view.mean == (0.5, 0.5, 0.5)
-    assert encoder.view.interpolation == "bilinear"
+    assert encoder.transform.mean == (0.5, 0.5, 0.5)
+    assert encoder.transform.interpolation == "bilinear"

@@ -29,7 +29,7 @@ from vlcpctl.data.tasks.task import Task, open_stream, open_task
 from vlcpctl.inspection.check import check
 from vlcpctl.inspection.lineage import describe, lines
 from vlcpctl.models import encoders
-from vlcpctl.models.encoders import Start
+from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.precompute import distill as distilling
 from vlcpctl.precompute import distill_plan
 from vlcpctl.precompute.distill import Shard, distill
@@ -247,7 +247,7 @@ def test_a_teacher_that_was_not_trained_here_needs_a_preset(place: Path, tmp_pat
     from vlcpctl.core.atomic import new_directory
 
     with new_directory(tmp_path / "openai", "checkpoint.json") as directory:
-        encoders.save(encoders.build("micro", Start()), directory)
+        encoders.save(encoders.build("micro", NewModelOptions()), directory)
         write_checkpoint_manifest(directory, "c", identity={"imported": True})
     foreign = {"teacher": tmp_path / "openai"}
     with pytest.raises(UsageError, match="its augmentation is not known; use the --preset"):

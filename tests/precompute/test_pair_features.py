@@ -25,7 +25,7 @@ class Stub:
     """Embeds an image by its mean colour, a text by its two tokens, at very different lengths."""
 
     family: str = "dual"
-    view: ImageTransform = ImageTransform(image_size=8, mean=(0, 0, 0), std=(1, 1, 1))  # noqa: RUF009 - frozen
+    transform: ImageTransform = ImageTransform(image_size=8, mean=(0, 0, 0), std=(1, 1, 1))  # noqa: RUF009 - frozen
 
     def tokenize(self, texts: list[str]) -> Tensor:
         return torch.tensor([[len(text) % 7 + 1, len(text) % 5 + 1] for text in texts])
@@ -91,7 +91,7 @@ def test_a_fusion_models_feature_is_its_fused_state_averaged_over_captions(tmp_p
     split = open_split(tmp_path / "task", captions=3)
     found = pair_features(encoder, split, np.arange(6))
     for row in range(6):
-        pixels = eval_view(decode_image(split.image(row)), encoder.view)
+        pixels = eval_view(decode_image(split.image(row)), encoder.transform)
         image = torch.tensor(pixels)[None]
         fused = [
             encoder.fused(*encoder.inputs(image, encoder.tokenize([caption])))[0].detach().numpy()

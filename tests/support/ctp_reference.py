@@ -18,7 +18,7 @@ from torch import Tensor
 from vlcpctl.core.special_tokens import SpecialTokens
 from vlcpctl.models.fusion.configuration import FusionConfig, ImageConfig, TextConfig
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
-from vlcpctl.models.fusion.key_mapping import ctp_names, from_ctp, parted
+from vlcpctl.models.fusion.key_mapping import ctp_names, from_ctp, split_tensors
 from vlcpctl.models.fusion.model import FusionModel
 
 DATA = Path(__file__).parent / "data"
@@ -61,7 +61,7 @@ def encoder(which: str = "F", dtype: torch.dtype = torch.float64) -> FusionEncod
     module = FusionModel(CONFIG, words=SPECIAL.words, pad=SPECIAL.pad).to(dtype)
     module.logit_scale.requires_grad_(False)
     module.load_state_dict(weights(which))
-    return FusionEncoder(module, CONFIG.stored(), CONFIG.view, NoTokenizer())
+    return FusionEncoder(module, CONFIG.stored(), CONFIG.transform, NoTokenizer())
 
 
 def weights(which: str) -> dict[str, Tensor]:
@@ -92,7 +92,7 @@ def gradient_norms(gradients: Mapping[str, Tensor | None]) -> dict[str, float]:
     """Norms of gradients by our names, by theirs: queries, keys and values apart."""
     names = ctp_names(_own_names())
     given = {name: grad for name, grad in gradients.items() if grad is not None}
-    return {name: grad.norm().item() for name, grad in parted(given, names).items()}
+    return {name: grad.norm().item() for name, grad in split_tensors(given, names).items()}
 
 
 def expected_norms(mode: str) -> dict[str, float]:

@@ -25,7 +25,7 @@ class FusedByColour:
 
     scale: float = 1.0
     family: str = "fusion"
-    view: ImageTransform = field(
+    transform: ImageTransform = field(
         default_factory=lambda: ImageTransform(
             image_size=16,
             mean=(0.5, 0.5, 0.5),

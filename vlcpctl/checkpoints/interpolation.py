@@ -89,7 +89,7 @@ class _Average:
 def _refuse_other_model(one: Encoder, other: Encoder, first: Parent, second: Parent) -> None:
     """Refuse checkpoints of different models."""
     # Equal shapes are not enough: a different activation or image transform has the same shapes.
-    for what in ("family", "config", "view"):
+    for what in ("family", "config", "transform"):
         if getattr(one, what) != getattr(other, what):
             raise Incompatible(
                 f"{second.path} is a different model than {first.path}: its {what} differs; "

@@ -27,7 +27,7 @@ def embed(encoder: Encoder, source: EvalSplit, checkpoint: Path, compute: Comput
     `checkpoint` names the model in messages. Raises Diverged for non-finite embeddings.
     """
     layout, what = source.layout, f"{checkpoint} on {source.task.slug}"
-    images = EvalImages(source.split, layout.first_row_I, encoder.view, compute.batch_size)
+    images = EvalImages(source.split, layout.first_row_I, encoder.transform, compute.batch_size)
     with progress(f"{what}: images", len(layout.image_ids), "images") as bar:
         image_ID = embed_images(encoder, _counted(read_images(images, compute.workers), bar))
     with progress(f"{what}: texts", len(layout.texts), "texts") as bar:
@@ -46,7 +46,7 @@ def fuse(
     `checkpoint` names the model in messages. Raises Diverged for non-finite features.
     """
     items, what = source.items, f"{checkpoint} on {source.task.slug} ({source.name})"
-    images = EvalImages(source.split, items.first_row_P, encoder.view, compute.batch_size)
+    images = EvalImages(source.split, items.first_row_P, encoder.transform, compute.batch_size)
     with progress(f"{what}: pairs", len(items.texts), "pairs") as bar:
         batches = _counted(read_images(images, compute.workers), bar)
         texts = _sliced(items.texts, compute.batch_size)

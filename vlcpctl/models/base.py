@@ -24,13 +24,15 @@ class BaseEncoder(ABC):
 
     module: nn.Module
     config: dict[str, Any]
-    view: ImageTransform
+    transform: ImageTransform
     tokenizer: Tokenizer
-    _held: Tensor = field(init=False, repr=False)  # mean and standard deviation, see _statistics
+    _mean_and_std: Tensor = field(
+        init=False, repr=False
+    )  # mean and standard deviation, see _statistics
 
     def __post_init__(self) -> None:
-        held = torch.tensor((self.view.mean, self.view.std), dtype=torch.float64)
-        self._held = held.view(2, 1, 3, 1, 1)
+        mean_and_std = torch.tensor((self.transform.mean, self.transform.std), dtype=torch.float64)
+        self._mean_and_std = mean_and_std.view(2, 1, 3, 1, 1)
 
     @property
     def width(self) -> int:
@@ -115,6 +117,6 @@ class BaseEncoder(ABC):
     def _statistics(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation (1, 3, 1, 1) of the channels, on the module's device."""
         like = next(self.module.parameters())
-        if (self._held.device, self._held.dtype) != (like.device, like.dtype):
-            self._held = self._held.to(like)
-        return self._held[0], self._held[1]
+        if (self._mean_and_std.device, self._mean_and_std.dtype) != (like.device, like.dtype):
+            self._mean_and_std = self._mean_and_std.to(like)
+        return self._mean_and_std[0], self._mean_and_std[1]

@@ -85,7 +85,7 @@ def read_checkpoint_configuration(directory: Path) -> Configuration:
 
 
 def with_shape(
-    found: Configuration, text_length: int | None, image_size: int | None
+    configuration: Configuration, text_length: int | None, image_size: int | None
 ) -> Configuration:
     """The configuration with another text length (tokens) or image size (pixels), where given."""
     text, vision, preprocess = {}, {}, {}
@@ -94,24 +94,26 @@ def with_shape(
     if image_size is not None:
         vision["image_size"] = preprocess["size"] = image_size
     changed = {
-        **found.model,
-        "text_cfg": {**found.model["text_cfg"], **text},
-        "vision_cfg": {**found.model["vision_cfg"], **vision},
+        **configuration.model,
+        "text_cfg": {**configuration.model["text_cfg"], **text},
+        "vision_cfg": {**configuration.model["vision_cfg"], **vision},
     }
-    return replace(found, model=changed, preprocess={**found.preprocess, **preprocess})
+    return replace(
+        configuration, model=changed, preprocess={**configuration.preprocess, **preprocess}
+    )
 
 
-def view_of(found: Configuration) -> ImageTransform:
+def transform_of(configuration: Configuration) -> ImageTransform:
     """How images are prepared for the model, with open_clip's defaults for missing settings.
 
     Raises BadInput if the model takes images that are not square.
     """
-    preprocess = dict(found.preprocess)
+    preprocess = dict(configuration.preprocess)
     if not {"mean", "std"} <= preprocess.keys():
         library = open_clip()
         usual = {"mean": library.OPENAI_DATASET_MEAN, "std": library.OPENAI_DATASET_STD}
         preprocess = {**usual, **preprocess}
-    size = preprocess.get("size", found.model["vision_cfg"].get("image_size", 224))
+    size = preprocess.get("size", configuration.model["vision_cfg"].get("image_size", 224))
     sides = {size} if isinstance(size, int) else set(size)
     if len(sides) != 1:
         raise BadInput(
@@ -127,22 +129,26 @@ def view_of(found: Configuration) -> ImageTransform:
     )
 
 
-def checkpoint_view(directory: Path) -> ImageTransform:
+def checkpoint_transform(directory: Path) -> ImageTransform:
     """How images are prepared for a checkpoint's model, without torch if vlcpctl wrote it."""
     fusion = fusion_configuration(str(directory))
-    return view_of(read_checkpoint_configuration(directory)) if fusion is None else fusion.view
+    return (
+        transform_of(read_checkpoint_configuration(directory))
+        if fusion is None
+        else fusion.transform
+    )
 
 
-def preprocess_of(view: ImageTransform) -> dict[str, Any]:
+def preprocess_of(transform: ImageTransform) -> dict[str, Any]:
     """The preprocessing settings in open_clip's format (`preprocess_cfg`)."""
     return {
-        "size": view.image_size,
+        "size": transform.image_size,
         "mode": "RGB",
-        "mean": list(view.mean),
-        "std": list(view.std),
-        "interpolation": view.interpolation,
-        "resize_mode": view.resize_mode,
-        "fill_color": view.fill_color,
+        "mean": list(transform.mean),
+        "std": list(transform.std),
+        "interpolation": transform.interpolation,
+        "resize_mode": transform.resize_mode,
+        "fill_color": transform.fill_color,
     }
 
 

@@ -24,7 +24,7 @@ from vlcpctl.models.configuration import (
     find_configuration,
     preprocess_of,
     read_checkpoint_configuration,
-    view_of,
+    transform_of,
     with_shape,
 )
 from vlcpctl.models.pretrained import (
@@ -33,7 +33,7 @@ from vlcpctl.models.pretrained import (
     set_temperature,
     set_weights,
 )
-from vlcpctl.models.projections import Projections, evaluating
+from vlcpctl.models.projections import ProjectionModule, evaluating
 from vlcpctl.models.temperature import parse_temperature
 from vlcpctl.models.text_tower import TextTower, open_clip_tower
 from vlcpctl.models.tokenizers import tokenizer_of
@@ -68,8 +68,8 @@ class DualEncoder(BaseEncoder):
         return open_clip_tower(self.module)
 
     @cached_property
-    def _projections(self) -> Projections:
-        return Projections(self.module)
+    def _projections(self) -> ProjectionModule:
+        return ProjectionModule(self.module)
 
 
 def build(
@@ -130,7 +130,7 @@ def save(encoder: DualEncoder, directory: Path) -> None:
     """Write config, weights and tokenizer files; open_clip loads them as local-dir:DIRECTORY."""
     config = {
         "model_cfg": portable(encoder.config),
-        "preprocess_cfg": preprocess_of(encoder.view),
+        "preprocess_cfg": preprocess_of(encoder.transform),
         "learns_temperature": encoder.weights()["logit_scale"].requires_grad,
     }
     text = json.dumps(config, indent=1, ensure_ascii=False)
@@ -154,7 +154,7 @@ def _encoder(
     module = new_module(shape, seed)
     if fill is not None:
         fill(module)
-    encoder = DualEncoder(module, found.model, view_of(found), tokenizer)
+    encoder = DualEncoder(module, found.model, transform_of(found), tokenizer)
     encoder.weights()["logit_scale"].requires_grad_(found.learns_temperature)
     return encoder
 

@@ -21,7 +21,7 @@ Encoder = DualEncoder | FusionEncoder
 
 
 @dataclass(frozen=True, kw_only=True)
-class Start:
+class NewModelOptions:
     """Options of a new model; None means the value of its configuration."""
 
     pretrained: str | None = None
@@ -32,24 +32,24 @@ class Start:
     heads: str | None = None  # the projections of a fusion model: linear or cosine
 
 
-def build(model: str | Path, start: Start = Start()) -> Encoder:
+def build(model: str | Path, options: NewModelOptions = NewModelOptions()) -> Encoder:
     """A new model by name, or from a JSON config file or a checkpoint directory.
 
     Its weights are those of the checkpoint or of `pretrained`, else random from the seed. Raises
     UsageError, BadInput or Incompatible if the model or its weights cannot be found or do not fit.
     """
-    found = fusion_configuration(str(model))
-    if found is None:
+    configuration = fusion_configuration(str(model))
+    if configuration is None:
         return dual_encoder.build(
             model,
-            start.pretrained,
-            temperature=start.temperature,
-            seed=start.seed,
-            text_length=start.text_length,
-            image_size=start.image_size,
+            options.pretrained,
+            temperature=options.temperature,
+            seed=options.seed,
+            text_length=options.text_length,
+            image_size=options.image_size,
         )
-    changed = with_changes(found, start.text_length, start.image_size, start.heads)
-    return building.build(changed, start.pretrained, start.temperature, start.seed)
+    shaped = with_changes(configuration, options.text_length, options.image_size, options.heads)
+    return building.build(shaped, options.pretrained, options.temperature, options.seed)
 
 
 def with_weights(

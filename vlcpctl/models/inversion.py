@@ -25,20 +25,20 @@ from vlcpctl.models.text_tower import TextTower
 
 
 @dataclass(frozen=True)
-class Parents:
+class ParentCaptions:
     """The two captions that each of K texts mixes, and the share of the first (beta)."""
 
     first: Tensor  # (K,) places in the mini-batch; a text may have one caption for both
     second: Tensor  # (K,)
     share: Tensor  # (K,) in [0, 1]
 
-    def part(self, some: slice) -> Parents:
+    def part(self, rows: slice) -> ParentCaptions:
         """The parents of a slice of the texts."""
-        return Parents(self.first[some], self.second[some], self.share[some])
+        return ParentCaptions(self.first[rows], self.second[rows], self.share[rows])
 
 
 @dataclass(frozen=True)
-class Reached:
+class InversionScores:
     """The loss of texts (eq. 1) and their similarities to the images; (K,) each."""
 
     loss: Tensor
@@ -47,19 +47,19 @@ class Reached:
 
 
 @dataclass(frozen=True)
-class Inverted:
+class InversionResult:
     """The generated texts, and their loss and similarities before and after optimization."""
 
     texts: PseudoTexts
-    before: Reached
-    after: Reached
+    before: InversionScores
+    after: InversionScores
 
 
-def draw_parents(seed: int, number: int, texts: int, pairs: int) -> Parents:
+def draw_parents(seed: int, number: int, texts: int, pairs: int) -> ParentCaptions:
     """Draw the parents of `texts` texts from mini-batch `number` of `pairs` captions."""
     draw = generator(seed, "invert", number)
     places = torch.from_numpy(draw.integers(0, pairs, (2, texts)))
-    return Parents(places[0], places[1], torch.from_numpy(draw.random(texts)))
+    return ParentCaptions(places[0], places[1], torch.from_numpy(draw.random(texts)))
 
 
 @dataclass(frozen=True)
@@ -67,18 +67,18 @@ class Inverter:
     """Generates texts with a frozen model: the encoder, with `weights` in place of its own."""
 
     encoder: Encoder
-    how: InversionSettings
+    settings: InversionSettings
     weights: Weights | None = None
 
-    def invert(self, image_BD: Tensor, ids_BL: Tensor, parents: Parents) -> Inverted:
+    def invert(self, image_BD: Tensor, ids_BL: Tensor, parents: ParentCaptions) -> InversionResult:
         """Generate K texts for unit-length image features; all tensors on the model's device."""
         texts, free_KL1 = mixed(self.encoder.text_tower, ids_BL, parents, self.weights)
-        before = self._reached(image_BD, texts)
-        for _ in range(self.how.iterations):
-            texts = self._descended(image_BD, texts, free_KL1)
-        return Inverted(texts, before, self._reached(image_BD, texts))
+        before = self._scores(image_BD, texts)
+        for _ in range(self.settings.iterations):
+            texts = self._descend(image_BD, texts, free_KL1)
+        return InversionResult(texts, before, self._scores(image_BD, texts))
 
-    def _descended(self, image_BD: Tensor, texts: PseudoTexts, free_KL1: Tensor) -> PseudoTexts:
+    def _descend(self, image_BD: Tensor, texts: PseudoTexts, free_KL1: Tensor) -> PseudoTexts:
         """One step of gradient descent on eq. 1."""
         embeddings = texts.embeddings.requires_grad_()
         with torch.enable_grad():
@@ -86,27 +86,27 @@ class Inverter:
             # The gradient of the sum with respect to one text is that of its own loss, so texts do
             # not depend on each other.
             (gradient,) = torch.autograd.grad(loss_K.sum(), embeddings)
-        moved = embeddings.detach() - self.how.rate * gradient * free_KL1
+        moved = embeddings.detach() - self.settings.rate * gradient * free_KL1
         return PseudoTexts(moved, texts.ends)
 
     @torch.no_grad()
-    def _reached(self, image_BD: Tensor, texts: PseudoTexts) -> Reached:
+    def _scores(self, image_BD: Tensor, texts: PseudoTexts) -> InversionScores:
         scores_BK = self._similarities(image_BD, texts)
-        within = (scores_BK >= self.how.low) & (scores_BK <= self.how.high)
+        within = (scores_BK >= self.settings.low) & (scores_BK <= self.settings.high)
         share = within.to(scores_BK.dtype).mean(0)
-        return Reached(self._losses(scores_BK), scores_BK.mean(0), share)
+        return InversionScores(self._losses(scores_BK), scores_BK.mean(0), share)
 
     def _similarities(self, image_BD: Tensor, texts: PseudoTexts) -> Tensor:
         raw_KD = self.encoder.embedded_texts(texts.embeddings, texts.ends, self.weights)
         return image_BD @ normalize(raw_KD.to(image_BD.dtype), dim=-1).T
 
     def _losses(self, scores_BK: Tensor) -> Tensor:
-        return margins(scores_BK, self.how.low, self.how.high)
+        return margins(scores_BK, self.settings.low, self.settings.high)
 
 
 @torch.no_grad()
 def mixed(
-    tower: TextTower, ids_BL: Tensor, parents: Parents, weights: Weights | None = None
+    tower: TextTower, ids_BL: Tensor, parents: ParentCaptions, weights: Weights | None = None
 ) -> tuple[PseudoTexts, Tensor]:
     """K mixtures of two captions, and a (K, L, 1) mask of the tokens that may be optimized.
 

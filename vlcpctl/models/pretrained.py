@@ -64,7 +64,7 @@ def set_weights(module: nn.Module, file: Path, *, resizes: bool) -> None:
     With `resizes`, position embeddings of another length are interpolated, as open_clip does.
     Raises Incompatible if the file cannot be read, or a name or shape differs.
     """
-    weights = _under_own_names(read_weights(file).tensors, module)
+    weights = _under_names_of(read_weights(file).tensors, module)
     own = module.state_dict(keep_vars=True)
     if resizes:
         open_clip().model.resize_pos_embed(weights, module)
@@ -79,7 +79,7 @@ def set_foreign(module: nn.Module, tensors: dict[str, Tensor], what: str) -> Non
 
     Raises Incompatible with all tensors that are missing, unexpected or of another shape.
     """
-    weights = _under_own_names(tensors, module)
+    weights = _under_names_of(tensors, module)
     require_fit(weights, module.state_dict(keep_vars=True), what)
     module.load_state_dict(weights)
 
@@ -91,7 +91,7 @@ def set_temperature(log_scale: nn.Parameter, temperature: Temperature) -> None:
     log_scale.requires_grad_(temperature.learned)
 
 
-def _under_own_names(weights: dict[str, Tensor], module: nn.Module) -> dict[str, Tensor]:
+def _under_names_of(weights: dict[str, Tensor], module: nn.Module) -> dict[str, Tensor]:
     """The weights of old or foreign checkpoints under this module's tensor names."""
     own = module.state_dict(keep_vars=True)
     weights = open_clip().convert.convert_state_dict(module, weights)

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 
-class Projections(nn.Module):
+class ProjectionModule(nn.Module):
     """Both encoders as one module.
 
     torch's functional_call replaces the weights of a module's forward; open_clip's own forward

@@ -53,11 +53,11 @@ def load_timm(model: str, weights: str | None) -> nn.Module:
     """
     timm: Any = importlib.import_module("timm")
     if Path(model).is_dir():
-        return _created(timm, f"local-dir:{model}", pretrained=True)
+        return _create(timm, f"local-dir:{model}", pretrained=True)
     if model.partition(".")[0] not in timm.list_models():
         raise UsageError(unknown_name("timm model", model, timm.list_models()))
     if weights is None:
-        return _created(timm, model, pretrained=True)
+        return _create(timm, model, pretrained=True)
     return _with_weights(timm, model, Path(weights))
 
 
@@ -68,7 +68,7 @@ def names_of(module: nn.Module) -> Sequence[str] | None:
     return [str(name) for name in listed] if listed and len(listed) == count else None
 
 
-def _created(timm: Any, name: str, **how: Any) -> nn.Module:
+def _create(timm: Any, name: str, **how: Any) -> nn.Module:
     try:
         module: nn.Module = timm.create_model(name, **how)
     except (OSError, RuntimeError, ValueError, UnpicklingError) as error:
@@ -84,11 +84,11 @@ def _with_weights(timm: Any, model: str, file: Path) -> nn.Module:
     if not file.is_file():
         raise UsageError(f"{file} is not a file of weights")
     try:
-        held = timm.models.load_state_dict(str(file), weights_only=True)
-        plain = _created(timm, model, pretrained=False)
-        head = held.get(f"{_head(plain)}.weight")
+        n_outputs = timm.models.load_state_dict(str(file), weights_only=True)
+        plain = _create(timm, model, pretrained=False)
+        head = n_outputs.get(f"{_head(plain)}.weight")
         classes = None if head is None else head.shape[0]
-        module = _created(timm, model, pretrained=False, num_classes=classes)
+        module = _create(timm, model, pretrained=False, num_classes=classes)
         timm.models.load_checkpoint(module, str(file), weights_only=True)
     except (RuntimeError, UnpicklingError, KeyError, OSError) as error:
         raise Incompatible(

@@ -15,7 +15,7 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.buffer.update import open_buffer
 from vlcpctl.data.tasks.task import Split, Task, open_task
-from vlcpctl.models.configuration import checkpoint_view
+from vlcpctl.models.configuration import checkpoint_transform
 from vlcpctl.training.config.settings import Settings, refuse_idle_settings, resolve
 
 AUGMENTATION = ("crop", "crop_scale", "flip", "randaugment")
@@ -103,7 +103,7 @@ def make_plan(request: Request) -> DistillPlan:
     teacher = CheckpointManifest.read(request.teacher)
     settings = _settings(request, teacher)
     seen = {name: getattr(settings, name) for name in AUGMENTATION}
-    view = replace(checkpoint_view(request.teacher), **seen)
+    view = replace(checkpoint_transform(request.teacher), **seen)
     views = _views(request, view)
     identity = {
         "teacher": teacher.content,

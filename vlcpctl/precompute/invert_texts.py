@@ -23,7 +23,7 @@ from vlcpctl.data.loading.workers import read_in_order
 from vlcpctl.data.precomputed.pseudo_texts import Columns, join_parts, write_part
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder
-from vlcpctl.models.inversion import Inverted, Inverter, Parents, draw_parents
+from vlcpctl.models.inversion import InversionResult, Inverter, ParentCaptions, draw_parents
 from vlcpctl.precompute.invert_plan import InvertPlan
 from vlcpctl.precompute.resumable_parts import Means, claim, missing_parts
 
@@ -71,7 +71,7 @@ class Work:
         dataset = PlannedBatches(
             splits=[self.plan.buffer],
             plan=BufferSampler(self.plan.buffer, self.plan.how.pairs, self.plan.request.seed).plan,
-            transform=self.encoder.view,
+            transform=self.encoder.transform,
             tokenise=self.encoder.tokenizer,
             seed=self.plan.request.seed,
             part=lambda count: slice(0, count),
@@ -101,7 +101,7 @@ class Work:
         return {**columns, "first": keys[columns["first"]], "second": keys[columns["second"]]}
 
 
-def _columns(inverted: Inverted, parents: Parents) -> dict[str, np.ndarray]:
+def _columns(inverted: InversionResult, parents: ParentCaptions) -> dict[str, np.ndarray]:
     """The columns of the texts, one row each; parents are indices into the mini-batch."""
     before, after = inverted.before, inverted.after
     columns = {

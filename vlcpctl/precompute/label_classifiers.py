@@ -21,7 +21,7 @@ from vlcpctl.data.splitting.pseudo_labels import Classifier
 from vlcpctl.evaluation.classification.class_vectors import class_vectors
 from vlcpctl.models import encoders
 from vlcpctl.models.embed import embed_images, require_finite
-from vlcpctl.models.encoders import Encoder, Start
+from vlcpctl.models.encoders import Encoder, NewModelOptions
 from vlcpctl.models.timm_classifier import TimmClassifier, load_timm, names_of
 
 BATCH_SIZE = 64
@@ -50,7 +50,7 @@ class ZeroshotClassifier:
 
     def prepare(self, image: Image.Image) -> NDArray[np.generic]:
         """The image as (H, W, 3) bytes, transformed as in evaluation."""
-        return eval_view(image, self.encoder.view)
+        return eval_view(image, self.encoder.transform)
 
     def classify(self, batch: NDArray[np.generic]) -> NDArray[np.int64]:
         """(B,) predicted class indices for (B, H, W, 3) images."""
@@ -63,7 +63,7 @@ class ZeroshotClassifier:
 def _encoder(source: LabelsFrom, device: str) -> Encoder:
     if source.kind == "checkpoint":
         return encoders.load_for_inference(Path(source.name), device)
-    encoder = encoders.build(source.name, Start(pretrained=source.weights))
+    encoder = encoders.build(source.name, NewModelOptions(pretrained=source.weights))
     encoder.module.to(torch_device(device)).eval()
     return encoder
 

@@ -95,4 +95,4 @@ def _mean_direction(of_captions: Tensor, chunk: Chunk) -> Tensor:
 
 def _view(encoder: Encoder, split: Split, row: int) -> np.ndarray:
     what = f"{split.path}: the image of key {split.keys[row]}"
-    return eval_view(decode_image(split.image(row), what), encoder.view)
+    return eval_view(decode_image(split.image(row), what), encoder.transform)

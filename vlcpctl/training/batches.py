@@ -70,7 +70,7 @@ def _buffer_batches(buffer: BufferSampler, run: TrainRun) -> PlannedBatches:
     return PlannedBatches(
         splits=[buffer.buffer],
         plan=buffer.plan,
-        transform=run.encoder.view,
+        transform=run.encoder.transform,
         tokenise=run.encoder.tokenizer,
         seed=run.seed,
         part=run.world.slice_of,
@@ -108,7 +108,7 @@ def validation_batches(plan: TrainPlan, run: TrainRun) -> Generator[Batch]:
     dataset = PlannedBatches(
         splits=splits,
         plan=batch,
-        transform=run.encoder.view,
+        transform=run.encoder.transform,
         tokenise=run.encoder.tokenize,
         seed=run.seed,
         part=lambda count: slice(0, count),
@@ -129,7 +129,7 @@ def training_transform(run: TrainRun) -> ImageTransform:
     """The model's image transform with the augmentation of the settings."""
     settings = run.settings
     return dataclasses.replace(
-        run.encoder.view,
+        run.encoder.transform,
         crop=settings.crop,
         crop_scale=settings.crop_scale,
         flip=settings.flip,

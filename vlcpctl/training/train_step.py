@@ -20,7 +20,7 @@ from vlcpctl.core.devices import torch_device
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.data.precomputed.teacher_targets import TargetsDirectory
 from vlcpctl.models import encoders
-from vlcpctl.models.encoders import Encoder, Start
+from vlcpctl.models.encoders import Encoder, NewModelOptions
 from vlcpctl.training import identity
 from vlcpctl.training.batches import training_batches, training_transform, validation_batches
 from vlcpctl.training.config.request import Request, save_every
@@ -189,9 +189,9 @@ def _encoder(request: Request, parent: Parent | None) -> Encoder:
     settings = request.settings
     if parent:
         encoder = parent.encoder()
-        _refuse_other_shape(request, encoder.view.image_size)
+        _refuse_other_shape(request, encoder.transform.image_size)
         return encoder
-    start = Start(
+    start = NewModelOptions(
         pretrained=settings.pretrained,
         temperature=settings.temperature,
         seed=request.seed,

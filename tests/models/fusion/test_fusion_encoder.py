@@ -14,7 +14,7 @@ from vlcpctl.core.errors import BadInput, Incompatible, UsageError
 from vlcpctl.core.special_tokens import SpecialTokens
 from vlcpctl.models import encoders
 from vlcpctl.models.configuration import PACKAGED
-from vlcpctl.models.encoders import Start
+from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.models.fusion.configuration import read_fusion
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
 from vlcpctl.models.fusion.model import FusionModel, Outputs
@@ -23,7 +23,7 @@ TEXTS = ["a red heart", "grinning cat face with smiling eyes, animal", "x", ""]
 
 
 def encoder_of(name: str | Path = "albef-micro", **how: object) -> FusionEncoder:
-    encoder = encoders.build(name, Start(**how))  # type: ignore[arg-type]
+    encoder = encoders.build(name, NewModelOptions(**how))  # type: ignore[arg-type]
     assert encoder.family == "fusion"
     return encoder
 
@@ -34,7 +34,7 @@ def encoder() -> FusionEncoder:
 
 
 def inputs(encoder: FusionEncoder, count: int = 4) -> tuple[Tensor, Tensor]:
-    size = encoder.view.image_size
+    size = encoder.transform.image_size
     images = torch.randint(
         256, (count, size, size, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
     )
@@ -77,7 +77,7 @@ def test_a_loaded_checkpoint_is_what_was_saved(heads: str, tmp_path: Path) -> No
     encoders.save(encoder, tmp_path)
     loaded = encoders.load(tmp_path)
     assert loaded.family == "fusion"
-    assert (loaded.view, loaded.width) == (encoder.view, 8)
+    assert (loaded.transform, loaded.width) == (encoder.transform, 8)
     assert loaded.tokenize(["a"]).shape == (1, 9)
     assert loaded.weights()["logit_scale"].requires_grad
     assert same(outputs_of(encoder), outputs_of(loaded))
@@ -188,7 +188,7 @@ def test_positions_are_interpolated_for_another_image_size(
 
     encoders.save(encoder, tmp_path)
     larger = encoder_of(tmp_path, image_size=32)
-    assert larger.view.image_size == 32
+    assert larger.transform.image_size == 32
     name = "image_encoder.pos_embed"
     expected = resample_abs_pos_embed(encoder.weights()[name].detach(), new_size=[4, 4])
     assert torch.equal(larger.weights()[name], expected)

@@ -50,7 +50,7 @@ class LabelledSet:
 
         Raises Diverged for non-finite embeddings.
         """
-        batches = LabelledBatches(self.images, self.count, encoder.view, compute.batch_size)
+        batches = LabelledBatches(self.images, self.count, encoder.transform, compute.batch_size)
         with progress(f"{what}: images", self.count, "images") as bar:
             for batch in read_labelled(batches, compute.workers):
                 image_BD = embed_images(encoder, [batch.pixels] if len(batch.rows) else [])

@@ -11,7 +11,7 @@ from torch import Tensor
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import Incompatible, first_line
 from vlcpctl.models.fusion.configuration import ELSEWHERE, TextConfig
-from vlcpctl.models.fusion.key_mapping import bert_names, joined
+from vlcpctl.models.fusion.key_mapping import bert_names, join_tensors
 from vlcpctl.models.fusion.text_encoder import EPSILON
 from vlcpctl.models.hub import quietly
 
@@ -32,7 +32,7 @@ def bert_tensors(name: str, text: TextConfig, own: Iterable[str]) -> dict[str, T
     if missing:
         say(f"the BERT {name} has no head for masked words; initialising a new one")
     theirs = {n: tensor for n, tensor in bert.state_dict().items() if n not in missing}
-    return joined(theirs, bert_names(own))
+    return join_tensors(theirs, bert_names(own))
 
 
 def vocabulary_size(name: str) -> int:

@@ -20,8 +20,12 @@ from vlcpctl.models.fusion.configuration import (
     FusionConfig,
     read_fusion,
 )
-from vlcpctl.models.fusion.first_weights import parse_first_weights, set_all, set_first_weights
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
+from vlcpctl.models.fusion.initial_weights import (
+    parse_initial_weights,
+    set_all,
+    set_initial_weights,
+)
 from vlcpctl.models.fusion.key_mapping import has_cosine_heads, is_ctp
 from vlcpctl.models.fusion.model import FusionModel
 from vlcpctl.models.pretrained import set_temperature
@@ -40,9 +44,9 @@ def build(
     weights cannot be loaded or do not fit.
     """
     if found.directory is None:
-        first = parse_first_weights(pretrained, found)
+        first = parse_initial_weights(pretrained, found)
         encoder = _new(found, seed, first.text)
-        set_first_weights(encoder.model, first, found)
+        set_initial_weights(encoder.model, first, found)
     elif pretrained:
         raise UsageError(
             f"--pretrained {pretrained} has no effect: {found.directory} has its own weights"
@@ -115,7 +119,7 @@ def _new(found: FusionConfig, seed: int, text: str | None = None) -> FusionEncod
         torch.default_generator.manual_seed(torch_seed(seed, "init"))
         module = FusionModel(found, words=size, pad=tokenizer.special.pad)
     module.logit_scale.requires_grad_(found.learns_temperature)
-    return FusionEncoder(module, found.stored(), found.view, tokenizer)
+    return FusionEncoder(module, found.stored(), found.transform, tokenizer)
 
 
 def _tokenizer(found: FusionConfig, name: str) -> WordPieces:

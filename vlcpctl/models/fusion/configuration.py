@@ -73,7 +73,7 @@ class TextConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Preparation:
+class Preprocessing:
     """How images are prepared, with open_clip's names."""
 
     mean: tuple[float, float, float] = CLIP_MEAN
@@ -90,7 +90,7 @@ class FusionConfig:
     embed_dim: int
     image_cfg: ImageConfig
     text_cfg: TextConfig
-    preprocess_cfg: Preparation = Preparation()
+    preprocess_cfg: Preprocessing = Preprocessing()
     heads: str = "linear"
     learns_temperature: bool = False
     image_pretrained: str | None = None
@@ -98,10 +98,10 @@ class FusionConfig:
     directory: Path | None = None  # the checkpoint it was read from
 
     @property
-    def view(self) -> ImageTransform:
+    def transform(self) -> ImageTransform:
         """How images are prepared for the model."""
-        prepared = dataclasses.asdict(self.preprocess_cfg)
-        return ImageTransform(image_size=self.image_cfg.image_size, **prepared)
+        preprocessing = dataclasses.asdict(self.preprocess_cfg)
+        return ImageTransform(image_size=self.image_cfg.image_size, **preprocessing)
 
     def stored(self) -> dict[str, Any]:
         """The content of `config.json`, without the source of initial weights."""
@@ -141,7 +141,7 @@ def parse(stored: Mapping[str, Any], what: str) -> FusionConfig:
     for name, kind in (("image_cfg", ImageConfig), ("text_cfg", TextConfig)):
         values[name] = _fill(kind, values.get(name), f"{what}: {name}")
     values["preprocess_cfg"] = _fill(
-        Preparation, values.get("preprocess_cfg", {}), f"{what}: preprocess_cfg"
+        Preprocessing, values.get("preprocess_cfg", {}), f"{what}: preprocess_cfg"
     )
     found: FusionConfig = _fill(FusionConfig, values, what)
     _check(found, what)

@@ -81,7 +81,7 @@ def ctp_names(own: Iterable[str]) -> Names:
     return found | {ours: tuple(f"text_mlm_encoder.{name}" for name in all_) for ours, all_ in text}
 
 
-def joined(theirs: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
+def join_tensors(theirs: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
     """Those of our tensors, under our names, whose parts are all among theirs."""
     return {
         ours: torch.cat([theirs[name] for name in parts]) if len(parts) > 1 else theirs[parts[0]]
@@ -90,8 +90,8 @@ def joined(theirs: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
     }
 
 
-def parted(ours: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
-    """Our tensors under their names: the inverse of `joined`."""
+def split_tensors(ours: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
+    """Our tensors under their names: the inverse of `join_tensors`."""
     found: dict[str, Tensor] = {}
     for name, tensor in ours.items():
         theirs = names[name]
@@ -101,7 +101,7 @@ def parted(ours: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
 
 
 @dataclass(frozen=True)
-class FromCtp:
+class CtpTensors:
     """A checkpoint of the CTP authors under our names, with its missing and unexpected tensors."""
 
     tensors: dict[str, Tensor]
@@ -109,7 +109,7 @@ class FromCtp:
     unexpected: list[str]
 
 
-def from_ctp(theirs: Mapping[str, Tensor], own: Iterable[str]) -> FromCtp:
+def from_ctp(theirs: Mapping[str, Tensor], own: Iterable[str]) -> CtpTensors:
     """Their tensors under our names `own`, without copies and training state.
 
     Their temperature becomes our `logit_scale`, log(1 / temperature).
@@ -117,13 +117,13 @@ def from_ctp(theirs: Mapping[str, Tensor], own: Iterable[str]) -> FromCtp:
     names = ctp_names(own)
     theirs = {name.removeprefix("module."): tensor for name, tensor in theirs.items()}
     wanted = {name for parts in names.values() for name in parts}
-    tensors = joined(theirs, names)
+    tensors = join_tensors(theirs, names)
     if "temp" in theirs:
         tensors["logit_scale"] = -theirs["temp"].reshape(()).log()
     unexpected = [
         name for name in theirs if name not in wanted and not _CTP_BESIDES.fullmatch(name)
     ]
-    return FromCtp(tensors, sorted(wanted - theirs.keys()), sorted(unexpected))
+    return CtpTensors(tensors, sorted(wanted - theirs.keys()), sorted(unexpected))
 
 
 def is_ctp(names: Iterable[str]) -> bool:

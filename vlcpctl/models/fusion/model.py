@@ -87,14 +87,14 @@ class FusionModel(nn.Module):
         text_tokens = self.text_encoder(texts, padding)
         start = text_tokens if fused_ids is texts else self.text_encoder(fused_ids, padding)
         tokens = self.text_encoder.fuse(start, padding, image_tokens)
-        asked = tokens[:0, 0] if at is None else tokens[at]
+        selected = tokens[:0, 0] if at is None else tokens[at]
         return Outputs(
             image=self._image(image_tokens),
             text=self._text(text_tokens),
             image_tokens=image_tokens,
             text_tokens=text_tokens,
             fused=tokens[:, 0],
-            logits=self.word_head(asked, self.text_encoder.embeddings.words.weight),
+            logits=self.word_head(selected, self.text_encoder.embeddings.words.weight),
         )
 
     def _text_tokens(self, texts: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ NONE = "none"
 
 
 @dataclass(frozen=True, kw_only=True)
-class FirstWeights:
+class InitialWeights:
     """The sources of initial weights; weights without a source are random."""
 
     file: Path | None = None  # a whole model
@@ -31,18 +31,18 @@ class FirstWeights:
     text: str | None = None  # the name of a BERT on the hub, or a directory
 
 
-def parse_first_weights(pretrained: str | None, found: FusionConfig) -> FirstWeights:
+def parse_initial_weights(pretrained: str | None, found: FusionConfig) -> InitialWeights:
     """Parse `--pretrained`: `none`, FILE, or `image=NAME`, `text=NAME` or both with a comma.
 
     A source that is not given comes from the configuration. Raises UsageError for anything else.
     """
     if pretrained is None:
-        return FirstWeights(image=found.image_pretrained, text=found.text_pretrained)
+        return InitialWeights(image=found.image_pretrained, text=found.text_pretrained)
     if pretrained == NONE:
-        return FirstWeights()
+        return InitialWeights()
     path = Path(pretrained)
     if path.is_file() or (path.suffix in SUFFIXES and "=" not in pretrained):
-        return FirstWeights(file=path)
+        return InitialWeights(file=path)
     parts = dict(part.partition("=")[::2] for part in pretrained.split(","))
     if parts.keys() - {"image", "text"} or not all(parts.values()):
         raise UsageError(
@@ -51,25 +51,27 @@ def parse_first_weights(pretrained: str | None, found: FusionConfig) -> FirstWei
         )
     image = parts.get("image", found.image_pretrained)
     text = parts.get("text", found.text_pretrained)
-    return FirstWeights(image=None if image == NONE else image, text=None if text == NONE else text)
+    return InitialWeights(
+        image=None if image == NONE else image, text=None if text == NONE else text
+    )
 
 
-def set_first_weights(module: FusionModel, first: FirstWeights, found: FusionConfig) -> None:
+def set_initial_weights(module: FusionModel, sources: InitialWeights, found: FusionConfig) -> None:
     """Load the weights of these sources into a module; its other weights do not change.
 
     Raises Incompatible if a source cannot be loaded, or a name or shape differs.
     """
-    if first.file is not None:
-        set_all(module, read_weights(first.file).tensors, str(first.file), resizes=True)
-    if first.image is not None:
+    if sources.file is not None:
+        set_all(module, read_weights(sources.file).tensors, str(sources.file), resizes=True)
+    if sources.image is not None:
         encoder = module.image_encoder
-        tensors = image_tensors(first.image, encoder)
-        require_same_names(tensors, encoder.state_dict(keep_vars=True), first.image)
+        tensors = image_tensors(sources.image, encoder)
+        require_same_names(tensors, encoder.state_dict(keep_vars=True), sources.image)
         encoder.load_state_dict(tensors)
-    if first.text is not None:
+    if sources.text is not None:
         own = module.state_dict(keep_vars=True)
-        tensors = bert_tensors(first.text, found.text_cfg, own)
-        require_same_names(tensors, {name: own[name] for name in tensors}, first.text)
+        tensors = bert_tensors(sources.text, found.text_cfg, own)
+        require_same_names(tensors, {name: own[name] for name in tensors}, sources.text)
         module.load_state_dict(tensors, strict=False)
 
 

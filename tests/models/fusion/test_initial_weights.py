@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from vlcpctl.core.errors import Incompatible
 from vlcpctl.models import encoders
 from vlcpctl.models.configuration import PACKAGED
-from vlcpctl.models.encoders import Start
+from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
-from vlcpctl.models.fusion.key_mapping import ctp_names, parted
+from vlcpctl.models.fusion.key_mapping import ctp_names, split_tensors
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat", "##s", "red", "heart", "x"]
 TEXTS = ["a red heart", "cats x", ""]
@@ -66,7 +66,7 @@ def model_file(directory: Path, **changes: object) -> Path:
 
 
 def build(model: str | Path, pretrained: str | None = None, **how: object) -> FusionEncoder:
-    encoder = encoders.build(model, Start(pretrained=pretrained, **how))  # type: ignore[arg-type]
+    encoder = encoders.build(model, NewModelOptions(pretrained=pretrained, **how))  # type: ignore[arg-type]
     assert encoder.family == "fusion"
     encoder.module.eval()
     return encoder
@@ -81,7 +81,7 @@ def without_images(encoder: FusionEncoder) -> None:
 
 
 def pairs(encoder: FusionEncoder) -> tuple[Tensor, Tensor]:
-    size = encoder.view.image_size
+    size = encoder.transform.image_size
     images = torch.randint(
         256, (3, size, size, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
     )
@@ -236,7 +236,7 @@ def test_a_whole_model_in_a_file_gives_all_weights(tmp_path: Path) -> None:
 def test_weights_of_the_ctp_authors_can_be_started_from(heads: str, tmp_path: Path) -> None:
     first = build("albef-micro", seed=7, heads=heads, temperature="fixed:0.05")
     own = first.module.state_dict()
-    theirs = parted(own, ctp_names(own)) | {"temp": torch.tensor(0.05)}
+    theirs = split_tensors(own, ctp_names(own)) | {"temp": torch.tensor(0.05)}
     torch.save({"model": theirs}, tmp_path / "task_00.pth")
     started = build("albef-micro", str(tmp_path / "task_00.pth"), heads=heads)
     imported = encoders.with_weights("albef-micro", theirs, "task_00.pth")
@@ -249,7 +249,7 @@ def test_weights_of_the_ctp_authors_can_be_started_from(heads: str, tmp_path: Pa
 def test_weights_that_do_not_fit_are_listed(tmp_path: Path) -> None:
     encoder = build("albef-micro")
     own = encoder.module.state_dict()
-    theirs = parted(own, ctp_names(own))
+    theirs = split_tensors(own, ctp_names(own))
     del theirs["vision_proj.weight"], theirs["vision_proj.bias"]
     theirs["itm_head.weight"] = torch.zeros(2)
     with pytest.raises(Incompatible) as caught:

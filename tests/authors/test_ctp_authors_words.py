@@ -12,7 +12,7 @@ from support.fake_run import FakeRun
 
 from vlcpctl.core.batch import Terms, Tokens
 from vlcpctl.core.method import Method
-from vlcpctl.losses.direction import profiles_turned
+from vlcpctl.losses.direction import profile_cosine_distance
 from vlcpctl.losses.masked import soft_word_loss, word_loss
 from vlcpctl.methods.ctp import Ctp
 from vlcpctl.methods.icarl import Icarl
@@ -72,8 +72,8 @@ def test_a_teachers_words_are_the_authors(method: Method, mode: str) -> None:
 
 def test_lucirs_profiles_over_tokens_are_the_authors() -> None:
     out, old = _tokens("F"), _tokens("R")
-    _close(profiles_turned(out.image, old.image).mean(), "s0/lucir/loss_cos_i")
-    _close(profiles_turned(out.text, old.text).mean(), "s0/lucir/loss_cos_t")
+    _close(profile_cosine_distance(out.image, old.image).mean(), "s0/lucir/loss_cos_i")
+    _close(profile_cosine_distance(out.text, old.text).mean(), "s0/lucir/loss_cos_t")
     term = _terms(Lucir(variant="ctp"), out)["direction"]
     _close(term, "s0/lucir/loss_cos")
     for side, name in ((out.image, "img"), (out.text, "txt")):

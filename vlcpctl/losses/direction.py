@@ -9,17 +9,17 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity, normalize
 
 
-def turned(new_BD: Tensor, old_BD: Tensor) -> Tensor:
+def cosine_distance(new_BD: Tensor, old_BD: Tensor) -> Tensor:
     """One minus the cosine of each sample's features, (B,) (LUCIR, eq. 6).
 
     >>> import torch
-    >>> turned(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 2.0]])).item()
+    >>> cosine_distance(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 2.0]])).item()
     1.0
     """
     return 1 - cosine_similarity(new_BD, old_BD, dim=1)
 
 
-def profiles_turned(new_BNC: Tensor, old_BNC: Tensor) -> Tensor:
+def profile_cosine_distance(new_BNC: Tensor, old_BNC: Tensor) -> Tensor:
     """One minus the cosine of each channel's profile over tokens, mean over channels, (B,).
 
     The CTP authors' variant of LUCIR: tokens are scaled to unit length, and the cosine is taken

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from vlcpctl.methods.bases.dark import Dark
+from vlcpctl.methods.bases.dark_replay import DarkReplay
 
 
 @dataclass(frozen=True, kw_only=True)
-class Der(Dark):
+class Der(DarkReplay):
     """Distil the stored projections of replayed pairs, which the contrastive loss leaves out."""
 
     name: ClassVar[str] = "der"

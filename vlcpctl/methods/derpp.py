@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 from vlcpctl.core.batch import Batch, Features, Terms
 from vlcpctl.core.method import Needs, Run, hyper
-from vlcpctl.methods.bases.dark import Dark, contrast
+from vlcpctl.methods.bases.dark_replay import DarkReplay, contrast
 
 
 @dataclass(frozen=True, kw_only=True)
-class Derpp(Dark):
+class Derpp(DarkReplay):
     """Distil one half of the replayed pairs as DER does, and contrast the other half.
 
     The paper samples the buffer twice. Here the two samples are the halves of the batch's replayed
@@ -38,7 +38,7 @@ class Derpp(Dark):
         terms: Terms = {"contrastive": contrast(run, out, ~batch.replayed)}
         count = int(batch.replayed.sum())
         middle = (count + 1) // 2
-        terms |= self.kept(batch, out, slice(0, middle))
+        terms |= self.stored_distance(batch, out, slice(0, middle))
         if self.beta and count > 1:
             second_B = batch.replayed & (batch.replayed.cumsum(0) > middle)
             terms["replayed"] = self.beta * contrast(run, out, second_B)

@@ -52,11 +52,11 @@ class Geodl(Method):
         if run.first or not self.strength:
             return {}, {}
         old = run.previous(batch)
-        image, text = self._turned(out.image, old.image), self._turned(out.text, old.text)
+        image, text = self._path_angle(out.image, old.image), self._path_angle(out.text, old.text)
         return {"path": self.strength * (image + text) / 2}, {}
 
-    def _turned(self, new_BD: Tensor, old_BD: Tensor) -> Tensor:
-        most = max(1, min(new_BD.shape) - 2)
-        wanted = min(self.dimensions or most, most)
+    def _path_angle(self, new_BD: Tensor, old_BD: Tensor) -> Tensor:
+        limit = max(1, min(new_BD.shape) - 2)
+        wanted = min(self.dimensions or limit, limit)
         turned_B: Tensor = losses.geodesic.path_angle(new_BD, old_BD, wanted)
         return turned_B.mean()

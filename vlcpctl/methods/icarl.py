@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from vlcpctl.core.method import Needs, Paper
-from vlcpctl.methods.bases.distilled import Distilled
+from vlcpctl.methods.bases.distillation import DistillationMethod
 
 
 @dataclass(frozen=True, kw_only=True)
-class Icarl(Distilled):
+class Icarl(DistillationMethod):
     """Distil the previous model on new pairs and on the pairs of a herding buffer.
 
     Image-text pairs do not have class labels, so the nearest-mean-of-exemplars classifier and the

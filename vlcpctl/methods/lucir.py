@@ -66,8 +66,8 @@ class Lucir(Method):
         if run.first or not self.strength or self.variant == "ctp":
             return {}, {}
         old = run.previous(batch)
-        image = losses.direction.turned(out.image, old.image).mean()
-        text = losses.direction.turned(out.text, old.text).mean()
+        image = losses.direction.cosine_distance(out.image, old.image).mean()
+        text = losses.direction.cosine_distance(out.text, old.text).mean()
         return {"direction": self.strength * (image + text) / 2}, {}
 
     def token_loss(self, run: Run, part: Part, out: Tokens) -> Terms:
@@ -77,8 +77,8 @@ class Lucir(Method):
         terms: Terms = {}
         old = part.previous()
         if self.variant == "ctp":
-            image = losses.direction.profiles_turned(out.image, old.image).sum()
-            text = losses.direction.profiles_turned(out.text, old.text).sum()
+            image = losses.direction.profile_cosine_distance(out.image, old.image).sum()
+            text = losses.direction.profile_cosine_distance(out.text, old.text).sum()
             terms["direction"] = self.strength * (image + text) / 2 / part.pairs
         if self.words:
             kept = losses.masked.soft_word_loss(out.logits, old.logits)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from vlcpctl.core.method import Paper
-from vlcpctl.methods.bases.distilled import Distilled
+from vlcpctl.methods.bases.distillation import DistillationMethod
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lwf(Distilled):
+class Lwf(DistillationMethod):
     """Distil the previous model's outputs on the new task's pairs."""
 
     name: ClassVar[str] = "lwf"

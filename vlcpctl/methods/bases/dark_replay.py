@@ -24,7 +24,7 @@ PAPER = Paper(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dark(Method):
+class DarkReplay(Method):
     """Contrast new pairs with each other, and distil the stored projections of replayed pairs.
 
     Image-text pairs do not have class labels: projections replace the paper's logits, and the
@@ -56,21 +56,21 @@ class Dark(Method):
     def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
         """The contrastive loss of new pairs, and the distillation of replayed pairs."""
         terms: Terms = {"contrastive": contrast(run, out, ~batch.replayed)}
-        return terms | self.kept(batch, out, slice(None)), {}
+        return terms | self.stored_distance(batch, out, slice(None)), {}
 
-    def kept(self, batch: Batch, out: Features, draw: slice) -> Terms:
+    def stored_distance(self, batch: Batch, out: Features, draws: slice) -> Terms:
         """Alpha times the distance from the stored projections, averaged over both modalities.
 
-        `draw` is the slice of the replayed pairs to compare; without any the term is left out.
+        `draws` is the slice of the replayed pairs to compare; without any the term is left out.
         """
-        rows_R = batch.replayed.nonzero().flatten()[draw]
+        rows_R = batch.replayed.nonzero().flatten()[draws]
         if not self.alpha or batch.stored is None or not len(rows_R):
             return {}
         pairs = ((out.raw_image, batch.stored.image), (out.raw_text, batch.stored.text))
         image, text = (
             losses.dark.distance(
                 new_BD[rows_R.to(new_BD.device)],
-                stored_RD[draw].to(new_BD),
+                stored_RD[draws].to(new_BD),
                 unit=self.target == "unit",
             )
             for new_BD, stored_RD in pairs

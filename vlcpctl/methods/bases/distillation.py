@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Distilled(Method):
+class DistillationMethod(Method):
     """Distil similarities or feature channels and, for fusion models, masked-word predictions."""
 
     preset: ClassVar[str] = "ctp"
@@ -48,19 +48,19 @@ class Distilled(Method):
         if run.first or not self.strength:
             return {}, {}
         old = run.previous(batch)
-        kept = (
+        terms = (
             self._similarities(out, old)
             if self.target == "similarity"
             else self._channels(out, old)
         )
-        return {"distill": self.strength * kept}, {}
+        return {"distill": self.strength * terms}, {}
 
     def token_loss(self, run: Run, part: Part, out: Tokens) -> Terms:
         """Cross-entropy with the previous model's predictions of the masked words."""
         if run.first or not (self.strength and self.words):
             return {}
-        kept = losses.masked.soft_word_loss(out.logits, part.previous().logits)
-        return {"words": self.strength * kept / part.masked}
+        loss = losses.masked.soft_word_loss(out.logits, part.previous().logits)
+        return {"words": self.strength * loss / part.masked}
 
     def _similarities(self, out: Features, old: Features) -> Tensor:
         new_BB = out.scale * out.image @ out.text.T
@@ -71,7 +71,7 @@ class Distilled(Method):
         ) / 2
 
     def _channels(self, out: Features, old: Features) -> Tensor:
-        heat = self.channel_temperature
-        image = losses.distillation.row_kl(old.raw_image / heat, out.raw_image / heat)
-        text = losses.distillation.row_kl(old.raw_text / heat, out.raw_text / heat)
+        temperature = self.channel_temperature
+        image = losses.distillation.row_kl(old.raw_image / temperature, out.raw_image / temperature)
+        text = losses.distillation.row_kl(old.raw_text / temperature, out.raw_text / temperature)
         return (image + text) / 2

@@ -34,14 +34,14 @@ from vlcpctl.precompute import distill as distilling
 from vlcpctl.precompute import distill_plan
 from vlcpctl.precompute.distill import Shard, distill
 from vlcpctl.precompute.distill_plan import DistillPlan, Request, make_plan
-from vlcpctl.precompute.resumable_parts import Means
+from vlcpctl.precompute.resumable_parts import ComputeOptions
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import Request as TrainRequest
 from vlcpctl.training.config.settings import resolve
 from vlcpctl.training.train_step import train_step
 
 FLAGS = {"model": "micro", "batch_size": 4, "epochs": 1, "image_size": 16, "crop": "random"}
-MEANS = Means(batch_size=4, device="cpu", workers=0, threads=1)
+MEANS = ComputeOptions(batch_size=4, device="cpu", workers=0, threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def request(place: Path, out: Path, **how: Any) -> Request:
     return Request(**{**usual, "out": out, **how})
 
 
-def made(asked: Request, means: Means = MEANS) -> DistillPlan:
+def made(asked: Request, means: ComputeOptions = MEANS) -> DistillPlan:
     plan = make_plan(asked)
     distill(plan, means, Shard())
     return plan
@@ -108,7 +108,9 @@ def test_a_row_is_what_the_teacher_says_of_one_view_or_caption_alone(
         for split in splits:
             for row, key in enumerate(split.keys):
                 for view in range(3):
-                    pixels = train_view(decode_image(split.image(row)), plan.view, 7, key, view)
+                    pixels = train_view(
+                        decode_image(split.image(row)), plan.transform, 7, key, view
+                    )
                     raw, _ = encoder.features(encoder.pixels(torch.tensor(pixels)[None]), None)
                     images.append((key, view, raw[0].tolist()))
                 for number, caption in enumerate(split.captions(row)):
@@ -225,11 +227,11 @@ def test_what_is_there_is_kept_and_another_is_refused(place: Path, tmp_path: Pat
 
 
 def test_the_augmentation_is_the_teachers_a_presets_or_as_told(place: Path, tmp_path: Path) -> None:
-    own = make_plan(request(place, tmp_path / "t")).view
+    own = make_plan(request(place, tmp_path / "t")).transform
     assert (own.crop, own.flip) == ("random", True)
-    ctp = make_plan(request(place, tmp_path / "t", preset="ctp")).view
+    ctp = make_plan(request(place, tmp_path / "t", preset="ctp")).transform
     assert (ctp.crop, ctp.flip, ctp.randaugment) == ("random", True, (2, 5))
-    told = make_plan(request(place, tmp_path / "t", augmentation={"flip": False})).view
+    told = make_plan(request(place, tmp_path / "t", augmentation={"flip": False})).transform
     assert (told.crop, told.flip) == ("random", False)
 
 
@@ -252,7 +254,10 @@ def test_a_teacher_that_was_not_trained_here_needs_a_preset(place: Path, tmp_pat
     foreign = {"teacher": tmp_path / "openai"}
     with pytest.raises(UsageError, match="its augmentation is not known; use the --preset"):
         make_plan(request(place, tmp_path / "t", **foreign))
-    assert make_plan(request(place, tmp_path / "t", **foreign, preset="ctp")).view.crop == "random"
+    assert (
+        make_plan(request(place, tmp_path / "t", **foreign, preset="ctp")).transform.crop
+        == "random"
+    )
 
 
 def test_an_averaged_teacher_is_called_so(place: Path, tmp_path: Path) -> None:
@@ -262,7 +267,10 @@ def test_an_averaged_teacher_is_called_so(place: Path, tmp_path: Path) -> None:
     averaged = {"teacher": tmp_path / "mean"}
     with pytest.raises(UsageError, match="mean is an average of two checkpoints, so its augm"):
         make_plan(request(place, tmp_path / "t", **averaged))
-    assert make_plan(request(place, tmp_path / "t", **averaged, preset="ctp")).view.crop == "random"
+    assert (
+        make_plan(request(place, tmp_path / "t", **averaged, preset="ctp")).transform.crop
+        == "random"
+    )
 
 
 def test_a_teacher_that_diverged_is_refused(place: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.precompute import invert_texts as inverting
 from vlcpctl.precompute.invert_plan import Request as InvertRequest
 from vlcpctl.precompute.invert_plan import make_plan
-from vlcpctl.precompute.resumable_parts import Means
+from vlcpctl.precompute.resumable_parts import ComputeOptions
 from vlcpctl.training import launch
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.processes import process_ranks
@@ -181,8 +181,8 @@ def test_it_composes(world: World, tmp_path: Path, names: str) -> None:
 def made_texts(world: World, first: Path, out: Path, count: int = 8, **changes: Any) -> Path:
     how = InversionSettings(texts=4, pairs=4, low=0.1, high=0.4, iterations=2, rate=0.5)
     given = {"checkpoint": first / "00", "buffer": world.buffers["reservoir"][0], **changes}
-    plan = make_plan(InvertRequest(**given, out=out, count=count, how=how))
-    inverting.invert_texts(plan, Means(batch_size=8, device="cpu", workers=0, threads=1))
+    plan = make_plan(InvertRequest(**given, out=out, count=count, settings=how))
+    inverting.invert_texts(plan, ComputeOptions(batch_size=8, device="cpu", workers=0, threads=1))
     return out
 
 

@@ -31,7 +31,7 @@ from vlcpctl.methods import TABLE
 from vlcpctl.models import encoders
 from vlcpctl.precompute import distill_plan
 from vlcpctl.precompute.distill import Shard, distill
-from vlcpctl.precompute.resumable_parts import Means
+from vlcpctl.precompute.resumable_parts import ComputeOptions
 from vlcpctl.training import launch
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.processes import process_ranks
@@ -43,7 +43,7 @@ from vlcpctl.training.train_step import train_step
 
 EPOCHS = 3
 VARIED = {"crop": "random", "flip": True, "randaugment": (1, 5), "epochs": EPOCHS}
-MEANS = Means(batch_size=5, device="cpu", workers=0, threads=1)
+MEANS = ComputeOptions(batch_size=5, device="cpu", workers=0, threads=1)
 Teachable = pytest.mark.parametrize(
     "names", [name for name, method in TABLE.items() if method().needs(first=False).previous]
 )

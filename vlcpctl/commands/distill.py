@@ -15,7 +15,7 @@ from vlcpctl.core.errors import UsageError
 
 if TYPE_CHECKING:
     from vlcpctl.precompute.distill_plan import DistillPlan
-    from vlcpctl.precompute.resumable_parts import Means
+    from vlcpctl.precompute.resumable_parts import ComputeOptions
 
 Tasks = Annotated[list[Path], typer.Argument(metavar="TASK", help="Task directories.")]
 Teacher = Annotated[
@@ -122,7 +122,7 @@ def run(
     given = {"crop": crop, "crop_scale": crop_scale, "flip": flip, "randaugment": randaugment}
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.precompute.distill_plan import Request, make_plan
-    from vlcpctl.precompute.resumable_parts import Means
+    from vlcpctl.precompute.resumable_parts import ComputeOptions
 
     _check_shards(num_shards, shard_index, force=force)
     request = Request(
@@ -140,7 +140,7 @@ def run(
         say(line)
     if dry_run:
         return
-    means = Means(batch_size=batch_size, device=device, workers=workers, threads=threads)
+    means = ComputeOptions(batch_size=batch_size, device=device, workers=workers, threads=threads)
     if _made(plan, means, (shard_index, num_shards), force=force):
         emit(_result(out) if as_json else out)
 
@@ -154,7 +154,7 @@ def _check_shards(count: int, index: int, *, force: bool) -> None:
         raise UsageError("--force would remove the work of other shards; move --out away instead")
 
 
-def _made(plan: DistillPlan, means: Means, shard: tuple[int, int], *, force: bool) -> bool:
+def _made(plan: DistillPlan, means: ComputeOptions, shard: tuple[int, int], *, force: bool) -> bool:
     """Whether the directory is complete now; otherwise other shards are still missing."""
     from vlcpctl.core.atomic import already_made
 

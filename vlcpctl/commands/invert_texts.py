@@ -124,14 +124,14 @@ def run(
     from vlcpctl.core.batch import InversionSettings
     from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
     from vlcpctl.precompute.invert_plan import Request, already_inverted, make_plan
-    from vlcpctl.precompute.resumable_parts import Means
+    from vlcpctl.precompute.resumable_parts import ComputeOptions
 
     bounds = {"low": min_score, "high": max_score}
     how = InversionSettings(texts=images, pairs=images, iterations=iterations, rate=rate, **bounds)
     request = Request(
-        checkpoint=checkpoint, buffer=buffer, out=out, count=count, how=how, seed=seed
+        checkpoint=checkpoint, buffer=buffer, out=out, count=count, settings=how, seed=seed
     )
-    means = Means(batch_size=batch_size, device=device, workers=workers, threads=threads)
+    means = ComputeOptions(batch_size=batch_size, device=device, workers=workers, threads=threads)
     plan = make_plan(request)
     if already_inverted(plan, force=force):
         say(f"invert-texts: {out} is already finished")

@@ -35,7 +35,7 @@ from vlcpctl.models import encoders
 from vlcpctl.models.embed import require_finite
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.precompute.distill_plan import DistillPlan
-from vlcpctl.precompute.resumable_parts import Means, claim, missing_parts
+from vlcpctl.precompute.resumable_parts import ComputeOptions, claim, missing_parts
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,9 @@ class Shard:
     count: int = 1
 
 
-def distill(plan: DistillPlan, means: Means, shard: Shard, *, force: bool = False) -> bool:
+def distill(
+    plan: DistillPlan, compute: ComputeOptions, shard: Shard, *, force: bool = False
+) -> bool:
     """Compute the missing parts of this shard, and join them once those of all shards exist.
 
     Returns whether the targets are finished; False if parts of other shards are missing. Raises
@@ -54,18 +56,18 @@ def distill(plan: DistillPlan, means: Means, shard: Shard, *, force: bool = Fals
     embeddings.
     """
     out = plan.request.out
-    torch.set_num_threads(means.threads)
-    partial = claim(out, plan.identity, means, force=force)
+    torch.set_num_threads(compute.threads)
+    partial = claim(out, plan.identity, compute, force=force)
     files = [
         (partial / f"images-{number:06d}.npy", partial / f"texts-{number:06d}.npy")
         for number in range(plan.parts)
     ]
     own = range(shard.index, plan.parts, shard.count)
     missing = missing_parts(out, {number: files[number][1] for number in own})
-    teacher = encoders.load_for_inference(plan.request.teacher, means.device)
+    teacher = encoders.load_for_inference(plan.request.teacher, compute.device)
     with progress("distill", sum(len(plan.part(number)) for number in own), "pairs") as bar:
         bar.advance(sum(len(plan.part(number)) for number in own if number not in missing))
-        for number, images, texts in Work(plan, means, teacher).parts(missing):
+        for number, images, texts in TargetParts(plan, compute, teacher).parts(missing):
             for path, vectors in zip(files[number], (images, texts), strict=True):
                 write_vectors(path, [vectors], vectors.shape, np.float32)
             bar.advance(len(plan.part(number)))
@@ -84,7 +86,7 @@ def _facts(plan: DistillPlan, teacher: Encoder) -> dict[str, Any]:
         "sources": [*identity["tasks"], *([identity["buffer"]] if identity["buffer"] else [])],
         "width": teacher.width,
         "scale": teacher.weights()["logit_scale"].detach().exp().item(),
-        "pairs": len(plan.places),
+        "pairs": len(plan.pair_rows),
         "views": plan.views,
     }
 
@@ -100,10 +102,10 @@ def _join(
     """Join the parts into the finished targets, and delete them."""
     # Two shards may finish at the same moment, and both find all parts: the lock lets one join
     # them, and the other then finds the directory gone or the targets finished.
-    with _locked(partial) as is_there:
-        if is_there and partial.exists():
+    with _locked(partial) as is_locked:
+        if is_locked and partial.exists():
             if force or not already_made(plan.request.out, "targets", plan.identity, force=False):
-                views = np.full(len(plan.places), plan.views)
+                views = np.full(len(plan.pair_rows), plan.views)
                 sides = (
                     Parts(views, [images for images, _ in files]),
                     Parts(plan.caption_counts, [texts for _, texts in files]),
@@ -143,22 +145,22 @@ class ViewBatches(Dataset[Tensor]):
         places, views = self.plan.part(part), self.plan.views
         first = batch * self.size
         numbers = range(first, min(first + self.size, len(places) * views))
-        seen = [self._view(places[at // views], at % views) for at in numbers]
-        return torch.from_numpy(np.stack(seen))
+        known = [self._view(places[at // views], at % views) for at in numbers]
+        return torch.from_numpy(np.stack(known))
 
     def _view(self, place: np.ndarray, visit: int) -> np.ndarray:
         source, row = place.tolist()
         splits, key = self.plan.splits, self.plan.splits[source].keys[row]
         image = self._cache.get(splits, source, row)
-        return train_view(image, self.plan.view, self.plan.request.seed, key, visit)
+        return train_view(image, self.plan.transform, self.plan.request.seed, key, visit)
 
 
 @dataclass(frozen=True)
-class Work:
+class TargetParts:
     """Computes the teacher's embeddings of each part."""
 
     plan: DistillPlan
-    means: Means
+    compute: ComputeOptions
     teacher: Encoder
 
     def parts(self, numbers: Sequence[int]) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
@@ -169,14 +171,14 @@ class Work:
             for number, count in zip(numbers, counts, strict=True)
             for batch in range(count)
         ]
-        dataset = ViewBatches(self.plan, batches, self.means.batch_size)
+        dataset = ViewBatches(self.plan, batches, self.compute.batch_size)
         # One reader for all parts, so that workers prefetch across their borders.
-        pixels = read_in_order(dataset, range(len(batches)), self.means.workers)
+        pixels = read_in_order(dataset, range(len(batches)), self.compute.workers)
         for number, count in zip(numbers, counts, strict=True):
             yield number, self._images(number, islice(pixels, count)), self._texts(number)
 
     def _batches(self, pairs: int) -> int:
-        return -(-pairs * self.plan.views // self.means.batch_size)
+        return -(-pairs * self.plan.views // self.compute.batch_size)
 
     @torch.inference_mode()
     def _images(self, number: int, batches: Iterator[Tensor]) -> np.ndarray:
@@ -194,8 +196,8 @@ class Work:
         places = self.plan.part(number).tolist()
         texts = [text for source, row in places for text in self.plan.splits[source].captions(row)]
         found, device = [], next(self.teacher.module.parameters()).device
-        for start in range(0, len(texts), self.means.batch_size):
-            ids = self.teacher.tokenize(texts[start : start + self.means.batch_size])
+        for start in range(0, len(texts), self.compute.batch_size):
+            ids = self.teacher.tokenize(texts[start : start + self.compute.batch_size])
             _, raw = self.teacher.features(None, ids.to(device))
             assert raw is not None
             found.append(raw.float().cpu().numpy())

@@ -46,12 +46,12 @@ class DistillPlan:
 
     request: Request
     splits: Sequence[Split]
-    view: ImageTransform
+    transform: ImageTransform
     views: int
     identity: dict[str, Any]
 
     @cached_property
-    def places(self) -> np.ndarray:
+    def pair_rows(self) -> np.ndarray:
         """(K, 2) index of the split and row of every pair; a key in several splits counts once."""
         seen: set[str] = set()
         found = []
@@ -65,31 +65,31 @@ class DistillPlan:
     @property
     def parts(self) -> int:
         """The number of parts that the pairs are cut into."""
-        return -(-len(self.places) // PAIRS_OF_A_PART)
+        return -(-len(self.pair_rows) // PAIRS_OF_A_PART)
 
     def part(self, number: int) -> np.ndarray:
-        """The rows of `places` in a part, (n, 2)."""
+        """The rows of `pair_rows` in a part, (n, 2)."""
         start = number * PAIRS_OF_A_PART
-        return self.places[start : start + PAIRS_OF_A_PART]
+        return self.pair_rows[start : start + PAIRS_OF_A_PART]
 
     @cached_property
     def caption_counts(self) -> np.ndarray:
         """(K,) int: the number of captions of each pair."""
         counts = [split.caption_counts() for split in self.splits]
-        found = [counts[source][row] for source, row in self.places.tolist()]
+        found = [counts[source][row] for source, row in self.pair_rows.tolist()]
         return np.array(found, dtype=np.int64)
 
     def keys(self) -> list[str]:
         """K strings: the key of each pair."""
-        return [self.splits[source].keys[row] for source, row in self.places.tolist()]
+        return [self.splits[source].keys[row] for source, row in self.pair_rows.tolist()]
 
     def lines(self) -> Iterator[str]:
         """The plan as lines of text."""
-        seen = ", ".join(f"{name} {getattr(self.view, name)}" for name in AUGMENTATION)
+        settings = ", ".join(f"{name} {getattr(self.transform, name)}" for name in AUGMENTATION)
         views = "1 view" if self.views == 1 else f"{self.views} views"
         captions = int(self.caption_counts.sum())
-        yield f"distill: {len(self.places)} images in {views} each, {captions} captions"
-        yield f"  views: {seen}"
+        yield f"distill: {len(self.pair_rows)} images in {views} each, {captions} captions"
+        yield f"  views: {settings}"
 
 
 def make_plan(request: Request) -> DistillPlan:
@@ -102,19 +102,19 @@ def make_plan(request: Request) -> DistillPlan:
     buffer = open_buffer(request.buffer) if request.buffer else None
     teacher = CheckpointManifest.read(request.teacher)
     settings = _settings(request, teacher)
-    seen = {name: getattr(settings, name) for name in AUGMENTATION}
-    view = replace(checkpoint_transform(request.teacher), **seen)
-    views = _views(request, view)
+    augmentation = {name: getattr(settings, name) for name in AUGMENTATION}
+    transform = replace(checkpoint_transform(request.teacher), **augmentation)
+    views = _views(request, transform)
     identity = {
         "teacher": teacher.content,
         "tasks": [task.content for task in tasks],
         "buffer": buffer.content if buffer else None,
         "views": views,
         "seed": request.seed,
-        "transform": view.facts(),
+        "transform": transform.facts(),
     }
     splits = [_train_split(task) for task in [*tasks, *([buffer] if buffer else [])]]
-    return DistillPlan(request, splits, view, views, identity)
+    return DistillPlan(request, splits, transform, views, identity)
 
 
 def _settings(request: Request, teacher: CheckpointManifest) -> Settings:
@@ -130,8 +130,8 @@ def _settings(request: Request, teacher: CheckpointManifest) -> Settings:
                 "use the --preset that train-step will have"
             )
         inherited = {name: _plain(trained[name]) for name in AUGMENTATION}
-    given = {**inherited, **request.augmentation}
-    settings, _ = resolve(request.preset or "tiny", given, {})
+    from_options = {**inherited, **request.augmentation}
+    settings, _ = resolve(request.preset or "tiny", from_options, {})
     refuse_idle_settings(settings, dict.fromkeys(request.augmentation, "flag"))
     return settings
 
@@ -140,13 +140,13 @@ def _plain(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _views(request: Request, view: ImageTransform) -> int:
-    if view.varies:
+def _views(request: Request, transform: ImageTransform) -> int:
+    if transform.varies:
         return request.views or VIEWS
     if (request.views or 1) > 1:
         raise UsageError(
             f"--views {request.views} has no effect: without augmentation all views are equal "
-            f"(crop {view.crop}, no flip, no randaugment)"
+            f"(crop {transform.crop}, no flip, no randaugment)"
         )
     if request.seed:
         raise UsageError(

@@ -23,34 +23,35 @@ class Request:
     buffer: Path
     out: Path
     count: int
-    how: InversionSettings
+    settings: InversionSettings
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class InvertPlan:
-    """A checked request, its opened buffer, and `how` with the real size of mini-batches."""
+    """A checked request, its opened buffer, and `settings` with the real size of mini-batches."""
 
     request: Request
     buffer: Split
-    how: InversionSettings
+    settings: InversionSettings
     identity: dict[str, Any]
 
     @property
     def parts(self) -> int:
         """The number of parts, one for each mini-batch; the last may need fewer texts."""
-        return -(-self.request.count // self.how.texts)
+        return -(-self.request.count // self.settings.texts)
 
     def texts_of(self, part: int) -> int:
         """The number of texts in a part."""
-        return min(self.how.texts, self.request.count - part * self.how.texts)
+        return min(self.settings.texts, self.request.count - part * self.settings.texts)
 
     def __str__(self) -> str:
         """The plan in one line."""
-        how = self.how
+        settings = self.settings
         return (
-            f"{self.request.count} texts from a buffer of {len(self.buffer)}: {how.iterations} "
-            f"iterations each, {how.texts} at a time against {how.pairs} images"
+            f"{self.request.count} texts from a buffer of {len(self.buffer)}: "
+            f"{settings.iterations} iterations each, "
+            f"{settings.texts} at a time against {settings.pairs} images"
         )
 
 
@@ -63,16 +64,16 @@ def make_plan(request: Request) -> InvertPlan:
     split = buffer.split("train")
     if not len(split):
         raise BadInput(f"{request.buffer} is empty: no pairs to generate pseudo texts from")
-    pairs = min(request.how.pairs, len(split))
-    how = replace(request.how, pairs=pairs, texts=pairs)
+    pairs = min(request.settings.pairs, len(split))
+    settings = replace(request.settings, pairs=pairs, texts=pairs)
     identity = {
         "checkpoint": content_of(request.checkpoint, "checkpoint"),
         "buffer": buffer.content,
         "count": request.count,
-        "inversion": asdict(how),
+        "inversion": asdict(settings),
         "seed": request.seed,
     }
-    return InvertPlan(request, split, how, identity)
+    return InvertPlan(request, split, settings, identity)
 
 
 def already_inverted(plan: InvertPlan, *, force: bool) -> bool:

@@ -25,40 +25,40 @@ from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.models.inversion import InversionResult, Inverter, ParentCaptions, draw_parents
 from vlcpctl.precompute.invert_plan import InvertPlan
-from vlcpctl.precompute.resumable_parts import Means, claim, missing_parts
+from vlcpctl.precompute.resumable_parts import ComputeOptions, claim, missing_parts
 
 
-def invert_texts(plan: InvertPlan, means: Means, *, force: bool = False) -> None:
+def invert_texts(plan: InvertPlan, compute: ComputeOptions, *, force: bool = False) -> None:
     """Generate the missing parts and join all parts into the file.
 
     Raises OutputExists if unfinished work of a different command exists, and Diverged if
     similarities are not finite.
     """
     request = plan.request
-    torch.set_num_threads(means.threads)
-    partial = claim(request.out, plan.identity, means, force=force)
-    encoder = encoders.load_for_inference(request.checkpoint, means.device)
+    torch.set_num_threads(compute.threads)
+    partial = claim(request.out, plan.identity, compute, force=force)
+    encoder = encoders.load_for_inference(request.checkpoint, compute.device)
     encoder.module.requires_grad_(False)
-    work = Work(plan, means, encoder)
+    texts = TextParts(plan, compute, encoder)
     parts = [partial / f"part-{number:06d}.parquet" for number in range(plan.parts)]
     missing = missing_parts(request.out, dict(enumerate(parts)))
     with progress("invert", request.count, "texts") as bar:
         bar.advance(request.count - sum(map(plan.texts_of, missing)))
-        for number, columns in work.parts(missing):
+        for number, columns in texts.parts(missing):
             write_part(parts[number], columns)
             bar.advance(plan.texts_of(number))
-    length, width = work.shape
+    length, width = texts.shape
     facts = {"length": length, "width": width, "identity": plan.identity}
     join_parts(request.out, parts, facts)
     Staging(request.out).drop_partial()
 
 
 @dataclass(frozen=True)
-class Work:
+class TextParts:
     """Generates the texts of each part with the model, which is on its device."""
 
     plan: InvertPlan
-    means: Means
+    compute: ComputeOptions
     encoder: Encoder
 
     @property
@@ -70,31 +70,38 @@ class Work:
         """Yield for each part its number and its columns."""
         dataset = PlannedBatches(
             splits=[self.plan.buffer],
-            plan=BufferSampler(self.plan.buffer, self.plan.how.pairs, self.plan.request.seed).plan,
+            plan=BufferSampler(
+                self.plan.buffer, self.plan.settings.pairs, self.plan.request.seed
+            ).plan,
             transform=self.encoder.transform,
             tokenise=self.encoder.tokenizer,
             seed=self.plan.request.seed,
             part=lambda count: slice(0, count),
         )
-        batches = read_in_order(dataset, numbers, self.means.workers)
+        batches = read_in_order(dataset, numbers, self.compute.workers)
         for number, batch in zip(numbers, batches, strict=True):
             yield number, self._rows(number, batch)
 
     def _rows(self, number: int, batch: Batch) -> Columns:
-        how, size = self.plan.how, self.means.batch_size
-        parents = draw_parents(self.plan.request.seed, number, how.texts, how.pairs)
+        settings, size = self.plan.settings, self.compute.batch_size
+        parents = draw_parents(self.plan.request.seed, number, settings.texts, settings.pairs)
         images, ids = self.encoder.inputs(batch.images, batch.texts)
         with torch.no_grad():
             image, _ = self.encoder.features(images, None)
         assert image is not None
         image_BD = normalize(image, dim=-1)
         count = self.plan.texts_of(number)
-        some = [
+        slices = [
             parents.part(slice(start, min(start + size, count))) for start in range(0, count, size)
         ]
-        inverter = Inverter(self.encoder, how)
-        found = [_columns(inverter.invert(image_BD, ids, part), part) for part in some]
-        columns = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
+        inverter = Inverter(self.encoder, settings)
+        columns_of_slices = [
+            _columns(inverter.invert(image_BD, ids, part), part) for part in slices
+        ]
+        columns = {
+            name: np.concatenate([one[name] for one in columns_of_slices])
+            for name in columns_of_slices[0]
+        }
         if not np.isfinite(columns["loss"]).all():
             raise Diverged(f"{self.plan.request.checkpoint} gives non-finite similarities")
         keys = np.array(batch.keys)

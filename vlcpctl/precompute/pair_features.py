@@ -23,7 +23,7 @@ BATCH = 256
 
 
 @dataclass(frozen=True)
-class Chunk:
+class PairChunk:
     """A batch of N pairs with T captions; `owner` (T,) is the index of each caption's image."""
 
     images: Tensor
@@ -46,11 +46,11 @@ def pair_features(encoder: Encoder, split: Split, rows: np.ndarray) -> np.ndarra
 
 @torch.inference_mode()
 def raw_projections(
-    encoder: Encoder, split: Split, rows: np.ndarray, maker: str
+    encoder: Encoder, split: Split, rows: np.ndarray, model_id: str
 ) -> StoredProjections:
     """Raw float16 projections of N images (N, D) and of all their captions (T, D).
 
-    `maker` is the content id of the model. Values that overflow float16 become infinite.
+    `model_id` is the content id of the model. Values that overflow float16 become infinite.
     """
     images, texts = [np.empty((0, encoder.width))], [np.empty((0, encoder.width))]
     counts = split.caption_counts()[rows]
@@ -60,10 +60,10 @@ def raw_projections(
         texts.append(text.float().cpu().numpy())
     with np.errstate(over="ignore"):  # what does not fit becomes infinite, which the caller refuses
         sides = [np.concatenate(side).astype(np.float16) for side in (images, texts)]
-    return StoredProjections(sides[0], sides[1], counts, [maker] * len(rows))
+    return StoredProjections(sides[0], sides[1], counts, [model_id] * len(rows))
 
 
-def _chunks(encoder: Encoder, split: Split, rows: np.ndarray) -> Iterator[Chunk]:
+def _chunks(encoder: Encoder, split: Split, rows: np.ndarray) -> Iterator[PairChunk]:
     with progress("features", len(rows), "pairs") as bar:
         for start in range(0, len(rows), BATCH):
             batch = rows[start : start + BATCH].tolist()
@@ -72,21 +72,21 @@ def _chunks(encoder: Encoder, split: Split, rows: np.ndarray) -> Iterator[Chunk]
             pixels = torch.from_numpy(np.stack([_view(encoder, split, row) for row in batch]))
             owner = torch.repeat_interleave(torch.tensor([len(some) for some in captions]))
             images, texts = encoder.inputs(pixels, texts)
-            yield Chunk(images, texts, owner.to(images.device))
+            yield PairChunk(images, texts, owner.to(images.device))
             bar.advance(len(batch))
 
 
-def _of_both_sides(encoder: Encoder, chunk: Chunk) -> Tensor:
+def _of_both_sides(encoder: Encoder, chunk: PairChunk) -> Tensor:
     image, text = encoder.features(chunk.images, chunk.texts)
     return normalize(normalize(image, dim=-1) + _mean_direction(text, chunk), dim=-1)
 
 
-def _fused(encoder: Encoder, chunk: Chunk) -> Tensor:
+def _fused(encoder: Encoder, chunk: PairChunk) -> Tensor:
     assert encoder.family == "fusion"
     return _mean_direction(encoder.fused(chunk.images[chunk.owner], chunk.texts), chunk)
 
 
-def _mean_direction(of_captions: Tensor, chunk: Chunk) -> Tensor:
+def _mean_direction(of_captions: Tensor, chunk: PairChunk) -> Tensor:
     """(N, D): the mean direction of each image's captions, unit length, from (T, D)."""
     sums = of_captions.new_zeros(len(chunk.images), of_captions.shape[1])
     sums.index_add_(0, chunk.owner, normalize(of_captions, dim=-1))

@@ -18,7 +18,7 @@ from vlcpctl.core.staging import Staging
 
 
 @dataclass(frozen=True, kw_only=True)
-class Means:
+class ComputeOptions:
     """How the work is executed; it changes the last bits of results at most."""
 
     batch_size: int
@@ -42,12 +42,12 @@ class Means:
         }
 
 
-def claim(out: Path, identity: dict[str, Any], means: Means, *, force: bool) -> Path:
+def claim(out: Path, identity: dict[str, Any], compute: ComputeOptions, *, force: bool) -> Path:
     """Create the directory of parts, or accept an existing one to resume from; return its path.
 
     Raises OutputExists if it belongs to a different command; `force` deletes it first.
     """
-    staging, own = Staging(out), {**identity, "numeric": means.numeric()}
+    staging, own = Staging(out), {**identity, "numeric": compute.numeric()}
     if force:
         staging.drop_partial()
     else:

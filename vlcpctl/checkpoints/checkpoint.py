@@ -17,7 +17,7 @@ from vlcpctl.models.encoders import Encoder
 
 
 @dataclass(frozen=True)
-class Parent:
+class ParentCheckpoint:
     """A finished checkpoint that a run starts from or distils from."""
 
     path: Path
@@ -36,9 +36,9 @@ class Parent:
         }
 
 
-def open_parent(path: Path) -> Parent:
+def open_parent(path: Path) -> ParentCheckpoint:
     """Open a checkpoint directory; raises BadInput if it is not one."""
-    return Parent(path, CheckpointManifest.read(path))
+    return ParentCheckpoint(path, CheckpointManifest.read(path))
 
 
 def all_tensors(encoder: Encoder) -> Weights:
@@ -53,7 +53,7 @@ def write_checkpoint(
     manifest: CheckpointManifest,
     *,
     slots: Mapping[str, Mapping[str, Weights]] | None = None,
-    parent: Parent | None = None,
+    parent: ParentCheckpoint | None = None,
     finish: Callable[[Path], None] | None = None,
 ) -> None:
     """Write a finished checkpoint; it appears with one rename, complete or not at all.
@@ -71,10 +71,10 @@ def write_checkpoint(
 
 
 def _write_slots(
-    directory: Path, slots: Mapping[str, Mapping[str, Weights]], parent: Parent | None
+    directory: Path, slots: Mapping[str, Mapping[str, Weights]], parent: ParentCheckpoint | None
 ) -> None:
-    for method, held in slots.items():
-        for name, values in held.items():
+    for method, weights in slots.items():
+        for name, values in weights.items():
             write_tensors(directory / method / f"{name}.safetensors", values)
     # A method that pauses for a task finds its slots again in a later one.
     for name, path in (parent.slot_files() if parent else {}).items():

@@ -109,10 +109,10 @@ def identity(request: Request) -> dict[str, Any]:
 
 def _tokenizer(directory: Path) -> dict[str, str]:
     """The sha256 of each file of a tokenizer, by name."""
-    there = [directory / name for name in FILES if (directory / name).is_file()]
-    if not there:
+    files = [directory / name for name in FILES if (directory / name).is_file()]
+    if not files:
         raise BadInput(f"--tokenizer {directory} contains none of {', '.join(FILES)}")
-    return {path.name: file_sha256(path) for path in there}
+    return {path.name: file_sha256(path) for path in files}
 
 
 def _model(request: Request, tensors: dict[str, Tensor]) -> str:

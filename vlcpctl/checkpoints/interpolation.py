@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.checkpoints.checkpoint import Parent, all_tensors, open_parent, write_checkpoint
+from vlcpctl.checkpoints.checkpoint import (
+    ParentCheckpoint,
+    all_tensors,
+    open_parent,
+    write_checkpoint,
+)
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.batch import Weights
@@ -25,7 +30,7 @@ class Request:
 
     first: Path
     second: Path
-    places: tuple[tuple[float, Path], ...]  # alpha, and the path of its checkpoint
+    outputs: tuple[tuple[float, Path], ...]  # alpha, and the path of its checkpoint
     run: str
     force: bool = False
 
@@ -39,20 +44,22 @@ def interpolate(request: Request) -> Iterator[Path]:
     first, second = open_parent(request.first), open_parent(request.second)
     missing = [
         alpha
-        for alpha, out in request.places
+        for alpha, out in request.outputs
         if not already_made(
             out, "checkpoint", identity(request, first, second, alpha), force=request.force
         )
     ]
     average = _Average(first, second) if missing else None
-    for alpha, out in request.places:
+    for alpha, out in request.outputs:
         if average is not None and alpha in missing:
             manifest = _manifest(request, first, second, alpha)
             write_checkpoint(out, average.at(alpha), manifest, parent=second)
         yield out
 
 
-def identity(request: Request, first: Parent, second: Parent, alpha: float) -> dict[str, Any]:
+def identity(
+    request: Request, first: ParentCheckpoint, second: ParentCheckpoint, alpha: float
+) -> dict[str, Any]:
     """The facts that decide the average, with contents in place of paths."""
     return {
         "method": METHOD,
@@ -65,7 +72,7 @@ def identity(request: Request, first: Parent, second: Parent, alpha: float) -> d
 class _Average:
     """A model that is set to averages of two checkpoints' weights."""
 
-    def __init__(self, first: Parent, second: Parent) -> None:
+    def __init__(self, first: ParentCheckpoint, second: ParentCheckpoint) -> None:
         start, self.encoder = first.encoder(), second.encoder()
         _refuse_other_model(start, self.encoder, first, second)
         self.first, self.second = all_tensors(start), all_tensors(self.encoder)
@@ -86,7 +93,9 @@ class _Average:
         return self.encoder
 
 
-def _refuse_other_model(one: Encoder, other: Encoder, first: Parent, second: Parent) -> None:
+def _refuse_other_model(
+    one: Encoder, other: Encoder, first: ParentCheckpoint, second: ParentCheckpoint
+) -> None:
     """Refuse checkpoints of different models."""
     # Equal shapes are not enough: a different activation or image transform has the same shapes.
     for what in ("family", "config", "transform"):
@@ -104,7 +113,9 @@ def _refuse_other_model(one: Encoder, other: Encoder, first: Parent, second: Par
         )
 
 
-def _manifest(request: Request, first: Parent, second: Parent, alpha: float) -> CheckpointManifest:
+def _manifest(
+    request: Request, first: ParentCheckpoint, second: ParentCheckpoint, alpha: float
+) -> CheckpointManifest:
     """The manifest of an average: the tasks of both, else as the second's."""
     one, other = first.manifest, second.manifest
     learned = {

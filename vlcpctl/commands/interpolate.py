@@ -69,7 +69,7 @@ def run(
     from vlcpctl.checkpoints import interpolation
 
     request = interpolation.Request(
-        first=first, second=second, places=places, run=run_name, force=force
+        first=first, second=second, outputs=places, run=run_name, force=force
     )
     for place in interpolation.interpolate(request):
         emit(json.dumps(interpolation.result(place), ensure_ascii=False) if as_json else place)

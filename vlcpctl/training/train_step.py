@@ -11,7 +11,12 @@ from typing import Any
 
 import torch
 
-from vlcpctl.checkpoints.checkpoint import Parent, all_tensors, open_parent, write_checkpoint
+from vlcpctl.checkpoints.checkpoint import (
+    ParentCheckpoint,
+    all_tensors,
+    open_parent,
+    write_checkpoint,
+)
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core import console
 from vlcpctl.core.atomic import already_made
@@ -126,7 +131,7 @@ def _train(
     world.barrier()  # no process returns before the checkpoint exists
 
 
-def _new_run(plan: TrainPlan, parent: Parent | None, world: World) -> TrainRun:
+def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> TrainRun:
     request, device = plan.request, torch_device(plan.request.device)
     targets = plan.taught.targets if plan.taught else None
     encoder = _encoder(request, parent)
@@ -165,7 +170,7 @@ def _needs_initial_weights(request: Request) -> bool:
     return any(method.needs(first=False).previous_weights for method in request.methods)
 
 
-def _frozen(request: Request, encoder: Encoder, parent: Parent | None) -> Weights:
+def _frozen(request: Request, encoder: Encoder, parent: ParentCheckpoint | None) -> Weights:
     """Copies of the teacher's tensors, else of the previous model's; {} if there is neither."""
     teacher = open_parent(request.teacher) if request.teacher else None
     source = teacher.encoder() if teacher else encoder if parent else None
@@ -184,7 +189,7 @@ def _check_targets(targets: TargetsDirectory, run: TrainRun) -> None:
         )
 
 
-def _encoder(request: Request, parent: Parent | None) -> Encoder:
+def _encoder(request: Request, parent: ParentCheckpoint | None) -> Encoder:
     """The parent's model, or a new one."""
     settings = request.settings
     if parent:

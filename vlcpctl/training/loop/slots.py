@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vlcpctl.checkpoints.checkpoint import Parent
+from vlcpctl.checkpoints.checkpoint import ParentCheckpoint
 from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.method import Method
 from vlcpctl.core.params import copy_of
@@ -29,7 +29,7 @@ def start_slots(run: TrainRun, carried: Slots) -> None:
 
 
 def carried_slots(
-    parent: Parent | None, methods: tuple[Method, ...], *, fresh_state: bool
+    parent: ParentCheckpoint | None, methods: tuple[Method, ...], *, fresh_state: bool
 ) -> Slots:
     """The `stream` slots of these methods stored in the parent; {} with `fresh_state`.
 

@@ -23,7 +23,7 @@ from vlcpctl.data.tasks.manifests import content_with
 from vlcpctl.data.tasks.tar import BLOCK, END, caption_text, header
 from vlcpctl.data.tasks.task import Task
 
-Row = dict[str, Any]
+IndexRow = dict[str, Any]
 _ROWS_AT_ONCE = 1000
 
 
@@ -71,7 +71,7 @@ def _check_split(directory: Path, name: str, split: dict[str, Any], *, deep: boo
     index = directory / f"{name}.parquet"
     content = ContentId()
     images = captions = 0
-    tars = _Tars(directory)
+    tars = _TarReader(directory)
     try:
         for rows in _rows_of(index):
             content.add([row["key"] for row in rows], [row["label"] for row in rows])
@@ -113,7 +113,7 @@ def _check_shards(directory: Path, split: dict[str, Any]) -> Iterator[str]:
         yield f"{directory}: {shards} have {total} bytes, task.json says {split['bytes']}"
 
 
-def _rows_of(index: Path) -> Iterator[list[Row]]:
+def _rows_of(index: Path) -> Iterator[list[IndexRow]]:
     """The rows of an index in batches; its page checksums are verified."""
     try:
         with pq.ParquetFile(
@@ -128,7 +128,7 @@ def _rows_of(index: Path) -> Iterator[list[Row]]:
         raise BadInput(unreadable(index, error)) from error
 
 
-class _Tars:
+class _TarReader:
     """The tars of a split, one open at a time; `named` are those that the index refers to."""
 
     def __init__(self, directory: Path) -> None:
@@ -151,7 +151,7 @@ class _Tars:
             self._file.close()
 
 
-def _check_row(tars: _Tars, row: Row, *, deep: bool) -> Iterator[str]:
+def _check_row(tars: _TarReader, row: IndexRow, *, deep: bool) -> Iterator[str]:
     where = f"{tars.directory / row['shard']}, key {row['key']}"
     block = tars.read(row["shard"], row["offset"] - BLOCK, BLOCK)
     if block is None:
@@ -162,7 +162,7 @@ def _check_row(tars: _Tars, row: Row, *, deep: bool) -> Iterator[str]:
         yield from _check_bytes(tars, row, where)
 
 
-def _check_bytes(tars: _Tars, row: Row, where: str) -> Iterator[str]:
+def _check_bytes(tars: _TarReader, row: IndexRow, where: str) -> Iterator[str]:
     image = tars.read(row["shard"], row["offset"], row["size"]) or b""
     if hashlib.sha256(image).hexdigest() != row["sha256"]:
         yield f"{where}: the image does not match the index (its sha256 differs)"
@@ -179,7 +179,7 @@ def _check_bytes(tars: _Tars, row: Row, where: str) -> Iterator[str]:
         yield f"{where}: the .json member in the tar differs from the index"
 
 
-def _describes(tars: _Tars, row: Row, at: int) -> bool:
+def _describes(tars: _TarReader, row: IndexRow, at: int) -> bool:
     """Whether the .json member at offset `at` has the key and captions of the index row."""
     block = tars.read(row["shard"], at, BLOCK) or b""
     digits = block[124:135]  # the header's size field, octal

@@ -24,7 +24,7 @@ _HEADLINE = ("name", "run", "method", "step", "texts", "pairs", "views", "width"
 
 
 @dataclass(frozen=True)
-class Parent:
+class ParentArtifact:
     """Something an artifact was made from."""
 
     role: str  # such as "task", "teacher" or "raw data"
@@ -44,13 +44,13 @@ def describe(path: Path) -> dict[str, Any]:
     kind = kind_of(path)
     if kind is None:
         return _described_texts(path)
-    return _described(path, kind, _artifacts_near(path), seen=frozenset())
+    return _describe(path, kind, _artifacts_near(path), seen=frozenset())
 
 
 def _described_texts(path: Path) -> dict[str, Any]:
     """As `describe`, for a file of pseudo texts, whose manifest is in its Parquet metadata."""
     file, near = open_pseudo_texts(path), _artifacts_near(path)
-    made_from = [Parent(role, file.identity[role]) for role in ("checkpoint", "buffer")]
+    made_from = [ParentArtifact(role, file.identity[role]) for role in ("checkpoint", "buffer")]
     return {
         "path": str(path),
         "kind": "pseudo texts",
@@ -60,7 +60,7 @@ def _described_texts(path: Path) -> dict[str, Any]:
     }
 
 
-def _described(
+def _describe(
     path: Path, kind: str, near: dict[str, tuple[str, Path]], seen: frozenset[str]
 ) -> dict[str, Any]:
     if kind == "checkpoint":
@@ -105,11 +105,11 @@ def _facts(manifest: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _parent(
-    parent: Parent, near: dict[str, tuple[str, Path]], seen: frozenset[str]
+    parent: ParentArtifact, near: dict[str, tuple[str, Path]], seen: frozenset[str]
 ) -> dict[str, Any]:
     if parent.content in near and parent.content not in seen:
         kind, path = near[parent.content]
-        return {"role": parent.role, **_described(path, kind, near, seen)}
+        return {"role": parent.role, **_describe(path, kind, near, seen)}
     return {
         "role": parent.role,
         "content": parent.content,
@@ -117,39 +117,41 @@ def _parent(
     }
 
 
-def _parents_of_checkpoint(checkpoint: CheckpointManifest) -> list[Parent]:
+def _parents_of_checkpoint(checkpoint: CheckpointManifest) -> list[ParentArtifact]:
     """The direct parents of a checkpoint, each with its role."""
     parents = checkpoint.parents or [one for one in (checkpoint.parent,) if one]
     return [
-        *(Parent("parent", content) for content in parents),
+        *(ParentArtifact("parent", content) for content in parents),
         # Only the last task: the earlier ones are listed under the parent checkpoint.
-        *(Parent("task", content) for content in checkpoint.tasks[-1:]),
+        *(ParentArtifact("task", content) for content in checkpoint.tasks[-1:]),
         *([_origin(checkpoint.origin)] if checkpoint.origin else []),
     ]
 
 
-def _parents(manifest: dict[str, Any], kind: str) -> list[Parent]:
+def _parents(manifest: dict[str, Any], kind: str) -> list[ParentArtifact]:
     """The direct parents recorded in the manifest of any other artifact, each with its role."""
     if kind == "targets":
-        pairs = [Parent("pairs", content) for content in manifest["sources"]]
-        return [Parent("teacher", manifest["teacher"]), *pairs]
+        pairs = [ParentArtifact("pairs", content) for content in manifest["sources"]]
+        return [ParentArtifact("teacher", manifest["teacher"]), *pairs]
     if manifest.get("buffer"):
-        return [Parent("task", content) for content in manifest["buffer"].get("seen", ())]
+        return [ParentArtifact("task", content) for content in manifest["buffer"].get("seen", ())]
     if manifest.get("stream"):
-        return [Parent("stream", manifest["stream"])]
+        return [ParentArtifact("stream", manifest["stream"])]
     return [_input(one) for one in manifest.get("inputs", [])]
 
 
-def _origin(one: Mapping[str, Any]) -> Parent:
+def _origin(one: Mapping[str, Any]) -> ParentArtifact:
     """The file that a checkpoint was imported from."""
     ran = ", its code was run" if one["ran_code"] else ""
-    return Parent("imported from", one["sha256"], f"{one['name']}, {one['bytes']} bytes{ran}")
+    return ParentArtifact(
+        "imported from", one["sha256"], f"{one['name']}, {one['bytes']} bytes{ran}"
+    )
 
 
-def _input(one: dict[str, Any] | str) -> Parent:
+def _input(one: dict[str, Any] | str) -> ParentArtifact:
     if isinstance(one, str):
-        return Parent("input", one)
-    return Parent("raw data", one["content"], f"{one['name']}, {one['bytes']} bytes")
+        return ParentArtifact("input", one)
+    return ParentArtifact("raw data", one["content"], f"{one['name']}, {one['bytes']} bytes")
 
 
 def _artifacts_near(path: Path) -> dict[str, tuple[str, Path]]:
@@ -188,9 +190,11 @@ def lines(facts: dict[str, Any], depth: int = 0) -> Iterator[str]:
     if "kind" not in facts:
         yield f"{margin}{role}{facts['content']} ({facts['note']})"
         return
-    said = ", ".join(f"{name} {facts[name]}" for name in _HEADLINE if facts.get(name) is not None)
+    line_of_parent = ", ".join(
+        f"{name} {facts[name]}" for name in _HEADLINE if facts.get(name) is not None
+    )
     yield f"{margin}{role}{facts['kind']} {facts['path']}"
-    yield f"{margin}  {said + ', ' if said else ''}content {facts['content']}"
+    yield f"{margin}  {line_of_parent + ', ' if line_of_parent else ''}content {facts['content']}"
     if facts["kind"] == "stream":
         yield from (margin + "  " + line for line in _table(facts["tasks"]))
     if "splits" in facts:

@@ -15,7 +15,7 @@ import pytest
 from vlcpctl.commands import COMMANDS, module_name
 from vlcpctl.commands.batch import loads_model
 from vlcpctl.commands.batch import run as run_batch
-from vlcpctl.jobs.runner import Children
+from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import parse
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stand-in needs a fork")
@@ -232,7 +232,7 @@ def test_libraries_of_models_are_imported_once_for_all_lines(
 ) -> None:
     found: list[Any] = []
     monkeypatch.setattr("vlcpctl.models.imports.preload", lambda **how: found.append(how))
-    monkeypatch.setattr(Children, "run", lambda self: None)
+    monkeypatch.setattr(JobRunner, "run", lambda self: None)
     (tmp_path / "lines").write_text("\n".join(lines))
     run_batch(tmp_path / "lines", quiet=True)
     assert found == preloads

@@ -12,7 +12,7 @@ import typer
 from vlcpctl.commands import COMMANDS, options
 from vlcpctl.core import console
 from vlcpctl.core.errors import BadInput, UsageError, VlcpError, unknown_name, unreadable
-from vlcpctl.jobs.runner import Children
+from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import CommandLine, parse
 
 Jobs = Annotated[
@@ -64,9 +64,9 @@ def run(
 
         preload(optimizer=any(COMMANDS[line.words[0]].has_optimizer for line in warm))
     console.release_stdout()  # each child claims stdout for itself
-    children = Children(lines, jobs)
-    children.run()
-    _judge(children)
+    runner = JobRunner(lines, jobs)
+    runner.run()
+    _judge(runner)
 
 
 def _read(file: Path) -> str:
@@ -107,11 +107,11 @@ def loads_model(line: CommandLine) -> bool:
     return not option or any(word == option or word.startswith(f"{option}=") for word in line.words)
 
 
-def _judge(children: Children) -> None:
-    left = sum(not line.is_barrier for line in children.waiting)
+def _judge(runner: JobRunner) -> None:
+    left = sum(not line.is_barrier for line in runner.waiting)
     rest = f" ({left} not started)" if left else ""
-    if children.failed:
-        line, code = children.failed
+    if runner.failed:
+        line, code = runner.failed
         raise LineFailed(f"line {line.number} ended with code {code}: {line}{rest}", code)
-    if children.signal:
-        raise LineFailed(f"stopped by signal {children.signal}{rest}", 128 + children.signal)
+    if runner.signal:
+        raise LineFailed(f"stopped by signal {runner.signal}{rest}", 128 + runner.signal)

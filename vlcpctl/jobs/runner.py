@@ -29,13 +29,13 @@ CONTEXT: Final = (
 )
 
 
-class Children:
+class JobRunner:
     """Runs command lines, at most `jobs` at once; after one fails, no other is started."""
 
     def __init__(self, lines: Sequence[CommandLine], jobs: int) -> None:
         self.waiting = deque(lines)
         self.jobs = jobs
-        self.running: list[_Child] = []
+        self.running: list[_ChildProcess] = []
         self.failed: tuple[CommandLine, int] | None = None
         self.signal: int | None = None
 
@@ -46,24 +46,24 @@ class Children:
         the signal that stopped the run, if any.
         """
         with self._forwarding():
-            while self.running or self._may_go_on():
-                line = self._next()
+            while self.running or self._may_start():
+                line = self._next_ready()
                 if line is None:
                     self._collect()
                 else:
                     self.waiting.remove(line)
                     self._start(line)
 
-    def _may_go_on(self) -> bool:
+    def _may_start(self) -> bool:
         return bool(self.waiting) and self.failed is None and self.signal is None
 
-    def _next(self) -> CommandLine | None:
+    def _next_ready(self) -> CommandLine | None:
         """The first line that can start now: all its inputs are written, no barrier precedes it.
 
         A line that reads the output of an earlier unfinished line waits, and so does any line that
         reads what the waiting one writes: hence its output counts as unwritten too.
         """
-        if not self._may_go_on() or len(self.running) >= self.jobs:
+        if not self._may_start() or len(self.running) >= self.jobs:
             return None
         unwritten = [child.line.makes for child in self.running]
         for line in self.waiting:
@@ -79,7 +79,7 @@ class Children:
             return
         console.say(f"[{line.number}] {line}")
         with _signals_held():  # until the child is in the list and has its own handlers
-            self.running.append(_Child(line, shows_directly=self.jobs == 1))
+            self.running.append(_ChildProcess(line, shows_directly=self.jobs == 1))
 
     def _collect(self) -> None:
         """Wait for output or the end of a child, pass output on, and reap children that ended."""
@@ -108,7 +108,7 @@ class Children:
                 os.kill(child.process.pid, number)
 
 
-class _Child:
+class _ChildProcess:
     """A running command line.
 
     If others run beside it, its output goes through pipes and is passed on in whole lines, so that
@@ -117,15 +117,15 @@ class _Child:
 
     def __init__(self, line: CommandLine, *, shows_directly: bool) -> None:
         self.line = line
-        self.outputs: list[_Output] = []
+        self.outputs: list[_OutputPipe] = []
         ends: list[Connection] = []
         if not shows_directly:
             prefix = f"[{line.number}] ".encode()
             for target, mark in ((console.results().buffer, b""), (sys.stderr.buffer, prefix)):
                 reader, writer = CONTEXT.Pipe(duplex=False)
-                self.outputs.append(_Output(reader, target, mark))
+                self.outputs.append(_OutputPipe(reader, target, mark))
                 ends.append(writer)
-        self.process = CONTEXT.Process(target=_become, args=(line.words, ends))
+        self.process = CONTEXT.Process(target=_run_in_child, args=(line.words, ends))
         self.process.start()
         for end in ends:
             end.close()
@@ -151,7 +151,7 @@ class _Child:
         return 128 - code if code < 0 else code
 
 
-class _Output:
+class _OutputPipe:
     """One stream of a child's output, passed on in whole lines with a mark before each."""
 
     def __init__(self, reader: Connection, target: BinaryIO, mark: bytes) -> None:
@@ -182,7 +182,7 @@ def _signals_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
 
 
-def _become(words: Sequence[str], ends: Sequence[Connection]) -> None:
+def _run_in_child(words: Sequence[str], ends: Sequence[Connection]) -> None:
     """In the child: run what `python -m vlcpctl WORDS` would run."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -117,10 +117,12 @@ def _show(rows: list[dict[str, Any]], out: Path | None, *, quiet: bool) -> None:
     """Print the tables unless `quiet`, then the path of the file, if there is one."""
     from vlcpctl.core.rows import row_of
     from vlcpctl.report.render.terminal import print_report
-    from vlcpctl.report.tables.angles import collect_spaces
+    from vlcpctl.report.tables.angles import collect_spatial_tracks
 
     if not quiet or out is None:
-        spaces = collect_spaces(row_of(row, f"row {number}") for number, row in enumerate(rows, 1))
+        spaces = collect_spatial_tracks(
+            row_of(row, f"row {number}") for number, row in enumerate(rows, 1)
+        )
         print_report((), [(space.title, space.tables()) for space in spaces])
     if out is not None:
         console.emit(out)

@@ -20,7 +20,7 @@ from vlcpctl.report.render.page import page
 from vlcpctl.report.scores.collect import collect
 from vlcpctl.report.scores.missing import notes, require_complete
 from vlcpctl.report.summary_json import as_json
-from vlcpctl.report.tables.angles import collect_spaces
+from vlcpctl.report.tables.angles import collect_spatial_tracks
 
 GALLERIES = {"own": ("own",), "merged": ("merged",), "both": ("own", "merged")}
 
@@ -44,7 +44,7 @@ def build(rows: Sequence[Row], request: Request) -> Document:
     """
     if request.gallery not in GALLERIES:
         raise UsageError(f"--gallery: {unknown_name('gallery', request.gallery, GALLERIES)}")
-    chosen = _chosen(rows, request)
+    chosen = _selected(rows, request)
     tracks = tuple(collect(row for row in chosen if row.since is None))
     check_metric(request.metric, tracks)
     if not request.allow_missing:
@@ -55,7 +55,7 @@ def build(rows: Sequence[Row], request: Request) -> Document:
         request.metric,
         GALLERIES[request.gallery],
         notes(tracks),
-        spaces=collect_spaces(row for row in chosen if row.since is not None),
+        spatial_tracks=collect_spatial_tracks(row for row in chosen if row.since is not None),
     )
     keys = dict.fromkeys(key for track in tracks for key in track.keys)
     gates = [parse_gate(text, keys) for text in request.fail_if]
@@ -74,7 +74,7 @@ def identity(rows: Sequence[Row], request: Request) -> dict[str, Any]:
     return {"rows": content_id(sorted(texts)), **wanted}
 
 
-def _chosen(rows: Sequence[Row], request: Request) -> list[Row]:
+def _selected(rows: Sequence[Row], request: Request) -> list[Row]:
     known = {row.run for row in rows}
     for name in request.runs:
         if name not in known:

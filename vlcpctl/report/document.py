@@ -9,10 +9,10 @@ from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
 from vlcpctl.report.gates import Verdict
 from vlcpctl.report.scores.runs import Track
-from vlcpctl.report.tables.angles import Space
+from vlcpctl.report.tables.angles import SpatialTrack
 from vlcpctl.report.tables.comparison import comparison_tables, ordered_runs
 from vlcpctl.report.tables.matrices import matrix_table, transfer_table
-from vlcpctl.report.tables.table import Cell, Column, Group, Table
+from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell
 
 TITLE = "Forgetting report"
 
@@ -28,7 +28,7 @@ class Document:
     galleries: tuple[str, ...]
     notes: tuple[str, ...]
     verdicts: tuple[Verdict, ...] = ()
-    spaces: tuple[Space, ...] = ()
+    spatial_tracks: tuple[SpatialTrack, ...] = ()
 
     def key(self, track: Track) -> str:
         """The metric key that a track's tables and charts show."""
@@ -37,7 +37,7 @@ class Document:
     def sections(self) -> list[tuple[str, list[Table]]]:
         """(heading, tables) per track and space, then the --fail-if table without a heading."""
         sections = [(track.title, self._tables(track)) for track in self.tracks]
-        sections += [(space.title, space.tables()) for space in self.spaces]
+        sections += [(track_.title, track_.tables()) for track_ in self.spatial_tracks]
         conditions = [("", [verdicts_table(self.verdicts)])] if self.verdicts else []
         return [*sections, *conditions]
 
@@ -66,8 +66,11 @@ def check_metric(metric: str | None, tracks: Iterable[Track]) -> None:
 def definitions_table() -> Table:
     """A table of the summary metrics: name, formula and how to read the sign."""
     columns = tuple(Column(name, is_number=False) for name in ("metric", "formula", "reading"))
-    rows = tuple((Cell(d.name), Cell(d.formula), Cell(d.reading)) for d in DEFINITIONS.values())
-    return Table("Definitions", columns, (Group("", rows),), (LEGEND,))
+    rows = tuple(
+        (TableCell(d.name), TableCell(d.formula), TableCell(d.reading))
+        for d in DEFINITIONS.values()
+    )
+    return Table("Definitions", columns, (RowGroup("", rows),), (LEGEND,))
 
 
 def verdicts_table(verdicts: tuple[Verdict, ...]) -> Table:
@@ -75,17 +78,23 @@ def verdicts_table(verdicts: tuple[Verdict, ...]) -> Table:
     names = ("condition", "run", "metric", "value", "holds")
     columns = tuple(Column(name, is_number=name == "value") for name in names)
     rows = tuple(
-        (Cell(v.condition), Cell(v.run), Cell(v.metric), Cell(_value_text(v)), _outcome(v))
+        (
+            TableCell(v.condition),
+            TableCell(v.run),
+            TableCell(v.metric),
+            TableCell(_value_text(v)),
+            _outcome(v),
+        )
         for v in verdicts
     )
-    return Table("Conditions (--fail-if)", columns, (Group("", rows),))
+    return Table("Conditions (--fail-if)", columns, (RowGroup("", rows),))
 
 
 def _value_text(verdict: Verdict) -> str:
     return "-" if verdict.value is None else f"{verdict.value:.4f}"
 
 
-def _outcome(verdict: Verdict) -> Cell:
+def _outcome(verdict: Verdict) -> TableCell:
     if verdict.value is None:
-        return Cell(f"undefined: {verdict.undefined}", is_strong=True)
-    return Cell("yes", is_strong=True) if verdict.holds else Cell("no")
+        return TableCell(f"undefined: {verdict.undefined}", is_strong=True)
+    return TableCell("yes", is_strong=True) if verdict.holds else TableCell("no")

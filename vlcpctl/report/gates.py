@@ -10,7 +10,7 @@ from typing import Any
 
 from vlcpctl.core.errors import BadInput, GateFailed, UsageError, unknown_name
 from vlcpctl.metrics.definitions import DEFINITIONS
-from vlcpctl.report.scores.runs import Run, Track
+from vlcpctl.report.scores.runs import RunScores, Track
 from vlcpctl.report.scores.summary import summarise, why_undefined
 
 _OPERATORS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
@@ -130,7 +130,7 @@ def _nothing_to_judge(gate: Gate) -> Verdict:
     return Verdict(gate.text, "all runs", metric, None, holds=False, undefined=why)
 
 
-def _verdict(gate: Gate, run: Run, key: str) -> Verdict:
+def _verdict(gate: Gate, run: RunScores, key: str) -> Verdict:
     name = gate.summary or ("merged_final" if "merged" in run.galleries else "own_final")
     spread = summarise(run, key, name)
     metric = f"{name}.{key}"

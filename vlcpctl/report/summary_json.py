@@ -8,9 +8,9 @@ from typing import Any
 
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
 from vlcpctl.report.document import Document
-from vlcpctl.report.scores.runs import START, Run, Track, Transfer
+from vlcpctl.report.scores.runs import START, RunScores, Track, TransferScores
 from vlcpctl.report.scores.summary import Spread, summarise
-from vlcpctl.report.tables.angles import Space
+from vlcpctl.report.tables.angles import SpatialTrack
 from vlcpctl.report.tables.comparison import ordered_runs
 from vlcpctl.report.tables.matrices import own_means
 
@@ -36,7 +36,7 @@ def as_json(document: Document, identity: dict[str, Any]) -> dict[str, Any]:
         "legend": LEGEND,
         "notes": list(document.notes),
         "tracks": [_track_json(track, document.key(track)) for track in document.tracks],
-        "spatial": [_space_json(space) for space in document.spaces],
+        "spatial": [_spatial_json(spatial_track) for spatial_track in document.spatial_tracks],
         "gates": [verdict.as_json() for verdict in document.verdicts],
     }
 
@@ -58,20 +58,20 @@ def _track_json(track: Track, key: str) -> dict[str, Any]:
     }
 
 
-def _space_json(space: Space) -> dict[str, Any]:
-    turns = [
+def _spatial_json(spatial_track: SpatialTrack) -> dict[str, Any]:
+    pairs = [
         {
-            "run": turn.run,
-            "steps": turn.name,
-            "metrics": {key: _spread_json(Spread(found)) for key, found in turn.metrics.items()},
-            "degrees": {key: counts.tolist() for key, counts in turn.degrees.items()},
+            "run": pair.run,
+            "steps": pair.steps,
+            "metrics": {key: _spread_json(Spread(found)) for key, found in pair.metrics.items()},
+            "degrees": {key: counts.tolist() for key, counts in pair.degrees.items()},
         }
-        for turn in space.turns
+        for pair in spatial_track.pairs
     ]
-    return {"task": space.task, "split": space.split, "turns": turns}
+    return {"task": spatial_track.task, "split": spatial_track.split, "turns": pairs}
 
 
-def _run_json(run: Run) -> dict[str, Any]:
+def _run_json(run: RunScores) -> dict[str, Any]:
     return {
         "run": run.name,
         "method": run.method,
@@ -102,7 +102,7 @@ def _spread_json(spread: Spread | None) -> dict[str, Any] | None:
     }
 
 
-def _transfer_json(transfer: Transfer) -> dict[str, Any]:
+def _transfer_json(transfer: TransferScores) -> dict[str, Any]:
     scores = {
         key: [
             {

@@ -6,14 +6,14 @@ import pytest
 from rich.cells import cell_len
 
 from vlcpctl.report.render.terminal import fitted, print_report, styled
-from vlcpctl.report.tables.table import Cell, Column, Group, Table
+from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell
 
 
 def _table(names: list[str], ranks: list[int], label: str = "ctp", sd: str = "1.00") -> Table:
     columns = [Column("run", is_number=False)]
     columns += [Column(name, rank=rank) for name, rank in zip(names, ranks, strict=True)]
-    cells = (Cell(label), *(Cell("50.00", sd) for _ in names))
-    return Table("title", tuple(columns), (Group("group", (cells,)),), ("a note",))
+    cells = (TableCell(label), *(TableCell("50.00", sd) for _ in names))
+    return Table("title", tuple(columns), (RowGroup("group", (cells,)),), ("a note",))
 
 
 def test_a_table_that_fits_is_left_alone() -> None:

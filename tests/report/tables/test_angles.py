@@ -13,7 +13,7 @@ from vlcpctl.core.rows import Row, read_rows
 from vlcpctl.report.build import Request, build
 from vlcpctl.report.render.page import page
 from vlcpctl.report.render.terminal import styled
-from vlcpctl.report.tables.angles import collect_spaces
+from vlcpctl.report.tables.angles import collect_spatial_tracks
 
 KEYS = ("sam_image", "sam_text", "ram_image", "ram_text", "imav_i2t", "imav_t2i")
 
@@ -33,7 +33,7 @@ def _bins(key: str, share: float) -> list[tuple[str, float]]:
 
 
 def texts(rows: list[Row]) -> list[str]:
-    (space,) = collect_spaces(rows)
+    (space,) = collect_spatial_tracks(rows)
     return [styled(table).plain for table in space.tables()]
 
 
@@ -55,8 +55,8 @@ def test_a_table_has_the_shares_of_each_turn(tmp_path: Path) -> None:
 def test_seeds_are_averaged_with_their_deviation(tmp_path: Path) -> None:
     rows = parsed(tmp_path / "r", [turned(60.0, seed=0), turned(64.0, seed=1)])
     assert "62.00 (2.83)" in texts(rows)[0]
-    (space,) = collect_spaces(rows)
-    assert space.turns[0].share("sam_image")[0] == pytest.approx(62.0)
+    (space,) = collect_spatial_tracks(rows)
+    assert space.pairs[0].share("sam_image")[0] == pytest.approx(62.0)
 
 
 def test_an_unmeasured_share_is_no_zero(tmp_path: Path) -> None:
@@ -79,8 +79,8 @@ def test_shares_of_averages_are_no_seeds_of_one_comparison(tmp_path: Path) -> No
         return turned(share, run="mix", alpha=1) | {"since": earlier}
 
     rows = parsed(tmp_path / "r", [since(0, 60.0), since(0.25, 80.0)])
-    (space,) = collect_spaces(rows)
-    assert {turn.name: turn.metrics["sam_image_0_5"] for turn in space.turns} == {
+    (space,) = collect_spatial_tracks(rows)
+    assert {turn.steps: turn.metrics["sam_image_0_5"] for turn in space.pairs} == {
         "mix alpha=0 1 -> 1": (60.0,),
         "mix alpha=0.25 1 -> 1": (80.0,),
     }
@@ -106,8 +106,8 @@ def test_angles_alone_make_a_page_without_formulas_of_forgetting(tmp_path: Path)
 
 def test_a_chosen_run_leaves_the_angles_of_others_out(tmp_path: Path) -> None:
     rows = parsed(tmp_path / "r", [turned(60.0), turned(50.0, run="er")])
-    (space,) = build(rows, Request(runs=["er"])).spaces
-    assert {turn.run for turn in space.turns} == {"er"}
+    (space,) = build(rows, Request(runs=["er"])).spatial_tracks
+    assert {turn.run for turn in space.pairs} == {"er"}
 
 
 def test_rows_since_other_checkpoints_do_not_contradict(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from vlcpctl.report.build import Request, build
 from vlcpctl.report.render.terminal import styled
 from vlcpctl.report.scores.missing import notes
 from vlcpctl.report.scores.summary import Spread
-from vlcpctl.report.tables.table import Cell, Group, Table, number_cell, with_best_marked
+from vlcpctl.report.tables.table import RowGroup, Table, TableCell, number_cell, with_best_marked
 
 JOINT = (*[()] * 2, (70.0, 70.0, 70.0))
 
@@ -22,7 +22,7 @@ def _tables(path: Path, rows: list[dict[str, Any]], **fields: Any) -> dict[str, 
     return {table.title: table for _, tables in document.sections() for table in tables}
 
 
-def _row(table: Table, run: str) -> dict[str, Cell]:
+def _row(table: Table, run: str) -> dict[str, TableCell]:
     found = next(row for group in table.groups for row in group.rows if row[0].text == run)
     return {column.name: cell for column, cell in zip(table.columns, found, strict=True)}
 
@@ -115,7 +115,7 @@ def test_the_best_is_bold_in_its_direction(tmp_path: Path) -> None:
 
 
 def test_a_run_alone_in_its_group_is_not_bold() -> None:
-    group = Group("", ((number_cell(Spread((1.0,))),),))
+    group = RowGroup("", ((number_cell(Spread((1.0,))),),))
     assert with_best_marked((), group) is group
 
 

@@ -18,7 +18,7 @@ _ACROSS = 5  # the most panels in one line
 
 
 @dataclass(frozen=True)
-class Panel:
+class BarPanel:
     """One run: final and just-learned score per task, NaN where unknown."""
 
     name: str
@@ -27,7 +27,7 @@ class Panel:
     learned: Sequence[float]
 
 
-def bar_chart(title: str, tasks: Sequence[str], panels: Sequence[Panel]) -> Markup:
+def bar_chart(title: str, tasks: Sequence[str], panels: Sequence[BarPanel]) -> Markup:
     """Panels side by side on one scale, with task names at the left of each line of panels."""
     left = min(_MOST_LABEL, max(text_width(task) for task in tasks)) + 10
     across = math.ceil(len(panels) / math.ceil(len(panels) / _ACROSS))
@@ -64,7 +64,7 @@ def _task_names(tasks: Sequence[str], left: float, top: float) -> Markup:
     )
 
 
-def _panel(panel: Panel, at: tuple[float, float], width: float, marks: list[float]) -> Markup:
+def _panel(panel: BarPanel, at: tuple[float, float], width: float, marks: list[float]) -> Markup:
     x, y = at
     floor = y + _TOP + len(panel.final) * _ROW
 

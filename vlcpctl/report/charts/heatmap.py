@@ -20,7 +20,7 @@ _FAINTEST = 0.04  # opacity of a zero, so that its cell stays visible
 
 
 @dataclass(frozen=True)
-class Matrix:
+class HeatMapScores:
     """Labelled rows of own scores (steps, tasks), the merged ones, and the top of the scale."""
 
     labels: Sequence[str]
@@ -29,7 +29,7 @@ class Matrix:
     highest: float
 
 
-def heatmap(title: str, matrix: Matrix) -> Markup:
+def heatmap(title: str, matrix: HeatMapScores) -> Markup:
     """The heat map of one run."""
     left = min(_MOST_LABEL, max(text_width(text) for text in matrix.labels)) + 8
     steps, tasks = matrix.own.shape
@@ -50,7 +50,7 @@ def heatmap(title: str, matrix: Matrix) -> Markup:
     return svg(title, description, (width, _TOP + steps * _CELL_H + 4), *heads, *rows)
 
 
-def _row(matrix: Matrix, step: int, left: float) -> Markup:
+def _row(matrix: HeatMapScores, step: int, left: float) -> Markup:
     y = _TOP + step * _CELL_H
     tasks = matrix.own.shape[1]
     name = matrix.labels[step]

@@ -18,7 +18,7 @@ _KEEP = 0.999  # share of the angles that the chart shows; the tables have the r
 
 
 @dataclass(frozen=True)
-class Panel:
+class HistogramPanel:
     """A name and, for each side, (180,) percent of its angles in each degree."""
 
     name: str
@@ -49,7 +49,7 @@ class _Frame:
         return self.y + _HEIGHT * (1 - percent / self.scale.percents[-1])
 
 
-def scale_of(panels: Sequence[Panel]) -> Scale | None:
+def scale_of(panels: Sequence[HistogramPanel]) -> Scale | None:
     """A scale that fits all panels; None if none of them has an angle."""
     every = [share for panel in panels for share in panel.shares if share.any()]
     if not every:
@@ -60,7 +60,9 @@ def scale_of(panels: Sequence[Panel]) -> Scale | None:
     )
 
 
-def histograms(title: str, sides: tuple[str, str], panels: Sequence[Panel], scale: Scale) -> Markup:
+def histograms(
+    title: str, sides: tuple[str, str], panels: Sequence[HistogramPanel], scale: Scale
+) -> Markup:
     """The histograms as one chart with a legend of the two sides."""
     lines = math.ceil(len(panels) / _ACROSS)
     across = math.ceil(len(panels) / lines)
@@ -92,7 +94,7 @@ def _legend(sides: tuple[str, str]) -> Markup:
     return joined(*parts)
 
 
-def _panel(panel: Panel, frame: _Frame) -> Markup:
+def _panel(panel: HistogramPanel, frame: _Frame) -> Markup:
     floor = frame.up(0)
     right = frame.x + frame.width
     grid = [

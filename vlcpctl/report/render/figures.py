@@ -7,27 +7,27 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from vlcpctl.report.charts.bars import Panel, bar_chart
+from vlcpctl.report.charts.bars import BarPanel, bar_chart
 from vlcpctl.report.charts.frame import colour
-from vlcpctl.report.charts.heatmap import Matrix, heatmap
-from vlcpctl.report.charts.histograms import Panel as Angles
+from vlcpctl.report.charts.heatmap import HeatMapScores, heatmap
+from vlcpctl.report.charts.histograms import HistogramPanel as Angles
 from vlcpctl.report.charts.histograms import histograms, scale_of
 from vlcpctl.report.charts.lines import Series, line_chart
 from vlcpctl.report.markup import Markup, element
-from vlcpctl.report.scores.runs import Run
-from vlcpctl.report.tables.angles import SIDES, Measure, Space
+from vlcpctl.report.scores.runs import RunScores
+from vlcpctl.report.tables.angles import SIDES, AngleMeasure, SpatialTrack
 from vlcpctl.report.tables.comparison import GROUPS
 from vlcpctl.report.tables.matrices import own_means, step_label
 
 
-def colours(runs: list[Run]) -> dict[str, str]:
+def colours(runs: list[RunScores]) -> dict[str, str]:
     """The CSS class of each run; joint training, the upper bound, is grey."""
     bounds = [run.name for run in runs if run.group == GROUPS[0]]
     others = [run.name for run in runs if run.name not in bounds]
     return dict.fromkeys(bounds, "run-joint") | {name: colour(i) for i, name in enumerate(others)}
 
 
-def curves(runs: list[Run], key: str, gallery: str) -> Markup:
+def curves(runs: list[RunScores], key: str, gallery: str) -> Markup:
     """Line chart of the score after each step: on the merged gallery, or the mean over tasks."""
     css = colours(runs)
     series = [
@@ -48,7 +48,7 @@ def curves(runs: list[Run], key: str, gallery: str) -> Markup:
     return _figure(chart, caption)
 
 
-def heatmaps(runs: list[Run], key: str, galleries: tuple[str, ...]) -> Markup:
+def heatmaps(runs: list[RunScores], key: str, galleries: tuple[str, ...]) -> Markup:
     """A task x step heat map per run with several steps, all on one colour scale."""
     shown = [run for run in runs if not run.final_only and run.steps and "own" in run.galleries]
     highest = max(
@@ -66,7 +66,7 @@ def heatmaps(runs: list[Run], key: str, galleries: tuple[str, ...]) -> Markup:
     return element("div", *figures, class_="panels") if figures else Markup("")
 
 
-def bars(runs: list[Run], key: str) -> Markup:
+def bars(runs: list[RunScores], key: str) -> Markup:
     """Bar chart of the last model's score on each task, with the score just after learning it."""
     shown = [run for run in runs if run.steps and "own" in run.galleries]
     if not shown:
@@ -82,19 +82,19 @@ def bars(runs: list[Run], key: str) -> Markup:
     )
 
 
-def turned(space: Space, measure: Measure) -> list[Markup]:
+def angle_histograms(spatial_track: SpatialTrack, measure: AngleMeasure) -> list[Markup]:
     """Histograms of a measure's angles per run, a panel per pair of steps, all on one scale."""
     one, other = (f"{measure.name}_{side}" for side in measure.sides)
     panels: dict[str, list[Angles]] = {}
-    for turn in space.turns:
-        shares = (turn.share(one), turn.share(other))
-        panels.setdefault(turn.run, []).append(Angles(turn.name, shares))
+    for pair in spatial_track.pairs:
+        shares = (pair.share(one), pair.share(other))
+        panels.setdefault(pair.run, []).append(Angles(pair.steps, shares))
     scale = scale_of([panel for members in panels.values() for panel in members])
     if scale is None:
         return []
     sides = (SIDES[measure.sides[0]], SIDES[measure.sides[1]])
     charts = {
-        run: histograms(f"{run}: {measure.short} on {space.task}", sides, members, scale)
+        run: histograms(f"{run}: {measure.short} on {spatial_track.task}", sides, members, scale)
         for run, members in panels.items()
     }
     return [
@@ -109,7 +109,7 @@ def _figure(chart: Markup, caption: str) -> Markup:
     return element("figure", chart, element("figcaption", caption), class_="wide")
 
 
-def _points(run: Run, key: str, gallery: str) -> tuple[tuple[int, float, float, float], ...]:
+def _points(run: RunScores, key: str, gallery: str) -> tuple[tuple[int, float, float, float], ...]:
     """(step, mean, lowest seed, highest seed) of each step at which every seed was evaluated."""
     points = []
     for step in range(run.steps):
@@ -123,16 +123,16 @@ def _after(matrix: NDArray[np.float64], step: int, gallery: str) -> float:
     return float(matrix[step, step] if gallery == "merged" else np.mean(matrix[step, : step + 1]))
 
 
-def _matrix(run: Run, key: str, galleries: tuple[str, ...], highest: float) -> Matrix:
+def _matrix(run: RunScores, key: str, galleries: tuple[str, ...], highest: float) -> HeatMapScores:
     with_merged = "merged" in galleries and "merged" in run.galleries
     merged = own_means(run, key, "merged") if with_merged else None
     labels = [step_label(run, step) for step in range(run.steps)]
-    return Matrix(labels, own_means(run, key), merged, highest or 1.0)
+    return HeatMapScores(labels, own_means(run, key), merged, highest or 1.0)
 
 
-def _panel(run: Run, key: str, css: str, tasks: int) -> Panel:
+def _panel(run: RunScores, key: str, css: str, tasks: int) -> BarPanel:
     own = own_means(run, key)
     last = run.steps - 1
     final = [float(own[last, task]) if task <= last else math.nan for task in range(tasks)]
     learned = [float(own[task, task]) if task < last else math.nan for task in range(tasks)]
-    return Panel(run.name, css, final, learned)
+    return BarPanel(run.name, css, final, learned)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from vlcpctl.report.markup import Markup, element, joined
-from vlcpctl.report.tables.table import Cell, Column, Group, Table
+from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell
 
 _RECALL = re.compile(r"(i2t|t2i)_(r\d+|rmean)")
 _CODE = frozenset({"formula", "metric", "condition"})
@@ -35,7 +35,7 @@ def _pretty(name: str) -> tuple[str, ...]:
     return (match[1], element("br"), "R@mean" if cut == "mean" else f"R@{cut}")
 
 
-def _body(group: Group, columns: tuple[Column, ...]) -> Markup:
+def _body(group: RowGroup, columns: tuple[Column, ...]) -> Markup:
     heading = element(
         "tr", element("th", group.name, colspan=len(columns), scope="rowgroup", class_="group")
     )
@@ -46,7 +46,7 @@ def _body(group: Group, columns: tuple[Column, ...]) -> Markup:
     return element("tbody", heading if group.name else "", *rows)
 
 
-def _cell(cell: Cell, column: Column) -> Markup:
+def _cell(cell: TableCell, column: Column) -> Markup:
     marks = {
         "words": not column.is_number,
         "prose": column.name in _PROSE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from vlcpctl.report.tables.table import Cell, Table
+from vlcpctl.report.tables.table import Table, TableCell
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#&~])")
 
@@ -46,7 +46,7 @@ def escaped(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: TableCell) -> str:
     text = escaped(cell.line)
     return f"**{text}**" if text and (cell.is_best or cell.is_strong) else text
 

@@ -9,7 +9,7 @@ from vlcpctl.report.markup import Markup, element, joined
 from vlcpctl.report.render import figures
 from vlcpctl.report.render.html_table import html_table
 from vlcpctl.report.scores.runs import Track
-from vlcpctl.report.tables.angles import MEASURES, Space
+from vlcpctl.report.tables.angles import MEASURES, SpatialTrack
 from vlcpctl.report.tables.comparison import comparison_tables, ordered_runs
 from vlcpctl.report.tables.matrices import matrix_table, transfer_table
 
@@ -31,7 +31,7 @@ def page(document: Document) -> str:
         _attention(document.notes),
         html_table(verdicts_table(document.verdicts)) if document.verdicts else "",
         *(_section(document, track) for track in document.tracks),
-        *(_space(space) for space in document.spaces),
+        *(_spatial_section(space) for space in document.spatial_tracks),
         html_table(definitions_table()) if document.tracks else "",
     )
     return "<!DOCTYPE html>\n" + element("html", head, body, lang="en") + "\n"
@@ -39,7 +39,9 @@ def page(document: Document) -> str:
 
 def _about(document: Document) -> str:
     if not any(track.runs for track in document.tracks):
-        names = {turn.run for space in document.spaces for turn in space.turns}
+        names = {
+            pair.run for spatial_track in document.spatial_tracks for pair in spatial_track.pairs
+        }
         names |= {one.run for track in document.tracks for one in track.transfers}
         return _counted([len(names)], "run")
     runs = sorted({run.name for track in document.tracks for run in track.runs})
@@ -88,12 +90,12 @@ def _section(document: Document, track: Track) -> Markup:
     return joined(*parts, html_table(transfer) if transfer else "")
 
 
-def _space(space: Space) -> Markup:
-    parts = [element("h2", space.title)]
+def _spatial_section(spatial_track: SpatialTrack) -> Markup:
+    parts = [element("h2", spatial_track.title)]
     for measure in MEASURES:
         parts.append(element("h3", measure.sentence))
-        parts += figures.turned(space, measure)
-        parts += [html_table(table) for table in space.tables_of(measure)]
+        parts += figures.angle_histograms(spatial_track, measure)
+        parts += [html_table(table) for table in spatial_track.tables_of(measure)]
     return joined(*parts)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vlcpctl.core.console import emit, results
-from vlcpctl.report.tables.table import Cell, Table
+from vlcpctl.report.tables.table import Table, TableCell
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -114,7 +114,7 @@ def _block(table: Table, width: int) -> Text:
 
     widths = _widths(table, width)
     rule = Text("-" * _total(widths), "dim")
-    head = [Cell(column.name, is_faint=True) for column in table.columns]
+    head = [TableCell(column.name, is_faint=True) for column in table.columns]
     lines = [Text(table.title, "bold"), rule, _line(head, table, widths)]
     for group in table.groups:
         lines += [rule, *([Text(group.name, "italic")] if group.name else [])]
@@ -122,7 +122,7 @@ def _block(table: Table, width: int) -> Text:
     return Text("\n").join([*lines, rule, Text()])
 
 
-def _line(cells: Iterable[Cell], table: Table, widths: list[int]) -> Text:
+def _line(cells: Iterable[TableCell], table: Table, widths: list[int]) -> Text:
     """Cells aligned in their columns, a name that is too long cut with an ellipsis."""
     from rich.text import Text
 
@@ -134,7 +134,7 @@ def _line(cells: Iterable[Cell], table: Table, widths: list[int]) -> Text:
     return line
 
 
-def _style(cell: Cell) -> str:
+def _style(cell: TableCell) -> str:
     if cell.is_best or cell.is_strong:
         return "bold"
     return "dim" if cell.is_faint else ""

@@ -9,7 +9,7 @@ import numpy as np
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.rows import Row
-from vlcpctl.report.scores.runs import START, Run, Scores, Track, Transfer
+from vlcpctl.report.scores.runs import START, RunScores, SeedScores, Track, TransferScores
 
 K = TypeVar("K")
 MOST_TASKS = 1000  # one task a week for nineteen years; a row beyond that is damaged
@@ -68,7 +68,7 @@ def _is_foreign(row: Row, foreign: set[str]) -> bool:
     return bool(foreign.intersection(row.tasks))
 
 
-def _run(name: str, rows: list[Row]) -> Run:
+def _run(name: str, rows: list[Row]) -> RunScores:
     last = max(_step(row) for row in rows)
     method, buffer = _recipe(name, rows, last)
     tasks = _task_names(rows, last)
@@ -76,7 +76,7 @@ def _run(name: str, rows: list[Row]) -> Run:
     keys = dict.fromkeys(key for row in rows for key in row.metrics)
     per_seed = [_seed_scores(members, last + 1, len(tasks)) for _, members in sorted(seeds.items())]
     empty = _empty(last + 1, len(tasks))
-    return Run(
+    return RunScores(
         name=name,
         method=method,
         buffer=buffer,
@@ -89,8 +89,8 @@ def _run(name: str, rows: list[Row]) -> Run:
     )
 
 
-def _seed_scores(rows: list[Row], steps: int, tasks: int) -> dict[str, Scores]:
-    scores: dict[str, Scores] = {}
+def _seed_scores(rows: list[Row], steps: int, tasks: int) -> dict[str, SeedScores]:
+    scores: dict[str, SeedScores] = {}
     for row in rows:
         for key, value in row.metrics.items():
             cells = scores.setdefault(key, _empty(steps, tasks))
@@ -104,9 +104,9 @@ def _seed_scores(rows: list[Row], steps: int, tasks: int) -> dict[str, Scores]:
     return scores
 
 
-def _empty(steps: int, tasks: int) -> Scores:
+def _empty(steps: int, tasks: int) -> SeedScores:
     shape = (max(steps, 0), tasks)
-    return Scores(np.full(shape, np.nan), np.full(shape, np.nan), np.full(tasks, np.nan))
+    return SeedScores(np.full(shape, np.nan), np.full(shape, np.nan), np.full(tasks, np.nan))
 
 
 def _step(row: Row) -> int:
@@ -164,7 +164,7 @@ def _task_names(rows: list[Row], last: int) -> tuple[str, ...]:
     return tuple(known.get(step, f"task {step}") for step in range(count))
 
 
-def _transfer(run: str, task: str, rows: list[Row]) -> Transfer:
+def _transfer(run: str, task: str, rows: list[Row]) -> TransferScores:
     seeds = [members for _, members in sorted(_grouped(rows, lambda row: row.seed).items())]
     keys = dict.fromkeys(key for row in rows for key in row.metrics)
     by_step = {
@@ -174,7 +174,7 @@ def _transfer(run: str, task: str, rows: list[Row]) -> Transfer:
         )
         for key in keys
     }
-    return Transfer(run, task, by_step)
+    return TransferScores(run, task, by_step)
 
 
 def _grouped(rows: Iterable[Row], key: Callable[[Row], K]) -> dict[K, list[Row]]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.metrics.forgetting import Matrix
-from vlcpctl.report.scores.runs import Run, Scores, Track
+from vlcpctl.report.scores.runs import RunScores, SeedScores, Track
 
 _SHOWN = 6  # cells named in a message before "and N more"
 
@@ -28,7 +28,7 @@ def missing_cells(track: Track) -> list[str]:
     return [phrase for run in track.runs for phrase in _of_run(run)]
 
 
-def _of_run(run: Run) -> list[str]:
+def _of_run(run: RunScores) -> list[str]:
     lacking: dict[str, tuple[list[int], list[str]]] = {}  # cells: seeds and metrics without them
     unmeasured = _unmeasured(run)
     for key, per_seed in run.scores.items():
@@ -45,7 +45,7 @@ def _of_run(run: Run) -> list[str]:
     ]
 
 
-def _unmeasured(run: Run) -> set[tuple[str, int]]:
+def _unmeasured(run: RunScores) -> set[tuple[str, int]]:
     """(metric, task) that no row has although the task has rows, such as acc5 of four classes."""
     measured = {
         (key, int(task))
@@ -58,7 +58,7 @@ def _unmeasured(run: Run) -> set[tuple[str, int]]:
     return {(key, task) for key in run.scores for task in tasks} - measured
 
 
-def _absent(run: Run, scores: Scores) -> Iterator[tuple[str, int, int]]:
+def _absent(run: RunScores, scores: SeedScores) -> Iterator[tuple[str, int, int]]:
     """Gallery, step and task of each cell that is needed and is NaN."""
     if "own" in run.galleries:
         yield from (("own", *cell) for cell in _holes(scores.own, _own_needed(run)))
@@ -72,13 +72,13 @@ def _holes(matrix: Matrix, needed: list[tuple[int, int]]) -> list[tuple[int, int
     return [cell for cell in needed if np.isnan(matrix[cell])]
 
 
-def _own_needed(run: Run) -> list[tuple[int, int]]:
+def _own_needed(run: RunScores) -> list[tuple[int, int]]:
     last = run.steps - 1
     steps = [last] if run.final_only else range(run.steps)
     return [(step, task) for step in steps for task in range(step + 1)]
 
 
-def _merged_needed(run: Run, scores: Scores) -> list[tuple[int, int]]:
+def _merged_needed(run: RunScores, scores: SeedScores) -> list[tuple[int, int]]:
     """The diagonal, and the last row, which bwt_ctp needs, if any other cell of it is there."""
     last = run.steps - 1
     if last < 0:
@@ -90,7 +90,7 @@ def _merged_needed(run: Run, scores: Scores) -> list[tuple[int, int]]:
     return diagonal + ([(last, task) for task in range(last)] if has_last_row else [])
 
 
-def _named(run: Run, cells: list[tuple[str, int, int]]) -> str:
+def _named(run: RunScores, cells: list[tuple[str, int, int]]) -> str:
     names = [
         f"(step {step}, {run.tasks[task] if gallery == 'own' else f'merged 0..{task}'})"
         for gallery, step, task in cells[:_SHOWN]

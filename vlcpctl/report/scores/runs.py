@@ -12,7 +12,7 @@ START = -1  # the step of a model not yet trained on the stream
 
 
 @dataclass(frozen=True)
-class Scores:
+class SeedScores:
     """One metric of one seed: R and M, both (steps, tasks), and the model at the start (tasks,)."""
 
     own: Matrix
@@ -27,7 +27,7 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunScores:
     """One run on one stream: `scores` has, per metric key, the Scores of every seed."""
 
     name: str
@@ -38,7 +38,7 @@ class Run:
     steps: int
     final_only: bool
     galleries: frozenset[str]
-    scores: dict[str, tuple[Scores, ...]]
+    scores: dict[str, tuple[SeedScores, ...]]
 
     @property
     def group(self) -> str:
@@ -49,7 +49,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Transfer:
+class TransferScores:
     """One run on data outside its stream: per metric key and seed, scores by step (or START)."""
 
     run: str
@@ -66,8 +66,8 @@ class Track:
     map_variant: str | None
     split: str
     keys: tuple[str, ...]
-    runs: tuple[Run, ...]
-    transfers: tuple[Transfer, ...]
+    runs: tuple[RunScores, ...]
+    transfers: tuple[TransferScores, ...]
 
     @property
     def title(self) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from vlcpctl.metrics.definitions import DEFINITIONS, Definition
 from vlcpctl.metrics.forgetting import Matrix
-from vlcpctl.report.scores.runs import Run
+from vlcpctl.report.scores.runs import RunScores
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Spread:
         return math.sqrt(squares / (len(self.values) - 1))
 
 
-def summarise(run: Run, key: str, name: str) -> Spread | None:
+def summarise(run: RunScores, key: str, name: str) -> Spread | None:
     """One summary metric of a run; None if it is undefined for any seed."""
     definition = DEFINITIONS[name]
     if key not in run.scores or why_undefined(run, definition):
@@ -46,7 +46,7 @@ def summarise(run: Run, key: str, name: str) -> Spread | None:
     return Spread(known) if len(known) == len(values) else None
 
 
-def why_undefined(run: Run, definition: Definition) -> str | None:
+def why_undefined(run: RunScores, definition: Definition) -> str | None:
     """Why a summary metric is undefined for a run in any metric key; None if it can be defined."""
     gallery = "own" if definition.gallery == "start" else definition.gallery
     if gallery not in run.galleries:
@@ -66,7 +66,7 @@ def mean_matrix(matrices: list[Matrix]) -> Matrix:
     return mean
 
 
-def cell_spread(run: Run, key: str, gallery: str, cell: tuple[int, int]) -> Spread | None:
+def cell_spread(run: RunScores, key: str, gallery: str, cell: tuple[int, int]) -> Spread | None:
     """One cell of the own or merged matrix over seeds; None if a seed lacks it."""
     if key not in run.scores:
         return None

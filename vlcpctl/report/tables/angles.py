@@ -12,19 +12,19 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.core.rows import Row
 from vlcpctl.metrics.angles import CHANGE_BINS, ROTATION_BINS, WHOLE
 from vlcpctl.report.scores.summary import Spread
-from vlcpctl.report.tables.table import Cell, Column, Group, Table, number_cell
+from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, number_cell
 
 SIDES = {"image": "images", "text": "texts", "i2t": "image to text", "t2i": "text to image"}
 
 
 @dataclass(frozen=True)
-class Measure:
+class AngleMeasure:
     """One measure of angles, named as in the papers: its meaning and its bins' ends (degrees)."""
 
     short: str
     sides: tuple[str, str]
     ends: tuple[int, ...]
-    says: str
+    meaning: str
     note: str = ""
 
     @property
@@ -35,13 +35,13 @@ class Measure:
     @property
     def sentence(self) -> str:
         """The measure's name, meaning and note."""
-        return ", ".join(part for part in (f"{self.short}: {self.says}", self.note) if part)
+        return ", ".join(part for part in (f"{self.short}: {self.meaning}", self.note) if part)
 
 
 MEASURES = (
-    Measure("SAM", ("image", "text"), CHANGE_BINS, "change of the angle between two samples"),
-    Measure("RAM", ("image", "text"), ROTATION_BINS, "rotation of a sample"),
-    Measure(
+    AngleMeasure("SAM", ("image", "text"), CHANGE_BINS, "change of the angle between two samples"),
+    AngleMeasure("RAM", ("image", "text"), ROTATION_BINS, "rotation of a sample"),
+    AngleMeasure(
         "ImAV",
         ("i2t", "t2i"),
         CHANGE_BINS,
@@ -52,11 +52,11 @@ MEASURES = (
 
 
 @dataclass(frozen=True)
-class Turn:
+class CheckpointPair:
     """How angles changed between two checkpoints of a run, over its seeds."""
 
     run: str
-    name: str  # such as "0 -> 1"
+    steps: str  # such as "0 -> 1"
     order: tuple[int, int]
     metrics: dict[str, tuple[float, ...]]
     degrees: dict[str, NDArray[np.int64]]  # (180,) angles by degree, of all seeds together
@@ -69,12 +69,12 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Space:
+class SpatialTrack:
     """A split of a task and the turns measured on it, by run, neighbouring steps first."""
 
     task: str
     split: str
-    turns: tuple[Turn, ...]
+    pairs: tuple[CheckpointPair, ...]
 
     @property
     def title(self) -> str:
@@ -85,31 +85,32 @@ class Space:
         """A table for each measure and side, in the papers' bins."""
         return [table for measure in MEASURES for table in self.tables_of(measure)]
 
-    def tables_of(self, measure: Measure) -> list[Table]:
+    def tables_of(self, measure: AngleMeasure) -> list[Table]:
         """The tables of one measure, one per side."""
-        return [_table(self.turns, measure, side) for side in measure.sides]
+        return [_table(self.pairs, measure, side) for side in measure.sides]
 
 
-def collect_spaces(rows: Iterable[Row]) -> tuple[Space, ...]:
+def collect_spatial_tracks(rows: Iterable[Row]) -> tuple[SpatialTrack, ...]:
     """Group spatial rows into spaces; the result does not depend on the order of the rows.
 
     Raises BadInput for a row without the counts of every measure.
     """
-    groups: dict[tuple[int, str, str], list[Row]] = {}
+    groups_of_rows: dict[tuple[int, str, str], list[Row]] = {}
     for row in rows:
         place = WHOLE if row.task_step is None else row.task_step
-        groups.setdefault((place, row.task, row.split), []).append(row)
+        groups_of_rows.setdefault((place, row.task, row.split), []).append(row)
     return tuple(
-        Space(task, split, _turns(members)) for (_, task, split), members in sorted(groups.items())
+        SpatialTrack(task, split, _pairs(members))
+        for (_, task, split), members in sorted(groups_of_rows.items())
     )
 
 
-def _turns(rows: list[Row]) -> tuple[Turn, ...]:
+def _pairs(rows: list[Row]) -> tuple[CheckpointPair, ...]:
     groups: dict[tuple[str, tuple[int, int], str], list[Row]] = {}
     for row in sorted(rows, key=lambda row: row.seed):
         groups.setdefault((row.run, _order(row), _name(row)), []).append(row)
     return tuple(
-        _turn(run, name, order, members) for (run, order, name), members in sorted(groups.items())
+        _pair(run, name, order, members) for (run, order, name), members in sorted(groups.items())
     )
 
 
@@ -131,7 +132,7 @@ def _step(step: int | None) -> str:
     return "start" if step is None else str(step)
 
 
-def _turn(run: str, name: str, order: tuple[int, int], rows: list[Row]) -> Turn:
+def _pair(run: str, name: str, order: tuple[int, int], rows: list[Row]) -> CheckpointPair:
     keys = [f"{one.name}_{side}" for one in MEASURES for side in one.sides]
     degrees = {key: np.zeros(WHOLE, dtype=np.int64) for key in keys}
     for row in rows:
@@ -142,10 +143,10 @@ def _turn(run: str, name: str, order: tuple[int, int], rows: list[Row]) -> Turn:
             degrees[key][: len(counts)] += counts
     known = set.intersection(*(set(row.metrics) for row in rows))
     metrics = {key: tuple(row.metrics[key] for row in rows) for key in sorted(known)}
-    return Turn(run, name, order, metrics, degrees)
+    return CheckpointPair(run, name, order, metrics, degrees)
 
 
-def _table(turns: tuple[Turn, ...], measure: Measure, side: str) -> Table:
+def _table(pairs: tuple[CheckpointPair, ...], measure: AngleMeasure, side: str) -> Table:
     key = f"{measure.name}_{side}"
     bins = list(zip((0, *measure.ends), measure.ends, strict=False))
     columns = (
@@ -156,15 +157,15 @@ def _table(turns: tuple[Turn, ...], measure: Measure, side: str) -> Table:
     )
     names = [*(f"{key}_{low}_{high}" for low, high in bins), f"{key}_mean"]
     groups = []
-    for run in dict.fromkeys(turn.run for turn in turns):
-        rows = tuple(_cells(turn, key, names) for turn in turns if turn.run == run)
-        groups.append(Group(run, rows))
+    for run in dict.fromkeys(pair.run for pair in pairs):
+        rows = tuple(_cells(turn, key, names) for turn in pairs if turn.run == run)
+        groups.append(RowGroup(run, rows))
     notes = ("percent of the angles in each bin of degrees; the mean is in degrees", measure.note)
-    title = f"{measure.short}, {SIDES[side]}: {measure.says}"
+    title = f"{measure.short}, {SIDES[side]}: {measure.meaning}"
     return Table(title, columns, tuple(groups), tuple(note for note in notes if note))
 
 
-def _cells(turn: Turn, key: str, names: list[str]) -> tuple[Cell, ...]:
-    values = (turn.metrics.get(name) for name in names)
-    numbers = (number_cell(Spread(found) if found else None) for found in values)
-    return Cell(turn.name), *numbers, Cell(str(int(turn.degrees[key].sum())))
+def _cells(pair: CheckpointPair, key: str, names: list[str]) -> tuple[TableCell, ...]:
+    values = (pair.metrics.get(name) for name in names)
+    numbers = (number_cell(Spread(spread) if spread else None) for spread in values)
+    return TableCell(pair.steps), *numbers, TableCell(str(int(pair.degrees[key].sum())))

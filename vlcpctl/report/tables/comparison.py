@@ -6,9 +6,16 @@ import math
 from collections.abc import Callable
 
 from vlcpctl.metrics.definitions import DEFINITIONS
-from vlcpctl.report.scores.runs import Run, Track
+from vlcpctl.report.scores.runs import RunScores, Track
 from vlcpctl.report.scores.summary import Spread, summarise, why_undefined
-from vlcpctl.report.tables.table import Cell, Column, Group, Table, number_cell, with_best_marked
+from vlcpctl.report.tables.table import (
+    Column,
+    RowGroup,
+    Table,
+    TableCell,
+    number_cell,
+    with_best_marked,
+)
 
 GROUPS = ("Joint training (upper bound)", "Memory free", "Memory buffer")
 
@@ -25,26 +32,26 @@ _OWN = tuple(name for name, definition in DEFINITIONS.items() if definition.gall
 def comparison_tables(track: Track, key: str, galleries: tuple[str, ...]) -> list[Table]:
     """A table of final scores per gallery in every metric key, then one of forgetting in `key`."""
     runs = ordered_runs(track, key)
-    there = {gallery for run in runs for gallery in run.galleries}.intersection(galleries)
-    names = [name for name in _TITLES if DEFINITIONS[name].gallery in there]
+    galleries_shown = {gallery for run in runs for gallery in run.galleries}.intersection(galleries)
+    names = [name for name in _TITLES if DEFINITIONS[name].gallery in galleries_shown]
     tables = [_final_scores(track, runs, key, name) for name in names]
-    return [*tables, _forgetting(runs, key)] if "own" in there else tables
+    return [*tables, _forgetting(runs, key)] if "own" in galleries_shown else tables
 
 
-def ordered_runs(track: Track, key: str) -> list[Run]:
+def ordered_runs(track: Track, key: str) -> list[RunScores]:
     """Runs by group, and in a group by ascending final score, as in the papers."""
     return sorted(
         track.runs, key=lambda run: (GROUPS.index(run.group), headline(run, key), run.name)
     )
 
 
-def headline(run: Run, key: str) -> float:
+def headline(run: RunScores, key: str) -> float:
     """The final merged score, else the final own score; minus infinity if both are undefined."""
     spread = summarise(run, key, "merged_final") or summarise(run, key, "own_final")
     return -math.inf if spread is None else spread.mean
 
 
-def _final_scores(track: Track, runs: list[Run], key: str, name: str) -> Table:
+def _final_scores(track: Track, runs: list[RunScores], key: str, name: str) -> Table:
     """Every metric key of the last model; the merged table also has CTP's BWT in `key`."""
     scores = [(name, column) for column in track.keys]
     scores += (
@@ -63,7 +70,7 @@ def _final_scores(track: Track, runs: list[Run], key: str, name: str) -> Table:
     return Table(_TITLES[name], columns, groups, (*notes, *_seed_notes(runs)))
 
 
-def _forgetting(runs: list[Run], key: str) -> Table:
+def _forgetting(runs: list[RunScores], key: str) -> Table:
     names = [name for name in _OWN if name != "fwt_gem" or _is_defined(runs, key, name)]
     columns = (*(column for column, _ in _words(runs)), *(_column(name) for name in names))
     groups = _groups(runs, columns, lambda run: [summarise(run, key, name) for name in names])
@@ -76,7 +83,7 @@ def _column(name: str) -> Column:
     return Column(name, higher_is_better=DEFINITIONS[name].higher_is_better)
 
 
-def _is_defined(runs: list[Run], key: str, name: str) -> bool:
+def _is_defined(runs: list[RunScores], key: str, name: str) -> bool:
     return any(summarise(run, key, name) for run in runs)
 
 
@@ -87,8 +94,8 @@ def _rank(name: str, key: str) -> int:
     return next((rank for ending, rank in _RANKS.items() if name.endswith(ending)), 1)
 
 
-def _words(runs: list[Run]) -> list[tuple[Column, Callable[[Run], str]]]:
-    words: list[tuple[Column, Callable[[Run], str]]] = [
+def _words(runs: list[RunScores]) -> list[tuple[Column, Callable[[RunScores], str]]]:
+    words: list[tuple[Column, Callable[[RunScores], str]]] = [
         (Column("run", is_number=False), lambda run: run.name)
     ]
     if any(_recipe(run) != run.name for run in runs):
@@ -98,27 +105,32 @@ def _words(runs: list[Run]) -> list[tuple[Column, Callable[[Run], str]]]:
     return words
 
 
-def _recipe(run: Run) -> str:
+def _recipe(run: RunScores) -> str:
     return f"{run.method}, {run.buffer}" if run.buffer else run.method
 
 
 def _groups(
-    runs: list[Run], columns: tuple[Column, ...], values: Callable[[Run], list[Spread | None]]
-) -> tuple[Group, ...]:
+    runs: list[RunScores],
+    columns: tuple[Column, ...],
+    values: Callable[[RunScores], list[Spread | None]],
+) -> tuple[RowGroup, ...]:
     words = [word for _, word in _words(runs)]
     blocks = []
     for name in GROUPS:
         rows = tuple(
-            (*(Cell(word(run)) for word in words), *(number_cell(value) for value in values(run)))
+            (
+                *(TableCell(word(run)) for word in words),
+                *(number_cell(value) for value in values(run)),
+            )
             for run in runs
             if run.group == name
         )
         if rows:
-            blocks.append(with_best_marked(columns, Group(name, rows)))
+            blocks.append(with_best_marked(columns, RowGroup(name, rows)))
     return tuple(blocks)
 
 
-def _seed_notes(runs: list[Run]) -> tuple[str, ...]:
+def _seed_notes(runs: list[RunScores]) -> tuple[str, ...]:
     counts = {len(run.seeds) for run in runs}
     if counts == {1}:
         return ()
@@ -126,7 +138,7 @@ def _seed_notes(runs: list[Run]) -> tuple[str, ...]:
     return (f"mean and standard deviation over {seeds}",)
 
 
-def _reasons(runs: list[Run]) -> tuple[str, ...]:
+def _reasons(runs: list[RunScores]) -> tuple[str, ...]:
     reasons = ((run.name, why_undefined(run, DEFINITIONS["bwt_gem"])) for run in runs)
     return tuple(
         f"{name} has no forgetting metrics: {reason}" for name, reason in reasons if reason

@@ -21,7 +21,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """One cell: its text, standard deviation and number, and how it is emphasised."""
 
     text: str
@@ -35,7 +35,7 @@ class Cell:
     def line(self) -> str:
         """The cell on one line.
 
-        >>> Cell("51.00", "1.41").line
+        >>> TableCell("51.00", "1.41").line
         '51.00 (1.41)'
         """
         text = f"{self.text} ({self.sd})" if self.sd else self.text
@@ -43,11 +43,11 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Group:
+class RowGroup:
     """Rows under one heading (empty: no heading)."""
 
     name: str
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[TableCell, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Table:
 
     title: str
     columns: tuple[Column, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[RowGroup, ...]
     notes: tuple[str, ...] = ()
 
     def only(self, places: Sequence[int]) -> Table:
@@ -73,21 +73,21 @@ class Table:
             )
         )
 
-    def _mapped(self, change: Callable[[tuple[Cell, ...]], tuple[Cell, ...]]) -> Table:
-        groups = (Group(group.name, tuple(map(change, group.rows))) for group in self.groups)
+    def _mapped(self, change: Callable[[tuple[TableCell, ...]], tuple[TableCell, ...]]) -> Table:
+        groups = (RowGroup(group.name, tuple(map(change, group.rows))) for group in self.groups)
         return replace(self, groups=tuple(groups))
 
 
-def number_cell(spread: Spread | None, *, faint: bool = False) -> Cell:
+def number_cell(spread: Spread | None, *, faint: bool = False) -> TableCell:
     """Two decimals, with the standard deviation where there are seeds.
 
     >>> number_cell(Spread((50.0, 52.0)))
-    Cell(text='51.00', sd='1.41', value=51.0, is_best=False, is_strong=False, is_faint=False)
+    TableCell(text='51.00', sd='1.41', value=51.0, is_best=False, is_strong=False, is_faint=False)
     """
     if spread is None:
-        return Cell(UNDEFINED, is_faint=True)
+        return TableCell(UNDEFINED, is_faint=True)
     sd = "" if spread.sd is None else f"{spread.sd:.2f}"
-    return Cell(fixed(spread.mean), sd, spread.mean, is_faint=faint)
+    return TableCell(fixed(spread.mean), sd, spread.mean, is_faint=faint)
 
 
 def fixed(value: float, decimals: int = 2) -> str:
@@ -99,7 +99,7 @@ def fixed(value: float, decimals: int = 2) -> str:
     return f"{round(value, decimals) + 0.0:.{decimals}f}"
 
 
-def with_best_marked(columns: tuple[Column, ...], group: Group) -> Group:
+def with_best_marked(columns: tuple[Column, ...], group: RowGroup) -> RowGroup:
     """The group with the best cells of each column marked, which papers set in bold."""
     if len(group.rows) < 2:
         return group
@@ -113,4 +113,4 @@ def with_best_marked(columns: tuple[Column, ...], group: Group) -> Group:
         best = fixed(max(known) if column.higher_is_better else min(known))
         for row in rows:
             row[place] = replace(row[place], is_best=row[place].text == best)
-    return Group(group.name, tuple(tuple(row) for row in rows))
+    return RowGroup(group.name, tuple(tuple(row) for row in rows))

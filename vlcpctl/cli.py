@@ -38,7 +38,7 @@ def main() -> None:
     words = [word for word in sys.argv[1:] if word != "--debug"]
     if len(words) < len(sys.argv) - 1:
         os.environ["VLCPCTL_DEBUG"] = "1"
-    application(_chosen(words))(words, prog_name="vlcpctl")
+    application(_command_named(words))(words, prog_name="vlcpctl")
 
 
 class _Group(typer.core.TyperGroup):
@@ -104,7 +104,7 @@ def application(chosen: str | None) -> typer.Typer:
     for name, command in COMMANDS.items():
         if name == chosen:
             run = importlib.import_module(module_name(name)).run
-            app.command(name, cls=_Command)(_guarded(name, run))
+            app.command(name, cls=_Command)(_with_error_lines(name, run))
         else:
             app.command(name, help=command.summary)(_not_loaded)
     return app
@@ -134,7 +134,7 @@ def _not_loaded() -> None:
     raise AssertionError("only the chosen command is run")
 
 
-def _chosen(words: Sequence[str]) -> str | None:
+def _command_named(words: Sequence[str]) -> str | None:
     """The command named in the words; for shell completion they are in the environment."""
     if "_VLCPCTL_COMPLETE" in os.environ:
         line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
@@ -142,7 +142,7 @@ def _chosen(words: Sequence[str]) -> str | None:
     return next((word for word in words if not word.startswith("-")), None)
 
 
-def _guarded(name: str, run: Callable[..., None]) -> Callable[..., None]:
+def _with_error_lines(name: str, run: Callable[..., None]) -> Callable[..., None]:
     """A command whose errors become one line on stderr and an exit code."""
 
     @functools.wraps(run)
@@ -152,14 +152,14 @@ def _guarded(name: str, run: Callable[..., None]) -> Callable[..., None]:
         try:
             run(**checked_paths(kwargs))
         except VlcpError as error:
-            _tell(name, str(error))
+            _print_error(name, str(error))
             raise typer.Exit(error.exit_code) from error
         except BrokenPipeError:
             console.drop_stdout()
             raise typer.Exit(PIPE_CLOSED) from None
         except OSError as error:
             console.drop_stdout()  # on a full disk, closing the stream would raise the error again
-            _tell(name, _in_words(error))
+            _print_error(name, _error_text(error))
             raise typer.Exit(1) from error
         finally:
             console.release_stdout()
@@ -167,16 +167,16 @@ def _guarded(name: str, run: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _tell(name: str, message: str) -> None:
+def _print_error(name: str, message: str) -> None:
     if os.environ.get("VLCPCTL_DEBUG"):
         traceback.print_exc()
     print(f"vlcpctl {name}: {message}", file=sys.stderr)
 
 
-def _in_words(error: OSError) -> str:
+def _error_text(error: OSError) -> str:
     """A message for an error of the operating system, such as a full disk.
 
-    >>> _in_words(OSError(28, "No space left on device", "run/0.tar"))
+    >>> _error_text(OSError(28, "No space left on device", "run/0.tar"))
     'run/0.tar: No space left on device'
     """
     named = [str(name) for name in (error.filename, error.filename2) if name is not None]

@@ -51,7 +51,7 @@ def test_a_wheel_that_does_not_import_is_a_failure(error: Exception) -> None:
     def look(module: ModuleType) -> Check:
         raise error
 
-    check = doctor._imported("json", look)
+    check = doctor._import_check("json", look)
     assert (check.status, str(error) in check.detail) == ("fail", True)
 
 

@@ -149,13 +149,13 @@ def run(
     from vlcpctl.data.buffer.manifest import Request
     from vlcpctl.data.buffer.update import open_buffer, plan_update, write_buffer
 
-    new, wanted = _checked(task, checkpoint, policy, variant, (size, of, add), store_features)
+    new, size_ = _check_options(task, checkpoint, policy, variant, (size, of, add), store_features)
     request = Request(
         task=new,
         previous=open_buffer(previous) if previous else None,
         policy=policy,
         variant=variant,
-        size=wanted,
+        size=size_,
         seed=seed,
         checkpoint=content_of(checkpoint, "checkpoint") if checkpoint else None,
         stores_features=store_features,
@@ -172,7 +172,7 @@ def run(
     emit(_result(out) if as_json else out)
 
 
-def _checked(
+def _check_options(
     task: Path,
     checkpoint: Path | None,
     policy: str,

@@ -119,7 +119,12 @@ def run(
       vlcpctl train-step stream/01-* -o run/01 --method modx --previous run/00 \
           --targets targets/01
     """
-    given = {"crop": crop, "crop_scale": crop_scale, "flip": flip, "randaugment": randaugment}
+    augmentation = {
+        "crop": crop,
+        "crop_scale": crop_scale,
+        "flip": flip,
+        "randaugment": randaugment,
+    }
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.precompute.distill_plan import Request, make_plan
     from vlcpctl.precompute.resumable_parts import ComputeOptions
@@ -132,7 +137,9 @@ def run(
         buffer=buffer,
         views=views,
         preset=preset,
-        augmentation=with_pairs({name: one for name, one in given.items() if one is not None}),
+        augmentation=with_pairs(
+            {name: one for name, one in augmentation.items() if one is not None}
+        ),
         seed=seed,
     )
     plan = make_plan(request)
@@ -140,8 +147,8 @@ def run(
         say(line)
     if dry_run:
         return
-    means = ComputeOptions(batch_size=batch_size, device=device, workers=workers, threads=threads)
-    if _made(plan, means, (shard_index, num_shards), force=force):
+    compute = ComputeOptions(batch_size=batch_size, device=device, workers=workers, threads=threads)
+    if _make_targets(plan, compute, (shard_index, num_shards), force=force):
         emit(_result(out) if as_json else out)
 
 
@@ -154,7 +161,9 @@ def _check_shards(count: int, index: int, *, force: bool) -> None:
         raise UsageError("--force would remove the work of other shards; move --out away instead")
 
 
-def _made(plan: DistillPlan, means: ComputeOptions, shard: tuple[int, int], *, force: bool) -> bool:
+def _make_targets(
+    plan: DistillPlan, compute: ComputeOptions, shard: tuple[int, int], *, force: bool
+) -> bool:
     """Whether the directory is complete now; otherwise other shards are still missing."""
     from vlcpctl.core.atomic import already_made
 
@@ -163,7 +172,7 @@ def _made(plan: DistillPlan, means: ComputeOptions, shard: tuple[int, int], *, f
         return True
     from vlcpctl.precompute.distill import Shard, distill
 
-    return distill(plan, means, Shard(*shard), force=force)
+    return distill(plan, compute, Shard(*shard), force=force)
 
 
 def _result(out: Path) -> str:

@@ -60,11 +60,13 @@ def run(as_json: options.Json = False) -> None:
 
 def _checks() -> Iterator[Check]:
     yield Check("python", "ok", f"{platform.python_version()} on {platform.platform()}")
-    yield _imported("torch", _torch)
-    yield _imported("cuda", _cuda, needs="torch")
-    yield _imported("torchvision", lambda module: Check("torchvision", "ok", module.__version__))
-    yield _imported("open_clip", _open_clip)
-    yield _imported("tokenizer", _tokenizer, needs="open_clip")
+    yield _import_check("torch", _torch)
+    yield _import_check("cuda", _cuda, needs="torch")
+    yield _import_check(
+        "torchvision", lambda module: Check("torchvision", "ok", module.__version__)
+    )
+    yield _import_check("open_clip", _open_clip)
+    yield _import_check("tokenizer", _tokenizer, needs="open_clip")
     yield _faiss()
     yield _threads()
     yield _memory()
@@ -73,10 +75,10 @@ def _checks() -> Iterator[Check]:
     yield _children()
 
 
-def _imported(name: str, look: Callable[[Any], Check], needs: str | None = None) -> Check:
-    """The check that `look` makes of a module; a failed check if the import fails."""
+def _import_check(name: str, check: Callable[[Any], Check], needs: str | None = None) -> Check:
+    """The check that `check` makes of a module; a failed check if the import fails."""
     try:
-        return look(importlib.import_module(needs or name))
+        return check(importlib.import_module(needs or name))
     except IMPORT_ERRORS as error:
         return Check(name, "fail", f"{type(error).__name__}: {error}")
 
@@ -114,7 +116,7 @@ def _faiss() -> Check:
         )
     if not wheels:
         return Check("faiss", "ok", "not installed: torch searches, with the same ranks")
-    return _imported("faiss", _faiss_build)
+    return _import_check("faiss", _faiss_build)
 
 
 def _faiss_build(faiss: Any) -> Check:
@@ -160,6 +162,6 @@ def _temporary() -> Check:
 
 
 def _children() -> Check:
-    how = CONTEXT.get_start_method()
-    cost = "share what is imported" if how == "fork" else "import everything again"
-    return Check("batch", "ok", f"its children start by {how} and {cost}")
+    method = CONTEXT.get_start_method()
+    cost = "share what is imported" if method == "fork" else "import everything again"
+    return Check("batch", "ok", f"its children start by {method} and {cost}")

@@ -9,7 +9,7 @@ import typer
 
 from vlcpctl.commands import options
 
-Place = Annotated[
+ArtifactPath = Annotated[
     Path,
     typer.Argument(
         metavar="PATH", help="Stream, task, buffer, checkpoint, targets or pseudo texts."
@@ -17,7 +17,7 @@ Place = Annotated[
 ]
 
 
-def run(path: Place, json: options.Json = False, quiet: options.Quiet = False) -> None:
+def run(path: ArtifactPath, json: options.Json = False, quiet: options.Quiet = False) -> None:
     """Show what an artifact is, and follow its parents back to the raw data.
 
     Parents are found by their content id in the surrounding directories. For a stream, its tasks

@@ -60,16 +60,16 @@ def run(
 
     for path in (first, second):
         CheckpointManifest.read(path)
-    places = places_of(parse_alphas(alpha), out)
+    outputs = outputs_of(parse_alphas(alpha), out)
     if dry_run:
-        for share, place in places:
+        for share, place in outputs:
             say(f"interpolate: {1 - share:g} {first} + {share_text(share)} {second}")
             emit(place)
         return
     from vlcpctl.checkpoints import interpolation
 
     request = interpolation.Request(
-        first=first, second=second, outputs=places, run=run_name, force=force
+        first=first, second=second, outputs=outputs, run=run_name, force=force
     )
     for place in interpolation.interpolate(request):
         emit(json.dumps(interpolation.result(place), ensure_ascii=False) if as_json else place)
@@ -94,7 +94,7 @@ def parse_alphas(text: str) -> tuple[float, ...]:
     return alphas
 
 
-def places_of(alphas: Sequence[float], out: Path) -> tuple[tuple[float, Path], ...]:
+def outputs_of(alphas: Sequence[float], out: Path) -> tuple[tuple[float, Path], ...]:
     """Each alpha with its output: `out` itself for one, `out`/alpha-SHARE for several."""
     if len(alphas) == 1:
         return ((alphas[0], out),)

@@ -127,11 +127,13 @@ def run(
     from vlcpctl.precompute.resumable_parts import ComputeOptions
 
     bounds = {"low": min_score, "high": max_score}
-    how = InversionSettings(texts=images, pairs=images, iterations=iterations, rate=rate, **bounds)
-    request = Request(
-        checkpoint=checkpoint, buffer=buffer, out=out, count=count, settings=how, seed=seed
+    settings = InversionSettings(
+        texts=images, pairs=images, iterations=iterations, rate=rate, **bounds
     )
-    means = ComputeOptions(batch_size=batch_size, device=device, workers=workers, threads=threads)
+    request = Request(
+        checkpoint=checkpoint, buffer=buffer, out=out, count=count, settings=settings, seed=seed
+    )
+    compute = ComputeOptions(batch_size=batch_size, device=device, workers=workers, threads=threads)
     plan = make_plan(request)
     if already_inverted(plan, force=force):
         say(f"invert-texts: {out} is already finished")
@@ -141,7 +143,7 @@ def run(
             return
         from vlcpctl.precompute.invert_texts import invert_texts
 
-        invert_texts(plan, means, force=force)
+        invert_texts(plan, compute, force=force)
     found = open_pseudo_texts(out)
     for line in _histogram(found):
         say(line)
@@ -153,10 +155,10 @@ def _histogram(file: PseudoTextFile) -> Iterator[str]:
     from vlcpctl.report.render.sparkline import histogram_line
 
     low, high = (file.identity["inversion"][name] for name in ("low", "high"))
-    means = {when: file.column(f"similarity{ending}") for when, ending in WHEN.items()}
-    least = min(float(values.min()) for values in means.values())
-    most = max(float(values.max()) for values in means.values())
-    for when, values in means.items():
+    similarities = {when: file.column(f"similarity{ending}") for when, ending in WHEN.items()}
+    least = min(float(values.min()) for values in similarities.values())
+    most = max(float(values.max()) for values in similarities.values())
+    for when, values in similarities.items():
         within = int(((values >= low) & (values <= high)).sum())
         share = 100 * float(file.column(f"within{WHEN[when]}").mean())
         yield (
@@ -169,5 +171,5 @@ def _result(file: PseudoTextFile) -> str:
     from vlcpctl.data.precomputed.pseudo_texts import SCORES
 
     fields = {name: file.metadata[name] for name in ("content", "length", "width")}
-    reached = {name: float(file.column(name).mean()) for name in SCORES}
-    return json.dumps({"path": str(file.path), "count": file.count, **fields, **reached})
+    scores = {name: float(file.column(name).mean()) for name in SCORES}
+    return json.dumps({"path": str(file.path), "count": file.count, **fields, **scores})

@@ -134,24 +134,24 @@ def _list(as_json: bool) -> None:
         console.emit(line)
 
 
-def _description(about: dict[str, Any]) -> list[str]:
+def _description(facts: dict[str, Any]) -> list[str]:
     """The lines that `vlcpctl methods NAME` prints."""
-    lines = [f"{about['name']}: {about['title']}"]
-    lines += [f"paper    {paper['title']}, {paper['url']}" for paper in about["papers"]]
-    lines += [f"{word:8} {', '.join(about[word]) or 'none'}" for word in ("needs", "hooks")]
-    lines.append(f"preset   {about['preset']}")
-    for parameter in about["parameters"]:
+    lines = [f"{facts['name']}: {facts['title']}"]
+    lines += [f"paper    {paper['title']}, {paper['url']}" for paper in facts["papers"]]
+    lines += [f"{word:8} {', '.join(facts[word]) or 'none'}" for word in ("needs", "hooks")]
+    lines.append(f"preset   {facts['preset']}")
+    for parameter in facts["parameters"]:
         allowed = f" One of {', '.join(parameter['choices'])}." if parameter["choices"] else ""
         allowed += f" Within {parameter['within']}." if parameter["within"] else ""
         lines += [
-            f"\n{about['name']}.{parameter['name']}={_shown(parameter['default'])}",
+            f"\n{facts['name']}.{parameter['name']}={_value_text(parameter['default'])}",
             f"    {parameter['help']}{allowed}",
             f"    Origin: {parameter['origin']}",
         ]
     return lines
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

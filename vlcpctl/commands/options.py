@@ -216,7 +216,7 @@ def given(command: Callable[..., object], values: Mapping[str, Any]) -> dict[str
     return {name: values[name] for name in names if values[name] is not None}
 
 
-def with_pairs(given: dict[str, Any]) -> dict[str, Any]:
+def with_pairs(options: dict[str, Any]) -> dict[str, Any]:
     """The options by name, with each pair of numbers parsed.
 
     Raises UsageError if a value is not two numbers with a comma.
@@ -225,9 +225,11 @@ def with_pairs(given: dict[str, Any]) -> dict[str, Any]:
     {'crop': 'random', 'crop_scale': (0.2, 1.0)}
     """
     pairs = {
-        name: _two_numbers(name, given[name], kind) for name, kind in _TWO_NUMBERS if name in given
+        name: _two_numbers(name, options[name], kind)
+        for name, kind in _TWO_NUMBERS
+        if name in options
     }
-    return {**given, **pairs}
+    return {**options, **pairs}
 
 
 def _two_numbers(

@@ -270,27 +270,27 @@ def run(
     emit(json.dumps(whole, ensure_ascii=False) if dry_run or json_ else out)
 
 
-def _plan(given: SplitOptions, out: Path, *, force: bool) -> dict[str, Any]:
+def _plan(options: SplitOptions, out: Path, *, force: bool) -> dict[str, Any]:
     from vlcpctl.data.splitting.stream import describe_plan
 
-    return describe_plan(given, out, force=force)
+    return describe_plan(options, out, force=force)
 
 
 def _stream(
-    given: SplitOptions, out: Path, *, device: str | None, workers: int | None, force: bool
+    options: SplitOptions, out: Path, *, device: str | None, workers: int | None, force: bool
 ) -> dict[str, Any]:
     from vlcpctl.data.splitting.labels_from import CLASSIFIERS
     from vlcpctl.data.splitting.stream import make_stream
 
     rows = [GoesWith(name, "labels_from", CLASSIFIERS) for name in ("device", "workers")]
-    refuse_idle(rows, {"device": device, "workers": workers, "labels_from": given.labels_kind()})
-    labelling = given.labelling()
+    refuse_idle(rows, {"device": device, "workers": workers, "labels_from": options.labels_kind()})
+    labelling = options.labelling()
     if labelling is None:
-        return make_stream(given, out, force=force)
+        return make_stream(options, out, force=force)
 
     def load() -> Classifier:
         from vlcpctl.precompute.label_classifiers import classifier_of
 
         return classifier_of(labelling, device or "auto")
 
-    return make_stream(given, out, force=force, classifier=load, threads=workers or 0)
+    return make_stream(options, out, force=force, classifier=load, threads=workers or 0)

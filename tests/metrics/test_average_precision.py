@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vlcpctl.metrics.average_precision import (
     VARIANTS,
-    Ranked,
+    RankedHits,
     count_touched,
     ctp,
     eq11,
@@ -32,17 +32,17 @@ every_variant = pytest.mark.parametrize("variant", VARIANTS)
 
 
 @st.composite
-def one_list(draw: st.DrawFn, places: int = 12) -> Ranked:
+def one_list(draw: st.DrawFn, places: int = 12) -> RankedHits:
     """One query's first twelve places, some right answers perhaps further down."""
     hits = draw(st.lists(st.booleans(), min_size=places, max_size=places))
     more, is_inside = draw(st.integers(0, 30)), draw(st.booleans())
-    return Ranked(np.array([hits]), np.array([sum(hits) + more]), np.array([is_inside]))
+    return RankedHits(np.array([hits]), np.array([sum(hits) + more]), np.array([is_inside]))
 
 
-def ranked_of(*lists: list[int], right: int | None = None, is_inside: bool = False) -> Ranked:
+def ranked_of(*lists: list[int], right: int | None = None, is_inside: bool = False) -> RankedHits:
     hits = np.array(lists, dtype=bool)
     counts = hits.sum(axis=1) if right is None else np.full(len(hits), right)
-    return Ranked(hits, counts, np.full(len(hits), is_inside))
+    return RankedHits(hits, counts, np.full(len(hits), is_inside))
 
 
 def naive(hits: list[bool], right: int, is_inside: bool, cutoff: int, variant: str) -> float:
@@ -60,7 +60,7 @@ def naive(hits: list[bool], right: int, is_inside: bool, cutoff: int, variant: s
     return total / divisor if divisor else 0.0
 
 
-def list_of_the_authors(name: str) -> Ranked:
+def list_of_the_authors(name: str) -> RankedHits:
     """One entry of the `map` goldens: the query dropped by its id, the rest sorted by score."""
     scores, labels = ARRAYS[f"map/{name}/scores"], ARRAYS[f"map/{name}/gallery_labels"]
     ids = ARRAYS[f"map/{name}/gallery_ids"]
@@ -73,12 +73,14 @@ def list_of_the_authors(name: str) -> Ranked:
         hits.append((found + [False] * 10)[:10])
         rights.append(sum(found))
         insides.append(query in ids)
-    return Ranked(np.array(hits), np.array(rights), np.array(insides))
+    return RankedHits(np.array(hits), np.array(rights), np.array(insides))
 
 
 @every_variant
 @given(one_list(), st.sampled_from(CUTOFFS))
-def test_precisions_are_those_of_the_definition(variant: str, ranked: Ranked, cutoff: int) -> None:
+def test_precisions_are_those_of_the_definition(
+    variant: str, ranked: RankedHits, cutoff: int
+) -> None:
     wanted = naive(
         ranked.hit_QK[0].tolist(),
         int(ranked.right_Q[0]),
@@ -144,23 +146,25 @@ def test_every_place_right_is_1_and_none_is_0(variant: str) -> None:
 
 
 @given(one_list(), st.sampled_from(CUTOFFS))
-def test_variants_lie_between_0_and_1_and_min_rn_lowest(ranked: Ranked, cutoff: int) -> None:
+def test_variants_lie_between_0_and_1_and_min_rn_lowest(ranked: RankedHits, cutoff: int) -> None:
     values = {name: of(ranked, cutoff)[0] for name, of in VARIANTS.items()}
     assert all(0 <= value <= 1 for value in values.values())
     assert values["min-rn"] <= values["eq11"]
 
 
 @given(one_list())
-def test_all_variants_are_the_first_hit_at_1(ranked: Ranked) -> None:
+def test_all_variants_are_the_first_hit_at_1(ranked: RankedHits) -> None:
     first = float(ranked.hit_QK[0, 0])
     assert [of(ranked, 1)[0] for of in VARIANTS.values()] == [first] * len(VARIANTS)
 
 
 @given(one_list(), st.integers(0, 10), st.sampled_from(CUTOFFS))
-def test_a_hit_that_moves_up_never_lowers_min_rn(ranked: Ranked, place: int, cutoff: int) -> None:
+def test_a_hit_that_moves_up_never_lowers_min_rn(
+    ranked: RankedHits, place: int, cutoff: int
+) -> None:
     swapped = ranked.hit_QK.copy()
     swapped[0, place], swapped[0, place + 1] = sorted(swapped[0, place : place + 2])[::-1]
-    better = Ranked(swapped, ranked.right_Q, ranked.is_inside_Q)
+    better = RankedHits(swapped, ranked.right_Q, ranked.is_inside_Q)
     assert min_rn(better, cutoff)[0] >= min_rn(ranked, cutoff)[0] - 1e-12
 
 
@@ -169,4 +173,6 @@ def test_ties_that_no_cutoff_sees_touch_nothing() -> None:
     best = ranked_of([0] * 9 + [1, 0], [1] + [0] * 10, right=5)
     assert count_touched(worst, worst) == 0
     assert count_touched(worst, best) == 1
-    assert count_touched(worst, Ranked(worst.hit_QK[::-1], worst.right_Q, worst.is_inside_Q)) == 2
+    assert (
+        count_touched(worst, RankedHits(worst.hit_QK[::-1], worst.right_Q, worst.is_inside_Q)) == 2
+    )

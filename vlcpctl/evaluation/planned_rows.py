@@ -70,7 +70,7 @@ def gallery_rows(
     CTP's tables show the last one, and its "BWT" compares the others with earlier checkpoints.
     """
     steps = steps_of(checkpoint, places)
-    about = about_of(checkpoint)
+    about = checkpoint_fields(checkpoint)
     common = {"evaluator": "retrieval", **common}
     found = []
     if gallery in {"own", "both"}:
@@ -81,7 +81,7 @@ def gallery_rows(
                 "gallery": "own",
                 "task": place.name_at(step),
             }
-            fields = fields_of(about, where, [place.name_at(step)], common)
+            fields = row_fields(about, where, [place.name_at(step)], common)
             found.append(PlannedRow((number,), fields, measured))
     if gallery in {"merged", "both"}:
         for members in _prefixes(checkpoint, steps):
@@ -92,7 +92,7 @@ def gallery_rows(
                 "task": "merged",
             }
             names = [places[number].name_at(steps[number]) for number in members]
-            fields = fields_of(about, where, names, common)
+            fields = row_fields(about, where, names, common)
             found.append(PlannedRow(members, fields, measured))
     return found
 
@@ -114,7 +114,7 @@ def _fixed(row: Mapping[str, Any], measured: Sequence[str]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in measured}
 
 
-def about_of(checkpoint: CheckpointManifest) -> dict[str, Any]:
+def checkpoint_fields(checkpoint: CheckpointManifest) -> dict[str, Any]:
     """The fields that describe a checkpoint in every row."""
     names = ("run", "method", "seed", "buffer", "step")
     about = {name: getattr(checkpoint, name) for name in names}
@@ -123,11 +123,14 @@ def about_of(checkpoint: CheckpointManifest) -> dict[str, Any]:
     return {**about, "checkpoint": checkpoint.content}
 
 
-def fields_of(
-    about: Mapping[str, Any], where: Mapping[str, Any], slugs: list[str], common: Mapping[str, Any]
+def row_fields(
+    checkpoint: Mapping[str, Any],
+    task: Mapping[str, Any],
+    slugs: list[str],
+    common: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The fixed fields of a row: those of the schema in its order, then all others."""
-    everything = {**about, **where, **common, "tasks": slugs}
+    everything = {**checkpoint, **task, **common, "tasks": slugs}
     first = ("run", "method", "seed", "buffer", "step", "task_step", "stream", "evaluator")
     then = ("protocol", "gallery", "task", "tasks", "split")
     ordered = {name: everything.pop(name) for name in (*first, *then)}
@@ -138,14 +141,14 @@ def steps_of(checkpoint: CheckpointManifest, places: Sequence[TaskPlace]) -> lis
     """The stream step of each task for a checkpoint; None if foreign to its run."""
     steps = checkpoint.task_steps
     learned = dict(zip(checkpoint.tasks, steps, strict=True)) if steps else {}
-    homes = _homes(checkpoint, places, learned)
+    homes = _streams_of_run(checkpoint, places, learned)
     return [
         learned[place.content] if place.content in learned else _step_in(homes, place, checkpoint)
         for place in places
     ]
 
 
-def _homes(
+def _streams_of_run(
     checkpoint: CheckpointManifest, places: Sequence[TaskPlace], learned: Mapping[str, int | None]
 ) -> set[str | None]:
     """The streams that the run of a checkpoint belongs to."""

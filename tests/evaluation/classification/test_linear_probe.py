@@ -8,7 +8,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from vlcpctl.evaluation.classification.linear_probe import (
-    Labelled,
+    LabelledFeatures,
     Probe,
     Sgd,
     accuracy,
@@ -19,23 +19,25 @@ from vlcpctl.evaluation.classification.linear_probe import (
 )
 
 
-def clouds(seed: int = 0, images: int = 200, classes: int = 5, width: int = 12) -> Labelled:
+def clouds(seed: int = 0, images: int = 200, classes: int = 5, width: int = 12) -> LabelledFeatures:
     """Unit features around a centre for each class, close enough to be confused."""
     draw = np.random.default_rng(seed)
     labels = draw.integers(0, classes, images)
     centres = np.random.default_rng(99).normal(size=(classes, width))
     features = centres[labels] + 2 * draw.normal(size=(images, width))
     features /= np.linalg.norm(features, axis=1, keepdims=True)
-    return Labelled(torch.tensor(features.astype(np.float32)), torch.tensor(labels), classes)
+    return LabelledFeatures(
+        torch.tensor(features.astype(np.float32)), torch.tensor(labels), classes
+    )
 
 
-def sklearn_fit(data: Labelled, strength: float) -> LogisticRegression:
+def sklearn_fit(data: LabelledFeatures, strength: float) -> LogisticRegression:
     count = len(data.label_N)
     model = LogisticRegression(C=1 / (strength * count), tol=1e-10, max_iter=10_000)
     return model.fit(data.feature_ND.double().numpy(), data.label_N.numpy())
 
 
-def loss(probe: Probe, data: Labelled, strength: float) -> float:
+def loss(probe: Probe, data: LabelledFeatures, strength: float) -> float:
     """By hand, in numpy."""
     logits = data.feature_ND.double().numpy() @ probe.weight_CD.numpy().T + probe.bias_C.numpy()
     logits -= logits.max(axis=1, keepdims=True)
@@ -106,10 +108,12 @@ def test_sgd_comes_near_the_minimum_and_hangs_on_its_seed() -> None:
 def test_a_tie_is_never_a_hit() -> None:
     probe = Probe(torch.eye(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64))
     features = torch.tensor([[1.0, 1.0 - 5e-6, 0], [1, 0.5, 0], [0, 0, 0]], dtype=torch.float64)
-    ranks = probe_ranks(probe, Labelled(features, torch.tensor([0, 0, 1]), 3))
+    ranks = probe_ranks(probe, LabelledFeatures(features, torch.tensor([0, 0, 1]), 3))
     assert ranks.worst.tolist() == [2, 1, 3]
     assert ranks.best.tolist() == [1, 1, 1]
-    assert accuracy(probe, Labelled(features, torch.tensor([0, 0, 1]), 3)) == pytest.approx(100 / 3)
+    assert accuracy(probe, LabelledFeatures(features, torch.tensor([0, 0, 1]), 3)) == pytest.approx(
+        100 / 3
+    )
 
 
 def test_a_fit_that_diverged_is_known_and_hits_nothing() -> None:

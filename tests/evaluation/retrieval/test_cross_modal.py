@@ -10,7 +10,14 @@ import pytest
 from vlcpctl.core.errors import Diverged
 from vlcpctl.evaluation.retrieval.cross_modal import cross_modal
 from vlcpctl.evaluation.search.backends import choose
-from vlcpctl.evaluation.search.gallery import Embeddings, Gallery, Right, lay_out, separate, united
+from vlcpctl.evaluation.search.gallery import (
+    Embeddings,
+    Gallery,
+    RightAnswers,
+    lay_out,
+    merge_galleries,
+    stack_galleries,
+)
 from vlcpctl.evaluation.search.ranks import Queries, rank
 from vlcpctl.metrics.recall import recalls
 from vlcpctl.models.embed import require_finite
@@ -54,8 +61,8 @@ def test_identical_captions_are_no_tie_when_united() -> None:
     images = np.eye(3, dtype=np.float32)
     texts = np.array([[0.6, 0.8, 0.0], [0, 0, 1]], dtype=np.float32)
     part = Embeddings(layout, images, texts)
-    assert cross_modal(united([part]), choose("auto", "cpu")).metrics["rm"] == 100
-    apart = cross_modal(separate([part]), choose("auto", "cpu"))
+    assert cross_modal(merge_galleries([part]), choose("auto", "cpu")).metrics["rm"] == 100
+    apart = cross_modal(stack_galleries([part]), choose("auto", "cpu"))
     assert apart.metrics["i2t_r1"] == pytest.approx(100 / 3)
     assert apart.n_ties == 2
 
@@ -69,7 +76,7 @@ def test_a_search_gives_the_recalls_of_the_authors_code(backend: str, name: str)
     pairs = np.stack([image_of_text, np.arange(len(image_of_text))], axis=1)
     belongs = Gallery(scores_i2t, scores_t2i, pairs)  # one row of scores for each query
 
-    def ranks(scores: np.ndarray, right: Right) -> np.ndarray:
+    def ranks(scores: np.ndarray, right: RightAnswers) -> np.ndarray:
         # A search of the unit vectors with a row of scores finds these very scores.
         units = np.eye(scores.shape[1], dtype=np.float32)
         return rank(Queries(scores, units, right), choose(backend, "cpu")(units), 10).worst

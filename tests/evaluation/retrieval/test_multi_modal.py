@@ -9,7 +9,7 @@ import pytest
 
 from vlcpctl.evaluation.retrieval.multi_modal import multi_modal
 from vlcpctl.evaluation.search.backends import choose
-from vlcpctl.evaluation.search.candidates import Sides
+from vlcpctl.evaluation.search.candidates import QueryAndGallery
 from vlcpctl.evaluation.search.hits import ClassSearch
 from vlcpctl.metrics.average_precision import VARIANTS
 
@@ -24,7 +24,7 @@ GALLERIES = sorted({name.split("/")[1] for name in ARRAYS.files if name.startswi
 def together(vectors: np.ndarray, classes: np.ndarray) -> ClassSearch:
     """Every item is a query among all others."""
     unit = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-    return ClassSearch(Sides(unit, unit), classes, classes, np.arange(len(unit)))
+    return ClassSearch(QueryAndGallery(unit, unit), classes, classes, np.arange(len(unit)))
 
 
 def of_the_authors(name: str) -> ClassSearch:
@@ -37,7 +37,9 @@ def of_the_authors(name: str) -> ClassSearch:
     itself = np.array([rows.get(one, -1) for one in asked])
     # A search of the unit vectors with a row of scores finds these very scores.
     units = np.eye(len(ids), dtype=np.float32)
-    return ClassSearch(Sides(ARRAYS[f"map/{name}/scores"], units), class_Q, class_G, itself)
+    return ClassSearch(
+        QueryAndGallery(ARRAYS[f"map/{name}/scores"], units), class_Q, class_G, itself
+    )
 
 
 @pytest.mark.golden

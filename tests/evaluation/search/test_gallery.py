@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from vlcpctl.evaluation.search.gallery import Embeddings, Gallery, lay_out, separate, united
+from vlcpctl.evaluation.search.gallery import (
+    Embeddings,
+    Gallery,
+    lay_out,
+    merge_galleries,
+    stack_galleries,
+)
 
 
 def embedded(sha256s: list[str], captions: list[list[str]]) -> Embeddings:
@@ -24,20 +30,20 @@ def named_pairs(gallery: Gallery) -> list[tuple[str, int]]:
 
 
 def test_each_image_keeps_all_its_captions() -> None:
-    gallery = united([embedded(["a", "b"], [["1", "22"], ["333"]])])
+    gallery = merge_galleries([embedded(["a", "b"], [["1", "22"], ["333"]])])
     assert named_pairs(gallery) == [("a", 1), ("a", 2), ("b", 3)]
     right = gallery.texts_of_images()
     assert (right.starts.tolist(), right.ids.tolist()) == ([0, 2, 3], [0, 1, 2])
 
 
 def test_identical_images_are_one_entry_with_the_captions_of_both() -> None:
-    gallery = united([embedded(["a", "b", "a"], [["1"], ["22"], ["333"]])])
+    gallery = merge_galleries([embedded(["a", "b", "a"], [["1"], ["22"], ["333"]])])
     assert len(gallery.image_ID) == 2
     assert named_pairs(gallery) == [("a", 1), ("a", 3), ("b", 2)]
 
 
 def test_identical_texts_are_one_entry_with_the_images_of_both() -> None:
-    gallery = united([embedded(["a", "b"], [["1"], ["1", "22"]])])
+    gallery = merge_galleries([embedded(["a", "b"], [["1"], ["1", "22"]])])
     assert len(gallery.text_TD) == 2
     right = gallery.images_of_texts()
     assert (right.starts.tolist(), right.ids.tolist()) == ([0, 2, 3], [0, 1, 1])
@@ -45,20 +51,20 @@ def test_identical_texts_are_one_entry_with_the_images_of_both() -> None:
 
 def test_content_is_united_across_tasks() -> None:
     parts = [embedded(["a", "b"], [["1"], ["22"]]), embedded(["c", "a"], [["22"], ["333"]])]
-    gallery = united(parts)
+    gallery = merge_galleries(parts)
     assert gallery.image_ID[:, 0].tolist() == [ord("a"), ord("b"), ord("c")]
     assert gallery.text_TD[:, 0].tolist() == [1, 2, 3]
     assert named_pairs(gallery) == [("a", 1), ("a", 3), ("b", 2), ("c", 2)]
 
 
 def test_a_pair_that_occurs_twice_counts_once() -> None:
-    gallery = united([embedded(["a", "a"], [["1"], ["1"]])])
+    gallery = merge_galleries([embedded(["a", "a"], [["1"], ["1"]])])
     assert named_pairs(gallery) == [("a", 1)]
 
 
 def test_separate_keeps_every_sample_and_caption() -> None:
     parts = [embedded(["a", "a"], [["1"], ["1", "22"]]), embedded(["a"], [["1"]])]
-    gallery = separate(parts)
+    gallery = stack_galleries(parts)
     assert named_pairs(gallery) == [("a", 1), ("a", 1), ("a", 2), ("a", 1)]
     assert gallery.pairs_P2.tolist() == [[0, 0], [1, 1], [1, 2], [2, 3]]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from vlcpctl.evaluation.search import candidates, hits
 from vlcpctl.evaluation.search.backends import choose
-from vlcpctl.evaluation.search.candidates import BAND, Sides
+from vlcpctl.evaluation.search.candidates import BAND, QueryAndGallery
 from vlcpctl.evaluation.search.hits import ClassSearch, best_right_scores, find_hits
 from vlcpctl.evaluation.search.index import Index, OpenIndex, Vectors
 
@@ -71,10 +71,12 @@ def crowd(seed: int, spread: float, size: int = 300, *, inside: bool = True) -> 
     classes = np.minimum(random.geometric(0.15, size), 20)
     if inside:
         rows = random.permutation(size)[:60]
-        return ClassSearch(Sides(gallery[rows], gallery), classes[rows], classes, rows)
+        return ClassSearch(QueryAndGallery(gallery[rows], gallery), classes[rows], classes, rows)
     asked = unit(gallery[:60] + spread * random.standard_normal(gallery[:60].shape))
     outside = np.full(len(asked), -1)
-    return ClassSearch(Sides(asked, gallery), random.integers(1, 25, len(asked)), classes, outside)
+    return ClassSearch(
+        QueryAndGallery(asked, gallery), random.integers(1, 25, len(asked)), classes, outside
+    )
 
 
 @every_backend
@@ -102,7 +104,7 @@ def test_backends_agree_on_small_galleries(seed: int, scale: float, size: int, t
 @every_backend
 def test_a_collapsed_model_hits_nothing(open_index: OpenIndex) -> None:
     same, classes = unit(np.ones((400, 16))), np.arange(400) // 100
-    search = ClassSearch(Sides(same, same), classes, classes, np.arange(400))
+    search = ClassSearch(QueryAndGallery(same, same), classes, classes, np.arange(400))
     index = open_index(same)
     found = find_hits(search, index, TOP)
     assert not found.worst.any()
@@ -115,7 +117,10 @@ def test_a_collapsed_model_hits_nothing(open_index: OpenIndex) -> None:
 def test_a_tie_puts_the_wrong_answer_first() -> None:
     gallery = unit(np.array([[1, 0], [1, 0], [1, 3e-3], [1, 0.5], [1, 1.0]]))
     search = ClassSearch(
-        Sides(gallery[:1], gallery), np.array([7]), np.array([7, 8, 7, 7, 8]), np.array([0])
+        QueryAndGallery(gallery[:1], gallery),
+        np.array([7]),
+        np.array([7, 8, 7, 7, 8]),
+        np.array([0]),
     )
     found = find_hits(search, NaiveIndex(gallery), 4)
     assert found.worst.tolist() == [[False, True, True, False]]  # row 2 is 4.5e-6 below row 1
@@ -125,7 +130,7 @@ def test_a_tie_puts_the_wrong_answer_first() -> None:
 def test_the_query_itself_is_in_no_place() -> None:
     gallery = unit(np.array([[1, 0], [1, 0.1], [1, 0.2]]))
     classes = np.array([0, 1, 0])
-    sides = Sides(gallery[:1], gallery)
+    sides = QueryAndGallery(gallery[:1], gallery)
     inside = ClassSearch(sides, classes[:1], classes, np.array([0]))
     outside = ClassSearch(sides, classes[:1], classes, np.array([-1]))
     assert find_hits(inside, NaiveIndex(gallery), 3).worst.tolist() == [[False, True, False]]
@@ -135,7 +140,9 @@ def test_the_query_itself_is_in_no_place() -> None:
 
 def test_a_class_that_the_gallery_lacks_has_no_hits() -> None:
     gallery = unit(np.eye(3))
-    search = ClassSearch(Sides(gallery, gallery), np.full(3, 9), np.zeros(3, int), np.full(3, -1))
+    search = ClassSearch(
+        QueryAndGallery(gallery, gallery), np.full(3, 9), np.zeros(3, int), np.full(3, -1)
+    )
     assert not find_hits(search, NaiveIndex(gallery), TOP).best.any()
     assert search.right_counts().tolist() == [0, 0, 0]
 
@@ -145,7 +152,7 @@ def test_a_cut_inside_the_band_asks_for_more() -> None:
     angles = np.arccos(1 - BAND - 1e-6 * np.linspace(-0.2, 1, 60))
     gallery = unit(np.array([[1, 0], *np.stack([np.cos(angles), np.sin(angles)], axis=1)]))
     query, classes = np.array([[1, 0]], dtype=np.float32), np.array([0] + [1] * 60)
-    search = ClassSearch(Sides(query, gallery), np.array([0]), classes, np.array([-1]))
+    search = ClassSearch(QueryAndGallery(query, gallery), np.array([0]), classes, np.array([-1]))
     index = NaiveIndex(gallery)
     found = find_hits(search, index, 15)
     assert index.asked == [31, 61]

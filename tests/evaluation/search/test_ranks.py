@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from vlcpctl.evaluation.search import candidates
 from vlcpctl.evaluation.search.backends import choose
 from vlcpctl.evaluation.search.candidates import BAND
-from vlcpctl.evaluation.search.gallery import Right
+from vlcpctl.evaluation.search.gallery import RightAnswers
 from vlcpctl.evaluation.search.index import Index, OpenIndex, Vectors
 from vlcpctl.evaluation.search.ranks import Queries, rank
 
@@ -43,9 +43,9 @@ def unit(vectors: np.ndarray) -> Vectors:
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
-def right_answers(answers: list[list[int]]) -> Right:
+def right_answers(answers: list[list[int]]) -> RightAnswers:
     starts = np.cumsum([0, *(len(ids) for ids in answers)])
-    return Right(starts, np.array([row for ids in answers for row in sorted(ids)]))
+    return RightAnswers(starts, np.array([row for ids in answers for row in sorted(ids)]))
 
 
 def by_full_matrix(queries: Queries, top: int, band: float) -> np.ndarray:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from vlcpctl.core.console import progress
-from vlcpctl.evaluation.search.gallery import Right
+from vlcpctl.evaluation.search.gallery import RightAnswers
 from vlcpctl.evaluation.search.index import Ids, Index, Vectors
 from vlcpctl.evaluation.search.ranks import Queries, Ranks, rank
 from vlcpctl.metrics.accuracy import CUTOFFS
@@ -44,7 +44,7 @@ def class_ranks(image_BD: Vectors, label_B: Ids, class_CD: Vectors, index: Index
 
     Ties count as in retrieval: a class that is tied with the right one outranks it.
     """
-    right = Right(np.arange(len(label_B) + 1), label_B)
+    right = RightAnswers(np.arange(len(label_B) + 1), label_B)
     return rank(Queries(image_BD, class_CD, right), index, TOP)
 
 

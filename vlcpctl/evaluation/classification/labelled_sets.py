@@ -58,7 +58,7 @@ class LabelledSet:
                 yield batch.rows, image_BD, batch.flaws
                 bar.advance(batch.size)
 
-    def judge(self, flaws: Sequence[Flaw], tolerance: Tolerance) -> None:
+    def check_flaws(self, flaws: Sequence[Flaw], tolerance: Tolerance) -> None:
         """Warn of the images left out, once for all checkpoints.
 
         Raises TooManySkipped if they are more than `tolerance`, and BadInput if none is left.

@@ -44,16 +44,16 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelledFeatures:
     """Features (N, D) of images and their class numbers (N,)."""
 
     feature_ND: Tensor
     label_N: Tensor
     classes: int
 
-    def at(self, rows: Tensor) -> Labelled:
+    def at(self, rows: Tensor) -> LabelledFeatures:
         """The images in these rows."""
-        return Labelled(self.feature_ND[rows], self.label_N[rows], self.classes)
+        return LabelledFeatures(self.feature_ND[rows], self.label_N[rows], self.classes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class Sgd:
     seed: int
 
 
-def fit_lbfgs(data: Labelled, strength: float, start: Probe | None = None) -> Probe:
+def fit_lbfgs(data: LabelledFeatures, strength: float, start: Probe | None = None) -> Probe:
     """Fit a probe by L-BFGS; the loss is convex, so `start` changes only the time it takes."""
     weight, bias = _parameters(data, start)
     optimizer = torch.optim.LBFGS(
@@ -87,33 +87,33 @@ def fit_lbfgs(data: Labelled, strength: float, start: Probe | None = None) -> Pr
     return Probe(weight.detach(), bias.detach(), steps)
 
 
-def fit_sgd(data: Labelled, strength: float, how: Sgd) -> Probe:
+def fit_sgd(data: LabelledFeatures, strength: float, settings: Sgd) -> Probe:
     """Fit a probe by mini-batch SGD with momentum, in an order that depends on seed and epoch."""
     weight, bias = _parameters(data, None)
-    optimizer = torch.optim.SGD([weight, bias], lr=how.rate, momentum=_MOMENTUM)
-    size = min(how.batch, len(data.label_N))
+    optimizer = torch.optim.SGD([weight, bias], lr=settings.rate, momentum=_MOMENTUM)
+    size = min(settings.batch, len(data.label_N))
     every = len(data.label_N) // size  # each epoch drops an incomplete last batch
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, how.epochs * every)
-    for epoch in range(how.epochs):
-        order = generator(how.seed, "probe", epoch).permutation(len(data.label_N))
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.epochs * every)
+    for epoch in range(settings.epochs):
+        order = generator(settings.seed, "probe", epoch).permutation(len(data.label_N))
         for number in range(every):
             rows = torch.from_numpy(order[number * size : (number + 1) * size])
             optimizer.zero_grad()
             _backward(data.at(rows.to(data.label_N.device)), weight, bias, strength)
             optimizer.step()
             schedule.step()
-    return Probe(weight.detach(), bias.detach(), how.epochs * every)
+    return Probe(weight.detach(), bias.detach(), settings.epochs * every)
 
 
 @torch.inference_mode()
-def probe_ranks(probe: Probe, data: Labelled) -> Ranks:
+def probe_ranks(probe: Probe, data: LabelledFeatures) -> Ranks:
     """(N,) rank of each image's class, from 1: at worst (it loses its ties) and at best."""
     parts = [_ranks(probe.logits(part.feature_ND), part.label_N) for part in _chunks(data)]
     worst, best = (torch.cat(side).cpu().numpy() for side in zip(*parts, strict=True))
     return Ranks(worst, best)
 
 
-def accuracy(probe: Probe, data: Labelled) -> float:
+def accuracy(probe: Probe, data: LabelledFeatures) -> float:
     """Percent of the images whose class ranks first; a tie is never a hit."""
     return 100 * float(np.mean(probe_ranks(probe, data).worst == 1))
 
@@ -130,7 +130,7 @@ def number_of(classes: Ids, count: int) -> Ids:
     return found
 
 
-def _parameters(data: Labelled, start: Probe | None) -> tuple[Tensor, Tensor]:
+def _parameters(data: LabelledFeatures, start: Probe | None) -> tuple[Tensor, Tensor]:
     shape = (data.classes, data.feature_ND.shape[1])
     weight = data.feature_ND.new_zeros(shape, dtype=torch.float64)
     bias = weight.new_zeros(data.classes)
@@ -139,7 +139,7 @@ def _parameters(data: Labelled, start: Probe | None) -> tuple[Tensor, Tensor]:
     return weight.requires_grad_(), bias.requires_grad_()
 
 
-def _backward(data: Labelled, weight: Tensor, bias: Tensor, strength: float) -> float:
+def _backward(data: LabelledFeatures, weight: Tensor, bias: Tensor, strength: float) -> float:
     """Return the loss, and add its gradient to that of the parameters."""
     total = 0.0
     for part in _chunks(data):
@@ -153,9 +153,9 @@ def _backward(data: Labelled, weight: Tensor, bias: Tensor, strength: float) -> 
     return total + penalty.item()
 
 
-def _chunks(data: Labelled) -> Iterator[Labelled]:
+def _chunks(data: LabelledFeatures) -> Iterator[LabelledFeatures]:
     pieces = zip(data.feature_ND.split(_CHUNK), data.label_N.split(_CHUNK), strict=True)
-    yield from (Labelled(feature, label, data.classes) for feature, label in pieces)
+    yield from (LabelledFeatures(feature, label, data.classes) for feature, label in pieces)
 
 
 def _ranks(logit_BC: Tensor, label_B: Tensor) -> tuple[Tensor, Tensor]:

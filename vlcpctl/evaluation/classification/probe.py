@@ -16,7 +16,7 @@ from vlcpctl.core.hashing import unit_hash
 from vlcpctl.evaluation.classification.labelled_sets import LabelledSet
 from vlcpctl.evaluation.classification.linear_probe import (
     MOST_STEPS,
-    Labelled,
+    LabelledFeatures,
     Probe,
     Sgd,
     accuracy,
@@ -44,7 +44,7 @@ from vlcpctl.metrics.recall import count_touched
 
 
 @dataclass(frozen=True)
-class Result:
+class ProbeResult:
     """The accuracies in percent over `n_images`; the class of `n_unseen` has no training image.
 
     Those count as wrong. `strength` is the L2 penalty of the probe, given or chosen.
@@ -93,7 +93,7 @@ class ProbeEvaluator(Evaluator):
         what = f"{session.checkpoint} on {train_set.name}"
         return dataclasses.asdict(self._probe(train, test, len(train_set.data.classes), what))
 
-    def _probe(self, train: _Images, test: _Images, count: int, what: str) -> Result:
+    def _probe(self, train: _Images, test: _Images, count: int, what: str) -> ProbeResult:
         """Train a probe on `train` and measure it on `test`, both of `count` classes."""
         # Only classes with training images get weights: the others would only be pushed away from
         # every image, and still take part in the softmax.
@@ -115,7 +115,7 @@ class ProbeEvaluator(Evaluator):
         ranks = probe_ranks(probe, self._labelled(seen, place_C))
         rank_N = np.full(len(test.label_N), count + 1)  # unseen classes rank last: never a hit
         rank_N[is_seen] = ranks.worst
-        return Result(
+        return ProbeResult(
             metrics=accuracies(tally(rank_N, test.label_N, count)),
             strength=strength,
             n_train=len(train.label_N),
@@ -132,19 +132,19 @@ class ProbeEvaluator(Evaluator):
             flaws += bad
             rows.append(batch_rows)
             features.append(image_BD)
-        opened.judge(flaws, self.request.tolerance)
+        opened.check_flaws(flaws, self.request.tolerance)
         kept = np.concatenate(rows)
         keys = [opened.images.key(row) for row in kept.tolist()]
         return _Images(np.concatenate(features), opened.images.labels[kept], keys, len(flaws))
 
-    def _labelled(self, images: _Images, place_C: Ids) -> Labelled:
-        return Labelled(
+    def _labelled(self, images: _Images, place_C: Ids) -> LabelledFeatures:
+        return LabelledFeatures(
             torch.from_numpy(images.feature_ND).to(self.device),
             torch.from_numpy(place_C[images.label_N]).to(self.device),
             int(place_C.max()) + 1,
         )
 
-    def _chosen(self, data: Labelled, keys: list[str], what: str) -> float:
+    def _chosen(self, data: LabelledFeatures, keys: list[str], what: str) -> float:
         """The strength with the best accuracy on the held-out part; of ties the strongest."""
         share = self.request.held_out or HELD_OUT
         # Drawn by key, so that the same images are held out for every checkpoint, also where
@@ -180,7 +180,7 @@ class ProbeEvaluator(Evaluator):
         )
         return f"{what}: the probe diverged to NaN or infinity at {where}; use {way_out}"
 
-    def _fitted(self, data: Labelled, strength: float, start: Probe | None = None) -> Probe:
+    def _fitted(self, data: LabelledFeatures, strength: float, start: Probe | None = None) -> Probe:
         request = self.request
         if request.solver != SGD:
             return fit_lbfgs(data, strength, start)

@@ -14,7 +14,13 @@ from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.data.classification.data_sets import DataSet, open_data_sets
 from vlcpctl.data.tasks.skips import Tolerance
 from vlcpctl.evaluation.jobs import Job, read_manifests
-from vlcpctl.evaluation.planned_rows import PlannedRow, about_of, fields_of, place_of, steps_of
+from vlcpctl.evaluation.planned_rows import (
+    PlannedRow,
+    checkpoint_fields,
+    place_of,
+    row_fields,
+    steps_of,
+)
 
 LBFGS, SGD = SOLVERS = ("lbfgs", "sgd")
 STRENGTHS = tuple(10.0**-power for power in range(1, 9))  # to choose from, the strongest first
@@ -121,7 +127,7 @@ def _rows(
     for number, (data, place, step) in enumerate(zip(data_sets, places, steps, strict=True)):
         where = {"task_step": step, "stream": place.stream, "task": place.slug}
         more = {**common, "n_classes": len(data.classes)}
-        fields = fields_of(about_of(manifest), where, [place.slug], more)
+        fields = row_fields(checkpoint_fields(manifest), where, [place.slug], more)
         found.append(PlannedRow((number,), fields, _MEASURED))
     return found
 

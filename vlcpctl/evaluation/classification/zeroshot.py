@@ -23,7 +23,7 @@ from vlcpctl.metrics.recall import count_touched
 
 
 @dataclass(frozen=True)
-class Result:
+class ZeroshotResult:
     """The accuracies in percent over `n_images`; `n_ties` of these depend on how a tie counts."""
 
     metrics: dict[str, float]
@@ -46,11 +46,11 @@ class ZeroshotEvaluator(Evaluator):
         found = [self._result(session, number) for number in row.tasks]
         return dataclasses.asdict(found[0] if len(found) == 1 else _average(found))
 
-    def _result(self, session: Session, number: int) -> Result:
+    def _result(self, session: Session, number: int) -> ZeroshotResult:
         """The accuracies on one data set, computed once for its own row and for the average."""
         return session.once(number, lambda: self._classify(session, number))
 
-    def _classify(self, session: Session, number: int) -> Result:
+    def _classify(self, session: Session, number: int) -> ZeroshotResult:
         """The accuracies on one data set, computed in one pass over its images."""
         class_CD = self._class_vectors(session, self.plan.data_sets[number])
         index = TorchIndex(class_CD, session.compute.device)
@@ -64,8 +64,8 @@ class ZeroshotEvaluator(Evaluator):
             ranks = class_ranks(image_BD, labels[rows], class_CD, index)
             counts += tally(ranks.worst, labels[rows], len(class_CD))
             n_ties += count_touched(ranks.worst, ranks.best)
-        opened.judge(flaws, self.plan.request.tolerance)
-        return Result(accuracies(counts), int(counts.images_C.sum()), n_ties, len(flaws))
+        opened.check_flaws(flaws, self.plan.request.tolerance)
+        return ZeroshotResult(accuracies(counts), int(counts.images_C.sum()), n_ties, len(flaws))
 
     def _class_vectors(self, session: Session, given: ZeroshotData) -> Vectors:
         """The classes as vectors, computed once: tasks of a stream often share them."""
@@ -76,8 +76,8 @@ class ZeroshotEvaluator(Evaluator):
         )
 
 
-def _average(several: Sequence[Result]) -> Result:
-    return Result(
+def _average(several: Sequence[ZeroshotResult]) -> ZeroshotResult:
+    return ZeroshotResult(
         metrics=mean_accuracies([one.metrics for one in several]),
         n_images=sum(one.n_images for one in several),
         n_ties=sum(one.n_ties for one in several),

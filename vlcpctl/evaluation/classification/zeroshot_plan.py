@@ -15,7 +15,13 @@ from vlcpctl.data.classification.data_sets import CLASSES, DataSet, TaskData, op
 from vlcpctl.data.classification.prompts import TemplatesFile, read_templates
 from vlcpctl.data.tasks.skips import Tolerance
 from vlcpctl.evaluation.jobs import Job, read_manifests
-from vlcpctl.evaluation.planned_rows import PlannedRow, about_of, fields_of, place_of, steps_of
+from vlcpctl.evaluation.planned_rows import (
+    PlannedRow,
+    checkpoint_fields,
+    place_of,
+    row_fields,
+    steps_of,
+)
 
 _NAMES_SHOWN = 3
 _MEASURED = ("metrics", "n_images", "n_ties", "n_skipped")
@@ -153,4 +159,6 @@ def _fields(
 ) -> dict[str, Any]:
     common = {"evaluator": "zeroshot", "protocol": f"{which}-classes", "gallery": "own"}
     limit = {"limit": request.limit} if request.limit else {}
-    return fields_of(about_of(manifest), more, names, {**common, "split": request.split, **limit})
+    return row_fields(
+        checkpoint_fields(manifest), more, names, {**common, "split": request.split, **limit}
+    )

@@ -71,7 +71,7 @@ class CrossModalEvaluator(Evaluator):
 
 
 @dataclass(frozen=True)
-class Result:
+class CrossModalResult:
     """The recalls in percent; `n_ties` queries would differ if they won their ties."""
 
     metrics: dict[str, float]
@@ -80,12 +80,12 @@ class Result:
     n_ties: int
 
 
-def cross_modal(gallery: Gallery, open_index: OpenIndex) -> Result:
+def cross_modal(gallery: Gallery, open_index: OpenIndex) -> CrossModalResult:
     """Recalls with every image as a query for texts, and every text as a query for images."""
     images, texts = gallery.image_ID, gallery.text_TD
     i2t = rank(Queries(images, texts, gallery.texts_of_images()), open_index(texts), TOP)
     t2i = rank(Queries(texts, images, gallery.images_of_texts()), open_index(images), TOP)
-    return Result(
+    return CrossModalResult(
         metrics=recalls(i2t.worst, t2i.worst),
         n_images=len(images),
         n_texts=len(texts),

@@ -24,7 +24,7 @@ from vlcpctl.evaluation.session import Session
 from vlcpctl.evaluation.splits import EvalSplit
 from vlcpctl.metrics.average_precision import (
     DEFAULT_VARIANT,
-    Ranked,
+    RankedHits,
     count_touched,
     mean_average_precisions,
 )
@@ -69,7 +69,7 @@ class MultiModalEvaluator(Evaluator):
 
 
 @dataclass(frozen=True)
-class Result:
+class MultiModalResult:
     """Mean average precisions in percent.
 
     `n_ties` queries would score differently if they won their ties; `n_alone` have no right answer
@@ -85,14 +85,14 @@ class Result:
 
 def multi_modal(
     search: ClassSearch, open_index: OpenIndex, variant: str = DEFAULT_VARIANT
-) -> Result:
+) -> MultiModalResult:
     """Search the gallery for every query, leaving the query itself out."""
     hits = find_hits(search, open_index(search.sides.gallery_GD), TOP)
     right_Q = search.right_counts()
     worst, best = (
-        Ranked(hit_QN, right_Q, search.itself_Q >= 0) for hit_QN in (hits.worst, hits.best)
+        RankedHits(hit_QN, right_Q, search.itself_Q >= 0) for hit_QN in (hits.worst, hits.best)
     )
-    return Result(
+    return MultiModalResult(
         metrics=mean_average_precisions(worst, variant),
         n_queries=len(right_Q),
         n_gallery=len(search.class_G),

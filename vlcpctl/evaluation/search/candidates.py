@@ -26,7 +26,7 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Sides:
+class QueryAndGallery:
     """Query embeddings and the gallery embeddings they are searched in, at unit length."""
 
     query_QD: Vectors
@@ -34,10 +34,10 @@ class Sides:
 
 
 @dataclass(frozen=True)
-class Candidates:
+class SearchCandidates:
     """Search results of a block of queries, numbered by `row_Q`; a rival is a wrong answer."""
 
-    sides: Sides
+    sides: QueryAndGallery
     row_Q: Ids
     score_QK: Vectors
     id_QK: Ids
@@ -59,7 +59,7 @@ class Candidates:
         return mask
 
 
-def exact_scores(sides: Sides, query_rows: Ids, gallery_rows: Ids) -> Scores:
+def exact_scores(sides: QueryAndGallery, query_rows: Ids, gallery_rows: Ids) -> Scores:
     """(N,) float64 inner products of N pairs of rows, the same with every search backend."""
     scores = np.empty(len(query_rows))
     for start in range(0, len(scores), _TILE_ROWS):
@@ -71,7 +71,7 @@ def exact_scores(sides: Sides, query_rows: Ids, gallery_rows: Ids) -> Scores:
 
 
 def search_until_settled(
-    sides: Sides, index: Index, wanted_Q: Ids, settle: Callable[[Ids, Vectors, Ids], Ids]
+    sides: QueryAndGallery, index: Index, wanted_Q: Ids, settle: Callable[[Ids, Vectors, Ids], Ids]
 ) -> None:
     """Search for every query, with `wanted_Q` candidates at first, then with ever more.
 

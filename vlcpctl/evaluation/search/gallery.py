@@ -60,7 +60,7 @@ class Embeddings:
 
 
 @dataclass(frozen=True)
-class Right:
+class RightAnswers:
     """For each query the gallery rows that are right answers: `ids[starts[q]:starts[q + 1]]`."""
 
     starts: Ids
@@ -80,16 +80,16 @@ class Gallery:
     text_TD: Vectors
     pairs_P2: Ids
 
-    def texts_of_images(self) -> Right:
+    def texts_of_images(self) -> RightAnswers:
         """The right answers of text retrieval: for each image, the rows of its texts."""
         return _right(self.pairs_P2[:, 0], self.pairs_P2[:, 1], len(self.image_ID))
 
-    def images_of_texts(self) -> Right:
+    def images_of_texts(self) -> RightAnswers:
         """The right answers of image retrieval: for each text, the rows of its images."""
         return _right(self.pairs_P2[:, 1], self.pairs_P2[:, 0], len(self.text_TD))
 
 
-def united(parts: Sequence[Embeddings]) -> Gallery:
+def merge_galleries(parts: Sequence[Embeddings]) -> Gallery:
     """One gallery of all parts, in which identical images are one entry, and likewise texts."""
     image_ids: dict[str, int] = {}
     texts: dict[str, int] = {}
@@ -106,7 +106,7 @@ def united(parts: Sequence[Embeddings]) -> Gallery:
     return Gallery(np.concatenate(images), np.concatenate(sentences), unique)
 
 
-def separate(parts: Sequence[Embeddings]) -> Gallery:
+def stack_galleries(parts: Sequence[Embeddings]) -> Gallery:
     """One gallery of all parts, an image per sample; only a sample's own captions are right."""
     images = np.concatenate([part.image_ID[part.layout.image_of_N] for part in parts])
     texts = np.concatenate([part.text_TD[part.layout.text_of_C] for part in parts])
@@ -119,7 +119,7 @@ def separate(parts: Sequence[Embeddings]) -> Gallery:
     )
 
 
-GATHER = {"unite": united, "separate": separate}
+GATHER = {"unite": merge_galleries, "separate": stack_galleries}
 
 
 def _enter(known: dict[str, int], names: Sequence[str]) -> tuple[Ids, Ids]:
@@ -129,10 +129,10 @@ def _enter(known: dict[str, int], names: Sequence[str]) -> tuple[Ids, Ids]:
     return rows, np.flatnonzero(rows >= before)
 
 
-def _right(queries: Ids, answers: Ids, count: int) -> Right:
+def _right(queries: Ids, answers: Ids, count: int) -> RightAnswers:
     order = np.lexsort((answers, queries))
     starts = np.searchsorted(queries[order], np.arange(count + 1))
-    return Right(_ids(starts), answers[order])
+    return RightAnswers(_ids(starts), answers[order])
 
 
 def _ids(values: Any) -> Ids:

@@ -14,10 +14,10 @@ import numpy as np
 
 from vlcpctl.evaluation.search.candidates import (
     BAND,
-    Candidates,
     Mask,
+    QueryAndGallery,
     Scores,
-    Sides,
+    SearchCandidates,
     search_until_settled,
 )
 from vlcpctl.evaluation.search.index import Ids, Index, Vectors
@@ -30,7 +30,7 @@ _TILE_COLUMNS = 8192
 class ClassSearch:
     """Queries and a gallery with their classes, and the gallery row of each query itself."""
 
-    sides: Sides
+    sides: QueryAndGallery
     class_Q: Ids
     class_G: Ids
     itself_Q: Ids  # a gallery row of the query's class, or -1
@@ -60,7 +60,7 @@ def find_hits(search: ClassSearch, index: Index, top: int) -> Hits:
 
     def settle(rows: Ids, score_QK: Vectors, id_QK: Ids) -> Ids:
         is_wrong = search.class_G[id_QK] != search.class_Q[rows, None]
-        found = Candidates(search.sides, rows, score_QK, id_QK, (id_QK >= 0) & is_wrong)
+        found = SearchCandidates(search.sides, rows, score_QK, id_QK, (id_QK >= 0) & is_wrong)
         return _place_block(found, right_QN[rows], hits)
 
     # Enough for a good model: `top` right answers, the query itself and as many wrong ones.
@@ -85,7 +85,7 @@ def best_right_scores(search: ClassSearch, top: int) -> Scores:
     return best_QN
 
 
-def _place_block(found: Candidates, right_QN: Scores, hits: Hits) -> Ids:
+def _place_block(found: SearchCandidates, right_QN: Scores, hits: Hits) -> Ids:
     """Record the hits of a block of queries; return the rows that need more candidates."""
     top = right_QN.shape[1]
     is_cut = np.zeros(len(found.row_Q), dtype=bool)

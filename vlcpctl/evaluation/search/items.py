@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vlcpctl.evaluation.search.candidates import Sides
+from vlcpctl.evaluation.search.candidates import QueryAndGallery
 from vlcpctl.evaluation.search.hits import ClassSearch
 from vlcpctl.evaluation.search.index import Ids, Vectors
 
@@ -50,17 +50,17 @@ def lay_out_items(sha256s: Iterable[str], captions: Iterable[str], classes: Sequ
     return Items(images, texts, _ids(first_rows), _ids(pair_of), list(classes))
 
 
-def united(queries: Sequence[FusedFeatures], gallery: Sequence[FusedFeatures]) -> ClassSearch:
+def merge_items(queries: Sequence[FusedFeatures], gallery: Sequence[FusedFeatures]) -> ClassSearch:
     """Identical items of one class are one entry and one query; it is not its own answer."""
     return _class_search(queries, gallery, _content)
 
 
-def separate(queries: Sequence[FusedFeatures], gallery: Sequence[FusedFeatures]) -> ClassSearch:
+def stack_items(queries: Sequence[FusedFeatures], gallery: Sequence[FusedFeatures]) -> ClassSearch:
     """Every sample is an entry and a query; its copies are answers, it is not."""
     return _class_search(queries, gallery, lambda part, row: (id(part), row))
 
 
-GATHER_ITEMS = {"unite": united, "separate": separate}
+GATHER_ITEMS = {"unite": merge_items, "separate": stack_items}
 
 # Names a sample by its row; equal names are one entry.
 _Name = Callable[[FusedFeatures, int], Hashable]
@@ -80,7 +80,7 @@ def _class_search(
     asked = held if queries is gallery else _entries(queries, name)
     numbers: dict[str, int] = {}
     return ClassSearch(
-        sides=Sides(asked.vectors, held.vectors),
+        sides=QueryAndGallery(asked.vectors, held.vectors),
         class_Q=_ids([numbers.setdefault(one, len(numbers)) for one in asked.classes]),
         class_G=_ids([numbers.setdefault(one, len(numbers)) for one in held.classes]),
         itself_Q=_ids([held.names.get(one, -1) for one in asked.names]),

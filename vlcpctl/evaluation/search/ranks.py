@@ -11,14 +11,14 @@ import numpy as np
 
 from vlcpctl.evaluation.search.candidates import (
     BAND,
-    Candidates,
     Mask,
+    QueryAndGallery,
     Scores,
-    Sides,
+    SearchCandidates,
     exact_scores,
     search_until_settled,
 )
-from vlcpctl.evaluation.search.gallery import Right
+from vlcpctl.evaluation.search.gallery import RightAnswers
 from vlcpctl.evaluation.search.index import Ids, Index, Vectors
 
 
@@ -39,7 +39,7 @@ class Queries:
 
     query_QD: Vectors
     gallery_GD: Vectors
-    right: Right
+    right: RightAnswers
 
 
 def rank(queries: Queries, index: Index, top: int) -> Ranks:
@@ -47,13 +47,13 @@ def rank(queries: Queries, index: Index, top: int) -> Ranks:
 
     Only wrong answers can outrank a right one, so other right answers do not lower the rank.
     """
-    sides = Sides(queries.query_QD, queries.gallery_GD)
+    sides = QueryAndGallery(queries.query_QD, queries.gallery_GD)
     count = len(sides.query_QD)
     ranks = Ranks(np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64))
 
     def settle(rows: Ids, score_QK: Vectors, id_QK: Ids) -> Ids:
         is_right = _is_right(queries.right, rows, id_QK, len(sides.gallery_GD))
-        found = Candidates(sides, rows, score_QK, id_QK, (id_QK >= 0) & ~is_right)
+        found = SearchCandidates(sides, rows, score_QK, id_QK, (id_QK >= 0) & ~is_right)
         return _rank_block(found, queries.right, ranks, top)
 
     # With `top` candidates more than right answers, they either reach below the tie band or hold
@@ -63,7 +63,7 @@ def rank(queries: Queries, index: Index, top: int) -> Ranks:
     return ranks
 
 
-def _rank_block(found: Candidates, right: Right, ranks: Ranks, top: int) -> Ids:
+def _rank_block(found: SearchCandidates, right: RightAnswers, ranks: Ranks, top: int) -> Ids:
     """Record the ranks of a block of queries; return the rows that need more candidates."""
     best_right = _best_right(found, right)
     is_cut = np.zeros(len(found.row_Q), dtype=bool)
@@ -74,7 +74,7 @@ def _rank_block(found: Candidates, right: Right, ranks: Ranks, top: int) -> Ids:
     return found.row_Q[is_cut]
 
 
-def _best_right(found: Candidates, right: Right) -> Scores:
+def _best_right(found: SearchCandidates, right: RightAnswers) -> Scores:
     """The score of each query's best right answer."""
     counts = right.counts[found.row_Q]
     starts = np.cumsum(counts) - counts
@@ -83,7 +83,7 @@ def _best_right(found: Candidates, right: Right) -> Scores:
     return best
 
 
-def _is_right(right: Right, rows: Ids, id_QK: Ids, gallery_size: int) -> Mask:
+def _is_right(right: RightAnswers, rows: Ids, id_QK: Ids, gallery_size: int) -> Mask:
     """Which candidates are right answers."""
     # A (query, gallery row) pair becomes one number: `known` is sorted, so one search finds all.
     place = np.arange(len(rows))
@@ -94,7 +94,7 @@ def _is_right(right: Right, rows: Ids, id_QK: Ids, gallery_size: int) -> Mask:
     return is_right
 
 
-def _answers(right: Right, rows: Ids) -> Ids:
+def _answers(right: RightAnswers, rows: Ids) -> Ids:
     """The right answers of these queries, concatenated."""
     counts = right.counts[rows]
     starts = np.cumsum(counts) - counts

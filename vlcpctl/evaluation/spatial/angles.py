@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vlcpctl.evaluation.search.candidates import Sides, exact_scores
-from vlcpctl.evaluation.search.gallery import Embeddings, Right, united
+from vlcpctl.evaluation.search.candidates import QueryAndGallery, exact_scores
+from vlcpctl.evaluation.search.gallery import Embeddings, RightAnswers, merge_galleries
 from vlcpctl.evaluation.search.index import Ids, OpenIndex
 from vlcpctl.evaluation.search.ranks import Queries, rank
 from vlcpctl.metrics.angles import (
@@ -34,7 +34,7 @@ BINS = {
 
 
 @dataclass(frozen=True)
-class Result:
+class SpatialResult:
     """Means in degrees, shares in percent (None without angles), and counts of angles by degree."""
 
     metrics: dict[str, float | None]
@@ -43,7 +43,7 @@ class Result:
     n_texts: int
 
 
-def spatial(before: Embeddings, after: Embeddings, open_index: OpenIndex) -> Result:
+def spatial(before: Embeddings, after: Embeddings, open_index: OpenIndex) -> SpatialResult:
     """Measure how angles changed from an earlier model to a later one of the same layout.
 
     Identical content is one sample. A pair counts in `imav_i2t` if the earlier model ranks a text
@@ -56,10 +56,10 @@ def spatial(before: Embeddings, after: Embeddings, open_index: OpenIndex) -> Res
         "ram_image": tally(rotations(before.image_ID, after.image_ID)),
         "ram_text": tally(rotations(before.text_TD, after.text_TD)),
     }
-    for way, pairs_P2 in _ranked_first(before, open_index).items():
+    for way, pairs_P2 in _first_ranked_pairs(before, open_index).items():
         then, now = (_sides(model, pairs_P2) for model in (before, after))
         found[f"imav_{way}"] = tally(pair_changes(then, now))
-    return Result(
+    return SpatialResult(
         metrics=_metrics(found),
         degrees={name: _trimmed(angles) for name, angles in found.items()},
         n_images=len(before.image_ID),
@@ -87,9 +87,9 @@ def _metrics(found: Mapping[str, Angles]) -> dict[str, float | None]:
     return metrics
 
 
-def _ranked_first(before: Embeddings, open_index: OpenIndex) -> dict[str, Ids]:
+def _first_ranked_pairs(before: Embeddings, open_index: OpenIndex) -> dict[str, Ids]:
     """The (image, text) rows (P, 2) of pairs ranked first, from images to texts and back."""
-    gallery = united([before])  # a gallery of one part keeps its rows
+    gallery = merge_galleries([before])  # a gallery of one part keeps its rows
     images, texts = gallery.image_ID, gallery.text_TD
     of_images = Queries(images, texts, gallery.texts_of_images())
     of_texts = Queries(texts, images, gallery.images_of_texts())
@@ -108,10 +108,10 @@ def first_pairs(queries: Queries, open_index: OpenIndex) -> Ids:
     return np.stack([np.flatnonzero(is_first), _best_right(queries, queries.right)[is_first]], 1)
 
 
-def _best_right(queries: Queries, right: Right) -> Ids:
+def _best_right(queries: Queries, right: RightAnswers) -> Ids:
     """(Q,) row of each query's best right answer, the last of tied ones."""
     query_A = np.repeat(np.arange(len(right.counts)), right.counts)
-    scores = exact_scores(Sides(queries.query_QD, queries.gallery_GD), query_A, right.ids)
+    scores = exact_scores(QueryAndGallery(queries.query_QD, queries.gallery_GD), query_A, right.ids)
     order = np.lexsort((scores, query_A))
     best: Ids = right.ids[order][right.starts[1:] - 1]
     return best

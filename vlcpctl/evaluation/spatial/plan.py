@@ -16,9 +16,9 @@ from vlcpctl.evaluation.jobs import Job, read_manifests
 from vlcpctl.evaluation.planned_rows import (
     PlannedRow,
     TaskPlace,
-    about_of,
-    fields_of,
+    checkpoint_fields,
     place_of,
+    row_fields,
     steps_of,
 )
 
@@ -50,7 +50,7 @@ class SpatialPlan:
         for job in self.jobs:
             for row in job.rows:
                 fields, since = row.fields, row.fields["since"]
-                yield f"{_words(since)} -> {_words(fields)}: {fields['task']}"
+                yield f"{_label(since)} -> {_label(fields)}: {fields['task']}"
 
 
 def make_plan(request: Request) -> SpatialPlan:
@@ -141,7 +141,7 @@ def _run_of(manifest: CheckpointManifest) -> str:
     return run_label(manifest.run, manifest.alpha)
 
 
-def _words(about: dict[str, Any]) -> str:
+def _label(about: dict[str, Any]) -> str:
     return f"{run_label(about['run'], about.get('alpha'))} step {about['step']}"
 
 
@@ -150,7 +150,7 @@ def _step(manifest: CheckpointManifest) -> int:
 
 
 def _since(before: CheckpointManifest) -> dict[str, Any]:
-    about = about_of(before)
+    about = checkpoint_fields(before)
     return {name: about[name] for name in ("run", "step", "alpha", "checkpoint") if name in about}
 
 
@@ -173,6 +173,6 @@ def _rows(
     found = []
     for number, (place, step) in enumerate(zip(places, steps, strict=True)):
         where = {"task_step": step, "stream": place.stream, "task": place.slug}
-        fields = fields_of(about_of(after), where, [place.slug], common)
+        fields = row_fields(checkpoint_fields(after), where, [place.slug], common)
         found.append(PlannedRow((number,), fields, _MEASURED))
     return found

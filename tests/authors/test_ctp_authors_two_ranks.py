@@ -14,7 +14,7 @@ import pytest
 import torch
 from support.fake_part import FakePart, tokens
 from support.fake_run import FakeRun, fake_batch, features
-from support.processes import together
+from support.processes import run_together
 from torch import Tensor
 
 from vlcpctl.core.devices import torch_device
@@ -50,7 +50,7 @@ def test_losses_gradients_and_queue_are_the_authors(mode: str) -> None:
         with join_processes(here, torch_device("cpu")) as world:
             _compare(mode, world)
 
-    assert together(act) == [0, 0]
+    assert run_together(act) == [0, 0]
 
 
 def _compare(mode: str, world: World) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support.battery import World, fused, make_world, request
+from support.battery import TrainingWorld, make_world, request, with_fusion_model
 from torch import Tensor
 
 from vlcpctl.checkpoints.check import check_checkpoint
@@ -33,7 +33,7 @@ WEIGHTS = "open_clip_model.safetensors"
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
     return make_world(tmp_path_factory.mktemp("world"))
 
 
@@ -200,7 +200,7 @@ def going_on(step: Step, previous: Path) -> Step:
 
 
 def test_a_first_task_starts_from_it_as_from_a_step_before(
-    world: World, trained: dict[str, Tensor], tmp_path: Path
+    world: TrainingWorld, trained: dict[str, Tensor], tmp_path: Path
 ) -> None:
     source = epoch_file(tmp_path / "epoch_1.pt", trained)
     imported(source, tmp_path / "start", model="micro")
@@ -305,9 +305,9 @@ def test_a_tensor_missing_of_the_ctp_authors_has_their_name(tmp_path: Path) -> N
     assert "1 (visual_encoder.head.weight)" in str(caught.value)
 
 
-def test_a_fusion_model_goes_on_from_the_ctp_authors(world: World, tmp_path: Path) -> None:
+def test_a_fusion_model_goes_on_from_the_ctp_authors(world: TrainingWorld, tmp_path: Path) -> None:
     authors_file(tmp_path / "task_00.pth")
     imported(tmp_path / "task_00.pth", tmp_path / "start", model="albef-micro")
-    step = request(fused(world), "ctp", 0, tmp_path, buffered=False)
+    step = request(with_fusion_model(world), "ctp", 0, tmp_path, buffered=False)
     train_step(going_on(step, tmp_path / "start"))
     assert read_manifest(step.out, "checkpoint")["step"] == 0

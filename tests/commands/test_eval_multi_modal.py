@@ -12,7 +12,7 @@ import pytest
 import torch
 from support.checkpoints import write_checkpoint_manifest
 from support.fused_by_colour import FusedByColour, feature
-from support.program import refused, run_program
+from support.program import check_refused, run_program
 from support.tiny_stream import make_pair, make_stream, make_task
 
 from vlcpctl.commands.eval_retrieval import run
@@ -282,7 +282,7 @@ def test_a_dual_encoder_is_refused_with_the_way_out(
         *("eval-retrieval", tasks(place)[0], "--checkpoint", plain, "--protocol", "multi-modal"),
         *(["--dry-run"] if dry else []),
     )
-    refused(ended, "eval-retrieval", 5, plain, "is a dual encoder", "--protocol cross-modal")
+    check_refused(ended, "eval-retrieval", 5, plain, "is a dual encoder", "--protocol cross-modal")
 
 
 def test_classes_are_asked_for(place: Path, tmp_path: Path, model: FusedByColour) -> None:

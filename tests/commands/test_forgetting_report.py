@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.eval_rows import merged_rows, own_rows, row, written
+from support.eval_rows import merged_rows, own_rows, row, write_rows
 
 COMMAND = [sys.executable, "-m", "vlcpctl", "forgetting-report"]
 
@@ -21,7 +21,7 @@ def _run(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def rows(tmp_path: Path) -> str:
-    return written(tmp_path / "rows.ndjson", own_rows() + merged_rows())
+    return write_rows(tmp_path / "rows.ndjson", own_rows() + merged_rows())
 
 
 def test_tables_go_to_stdout(rows: str) -> None:
@@ -79,14 +79,14 @@ def test_what_cannot_be_answered_has_its_code(rows: str, words: list[str], code:
 
 
 def test_bad_rows_exit_with_3_and_their_place(tmp_path: Path) -> None:
-    path = written(tmp_path / "rows", [row(), row(schema="vlcpctl.eval/2")])
+    path = write_rows(tmp_path / "rows", [row(), row(schema="vlcpctl.eval/2")])
     done = _run(path)
     assert done.returncode == 3
     assert f"{path}:2" in done.stderr
 
 
 def test_one_gallery_and_one_run_are_shown_when_asked(tmp_path: Path) -> None:
-    path = written(tmp_path / "r", own_rows() + merged_rows() + own_rows(run="other"))
+    path = write_rows(tmp_path / "r", own_rows() + merged_rows() + own_rows(run="other"))
     text = _run(path, "--gallery", "own", "--run", "ctp").stdout
     assert "merged" not in text
     assert "other" not in text
@@ -106,7 +106,7 @@ def test_two_protocols_are_two_sections_with_their_own_metrics(rows: str, tmp_pa
         for one in own_rows() + merged_rows()
         for rm in [one["metrics"]["rm"] / 2]
     ]
-    fused = written(tmp_path / "fused.ndjson", other)
+    fused = write_rows(tmp_path / "fused.ndjson", other)
     done = _run(rows, fused)
     assert (done.returncode, done.stderr) == (0, "")
     first, second = done.stdout.split("retrieval, multi-modal, test split")

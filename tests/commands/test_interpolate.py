@@ -9,7 +9,7 @@ import open_clip
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.program import MICRO, TINY, make_inputs, refused, run_program
+from support.program import MICRO, TINY, check_refused, make_inputs, run_program
 
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.rows import read_rows
@@ -160,7 +160,7 @@ def test_angles_between_shares_are_comparisons_of_their_own(
         assert f"interpolate alpha={share} 1 -> 1" in report.out
     three = [word for path in (zero, quarter, one) for word in ("--checkpoint", path)]
     ended = run_program(capfd, "spatial-report", task, *three, "--split", "train")
-    refused(ended, "spatial-report", 2, zero, "only checkpoint of run 'interpolate alpha=0'")
+    check_refused(ended, "spatial-report", 2, zero, "only checkpoint of run 'interpolate alpha=0'")
 
 
 def test_it_is_made_once_and_another_one_there_is_an_error(
@@ -172,7 +172,7 @@ def test_it_is_made_once_and_another_one_there_is_an_error(
     average(capfd, inputs, out, 0.5)
     assert read_manifest(out, "checkpoint")["made_by"]["time"] == made
     words = (inputs / "plain", inputs / "later", "--alpha", 0.25, "-o", out)
-    refused(run_program(capfd, "interpolate", *words), "interpolate", 4, "alpha is 0.5 there")
+    check_refused(run_program(capfd, "interpolate", *words), "interpolate", 4, "alpha is 0.5 there")
     (shown,) = average(capfd, inputs, out, 0.25, "--force", "--json")
     assert json.loads(shown)["alpha"] == 0.25
 
@@ -189,7 +189,7 @@ def test_other_shares_are_refused(
     inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], alpha: str
 ) -> None:
     words = (inputs / "plain", inputs / "later", f"--alpha={alpha}", "-o", tmp_path / "out")
-    refused(run_program(capfd, "interpolate", *words), "interpolate", 2, f"--alpha '{alpha}'")
+    check_refused(run_program(capfd, "interpolate", *words), "interpolate", 2, f"--alpha '{alpha}'")
 
 
 def test_another_model_is_refused(
@@ -200,7 +200,7 @@ def test_another_model_is_refused(
     words = (*TINY, *MICRO, "--text-length", 9, "-o", other)
     assert run_program(capfd, "train-step", task, *words).code == 0
     ended = run_program(capfd, "interpolate", inputs / "plain", other, "-o", tmp_path / "out")
-    refused(ended, "interpolate", 5, other, "is a different model than", "config")
+    check_refused(ended, "interpolate", 5, other, "is a different model than", "config")
 
 
 def test_a_fixed_and_a_learned_temperature_are_not_mixed(
@@ -214,7 +214,7 @@ def test_a_fixed_and_a_learned_temperature_are_not_mixed(
         assert run_program(capfd, "train-step", task, *words).code == 0
     ended = run_program(capfd, "interpolate", *kinds.values(), "-o", tmp_path / "out")
     said = (f"{kinds['fixed']} has a fixed temperature and {kinds['learn']} a learned one",)
-    refused(ended, "interpolate", 5, *said, "--temperature")
+    check_refused(ended, "interpolate", 5, *said, "--temperature")
 
 
 def test_what_is_no_checkpoint_is_named(
@@ -222,7 +222,7 @@ def test_what_is_no_checkpoint_is_named(
 ) -> None:
     task = inputs / "stream" / "00-part-0"
     ended = run_program(capfd, "interpolate", inputs / "plain", task, "-o", tmp_path / "out")
-    refused(ended, "interpolate", 3, task, "is not a checkpoint")
+    check_refused(ended, "interpolate", 3, task, "is not a checkpoint")
 
 
 def test_fusion_models_are_averaged_too(
@@ -241,7 +241,7 @@ def test_fusion_models_are_averaged_too(
     )
     mixed = {name: (one[name] + other[name]) / 2 for name in one}
     torch.testing.assert_close(found, mixed, rtol=1e-5, atol=1e-7)
-    refused(
+    check_refused(
         run_program(capfd, "interpolate", first, inputs / "plain", "-o", tmp_path / "out"),
         *("interpolate", 5, "is a different model than", "family"),
     )

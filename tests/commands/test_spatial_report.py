@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from support.checkpoints import write_checkpoint_manifest
-from support.program import refused, run_program
+from support.program import check_refused, run_program
 from support.tiny_stream import make_pair, make_stream
 
 from vlcpctl.commands.spatial_report import run
@@ -133,7 +133,7 @@ def test_tables_go_to_stdout_and_rows_where_they_are_wanted(
     assert quiet.out == f"{tmp_path / 'rows'}\n"
     whole = run_program(capfd, COMMAND, *words, "--json")
     assert [row["step"] for row in json.loads(whole.out)["rows"]] == [1]
-    refused(run_program(capfd, COMMAND, *words, "--json", "-o", "-"), COMMAND, 2, "no effect")
+    check_refused(run_program(capfd, COMMAND, *words, "--json", "-o", "-"), COMMAND, 2, "no effect")
 
 
 def test_forgetting_report_reads_the_rows_and_draws_them(

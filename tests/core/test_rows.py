@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.eval_rows import row, written
+from support.eval_rows import row, write_rows
 
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.rows import read_rows, write_row
@@ -24,16 +24,16 @@ def test_a_written_row_is_read_back(tmp_path: Path) -> None:
 
 
 def test_unknown_fields_are_ignored(tmp_path: Path) -> None:
-    (found,) = read_rows([written(tmp_path / "rows", [row(n_ties=3, invented="later")])])
+    (found,) = read_rows([write_rows(tmp_path / "rows", [row(n_ties=3, invented="later")])])
     assert found.metrics == {"rm": 50.0}
 
 
 def test_a_minor_version_is_read(tmp_path: Path) -> None:
-    assert read_rows([written(tmp_path / "rows", [row(schema="vlcpctl.eval/1.2")])])
+    assert read_rows([write_rows(tmp_path / "rows", [row(schema="vlcpctl.eval/1.2")])])
 
 
 def test_another_major_version_is_refused_with_its_place(tmp_path: Path) -> None:
-    path = written(tmp_path / "rows", [row(), row(schema="vlcpctl.eval/2")])
+    path = write_rows(tmp_path / "rows", [row(), row(schema="vlcpctl.eval/2")])
     with pytest.raises(BadInput, match=rf"{path}:2 has schema 'vlcpctl.eval/2'"):
         read_rows([path])
 
@@ -41,12 +41,12 @@ def test_another_major_version_is_refused_with_its_place(tmp_path: Path) -> None
 @pytest.mark.parametrize("schema", [None, "vlcpctl.report/1", 1, "vlcpctl.eval/10x"])
 def test_another_schema_is_refused(tmp_path: Path, schema: object) -> None:
     with pytest.raises(BadInput, match="is not an evaluation row"):
-        read_rows([written(tmp_path / "rows", [row(schema=schema)])])
+        read_rows([write_rows(tmp_path / "rows", [row(schema=schema)])])
 
 
 def test_identical_repeats_collapse(tmp_path: Path) -> None:
-    first = written(tmp_path / "a", [row(), row(step=1), row()])
-    second = written(tmp_path / "b", [row(n_ties=7)])
+    first = write_rows(tmp_path / "a", [row(), row(step=1), row()])
+    second = write_rows(tmp_path / "b", [row(n_ties=7)])
     assert [found.step for found in read_rows([first, second])] == [0, 1]
 
 
@@ -61,8 +61,8 @@ def test_identical_repeats_collapse(tmp_path: Path) -> None:
 def test_a_contradiction_names_both_places(
     tmp_path: Path, change: dict[str, object], said: str
 ) -> None:
-    first = written(tmp_path / "a", [row()])
-    second = written(tmp_path / "b", [row(step=1), row(**change)])
+    first = write_rows(tmp_path / "a", [row()])
+    second = write_rows(tmp_path / "b", [row(step=1), row(**change)])
     with pytest.raises(BadInput) as caught:
         read_rows([first, second])
     assert f"{second}:2 contradicts {first}:1" in str(caught.value)
@@ -72,7 +72,7 @@ def test_a_contradiction_names_both_places(
 def test_merged_galleries_of_different_tasks_do_not_contradict(tmp_path: Path) -> None:
     fields = {"gallery": "merged", "task": "merged", "task_step": None}
     rows = [row(**fields, tasks=["a"]), row(**fields, tasks=["a", "b"], metrics={"rm": 1})]
-    assert len(read_rows([written(tmp_path / "rows", rows)])) == 2
+    assert len(read_rows([write_rows(tmp_path / "rows", rows)])) == 2
 
 
 @pytest.mark.parametrize("line", ["{", "[1]", "nonsense", '{"rm": NaN}'])
@@ -88,7 +88,7 @@ def test_a_malformed_line_is_named(tmp_path: Path, line: str) -> None:
     [("run", None), ("seed", "0"), ("seed", True), ("metrics", []), ("tasks", "a"), ("step", 1.5)],
 )
 def test_a_mistyped_field_is_named(tmp_path: Path, field: str, value: object) -> None:
-    path = written(tmp_path / "rows", [row(**{field: value})])
+    path = write_rows(tmp_path / "rows", [row(**{field: value})])
     with pytest.raises(BadInput, match=f":1: field '{field}' is"):
         read_rows([path])
 
@@ -102,13 +102,13 @@ def test_a_metric_that_is_not_a_number_is_named(tmp_path: Path, value: object) -
 
 
 def test_a_null_metric_was_not_measured(tmp_path: Path) -> None:
-    (found,) = read_rows([written(tmp_path / "rows", [row(metrics={"rm": None, "r": 1})])])
+    (found,) = read_rows([write_rows(tmp_path / "rows", [row(metrics={"rm": None, "r": 1})])])
     assert found.metrics == {"r": 1.0}
 
 
 def test_a_file_without_rows_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="has no rows"):
-        read_rows([written(tmp_path / "rows", [])])
+        read_rows([write_rows(tmp_path / "rows", [])])
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:

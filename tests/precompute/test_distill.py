@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from support.checkpoints import write_checkpoint_manifest
-from support.processes import ended, started
-from support.program import Ended, refused, run_program
+from support.processes import exit_code_of, start_child
+from support.program import ProgramResult, check_refused, run_program
 from support.tiny_stream import make_pair, make_stream, make_task
 
 from vlcpctl.commands.buffer import run as buffer
@@ -166,8 +166,8 @@ def test_killed_and_resumed_ends_with_the_same_bytes(place: Path, tmp_path: Path
     asked = request(place, tmp_path / "killed")
     kills = [("images", 0), ("texts", 1), ("images", 1), ("join", 0)]
     for what, number in kills:
-        child = started(partial(made_until, asked, what, number))
-        assert ended(child) == -signal.SIGKILL
+        child = start_child(partial(made_until, asked, what, number))
+        assert exit_code_of(child) == -signal.SIGKILL
         assert (tmp_path / ".killed.vlcpctl" / "partial").is_dir()
         assert not (tmp_path / "killed").exists()
     made(asked)
@@ -331,7 +331,7 @@ def test_inspect_follows_targets_to_their_teacher_and_pairs(place: Path) -> None
 
 def distill_program(
     capfd: pytest.CaptureFixture[str], place: Path, out: Path, *words: object
-) -> Ended:
+) -> ProgramResult:
     inputs = (tasks(place)[1].path, "--teacher", place / "teacher", "-o", out)
     return run_program(capfd, "distill", *inputs, *words)
 
@@ -356,6 +356,6 @@ def test_the_program_prints_the_path_and_refuses_in_one_line(
         (("--crop-scale", "high"), 2, "--crop-scale 'high' is not two numbers"),
         (("--views", "2"), 4, "views is 4 there and 2 here"),
     ):
-        refused(distill_program(capfd, place, out, *words, "-q"), "distill", code, said)
+        check_refused(distill_program(capfd, place, out, *words, "-q"), "distill", code, said)
     wrong = run_program(capfd, "distill", make_task(tmp_path / "x", 3), "--teacher", out, "-o", "y")
-    refused(wrong, "distill", 3, "is not a checkpoint", "it is a targets")
+    check_refused(wrong, "distill", 3, "is not a checkpoint", "it is a targets")

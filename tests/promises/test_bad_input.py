@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.pair_files import img2dataset_members, rows, write_parquet, write_tar
-from support.program import QUEUE, TINY, Ended, make_inputs, refused, run_program
+from support.program import QUEUE, TINY, ProgramResult, check_refused, make_inputs, run_program
 from support.tiny_stream import make_image
 
-Program = Callable[..., Ended]
+Program = Callable[..., ProgramResult]
 Change = Callable[[dict[str, object]], object]
 
 
@@ -72,7 +72,7 @@ def test_a_source_that_cannot_be_read_is_named(
 ) -> None:
     path = source(tmp_path)
     ended = program("split", path, "-o", tmp_path / "out", "--by", "source")
-    refused(ended, "split", 3, path, said)
+    check_refused(ended, "split", 3, path, said)
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -107,7 +107,7 @@ def test_an_image_that_cannot_be_used_is_named_by_file_and_row(
     pairs[13]["image"] = image()
     path = write_parquet(tmp_path / "in.parquet", pairs)
     how = ("split", path, "-o", tmp_path / "out", "--by", "source", "-q", "--max-skip")
-    refused(program(*how, 0), "split", 6, "1 of 20 samples", f"{path}, row 13: {said}")
+    check_refused(program(*how, 0), "split", 6, "1 of 20 samples", f"{path}, row 13: {said}")
     assert list(tmp_path.iterdir()) == [path]
     assert program(*how, 1).code == 0
     assert said in (tmp_path / "out" / "skipped.ndjson").read_text()
@@ -157,7 +157,7 @@ def test_weights_of_another_model_are_named_by_file_and_tensor(
         ),
     }
     ended = program(command, place / "stream" / "01-part-1", *how[command])
-    refused(ended, command, 5, other / name, said)
+    check_refused(ended, command, 5, other / name, said)
     assert not (tmp_path / "out").exists()
 
 
@@ -168,7 +168,7 @@ def test_a_model_of_nan_chooses_no_buffer(program: Program, place: Path, tmp_pat
     other = tampered(place / "plain", "open_clip_model.safetensors", diverge, tmp_path / "other")
     how = ("--policy", "herding", "--size", 6, "-q", "--checkpoint", other)
     ended = program("buffer", place / "stream" / "01-part-1", "-o", tmp_path / "out", *how)
-    refused(ended, "buffer", 8, other, "NaN or infinite", "use an earlier checkpoint")
+    check_refused(ended, "buffer", 8, other, "NaN or infinite", "use an earlier checkpoint")
 
 
 def test_a_tokenizer_that_cannot_be_read_is_named(
@@ -178,7 +178,7 @@ def test_a_tokenizer_that_cannot_be_read_is_named(
     shutil.copytree(place / "plain", other)
     (other / "tokenizer.json").write_text("{")
     ended = program("eval-retrieval", place / "stream" / "00-part-0", "--checkpoint", other)
-    refused(ended, "eval-retrieval", 5, other, "cannot read the tokenizer")
+    check_refused(ended, "eval-retrieval", 5, other, "cannot read the tokenizer")
 
 
 @pytest.mark.parametrize("fresh", [False, True])
@@ -191,7 +191,7 @@ def test_state_that_is_missing_is_named_with_the_way_out(
         assert program(*words, "--fresh-state").code == 0
         return
     said = ("no state 'queue' of method ctp", "trained with 'seqf'", "--fresh-state")
-    refused(program(*words), "train-step", 5, place / "plain", *said)
+    check_refused(program(*words), "train-step", 5, place / "plain", *said)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_state_with_other_tensors_is_refused(
     other = tampered(place / "queued", name, change, tmp_path / "other")
     how = ("-o", tmp_path / "out", *TINY, *QUEUE, "--previous", other)
     ended = program("train-step", place / "stream" / "01-part-1", *how)
-    refused(ended, "train-step", 5, f"{other}: state ctp/queue", said)
+    check_refused(ended, "train-step", 5, f"{other}: state ctp/queue", said)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_an_index_that_others_have_changed_is_named(
         "buffer": ("-q", "--size", 6),
     }
     ended = program(command, task, "-o", tmp_path / "out", *how[command])
-    refused(ended, command, 3, task / "train.parquet", said, "run 'vlcpctl check'")
+    check_refused(ended, command, 3, task / "train.parquet", said, "run 'vlcpctl check'")
 
 
 def test_an_index_of_large_strings_in_another_order_is_read(

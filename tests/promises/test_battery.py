@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from support.battery import (
     TASKS,
-    World,
+    TrainingWorld,
     checkpoint_bytes,
-    fused,
     in_child,
     in_one_interpreter,
     kill_at,
     make_world,
     request,
+    with_fusion_model,
 )
 
 from vlcpctl.methods import TABLE
@@ -48,7 +48,7 @@ def points_of(step: Request) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
     return make_world(tmp_path_factory.mktemp("world"))
 
 
@@ -66,11 +66,13 @@ def test_the_battery_covers_the_table() -> None:
         *(f"fused {name}" for name in FUSED),
     ],
 )
-def test_killed_and_resumed_equals_never_stopped(world: World, tmp_path: Path, name: str) -> None:
+def test_killed_and_resumed_equals_never_stopped(
+    world: TrainingWorld, tmp_path: Path, name: str
+) -> None:
     method = name.removesuffix(" with a buffer").removeprefix("fused ")
     buffered = name.endswith("buffer")
     if name.startswith("fused"):
-        world = fused(world)
+        world = with_fusion_model(world)
 
     def chain(root: str) -> list[Request]:
         return [

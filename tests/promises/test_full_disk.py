@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.eval_rows import own_rows, written
+from support.eval_rows import own_rows, write_rows
 from support.pair_files import rows, write_parquet
 from support.program import TINY, make_inputs, run_program
 
@@ -22,7 +22,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the commands read."""
     root = make_inputs(tmp_path_factory.mktemp("inputs"))
     write_parquet(root / "pairs.parquet", rows(200))
-    written(root / "rows.ndjson", own_rows())
+    write_rows(root / "rows.ndjson", own_rows())
     return root
 
 

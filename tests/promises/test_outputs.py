@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.eval_rows import own_rows, written
+from support.eval_rows import own_rows, write_rows
 from support.pair_files import rows, write_parquet
-from support.program import TINY, make_inputs, refused, run_program
+from support.program import TINY, check_refused, make_inputs, run_program
 
 Words = list[object]
 
@@ -17,7 +17,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the commands read."""
     root = make_inputs(tmp_path_factory.mktemp("inputs"))
     write_parquet(root / "pairs.parquet", rows(20))
-    written(root / "rows.ndjson", own_rows())
+    write_rows(root / "rows.ndjson", own_rows())
     return root
 
 
@@ -87,7 +87,7 @@ def test_places_of_other_things_are_refused_and_nothing_changes(
     }
     for out, code in refusals.items():
         for again in ([], force, force):
-            refused(run_program(capfd, *words, out, *again), str(words[0]), code)
+            check_refused(run_program(capfd, *words, out, *again), str(words[0]), code)
     assert tree(tmp_path) == before
     assert tree(place) == inputs
 
@@ -101,7 +101,7 @@ def test_an_input_is_not_replaced(
     before = tree(place)
     for given in inputs:
         ended = run_program(capfd, *words, given)
-        refused(ended, str(words[0]), 2, "is also an input")
+        check_refused(ended, str(words[0]), 2, "is also an input")
     assert tree(place) == before
 
 
@@ -127,6 +127,6 @@ def test_an_unfinished_run_of_an_earlier_version_is_refused_in_one_line(
     (old / "identity.json").write_text("{}")
     for writer in ("train-step", "distill", "invert-texts"):
         words = [*lines(place)[writer], tmp_path / "00"]
-        refused(run_program(capfd, *words), writer, 5, old, "earlier version")
+        check_refused(run_program(capfd, *words), writer, 5, old, "earlier version")
     assert run_program(capfd, *lines(place)["train-step"], tmp_path / "00", "--force").code == 0
     assert (old / "identity.json").is_file()

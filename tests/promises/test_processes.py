@@ -11,17 +11,17 @@ import time
 from pathlib import Path
 
 import pytest
-from support.battery import World, checkpoint_bytes, make_world
+from support.battery import TrainingWorld, checkpoint_bytes, make_world
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
     return make_world(tmp_path_factory.mktemp("world"))
 
 
-def _start(world: World, root: Path, number: int, steps: int) -> subprocess.Popen[str]:
+def _start(world: TrainingWorld, root: Path, number: int, steps: int) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "vlcpctl", "train-step", str(world.tasks[number])]
     command += ["-o", str(root / f"{number:02d}"), "--method", "ctp", "--preset", "tiny"]
     command += ["--batch-size", "4", "--steps", str(steps), "--save-every", "3", "--quiet"]
@@ -35,7 +35,7 @@ def _partial_step(root: Path, number: int) -> int:
     return int(states[-1].name.rsplit("-", 1)[1]) if states else 0
 
 
-def test_killed_at_random_times_equals_never_stopped(world: World, tmp_path: Path) -> None:
+def test_killed_at_random_times_equals_never_stopped(world: TrainingWorld, tmp_path: Path) -> None:
     steps, draw = 600, random.Random(0)
     for number in (0, 1):
         process = _start(world, tmp_path / "whole", number, steps)
@@ -57,7 +57,7 @@ def test_killed_at_random_times_equals_never_stopped(world: World, tmp_path: Pat
 
 
 def test_sigterm_saves_and_exits_75_and_the_same_command_goes_on(
-    world: World, tmp_path: Path
+    world: TrainingWorld, tmp_path: Path
 ) -> None:
     process = _start(world, tmp_path, 0, 3000)
     while not _partial_step(tmp_path, 0):

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.eval_rows import own_rows, written
-from support.program import MICRO, TINY, Ended, make_inputs, refused, run_program
+from support.eval_rows import own_rows, write_rows
+from support.program import MICRO, TINY, ProgramResult, check_refused, make_inputs, run_program
 
-Program = Callable[..., Ended]
+Program = Callable[..., ProgramResult]
 
 MISTYPED = (*TINY, *MICRO, "--set", "ctp.keep_queu=true")
 
@@ -37,7 +37,7 @@ def test_a_batch_larger_than_the_task_is_refused_with_both_numbers(
 ) -> None:
     how = ("-o", tmp_path / "out", *TINY, *MICRO, "--batch-size", 64)
     ended = program("train-step", place / "stream" / "00-part-0", *how)
-    refused(ended, "train-step", 2, "64", "12 pairs")
+    check_refused(ended, "train-step", 2, "64", "12 pairs")
 
 
 @pytest.mark.parametrize("dry", [False, True])
@@ -53,7 +53,7 @@ def test_a_stream_is_answered_with_its_tasks(
     stream = place / "stream"
     ended = program(command, stream, *how[command], *(["--dry-run"] if dry else []))
     tasks = " ".join(str(path) for path in sorted(stream.glob("0*")))
-    refused(ended, command, 3, f"{stream} is a stream; give one of its tasks: {tasks}")
+    check_refused(ended, command, 3, f"{stream} is a stream; give one of its tasks: {tasks}")
 
 
 @pytest.mark.parametrize(
@@ -75,11 +75,11 @@ def test_stdout_is_no_place_for_what_is_not_rows(
         "distill": (first, "--teacher", model, "-q"),
         "invert-texts": ("--checkpoint", model, "--buffer", place / "buffer", "-q"),
         "import-checkpoint": (model,),
-        "forgetting-report": (written(place / "rows", own_rows()),),
+        "forgetting-report": (write_rows(place / "rows", own_rows()),),
     }
     monkeypatch.chdir(tmp_path)
     ended = program(command, *words[command], "-o", "-")
-    refused(ended, command, 2, "'-' is stdout", "give a path")
+    check_refused(ended, command, 2, "'-' is stdout", "give a path")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -94,7 +94,7 @@ def test_tensorboard_that_is_not_installed_is_said_before_a_model_is_loaded(
     how = ("-o", tmp_path / "out", *TINY, *MICRO, "--tensorboard", tmp_path / "board")
     ended = program("train-step", place / "stream" / "00-part-0", *how)
     said = f"--tensorboard {tmp_path / 'board'} needs"
-    refused(ended, "train-step", 2, said, "pip install 'vlcpctl[tensorboard]'")
+    check_refused(ended, "train-step", 2, said, "pip install 'vlcpctl[tensorboard]'")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -107,17 +107,21 @@ def test_a_terminal_is_not_waited_for(
         monkeypatch.setattr(sys, "stdin", terminal)
         ended = program(command, "-")
     os.close(ours)
-    refused(ended, command, 2, "pipe them in")
+    check_refused(ended, command, 2, "pipe them in")
 
 
 def test_a_file_of_lines_that_is_not_there_is_named(program: Program, tmp_path: Path) -> None:
-    refused(program("batch", tmp_path / "lines"), "batch", 3, tmp_path / "lines", "No such file")
+    check_refused(
+        program("batch", tmp_path / "lines"), "batch", 3, tmp_path / "lines", "No such file"
+    )
 
 
 def test_a_plain_task_is_no_buffer(program: Program, place: Path, tmp_path: Path) -> None:
     how = ("-o", tmp_path / "out", *TINY, *MICRO, "--buffer", place / "stream" / "01-part-1")
     ended = program("train-step", place / "stream" / "00-part-0", *how)
-    refused(ended, "train-step", 3, "01-part-1 is not a buffer; make one with 'vlcpctl buffer'")
+    check_refused(
+        ended, "train-step", 3, "01-part-1 is not a buffer; make one with 'vlcpctl buffer'"
+    )
 
 
 @pytest.mark.parametrize("how", [(), ("--dry-run",)])
@@ -125,7 +129,7 @@ def test_a_batch_of_a_papers_preset_is_larger_than_a_small_task(
     program: Program, place: Path, tmp_path: Path, how: tuple[object, ...]
 ) -> None:
     words = (place / "stream" / "00-part-0", "-o", tmp_path / "out", "--method", "ctp", *how)
-    refused(program("train-step", *words), "train-step", 2, "512", "12 pairs")
+    check_refused(program("train-step", *words), "train-step", 2, "512", "12 pairs")
 
 
 def test_a_preset_whose_weights_are_not_here_says_what_to_pass_and_which_needs_none(
@@ -140,7 +144,7 @@ def test_a_preset_whose_weights_are_not_here_says_what_to_pass_and_which_needs_n
         "--pretrained image=FILE,text=DIR",
         "--preset tiny",
     )
-    refused(ended, "train-step", 5, *said)
+    check_refused(ended, "train-step", 5, *said)
 
 
 def test_weights_that_cannot_be_fetched_say_how_to_pass_a_file(
@@ -154,14 +158,16 @@ def test_weights_that_cannot_be_fetched_say_how_to_pass_a_file(
         "cannot download the weights 'openai' of ViT-B-32",
         "pass --pretrained FILE.safetensors",
     )
-    refused(ended, "train-step", 5, *said)
+    check_refused(ended, "train-step", 5, *said)
 
 
 def test_a_mistyped_hyper_parameter_is_answered_with_the_nearest(
     program: Program, place: Path, tmp_path: Path
 ) -> None:
     ended = program("train-step", place / "stream" / "00-part-0", "-o", tmp_path / "out", *MISTYPED)
-    refused(ended, "train-step", 2, "'keep_queu'; did you mean 'keep_queue'? (known: cross_modal,")
+    check_refused(
+        ended, "train-step", 2, "'keep_queu'; did you mean 'keep_queue'? (known: cross_modal,"
+    )
 
 
 def test_another_command_at_the_same_place_is_told_what_differs(
@@ -171,7 +177,7 @@ def test_another_command_at_the_same_place_is_told_what_differs(
     assert program(*words).code == 0
     ended = program(*words, "--lr", "0.5", "--set", "ctp.m=0.5")
     differs = "hyper.ctp.m is 0.9 there and 0.5 here; settings.lr is 0.001 there and 0.5 here;"
-    refused(ended, "train-step", 4, tmp_path / "out", differs, "--force replaces it")
+    check_refused(ended, "train-step", 4, tmp_path / "out", differs, "--force replaces it")
 
 
 @pytest.mark.parametrize(
@@ -191,7 +197,7 @@ def test_a_model_configuration_is_checked(
     (tmp_path / "model.json").write_text(written)
     how = ("-o", tmp_path / "out", *TINY, "--model", tmp_path / "model.json")
     ended = program("train-step", place / "stream" / "00-part-0", *how)
-    refused(ended, "train-step", 3, said)
+    check_refused(ended, "train-step", 3, said)
 
 
 def test_a_directory_that_is_no_model_is_named(
@@ -199,7 +205,9 @@ def test_a_directory_that_is_no_model_is_named(
 ) -> None:
     how = ("-o", tmp_path / "out", *TINY, "--model", place / "stream")
     ended = program("train-step", place / "stream" / "00-part-0", *how)
-    refused(ended, "train-step", 3, f"{place / 'stream'} is not a checkpoint: it has no open_clip_")
+    check_refused(
+        ended, "train-step", 3, f"{place / 'stream'} is not a checkpoint: it has no open_clip_"
+    )
 
 
 def test_an_unknown_model_lists_those_of_like_names(
@@ -207,7 +215,7 @@ def test_an_unknown_model_lists_those_of_like_names(
 ) -> None:
     how = ("-o", tmp_path / "out", *TINY, "--model", "ViT-B32")
     ended = program("train-step", place / "stream" / "00-part-0", *how)
-    refused(ended, "train-step", 2, "did you mean 'ViT-B-32'? (known: ViT-B-32,", " in all)")
+    check_refused(ended, "train-step", 2, "did you mean 'ViT-B-32'? (known: ViT-B-32,", " in all)")
     assert len(ended.err) < 600
 
 
@@ -250,8 +258,10 @@ def test_a_dry_run_knows_what_stands_at_its_output(
     done = program("train-step", first, "-o", place / "plain", *seqf, "--epochs", 1)
     assert "plain is already finished" in done.err
     other = program("train-step", first, "-o", place / "plain", *seqf, "--epochs", 2)
-    refused(other, "train-step", 4, "plain was made with other settings: settings.epochs is 1")
+    check_refused(
+        other, "train-step", 4, "plain was made with other settings: settings.epochs is 1"
+    )
     taken = program(
         "split", place / "buffer", "-o", place / "stream", "--by", "source", "--dry-run"
     )
-    refused(taken, "split", 4, "stream was made with other settings")
+    check_refused(taken, "split", 4, "stream was made with other settings")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.battery import World, fused, make_world, request
+from support.battery import TrainingWorld, make_world, request, with_fusion_model
 
 from vlcpctl.methods import TABLE
 from vlcpctl.training.config.composition import compose
@@ -47,7 +47,7 @@ def chains(tmp_path_factory: pytest.TempPathFactory) -> Chain:
     """The weights after two tasks of a method that is turned off; each is trained once."""
     root = tmp_path_factory.mktemp("chains")
     dual = make_world(root / "world")
-    worlds = {"dual": dual, "fusion": fused(dual)}
+    worlds = {"dual": dual, "fusion": with_fusion_model(dual)}
     made: dict[tuple[str, ...], bytes] = {}
 
     def chain(family: str, name: str, policy: str = "", heads: str | None = None) -> bytes:
@@ -60,7 +60,7 @@ def chains(tmp_path_factory: pytest.TempPathFactory) -> Chain:
     return chain  # type: ignore[return-value]
 
 
-def _trained(world: World, root: Path, name: str, policy: str, heads: str | None) -> bytes:
+def _trained(world: TrainingWorld, root: Path, name: str, policy: str, heads: str | None) -> bytes:
     off = [f"{name}.{value}" for value in OFF.get(name, ())]
     for number in range(2):
         step = request(world, name, number, root, buffered=False)

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.recipe_lines import DATA, RECIPES, of_command, options_of, printed
+from support.recipe_lines import DATA, RECIPES, dry_run_of, options_of, options_of_command
 from support.tiny_stream import make_image
 
 from vlcpctl.commands.train_step import _request
@@ -35,7 +35,7 @@ MODES = {"P9D": ("--data", DATA), "Emoji-9": ("--emoji9",)}
 
 
 def dry_run(*options: str) -> list[CommandLine]:
-    return printed(CTP, *options)
+    return dry_run_of(CTP, *options)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def p9d() -> list[CommandLine]:
 @pytest.mark.parametrize("mode", MODES)
 def test_every_step_has_a_model_of_ctp(mode: str) -> None:
     wanted = "albef-base" if mode == "P9D" else "albef-tiny"
-    for given in of_command(dry_run(*MODES[mode]), "train-step"):
+    for given in options_of_command(dry_run(*MODES[mode]), "train-step"):
         request = _request({name: value for name, value in given.items() if value is not None})
         assert request.settings.model in (wanted, "tiny" if request.previous else wanted)
 

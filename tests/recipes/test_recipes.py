@@ -12,10 +12,10 @@ from support.recipe_lines import (
     DATA,
     RECIPES,
     directories_of,
-    of_command,
+    dry_run_of,
     options_of,
+    options_of_command,
     paths_read,
-    printed,
 )
 
 from vlcpctl.commands.train_step import _request
@@ -46,26 +46,26 @@ each_case = pytest.mark.parametrize("case", CASES, ids=" ".join)
 
 @each_case
 def test_every_line_is_one_that_the_program_takes(case: tuple[str, ...]) -> None:
-    lines = printed(*case)
+    lines = dry_run_of(*case)
     for line in lines:
         assert options_of(line), line
-    for given in of_command(lines, "train-step"):
+    for given in options_of_command(lines, "train-step"):
         _request({name: value for name, value in given.items() if value is not None})
-    for given in of_command(lines, "buffer"):
+    for given in options_of_command(lines, "buffer"):
         check_policy(
             given["policy"],
             adds=given["add"] is not None,
             has_checkpoint=given["checkpoint"] is not None,
             stores_features=given["store_features"],
         )
-    for given in of_command(lines, "split"):
+    for given in options_of_command(lines, "split"):
         assert parse_holdout(given["holdout"] or "none") is not None
 
 
 @each_case
 def test_what_a_line_reads_is_written_by_a_line_before_it(case: tuple[str, ...]) -> None:
     made: list[str | None] = []
-    for line in printed(*case):
+    for line in dry_run_of(*case):
         for path in paths_read(line) if line.words[0] != "sample" else []:
             assert CommandLine(0, (path,)).reads(made), f"{line} reads {path} too early"
         assert line.makes is not None
@@ -77,12 +77,16 @@ def test_what_a_line_reads_is_written_by_a_line_before_it(case: tuple[str, ...])
     "case", [case for case in CASES if case[0] in REAL and "ctp" not in case[0]]
 )
 def test_the_tasks_that_are_trained_on_are_those_that_split_makes(case: tuple[str, ...]) -> None:
-    lines = printed(*case)
-    there = {path for given in of_command(lines, "split") for path in directories_of(given)}
-    trained = {str(task) for given in of_command(lines, "train-step") for task in given["tasks"]}
-    kept = {str(given["task"]) for given in of_command(lines, "buffer")}
+    lines = dry_run_of(*case)
+    there = {path for given in options_of_command(lines, "split") for path in directories_of(given)}
+    trained = {
+        str(task) for given in options_of_command(lines, "train-step") for task in given["tasks"]
+    }
+    kept = {str(given["task"]) for given in options_of_command(lines, "buffer")}
     measured = {
-        str(task) for given in of_command(lines, "eval-retrieval") for task in given["tasks"]
+        str(task)
+        for given in options_of_command(lines, "eval-retrieval")
+        for task in given["tasks"]
     }
     assert trained | kept | measured <= there
     assert trained
@@ -90,9 +94,9 @@ def test_the_tasks_that_are_trained_on_are_those_that_split_makes(case: tuple[st
 
 @each_case
 def test_each_method_has_the_buffer_that_it_needs(case: tuple[str, ...]) -> None:
-    lines = printed(*case)
-    buffers = {str(given["out"]): given for given in of_command(lines, "buffer")}
-    for given in of_command(lines, "train-step"):
+    lines = dry_run_of(*case)
+    buffers = {str(given["out"]): given for given in options_of_command(lines, "buffer")}
+    for given in options_of_command(lines, "train-step"):
         needs = TABLE[given["method"].split("+")[0]]().needs(first=given["previous"] is None)
         if given["buffer"] is None:
             assert not needs.buffer, given["out"]
@@ -104,10 +108,12 @@ def test_each_method_has_the_buffer_that_it_needs(case: tuple[str, ...]) -> None
 
 def test_every_file_of_rows_is_reported() -> None:
     for case in CASES:
-        lines = printed(*case)
+        lines = dry_run_of(*case)
         evaluated = ("eval-retrieval", "eval-zeroshot", "eval-probe", "spatial-report")
-        made = [str(one["out"]) for name in evaluated for one in of_command(lines, name)]
-        read = [row for one in of_command(lines, "forgetting-report") for row in one["rows"]]
+        made = [str(one["out"]) for name in evaluated for one in options_of_command(lines, name)]
+        read = [
+            row for one in options_of_command(lines, "forgetting-report") for row in one["rows"]
+        ]
         assert sorted(made) == sorted(read)
 
 
@@ -115,37 +121,37 @@ def sets_of(lines: list[CommandLine], method: str) -> dict[str, tuple[str, ...]]
     """The flags of every run of a method."""
     return {
         given["run_name"]: tuple(given["set_"] or ())
-        for given in of_command(lines, "train-step")
+        for given in options_of_command(lines, "train-step")
         if given["method"] == method
     }
 
 
 def test_incclip_has_the_rows_of_tables_3_to_5() -> None:
-    lines = printed("incclip_cc2m.sh", "--data", DATA, "--streams", "classes-4")
+    lines = dry_run_of("incclip_cc2m.sh", "--data", DATA, "--streams", "classes-4")
     flags = sets_of(lines, "incclip")
     assert flags.pop("incclip-clip") == ("incclip.lambda_=0", "incclip.count=0")
     assert flags.pop("incclip-distil") == ("incclip.count=0",)
     assert set(flags.values()) == {()}
     sizes = {
         str(given["out"]).split("/")[2]: given["size"]
-        for given in of_command(lines, "buffer")
+        for given in options_of_command(lines, "buffer")
         if "/incclip" in str(given["out"]) and given["of"] == "stream"
     }
     assert sizes.pop("incclip-clip") == sizes.pop("incclip-distil") == "10%"
     assert sorted(sizes.values()) == ["1%", "10%", "20%", "5%", "50%"]
-    zeroshot = of_command(lines, "eval-zeroshot")
+    zeroshot = options_of_command(lines, "eval-zeroshot")
     assert {given["split"] for given in zeroshot} == {"test", "train"}
 
 
 def test_incclip_studies_its_parts_on_one_stream_alone() -> None:
-    lines = printed("incclip_cc2m.sh", "--data", DATA, "--streams", "classes-8 iid-4")
-    names = Counter(given["run_name"] for given in of_command(lines, "train-step"))
+    lines = dry_run_of("incclip_cc2m.sh", "--data", DATA, "--streams", "classes-8 iid-4")
+    names = Counter(given["run_name"] for given in options_of_command(lines, "train-step"))
     tables = {"seqf", "er", "ewc", "lwf", "ucir", "co2l", "geodl", "incclip"}
     assert names == {"joint": 2, **dict.fromkeys(tables, 8 + 4)}
 
 
 def test_dha_has_the_rows_of_tables_3_to_5_and_figure_5() -> None:
-    lines = printed("dha_citm.sh", "--data", DATA)
+    lines = dry_run_of("dha_citm.sh", "--data", DATA)
     flags = sets_of(lines, "dha")
     pairs = {one for one in flags.values() if "dha.main_share" in "".join(one)}
     assert len(pairs) == 15
@@ -155,7 +161,7 @@ def test_dha_has_the_rows_of_tables_3_to_5_and_figure_5() -> None:
     }
     sizes = {
         (str(given["out"]).split("/")[1], given["size"], given["policy"])
-        for given in of_command(lines, "buffer")
+        for given in options_of_command(lines, "buffer")
     }
     for method in ("er", "der", "dha"):
         assert {(method, "5%", "ring"), (f"{method}-1", "1%", "ring")} <= sizes
@@ -164,13 +170,13 @@ def test_dha_has_the_rows_of_tables_3_to_5_and_figure_5() -> None:
 
 
 def test_modx_has_the_rows_of_tables_2_3_and_6() -> None:
-    lines = printed("modx_coco_flickr.sh", "--data", DATA)
+    lines = dry_run_of("modx_coco_flickr.sh", "--data", DATA)
     flags = sets_of(lines, "modx")
     assert {one for one in flags.values() if one} == {
         (f"modx.alpha={alpha}",) for alpha in (10, 15, 25, 30)
     }
     held = Counter[str]()
-    for given in of_command(lines, "buffer"):
+    for given in options_of_command(lines, "buffer"):
         held[str(given["out"]).split("/")[1]] += given["add"] or 0
     assert held == {"modx-3000": 3000, "modx-5000": 5000, "der": 0}
     assert {"modx-classes", "seqf-classes"} <= {*flags, *sets_of(lines, "seqf")}
@@ -178,14 +184,14 @@ def test_modx_has_the_rows_of_tables_2_3_and_6() -> None:
 
 def test_modx_distils_openais_model_from_the_first_part_on() -> None:
     for recipe in ("modx_ecommerce.sh", "modx_openai_coco_flickr.sh"):
-        lines = printed(recipe, "--data", DATA, *WEIGHTS)
-        steps = of_command(lines, "train-step")
+        lines = dry_run_of(recipe, "--data", DATA, *WEIGHTS)
+        steps = options_of_command(lines, "train-step")
         assert {given["preset"] for given in steps} == {"modx-finetune"}
         assert str(steps[1]["previous"]) == "openai"
 
 
 def test_the_leaderboard_has_every_method() -> None:
-    steps = of_command(printed("leaderboard.sh"), "train-step")
+    steps = options_of_command(dry_run_of("leaderboard.sh"), "train-step")
     assert {given["method"] for given in steps} == set(TABLE)
     buffered = {given["method"] for given in steps if str(given["out"]).startswith("buffered/")}
     assert buffered == {name for name in TABLE if TABLE[name]().needs(first=False).buffer}
@@ -195,7 +201,9 @@ def test_a_buffered_leaderboard_has_memory_free_methods_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("BUFFERED", "1")
-    steps = of_command(printed("leaderboard.sh", "--methods", "seqf ctp er"), "train-step")
+    steps = options_of_command(
+        dry_run_of("leaderboard.sh", "--methods", "seqf ctp er"), "train-step"
+    )
     names = {(str(given["out"]).split("/")[0], given["run_name"]) for given in steps}
     assert names == {
         ("memory-free", "seqf"),

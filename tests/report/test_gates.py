@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.eval_rows import OWN, merged_rows, own_rows, parsed, row
+from support.eval_rows import OWN, merged_rows, own_rows, read_back, row
 
 from vlcpctl.core.errors import BadInput, GateFailed, UsageError
 from vlcpctl.report.build import Request, build
@@ -17,7 +17,7 @@ JOINT = (*[()] * 2, (70.0, 70.0, 70.0))
 
 def _judged(path: Path, *fail_if: str, runs: tuple[str, ...] = ()) -> Document:
     rows = own_rows() + merged_rows() + own_rows(JOINT, run="joint")
-    return build(parsed(path / "r", rows), Request(fail_if=fail_if, runs=runs))
+    return build(read_back(path / "r", rows), Request(fail_if=fail_if, runs=runs))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_conditions_that_do_not_hold_pass(tmp_path: Path) -> None:
 
 def test_rows_outside_the_stream_alone_cannot_be_judged(tmp_path: Path) -> None:
     rows = [row(task="coco", task_step=None)]
-    document = build(parsed(tmp_path / "r", rows), Request(fail_if=("bwt_gem:lt:0",)))
+    document = build(read_back(tmp_path / "r", rows), Request(fail_if=("bwt_gem:lt:0",)))
     with pytest.raises(BadInput, match="no run has rows on tasks of its stream"):
         enforce(document.verdicts)
 
@@ -85,7 +85,7 @@ def test_a_hole_that_was_allowed_cannot_be_judged(tmp_path: Path) -> None:
     rows = own_rows((OWN[0], (None, OWN[1][1]), OWN[2]))
     request = Request(fail_if=("forgetting_max:gt:0",), allow_missing=True)
     with pytest.raises(BadInput, match="it lacks rows that the metric needs"):
-        enforce(build(parsed(tmp_path / "r", rows), request).verdicts)
+        enforce(build(read_back(tmp_path / "r", rows), request).verdicts)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.eval_rows import own_rows, parsed, row
+from support.eval_rows import own_rows, read_back, row
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.rows import Row
@@ -40,7 +40,7 @@ def folder_rows(names: tuple[str, ...], value: float = 30.0) -> list[dict[str, A
 
 
 def read(path: Path, rows: list[dict[str, Any]]) -> list[Row]:
-    return parsed(path / "rows", rows)
+    return read_back(path / "rows", rows)
 
 
 def test_bwt_is_incclips_over_the_chunks(tmp_path: Path) -> None:

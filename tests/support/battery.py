@@ -29,7 +29,7 @@ FLAGS = {"model": "micro", "batch_size": BATCH, "epochs": 2, "lr": 1e-2, "image_
 
 
 @dataclass
-class World:
+class TrainingWorld:
     """A tiny stream, and the buffers that grow along it."""
 
     tasks: list[Path]
@@ -37,15 +37,15 @@ class World:
     flags: dict[str, object] = field(default_factory=lambda: dict(FLAGS))
 
 
-def make_world(directory: Path) -> World:
+def make_world(directory: Path) -> TrainingWorld:
     """Three tasks of twelve pairs, and buffers of six after each."""
     stream = make_stream(directory / "stream", TASKS, IMAGES)
     tasks = [task.path for task in open_stream(stream)]
     made = {policy: _buffers(directory, tasks, policy) for policy in ("reservoir", "herding")}
-    return World(tasks, made)
+    return TrainingWorld(tasks, made)
 
 
-def fused(world: World) -> World:
+def with_fusion_model(world: TrainingWorld) -> TrainingWorld:
     """The same data for a fusion model."""
     return dataclasses.replace(world, flags={**world.flags, "model": "albef-micro"})
 
@@ -63,7 +63,7 @@ def _buffers(directory: Path, tasks: list[Path], policy: str) -> list[Path]:
             stores_features=policy == "reservoir",
         )
         plan = buffers.plan_update(request)
-        buffers.write_buffer(out, request, plan, _features, stored)
+        buffers.write_buffer(out, request, plan, _features, stored_projections)
         made.append(out)
     return made
 
@@ -73,7 +73,7 @@ def _features(split: Split, rows: np.ndarray) -> np.ndarray:
     return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
 
 
-def stored(split: Split, rows: np.ndarray, width: int = WIDTH) -> StoredProjections:
+def stored_projections(split: Split, rows: np.ndarray, width: int = WIDTH) -> StoredProjections:
     """Projections that hang on the images alone."""
     numbers = [int(split.column("source_key")[row]) for row in rows]
     draws = [np.random.default_rng(number).normal(size=(2, width)) for number in numbers]
@@ -84,7 +84,7 @@ def stored(split: Split, rows: np.ndarray, width: int = WIDTH) -> StoredProjecti
 
 
 def request(
-    world: World, names: str, number: int, root: Path, *, buffered: bool, **how: object
+    world: TrainingWorld, names: str, number: int, root: Path, *, buffered: bool, **how: object
 ) -> Request:
     """The train-step of one task of the stream; `joint` takes all tasks up to this one."""
     methods = compose(names)
@@ -129,11 +129,11 @@ def in_child(step: Request, observe: Callable[[str], None] = lambda point: None)
     return os.waitstatus_to_exitcode(status)
 
 
-def kill_at(wanted: str) -> Callable[[str], None]:
+def kill_at(point_to_kill: str) -> Callable[[str], None]:
     """An observer that kills its own process, as `kill -9` would, at a point of the run."""
 
     def observe(point: str) -> None:
-        if point == wanted:
+        if point == point_to_kill:
             os.kill(os.getpid(), signal.SIGKILL)
 
     return observe
@@ -141,10 +141,12 @@ def kill_at(wanted: str) -> Callable[[str], None]:
 
 def checkpoint_bytes(root: Path) -> dict[str, bytes]:
     """What must be equal: every safetensors file and every journal below a directory."""
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(_promised(root))}
+    return {
+        str(path.relative_to(root)): path.read_bytes() for path in sorted(_reproducible_files(root))
+    }
 
 
-def _promised(root: Path) -> Iterator[Path]:
+def _reproducible_files(root: Path) -> Iterator[Path]:
     for manifest in root.glob("[0-9][0-9]/checkpoint.json"):
         read_manifest(manifest.parent, "checkpoint")
         yield from manifest.parent.rglob("*.safetensors")

@@ -39,5 +39,7 @@ def new_python(place: Path) -> Path:
 def install(python: Path, *packages: object) -> None:
     """Put packages into the environment of this Python."""
     uv = shutil.which("uv")
-    how = (uv, "pip", "install", "--python", python) if uv else (python, "-m", "pip", "install")
-    run(*how, "--quiet", *packages)
+    arguments = (
+        (uv, "pip", "install", "--python", python) if uv else (python, "-m", "pip", "install")
+    )
+    run(*arguments, "--quiet", *packages)

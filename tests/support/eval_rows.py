@@ -69,12 +69,12 @@ def merged_rows(
     ]
 
 
-def written(path: Path, rows: Iterable[dict[str, Any]]) -> str:
+def write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> str:
     """The rows as a file."""
     path.write_text("".join(json.dumps(one) + "\n" for one in rows), encoding="utf-8")
     return str(path)
 
 
-def parsed(path: Path, rows: Iterable[dict[str, Any]]) -> list[Row]:
+def read_back(path: Path, rows: Iterable[dict[str, Any]]) -> list[Row]:
     """The rows after a trip through a file."""
-    return read_rows([written(path, rows)])
+    return read_rows([write_rows(path, rows)])

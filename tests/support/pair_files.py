@@ -32,9 +32,9 @@ def rows(count: int, first: int = 0) -> list[dict[str, Any]]:
     ]
 
 
-def write_parquet(path: Path, of: Iterable[Mapping[str, Any]], **columns: pa.DataType) -> Path:
+def write_parquet(path: Path, rows_: Iterable[Mapping[str, Any]], **columns: pa.DataType) -> Path:
     """The rows as a Parquet file; the types of columns are guessed unless given."""
-    table = pa.Table.from_pylist([dict(row) for row in of])
+    table = pa.Table.from_pylist([dict(row) for row in rows_])
     for name, kind in columns.items():
         place = table.schema.get_field_index(name)
         table = table.set_column(place, name, table[name].cast(kind))
@@ -43,11 +43,11 @@ def write_parquet(path: Path, of: Iterable[Mapping[str, Any]], **columns: pa.Dat
     return path
 
 
-def write_tar(path: Path, of: Mapping[str, bytes], kind: int = tarfile.USTAR_FORMAT) -> Path:
+def write_tar(path: Path, members: Mapping[str, bytes], kind: int = tarfile.USTAR_FORMAT) -> Path:
     """A tar with these members, by name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w", format=kind) as tar:
-        for name, data in of.items():
+        for name, data in members.items():
             member = tarfile.TarInfo(name)
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))

@@ -16,20 +16,20 @@ from vlcpctl import cli
 TIMEOUT_S = 100
 
 
-def together(act: Callable[[int], None], count: int = 2) -> list[int]:
+def run_together(act: Callable[[int], None], count: int = 2) -> list[int]:
     """Let `count` processes act, each knowing its place as torchrun tells it; their exit codes."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     world = {"WORLD_SIZE": count, "MASTER_ADDR": "localhost", "MASTER_PORT": port}
     pids = [
-        started(act, rank, **world, RANK=rank, LOCAL_RANK=rank)  # type: ignore[arg-type]
+        start_child(act, rank, **world, RANK=rank, LOCAL_RANK=rank)  # type: ignore[arg-type]
         for rank in range(count)
     ]
-    return [ended(pid) for pid in pids]
+    return [exit_code_of(pid) for pid in pids]
 
 
-def started(act: Callable[[int], None], rank: int = 0, **environment: object) -> int:
+def start_child(act: Callable[[int], None], rank: int = 0, **environment: object) -> int:
     """The id of a child that acts; one that hangs is killed."""
     pid = os.fork()
     if pid:
@@ -48,7 +48,7 @@ def started(act: Callable[[int], None], rank: int = 0, **environment: object) ->
     os._exit(code)
 
 
-def ended(pid: int) -> int:
+def exit_code_of(pid: int) -> int:
     """The exit code of a child, once it has ended; negative for a signal."""
     _, status = os.waitpid(pid, 0)
     return os.waitstatus_to_exitcode(status)
@@ -64,7 +64,7 @@ def run_line(words: Sequence[object], log: Path) -> None:
     cli.main()
 
 
-def until(holds: Callable[[], bool]) -> None:
+def wait_until(holds: Callable[[], bool]) -> None:
     """Wait for something that another process does."""
     deadline = time.monotonic() + TIMEOUT_S
     while not holds():

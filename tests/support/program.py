@@ -18,7 +18,7 @@ QUEUE = ("--set", "ctp.keep_queue=true")
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProgramResult:
     """How a command ended, and what it printed where."""
 
     code: int
@@ -26,7 +26,7 @@ class Ended:
     err: str
 
 
-def run_program(capfd: pytest.CaptureFixture[str], *words: object) -> Ended:
+def run_program(capfd: pytest.CaptureFixture[str], *words: object) -> ProgramResult:
     """What `vlcpctl WORDS` does, in this process."""
     arguments, handler = sys.argv, signal.getsignal(signal.SIGTERM)
     capfd.readouterr()
@@ -37,15 +37,15 @@ def run_program(capfd: pytest.CaptureFixture[str], *words: object) -> Ended:
     finally:
         sys.argv = arguments
         signal.signal(signal.SIGTERM, handler)
-    return Ended(int(stop.value.code or 0), *capfd.readouterr())
+    return ProgramResult(int(stop.value.code or 0), *capfd.readouterr())
 
 
-def refused(ended: Ended, command: str, code: int, *said: object) -> None:
+def check_refused(result: ProgramResult, command: str, code: int, *fragments: object) -> None:
     """One line about this command on stderr, nothing on stdout, and this code."""
-    assert (ended.code, ended.out) == (code, ""), ended.err
-    (line,) = ended.err.splitlines()
+    assert (result.code, result.out) == (code, ""), result.err
+    (line,) = result.err.splitlines()
     assert line.startswith(f"vlcpctl {command}: ")
-    for words in said:
+    for words in fragments:
         assert str(words) in line
 
 

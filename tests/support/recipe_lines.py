@@ -21,7 +21,7 @@ DATA = "some where/data"  # a space must survive
 
 
 @cache
-def printed(recipe: str, *options: str) -> list[CommandLine]:
+def dry_run_of(recipe: str, *options: str) -> list[CommandLine]:
     """What a recipe prints when it is told to run nothing."""
     words = ["bash", RECIPES / recipe, "--dry-run", *options]
     ended = subprocess.run(words, capture_output=True, text=True, check=True)
@@ -43,7 +43,7 @@ def command(name: str) -> Any:
     return group.commands[name]
 
 
-def of_command(lines: list[CommandLine], name: str) -> list[dict[str, Any]]:
+def options_of_command(lines: list[CommandLine], name: str) -> list[dict[str, Any]]:
     """The options of every line of a command."""
     return [options_of(line) for line in lines if line.words[0] == name]
 

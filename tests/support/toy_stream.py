@@ -85,17 +85,17 @@ class ToyStream:
                     self.method.after_step(run, BATCH, aux, stepped=phase.trains)
                 yield run
             self._swap(phase.weights)
-        self.carried = self._handed_on(first=first)
+        self.carried = self._stream_slots(first=first)
         self.anchor = copy_of(self.weights)
 
     @torch.no_grad()
     def _swap(self, path: str) -> None:
         if path:
-            held = self.run.slot(path.split("/")[1])
+            slot = self.run.slot(path.split("/")[1])
             for name, weight in self.weights.items():
-                aside = weight.clone()
-                weight.copy_(held[name])
-                held[name].copy_(aside)
+                current = weight.clone()
+                weight.copy_(slot[name])
+                slot[name].copy_(current)
 
     def finish(self, images: Tensor, captions: Tensor) -> FakeRun:
         """A whole task."""
@@ -125,6 +125,6 @@ class ToyStream:
             group["lr"] = low + (high - low) * (1 + math.cos(math.pi * share)) / 2
         optimizer.step()
 
-    def _handed_on(self, *, first: bool) -> dict[str, Weights]:
+    def _stream_slots(self, *, first: bool) -> dict[str, Weights]:
         slots = self.method.slots(first=first)
         return {s.name: copy_of(self.run.slot(s.name)) for s in slots if s.lifetime == "stream"}

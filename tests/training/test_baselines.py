@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.battery import World, fused, make_world, request, stored
+from support.battery import (
+    TrainingWorld,
+    make_world,
+    request,
+    stored_projections,
+    with_fusion_model,
+)
 from support.tiny_stream import make_task
 
 from vlcpctl.core.errors import Incompatible, UsageError
@@ -34,29 +40,33 @@ HELD = {"co2l": ["co2l.asymmetric=false"], "geodl": [], "ema": []}
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
     return make_world(tmp_path_factory.mktemp("world"))
 
 
-def _step(world: World, root: Path, name: str, number: int, *assignments: str) -> Request:
+def _step(world: TrainingWorld, root: Path, name: str, number: int, *assignments: str) -> Request:
     step = request(world, name, number, root, buffered=False)
     return replace(step, methods=compose(name, assignments), buffer=None)
 
 
-def _trained(world: World, root: Path, name: str, *assignments: str) -> bytes:
+def _trained(world: TrainingWorld, root: Path, name: str, *assignments: str) -> bytes:
     for number in range(2):
         train_step(_step(world, root, name, number, *assignments))
     return (root / "01" / WEIGHTS).read_bytes()
 
 
 @pytest.mark.parametrize("name", [*WITHOUT, *HELD])
-def test_only_without_strength_it_is_finetuning(world: World, tmp_path: Path, name: str) -> None:
+def test_only_without_strength_it_is_finetuning(
+    world: TrainingWorld, tmp_path: Path, name: str
+) -> None:
     plain = _trained(world, tmp_path / "plain", "seqf")
     found = _trained(world, tmp_path / "found", name, *(WITHOUT.get(name) or HELD[name]))
     assert (found == plain) is (name in WITHOUT)
 
 
-def test_co2l_sums_the_directions_where_the_base_loss_does(world: World, tmp_path: Path) -> None:
+def test_co2l_sums_the_directions_where_the_base_loss_does(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
     kept = {}
     for name in ("seqf", "co2l"):
         step = _step(world, tmp_path / name, name, 0)
@@ -65,14 +75,14 @@ def test_co2l_sums_the_directions_where_the_base_loss_does(world: World, tmp_pat
     assert kept["co2l"] == kept["seqf"]
 
 
-def test_co2l_without_a_buffer_is_refused(world: World, tmp_path: Path) -> None:
+def test_co2l_without_a_buffer_is_refused(world: TrainingWorld, tmp_path: Path) -> None:
     train_step(_step(world, tmp_path, "co2l", 0))
     with pytest.raises(UsageError, match="method co2l needs --buffer after the first task"):
         train_step(_step(world, tmp_path, "co2l", 1))
 
 
 def test_the_model_of_ema_is_the_average_of_the_weights_passed(
-    world: World, tmp_path: Path
+    world: TrainingWorld, tmp_path: Path
 ) -> None:
     for steps in range(1, 4):
         step = _step(world, tmp_path / str(steps), "seqf", 0)
@@ -88,7 +98,9 @@ def test_the_model_of_ema_is_the_average_of_the_weights_passed(
     torch.testing.assert_close(load_file(step.out / WEIGHTS), average, rtol=1e-6, atol=1e-7)
 
 
-def test_the_average_is_what_is_validated_and_measured(world: World, tmp_path: Path) -> None:
+def test_the_average_is_what_is_validated_and_measured(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
     task = make_task(tmp_path / "task", splits={"train": 12, "val": 8})
     found = {}
     for name, decay in (("ema", 1.0), ("ema", 0.5), ("ewc", 0.0), ("ema+ewc", 1.0)):
@@ -107,7 +119,7 @@ def test_the_average_is_what_is_validated_and_measured(world: World, tmp_path: P
     assert not torch.equal(*fisher)
 
 
-def test_the_best_average_is_kept_where_the_best_are(world: World, tmp_path: Path) -> None:
+def test_the_best_average_is_kept_where_the_best_are(world: TrainingWorld, tmp_path: Path) -> None:
     task = make_task(tmp_path / "task", splits={"train": 12, "val": 8})
     step = replace(_step(world, tmp_path / "best", "ema", 0, "ema.decay=1.0"), tasks=(task,))
     train_step(replace(step, settings=replace(step.settings, keep="best:val_loss", lr=0.3)))
@@ -128,7 +140,9 @@ def test_der_declares_its_replay_and_answers_to_the_name_of_the_paper() -> None:
     assert settings_of_methods(compose("der")) == {"replay": "share=0.5"}
 
 
-def test_replayed_pairs_bring_what_the_buffer_stores_of_them(world: World, tmp_path: Path) -> None:
+def test_replayed_pairs_bring_what_the_buffer_stores_of_them(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
     for number in range(2):
         step = request(world, "der", number, tmp_path, buffered=False)
         if number == 0:
@@ -156,7 +170,9 @@ def test_replayed_pairs_bring_what_the_buffer_stores_of_them(world: World, tmp_p
         assert np.array_equal(batch.stored.text, expected[1])
 
 
-def test_replayed_pairs_of_der_take_no_part_in_the_contrast(world: World, tmp_path: Path) -> None:
+def test_replayed_pairs_of_der_take_no_part_in_the_contrast(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
     for name in ("der", "seqf"):
         train_step(_step(world, tmp_path / name, "seqf", 0))
     der = request(world, "der", 1, tmp_path / "der", buffered=False)
@@ -172,7 +188,7 @@ def test_replayed_pairs_of_der_take_no_part_in_the_contrast(world: World, tmp_pa
 
 @pytest.mark.parametrize("name", ["der", "derpp"])
 def test_a_buffer_without_stored_features_is_refused(
-    world: World, tmp_path: Path, name: str
+    world: TrainingWorld, tmp_path: Path, name: str
 ) -> None:
     train_step(request(world, name, 0, tmp_path, buffered=False))
     step = replace(
@@ -184,7 +200,7 @@ def test_a_buffer_without_stored_features_is_refused(
         train_step(replace(step, buffer=None))
 
 
-def test_features_of_another_width_are_refused(world: World, tmp_path: Path) -> None:
+def test_features_of_another_width_are_refused(world: TrainingWorld, tmp_path: Path) -> None:
     narrow = buffers.Request(
         task=open_task(world.tasks[0]),
         previous=None,
@@ -193,7 +209,7 @@ def test_features_of_another_width_are_refused(world: World, tmp_path: Path) -> 
         seed=0,
         stores_features=True,
     )
-    plan, project = buffers.plan_update(narrow), partial(stored, width=5)
+    plan, project = buffers.plan_update(narrow), partial(stored_projections, width=5)
     buffers.write_buffer(tmp_path / "narrow", narrow, plan, project, project)  # type: ignore[arg-type]
     train_step(request(world, "der", 0, tmp_path, buffered=False))
     step = request(world, "der", 1, tmp_path, buffered=False)
@@ -203,10 +219,10 @@ def test_features_of_another_width_are_refused(world: World, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", [*WITHOUT, *HELD])
 def test_a_fusion_model_is_trained_by_its_projections(
-    world: World, tmp_path: Path, name: str
+    world: TrainingWorld, tmp_path: Path, name: str
 ) -> None:
     for number in range(2):
-        step = request(fused(world), name, number, tmp_path, buffered=False)
+        step = request(with_fusion_model(world), name, number, tmp_path, buffered=False)
         train_step(replace(step, settings=replace(step.settings, steps=2)))
     rows = map(json.loads, (step.out / "metrics.jsonl").read_text().splitlines())
     assert all("mlm" in row for row in rows)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.battery import World, make_world, request
+from support.battery import TrainingWorld, make_world, request
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
@@ -26,7 +26,7 @@ RATE, STEPS = 0.05, 50
 @pytest.fixture(scope="module")
 def step(tmp_path_factory: pytest.TempPathFactory) -> Request:
     """Fifty steps of the second task, with plain gradient descent."""
-    world: World = make_world(tmp_path_factory.mktemp("world"))
+    world: TrainingWorld = make_world(tmp_path_factory.mktemp("world"))
     root = tmp_path_factory.mktemp("run")
     train_step(request(world, "dha", 0, root, buffered=False))
     asked = request(world, "dha", 1, root, buffered=False)

@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.battery import World, make_world, request
+from support.battery import TrainingWorld, make_world, request
 from support.tiny_stream import make_task
 
 from vlcpctl.core.batch import Batch
@@ -27,11 +27,13 @@ HELD = ["ewc", "mas", "si", "rwalk"]
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
     return make_world(tmp_path_factory.mktemp("world"))
 
 
-def _trained(world: World, root: Path, name: str, *, tasks: int, **settings: object) -> Path:
+def _trained(
+    world: TrainingWorld, root: Path, name: str, *, tasks: int, **settings: object
+) -> Path:
     for number in range(tasks):
         step = request(world, name, number, root, buffered=False)
         methods = tuple(
@@ -46,7 +48,7 @@ def _trained(world: World, root: Path, name: str, *, tasks: int, **settings: obj
 
 @pytest.mark.parametrize("name", ["ewc", "mas"])
 def test_measuring_leaves_the_statistics_of_batch_norm_alone(
-    world: World, tmp_path: Path, name: str
+    world: TrainingWorld, tmp_path: Path, name: str
 ) -> None:
     config = json.loads((PACKAGED / "micro.json").read_text())
     config["vision_cfg"] = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}
@@ -65,7 +67,9 @@ def _rows(checkpoint: Path, phase: str) -> list[dict[str, float]]:
 
 
 @pytest.mark.parametrize("name", HELD)
-def test_penalty_is_0_at_the_first_step_and_grows(world: World, tmp_path: Path, name: str) -> None:
+def test_penalty_is_0_at_the_first_step_and_grows(
+    world: TrainingWorld, tmp_path: Path, name: str
+) -> None:
     for number in range(2):
         train_step(request(world, name, number, tmp_path, buffered=False))
     penalties = [row[f"{name}/penalty"] for row in _rows(tmp_path / "01", "train")]
@@ -75,7 +79,7 @@ def test_penalty_is_0_at_the_first_step_and_grows(world: World, tmp_path: Path, 
 
 
 def test_another_teacher_does_not_move_what_weights_are_held_near(
-    world: World, tmp_path: Path
+    world: TrainingWorld, tmp_path: Path
 ) -> None:
     train_step(request(world, "ewc", 0, tmp_path, buffered=False))
     other = request(world, "seqf", 0, tmp_path / "seed1", buffered=False)
@@ -90,7 +94,7 @@ def test_another_teacher_does_not_move_what_weights_are_held_near(
     assert rows["own"]["lwf/distill"] != rows["other"]["lwf/distill"]
 
 
-def test_each_measuring_phase_has_its_own_loss(world: World, tmp_path: Path) -> None:
+def test_each_measuring_phase_has_its_own_loss(world: TrainingWorld, tmp_path: Path) -> None:
     train_step(request(world, "ewc+mas", 0, tmp_path, buffered=False))
     common = {"phase", "step", "loss", "lr"}
     terms = {
@@ -100,7 +104,7 @@ def test_each_measuring_phase_has_its_own_loss(world: World, tmp_path: Path) -> 
     assert terms == {"ewc/importance": {"contrastive"}, "mas/importance": {"mas/length"}}
 
 
-def test_fp16_measures_what_single_precision_does(world: World, tmp_path: Path) -> None:
+def test_fp16_measures_what_single_precision_does(world: TrainingWorld, tmp_path: Path) -> None:
     fisher = {}
     for precision in ("fp32", "fp16"):
         out = _trained(world, tmp_path / precision, "ewc", tasks=1, precision=precision, lr=1e-9)
@@ -111,7 +115,7 @@ def test_fp16_measures_what_single_precision_does(world: World, tmp_path: Path) 
 
 @pytest.mark.parametrize(("steps", "begins"), [(None, 6), (4, 6), (6, 6), (7, 9)])
 def test_measuring_reads_the_first_epoch_that_was_not_trained_on(
-    world: World, tmp_path: Path, steps: int | None, begins: int
+    world: TrainingWorld, tmp_path: Path, steps: int | None, begins: int
 ) -> None:
     step = request(world, "ewc+mas", 0, tmp_path, buffered=False)
     phases = make_plan(replace(step, settings=replace(step.settings, steps=steps))).phases
@@ -122,7 +126,9 @@ def test_measuring_reads_the_first_epoch_that_was_not_trained_on(
     ]
 
 
-def test_a_memory_that_the_previous_model_lacks_is_refused(world: World, tmp_path: Path) -> None:
+def test_a_memory_that_the_previous_model_lacks_is_refused(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
     _trained(world, tmp_path, "seqf", tasks=1)
     for name, slot in (("ewc", "fisher"), ("mas", "omega"), ("si", "omega"), ("rwalk", "fisher")):
         with pytest.raises(Incompatible, match=f"has no state '{slot}' of method {name}"):
@@ -150,7 +156,7 @@ class Probe(Method):
 
 
 def test_the_best_weights_are_measured_where_the_best_are_kept(
-    world: World, tmp_path: Path
+    world: TrainingWorld, tmp_path: Path
 ) -> None:
     step = request(world, "seqf", 0, tmp_path, buffered=False)
     step = replace(

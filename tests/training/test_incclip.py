@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.battery import World, fused, make_world, request
-from support.processes import together
+from support.battery import TrainingWorld, make_world, request, with_fusion_model
+from support.processes import run_together
 from torch import Tensor
 
 from vlcpctl.core.batch import InversionSettings
@@ -38,19 +38,19 @@ Train = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
     return make_world(tmp_path_factory.mktemp("world"))
 
 
 @pytest.fixture(scope="module")
-def first(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def first(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the first task's checkpoint, 00, which no test changes."""
     root = tmp_path_factory.mktemp("first")
     train_step(request(world, "incclip", 0, root, buffered=False))
     return root
 
 
-def second(world: World, first: Path, out: Path, *how: str, **changes: Any) -> Request:
+def second(world: TrainingWorld, first: Path, out: Path, *how: str, **changes: Any) -> Request:
     """The second task."""
     step = request(world, "incclip", 1, first, buffered=True)
     return replace(step, out=out, methods=compose("incclip", [*FEW, *how]), **changes)
@@ -65,8 +65,10 @@ def weights_of(checkpoint: Path) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("family", ["dual", "fusion"])
-def test_turned_off_it_is_er_byte_for_byte(world: World, tmp_path: Path, family: str) -> None:
-    world = fused(world) if family == "fusion" else world
+def test_turned_off_it_is_er_byte_for_byte(
+    world: TrainingWorld, tmp_path: Path, family: str
+) -> None:
+    world = with_fusion_model(world) if family == "fusion" else world
     for name, off in (("er", ()), ("incclip", OFF)):
         for number in range(2):
             step = request(world, name, number, tmp_path / name, buffered=True)
@@ -91,15 +93,19 @@ def test_turned_off_it_is_er_byte_for_byte(world: World, tmp_path: Path, family:
         ["incclip.eta=0.1"],
     ],
 )
-def test_every_part_tells(world: World, first: Path, tmp_path: Path, part: list[str]) -> None:
+def test_every_part_tells(
+    world: TrainingWorld, first: Path, tmp_path: Path, part: list[str]
+) -> None:
     whole = weights_of(train_step(second(world, first, tmp_path / "whole")))
     without = weights_of(train_step(second(world, first, tmp_path / "without", *part)))
     assert any(not torch.equal(whole[name], without[name]) for name in whole)
 
 
 @pytest.mark.parametrize("family", ["dual", "fusion"])
-def test_micro_batches_change_rounding_alone(world: World, tmp_path: Path, family: str) -> None:
-    world = fused(world) if family == "fusion" else world
+def test_micro_batches_change_rounding_alone(
+    world: TrainingWorld, tmp_path: Path, family: str
+) -> None:
+    world = with_fusion_model(world) if family == "fusion" else world
     train_step(request(world, "incclip", 0, tmp_path, buffered=False))
     found = []
     for micro in (None, 2):
@@ -113,7 +119,7 @@ def test_micro_batches_change_rounding_alone(world: World, tmp_path: Path, famil
 @pytest.mark.dist
 @pytest.mark.parametrize("given", [False, True])
 def test_two_processes_train_as_one_with_micro_batches_does(
-    world: World, first: Path, tmp_path: Path, given: bool
+    world: TrainingWorld, first: Path, tmp_path: Path, given: bool
 ) -> None:
     step = second(world, first, tmp_path / "one")
     if given:
@@ -127,14 +133,14 @@ def test_two_processes_train_as_one_with_micro_batches_does(
         assert here is not None
         launch.take_part(replace(step, out=tmp_path / "two", nproc=2), here)
 
-    assert together(act) == [0, 0]
+    assert run_together(act) == [0, 0]
     one, two = (weights_of(tmp_path / name) for name in ("one", "two"))
     for name, tensor in one.items():
         torch.testing.assert_close(two[name], tensor, rtol=1e-5, atol=1e-6)
 
 
 def test_a_step_has_as_many_texts_as_it_asks_for(
-    world: World, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: TrainingWorld, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
     make = steps.with_pseudo_texts
@@ -152,7 +158,7 @@ def test_a_step_has_as_many_texts_as_it_asks_for(
     assert not any(texts.embeddings.requires_grad for _, texts in seen)
 
 
-def test_norms_are_held_to_those_of_the_first_task(world: World, tmp_path: Path) -> None:
+def test_norms_are_held_to_those_of_the_first_task(world: TrainingWorld, tmp_path: Path) -> None:
     for number in range(2):
         step = request(world, "incclip", number, tmp_path, buffered=True)
         tight = compose("incclip", [*FEW, "incclip.gamma=1.001"])
@@ -168,7 +174,7 @@ def test_norms_are_held_to_those_of_the_first_task(world: World, tmp_path: Path)
 
 
 @pytest.mark.parametrize("names", ["dha+incclip", "ewc+incclip", "incclip+lwf", "ctp+incclip"])
-def test_it_composes(world: World, tmp_path: Path, names: str) -> None:
+def test_it_composes(world: TrainingWorld, tmp_path: Path, names: str) -> None:
     for number in range(2):
         step = request(world, names, number, tmp_path, buffered=True)
         train_step(replace(step, methods=compose(names, FEW)))
@@ -178,7 +184,9 @@ def test_it_composes(world: World, tmp_path: Path, names: str) -> None:
 # Texts that are given
 
 
-def made_texts(world: World, first: Path, out: Path, count: int = 8, **changes: Any) -> Path:
+def made_texts(
+    world: TrainingWorld, first: Path, out: Path, count: int = 8, **changes: Any
+) -> Path:
     how = InversionSettings(texts=4, pairs=4, low=0.1, high=0.4, iterations=2, rate=0.5)
     given = {"checkpoint": first / "00", "buffer": world.buffers["reservoir"][0], **changes}
     plan = make_plan(InvertRequest(**given, out=out, count=count, settings=how))
@@ -187,17 +195,17 @@ def made_texts(world: World, first: Path, out: Path, count: int = 8, **changes: 
 
 
 @pytest.fixture
-def texts(world: World, first: Path, tmp_path: Path) -> Path:
+def texts(world: TrainingWorld, first: Path, tmp_path: Path) -> Path:
     return made_texts(world, first, tmp_path / "texts.parquet")
 
 
-def given(world: World, first: Path, out: Path, texts: Path, *how: str) -> Request:
+def given(world: TrainingWorld, first: Path, out: Path, texts: Path, *how: str) -> Request:
     step = second(world, first, out, pseudo_texts=texts)
     return replace(step, methods=compose("incclip", ["incclip.count=4", *how]))
 
 
 def test_given_texts_are_trained_on_in_an_order_of_their_own(
-    world: World, first: Path, tmp_path: Path, texts: Path
+    world: TrainingWorld, first: Path, tmp_path: Path, texts: Path
 ) -> None:
     step = given(world, first, tmp_path / "out", texts)
     source = plan_training(step).pseudo_texts
@@ -213,7 +221,7 @@ def test_given_texts_are_trained_on_in_an_order_of_their_own(
 
 
 def test_given_texts_are_part_of_what_is_computed(
-    world: World, first: Path, tmp_path: Path, texts: Path
+    world: TrainingWorld, first: Path, tmp_path: Path, texts: Path
 ) -> None:
     from vlcpctl.training import identity
 
@@ -222,7 +230,7 @@ def test_given_texts_are_part_of_what_is_computed(
 
 
 def test_texts_of_another_model_or_buffer_are_refused(
-    world: World, first: Path, tmp_path: Path, texts: Path
+    world: TrainingWorld, first: Path, tmp_path: Path, texts: Path
 ) -> None:
     train_step(request(world, "seqf", 0, tmp_path, buffered=False))
     step = given(world, first, tmp_path / "out", texts, "incclip.clip=false")
@@ -233,7 +241,7 @@ def test_texts_of_another_model_or_buffer_are_refused(
 
 
 def test_fewer_texts_than_a_step_takes_are_refused(
-    world: World, first: Path, tmp_path: Path, texts: Path
+    world: TrainingWorld, first: Path, tmp_path: Path, texts: Path
 ) -> None:
     step = given(world, first, tmp_path / "out", texts, "incclip.count=9")
     with pytest.raises(UsageError, match="has 8 texts, but a step uses 9"):
@@ -241,7 +249,7 @@ def test_fewer_texts_than_a_step_takes_are_refused(
 
 
 def test_texts_without_effect_are_refused(
-    world: World, first: Path, tmp_path: Path, texts: Path
+    world: TrainingWorld, first: Path, tmp_path: Path, texts: Path
 ) -> None:
     step = given(world, first, tmp_path / "out", texts)
     with pytest.raises(UsageError, match="no effect with --method er"):
@@ -254,7 +262,9 @@ def test_texts_without_effect_are_refused(
         train_step(replace(step, methods=compose("incclip", ["incclip.rate=0.25"])))
 
 
-def test_what_is_no_file_of_texts_is_refused(world: World, first: Path, tmp_path: Path) -> None:
+def test_what_is_no_file_of_texts_is_refused(
+    world: TrainingWorld, first: Path, tmp_path: Path
+) -> None:
     (tmp_path / "texts.parquet").write_text("PAR1")
     with pytest.raises(BadInput, match="is not a file of pseudo texts"):
         train_step(given(world, first, tmp_path / "out", tmp_path / "texts.parquet"))
@@ -263,12 +273,16 @@ def test_what_is_no_file_of_texts_is_refused(world: World, first: Path, tmp_path
 # What else is refused
 
 
-def test_a_task_after_the_first_needs_a_buffer(world: World, first: Path, tmp_path: Path) -> None:
+def test_a_task_after_the_first_needs_a_buffer(
+    world: TrainingWorld, first: Path, tmp_path: Path
+) -> None:
     with pytest.raises(UsageError, match="method incclip needs --buffer"):
         train_step(second(world, first, tmp_path / "out", buffer=None))
 
 
-def test_norms_that_the_parent_does_not_have_are_named(world: World, tmp_path: Path) -> None:
+def test_norms_that_the_parent_does_not_have_are_named(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
     train_step(request(world, "seqf", 0, tmp_path, buffered=False))
     with pytest.raises(Incompatible, match="has no state 'norms' of method incclip"):
         train_step(second(world, tmp_path, tmp_path / "out"))
@@ -276,7 +290,7 @@ def test_norms_that_the_parent_does_not_have_are_named(world: World, tmp_path: P
 
 @pytest.mark.parametrize("wrong", ["incclip.count=5", "incclip.memory_batch=3"])
 def test_texts_and_pairs_must_divide_among_processes(
-    world: World, first: Path, tmp_path: Path, wrong: str
+    world: TrainingWorld, first: Path, tmp_path: Path, wrong: str
 ) -> None:
     step = second(world, first, tmp_path / "out", wrong, nproc=2)
     with pytest.raises(UsageError, match="not divisible by 2 processes"):

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support.battery import World, fused, make_world, request
-from support.processes import ended, run_line, started, together, until
+from support.battery import TrainingWorld, make_world, request, with_fusion_model
+from support.processes import exit_code_of, run_line, run_together, start_child, wait_until
 from support.tiny_stream import make_task
 
 from vlcpctl.core.errors import BadInput
@@ -40,12 +40,12 @@ def _warm() -> None:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
     return make_world(tmp_path_factory.mktemp("world"))
 
 
 @pytest.fixture(scope="module")
-def first(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def first(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the first task's checkpoint, 00."""
     root = tmp_path_factory.mktemp("first")
     step = request(world, "seqf", 0, root, buffered=False)
@@ -75,17 +75,17 @@ def _model(directory: Path, **vision: object) -> dict[str, object]:
 
 @pytest.mark.parametrize("names", ["seqf", "ctp", "modx", "co2l", "geodl", "derpp", "ema"])
 def test_two_processes_train_as_one_with_micro_batches_does(
-    world: World, first: Path, tmp_path: Path, names: str
+    world: TrainingWorld, first: Path, tmp_path: Path, names: str
 ) -> None:
     _expect_equal(request(world, names, 1, first, buffered=False), tmp_path)
 
 
 @pytest.mark.parametrize("names", ["ctp", "lucir", "afec"])
 def test_two_processes_train_a_fusion_model_as_one_does(
-    world: World, tmp_path: Path, names: str
+    world: TrainingWorld, tmp_path: Path, names: str
 ) -> None:
     """Each has masked words of its own, and the mean is over all of them."""
-    world = fused(world)
+    world = with_fusion_model(world)
     for number in range(2):
         step = request(world, names, number, tmp_path, buffered=False)
         methods = compose(names, ["lucir.variant=ctp"] if names == "lucir" else [])
@@ -98,10 +98,14 @@ def test_two_processes_train_a_fusion_model_as_one_does(
 @pytest.mark.parametrize("names", ["ewc", "mas"])
 @pytest.mark.parametrize("family", ["dual", "fusion"])
 def test_importances_do_not_depend_on_the_number_of_processes(
-    world: World, tmp_path: Path, names: str, family: str
+    world: TrainingWorld, tmp_path: Path, names: str, family: str
 ) -> None:
     step = request(
-        fused(world) if family == "fusion" else world, names, 0, tmp_path, buffered=False
+        with_fusion_model(world) if family == "fusion" else world,
+        names,
+        0,
+        tmp_path,
+        buffered=False,
     )
     _expect_equal(step, tmp_path)
     slots = [sorted((tmp_path / name / "method").rglob("*.safetensors")) for name in ("one", "two")]
@@ -111,7 +115,9 @@ def test_importances_do_not_depend_on_the_number_of_processes(
             torch.testing.assert_close(also[name], tensor, rtol=1e-4, atol=1e-6)
 
 
-def test_what_is_drawn_for_a_pair_is_drawn_in_any_process(world: World, tmp_path: Path) -> None:
+def test_what_is_drawn_for_a_pair_is_drawn_in_any_process(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
     step = request(world, "seqf", 0, tmp_path, buffered=False)
     shape = {"image_size": 16, "layers": 1, "width": 8, "head_width": 4, "patch_size": 4}
     _expect_equal(_with(step, **_model(tmp_path, **shape, patch_dropout=0.5)), tmp_path)
@@ -121,7 +127,7 @@ def _expect_equal(step: Request, root: Path) -> None:
     """Half of the batch in each of two processes, or both halves in one process."""
     step = _with(step, micro_batch=2, optimizer="sgd", lr=0.1)  # adam would hide a wrong scale
     train_step(replace(step, out=root / "one"))
-    assert together(lambda rank: _take_part(replace(step, out=root / "two"))) == [0, 0]
+    assert run_together(lambda rank: _take_part(replace(step, out=root / "two"))) == [0, 0]
     one, two = (load_file(next((root / name).glob("*.safetensors"))) for name in ("one", "two"))
     for name, tensor in one.items():
         torch.testing.assert_close(two[name], tensor, rtol=1e-5, atol=1e-7)
@@ -143,18 +149,22 @@ def _trained(step: Request, keep: Callable[[TrainRun], dict[str, torch.Tensor]])
         _take_part(step)
         save_file(keep(made[0]), f"{step.out}-{rank}")
 
-    assert together(act) == [0, 0]
+    assert run_together(act) == [0, 0]
     return [load_file(f"{step.out}-{rank}") for rank in range(2)]
 
 
-def test_every_process_has_the_same_queue(world: World, first: Path, tmp_path: Path) -> None:
+def test_every_process_has_the_same_queue(
+    world: TrainingWorld, first: Path, tmp_path: Path
+) -> None:
     step = replace(request(world, "ctp", 1, first, buffered=False), out=tmp_path / "out")
     one, other = _trained(step, lambda run: run.slots["ctp"]["queue"])
     assert one["filled"] == 24
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_every_process_has_the_same_batch_norm_statistics(world: World, tmp_path: Path) -> None:
+def test_every_process_has_the_same_batch_norm_statistics(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
     step = request(world, "seqf", 0, tmp_path, buffered=False)
     shape = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}
     step = _with(step, **_model(tmp_path, **shape), steps=2)
@@ -163,7 +173,7 @@ def test_every_process_has_the_same_batch_norm_statistics(world: World, tmp_path
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_what_validation_decides_is_decided_alike(world: World, tmp_path: Path) -> None:
+def test_what_validation_decides_is_decided_alike(world: TrainingWorld, tmp_path: Path) -> None:
     task = make_task(tmp_path / "task", splits={"train": 12, "val": 8})
     step = replace(request(world, "seqf", 0, tmp_path, buffered=False), tasks=(task,))
     step = _with(step, schedule="plateau", patience=0, epochs=3)
@@ -183,7 +193,7 @@ def test_what_validation_decides_is_decided_alike(world: World, tmp_path: Path) 
 
 
 def test_a_gradient_that_one_process_lacks_is_zero_there(
-    world: World, first: Path, tmp_path: Path
+    world: TrainingWorld, first: Path, tmp_path: Path
 ) -> None:
     step = replace(request(world, "seqf", 1, first, buffered=False), out=tmp_path / "out")
 
@@ -198,10 +208,10 @@ def test_a_gradient_that_one_process_lacks_is_zero_there(
             TrainRun.encode = without_texts  # type: ignore[method-assign]
         _take_part(step)
 
-    assert together(act) == [0, 0]
+    assert run_together(act) == [0, 0]
 
 
-def _words(world: World, out: Path, *more: object) -> list[object]:
+def _words(world: TrainingWorld, out: Path, *more: object) -> list[object]:
     flags = {"--model": "micro", "--batch-size": 4, "--image-size": 16, "--lr": 0.01}
     given = [word for pair in flags.items() for word in pair]
     return ["train-step", world.tasks[0], "-o", out, "--method", "ctp", *given, *more]
@@ -212,28 +222,28 @@ def _bytes(checkpoint: Path) -> list[bytes]:
 
 
 def test_sigterm_saves_and_the_same_line_ends_as_if_never_stopped(
-    world: World, tmp_path: Path
+    world: TrainingWorld, tmp_path: Path
 ) -> None:
     many = ("--steps", 60, "--save-every", 10)
     log, out = tmp_path / "log", tmp_path / "stopped"
     launched = _words(world, out, *many, "--nproc", 2)
-    pid = started(lambda _: run_line(launched, log))
-    until(lambda: any(tmp_path.glob(".stopped.vlcpctl/partial/at-*")))
+    pid = start_child(lambda _: run_line(launched, log))
+    wait_until(lambda: any(tmp_path.glob(".stopped.vlcpctl/partial/at-*")))
     os.kill(pid, signal.SIGTERM)
-    assert ended(pid) == 75
+    assert exit_code_of(pid) == 75
     assert log.with_suffix(".out").read_text() == ""
     assert log.with_suffix(".err").read_text().count("vlcpctl train-step: stopped after step") == 1
-    assert ended(started(lambda _: run_line(launched, log))) == 0
+    assert exit_code_of(start_child(lambda _: run_line(launched, log))) == 0
     assert log.with_suffix(".out").read_text() == f"{out}\n"
     assert log.with_suffix(".err").read_text().count("resuming") == 1
 
     whole = _words(world, tmp_path / "whole", *many)
-    assert together(lambda rank: run_line(whole, tmp_path / f"log-{rank}")) == [0, 0]
+    assert run_together(lambda rank: run_line(whole, tmp_path / f"log-{rank}")) == [0, 0]
     told = [(tmp_path / f"log-{rank}.out").read_text() for rank in range(2)]
     assert told == [f"{tmp_path / 'whole'}\n", ""]
     assert _bytes(out) == _bytes(tmp_path / "whole")
 
-    assert ended(started(lambda _: run_line(launched, log))) == 0
+    assert exit_code_of(start_child(lambda _: run_line(launched, log))) == 0
     assert log.with_suffix(".out").read_text() == f"{out}\n"
     assert log.with_suffix(".err").read_text() == ""
 
@@ -257,12 +267,12 @@ def _killed() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_an_error_in_one_process_ends_the_others(world: World, tmp_path: Path) -> None:
+def test_an_error_in_one_process_ends_the_others(world: TrainingWorld, tmp_path: Path) -> None:
     def act(rank: int) -> None:
         _failing(1, _broken_file)
         run_line(_words(world, tmp_path / "out"), tmp_path / f"log-{rank}")
 
-    assert together(act) == [1, 3]
+    assert run_together(act) == [1, 3]
     assert "another process of the run has ended" in (tmp_path / "log-0.err").read_text()
 
 
@@ -275,22 +285,22 @@ def test_an_error_in_one_process_ends_the_others(world: World, tmp_path: Path) -
     ],
 )
 def test_the_launcher_ends_with_the_first_error(
-    world: World, tmp_path: Path, fail: Callable[[], None], code: int, message: str
+    world: TrainingWorld, tmp_path: Path, fail: Callable[[], None], code: int, message: str
 ) -> None:
     def act(_: int) -> None:
         _failing(1, fail)
         run_line(_words(world, tmp_path / "out", "--nproc", 2), tmp_path / "log")
 
-    assert ended(started(act)) == code
+    assert exit_code_of(start_child(act)) == code
     told = (tmp_path / "log.err").read_text()
     assert message in told
     assert told.count("vlcpctl train-step:") == 1
     assert (tmp_path / "log.out").read_text() == ""
 
 
-def test_divergence_in_every_process_is_told_once(world: World, tmp_path: Path) -> None:
+def test_divergence_in_every_process_is_told_once(world: TrainingWorld, tmp_path: Path) -> None:
     words = _words(world, tmp_path / "out", "--nproc", 2, "--lr", 1e30, "--schedule", "constant")
-    assert ended(started(lambda _: run_line(words, tmp_path / "log"))) == 8
+    assert exit_code_of(start_child(lambda _: run_line(words, tmp_path / "log"))) == 8
     told = (tmp_path / "log.err").read_text()
     assert told.count("the loss diverged at step") == 1
     assert "Traceback" not in told
@@ -307,10 +317,14 @@ def test_divergence_in_every_process_is_told_once(world: World, tmp_path: Path) 
     ],
 )
 def test_processes_that_do_not_fit_are_refused_before_any_starts(
-    world: World, tmp_path: Path, more: list[object], environment: dict[str, int], message: str
+    world: TrainingWorld,
+    tmp_path: Path,
+    more: list[object],
+    environment: dict[str, int],
+    message: str,
 ) -> None:
     words = _words(world, tmp_path / "out", *more)
-    pid = started(lambda _: run_line(words, tmp_path / "log"), **environment)
-    assert ended(pid) == 2
+    pid = start_child(lambda _: run_line(words, tmp_path / "log"), **environment)
+    assert exit_code_of(pid) == 2
     assert message in (tmp_path / "log.err").read_text()
     assert not list(tmp_path.glob("out*"))

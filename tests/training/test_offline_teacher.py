@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 import torch
 from support.battery import (
-    World,
+    TrainingWorld,
     checkpoint_bytes,
-    fused,
     in_child,
     kill_at,
     make_world,
     request,
+    with_fusion_model,
 )
-from support.processes import together
-from support.program import refused, run_program
+from support.processes import run_together
+from support.program import check_refused, run_program
 from support.tiny_stream import make_pair, make_task
 
 from vlcpctl.core.batch import Batch, Features
@@ -50,13 +50,13 @@ Teachable = pytest.mark.parametrize(
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
     world = make_world(tmp_path_factory.mktemp("world"))
     return replace(world, flags={**world.flags, **VARIED})
 
 
 @pytest.fixture(scope="module")
-def first(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def first(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the first task's checkpoint, 00."""
     root = tmp_path_factory.mktemp("first")
     train_step(request(world, "seqf", 0, root, buffered=False))
@@ -64,13 +64,15 @@ def first(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def first_fused(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def first_fused(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("fused")
-    train_step(request(fused(world), "seqf", 0, root, buffered=False))
+    train_step(request(with_fusion_model(world), "seqf", 0, root, buffered=False))
     return root
 
 
-def second(world: World, root: Path, names: str, *options: str, buffered: bool = False) -> Request:
+def second(
+    world: TrainingWorld, root: Path, names: str, *options: str, buffered: bool = False
+) -> Request:
     """The step of the second task."""
     step = request(world, names, 1, root, buffered=buffered, fresh_state=True)
     return replace(step, methods=compose(names, options))
@@ -111,7 +113,7 @@ def expect_same(step: Request, targets: Path, root: Path) -> None:
 
 @Teachable
 def test_with_a_view_for_each_epoch_a_run_has_the_losses_of_the_live_teacher(
-    world: World, first: Path, tmp_path: Path, names: str
+    world: TrainingWorld, first: Path, tmp_path: Path, names: str
 ) -> None:
     step = second(world, first, names)
     expect_same(step, targets_of(step, tmp_path / "targets"), tmp_path)
@@ -125,7 +127,7 @@ def test_the_table_has_methods_to_teach() -> None:
 
 @pytest.mark.parametrize("names", ["ctp", "lwf+modx"])
 def test_replayed_pairs_have_targets_too(
-    world: World, first: Path, tmp_path: Path, names: str
+    world: TrainingWorld, first: Path, tmp_path: Path, names: str
 ) -> None:
     step = second(world, first, names, buffered=True)
     expect_same(step, targets_of(step, tmp_path / "targets"), tmp_path)
@@ -133,15 +135,15 @@ def test_replayed_pairs_have_targets_too(
 
 @pytest.mark.parametrize(("names", "options"), [("ctp", ()), ("lwf", ("lwf.words=false",))])
 def test_a_fusion_model_is_taught_all_but_words(
-    world: World, first_fused: Path, tmp_path: Path, names: str, options: tuple[str, ...]
+    world: TrainingWorld, first_fused: Path, tmp_path: Path, names: str, options: tuple[str, ...]
 ) -> None:
-    step = second(fused(world), first_fused, names, *options)
+    step = second(with_fusion_model(world), first_fused, names, *options)
     expect_same(step, targets_of(step, tmp_path / "targets"), tmp_path)
 
 
 @pytest.mark.parametrize("captions", ["one", "all"])
 def test_each_of_several_captions_has_its_own_target(
-    world: World, first: Path, tmp_path: Path, captions: str
+    world: TrainingWorld, first: Path, tmp_path: Path, captions: str
 ) -> None:
     def pair(number: int) -> Pair:
         words = ["red", "a green", "some blue"][: 1 + number % 3]
@@ -154,7 +156,7 @@ def test_each_of_several_captions_has_its_own_target(
 
 @pytest.mark.parametrize("views", [1, 2])
 def test_visit_n_sees_view_n_mod_the_views(
-    world: World, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, views: int
+    world: TrainingWorld, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, views: int
 ) -> None:
     """Targets in a batch equal the live teacher's features of the same images."""
     step = second(world, first, "modx")
@@ -186,7 +188,7 @@ def test_visit_n_sees_view_n_mod_the_views(
 
 
 def test_targets_of_another_seed_show_other_views(
-    world: World, first: Path, tmp_path: Path
+    world: TrainingWorld, first: Path, tmp_path: Path
 ) -> None:
     step = second(world, first, "modx")
     runs = [
@@ -228,7 +230,7 @@ def _run_of(step: Request, monkeypatch: pytest.MonkeyPatch) -> TrainRun:
     ],
 )
 def test_the_teacher_is_loaded_only_where_its_weights_are_needed(
-    world: World,
+    world: TrainingWorld,
     first: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -247,7 +249,7 @@ def test_the_teacher_is_loaded_only_where_its_weights_are_needed(
 
 @pytest.mark.parametrize("names", [name for name in TABLE if name != "joint"])
 def test_a_method_that_uses_the_previous_weights_says_so(
-    world: World, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: str
+    world: TrainingWorld, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: str
 ) -> None:
     used = []
     anchor = MethodRun.anchor.fget
@@ -259,7 +261,7 @@ def test_a_method_that_uses_the_previous_weights_says_so(
 
 
 def test_another_teacher_is_not_loaded_either(
-    world: World, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: TrainingWorld, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train_step(replace(request(world, "seqf", 0, tmp_path, buffered=False), seed=3))
     step = replace(second(world, first, "modx"), teacher=tmp_path / "00")
@@ -270,7 +272,7 @@ def test_another_teacher_is_not_loaded_either(
 
 
 def test_killed_and_resumed_with_targets_equals_never_stopped(
-    world: World, first: Path, tmp_path: Path
+    world: TrainingWorld, first: Path, tmp_path: Path
 ) -> None:
     step = second(world, first, "modx")
     targets = targets_of(step, tmp_path / "targets", views=2)
@@ -283,7 +285,7 @@ def test_killed_and_resumed_with_targets_equals_never_stopped(
     assert checkpoint_bytes(tmp_path / "killed") == checkpoint_bytes(tmp_path / "one")
 
 
-def test_workers_read_the_same_targets(world: World, first: Path, tmp_path: Path) -> None:
+def test_workers_read_the_same_targets(world: TrainingWorld, first: Path, tmp_path: Path) -> None:
     step = second(world, first, "modx")
     step = replace(step, targets=targets_of(step, tmp_path / "targets"))
     train_step(replace(step, out=tmp_path / "none" / "01"))
@@ -292,7 +294,9 @@ def test_workers_read_the_same_targets(world: World, first: Path, tmp_path: Path
 
 
 @pytest.mark.dist
-def test_two_processes_are_taught_as_one_is(world: World, first: Path, tmp_path: Path) -> None:
+def test_two_processes_are_taught_as_one_is(
+    world: TrainingWorld, first: Path, tmp_path: Path
+) -> None:
     step = second(world, first, "modx")
     step = replace(step, targets=targets_of(step, tmp_path / "targets"))
 
@@ -301,14 +305,14 @@ def test_two_processes_are_taught_as_one_is(world: World, first: Path, tmp_path:
         assert here is not None
         launch.take_part(replace(step, out=tmp_path / "two", nproc=2), here)
 
-    assert together(take_part) == [0, 0]
+    assert run_together(take_part) == [0, 0]
     one = losses(replace(step, out=tmp_path / "one"))
     lines = (tmp_path / "two" / "metrics.jsonl").read_text().splitlines()
     for found, expected in zip(map(json.loads, lines), one, strict=True):
         assert found["loss"] == pytest.approx(expected["loss"], rel=1e-5)
 
 
-def test_other_targets_make_another_run(world: World, first: Path, tmp_path: Path) -> None:
+def test_other_targets_make_another_run(world: TrainingWorld, first: Path, tmp_path: Path) -> None:
     step = replace(second(world, first, "modx"), out=tmp_path / "run")
     train_step(replace(step, targets=targets_of(step, tmp_path / "one", views=1)))
     with pytest.raises(OutputExists, match="targets is"):
@@ -321,7 +325,9 @@ def _with(step: Request, **settings: object) -> Request:
     return replace(step, settings=replace(step.settings, **settings))  # type: ignore[arg-type]
 
 
-def test_targets_that_do_not_fit_are_refused(world: World, first: Path, tmp_path: Path) -> None:
+def test_targets_that_do_not_fit_are_refused(
+    world: TrainingWorld, first: Path, tmp_path: Path
+) -> None:
     step = replace(second(world, first, "modx"), out=tmp_path / "run")
     targets = targets_of(step, tmp_path / "targets")
     step = replace(step, targets=targets)
@@ -350,9 +356,9 @@ def test_targets_that_do_not_fit_are_refused(world: World, first: Path, tmp_path
 
 @pytest.mark.parametrize("names", ["lwf", "icarl", "lucir"])
 def test_words_of_a_fusion_model_are_refused_by_name(
-    world: World, first_fused: Path, tmp_path: Path, names: str
+    world: TrainingWorld, first_fused: Path, tmp_path: Path, names: str
 ) -> None:
-    step = second(fused(world), first_fused, names)
+    step = second(with_fusion_model(world), first_fused, names)
     step = replace(step, out=tmp_path / "run", targets=targets_of(step, tmp_path / "targets"))
     with pytest.raises(
         Incompatible,
@@ -362,7 +368,7 @@ def test_words_of_a_fusion_model_are_refused_by_name(
 
 
 def test_the_weights_are_not_there_for_a_method_that_has_not_asked(
-    world: World, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: TrainingWorld, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     step = second(world, first, "modx+ewc")
     step = replace(step, out=tmp_path / "run", targets=targets_of(step, tmp_path / "targets"))
@@ -373,14 +379,14 @@ def test_the_weights_are_not_there_for_a_method_that_has_not_asked(
 
 
 def test_the_program_ends_with_5_for_targets_of_another_transform(
-    world: World, first: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    world: TrainingWorld, first: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     step = second(world, first, "modx")
     targets = targets_of(step, tmp_path / "targets")
     words = ["train-step", world.tasks[1], "-o", tmp_path / "run", "--method", "modx", "-q"]
     words += ["--preset", "tiny", "--batch-size", 4, "--epochs", 1, "--previous", first / "00"]
     ended = run_program(capfd, *words, "--targets", targets)
-    refused(ended, "train-step", 5, targets, "crop is 'random' there and 'none' here")
+    check_refused(ended, "train-step", 5, targets, "crop is 'random' there and 'none' here")
     varied = ["--crop", "random", "--flip", "--randaugment", "1,5"]
     ended = run_program(capfd, *words, *varied, "--targets", targets)
     assert (ended.code, ended.out) == (0, f"{tmp_path / 'run'}\n"), ended.err

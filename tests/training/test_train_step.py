@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.battery import World, in_child, kill_at, make_world, request
+from support.battery import TrainingWorld, in_child, kill_at, make_world, request
 from support.tiny_stream import make_pair, make_task
 
 from vlcpctl.core.errors import Diverged, Incompatible, Interrupted, OutputExists, UsageError
@@ -25,11 +25,11 @@ WEIGHTS = "open_clip_model.safetensors"
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
     return make_world(tmp_path_factory.mktemp("world"))
 
 
-def _first(world: World, root: Path, names: str = "seqf", **how: object) -> Request:
+def _first(world: TrainingWorld, root: Path, names: str = "seqf", **how: object) -> Request:
     return request(world, names, 0, root, buffered=False, **how)
 
 
@@ -41,7 +41,9 @@ def _rows(checkpoint: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (checkpoint / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_the_journal_has_one_row_per_step_with_every_term(world: World, tmp_path: Path) -> None:
+def test_the_journal_has_one_row_per_step_with_every_term(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
     train_step(_first(world, tmp_path, "ctp"))
     train_step(request(world, "ctp", 1, tmp_path, buffered=False))
     rows = _rows(tmp_path / "01")
@@ -51,7 +53,7 @@ def test_the_journal_has_one_row_per_step_with_every_term(world: World, tmp_path
     assert rows[0]["loss"] == pytest.approx(sum(rows[0][term] for term in terms))  # type: ignore[misc]
 
 
-def test_the_manifest_says_what_was_trained(world: World, tmp_path: Path) -> None:
+def test_the_manifest_says_what_was_trained(world: TrainingWorld, tmp_path: Path) -> None:
     train_step(_first(world, tmp_path))
     train_step(request(world, "er", 1, tmp_path, buffered=True))
     manifest = read_manifest(tmp_path / "01", "checkpoint")
@@ -61,7 +63,7 @@ def test_the_manifest_says_what_was_trained(world: World, tmp_path: Path) -> Non
     assert len(manifest["tasks"]) == 2
 
 
-def test_a_finished_command_does_nothing_again(world: World, tmp_path: Path) -> None:
+def test_a_finished_command_does_nothing_again(world: TrainingWorld, tmp_path: Path) -> None:
     step = _first(world, tmp_path)
     train_step(step)
     before = (tmp_path / "00" / "checkpoint.json").stat().st_mtime_ns
@@ -70,7 +72,7 @@ def test_a_finished_command_does_nothing_again(world: World, tmp_path: Path) -> 
 
 
 def test_another_command_at_the_same_place_is_refused_and_force_moves_aside(
-    world: World, tmp_path: Path
+    world: TrainingWorld, tmp_path: Path
 ) -> None:
     step = _first(world, tmp_path)
     train_step(step)
@@ -81,7 +83,9 @@ def test_another_command_at_the_same_place_is_refused_and_force_moves_aside(
     assert read_manifest(tmp_path / ".00.vlcpctl" / "replaced" / "00", "checkpoint")["seed"] == 0
 
 
-def test_an_unfinished_run_of_another_command_is_refused(world: World, tmp_path: Path) -> None:
+def test_an_unfinished_run_of_another_command_is_refused(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
     step = _first(world, tmp_path, save_every="2")
     assert in_child(step, kill_at("step=3")) == -signal.SIGKILL
     with pytest.raises(OutputExists, match="unfinished run of a different command: seed is 0"):
@@ -93,7 +97,9 @@ def test_an_unfinished_run_of_another_command_is_refused(world: World, tmp_path:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_saves_at_the_step_boundary(world: World, tmp_path: Path, number: int) -> None:
+def test_a_signal_saves_at_the_step_boundary(
+    world: TrainingWorld, tmp_path: Path, number: int
+) -> None:
     step = _first(world, tmp_path)
 
     def observe(point: str) -> None:
@@ -109,7 +115,7 @@ def test_a_signal_saves_at_the_step_boundary(world: World, tmp_path: Path, numbe
     ).read_bytes()
 
 
-def test_two_signals_end_the_process_at_once(world: World, tmp_path: Path) -> None:
+def test_two_signals_end_the_process_at_once(world: TrainingWorld, tmp_path: Path) -> None:
     def observe(point: str) -> None:
         if point == "step=2":
             os.kill(os.getpid(), signal.SIGTERM)
@@ -118,7 +124,7 @@ def test_two_signals_end_the_process_at_once(world: World, tmp_path: Path) -> No
     assert in_child(_first(world, tmp_path), observe) == 128 + signal.SIGTERM
 
 
-def test_kill_loses_at_most_the_interval(world: World, tmp_path: Path) -> None:
+def test_kill_loses_at_most_the_interval(world: TrainingWorld, tmp_path: Path) -> None:
     step = _first(world, tmp_path, save_every="2")
     assert in_child(step, kill_at("step=4")) == -signal.SIGKILL
     assert [path.name for path in (tmp_path / ".00.vlcpctl" / "partial").glob("at-*")] == [
@@ -126,7 +132,7 @@ def test_kill_loses_at_most_the_interval(world: World, tmp_path: Path) -> None:
     ]
 
 
-def test_workers_change_nothing(world: World, tmp_path: Path) -> None:
+def test_workers_change_nothing(world: TrainingWorld, tmp_path: Path) -> None:
     train_step(_first(world, tmp_path / "none"))
     train_step(_first(world, tmp_path / "two", workers=2))
     for name in (WEIGHTS, "metrics.jsonl"):
@@ -135,7 +141,9 @@ def test_workers_change_nothing(world: World, tmp_path: Path) -> None:
         ).read_bytes()
 
 
-def test_micro_batches_give_the_gradients_of_the_whole_batch(world: World, tmp_path: Path) -> None:
+def test_micro_batches_give_the_gradients_of_the_whole_batch(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
     step = _with(
         request(world, "seqf", 0, tmp_path / "whole", buffered=False),
         optimizer="sgd",
@@ -152,7 +160,7 @@ def test_micro_batches_give_the_gradients_of_the_whole_batch(world: World, tmp_p
         torch.testing.assert_close(parts[name], tensor, rtol=1e-5, atol=1e-7)
 
 
-def test_the_order_of_composed_names_does_not_matter(world: World, tmp_path: Path) -> None:
+def test_the_order_of_composed_names_does_not_matter(world: TrainingWorld, tmp_path: Path) -> None:
     for names in ("ctp+dha", "dha+ctp"):
         train_step(request(world, names, 0, tmp_path / names, buffered=False))
         train_step(request(world, names, 1, tmp_path / names, buffered=False))
@@ -161,7 +169,7 @@ def test_the_order_of_composed_names_does_not_matter(world: World, tmp_path: Pat
 
 
 def test_a_diverging_loss_names_the_step_the_term_and_the_last_good_state(
-    world: World, tmp_path: Path
+    world: TrainingWorld, tmp_path: Path
 ) -> None:
     step = _with(
         _first(world, tmp_path, save_every="1"), lr=1e30, optimizer="sgd", schedule="constant"
@@ -172,33 +180,35 @@ def test_a_diverging_loss_names_the_step_the_term_and_the_last_good_state(
         train_step(step)
 
 
-def test_a_later_task_without_its_parent_is_refused(world: World, tmp_path: Path) -> None:
+def test_a_later_task_without_its_parent_is_refused(world: TrainingWorld, tmp_path: Path) -> None:
     step = replace(request(world, "seqf", 1, tmp_path, buffered=False), previous=None)
     with pytest.raises(UsageError, match="is task 1 of its stream and there is no --previous"):
         train_step(step)
 
 
-def test_joint_starts_from_a_model_that_has_seen_nothing(world: World, tmp_path: Path) -> None:
+def test_joint_starts_from_a_model_that_has_seen_nothing(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
     train_step(_first(world, tmp_path))
     step = replace(request(world, "joint", 1, tmp_path, buffered=False), previous=tmp_path / "00")
     with pytest.raises(UsageError, match="joint needs a model that was not trained on any task"):
         train_step(replace(step, origins={}))
 
 
-def test_replay_without_a_buffer_is_refused(world: World, tmp_path: Path) -> None:
+def test_replay_without_a_buffer_is_refused(world: TrainingWorld, tmp_path: Path) -> None:
     train_step(_first(world, tmp_path))
     with pytest.raises(UsageError, match="method er needs --buffer after the first task"):
         train_step(replace(request(world, "er", 1, tmp_path, buffered=False), buffer=None))
 
 
-def test_a_buffer_of_another_policy_is_refused(world: World, tmp_path: Path) -> None:
+def test_a_buffer_of_another_policy_is_refused(world: TrainingWorld, tmp_path: Path) -> None:
     train_step(_first(world, tmp_path))
     step = request(world, "icarl", 1, tmp_path, buffered=False)
     with pytest.raises(UsageError, match=r"icarl needs a buffer made with .*herding.* 'reservoir'"):
         train_step(replace(step, buffer=world.buffers["reservoir"][0]))
 
 
-def test_a_task_is_not_trained_twice(world: World, tmp_path: Path) -> None:
+def test_a_task_is_not_trained_twice(world: TrainingWorld, tmp_path: Path) -> None:
     train_step(_first(world, tmp_path))
     step = replace(
         _first(world, tmp_path), origins={}, previous=tmp_path / "00", out=tmp_path / "again"
@@ -207,7 +217,9 @@ def test_a_task_is_not_trained_twice(world: World, tmp_path: Path) -> None:
         train_step(step)
 
 
-def test_memory_of_a_method_is_missing_rather_than_zero(world: World, tmp_path: Path) -> None:
+def test_memory_of_a_method_is_missing_rather_than_zero(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
     train_step(_first(world, tmp_path))
     kept = replace(
         request(world, "ctp", 1, tmp_path, buffered=False),
@@ -219,7 +231,9 @@ def test_memory_of_a_method_is_missing_rather_than_zero(world: World, tmp_path: 
     assert read_manifest(tmp_path / "01", "checkpoint")["fresh_state"] is True
 
 
-def test_memory_of_methods_that_do_not_run_is_carried_through(world: World, tmp_path: Path) -> None:
+def test_memory_of_methods_that_do_not_run_is_carried_through(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
     step = replace(_first(world, tmp_path), methods=compose("ctp", ["ctp.keep_queue=true"]))
     train_step(step)
     train_step(request(world, "seqf", 1, tmp_path, buffered=False))
@@ -227,7 +241,7 @@ def test_memory_of_methods_that_do_not_run_is_carried_through(world: World, tmp_
     assert files[0].samefile(files[1])
 
 
-def test_best_on_validation_is_kept(tmp_path: Path, world: World) -> None:
+def test_best_on_validation_is_kept(tmp_path: Path, world: TrainingWorld) -> None:
     task = make_task(
         tmp_path / "task", splits={"train": 12, "val": 8}, pair=lambda n: make_pair(n, captions=1)
     )
@@ -243,14 +257,16 @@ def test_best_on_validation_is_kept(tmp_path: Path, world: World) -> None:
     )  # type: ignore[operator]
 
 
-def test_plateau_without_a_validation_split_is_refused(world: World, tmp_path: Path) -> None:
+def test_plateau_without_a_validation_split_is_refused(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
     with pytest.raises(UsageError, match="--schedule plateau needs a validation split"):
         train_step(_with(_first(world, tmp_path), schedule="plateau"))
 
 
 @pytest.mark.parametrize("blends", [False, True])
 def test_slow_models_take_or_average_the_statistics_of_batch_norm(
-    world: World, tmp_path: Path, *, blends: bool
+    world: TrainingWorld, tmp_path: Path, *, blends: bool
 ) -> None:
     config = json.loads((PACKAGED / "micro.json").read_text())
     config["vision_cfg"] = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}

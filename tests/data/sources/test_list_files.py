@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.program import refused, run_program
+from support.program import check_refused, run_program
 from support.tiny_stream import make_image
 
 from vlcpctl.core.errors import BadInput, TooManySkipped, UsageError
@@ -328,5 +328,5 @@ def test_the_program_names_a_broken_list_in_one_line(
 ) -> None:
     (tmp_path / name).write_bytes(data)
     words = ("split", tmp_path / name, "-o", tmp_path / "stream", "--by", "source", "-q")
-    refused(run_program(capfd, *words), "split", code, said)
+    check_refused(run_program(capfd, *words), "split", code, said)
     assert not (tmp_path / "stream").exists()

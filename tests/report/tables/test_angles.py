@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.eval_rows import own_rows, parsed, row
+from support.eval_rows import own_rows, read_back, row
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.rows import Row, read_rows
@@ -39,7 +39,7 @@ def texts(rows: list[Row]) -> list[str]:
 
 def test_a_table_has_the_shares_of_each_turn(tmp_path: Path) -> None:
     rows = [turned(70.0, 1, 2), turned(60.0), turned(40.0, 0, 2), turned(50.0, run="er")]
-    ram = texts(parsed(tmp_path / "r", rows))[2].splitlines()
+    ram = texts(read_back(tmp_path / "r", rows))[2].splitlines()
     body = [line.split() for line in ram if "->" in line or line in {"ctp", "er"}]
     assert [line[:5] for line in body] == [
         ["ctp"],
@@ -53,7 +53,7 @@ def test_a_table_has_the_shares_of_each_turn(tmp_path: Path) -> None:
 
 
 def test_seeds_are_averaged_with_their_deviation(tmp_path: Path) -> None:
-    rows = parsed(tmp_path / "r", [turned(60.0, seed=0), turned(64.0, seed=1)])
+    rows = read_back(tmp_path / "r", [turned(60.0, seed=0), turned(64.0, seed=1)])
     assert "62.00 (2.83)" in texts(rows)[0]
     (space,) = collect_spatial_tracks(rows)
     assert space.pairs[0].share("sam_image")[0] == pytest.approx(62.0)
@@ -63,14 +63,14 @@ def test_an_unmeasured_share_is_no_zero(tmp_path: Path) -> None:
     bare = turned(60.0)
     bare["metrics"] = dict.fromkeys(bare["metrics"]) | {"rm": 1}
     bare["degrees"] |= {"imav_i2t": []}
-    imav = texts(parsed(tmp_path / "r", [bare]))[4]
+    imav = texts(read_back(tmp_path / "r", [bare]))[4]
     assert " 0.00" not in imav
     assert imav.splitlines()[5].split()[3:] == [*"------", "0"]
 
 
 def test_a_foreign_start_is_named(tmp_path: Path) -> None:
     start = turned(60.0) | {"since": {"run": "openai", "step": None, "checkpoint": "x"}}
-    assert "openai start -> 1" in texts(parsed(tmp_path / "r", [start]))[0]
+    assert "openai start -> 1" in texts(read_back(tmp_path / "r", [start]))[0]
 
 
 def test_shares_of_averages_are_no_seeds_of_one_comparison(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_shares_of_averages_are_no_seeds_of_one_comparison(tmp_path: Path) -> No
         earlier = {"run": "mix", "step": 1, "alpha": alpha, "checkpoint": f"at {alpha}"}
         return turned(share, run="mix", alpha=1) | {"since": earlier}
 
-    rows = parsed(tmp_path / "r", [since(0, 60.0), since(0.25, 80.0)])
+    rows = read_back(tmp_path / "r", [since(0, 60.0), since(0.25, 80.0)])
     (space,) = collect_spatial_tracks(rows)
     assert {turn.steps: turn.metrics["sam_image_0_5"] for turn in space.pairs} == {
         "mix alpha=0 1 -> 1": (60.0,),
@@ -88,7 +88,7 @@ def test_shares_of_averages_are_no_seeds_of_one_comparison(tmp_path: Path) -> No
 
 def test_angles_and_scores_make_one_page(tmp_path: Path) -> None:
     rows = [*own_rows(), turned(60.0), turned(50.0, 1, 2)]
-    document = build(parsed(tmp_path / "r", rows), Request())
+    document = build(read_back(tmp_path / "r", rows), Request())
     assert [heading for heading, _ in document.sections()] == [
         "retrieval, cross-modal, test split",
         "spatial, 00-smileys, test split",
@@ -99,24 +99,24 @@ def test_angles_and_scores_make_one_page(tmp_path: Path) -> None:
 
 
 def test_angles_alone_make_a_page_without_formulas_of_forgetting(tmp_path: Path) -> None:
-    text = page(build(parsed(tmp_path / "r", [turned(60.0)]), Request(gallery="merged")))
+    text = page(build(read_back(tmp_path / "r", [turned(60.0)]), Request(gallery="merged")))
     assert "bwt_gem" not in text
     assert "1 run<" in text
 
 
 def test_a_chosen_run_leaves_the_angles_of_others_out(tmp_path: Path) -> None:
-    rows = parsed(tmp_path / "r", [turned(60.0), turned(50.0, run="er")])
+    rows = read_back(tmp_path / "r", [turned(60.0), turned(50.0, run="er")])
     (space,) = build(rows, Request(runs=["er"])).spatial_tracks
     assert {turn.run for turn in space.pairs} == {"er"}
 
 
 def test_rows_since_other_checkpoints_do_not_contradict(tmp_path: Path) -> None:
     rows = [turned(60.0, 0, 2), turned(50.0, 1, 2)]
-    assert len(parsed(tmp_path / "r", rows)) == 2
+    assert len(read_back(tmp_path / "r", rows)) == 2
     stale = turned(60.0, 0, 2)
     stale["since"] = stale["since"] | {"checkpoint": "old"}
     with pytest.raises(BadInput, match="checkpoint is c0 there and old here"):
-        parsed(tmp_path / "s", [turned(60.0, 0, 2), stale])
+        read_back(tmp_path / "s", [turned(60.0, 0, 2), stale])
 
 
 @pytest.mark.parametrize(
@@ -135,12 +135,12 @@ def test_rows_since_other_checkpoints_do_not_contradict(tmp_path: Path) -> None:
 )
 def test_a_broken_row_is_named(tmp_path: Path, change: dict[str, Any], said: str) -> None:
     with pytest.raises(BadInput, match=said):
-        parsed(tmp_path / "r", [turned(60.0) | change])
+        read_back(tmp_path / "r", [turned(60.0) | change])
 
 
 def test_a_row_of_angles_needs_their_counts(tmp_path: Path) -> None:
     bare = turned(60.0)
     del bare["degrees"]["ram_text"]
     with pytest.raises(BadInput, match="must count its angles in 'degrees'"):
-        build(parsed(tmp_path / "r", [bare]), Request())
+        build(read_back(tmp_path / "r", [bare]), Request())
     assert read_rows([str(tmp_path / "r")])

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.eval_rows import OWN, merged_rows, own_rows, parsed, row
+from support.eval_rows import OWN, merged_rows, own_rows, read_back, row
 
 from vlcpctl.report.build import Request, build
 from vlcpctl.report.render.terminal import styled
@@ -18,7 +18,7 @@ JOINT = (*[()] * 2, (70.0, 70.0, 70.0))
 
 
 def _tables(path: Path, rows: list[dict[str, Any]], **fields: Any) -> dict[str, Table]:
-    document = build(parsed(path / "r", rows), Request(**fields))
+    document = build(read_back(path / "r", rows), Request(**fields))
     return {table.title: table for _, tables in document.sections() for table in tables}
 
 
@@ -167,5 +167,5 @@ def test_forward_transfer_appears_with_rows_of_the_start(tmp_path: Path) -> None
 def test_runs_that_do_not_compare_are_noted(
     tmp_path: Path, second: list[dict[str, Any]], said: str
 ) -> None:
-    document = build(parsed(tmp_path / "r", own_rows() + second), Request())
+    document = build(read_back(tmp_path / "r", own_rows() + second), Request())
     assert any(said in note for note in notes(document.tracks))

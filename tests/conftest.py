@@ -6,10 +6,14 @@ import os
 import sys
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from vlcpctl.core.console import set_quiet
 
+# Slow is not wrong on a busy machine: an example may take longer than 200 ms.
+hypothesis.settings.register_profile("vlcpctl", deadline=None)
+hypothesis.settings.load_profile("vlcpctl")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parent))
 

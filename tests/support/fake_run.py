@@ -1,4 +1,4 @@
-"""A run without an engine: methods are given features and slots by hand."""
+"""A run without a training loop: methods are given features and slots by hand."""
 
 from __future__ import annotations
 

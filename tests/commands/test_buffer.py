@@ -35,12 +35,12 @@ def test_prints_the_path_alone_and_again_when_it_is_there(
     first = capsys.readouterr()
     run(stream / "00-part-0", out, size="5")
     assert first.out == capsys.readouterr().out == f"{out}\n"
-    assert first.err == "buffer: keeps 0 of 0, admits 5 of 8: 5 of 8 images seen in 1 tasks\n"
+    assert first.err == "buffer: keeps 0 of 0, admits 5 of 8: 5 of 8 images of 1 task\n"
 
 
 def test_other_settings_are_refused_by_name(stream: Path, tmp_path: Path) -> None:
     run(stream / "00-part-0", tmp_path / "buffer", size="5", quiet=True)
-    with pytest.raises(OutputExists, match="size is 5 there and 6 here"):
+    with pytest.raises(OutputExists, match="size was 5 and is now 6"):
         run(stream / "00-part-0", tmp_path / "buffer", size="6", quiet=True)
     run(stream / "00-part-0", tmp_path / "buffer", size="6", quiet=True, force=True)
     assert open_buffer(tmp_path / "buffer").counts == {"train": 6}

@@ -227,7 +227,7 @@ def test_a_variant_is_in_the_row_where_it_is_not_the_usual_one(
     numbers = [found[name][0]["metrics"]["map_10"] for name in found]
     assert len(set(numbers)) == 3
     assert len({found[name][0]["metrics"]["map_1"] for name in found}) == 1
-    with pytest.raises(OutputExists, match="holds other rows"):
+    with pytest.raises(OutputExists, match="contains other rows"):
         evaluate(place, tmp_path / "usual", map_variant="ctp")
 
 

@@ -145,7 +145,7 @@ def test_finished_rows_are_not_made_again(
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == (f"{out}\n", f"eval-retrieval: {out} is already finished\n")
     assert out.stat().st_mtime_ns == made
-    with pytest.raises(OutputExists, match="holds other rows"):
+    with pytest.raises(OutputExists, match="contains other rows"):
         evaluate(place, out, duplicates="separate")
     evaluate(place, out, duplicates="separate", force=True)
     assert len(rows_of((tmp_path / ".rows.ndjson.vlcpctl/replaced/rows.ndjson").read_text())) == 6
@@ -161,7 +161,7 @@ def test_saved_embeddings_are_not_made_again(place: Path, tmp_path: Path) -> Non
             save_embeddings=kept,
             quiet=True,
         )
-    with pytest.raises(OutputExists, match="limit is None there and 3 here"):
+    with pytest.raises(OutputExists, match="limit was not set and is now 3"):
         run(tasks(place), [place / "run" / "00"], save_embeddings=kept, limit=3)
 
 

@@ -243,7 +243,7 @@ def test_prompts_are_the_given_ones_before_the_folders_own(place: Path, tmp_path
     (other,) = evaluate(place, tmp_path / "c", place / "pets", templates=tmp_path / "other.txt")
     assert usual == same
     assert other["prompts"] != usual["prompts"]
-    with pytest.raises(OutputExists, match="holds other rows"):
+    with pytest.raises(OutputExists, match="contains other rows"):
         evaluate(place, tmp_path / "c", place / "pets")
 
 

@@ -172,7 +172,7 @@ def test_it_is_made_once_and_another_one_there_is_an_error(
     average(capfd, inputs, out, 0.5)
     assert read_manifest(out, "checkpoint")["made_by"]["time"] == made
     words = (inputs / "plain", inputs / "later", "--alpha", 0.25, "-o", out)
-    check_refused(run_program(capfd, "interpolate", *words), "interpolate", 4, "alpha is 0.5 there")
+    check_refused(run_program(capfd, "interpolate", *words), "interpolate", 4, "alpha was 0.5")
     (shown,) = average(capfd, inputs, out, 0.25, "--force", "--json")
     assert json.loads(shown)["alpha"] == 0.25
 

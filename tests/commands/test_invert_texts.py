@@ -111,7 +111,7 @@ def test_unfinished_work_of_another_command_is_refused(
     with pytest.raises(KeyboardInterrupt):
         invert()
     monkeypatch.undo()
-    with pytest.raises(OutputExists, match=r"inversion\.rate is 0\.5 there and 0\.7 here"):
+    with pytest.raises(OutputExists, match=r"inversion\.rate was 0\.5 and is now 0\.7"):
         invert(rate=0.7)
     invert(rate=0.7, force=True)
     assert open_pseudo_texts(tmp_path / "pseudo.parquet").metadata["identity"]["seed"] == 0
@@ -141,7 +141,7 @@ def test_again_it_prints_the_path_and_other_settings_are_refused(
     again = capsys.readouterr()
     assert again.out == f"{out}\n"
     assert "is already finished" in again.err
-    with pytest.raises(OutputExists, match="seed is 0 there and 1 here"):
+    with pytest.raises(OutputExists, match="seed was 0 and is now 1"):
         invert(seed=1)
     invert(seed=1, force=True)
     assert (tmp_path / ".pseudo.parquet.vlcpctl/replaced/pseudo.parquet").read_bytes() == before

@@ -31,7 +31,7 @@ def test_prints_the_path_alone_and_again_when_it_is_there(
 def test_other_settings_are_refused_by_name_and_forced_aside(tmp_path: Path) -> None:
     out = tmp_path / "pairs.parquet"
     sample(out)
-    with pytest.raises(OutputExists, match="seed is 0 there and 1 here"):
+    with pytest.raises(OutputExists, match="seed was 0 and is now 1"):
         sample(out, seed=1)
     sample(out, seed=1, force=True)
     assert (tmp_path / ".pairs.parquet.vlcpctl/replaced/pairs.parquet").is_file()

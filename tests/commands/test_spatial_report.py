@@ -110,7 +110,7 @@ def test_the_same_rows_are_kept_and_others_are_refused(place: Path, tmp_path: Pa
     before = out.stat().st_mtime_ns
     run([first(place)], steps(place, 0, 1), out=out, quiet=True)
     assert out.stat().st_mtime_ns == before
-    with pytest.raises(OutputExists, match="holds other rows"):
+    with pytest.raises(OutputExists, match="contains other rows"):
         run([first(place)], steps(place, 0, 2), out=out, quiet=True)
     run([first(place)], steps(place, 0, 2), out=out, quiet=True, force=True)
     assert rows_of(out)[0]["step"] == 2

@@ -118,7 +118,7 @@ def test_the_same_command_is_recognised_and_another_one_named(tmp_path: Path) ->
     assert not already_made(final, "task", {"seed": 0}, force=False)
     _make(final, identity={"seed": 0, "pair": (1, 2)})
     assert already_made(final, "task", {"seed": 0, "pair": [1, 2]}, force=False)
-    with pytest.raises(OutputExists, match="seed is 0 there and 1 here"):
+    with pytest.raises(OutputExists, match="seed was 0 and is now 1"):
         already_made(final, "task", {"seed": 1, "pair": [1, 2]}, force=False)
     assert not already_made(final, "task", {"seed": 1, "pair": [1, 2]}, force=True)
     with pytest.raises(OutputExists, match="is not a checkpoint"):

@@ -218,9 +218,7 @@ def test_what_is_there_is_kept_and_another_is_refused(place: Path, tmp_path: Pat
     (tmp_path / "t").rename(tmp_path / "gone")
     part = make_plan(request(place, tmp_path / "t", views=2))
     distill(part, MEANS, Shard(0, 2))
-    with pytest.raises(
-        OutputExists, match="unfinished run of a different command: views is 2 there"
-    ):
+    with pytest.raises(OutputExists, match="unfinished run of a different command: views was 2"):
         distill(other, MEANS, Shard())
     distill(other, MEANS, Shard(), force=True)
     assert read_manifest(tmp_path / "t", "targets")["views"] == 3
@@ -252,7 +250,7 @@ def test_a_teacher_that_was_not_trained_here_needs_a_preset(place: Path, tmp_pat
         encoders.save(encoders.build("micro", NewModelOptions()), directory)
         write_checkpoint_manifest(directory, "c", identity={"imported": True})
     foreign = {"teacher": tmp_path / "openai"}
-    with pytest.raises(UsageError, match="its augmentation is not known; use the --preset"):
+    with pytest.raises(UsageError, match="its augmentation is not known; pass the --preset"):
         make_plan(request(place, tmp_path / "t", **foreign))
     assert (
         make_plan(request(place, tmp_path / "t", **foreign, preset="ctp")).transform.crop
@@ -354,8 +352,8 @@ def test_the_program_prints_the_path_and_refuses_in_one_line(
         (("--num-shards", "2", "--shard-index", "2"), 2, "with --num-shards 2 the last is 1"),
         (("--num-shards", "2", "--force"), 2, "--force would remove the work of other shards"),
         (("--crop-scale", "high"), 2, "--crop-scale 'high' is not two numbers"),
-        (("--views", "2"), 4, "views is 4 there and 2 here"),
+        (("--views", "2"), 4, "views was 4 and is now 2"),
     ):
         check_refused(distill_program(capfd, place, out, *words, "-q"), "distill", code, said)
     wrong = run_program(capfd, "distill", make_task(tmp_path / "x", 3), "--teacher", out, "-o", "y")
-    check_refused(wrong, "distill", 3, "is not a checkpoint", "it is a targets")
+    check_refused(wrong, "distill", 3, "is not a checkpoint", "it is a directory of targets")

@@ -176,7 +176,7 @@ def test_another_command_at_the_same_place_is_told_what_differs(
     words = ("train-step", place / "stream" / "00-part-0", "-o", tmp_path / "out", *TINY, *MICRO)
     assert program(*words).code == 0
     ended = program(*words, "--lr", "0.5", "--set", "ctp.m=0.5")
-    differs = "hyper.ctp.m is 0.9 there and 0.5 here; settings.lr is 0.001 there and 0.5 here;"
+    differs = "hyper.ctp.m was 0.9 and is now 0.5; settings.lr was 0.001 and is now 0.5;"
     check_refused(ended, "train-step", 4, tmp_path / "out", differs, "--force replaces it")
 
 
@@ -259,7 +259,7 @@ def test_a_dry_run_knows_what_stands_at_its_output(
     assert "plain is already finished" in done.err
     other = program("train-step", first, "-o", place / "plain", *seqf, "--epochs", 2)
     check_refused(
-        other, "train-step", 4, "plain was made with other settings: settings.epochs is 1"
+        other, "train-step", 4, "plain was made with other settings: settings.epochs was 1"
     )
     taken = program(
         "split", place / "buffer", "-o", place / "stream", "--by", "source", "--dry-run"

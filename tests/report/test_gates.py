@@ -1,4 +1,4 @@
-"""--fail-if: which conditions are valid, which hold, and which cannot be judged."""
+"""--fail-if: which conditions are valid, which hold, and which cannot be evaluated."""
 
 from __future__ import annotations
 

@@ -315,9 +315,9 @@ def test_two_processes_are_taught_as_one_is(
 def test_other_targets_make_another_run(world: TrainingWorld, first: Path, tmp_path: Path) -> None:
     step = replace(second(world, first, "modx"), out=tmp_path / "run")
     train_step(replace(step, targets=targets_of(step, tmp_path / "one", views=1)))
-    with pytest.raises(OutputExists, match="targets is"):
+    with pytest.raises(OutputExists, match="targets was"):
         train_step(replace(step, targets=targets_of(step, tmp_path / "two", views=2)))
-    with pytest.raises(OutputExists, match="targets is"):
+    with pytest.raises(OutputExists, match="targets was"):
         train_step(step)
 
 
@@ -337,8 +337,8 @@ def test_targets_that_do_not_fit_are_refused(
             train_step(changed)
         assert not changed.out.exists()
 
-    refuses(_with(step, flip=False), "transform: flip is True there and False here")
-    refuses(_with(step, crop_scale=(0.5, 1.0)), "crop_scale is")
+    refuses(_with(step, flip=False), "transform: flip was True and is now False")
+    refuses(_with(step, crop_scale=(0.5, 1.0)), "crop_scale was")
     other = request(world, "seqf", 0, tmp_path, buffered=False)
     train_step(replace(other, seed=1))
     refuses(replace(step, teacher=tmp_path / "00"), "was made with a different teacher than")
@@ -374,7 +374,7 @@ def test_the_weights_are_not_there_for_a_method_that_has_not_asked(
     step = replace(step, out=tmp_path / "run", targets=targets_of(step, tmp_path / "targets"))
     ewc = next(method for method in step.methods if method.name == "ewc")
     monkeypatch.setattr(type(ewc), "needs", Method.needs)
-    with pytest.raises(AssertionError, match="a method asked for a previous model"):
+    with pytest.raises(AssertionError, match="a method needs a previous model"):
         train_step(step)
 
 
@@ -386,7 +386,7 @@ def test_the_program_ends_with_5_for_targets_of_another_transform(
     words = ["train-step", world.tasks[1], "-o", tmp_path / "run", "--method", "modx", "-q"]
     words += ["--preset", "tiny", "--batch-size", 4, "--epochs", 1, "--previous", first / "00"]
     ended = run_program(capfd, *words, "--targets", targets)
-    check_refused(ended, "train-step", 5, targets, "crop is 'random' there and 'none' here")
+    check_refused(ended, "train-step", 5, targets, "crop was 'random' and is now 'none'")
     varied = ["--crop", "random", "--flip", "--randaugment", "1,5"]
     ended = run_program(capfd, *words, *varied, "--targets", targets)
     assert (ended.code, ended.out) == (0, f"{tmp_path / 'run'}\n"), ended.err

@@ -76,7 +76,7 @@ def test_another_command_at_the_same_place_is_refused_and_force_moves_aside(
 ) -> None:
     step = _first(world, tmp_path)
     train_step(step)
-    with pytest.raises(OutputExists, match="seed is 0 there and 1 here"):
+    with pytest.raises(OutputExists, match="seed was 0 and is now 1"):
         train_step(replace(step, seed=1))
     train_step(replace(step, seed=1, force=True))
     assert read_manifest(tmp_path / "00", "checkpoint")["seed"] == 1
@@ -88,9 +88,9 @@ def test_an_unfinished_run_of_another_command_is_refused(
 ) -> None:
     step = _first(world, tmp_path, save_every="2")
     assert in_child(step, kill_at("step=3")) == -signal.SIGKILL
-    with pytest.raises(OutputExists, match="unfinished run of a different command: seed is 0"):
+    with pytest.raises(OutputExists, match="unfinished run of a different command: seed was 0"):
         train_step(replace(step, seed=1))
-    with pytest.raises(Incompatible, match=r"threads is 1 there and 2 here.*--accept-inexact"):
+    with pytest.raises(Incompatible, match=r"threads was 1 and is now 2.*--accept-inexact"):
         train_step(replace(step, threads=2))
     train_step(replace(step, threads=2, accept_inexact=True))
     torch.set_num_threads(1)

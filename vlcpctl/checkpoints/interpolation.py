@@ -109,7 +109,7 @@ def _refuse_other_model(
         words = ["learned" if learned else "fixed" for learned in learns]
         raise Incompatible(
             f"{first.path} has a {words[0]} temperature and {second.path} a {words[1]} one; "
-            "only two with the same kind of --temperature can be averaged"
+            "only checkpoints with the same kind of --temperature can be averaged"
         )
 
 

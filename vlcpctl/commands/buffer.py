@@ -25,7 +25,7 @@ Previous = Annotated[
     typer.Option(
         "--previous",
         metavar="DIR",
-        help="Buffer after the previous task; it is not changed (default: start an empty one).",
+        help="Buffer of the earlier tasks; it is not changed (default: start with an empty one).",
         rich_help_panel=options.INPUT,
     ),
 ]
@@ -34,7 +34,8 @@ Checkpoint = Annotated[
     typer.Option(
         "--checkpoint",
         metavar="DIR",
-        help="Model that computes the features for herding, kmeans and --store-features.",
+        help="Checkpoint that computes the features, for herding, kmeans and --store-features "
+        "(default: none).",
         rich_help_panel=options.INPUT,
     ),
 ]
@@ -42,7 +43,8 @@ StoreFeatures = Annotated[
     bool,
     typer.Option(
         "--store-features",
-        help="Store the projections of new pairs, computed by --checkpoint, for der and derpp.",
+        help="Store the projections of new pairs, computed by --checkpoint; the methods der and "
+        "derpp need them.",
         rich_help_panel=options.DATA,
     ),
 ]
@@ -50,6 +52,7 @@ Policy = Annotated[
     str,
     typer.Option(
         "--policy",
+        metavar="NAME",
         help="Rule that chooses pairs: reservoir, ring, herding, kmeans or random.",
         rich_help_panel=options.METHOD,
     ),
@@ -58,6 +61,7 @@ Variant = Annotated[
     str,
     typer.Option(
         "--variant",
+        metavar="NAME",
         help="Details of the policy: paper, or ctp to match the CTP authors' code.",
         rich_help_panel=options.METHOD,
     ),
@@ -67,7 +71,8 @@ Size = Annotated[
     typer.Option(
         "--size",
         metavar="N|P%",
-        help="Size of the buffer: a number of images (10000), or a share of each task (5%).",
+        help="Size of the buffer: a number of images (10000), or a share of each task (5%); "
+        "required unless --add is given.",
         rich_help_panel=options.METHOD,
     ),
 ]
@@ -76,8 +81,8 @@ Of = Annotated[
     typer.Option(
         "--of",
         metavar="N|stream",
-        help="What a percentage --size refers to instead of each task: a number of images, or "
-        "the whole stream.",
+        help="Total that a percentage --size refers to: a number of images, or the whole stream "
+        "(default: each task).",
         rich_help_panel=options.METHOD,
     ),
 ]
@@ -87,7 +92,8 @@ Add = Annotated[
         "--add",
         min=1,
         metavar="N",
-        help="Append N random images per task and evict none; replaces --size.",
+        help="Append N random images of the task and evict none, with --policy random; replaces "
+        "--size.",
         rich_help_panel=options.METHOD,
     ),
 ]
@@ -95,7 +101,8 @@ Add = Annotated[
 
 def run(
     task: Annotated[
-        Path, typer.Argument(metavar="TASK", help="Task directory that was just trained on.")
+        Path,
+        typer.Argument(metavar="TASK", help="Task directory that the model was just trained on."),
     ],
     out: options.Out,
     previous: Previous = None,
@@ -119,18 +126,18 @@ def run(
     The result is a task directory that contains its images, so the old task can be deleted.
     Policies:
 
-      reservoir  uniform sample of all pairs so far; the task order is irrelevant
+      reservoir  uniform sample of all pairs so far, in any order of the tasks
       ring       same number of pairs from each task
       herding    from each task, pairs that preserve its mean feature (MoF)
       kmeans     from each task, pairs nearest to the centres of its clusters
       random     from each task, random pairs
 
     herding, kmeans and random divide the buffer among the tasks in proportion to their sizes;
-    random with --add instead appends pairs with every task.
+    with --add, random appends pairs of every task instead.
 
     --variant ctp reproduces the CTP authors' code for reservoir, herding and kmeans: each quota is
-    rounded on its own, so the buffer can be slightly larger than its size; an earlier task keeps
-    the first of its items in the order of the data set; the reservoir draws from Python's random
+    rounded on its own, so the buffer can be slightly larger than --size; of an earlier task, the
+    items that come first in the data set are kept; the reservoir draws from Python's random
     generator (the authors' code corresponds to --seed 42).
 
     --store-features stores the raw projections of each new image and of all its captions, in half

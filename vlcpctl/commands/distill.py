@@ -30,7 +30,7 @@ Buffer = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="Buffer that train-step will replay (default: none).",
+        help="Buffer that train-step will replay; its pairs are embedded too (default: none).",
         rich_help_panel=options.INPUT,
     ),
 ]
@@ -46,6 +46,7 @@ Views = Annotated[
 Preset = Annotated[
     str | None,
     typer.Option(
+        metavar="NAME",
         help="Preset whose augmentation to use (default: the teacher's settings).",
         rich_help_panel=options.DATA,
     ),
@@ -105,12 +106,14 @@ def run(
     r"""Precompute a teacher's embeddings of tasks, so that training does not run the teacher.
 
     Computes the raw embeddings of every image, in several augmented views, and of every caption.
-    With train-step --targets, no forward pass of the teacher is needed, and no teacher weights
-    unless a method uses them: visit n of an image trains with view n mod --views. The augmentation
-    must match that of train-step; train-step checks it, and the teacher, the tasks and the buffer.
+    With train-step --targets, the teacher is not run, and it is not loaded unless a method needs
+    its weights. Visit n of an image, from 0, trains with view n mod --views. The
+    augmentation, the teacher, the tasks and the buffer must be those of train-step, which checks
+    them.
 
-    If it is killed, the same command resumes it and ends with the same bytes. Several processes
-    can share the work with --num-shards and --shard-index; the last to end completes --out.
+    If the command is interrupted, run it again: it resumes and ends with the same bytes. Several
+    processes can share the work with --num-shards and --shard-index; the last one to finish
+    completes --out.
 
     Examples:
       vlcpctl distill stream/01-* --teacher run/00 -o targets/01

@@ -39,7 +39,7 @@ class Check:
 def run(as_json: options.Json = False) -> None:
     """Show what this machine can do.
 
-    Exits with 1 if something is missing that vlcpctl cannot work without.
+    Exits with code 1 if something that vlcpctl requires is missing.
 
     Examples:
       vlcpctl doctor
@@ -93,8 +93,10 @@ def _cuda(torch: Any) -> Check:
         names = [f"{device.name} ({device.total_memory / 2**30:.0f} GiB)" for device in devices]
         return Check("cuda", "ok", f"{', '.join(names)}, CUDA {torch.version.cuda}")
     if shutil.which("nvidia-smi"):
-        return Check("cuda", "warn", "nvidia-smi is here but torch sees no device: CPU only")
-    return Check("cuda", "ok", "no device: everything runs on the CPU")
+        return Check(
+            "cuda", "warn", "nvidia-smi is installed, but torch finds no CUDA device: CPU only"
+        )
+    return Check("cuda", "ok", "no CUDA device: everything runs on the CPU")
 
 
 def _open_clip(open_clip: Any) -> Check:
@@ -115,7 +117,7 @@ def _faiss() -> Check:
             "faiss", "fail", "faiss-cpu and faiss-gpu overwrite each other; uninstall both"
         )
     if not wheels:
-        return Check("faiss", "ok", "not installed: torch searches, with the same ranks")
+        return Check("faiss", "ok", "not installed: torch does the search, with the same ranks")
     return _import_check("faiss", _faiss_build)
 
 
@@ -137,7 +139,7 @@ def _installed(distribution: str) -> bool:
 def _threads() -> Check:
     usable = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return Check(
-        "threads", "ok", f"{usable} cores; arithmetic takes {options.DEFAULT_THREADS} by default"
+        "threads", "ok", f"{usable} cores; arithmetic uses {options.DEFAULT_THREADS} by default"
     )
 
 
@@ -157,11 +159,11 @@ def _temporary() -> Check:
         with tempfile.TemporaryFile() as file:
             file.write(b"x")
     except OSError as error:
-        return Check("temporary", "fail", f"nothing can be written to TMPDIR: {error.strerror}")
+        return Check("temporary", "fail", f"cannot write to TMPDIR: {error.strerror}")
     return Check("temporary", "ok", f"{tempfile.gettempdir()} can be written")
 
 
 def _children() -> Check:
     method = CONTEXT.get_start_method()
-    cost = "share what is imported" if method == "fork" else "import everything again"
-    return Check("batch", "ok", f"its children start by {method} and {cost}")
+    cost = "share imported modules" if method == "fork" else "import everything themselves"
+    return Check("batch", "ok", f"child processes start by {method} and {cost}")

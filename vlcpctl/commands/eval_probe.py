@@ -19,13 +19,14 @@ DataSets = Annotated[
     typer.Argument(
         metavar="DATASET",
         help="Task directories, folders in CLIP_benchmark's layout, or data sets by name "
-        "(as in eval-zeroshot).",
+        "(listed in eval-zeroshot -h).",
     ),
 ]
 Solver = Annotated[
     str,
     typer.Option(
         "--solver",
+        metavar="NAME",
         help="Solver that trains the probe: lbfgs or sgd.",
         rich_help_panel=options.OPTIMIZATION,
     ),
@@ -35,7 +36,7 @@ Strength = Annotated[
     typer.Option(
         "--strength",
         metavar="X",
-        help="Strength of the L2 regularization (default: chosen on a held-out part).",
+        help="Strength of the L2 regularisation (default: chosen on a held-out part).",
         rich_help_panel=options.OPTIMIZATION,
     ),
 ]

@@ -24,6 +24,7 @@ Gallery = Annotated[
     str,
     typer.Option(
         "--gallery",
+        metavar="NAME",
         help="Gallery to search: own (of each task), merged (of all tasks up to a step) or both.",
         rich_help_panel=options.METHOD,
     ),
@@ -32,6 +33,7 @@ Protocol = Annotated[
     str,
     typer.Option(
         "--protocol",
+        metavar="NAME",
         help="Evaluation protocol: cross-modal (recall) or multi-modal (average precision of "
         "fused pairs).",
         rich_help_panel=options.METHOD,
@@ -41,6 +43,7 @@ MapVariant = Annotated[
     str | None,
     typer.Option(
         "--map-variant",
+        metavar="NAME",
         help="Definition of average precision: eq11 (CTP's equation), ctp (with the cut-offs of "
         "the authors' code) or min-rn (divided by the number of possible hits) (default: eq11).",
         rich_help_panel=options.METHOD,
@@ -50,6 +53,7 @@ SplitName = Annotated[
     str | None,
     typer.Option(
         "--split",
+        metavar="SPLIT",
         help="Split of each task to evaluate on (default: test; multi-modal: query and gallery "
         "where all tasks have them).",
         rich_help_panel=options.INPUT,
@@ -59,6 +63,7 @@ Duplicates = Annotated[
     str,
     typer.Option(
         "--duplicates",
+        metavar="NAME",
         help="Handling of identical content: unite (as one entry) or separate.",
         rich_help_panel=options.METHOD,
     ),
@@ -67,6 +72,7 @@ Backend = Annotated[
     str,
     typer.Option(
         "--backend",
+        metavar="NAME",
         help="Search library: auto, faiss or torch; all give the same ranks.",
         rich_help_panel=options.EXECUTION,
     ),

@@ -19,7 +19,8 @@ DataSets = Annotated[
     list[str],
     typer.Argument(
         metavar="DATASET",
-        help="Task directories, folders in CLIP_benchmark's layout, or data sets by name (above).",
+        help="Task directories, folders in CLIP_benchmark's layout, or data sets by name "
+        "(listed above).",
     ),
 ]
 Templates = Annotated[
@@ -36,6 +37,7 @@ Classes = Annotated[
     str,
     typer.Option(
         "--classes",
+        metavar="NAME",
         help="Classes to choose from for a task: of its whole stream (all) or its own (task).",
         rich_help_panel=options.METHOD,
     ),

@@ -29,13 +29,15 @@ def run(
         typer.Option(
             "--metric",
             metavar="KEY",
-            help="Metric key for tables and charts (default: rm, acc1 or map_1).",
+            help="Key of the metric in tables and charts (default: rm, acc1 or map_1).",
         ),
     ] = None,
     gallery: Annotated[
         str,
         typer.Option(
-            "--gallery", help="Galleries to report: own (each task alone), merged or both."
+            "--gallery",
+            metavar="NAME",
+            help="Galleries to report: own (each task alone), merged or both.",
         ),
     ] = "both",
     runs: Annotated[
@@ -65,9 +67,10 @@ def run(
     Seeds of the same run are averaged. Every definition of forgetting has its own name; the report
     prints formulas and signs.
 
-    --fail-if takes lt, le, gt or ge. It exits with 7 if a condition holds and with 3 if its metric
-    is undefined: bwt_gem:lt:-5, bwt_gem.t2i_r1:lt:-5. A bare key is the score of the last model on
-    the merged gallery or, without one, the mean over tasks: rm:lt:40.
+    --fail-if METRIC:OP:VALUE, with OP one of lt, le, gt and ge, exits with code 7 if the condition
+    holds, and with 3 if its metric is undefined: bwt_gem:lt:-5, bwt_gem.t2i_r1:lt:-5. A bare key is
+    the score of the last model on the merged gallery or, without one, the mean over tasks:
+    rm:lt:40.
 
     Examples:
       vlcpctl forgetting-report rows/*.ndjson -o report

@@ -22,7 +22,7 @@ Model = Annotated[
     typer.Option(
         "--model",
         metavar="NAME|FILE.json",
-        help="Model architecture (default: from SOURCE, if it says).",
+        help="Model architecture (default: from SOURCE; required if SOURCE does not name it).",
     ),
 ]
 Tokenizer = Annotated[
@@ -30,7 +30,8 @@ Tokenizer = Annotated[
     typer.Option(
         "--tokenizer",
         metavar="DIR",
-        help="Directory with the vocab.txt or tokenizer.json of a fusion model.",
+        help="Directory with the vocab.txt or tokenizer.json of a fusion model (default: from its "
+        "configuration).",
     ),
 ]
 RunName = Annotated[
@@ -52,7 +53,8 @@ TrustPickle = Annotated[
     bool,
     typer.Option(
         "--trust-pickle",
-        help="Run the code in SOURCE if it cannot be read otherwise, like running a program.",
+        help="Run the code in SOURCE if it cannot be read otherwise; use it only if you "
+        "trust SOURCE.",
     ),
 ]
 
@@ -75,12 +77,12 @@ def run(
 
     Reads open_clip's epoch_N.pt and its directories, the CTP authors' task_NN.pth (as albef-base
     unless --model is given), bare state dicts and safetensors. Missing and unexpected tensors are
-    reported by name. The result has not seen any task: train-step takes it as --previous of a
-    first task.
+    reported by name. The result counts as trained on no task of a
+    stream; pass it to train-step as --previous for a first task.
 
-    A pickle can contain any program. Without --trust-pickle it is read as data, and refused if
-    that is not enough; with it, the code in the file is run. Use it only for files from people
-    whose programs you would run.
+    A pickle can contain arbitrary code. By default it is read as data, and refused if that is not
+    possible. With --trust-pickle, the code in the file is run: use it only for files that you
+    trust.
 
     Examples:
       vlcpctl import-checkpoint logs/run/checkpoints/epoch_32.pt -o run/start \

@@ -25,7 +25,7 @@ Alpha = Annotated[
     typer.Option(
         "--alpha",
         metavar="SHARE[,SHARE...]",
-        help="Share of SECOND, from 0 to 1, or several: 0,0.5,1.",
+        help="Weight of SECOND in the average, from 0 to 1, or several: 0,0.5,1.",
     ),
 ]
 RunName = Annotated[str, typer.Option("--run", metavar="NAME", help="Name of the run in the rows.")]
@@ -88,7 +88,9 @@ def parse_alphas(text: str) -> tuple[float, ...]:
     except ValueError:
         alphas = ()
     if not alphas or not all(0 <= alpha <= 1 for alpha in alphas):
-        raise UsageError(f"--alpha {text!r} is not a number from 0 to 1, or several with commas")
+        raise UsageError(
+            f"--alpha {text!r} is not a number from 0 to 1, or several separated by commas"
+        )
     if len(set(alphas)) < len(alphas):
         raise UsageError(f"--alpha {text!r} contains a share twice")
     return alphas

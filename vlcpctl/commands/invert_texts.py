@@ -45,7 +45,7 @@ Images = Annotated[
     typer.Option(
         min=1,
         metavar="N",
-        help="Images per mini-batch; as many texts are generated with them.",
+        help="Images per mini-batch, and number of texts generated against them.",
         rich_help_panel=options.METHOD,
     ),
 ]
@@ -110,11 +110,13 @@ def run(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    r"""Generate negative texts from a buffer: token embeddings that belong to no caption (IncCLIP).
+    r"""Generate negative texts from a buffer: token embeddings of no real caption (IncCLIP).
 
     Mixtures of two captions are changed by gradient descent until their similarity to a mini-batch
     of the buffer's images is between --min-score and --max-score. Pass the file to train-step with
-    --pseudo-texts. If it is killed, the same command resumes it and ends with the same bytes.
+    --pseudo-texts.
+
+    If the command is interrupted, run it again: it resumes and ends with the same bytes.
 
     Examples:
       vlcpctl invert-texts --checkpoint run/00 --buffer buffer/00 \

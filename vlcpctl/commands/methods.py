@@ -38,7 +38,7 @@ def run(
     """List the methods, or describe one of them.
 
     The origin of a parameter is the equation, table or code that its default comes from; 'ours'
-    marks values that no paper gives. Change one with train-step --set METHOD.PARAMETER=VALUE.
+    marks values that no paper gives. Change it with train-step --set METHOD.PARAMETER=VALUE.
 
     Examples:
       vlcpctl methods

@@ -27,15 +27,13 @@ PANELS = INPUT, METHOD, MODEL, OPTIMIZATION, DATA, EXECUTION, OUTPUT = (
 
 Out = Annotated[
     Path,
-    typer.Option(
-        "--out", "-o", metavar="PATH", help="Where to write the result.", rich_help_panel=OUTPUT
-    ),
+    typer.Option("--out", "-o", metavar="PATH", help="Path of the result.", rich_help_panel=OUTPUT),
 ]
 Force = Annotated[
     bool,
     typer.Option(
         "--force",
-        help="Replace --out; the old output is kept in .NAME.vlcpctl/replaced/.",
+        help="Replace --out; the old output is kept beside it, in .NAME.vlcpctl/replaced/.",
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -46,7 +44,13 @@ Seed = Annotated[
     ),
 ]
 Device = Annotated[
-    str, typer.Option("--device", help="Device: auto, cpu or cuda.", rich_help_panel=EXECUTION)
+    str,
+    typer.Option(
+        "--device",
+        metavar="NAME",
+        help="Device to compute on: auto, cpu or cuda.",
+        rich_help_panel=EXECUTION,
+    ),
 ]
 Workers = Annotated[
     int,
@@ -106,7 +110,7 @@ MaxSkip = Annotated[
     ),
 ]
 
-# Of the commands that evaluate checkpoints.
+# Options of the commands that evaluate checkpoints.
 Tasks = Annotated[list[Path], typer.Argument(metavar="TASK", help="Task directories.")]
 Checkpoints = Annotated[
     list[Path],
@@ -122,7 +126,7 @@ Data = Annotated[
     typer.Option(
         "--data",
         metavar="DIR",
-        help="Directory that contains the data sets given by name.",
+        help="Directory with the data sets that are given by name (default: none).",
         rich_help_panel=INPUT,
     ),
 ]
@@ -165,6 +169,7 @@ DEFAULT_THREADS = 1  # two OpenMP threads on a busy machine can be ten times slo
 Crop = Annotated[
     str | None,
     typer.Option(
+        metavar="NAME",
         help="Crop of training images: none, center or random (default: from the preset).",
         rich_help_panel=DATA,
     ),
@@ -173,7 +178,8 @@ CropScale = Annotated[
     str | None,
     typer.Option(
         metavar="LOW,HIGH",
-        help="Share of the area that --crop random keeps (default: from the preset).",
+        help="Smallest and largest share of the area that --crop random keeps "
+        "(default: from the preset).",
         rich_help_panel=DATA,
     ),
 ]

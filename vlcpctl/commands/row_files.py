@@ -118,7 +118,7 @@ def rows_to(out: Path | None) -> Iterator[TextIO | None]:
 def has_rows(out: Path, rows: Sequence[PlannedRow], *, force: bool) -> bool:
     """Whether the file already holds these rows.
 
-    Raises OutputExists if it holds other rows, or anything but rows (that with `force`, too).
+    Raises OutputExists if it contains other rows, or anything but rows (that with `force`, too).
     """
     from vlcpctl.core.atomic import is_pipe_or_device, refuse_foreign_file
     from vlcpctl.core.rows import is_row_file
@@ -132,7 +132,7 @@ def has_rows(out: Path, rows: Sequence[PlannedRow], *, force: bool) -> bool:
 
     if not holds(out, rows):
         raise OutputExists(
-            f"{out} already exists and holds other rows; "
+            f"{out} already exists and contains other rows; "
             "choose another --out, or --force to replace it"
         )
     return True

@@ -30,6 +30,7 @@ Between = Annotated[
     str,
     typer.Option(
         "--between",
+        metavar="NAME",
         help="Checkpoints to compare: neighbours (each step with the next, and first with last) "
         "or all.",
         rich_help_panel=options.METHOD,
@@ -69,7 +70,7 @@ def run(
     angle between two samples, over all pairs of samples. RAM: the angle by which a sample rotated.
     ImAV: the change in the angle between an image and its text, over the pairs that the earlier
     checkpoint ranks first. All are in degrees. Images or texts with identical content are one
-    sample. SAM takes time quadratic in the number of samples; --limit uses the first ones.
+    sample. The time for SAM grows with the square of their number; see --limit.
 
     With several runs, the checkpoints of each run are compared by step; two checkpoints of two
     runs are compared in the order given. Each alpha of interpolate counts as a separate run. Pass

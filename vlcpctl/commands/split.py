@@ -20,7 +20,8 @@ Sources = Annotated[
     list[str],
     typer.Argument(
         metavar="SOURCE",
-        help="Parquet, tar, JSON, CSV or TSV files, directories of them, or folders of images.",
+        help="Parquet, tar, JSON, CSV or TSV files, directories of such files, or folders of "
+        "images.",
     ),
 ]
 ByOption = Annotated[
@@ -58,7 +59,7 @@ Order = Annotated[
     typer.Option(
         "--order",
         metavar="NAMES",
-        help="Order of the tasks: their names with commas, reverse or shuffle "
+        help="Order of the tasks: names separated by commas, reverse or shuffle "
         "(default: the order of the rule).",
         rich_help_panel=options.METHOD,
     ),
@@ -78,8 +79,8 @@ SplitColumn = Annotated[
     typer.Option(
         "--split-column",
         metavar="NAME",
-        help="Column with each row's split: train, val, test, query or gallery; the name split "
-        "also takes it from the name of a list (default: use --holdout).",
+        help="Column with each row's split: train, val, test, query or gallery (default: use "
+        "--holdout). In a list without a column 'split', the name split means the file name.",
         rich_help_panel=options.INPUT,
     ),
 ]
@@ -88,7 +89,7 @@ ShardSize = Annotated[
     typer.Option(
         "--shard-size",
         metavar="BYTES",
-        help="Size of a tar, such as 256MB.",
+        help="Maximum size of a tar, such as 256MB.",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -161,6 +162,7 @@ Device = Annotated[
     str | None,
     typer.Option(
         "--device",
+        metavar="NAME",
         help="Device of the classifier: auto, cpu or cuda (default: auto).",
         rich_help_panel=options.EXECUTION,
     ),
@@ -219,13 +221,13 @@ def run(
     is held out by its own hash, so it is in the same split in every task and in every later stream.
 
     Lists can be the JSON of ALBEF, Karpathy, COCO or P9D, or text tables with a header.
-    Consecutive rows with the same image are its captions. In folders and tars, files with the same
-    name form a pair: an image, a .txt with one caption per line, a .json. Failed downloads of
-    img2dataset are left out. Pickles are never read.
+    Consecutive rows with the same image become one image with several captions. In folders and
+    tars, files with the same name form a pair: an image, a .txt with one caption per line, a .json.
+    Failed downloads of img2dataset are skipped. Pickles are never read.
 
-    --labels-from takes class labels from a column, or from a classifier that predicts them first:
-    a timm model, or an image-text model with --class-names. --by classes needs labels, and so does
-    eval-zeroshot on the tasks.
+    --labels-from takes class labels from a column, or from a classifier that predicts them: a timm
+    model, or an image-text model with --class-names. --by classes needs labels; so does
+    eval-zeroshot, when it evaluates the tasks.
 
     Examples:
       vlcpctl split pairs.parquet -o stream --by column:group

@@ -34,7 +34,8 @@ Previous = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="Checkpoint of the previous task: initial weights, teacher and method state.",
+        help="Checkpoint of the previous task, for initial weights, teacher and method state; "
+        "required after the first task, unless --from-scratch is given.",
         rich_help_panel=options.INPUT,
     ),
 ]
@@ -58,7 +59,7 @@ Targets = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="Teacher embeddings precomputed by distill; the teacher is not run.",
+        help="Teacher embeddings precomputed by distill (default: run the teacher).",
         rich_help_panel=options.INPUT,
     ),
 ]
@@ -73,6 +74,7 @@ Teacher = Annotated[
 Preset = Annotated[
     str | None,
     typer.Option(
+        metavar="NAME",
         help="Training budget: ctp, incclip, modx, modx-finetune, dha or tiny (default: that of "
         "the method).",
         rich_help_panel=options.METHOD,
@@ -157,6 +159,7 @@ def run(
     optimizer: Annotated[
         str | None,
         typer.Option(
+            metavar="NAME",
             help="Optimizer: adamw, adam, sgd or lamb (default: from the preset).",
             rich_help_panel=options.OPTIMIZATION,
         ),
@@ -188,7 +191,8 @@ def run(
     decay: Annotated[
         str | None,
         typer.Option(
-            help="Parameters with weight decay: weights (no norms and biases) or all "
+            metavar="NAME",
+            help="Parameters with weight decay: weights (not norms and biases) or all "
             "(default: from the preset).",
             rich_help_panel=options.OPTIMIZATION,
         ),
@@ -228,6 +232,7 @@ def run(
     schedule: Annotated[
         str | None,
         typer.Option(
+            metavar="NAME",
             help="Learning rate schedule: cosine, constant or plateau (default: from the preset).",
             rich_help_panel=options.OPTIMIZATION,
         ),
@@ -266,7 +271,7 @@ def run(
         typer.Option(
             min=1,
             metavar="N",
-            help="Number of optimizer steps, instead of --epochs (default: by epochs).",
+            help="Number of optimizer steps, instead of --epochs (default: from --epochs).",
             rich_help_panel=options.OPTIMIZATION,
         ),
     ] = None,
@@ -292,6 +297,7 @@ def run(
     precision: Annotated[
         str | None,
         typer.Option(
+            metavar="NAME",
             help="Floating-point precision: fp32, bf16 or fp16 (default: fp32).",
             rich_help_panel=options.EXECUTION,
         ),
@@ -308,6 +314,7 @@ def run(
     captions: Annotated[
         str | None,
         typer.Option(
+            metavar="one|all",
             help="Captions per image and epoch: one or all (default: one).",
             rich_help_panel=options.DATA,
         ),
@@ -315,6 +322,7 @@ def run(
     base_loss: Annotated[
         str | None,
         typer.Option(
+            metavar="mean|sum",
             help="Reduction of the two directions of the contrastive loss: mean or sum "
             "(default: from the preset).",
             rich_help_panel=options.METHOD,
@@ -327,7 +335,8 @@ def run(
     keep: Annotated[
         str | None,
         typer.Option(
-            help="Weights to keep: last, best:val_loss or best:val_rmean "
+            metavar="NAME",
+            help="Epoch whose weights to keep: last, best:val_loss or best:val_rmean "
             "(default: from the preset).",
             rich_help_panel=options.OPTIMIZATION,
         ),
@@ -352,6 +361,7 @@ def run(
     masking: Annotated[
         str | None,
         typer.Option(
+            metavar="NAME",
             help="Masking of tokens in fusion models: bert (80/10/10) or all (always [MASK]) "
             "(default: bert).",
             rich_help_panel=options.DATA,
@@ -360,6 +370,7 @@ def run(
     heads: Annotated[
         str | None,
         typer.Option(
+            metavar="NAME",
             help="Projection heads of a new fusion model: linear or cosine (default: from its "
             "configuration).",
             rich_help_panel=options.MODEL,
@@ -369,7 +380,7 @@ def run(
         bool,
         typer.Option(
             "--from-scratch",
-            help="Allow a later task to start without --previous.",
+            help="Allow training on a later task without --previous.",
             rich_help_panel=options.METHOD,
         ),
     ] = False,
@@ -412,7 +423,7 @@ def run(
         typer.Option(
             min=1,
             metavar="N",
-            help="Number of machines the processes run on; start the same command on each.",
+            help="Number of machines that the processes run on; start the same command on each.",
             rich_help_panel=options.EXECUTION,
         ),
     ] = 1,
@@ -420,7 +431,7 @@ def run(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Address on one of the machines, required with --nodes.",
+            help="Address on one of the machines; required if --nodes is above 1.",
             rich_help_panel=options.EXECUTION,
         ),
     ] = None,
@@ -452,7 +463,7 @@ def run(
 ) -> None:
     r"""Train on one task and write the next checkpoint.
 
-    If a run is interrupted, the same command resumes it and ends with the same bytes.
+    If the command is interrupted, run it again: it resumes and ends with the same bytes.
 
     Examples:
       vlcpctl train-step stream/00-smileys -o run/00 --method ctp --preset tiny

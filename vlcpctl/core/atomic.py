@@ -15,7 +15,13 @@ from typing import Any
 
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import OutputExists, UsageError
-from vlcpctl.core.manifest import identity_differences, is_artifact, kind_of, read_manifest
+from vlcpctl.core.manifest import (
+    identity_differences,
+    is_artifact,
+    kind_of,
+    read_manifest,
+    with_article,
+)
 from vlcpctl.core.staging import Staging, read_path, sync
 
 _OTHER = "was made with other settings"
@@ -107,8 +113,8 @@ def already_made(out: Path, kind: str, identity: dict[str, Any], *, force: bool)
         return False
     if kind_of(found) != kind:
         raise OutputExists(
-            f"{out} already exists and is not a {kind}; choose another --out, or --force to "
-            "replace it"
+            f"{out} already exists and is not {with_article(kind)}; choose another --out, "
+            "or --force to replace it"
         )
     refuse_other(out, read_manifest(found, kind)["identity"], identity)
     return True
@@ -150,11 +156,11 @@ def check_output_path(out: Path, inputs: Iterable[Path] = ()) -> None:
     every directory above them, and a directory that is or contains one of `inputs`.
     """
     if out == Path("-"):
-        raise UsageError("'-' is stdout, where this result cannot go: give a path, as in -o NAME")
+        raise UsageError("'-' is stdout, to which this result cannot be written; give a path")
     if is_pipe_or_device(out):
-        raise UsageError(f"{out} is a pipe or device, where this result cannot go: give a new path")
+        raise UsageError(f"{out} is a pipe or device; give the path of a new file or directory")
     if out.is_symlink() and not out.exists():
-        raise UsageError(f"{out} is a link to nothing; remove it, or choose another --out")
+        raise UsageError(f"{out} is a broken symbolic link; remove it, or choose another --out")
     real = Path(os.path.realpath(out))
     for name, place in (("current", Path.cwd()), ("home", Path("~").expanduser())):
         if _contains(real, place):
@@ -202,7 +208,9 @@ def _refuse_foreign_directory(out: Path) -> None:
     if not out.exists():
         return
     if not out.is_dir():
-        raise OutputExists(f"{out} is a file; choose another --out")
+        raise OutputExists(
+            f"{out} is a file, and this command writes a directory; choose another --out"
+        )
     if not is_artifact(out):
         raise OutputExists(
             f"{out} already exists and is not a result of vlcpctl; choose another --out"

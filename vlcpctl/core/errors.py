@@ -45,7 +45,7 @@ class OutputExists(VlcpError):
 
 
 class Incompatible(VlcpError):
-    """A checkpoint or a method's state does not fit what is asked of it."""
+    """A checkpoint or a method's state does not fit the command."""
 
     exit_code = 5
 
@@ -69,7 +69,7 @@ class Diverged(VlcpError):
 
 
 class Interrupted(VlcpError):
-    """A signal stopped the command after it had saved a state that it can continue from."""
+    """A signal stopped the command after it saved its state; the same command resumes."""
 
     exit_code = 75
 

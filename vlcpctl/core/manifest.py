@@ -52,8 +52,11 @@ def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
     """The manifest of an artifact. Raises BadInput if there is none, or one of another schema."""
     path = read_path(directory) / MANIFESTS[kind]
     if not path.is_file():
+        if not read_path(directory).exists():
+            raise BadInput(f"{directory} does not exist")
         raise BadInput(
-            f"{directory} is not a {kind}: it has no {MANIFESTS[kind]}{_described(directory)}"
+            f"{directory} is not {with_article(kind)}: it has no {MANIFESTS[kind]}"
+            f"{_described(directory)}"
         )
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
@@ -67,7 +70,7 @@ def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
         )
     manifest = _Manifest(path, manifest)
     for name in ("content", "identity"):
-        _ = manifest[name]  # that it is there
+        _ = manifest[name]  # raises BadInput if it is missing
     return manifest
 
 
@@ -77,7 +80,7 @@ def content_of(directory: Path, kind: str) -> str:
 
 
 class _Manifest(dict[str, Any]):
-    """A manifest that names its file when it is asked for what it should have and has not."""
+    """A manifest whose error for a missing entry names the file."""
 
     def __init__(self, path: Path, entries: dict[str, Any]) -> None:
         super().__init__(entries)
@@ -105,27 +108,38 @@ def is_artifact(directory: Path) -> bool:
     return False
 
 
+def with_article(kind: str) -> str:
+    """A kind of artifact in words.
+
+    >>> with_article("task"), with_article("targets")
+    ('a task', 'a directory of targets')
+    """
+    return "a directory of targets" if kind == "targets" else f"a {kind}"
+
+
 def _described(directory: Path) -> str:
-    if not directory.exists():
-        return " (there is no such path)"
     kind = kind_of(directory)
-    return f" (it is a {kind})" if kind else ""
+    return f" (it is {with_article(kind)})" if kind else ""
 
 
 def identity_differences(found: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
     """The differences between two identities, one phrase per value, sorted by dotted name.
 
     >>> identity_differences({"seed": 0}, {"seed": 1})
-    ['seed is 0 there and 1 here']
+    ['seed was 0 and is now 1']
     >>> identity_differences({"settings": {"lr": 0.1, "eps": 0}}, {"settings": {"lr": 1, "eps": 0}})
-    ['settings.lr is 0.1 there and 1 here']
+    ['settings.lr was 0.1 and is now 1']
     """
     there, here = dict(_leaves(found)), dict(_leaves(wanted))
     return [
-        f"{name} is {there.get(name)!r} there and {here.get(name)!r} here"
+        f"{name} was {_shown(there.get(name))} and is now {_shown(here.get(name))}"
         for name in sorted(there.keys() | here.keys())
         if there.get(name) != here.get(name)
     ]
+
+
+def _shown(value: Any) -> str:
+    return "not set" if value is None else repr(value)
 
 
 def _leaves(values: Mapping[str, Any], under: str = "") -> Iterator[tuple[str, Any]]:

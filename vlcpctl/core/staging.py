@@ -24,8 +24,8 @@ from vlcpctl.core.errors import Incompatible, OutputExists
 
 _MARKER = "made-by-vlcpctl"
 _MARKER_TEXT = """\
-vlcpctl keeps here what it is writing and what --force replaced.
-This directory may be removed whenever no vlcpctl command is running.
+vlcpctl stores unfinished outputs here, and the previous output that --force replaced.
+This directory may be removed when no vlcpctl command is running.
 """
 _TRIES = 5
 

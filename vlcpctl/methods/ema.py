@@ -22,7 +22,7 @@ class Ema(Method):
     name: ClassVar[str] = "ema"
     title: ClassVar[str] = "Average the weights along the stream (exponential moving average)"
     note: ClassVar[str] = (
-        "the average is written as the model; after n steps it contains decay^n of its start"
+        "the average is written as the model; after n steps the initial weights still count decay^n"
     )
     preset: ClassVar[str] = "ctp"
     keeps: ClassVar[str] = "average"

@@ -46,7 +46,7 @@ def read_weights(path: Path, *, trusts_pickle: bool = False) -> WeightFile:
                 f"{error}; if you trust its author, 'vlcpctl import-checkpoint --trust-pickle' "
                 "reads the file and runs its code"
             ) from error
-        warn(f"{path} is unpickled in full because of --trust-pickle; its code runs now")
+        warn(f"{path} is unpickled in full because of --trust-pickle; the code in it runs now")
         found, ran_code = _load(path, weights_only=False), True
     return WeightFile(_unwrapped(_weights_in(found), path), ran_code)
 

@@ -127,7 +127,7 @@ def _settings(request: Request, teacher: CheckpointManifest) -> Settings:
             why = "is an average of two checkpoints" if averaged else "was not trained by vlcpctl"
             raise UsageError(
                 f"{request.teacher} {why}, so its augmentation is not known; "
-                "use the --preset that train-step will have"
+                "pass the --preset that train-step will use"
             )
         inherited = {name: _plain(trained[name]) for name in AUGMENTATION}
     from_options = {**inherited, **request.augmentation}

@@ -99,7 +99,7 @@ def enforce(verdicts: Iterable[Verdict]) -> None:
     undefined = [verdict.sentence() for verdict in verdicts if verdict.value is None]
     if undefined:
         raise BadInput(
-            f"--fail-if cannot be judged: {'; '.join(undefined)}; use --run to select other runs"
+            f"--fail-if cannot be evaluated: {'; '.join(undefined)}; use --run to select other runs"
         )
 
 

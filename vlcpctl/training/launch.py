@@ -77,7 +77,7 @@ def _launch(request: Request, *, quiet: bool) -> Path | None:
             raise _error_of(*error.get_first_failure()) from error
         except RendezvousError as error:
             raise VlcpError(
-                f"{request.nodes} machines did not meet at {request.rendezvous}: {error}"
+                f"{request.nodes} machines did not all connect to {request.rendezvous}: {error}"
             ) from error
     return request.out if 0 in results else None
 

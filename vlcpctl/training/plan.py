@@ -28,7 +28,7 @@ from vlcpctl.training.task_history import TaskHistory
 
 _FIXED = ("temperature", "text_length", "pretrained", "heads")
 _AFTER_THE_FIRST = (
-    GoesWith("model", "previous", (), "the previous checkpoint is the model"),
+    GoesWith("model", "previous", (), "the model is that of the previous checkpoint"),
     *(GoesWith(name, "previous", (), "the previous checkpoint fixes it") for name in _FIXED),
     GoesWith("replay", "buffer"),
 )
@@ -85,7 +85,7 @@ class TrainPlan:
             epochs = steps / self.sampler.epoch_steps
             yield (
                 f"  {name}: {steps} steps of {settings.batch_size} pairs "
-                f"({epochs:.3g} epochs of {len(self.sampler)}), "
+                f"({epochs:.3g} epoch{'' if epochs == 1 else 's'} of {len(self.sampler)}), "
                 f"{self._time(steps * settings.batch_size)}"
             )
 

@@ -44,7 +44,7 @@ def test_sizes_that_are_none_are_refused(task: Task, size: str) -> None:
 @pytest.mark.parametrize(
     ("size", "of", "add", "message"),
     [
-        (None, None, None, "needs --size"),
+        (None, None, None, "--size is missing"),
         ("10", "100", None, "--of has no effect"),
         ("10", None, 5, "cannot be combined with --size"),
         ("5%", "zero", None, "--of is 'zero'"),

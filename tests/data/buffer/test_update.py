@@ -125,7 +125,7 @@ def test_shrinking_keeps_the_best_and_their_ranks(tmp_path: Path, policy: str) -
 def test_size_beyond_the_data_keeps_everything_and_says_so(tmp_path: Path) -> None:
     (task,) = tasks(tmp_path, [4])
     request = Request(task=open_task(task), previous=None, policy="ring", size=TEN, seed=0)
-    assert str(plan_update(request)).endswith("everything seen is kept")
+    assert str(plan_update(request)).endswith("all images so far are kept")
     assert update(tmp_path / "buffer", task).counts == {"train": 4}
 
 

@@ -257,7 +257,7 @@ def test_running_again_is_free_and_other_settings_are_refused(tmp_path: Path) ->
     before = (out / "stream.json").stat().st_mtime_ns
     make_stream(options, out)
     assert (out / "stream.json").stat().st_mtime_ns == before
-    with pytest.raises(OutputExists, match="seed is 0 there and 1 here"):
+    with pytest.raises(OutputExists, match="seed was 0 and is now 1"):
         make_stream(SplitOptions(sources=[str(pairs)], by="source", seed=1), out)
     write_parquet(pairs, rows(8))
     with pytest.raises(OutputExists, match="sources"):

@@ -112,7 +112,7 @@ def test_a_report_that_is_there_is_kept_and_another_is_refused(tmp_path: Path) -
     out = tmp_path / "out"
     assert write_report(build(found, request), identity(found, request), out, force=False)
     assert not write_report(build(found, request), identity(found, request), out, force=False)
-    with pytest.raises(OutputExists, match="metric is None there and 't2i_r1' here"):
+    with pytest.raises(OutputExists, match="metric was not set and is now 't2i_r1'"):
         write_report(build(found, other), identity(found, other), out, force=False)
     assert write_report(build(found, other), identity(found, other), out, force=True)
     assert (tmp_path / ".out.vlcpctl/replaced/out/report.html").exists()

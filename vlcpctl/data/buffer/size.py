@@ -40,7 +40,9 @@ def parse_size(size: str | None, of: str | None, add: int | None, task: Task) ->
             raise UsageError("--add cannot be combined with --size or --of: it evicts nothing")
         return BufferSize(add=add, text=f"+{add}")
     if size is None:
-        raise UsageError("a buffer needs --size, such as 10000 or 5%")
+        raise UsageError(
+            "--size is missing; give a number of images or a share, such as 10000 or 5%"
+        )
     if not size.endswith("%"):
         if of is not None:
             raise UsageError(

@@ -50,8 +50,9 @@ class UpdatePlan:
         admitted, images = self.allotment.admitted, sum(self.seen.values())
         line = f"keeps {stays} of {held}, admits {admitted} of {len(self.fresh)}"
         if stays + admitted == images:
-            return f"{line}: everything seen is kept"
-        return f"{line}: {stays + admitted} of {images} images seen in {len(self.seen)} tasks"
+            return f"{line}: all images so far are kept"
+        tasks = f"{len(self.seen)} task{'' if len(self.seen) == 1 else 's'}"
+        return f"{line}: {stays + admitted} of {images} images of {tasks}"
 
 
 def open_buffer(path: Path) -> Task:

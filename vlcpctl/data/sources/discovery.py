@@ -171,7 +171,7 @@ def _check_complete(directory: Path, shards: list[Path]) -> None:
         if shard.name != "_tmp" and shard.with_name(shard.stem + _STATISTICS) not in finished:
             raise BadInput(
                 f"{shard} has no {shard.stem}{_STATISTICS}: img2dataset has not finished it; "
-                "run it again, or move the shard away"
+                "run img2dataset again, or move the shard away"
             )
 
 

@@ -56,7 +56,7 @@ def parse_holdout(text: str) -> Holdout:
             or not number.replace(".", "", 1).isdigit()
             or float(number) == 0
         ):
-            example = f"test=0.1,val=0.05 or test=5000 or none; parts: {', '.join(SPLITS[1:])}"
+            example = f"test=0.1,val=0.05 or test=5000 or none; splits: {', '.join(SPLITS[1:])}"
             raise UsageError(f"--holdout {text!r}: write it like {example}")
         parts[name] = float(number)
     whole = [value >= 1 and value.is_integer() for value in parts.values()]
@@ -102,7 +102,7 @@ class CountedHoldout:
             wanted = int(sum(self.holdout.parts.values()))
             if len(held) < wanted:
                 found = f"task {task!r} has {len(held)} images"
-                raise BadInput(f"{found}, fewer than the {wanted} that --holdout takes")
+                raise BadInput(f"{found}, fewer than the {wanted} of --holdout")
             ranked = iter(sorted(held))
             self._splits[task] = {
                 next(ranked): name

@@ -76,7 +76,9 @@ def load(directory: Path) -> FusionEncoder:
     """The model in a checkpoint directory. Raises Incompatible if it is not one or does not fit."""
     found = read_fusion(directory / CONFIG_FILE)
     if found is None:
-        raise Incompatible(f"{directory} is not a fusion model: it has no {CONFIG_FILE} of one")
+        raise Incompatible(
+            f"{directory} is not a fusion model: its {CONFIG_FILE} does not describe one"
+        )
     encoder = _new(replace(found, directory=directory), seed=0)
     file = directory / WEIGHTS_FILE
     tensors = read_tensors(file)

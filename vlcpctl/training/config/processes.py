@@ -57,5 +57,5 @@ def check_processes(request: Request) -> None:
     if nodes == 1 and request.rendezvous:
         raise UsageError(
             f"--rendezvous {request.rendezvous} has no effect without --nodes: "
-            "a single machine needs no meeting point"
+            "it is the address at which several machines connect"
         )

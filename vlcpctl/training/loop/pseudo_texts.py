@@ -36,7 +36,7 @@ def with_pseudo_texts(run: TrainRun, batch: Batch, settings: InversionSettings) 
 def _generated(
     run: TrainRun, buffer_batch: Batch | None, settings: InversionSettings
 ) -> PseudoTexts:
-    assert buffer_batch is not None, "a batch without a mini-batch of the memory"
+    assert buffer_batch is not None, "the batch has no mini-batch of the buffer"
     number = run.position.plan.start + run.position.step
     # Drawn for all processes and then cut, so that their number does not change the texts.
     parents = draw_parents(run.seed, number, settings.texts, len(buffer_batch.keys))

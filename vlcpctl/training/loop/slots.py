@@ -51,7 +51,7 @@ def carried_slots(
                 raise Incompatible(
                     f"{parent.path} has no state {slot.name!r} of method {method.name} "
                     f"(it was trained with {parent.manifest.method!r}); "
-                    "--fresh-state starts without it"
+                    "--fresh-state initialises it"
                 )
     return carried
 

@@ -275,7 +275,7 @@ class TrainRun:
     @property
     def previous_weights(self) -> Weights:
         """The parameters and buffers of the frozen previous model, or of --teacher."""
-        assert self.previous is not None, "a method asked for a previous model; there is none"
+        assert self.previous is not None, "a method needs a previous model, but there is none"
         return self.previous
 
 

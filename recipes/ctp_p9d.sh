@@ -22,7 +22,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
 
 options "data out orders methods seeds nproc jobs split train first" "$@"
-[ -n "$emoji9$data" ] || fail "give --data DIR, where P9D lies, or --emoji9"
+[ -n "$emoji9$data" ] || fail "give --data DIR, the directory of P9D, or --emoji9"
 
 known="joint seqf si mas ewc afec lwf rwalk ctp mof lucir er kmeans icarl ctp+er" # as in Table 1
 : "${methods:=$known}" "${seeds:=0}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tables 1-5 and Figures 1, 4 and 5 of DHA (Luo et al., ICMR 2023): MSCOCO, CC3M, the image-text
-# pairs of Wikipedia and GoodNews one after another.
+# pairs of Wikipedia and GoodNews, as a stream of four tasks.
 #
 #   bash recipes/dha_citm.sh --data DIR              DIR holds what is listed below
 #   bash recipes/dha_citm.sh --data DIR --dry-run    print every command, run none
@@ -18,14 +18,14 @@
 #   --split "WORDS"    options for every split [--max-skip 1%; --emoji9: none]
 #   --train "WORDS"    options for every train-step, such as "--micro-batch 40 --workers 8"
 #
-# What the commands have otherwise: --holdout has one number for all tasks, so validation is 13,287
+# Difference from the paper: --holdout has one number for all tasks, so validation is 13,287
 # images in each (the paper: 13,000 in the last three); the numbers of training and test images are
 # the paper's. DHA's code and the settings of its competitors are not published.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
 
 options "data out methods seeds nproc jobs split train" "$@"
-[ -n "$emoji9$data" ] || fail "give --data DIR, where the data lie, or --emoji9"
+[ -n "$emoji9$data" ] || fail "give --data DIR, the directory with the data, or --emoji9"
 
 tables="joint seqf lwf er der co2l dha-free dha" # Tables 1 and 2, Figure 4
 sizes="er-1 er-10 der-1 der-10 dha-1 dha-10" # Figure 5; seqf and dha-free have none

@@ -21,7 +21,7 @@
 #   --split "WORDS"    options for every split [--max-skip 1%; --emoji9: --take 60]
 #   --train "WORDS"    options for every train-step, such as "--micro-batch 512 --workers 8"
 #
-# What the paper leaves open or the commands have otherwise: which 2M pairs of CC12M (theirs are not
+# What the paper leaves open, or what differs here: which 2M pairs of CC12M (theirs are not
 # published), how large the class chunks are, and which BEiT gave the labels. ucir has a herding
 # buffer, which LUCIR needs; the paper fills every memory by reservoir sampling. Memory in the
 # text is of the whole stream. seqf, ewc and lwf are in none of the tables. Table 1's UCIR and GeoDL
@@ -31,7 +31,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
 
 options "data out streams methods seeds labels nproc jobs split train" "$@"
-[ -n "$emoji9$data" ] || fail "give --data DIR, where the data lie, or --emoji9"
+[ -n "$emoji9$data" ] || fail "give --data DIR, the directory with the data, or --emoji9"
 
 tables="joint seqf er ewc lwf ucir co2l geodl incclip"
 # Of classes-4 alone: Table 3 (clipping; and distillation; er has neither), Tables 4 and 5.

@@ -11,8 +11,8 @@
 #   --jobs N           commands that run at once [one per core]
 #
 # Hyper-parameters are the defaults of 'vlcpctl methods', each from its own paper and tuned on other
-# data: a place on this board shows how a method performs untuned. joint sees all tasks at once for as
-# many steps as a chain has in all. A buffer holds SIZE=2000 of some 22,000 pairs. If it is
+# data: a place on this board shows how a method performs untuned. joint trains on all tasks at once,
+# for as many steps as a sequence has in total. A buffer holds SIZE=2000 of some 22,000 pairs. If it is
 # interrupted, the same command resumes it; with more SEEDS it trains what is missing.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"

@@ -36,7 +36,7 @@ def captions() -> Iterator[str]:
 
 
 def pieces(count: int) -> list[str]:
-    """`count` pieces of words; every sign of ASCII is one, at the start of a word and inside."""
+    """`count` word pieces, including every ASCII character, at the start of a word and inside."""
     signs = sorted({char for char in string.printable if char.isprintable()} - {" "})
     signs = [char for char in signs if char == char.lower()]
     inside = [f"##{char}" for char in signs]
@@ -51,12 +51,12 @@ def pieces(count: int) -> list[str]:
 
 
 def numbered(words: list[str]) -> dict[str, int]:
-    """Their ids: padding first, the end of the text last."""
+    """Ids of the words: padding first, the end of the text last."""
     return {word: number for number, word in enumerate([PAD, UNKNOWN, START, *words, END])}
 
 
 def main(out: Path) -> None:
-    """Write tokenizer.json and what transformers wants beside it."""
+    """Write tokenizer.json, and the files that transformers needs beside it."""
     vocabulary = numbered(pieces(SIZE - 4))
     tokenizer = _tokenizer(vocabulary)
     ends = [(START, vocabulary[START]), (END, vocabulary[END])]

@@ -1,10 +1,10 @@
-# Sourced by the four recipes of Mod-X, after pipeline.sh: what is measured in all of them.
+# Sourced by the four recipes of Mod-X, after pipeline.sh: the evaluations that all of them share.
 
 coco=outside/00-dataset-coco flickr30k=outside/01-dataset-flickr30k
 aside coco flickr30k
 clip="ViT-B-32-quickgelu"
 
-# settings NAME PRESET: where things are written, and the words of every split and step.
+# settings NAME PRESET: the output directory, and the options of every split and train-step.
 settings() {
   if [ -n "$emoji9" ]; then
     : "${out:=runs/${1}_emoji9}" "${split:=--take 60}"

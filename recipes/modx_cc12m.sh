@@ -25,7 +25,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/modx.sh"
 
 options "data out methods seeds nproc jobs split train" "$@"
-[ -n "$emoji9$data" ] || fail "give --data DIR, where the data lie, or --emoji9"
+[ -n "$emoji9$data" ] || fail "give --data DIR, the directory with the data, or --emoji9"
 settings modx_cc12m modx
 known="joint seqf modx"
 : "${methods:=$known}"

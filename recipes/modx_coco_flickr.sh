@@ -31,7 +31,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/modx.sh"
 
 options "data out methods seeds labels nproc jobs split train angles" "$@"
-[ -n "$emoji9$data" ] || fail "give --data DIR, where the data lie, or --emoji9"
+[ -n "$emoji9$data" ] || fail "give --data DIR, the directory with the data, or --emoji9"
 settings modx_coco_flickr modx
 
 known="joint seqf ewc lwf der modx modx-3000 modx-5000 seqf-classes modx-classes" # Tables 2, 3, 7

@@ -26,7 +26,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/modx.sh"
 
 options "data weights out methods seeds nproc jobs split train" "$@"
 [ -n "$emoji9" ] || { [ -n "$data" ] && [ -n "$weights" ]; } ||
-  fail "give --data DIR, where the data lie, and --weights FILE, or --emoji9"
+  fail "give --data DIR (the data) and --weights FILE, or --emoji9"
 settings modx_ecommerce modx-finetune
 known="joint seqf ewc modx"
 : "${methods:=$known}"

@@ -24,7 +24,7 @@ options() {
       *)
         case $known in
           *" $name "*) ;;
-          *) fail "unknown option '$1'; the first lines of the script say what there is" ;;
+          *) fail "unknown option '$1'; the first lines of the script list the options" ;;
         esac
         [ $# -gt 1 ] || fail "$1 needs a value"
         printf -v "$name" %s "$2"

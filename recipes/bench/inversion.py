@@ -1,4 +1,4 @@
-"""What IncCLIP's negative texts cost: making them, as a ratio to the training step that they serve.
+"""The cost of IncCLIP's negative texts: generating them, as a ratio to the training step.
 
 python recipes/bench/inversion.py [--model tiny --batch 64 --texts 32 --iterations 5 --rounds 20]
 python recipes/bench/inversion.py --model RN50 --batch 256 --texts 128 --device cuda
@@ -32,7 +32,7 @@ from vlcpctl.training.loop.step import OptimizerStep
 
 
 def main() -> None:
-    """Print seconds of a step without texts, with them, and of making them."""
+    """Print the seconds of a step without texts, with them, and of generating them."""
     args = _arguments()
     torch.set_num_threads(args.threads)
     runs = {texts: _Timed(args, texts) for texts in (0, args.texts)}
@@ -78,7 +78,9 @@ class _Timed:
     def once(self, *, counts: bool) -> None:
         """One step."""
         before, started = self.run.inverting_seconds, time.perf_counter()
-        self.step(replace(self.batch))  # another batch each time: a frozen model looks once at each
+        self.step(
+            replace(self.batch)
+        )  # a new batch each time: frozen models encode each batch once
         if self.run.device.type == "cuda":
             torch.cuda.synchronize()
         self.run.position.step += 1

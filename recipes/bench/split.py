@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 GROUP_BYTES = 10_000_000  # of a row group
-FEW = 100  # rows that are no work
+FEW = 100  # rows that take no time, so that only start-up is measured
 REPEATS = 5
 SMALL_BYTES, LARGE_BYTES = 3_000, 100_000
 
@@ -67,7 +67,8 @@ def against_copy(directory: Path, images: int) -> None:
 def against_shard_writer(directory: Path, images: int) -> None:
     """Small images: split against a loop around webdataset.ShardWriter that reads the same file.
 
-    Once the loop writes the fewest facts, once those that split writes: it looks at each image too.
+    The loop runs twice: writing as few fields as possible, and writing those that split writes, for
+    which it reads the header of each image.
     """
     pairs = write_pairs(directory / "small.parquet", images, SMALL_BYTES)
     out = directory / "rival"
@@ -142,7 +143,7 @@ def _comment(row: int) -> bytes:
 
 @dataclass(frozen=True)
 class Split:
-    """The command that is measured: the file's rows, or few of them to know what starting takes."""
+    """The command that is measured, on all rows or on a few, to measure the time of starting."""
 
     pairs: Path
     out: Path
@@ -163,12 +164,12 @@ class Split:
 
 
 def run_quietly(command: list[str]) -> None:
-    """Run a command line that must succeed, its result not shown."""
+    """Run a command line that must succeed, without showing its output."""
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 def copy_and_hash(source: Path, copy: Path, *, sync: bool = False) -> None:
-    """What splitting cannot do without."""
+    """The least work that any split needs: copy the file and hash it."""
     subprocess.run(["cp", source, copy], check=True)
     with copy.open("rb") as file:
         # sha256sum may be built without the processor's instructions for it
@@ -226,7 +227,7 @@ class Work:
 def by_turns(works: list[Work], megabytes: int) -> list[float]:
     """The median of a few wall times of each, in seconds, taken in turns.
 
-    Before each the last result is removed, the disk has caught up, and memory is at hand.
+    Before each run the last result is removed, the disk is synced, and free memory is touched.
     """
     times: list[list[float]] = [[] for _ in works]
     for _ in range(REPEATS):
@@ -241,10 +242,10 @@ def by_turns(works: list[Work], megabytes: int) -> list[float]:
 
 
 def touch_memory(megabytes: int) -> None:
-    """Take memory from the host and give it to the kernel, in a process that ends.
+    """Allocate and free memory in a separate process, so that the guest kernel has pages ready.
 
     The first touch of a page in a virtual machine costs four times what copying it does, and idle
-    pages go back to the host within seconds: whoever writes first would pay for all who follow.
+    pages go back to the host within seconds: the first to write would pay for the rest.
     """
     code = "import mmap, sys; n = int(sys.argv[1]); m = mmap.mmap(-1, n)\n"
     code += "for page in range(0, n, 4096): m[page] = 1"
@@ -252,7 +253,7 @@ def touch_memory(megabytes: int) -> None:
 
 
 def remove(made: Path) -> None:
-    """A file or a directory."""
+    """Remove a file or a directory."""
     if made.is_dir():
         shutil.rmtree(made)
     else:

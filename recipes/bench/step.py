@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def _step(name: str, settings: Settings, device: str) -> Callable[[], float]:
-    """Takes one training step of a second task and says how long it took."""
+    """Make a function that runs one training step of a second task and returns its seconds."""
     encoder = encoders.build(settings.model, NewModelOptions(temperature="fixed:0.07"))
     encoder.module.to(device)
     run = TrainRun(
@@ -73,7 +73,7 @@ def _step(name: str, settings: Settings, device: str) -> Callable[[], float]:
     def once() -> float:
         _wait(device)
         started = time.perf_counter()
-        step(replace(batch))  # another batch each time: a frozen model looks once at each
+        step(replace(batch))  # a new batch each time: frozen models encode each batch once
         _wait(device)
         run.position.step += 1
         return time.perf_counter() - started

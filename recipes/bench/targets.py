@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def make_inputs(root: Path, args: argparse.Namespace) -> None:
-    """A stream of two tasks, and a teacher that has seen the first for a step."""
+    """Make a stream of two tasks, and a teacher trained on the first for one step."""
     draw = np.random.default_rng(0)
     rows = []
     for number in range(args.images):
@@ -70,25 +70,25 @@ def make_inputs(root: Path, args: argparse.Namespace) -> None:
 
 
 def budget(args: argparse.Namespace) -> list[object]:
-    """The same for all: a preset of the method's paper, made small."""
+    """Options of all runs: the preset of the method's paper, with a small batch."""
     return ["--preset", "modx", "--batch-size", args.batch, "--device", args.device]
 
 
 def distill(args: argparse.Namespace) -> list[object]:
-    """The line that asks the teacher."""
+    """The command line that runs the teacher."""
     line = ["distill", "stream/01-1", "--teacher", "teacher", "-o", "kept", "--preset", "modx"]
     return [*line, "--views", args.epochs, "--device", args.device]
 
 
 def train(args: argparse.Namespace, way: str) -> list[object]:
-    """The line that trains on the second task."""
+    """The command line that trains on the second task."""
     line = ["train-step", "stream/01-1", "-o", way, "--run", "bench", "--previous", "teacher"]
     line += ["--method", args.method, "--epochs", args.epochs, *budget(args)]
     return [*line, *(["--targets", "kept"] if way == "targets" else [])]
 
 
 def seconds(line: list[object], root: Path) -> tuple[float, float, float]:
-    """Of the whole process, of training alone, and the peak of its memory in MB."""
+    """Seconds of the whole process and of training alone, and peak memory in MB."""
     started = time.perf_counter()
     done = subprocess.run(
         [sys.executable, __file__, "--measure", *map(str, line)],
@@ -104,7 +104,7 @@ def seconds(line: list[object], root: Path) -> tuple[float, float, float]:
 
 
 def measure(words: list[str]) -> None:
-    """In a process of its own: run a line, then print the peak of resident memory in MB."""
+    """Run a command line in this process, then print its peak resident memory in MB."""
     from vlcpctl.cli import main as program
 
     sys.argv = ["vlcpctl", *words, "-q"]
@@ -124,7 +124,7 @@ def difference(one: Path, other: Path) -> float:
 
 
 def run(root: Path, *words: object) -> None:
-    """A command line of the program, quietly."""
+    """Run a command line of vlcpctl quietly."""
     line = [sys.executable, "-m", "vlcpctl", *map(str, words), "-q"]
     subprocess.run(line, cwd=root, check=True, stdout=subprocess.DEVNULL)
 

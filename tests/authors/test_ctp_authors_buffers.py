@@ -1,6 +1,6 @@
 """Buffers on disk with --variant ctp hold what the CTP authors' runs held after every task.
 
-Where k-means chooses, its centroids hang on FAISS and the machine: there the items that the run
+Where k-means chooses, its centroids depend on FAISS and the machine: there the items that the run
 chose of a new task are given, and what is compared is who is given up.
 """
 

@@ -1,12 +1,12 @@
 """What the CTP authors' code chooses for a buffer: herding, quotas and reservoir, exactly.
 
-Left out, each for its reason:
+Left out, with the reasons:
 
 - herding_duplicates with 6 of 6, and its count of turns: the authors' loop never ends there;
 - kmeans_duplicates: equal rows make their code store one item twice, ours stores two;
 - kmeans_more_centroids_than_points: an error of FAISS, where ours picks every row;
 - kmeans_clear/max_points_per_centroid: an argument of theirs without effect on the result;
-- centroids themselves hang on FAISS and the machine: items are compared as nearest to those given
+- centroids themselves depend on FAISS and the machine: items are compared as nearest to those given
   (see test_kmeans.py).
 """
 

@@ -1,4 +1,4 @@
-"""`vlcpctl methods` says all that the table of methods knows."""
+"""`vlcpctl methods` prints everything in the table of methods."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def planned(run: str, number: int) -> PlannedRow:
 
 
 class Count(Evaluator):
-    """Counts what is computed anew, and records the order of the calls."""
+    """Counts what is computed, not reused, and records the order of the calls."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

@@ -161,7 +161,9 @@ def test_weights_of_another_model_are_named_by_file_and_tensor(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_model_of_nan_chooses_no_buffer(program: Program, place: Path, tmp_path: Path) -> None:
+def test_a_model_with_nan_weights_is_refused_by_buffer(
+    program: Program, place: Path, tmp_path: Path
+) -> None:
     def diverge(tensors: dict[str, object]) -> None:
         tensors["visual.proj"] *= float("nan")  # type: ignore[operator]
 
@@ -182,7 +184,7 @@ def test_a_tokenizer_that_cannot_be_read_is_named(
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_state_that_is_missing_is_named_with_the_way_out(
+def test_missing_method_state_is_named_with_a_fix(
     program: Program, place: Path, tmp_path: Path, *, fresh: bool
 ) -> None:
     how = ("-o", tmp_path / "out", *TINY, *QUEUE, "--previous", place / "plain")
@@ -219,7 +221,7 @@ def test_state_with_other_tensors_is_refused(
     ],
 )
 @pytest.mark.parametrize("command", ["train-step", "buffer"])
-def test_an_index_that_others_have_changed_is_named(
+def test_an_index_that_was_modified_is_named(
     program: Program,
     place: Path,
     tmp_path: Path,
@@ -242,7 +244,7 @@ def test_an_index_that_others_have_changed_is_named(
     check_refused(ended, command, 3, task / "train.parquet", said, "run 'vlcpctl check'")
 
 
-def test_an_index_of_large_strings_in_another_order_is_read(
+def test_an_index_with_large_strings_and_reordered_columns_is_read(
     program: Program, place: Path, tmp_path: Path
 ) -> None:
     task, other = place / "stream" / "01-part-1", tmp_path / "task"

@@ -1,7 +1,7 @@
 """The published clip-benchmark, in an environment of its own, gets our very accuracies.
 
 Both read one checkpoint and one folder of Emoji-9 with its subgroups as classes.
-VLCPCTL_CLIP_BENCHMARK names the Python of an environment that is there already.
+VLCPCTL_CLIP_BENCHMARK is the Python of an existing environment with clip_benchmark.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def test_our_accuracies_are_those_of_clip_benchmark(
     with capfd.disabled():
         print(f"\n{side} px, {row['n_images']} images, {row['n_classes']} classes", end=": ")
         print(row["metrics"], found, f"n_ties {row['n_ties']}")
-    assert row["n_ties"] == 0  # a tie that they win by the order of the classes is no hit here
+    assert row["n_ties"] == 0  # a tie that they win by the order of the classes is not a hit here
     assert row["metrics"].keys() == found.keys()
     for key, value in found.items():
         assert row["metrics"][key] == pytest.approx(value, abs=1e-9), key

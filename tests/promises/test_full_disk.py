@@ -72,7 +72,7 @@ def files(disk: Path) -> dict[str, bytes]:
 
 
 def fill(disk: Path, leave: int) -> Path:
-    """A file that leaves so many bytes of the disk free."""
+    """A file that leaves `leave` bytes of the disk free."""
     path = disk / "filler"
     path.unlink(missing_ok=True)
     free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize
@@ -81,7 +81,7 @@ def fill(disk: Path, leave: int) -> Path:
 
 
 @each_writer
-def test_a_full_disk_leaves_the_old_output_until_there_is_room(
+def test_a_full_disk_keeps_the_old_output_and_a_rerun_succeeds(
     place: Path, disk: Path, capfd: pytest.CaptureFixture[str], command: str
 ) -> None:
     words = command_line(command, place, disk / "out")
@@ -110,7 +110,7 @@ def test_a_full_disk_leaves_the_old_output_until_there_is_room(
 
 
 @each_writer
-def test_a_read_only_disk_is_one_line(
+def test_a_read_only_disk_gives_a_one_line_error(
     place: Path, disk: Path, capfd: pytest.CaptureFixture[str], command: str
 ) -> None:
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)

@@ -36,13 +36,13 @@ each_source = pytest.mark.parametrize("path", SOURCES, ids=name_of)
 
 
 @each_source
-def test_a_file_says_first_what_it_is_for(path: Path) -> None:
+def test_every_module_starts_with_a_docstring(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert re.match(r'r?"""[^\n]+', text), "the first line says what the file is for"
 
 
 @each_source
-def test_a_file_is_not_named_for_anything_and_everything(path: Path) -> None:
+def test_file_names_are_specific(path: Path) -> None:
     assert path.stem not in {"utils", "util", "helpers", "common", "misc"}
 
 
@@ -53,7 +53,7 @@ def test_code_and_messages_are_plain_ascii(path: Path) -> None:
 
 
 @each_source
-def test_no_words_are_glued_where_a_message_is_split(path: Path) -> None:
+def test_split_messages_do_not_glue_words(path: Path) -> None:
     """`"no such file" "in the index"` prints `fileinthe`."""
     joint = re.compile(r"""[A-Za-z,.;:]["']\n\s+f?["'][A-Za-z(]""")
     for found in joint.finditer(path.read_text(encoding="utf-8")):

@@ -64,7 +64,7 @@ def test_a_file_of_open_clips_trainer_can_be_started_from(
 @pytest.mark.slow
 @pytest.mark.net
 @pytest.mark.timeout(1800)
-def test_open_clips_trainer_goes_on_from_our_checkpoint_on_our_shards_and_we_from_its(
+def test_open_clips_trainer_resumes_from_our_checkpoint_and_we_from_its(
     python: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     import torch

@@ -10,7 +10,7 @@ from vlcpctl.methods import TABLE
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_every_hyper_parameter_says_what_it_does_and_where_it_comes_from(name: str) -> None:
+def test_every_hyper_parameter_has_a_description_and_an_origin(name: str) -> None:
     for field in dataclasses.fields(TABLE[name]):
         assert field.metadata["help"], field.name
         assert field.metadata["origin"], field.name

@@ -62,7 +62,7 @@ def tree(root: Path) -> dict[str, object]:
 
 
 @each_writer
-def test_places_of_other_things_are_refused_and_nothing_changes(
+def test_outputs_that_are_not_ours_are_refused_and_nothing_changes(
     place: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -106,7 +106,7 @@ def test_an_input_is_not_replaced(
 
 
 @pytest.mark.parametrize("command", ["inspect", "check"])
-def test_readers_rename_nothing(
+def test_commands_that_read_do_not_rename_files(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], command: str
 ) -> None:
     (tmp_path / "run").mkdir()

@@ -56,7 +56,7 @@ def test_killed_at_random_times_equals_never_stopped(world: TrainingWorld, tmp_p
     assert checkpoint_bytes(tmp_path / "cut") == checkpoint_bytes(tmp_path / "whole")
 
 
-def test_sigterm_saves_and_exits_75_and_the_same_command_goes_on(
+def test_sigterm_saves_and_exits_75_and_the_same_command_resumes(
     world: TrainingWorld, tmp_path: Path
 ) -> None:
     process = _start(world, tmp_path, 0, 3000)

@@ -42,7 +42,7 @@ def test_a_batch_larger_than_the_task_is_refused_with_both_numbers(
 
 @pytest.mark.parametrize("dry", [False, True])
 @pytest.mark.parametrize("command", ["train-step", "buffer", "eval-retrieval"])
-def test_a_stream_is_answered_with_its_tasks(
+def test_a_stream_given_as_a_task_lists_its_tasks(
     program: Program, place: Path, tmp_path: Path, command: str, *, dry: bool
 ) -> None:
     how = {
@@ -63,7 +63,7 @@ def test_a_stream_is_answered_with_its_tasks(
         *("import-checkpoint", "forgetting-report"),
     ],
 )
-def test_stdout_is_no_place_for_what_is_not_rows(
+def test_stdout_is_refused_for_outputs_that_are_not_rows(
     program: Program, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     first, model = place / "stream" / "00-part-0", place / "plain"
@@ -83,7 +83,7 @@ def test_stdout_is_no_place_for_what_is_not_rows(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_tensorboard_that_is_not_installed_is_said_before_a_model_is_loaded(
+def test_missing_tensorboard_is_reported_before_a_model_is_loaded(
     program: Program, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find = importlib.util.find_spec
@@ -99,7 +99,7 @@ def test_tensorboard_that_is_not_installed_is_said_before_a_model_is_loaded(
 
 
 @pytest.mark.parametrize("command", ["forgetting-report", "batch"])
-def test_a_terminal_is_not_waited_for(
+def test_a_terminal_as_stdin_is_refused(
     program: Program, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     ours, theirs = pty.openpty()
@@ -116,7 +116,7 @@ def test_a_file_of_lines_that_is_not_there_is_named(program: Program, tmp_path: 
     )
 
 
-def test_a_plain_task_is_no_buffer(program: Program, place: Path, tmp_path: Path) -> None:
+def test_a_plain_task_is_not_a_buffer(program: Program, place: Path, tmp_path: Path) -> None:
     how = ("-o", tmp_path / "out", *TINY, *MICRO, "--buffer", place / "stream" / "01-part-1")
     ended = program("train-step", place / "stream" / "00-part-0", *how)
     check_refused(
@@ -132,7 +132,7 @@ def test_a_batch_of_a_papers_preset_is_larger_than_a_small_task(
     check_refused(program("train-step", *words), "train-step", 2, "512", "12 pairs")
 
 
-def test_a_preset_whose_weights_are_not_here_says_what_to_pass_and_which_needs_none(
+def test_a_preset_with_missing_weights_names_the_options_and_a_preset_without(
     program: Program, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
@@ -161,7 +161,7 @@ def test_weights_that_cannot_be_fetched_say_how_to_pass_a_file(
     check_refused(ended, "train-step", 5, *said)
 
 
-def test_a_mistyped_hyper_parameter_is_answered_with_the_nearest(
+def test_a_mistyped_hyper_parameter_suggests_the_nearest(
     program: Program, place: Path, tmp_path: Path
 ) -> None:
     ended = program("train-step", place / "stream" / "00-part-0", "-o", tmp_path / "out", *MISTYPED)
@@ -170,7 +170,7 @@ def test_a_mistyped_hyper_parameter_is_answered_with_the_nearest(
     )
 
 
-def test_another_command_at_the_same_place_is_told_what_differs(
+def test_other_settings_for_the_same_output_are_listed(
     program: Program, place: Path, tmp_path: Path
 ) -> None:
     words = ("train-step", place / "stream" / "00-part-0", "-o", tmp_path / "out", *TINY, *MICRO)
@@ -200,7 +200,7 @@ def test_a_model_configuration_is_checked(
     check_refused(ended, "train-step", 3, said)
 
 
-def test_a_directory_that_is_no_model_is_named(
+def test_a_directory_that_is_not_a_model_is_named(
     program: Program, place: Path, tmp_path: Path
 ) -> None:
     how = ("-o", tmp_path / "out", *TINY, "--model", place / "stream")
@@ -230,7 +230,7 @@ def test_an_unknown_model_lists_those_of_like_names(
         ("spatial-report", ("--checkpoint", "plain"), 2),
     ],
 )
-def test_a_plan_and_a_refusal_wait_for_no_torch(
+def test_dry_runs_and_refusals_do_not_import_torch(
     place: Path, tmp_path: Path, command: str, how: tuple[str, ...], code: int
 ) -> None:
     given = [str(place / word) if word == "plain" else word for word in how]
@@ -250,7 +250,7 @@ finally:
     assert ended.stdout.splitlines()[-1] == "[]"
 
 
-def test_a_dry_run_knows_what_stands_at_its_output(
+def test_a_dry_run_checks_the_existing_output(
     program: Program, place: Path, tmp_path: Path
 ) -> None:
     first = place / "stream" / "00-part-0"

@@ -74,7 +74,7 @@ def _features(split: Split, rows: np.ndarray) -> np.ndarray:
 
 
 def stored_projections(split: Split, rows: np.ndarray, width: int = WIDTH) -> StoredProjections:
-    """Projections that hang on the images alone."""
+    """Projections that depend on the images alone."""
     numbers = [int(split.column("source_key")[row]) for row in rows]
     draws = [np.random.default_rng(number).normal(size=(2, width)) for number in numbers]
     sides = np.array(draws, dtype=np.float16).reshape(-1, 2, width)

@@ -22,7 +22,7 @@ DATA = "some where/data"  # a space must survive
 
 @cache
 def dry_run_of(recipe: str, *options: str) -> list[CommandLine]:
-    """What a recipe prints when it is told to run nothing."""
+    """The lines that a recipe prints with --dry-run."""
     words = ["bash", RECIPES / recipe, "--dry-run", *options]
     ended = subprocess.run(words, capture_output=True, text=True, check=True)
     assert ended.stderr == ""
@@ -64,7 +64,7 @@ def paths_read(line: CommandLine) -> list[str]:
 
 
 def directories_of(given: dict[str, Any]) -> set[str]:
-    """The task directories that a split makes whose tasks do not hang on the data."""
+    """The task directories that a split makes whose tasks do not depend on the data."""
     by = SplitBy.parse(given["by"], given["tasks"])
     kinds = {"iid": "part", "classes": "classes"}
     if by.kind == "source":

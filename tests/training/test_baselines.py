@@ -35,7 +35,7 @@ from vlcpctl.training.train_step import train_step
 
 WEIGHTS = "open_clip_model.safetensors"
 WITHOUT = {"der": ["der.alpha=0"], "derpp": ["derpp.alpha=0", "derpp.beta=0"]}
-# What each does something with even where there is no buffer.
+# Settings with which each method has an effect even without a buffer.
 HELD = {"co2l": ["co2l.asymmetric=false"], "geodl": [], "ema": []}
 
 

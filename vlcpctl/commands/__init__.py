@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Command(NamedTuple):
-    """What the program knows of a command before it imports its file."""
+    """The facts about a command that are needed before its file is imported."""
 
     summary: str  # for `vlcpctl --help`
     warm: bool = False  # loads a model: `batch` imports the libraries once for all such lines

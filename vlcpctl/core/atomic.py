@@ -188,7 +188,7 @@ def refuse_foreign_file(out: Path, is_ours: Callable[[Path], bool]) -> None:
 
 
 def is_pipe_or_device(path: Path) -> bool:
-    """Whether a path takes what is written and stores nothing, so that it is never renamed."""
+    """Whether a path is a pipe or device, which is written to directly and never replaced."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 

@@ -1,4 +1,4 @@
-"""Runs command lines as child processes of one warm process, several at once if asked.
+"""Runs command lines as child processes of one warm process, several at once with --jobs.
 
 On Linux the children are forked from a process that has already imported torch and open_clip, which
 saves each of them seconds. Elsewhere they are spawned.

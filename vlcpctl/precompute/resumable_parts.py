@@ -64,7 +64,7 @@ def claim(out: Path, identity: dict[str, Any], compute: ComputeOptions, *, force
 
 
 def missing_parts(out: Path, files: Mapping[int, Path]) -> list[int]:
-    """The numbers of the parts whose file is missing; says so if the work for `out` resumes."""
+    """The numbers of the parts whose file is missing; prints a line if work resumes."""
     missing = [number for number, file in files.items() if not file.is_file()]
     if len(missing) < len(files):
         say(f"resuming {out} at part {len(files) - len(missing)} of {len(files)}")

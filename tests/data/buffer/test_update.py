@@ -159,7 +159,7 @@ def test_tars_hold_what_the_index_says(tmp_path: Path) -> None:
     assert buffer.manifest["splits"]["train"]["shards"] == sorted(set(split.column("shard")))
 
 
-def test_tar_is_linked_while_half_of_it_stays_and_written_anew_below(tmp_path: Path) -> None:
+def test_tar_is_linked_while_half_of_it_stays_and_rewritten_below(tmp_path: Path) -> None:
     first, second, third = tasks(tmp_path, [40, 40, 40])
     update(tmp_path / "a", first, policy="ring")
     update(tmp_path / "b", second, tmp_path / "a", policy="ring")

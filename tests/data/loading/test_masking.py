@@ -1,4 +1,4 @@
-"""Masked words: the CTP authors' masks from their draws, shares, and what draws hang on."""
+"""Masked words: the CTP authors' masks from their draws, shares, and what the draws depend on."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_all_hides_every_masked_word() -> None:
     assert (masked[labels >= 0] == SPECIAL.mask).all()
 
 
-def test_a_text_is_masked_alike_in_any_batch_and_anew_on_each_visit() -> None:
+def test_a_text_is_masked_equally_in_any_batch_and_differently_on_each_visit() -> None:
     masking = Masking(SPECIAL, 0.4, seed=0)
     together, _ = masking(_texts(3), ["a", "b", "c"], [0, 0, 0])
     alone, _ = masking(_texts(1), ["b"], [0])

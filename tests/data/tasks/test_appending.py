@@ -1,4 +1,4 @@
-"""Appending many pieces, and sending them to the disk while the work goes on."""
+"""Appending many pieces, and writing them to the disk while more are appended."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def write_vectors(
         np.lib.format.write_array_header_1_0(
             file, {"descr": descr, "fortran_order": False, "shape": shape}
         )
-        # Not numpy.save, whose error for a full disk does not say that it is full.
+        # Not numpy.save, whose error for a full disk does not mention the disk.
         for block in blocks:
             file.write(np.ascontiguousarray(block, dtype=dtype).data)
 
@@ -125,7 +125,7 @@ def read_table(path: Path, schema: pa.Schema, columns: Sequence[str], command: s
     """Some columns of a table beside vectors; its page checksums are verified.
 
     Raises BadInput if they cannot be read or do not fit the schema. Earlier versions had the
-    vectors in the table: the error says to run `command` again.
+    vectors in the table: the message is to run `command` again.
     """
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
@@ -140,7 +140,7 @@ def read_table(path: Path, schema: pa.Schema, columns: Sequence[str], command: s
 
 
 def write_table(path: Path, table: pa.Table) -> None:
-    """Write the table that says what the rows of vectors are to a new file."""
+    """Write the table that describes the rows of vectors to a new file."""
     with new_part(path) as temporary:
         pq.write_table(
             table,

@@ -45,9 +45,9 @@ class Source(Protocol):
     def pairs(self, columns: ColumnOptions, *, images: bool = True) -> Iterator[list[Pair]]:
         """Yield the pairs in batches, in the same order every time.
 
-        A pair that cannot be used has no image and a flaw that says why. With `images=False`, what
-        is yielded serves to assign tasks: only `place`, `label` and `value` need to be set. Raises
-        BadInput if the source itself is malformed or damaged.
+        A pair that cannot be used has no image, and a flaw that gives the reason. With
+        `images=False`, the pairs only serve to assign tasks: only `place`, `label` and `value` need
+        to be set. Raises BadInput if the source itself is malformed or damaged.
         """
 
     def fingerprint(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class ImageFiles:
         return None, found
 
     def with_image(self, pair: Pair, name: str | None) -> Pair:
-        """The pair with the image of that name, or with a flaw that says why it has none."""
+        """The pair with the image of that name, or with a flaw that gives the reason."""
         if pair.flaw:
             return pair
         image, flaw = self.read(name)

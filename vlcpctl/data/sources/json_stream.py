@@ -39,7 +39,7 @@ class JsonReader:
         self._decoder = json.JSONDecoder()
         self._text = ""
         self._at = 0
-        self._dropped = 0  # characters before the text at hand
+        self._dropped = 0  # characters before the text in memory
         self._more()
 
     def peek(self) -> str:

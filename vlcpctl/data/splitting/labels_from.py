@@ -104,7 +104,7 @@ def read_class_names(path: Path) -> tuple[str, ...]:
 
 
 def _identity_of(name: str) -> str | list[str]:
-    """The name itself if a library knows it, else the hashes of the files it refers to."""
+    """The name itself if it is known to a library, else the hashes of the files it refers to."""
     path = Path(name)
     if path.is_file():
         return file_sha256(path)

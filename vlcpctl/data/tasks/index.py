@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from vlcpctl.core.errors import BadInput, unreadable
 
 # One row per image. `offset` and `size` locate the image's bytes in its shard. Captions are read
-# from the index; the .txt members of the tars repeat them for programs that do not know the index.
+# from the index; the .txt members of the tars repeat them for programs that do not read the index.
 FIELDS = [
     pa.field("key", pa.string(), nullable=False),
     pa.field("source_key", pa.string()),

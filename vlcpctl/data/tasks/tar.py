@@ -27,7 +27,7 @@ _NAME_LENGTH, _KEY_LENGTH = 100, 32
 _PADDING = [bytes(-size % BLOCK) for size in range(BLOCK)]
 
 _MOST_PIECES = 1024  # per writev call: IOV_MAX on Linux and macOS
-_BEGUN_AFTER = 16 * 2**20  # bytes of a file after which the kernel is asked to write them out
+_BEGUN_AFTER = 16 * 2**20  # bytes of a file after which the kernel starts to write them out
 
 
 def frame(sample: Sample, task: str) -> tuple[bytes, bytes]:

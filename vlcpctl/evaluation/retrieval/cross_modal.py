@@ -47,7 +47,7 @@ class CrossModalEvaluator(Evaluator):
         return dataclasses.asdict(found)
 
     def finish(self, session: Session) -> None:
-        """Save the embeddings of every task, if the plan says so."""
+        """Save the embeddings of every task, if --save-embeddings is given."""
         saved = self.plan.embeddings.get(session.checkpoint)
         if saved is None:
             return

@@ -90,7 +90,7 @@ class Gallery:
 
 
 def merge_galleries(parts: Sequence[Embeddings]) -> Gallery:
-    """One gallery of all parts, in which identical images are one entry, and likewise texts."""
+    """One gallery of all parts, in which identical images, and identical texts, are one entry."""
     image_ids: dict[str, int] = {}
     texts: dict[str, int] = {}
     images, sentences, pairs = [], [], []

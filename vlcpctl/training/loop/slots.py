@@ -1,4 +1,4 @@
-"""The methods' slots during a run: initialise, carry over from the parent, check, hand on."""
+"""The methods' slots during a run: initialise, carry over from the parent, check, save."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ options "data out streams methods seeds labels nproc jobs split train" "$@"
 [ -n "$emoji9$data" ] || fail "give --data DIR, the directory with the data, or --emoji9"
 
 tables="joint seqf er ewc lwf ucir co2l geodl incclip"
-# Of classes-4 alone: Table 3 (clipping; and distillation; er has neither), Tables 4 and 5.
+# With classes-4 only: Table 3 (clipping; and distillation; er has neither), Tables 4 and 5.
 studies="incclip-clip incclip-distil incclip-1 incclip-5 incclip-20 incclip-50"
 known_streams="classes-4 classes-8 iid-4 iid-8"
 : "${methods:=$tables $studies}" "${streams:=classes-4 classes-8 iid-4}" "${seeds:=0}"

@@ -226,7 +226,7 @@ def test_a_diverged_model_is_named(place: Path, tmp_path: Path) -> None:
         run(tasks(place)[:1], [broken], quiet=True)
 
 
-def test_a_stream_is_answered_with_its_tasks(place: Path) -> None:
+def test_a_stream_given_as_a_task_lists_its_tasks(place: Path) -> None:
     with pytest.raises(BadInput, match=r"is a stream; give one of its tasks: .*02-part-2"):
         run([place / "stream"], [place / "run" / "00"])
 

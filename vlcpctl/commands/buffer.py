@@ -126,7 +126,7 @@ def run(
     The result is a task directory that contains its images, so the old task can be deleted.
     Policies:
 
-      reservoir  uniform sample of all pairs so far, in any order of the tasks
+      reservoir  uniform sample of all pairs so far, whatever the order of tasks
       ring       same number of pairs from each task
       herding    from each task, pairs that preserve its mean feature (MoF)
       kmeans     from each task, pairs nearest to the centres of its clusters

@@ -111,8 +111,8 @@ def run(
     augmentation, the teacher, the tasks and the buffer must be those of train-step, which checks
     them.
 
-    If the command is interrupted, run it again: it resumes and ends with the same bytes. Several
-    processes can share the work with --num-shards and --shard-index; the last one to finish
+    If it is interrupted, run the same command again: it resumes and ends with the same bytes.
+    Several processes can share the work with --num-shards and --shard-index; the last one to finish
     completes --out.
 
     Examples:

@@ -116,7 +116,7 @@ def run(
     of the buffer's images is between --min-score and --max-score. Pass the file to train-step with
     --pseudo-texts.
 
-    If the command is interrupted, run it again: it resumes and ends with the same bytes.
+    If it is interrupted, run the same command again: it resumes and ends with the same bytes.
 
     Examples:
       vlcpctl invert-texts --checkpoint run/00 --buffer buffer/00 \

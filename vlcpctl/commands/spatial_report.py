@@ -70,7 +70,7 @@ def run(
     angle between two samples, over all pairs of samples. RAM: the angle by which a sample rotated.
     ImAV: the change in the angle between an image and its text, over the pairs that the earlier
     checkpoint ranks first. All are in degrees. Images or texts with identical content are one
-    sample. The time for SAM grows with the square of their number; see --limit.
+    sample. The time for SAM grows with the square of the number of samples; see --limit.
 
     With several runs, the checkpoints of each run are compared by step; two checkpoints of two
     runs are compared in the order given. Each alpha of interpolate counts as a separate run. Pass

@@ -463,7 +463,7 @@ def run(
 ) -> None:
     r"""Train on one task and write the next checkpoint.
 
-    If the command is interrupted, run it again: it resumes and ends with the same bytes.
+    If it is interrupted, run the same command again: it resumes and ends with the same bytes.
 
     Examples:
       vlcpctl train-step stream/00-smileys -o run/00 --method ctp --preset tiny

@@ -22,6 +22,11 @@ def _make(final: Path, content: str = "one", identity: dict[str, object] | None 
         write_manifest(directory, "task", identity or {"seed": 0}, content, {"name": content})
 
 
+def _write_file(final: Path) -> None:
+    with new_file(final, is_artifact) as temporary:
+        temporary.write_text("ours")
+
+
 def _names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
@@ -166,14 +171,32 @@ def test_names_that_a_user_may_have_given_are_left_alone(tmp_path: Path) -> None
     assert all((path / "theirs").read_text() == "theirs" for path in theirs)
 
 
-def test_a_directory_named_like_a_staging_directory_is_refused(tmp_path: Path) -> None:
-    theirs = tmp_path / ".a.vlcpctl"
-    (theirs / "ready" / "a").mkdir(parents=True)
-    with pytest.raises(OutputExists, match="was not made by vlcpctl"):
-        _make(tmp_path / "a")
+@pytest.mark.parametrize("inside", ["ready/a", "replaced", "partial"])
+def test_a_directory_named_like_a_staging_directory_is_refused(tmp_path: Path, inside: str) -> None:
+    (tmp_path / ".a.vlcpctl" / inside).mkdir(parents=True)
+    before = sorted(tmp_path.rglob("*"))
+    staging_directory = Staging(tmp_path / "a")
+    for write in (
+        lambda: _make(tmp_path / "a"),
+        lambda: _write_file(tmp_path / "a"),
+        lambda: staging_directory.keep(staging_directory.partial),
+    ):
+        with pytest.raises(OutputExists, match="was not made by vlcpctl"):
+            write()
+    staging_directory.finish_swap()
+    staging_directory.drop_partial()
+    staging_directory.close()
     assert read_path(tmp_path / "a") == tmp_path / "a"
-    Staging(tmp_path / "a").finish_swap()
-    assert _names(tmp_path) == [".a.vlcpctl"]
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_file_named_like_a_staging_directory_is_refused(tmp_path: Path) -> None:
+    theirs = tmp_path / ".a.vlcpctl"
+    theirs.write_text("theirs")
+    for write in (_make, _write_file):
+        with pytest.raises(OutputExists, match="was not made by vlcpctl"):
+            write(tmp_path / "a")
+    assert theirs.read_text() == "theirs"
 
 
 def test_what_dead_processes_were_writing_is_removed(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import errno
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,8 @@ def new_file(final: Path, is_ours: Callable[[Path], bool]) -> Iterator[Path]:
             sync(Path(os.path.abspath(final)).parent)
             _report_kept(final, kept)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(FileNotFoundError, NotADirectoryError):  # where no staging could be made
+            temporary.unlink()
         staging.close()
 
 

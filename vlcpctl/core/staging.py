@@ -95,6 +95,7 @@ class Staging:
 
     def keep(self, path: Path) -> Path:
         """Move the output, or its partial state, to `replaced`; drops what was kept before."""
+        self._make()  # never into, or out of, a directory that is not ours
         kept = self.replaced.with_name(path.name)
         _remove(kept)
         kept.parent.mkdir(exist_ok=True)
@@ -117,7 +118,9 @@ class Staging:
             self.close()
 
     def close(self) -> None:
-        """Remove the directory if it holds nothing but its marker."""
+        """Remove the directory if it holds nothing but its marker; one that is not ours stays."""
+        if not self.is_ours():
+            return
         for below in (self.ready.parent, self.replaced.parent):
             with suppress(OSError):
                 below.rmdir()

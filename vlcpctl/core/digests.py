@@ -1,0 +1,144 @@
+"""Digests that find changed files, and a cache that spares hashing a large file again.
+
+xxh3_128 reads ten times as fast as sha256. It finds faults and edits, not attackers: ids that
+stand for content keep their cryptographic hashes (see `core.hashing`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from vlcpctl.core.errors import BadInput, VlcpError, unreadable
+
+ALGORITHM = "xxh3_128"
+_CACHED_FROM = 1 << 22  # bytes; a smaller file is hashed sooner than its cache entry is opened
+_SETTLED_SECONDS = 2  # a file changed more recently could change again within the clock's tick
+
+FileDigest = Mapping[str, Any]  # {"bytes": size, "xxh3_128": hex digits}
+
+
+def file_digest(path: Path) -> str:
+    """The xxh3_128 of a file's bytes, 32 hex digits.
+
+    Raises OSError if it cannot be read or is not a regular file (a pipe would block forever).
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(f"{path} is not a regular file")
+        return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
+
+
+def digests_of(directory: Path, names: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:
+    """Size and digest of files below a directory, keyed and sorted by relative path.
+
+    `names` are their relative paths; without them, all files are meant.
+    """
+    if names is None:
+        found = (path for path in directory.rglob("*") if path.is_file())
+        names = [path.relative_to(directory).as_posix() for path in found]
+    return {
+        name: {
+            "bytes": (directory / name).stat().st_size,
+            ALGORITHM: file_digest(directory / name),
+        }
+        for name in sorted(names)
+    }
+
+
+def verify_files(
+    directory: Path,
+    recorded: Mapping[str, FileDigest],
+    *,
+    error: type[VlcpError] = BadInput,
+    advice: str = "",
+    use_cache: bool = True,
+) -> None:
+    """Raise `error`, naming the first file that is missing or is not what was recorded.
+
+    `advice` is appended to the message, such as "; --force starts over".
+    """
+    for problem in changed_files(directory, recorded, use_cache=use_cache):
+        raise error(problem + advice)
+
+
+def changed_files(
+    directory: Path, recorded: Mapping[str, FileDigest], *, use_cache: bool = True
+) -> Iterator[str]:
+    """A phrase for each file that is missing or is not what was recorded, with its path.
+
+    With `use_cache`, a large file that was verified before, and that has not been touched since
+    by its size, times and inode, is not hashed again.
+    """
+    for name, entry in recorded.items():
+        problem = _problem(directory / name, entry, use_cache) if _inside(name) else None
+        if problem or not _inside(name):
+            yield problem or f"{directory} records a file outside of it: {name!r}"
+
+
+def _inside(name: str) -> bool:
+    path = Path(name)
+    return not path.is_absolute() and ".." not in path.parts and "\0" not in name
+
+
+def _problem(path: Path, entry: FileDigest, use_cache: bool) -> str | None:
+    changed = f"{path} has changed since it was written"
+    try:
+        found = path.stat()
+        size, wanted = entry["bytes"], entry[ALGORITHM]
+        if found.st_size != size:
+            return f"{changed}: it has {found.st_size} bytes and had {size}"
+        if use_cache and _is_cached(path, found, wanted):
+            return None
+        if file_digest(path) != wanted:
+            return f"{changed}: its {ALGORITHM} differs"
+    except OSError as error:
+        return f"{path} is missing" if not path.exists() else unreadable(path, error)
+    except (KeyError, TypeError):
+        return f"{path} has no valid size and {ALGORITHM} on record"
+    if use_cache:
+        _remember(path, found, wanted)
+    return None
+
+
+def _is_cached(path: Path, found: os.stat_result, digest: str) -> bool:
+    if found.st_size < _CACHED_FROM:
+        return False
+    try:
+        return _entry(path).read_text(encoding="utf-8") == _state(path, found, digest)
+    except (OSError, ValueError):
+        return False
+
+
+def _remember(path: Path, found: os.stat_result, digest: str) -> None:
+    """Record a verified file; a cache that cannot be written costs time, so it is no error."""
+    changed = max(found.st_mtime, found.st_ctime)
+    if found.st_size < _CACHED_FROM or time.time() - changed < _SETTLED_SECONDS:
+        return
+    with suppress(OSError):
+        entry = _entry(path)
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        temporary = entry.with_name(f"{entry.name}.{os.getpid()}")
+        temporary.write_text(_state(path, found, digest), encoding="utf-8")
+        temporary.replace(entry)
+
+
+def _entry(path: Path) -> Path:
+    """The cache entry of a path, in the user's cache directory."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    name = hashlib.blake2b(os.fsencode(os.path.realpath(path)), digest_size=16).hexdigest()
+    return cache / "vlcpctl" / "verified" / name
+
+
+def _state(path: Path, found: os.stat_result, digest: str) -> str:
+    # ctime as well as mtime: programs that edit a file in place can set mtime back, not ctime.
+    parts = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return " ".join([*map(str, parts), digest, ascii(os.path.realpath(path))])

@@ -1,0 +1,38 @@
+"""Text of unknown origin, such as names in files of others, made safe for a terminal."""
+
+from __future__ import annotations
+
+import re
+
+# Control characters (escape codes among them), marks that reverse the direction of text, line and
+# paragraph separators, and halves of surrogate pairs (bytes of a path that are not UTF-8).
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_UNSAFE_BUT_NEWLINE = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x09\x0b-\x1f"))
+
+
+def printable(text: object) -> str:
+    r"""The text on one line, with unsafe characters as backslash escapes.
+
+    >>> print(printable("a\x1b[31mb\nc\udcff"))
+    a\x1b[31mb\nc\xff
+    """
+    return _UNSAFE.sub(_escaped, str(text))
+
+
+def printable_lines(text: object) -> str:
+    r"""The text with unsafe characters as backslash escapes; newlines stay.
+
+    >>> print(printable_lines("a\nb\x1b"))
+    a
+    b\x1b
+    """
+    return _UNSAFE_BUT_NEWLINE.sub(_escaped, str(text))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    char = found[0]
+    if "\udc80" <= char <= "\udcff":  # how Python carries a byte that is not UTF-8
+        return f"\\x{ord(char) - 0xDC00:02x}"
+    return char.encode("unicode_escape").decode()

@@ -1,0 +1,90 @@
+"""JSON of unknown origin: whatever the text, a value within bounds or one error that says why.
+
+The bounds are those of files that vlcpctl writes, with room to spare: nesting up to MOST_DEPTH,
+integers of 64 bits, text that UTF-8 can encode (no lone surrogates), files up to MOST_BYTES.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from pathlib import Path
+from typing import Any, NoReturn
+
+from vlcpctl.core.errors import BadInput, unreadable
+
+MOST_DEPTH = 100
+MOST_BYTES = 1 << 28
+
+_SUSPICIOUS = re.compile(r"\\u[dD][89a-fA-F]|\d{18}")  # perhaps a surrogate or a huge integer
+
+
+def parse_json(text: str | bytes, *, finite: bool = False) -> Any:
+    """The value of a JSON text. Raises ValueError, whose message says what is wrong.
+
+    With `finite`, the words NaN and Infinity are refused as the JSON standard asks.
+
+    >>> parse_json("[" * 500 + "]" * 500)
+    Traceback (most recent call last):
+    ValueError: it is nested more than 100 levels deep
+    """
+    words = text.decode("utf-8") if isinstance(text, bytes) else text
+    try:
+        value = json.loads(words, parse_constant=_refuse_constant if finite else None)
+    except RecursionError:
+        raise ValueError(f"it is nested more than {MOST_DEPTH} levels deep") from None
+    if words.count("[") + words.count("{") > MOST_DEPTH or _SUSPICIOUS.search(words):
+        _check(value)
+    return value
+
+
+def read_json(path: Path, *, most_bytes: int = MOST_BYTES) -> Any:
+    """The value in a JSON file. Raises BadInput, naming the file, if it cannot be read."""
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise BadInput(f"cannot read {path}: it is not a regular file")
+        if found.st_size > most_bytes:
+            raise BadInput(f"cannot read {path}: it has {found.st_size} bytes, over {most_bytes}")
+        return parse_json(path.read_bytes())
+    except OSError as error:
+        raise BadInput(unreadable(path, error)) from error
+    except ValueError as error:
+        raise BadInput(f"{path} is not readable JSON: {error}") from error
+
+
+def read_json_object(path: Path, *, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
+    """The object in a JSON file. Raises BadInput, naming the file, if there is none."""
+    value = read_json(path, most_bytes=most_bytes)
+    if not isinstance(value, dict):
+        raise BadInput(f"{path} is not a JSON object, it is a {type(value).__name__}")
+    return value
+
+
+def _check(value: Any) -> None:
+    """Raise ValueError for a value that is too deep, too large or not text; without recursion."""
+    waiting = [(value, 1)]
+    while waiting:
+        one, depth = waiting.pop()
+        if depth > MOST_DEPTH + 1:
+            raise ValueError(f"it is nested more than {MOST_DEPTH} levels deep")
+        if isinstance(one, dict):
+            waiting += [(part, depth + 1) for pair in one.items() for part in pair]
+        elif isinstance(one, list):
+            waiting += [(part, depth + 1) for part in one]
+        elif isinstance(one, str):
+            _check_text(one)
+        elif isinstance(one, int) and not -(2**63) <= one < 2**63:
+            raise ValueError("it contains an integer of more than 64 bits")
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("it contains half of a surrogate pair, which is not text") from error
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")

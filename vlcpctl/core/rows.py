@@ -9,10 +9,10 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import UnionType
 from typing import Any, NoReturn, TextIO
 
 from vlcpctl.core.errors import BadInput, UsageError, unreadable
+from vlcpctl.core.fields import Fields
 
 SCHEMA = "vlcpctl.eval/1"
 _MOST_LINE_BYTES = 1 << 24
@@ -166,7 +166,7 @@ def row_of(value: dict[str, Any], place: str) -> Row:
 
     Raises BadInput if a field is missing or of the wrong type.
     """
-    take = _Fields(value, place)
+    take = Fields(value, place)
     return Row(
         run=run_label(take("run", str), take("alpha", int | float, None)),
         method=take("method", str),
@@ -179,7 +179,7 @@ def row_of(value: dict[str, Any], place: str) -> Row:
         protocol=take("protocol", str, ""),
         gallery=take("gallery", str),
         task=take("task", str),
-        tasks=tuple(str(name) for name in take("tasks", list, [])),
+        tasks=tuple(take.texts("tasks", [])),
         split=take("split", str),
         metrics=_metrics(take("metrics", dict), place),
         checkpoint=take("checkpoint", str, None),
@@ -209,33 +209,6 @@ def share_text(alpha: float) -> str:
     return short if float(short) == alpha else repr(alpha)
 
 
-_REQUIRED = object()
-_KINDS: dict[type | UnionType, str] = {
-    str: "text",
-    int: "an integer",
-    int | float: "a number",
-    dict: "an object",
-    list: "a list",
-}
-
-
-@dataclass(frozen=True)
-class _Fields:
-    """Takes fields of one row; raises BadInput for a missing or mistyped one."""
-
-    value: dict[str, Any]
-    place: str
-
-    def __call__(self, name: str, kind: type | UnionType, default: object = _REQUIRED) -> Any:
-        found = self.value.get(name)
-        if found is None and default is not _REQUIRED:
-            return default
-        if not isinstance(found, kind) or isinstance(found, bool):
-            wanted = _KINDS[kind]
-            raise BadInput(f"{self.place}: field {name!r} is {found!r}, not {wanted}")
-        return found
-
-
 def _metrics(found: dict[str, Any], place: str) -> dict[str, float]:
     """Metric values; a metric that is null was not measured and is left out."""
     for key, value in found.items():
@@ -248,7 +221,7 @@ def _metrics(found: dict[str, Any], place: str) -> dict[str, float]:
 def _since(found: dict[str, Any] | None, place: str) -> EarlierCheckpoint | None:
     if found is None:
         return None
-    take = _Fields(found, f"{place}: since")
+    take = Fields(found, f"{place}: since")
     run = run_label(take("run", str), take("alpha", int | float, None))
     return EarlierCheckpoint(run, take("step", int, None), take("checkpoint", str, None))
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,12 +34,40 @@ def test_the_directory_that_one_is_in_and_the_uppermost_have_a_kind(
         ("{", "not readable JSON"),
         ("[]", "not written by vlcpctl"),
         ('{"schema": "vlcpctl.task/2"}', "this version reads vlcpctl.task/1"),
+        ("[" * 100_000, "nested more than 100 levels deep"),
+        ('{"schema": ' * 100_000, "nested more than 100 levels deep"),
+        ('{"schema": 1' + "0" * 400 + "}", "integer of more than 64 bits"),
+        ('{"schema": 1' + "0" * 5000 + "}", "integer of more than 64 bits"),
+        ('{"schema": "vlcpctl.task/1", "name": "\\ud800"}', "half of a surrogate pair"),
+        ('{"schema": ["' + "x" * 500 + '"]}', r"task\.json has schema .{,90}; this version reads"),
+        ('{"schema": "vlcpctl.task/1", "content": 5, "identity": {}}', "'content' is 5, not text"),
+        (
+            '{"schema": "vlcpctl.task/1", "content": "x", "identity": [1]}',
+            r"'identity' is \[1\], not an object",
+        ),
     ],
 )
 def test_a_manifest_that_cannot_be_read_says_why(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "task.json").write_text(text)
-    with pytest.raises(BadInput, match=message):
+    with pytest.raises(BadInput, match=message) as error:
         read_manifest(tmp_path, "task")
+    assert str(tmp_path / "task.json") in str(error.value)
+
+
+def test_a_pipe_with_the_name_of_a_manifest_is_not_waited_for(tmp_path: Path) -> None:
+    for name in ("task.json", "summary.json"):
+        os.mkfifo(tmp_path / name)
+    assert not is_artifact(tmp_path)
+    with pytest.raises(BadInput, match="is not a task"):
+        read_manifest(tmp_path, "task")
+
+
+def test_paths_that_are_not_utf8_can_be_in_a_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["vlcpctl", os.fsdecode(b"out-\xff\xfe")])
+    _make(tmp_path / "out")
+    assert read_manifest(tmp_path / "out", "task")["made_by"]["argv"][1] == "out-\\xff\\xfe"
 
 
 @pytest.mark.parametrize(

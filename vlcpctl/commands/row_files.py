@@ -78,12 +78,13 @@ def evaluate_rows(
         console.say("\n".join(plan.lines()))
         return None
     from vlcpctl.core.rows import write_row
+    from vlcpctl.core.safe_json import parse_json
     from vlcpctl.evaluation.jobs import planned_rows
 
     out = output.out
     if out is not None and has_rows(out, planned_rows(plan), force=output.force) and not has_more:
         console.say(f"{output.command}: {out} is already finished")
-        return [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+        return [parse_json(line) for line in out.read_text(encoding="utf-8").splitlines()]
     from vlcpctl.evaluation.driver import evaluate
 
     rows = []

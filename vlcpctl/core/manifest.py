@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -11,6 +12,9 @@ from typing import Any
 
 import vlcpctl
 from vlcpctl.core.errors import BadInput
+from vlcpctl.core.fields import Fields
+from vlcpctl.core.printable import printable
+from vlcpctl.core.safe_json import read_json
 from vlcpctl.core.staging import read_path
 
 # What an artifact is, and the manifest that makes its directory exist.
@@ -23,6 +27,8 @@ MANIFESTS = {
     "report": "summary.json",
 }
 
+_NOT_UTF8 = re.compile("[\ud800-\udfff]")
+
 
 def write_manifest(
     directory: Path, kind: str, identity: dict[str, Any], content: str, body: dict[str, Any]
@@ -31,6 +37,7 @@ def write_manifest(
 
     `identity` is the semantic settings, compared when the command runs again; `content` is the id
     of the data; `body` is what readers need. Who made it and when is added, and is in no id.
+    Bytes of a path that are not UTF-8 are written as backslash escapes.
     """
     manifest = {
         "schema": f"vlcpctl.{kind}/1",
@@ -44,12 +51,18 @@ def write_manifest(
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         },
     }
-    path = directory / MANIFESTS[kind]
-    path.write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
+    # Python carries such bytes as halves of surrogate pairs, which UTF-8 cannot encode; the
+    # backslash is escaped once more, for JSON.
+    text = _NOT_UTF8.sub(lambda found: "\\" + printable(found[0]), text)
+    (directory / MANIFESTS[kind]).write_text(text, encoding="utf-8")
 
 
 def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
-    """The manifest of an artifact. Raises BadInput if there is none, or one of another schema."""
+    """The manifest of an artifact; its content id is text and its identity an object.
+
+    Raises BadInput if there is no manifest, it cannot be read, or it is of another schema.
+    """
     path = read_path(directory) / MANIFESTS[kind]
     if not path.is_file():
         if not read_path(directory).exists():
@@ -58,19 +71,17 @@ def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
             f"{directory} is not {with_article(kind)}: it has no {MANIFESTS[kind]}"
             f"{_described(directory)}"
         )
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise BadInput(f"{path} is not readable JSON: {error}") from error
-    if not isinstance(manifest, dict) or "schema" not in manifest:
+    entries = read_json(path)
+    if not isinstance(entries, dict) or "schema" not in entries:
         raise BadInput(f"{path} has no schema; it was not written by vlcpctl")
-    if manifest["schema"] != f"vlcpctl.{kind}/1":
+    if entries["schema"] != f"vlcpctl.{kind}/1":
         raise BadInput(
-            f"{path} has schema {manifest['schema']!r}; this version reads vlcpctl.{kind}/1"
+            f"{path} has schema {entries['schema']!r:.80}; this version reads vlcpctl.{kind}/1"
         )
-    manifest = _Manifest(path, manifest)
-    for name in ("content", "identity"):
+    manifest = _Manifest(path, entries)
+    for name, type_ in (("content", str), ("identity", dict)):
         _ = manifest[name]  # raises BadInput if it is missing
+        Fields(manifest, path)(name, type_)
     return manifest
 
 
@@ -100,8 +111,8 @@ def is_artifact(directory: Path) -> bool:
     """Whether a directory has a manifest that vlcpctl wrote; its name alone is not enough."""
     for name in MANIFESTS.values():
         try:
-            manifest = json.loads((directory / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
+            manifest = read_json(directory / name)
+        except BadInput:
             continue
         if isinstance(manifest, dict) and str(manifest.get("schema")).startswith("vlcpctl."):
             return True

@@ -17,6 +17,7 @@ from vlcpctl.core.errors import BadInput, unreadable
 MOST_DEPTH = 100
 MOST_BYTES = 1 << 28
 
+_MORE_THAN_64_BITS = "it contains an integer of more than 64 bits"
 _SUSPICIOUS = re.compile(r"\\u[dD][89a-fA-F]|\d{18}")  # perhaps a surrogate or a huge integer
 
 
@@ -34,6 +35,10 @@ def parse_json(text: str | bytes, *, finite: bool = False) -> Any:
         value = json.loads(words, parse_constant=_refuse_constant if finite else None)
     except RecursionError:
         raise ValueError(f"it is nested more than {MOST_DEPTH} levels deep") from None
+    except ValueError as error:
+        if str(error).startswith("Exceeds the limit"):  # of Python, 4300 digits
+            raise ValueError(_MORE_THAN_64_BITS) from error
+        raise
     if words.count("[") + words.count("{") > MOST_DEPTH or _SUSPICIOUS.search(words):
         _check(value)
     return value
@@ -76,7 +81,7 @@ def _check(value: Any) -> None:
         elif isinstance(one, str):
             _check_text(one)
         elif isinstance(one, int) and not -(2**63) <= one < 2**63:
-            raise ValueError("it contains an integer of more than 64 bits")
+            raise ValueError(_MORE_THAN_64_BITS)
 
 
 def _check_text(text: str) -> None:

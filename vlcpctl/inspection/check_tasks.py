@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterator
 from itertools import chain
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.hashing import content_id, sample_key
 from vlcpctl.core.manifest import read_manifest
+from vlcpctl.core.safe_json import parse_json
 from vlcpctl.data.images.header import KINDS
 from vlcpctl.data.precomputed.stored_features import check_features
 from vlcpctl.data.tasks.index import SCHEMA, ContentId
@@ -187,7 +187,7 @@ def _describes(tars: _TarReader, row: IndexRow, at: int) -> bool:
     if block != header(row["key"], "json", size):
         return False
     try:
-        described = json.loads(tars.read(row["shard"], at + BLOCK, size) or b"")
+        described = parse_json(tars.read(row["shard"], at + BLOCK, size) or b"")
     except ValueError:
         return False
     return isinstance(described, dict) and all(

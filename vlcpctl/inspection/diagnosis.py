@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from itertools import islice
@@ -11,9 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.core.errors import MOST_NAMES
+from vlcpctl.core.errors import MOST_NAMES, BadInput
 from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.rows import SCHEMA
+from vlcpctl.core.safe_json import parse_json, read_json
 from vlcpctl.data.precomputed.pseudo_texts import METADATA
 
 NO_ARTIFACT = "is not an artifact, such as a stream, task, checkpoint or file of pseudo texts"
@@ -56,8 +56,8 @@ def _why_no_texts(path: Path) -> str | None:
 def _why_no_manifest(path: Path) -> str:
     """The reason for a directory without a manifest."""
     try:
-        identity = json.loads((path / "identity.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        identity = read_json(path / "identity.json")
+    except BadInput:
         identity = None
     staging = path.parent
     if staging.name.endswith(".vlcpctl") and path.name == "partial" and isinstance(identity, dict):
@@ -76,7 +76,7 @@ def _why_no_manifest(path: Path) -> str:
 
 def _is_row(line: bytes) -> bool:
     try:
-        row = json.loads(line)
+        row = parse_json(line)
     except ValueError:
         return False
     return isinstance(row, dict) and row.get("schema") == SCHEMA

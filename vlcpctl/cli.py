@@ -21,6 +21,7 @@ from vlcpctl.commands import COMMANDS, module_name, options
 from vlcpctl.commands.paths import checked_paths
 from vlcpctl.core import console
 from vlcpctl.core.errors import VlcpError
+from vlcpctl.core.printable import printable, printable_lines
 
 EPILOG = (
     "Every option can be set with an environment variable, such as VLCPCTL_TRAIN_STEP_LR for --lr "
@@ -169,8 +170,8 @@ def _with_error_lines(name: str, run: Callable[..., None]) -> Callable[..., None
 
 def _print_error(name: str, message: str) -> None:
     if os.environ.get("VLCPCTL_DEBUG"):
-        traceback.print_exc()
-    print(f"vlcpctl {name}: {message}", file=sys.stderr)
+        print(printable_lines(traceback.format_exc()), file=sys.stderr, end="")
+    print(printable(f"vlcpctl {name}: {message}"), file=sys.stderr)
 
 
 def _error_text(error: OSError) -> str:

@@ -54,11 +54,16 @@ def run(
     if cite and not method.papers:
         raise UsageError(f"{name} has no paper to cite: it is not a published method")
     if cite:
-        console.emit("\n\n".join(bibtex(paper) for paper in method.papers))
+        _emit_lines("\n\n".join(bibtex(paper) for paper in method.papers))
     elif as_json:
         console.emit(json.dumps({"schema": SCHEMA, **describe(method)}))
     else:
-        console.emit("\n".join(_description(describe(method))))
+        _emit_lines("\n".join(_description(describe(method))))
+
+
+def _emit_lines(text: str) -> None:
+    for line in text.split("\n"):
+        console.emit(line)
 
 
 def _method_of(name: str) -> type[Method]:

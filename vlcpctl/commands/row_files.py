@@ -75,7 +75,8 @@ def evaluate_rows(
     is work to do, so that a plan and a refusal do not import torch.
     """
     if output.dry_run:
-        console.say("\n".join(plan.lines()))
+        for line in plan.lines():
+            console.say(line)
         return None
     from vlcpctl.core.rows import write_row
     from vlcpctl.core.safe_json import parse_json

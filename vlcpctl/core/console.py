@@ -1,13 +1,20 @@
-"""Output for people, log lines and progress, goes to stderr; only results go to stdout."""
+"""Output for people, log lines and progress, goes to stderr; only results go to stdout.
+
+Messages and results may contain names that others chose (of files, members of tars, runs, tasks).
+They are made safe for a terminal here, so that no caller needs to think of it.
+"""
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
+
+from vlcpctl.core.printable import printable, printable_json
 
 
 class _State:
@@ -29,7 +36,9 @@ def claim_stdout() -> None:
     This works on file descriptors, so it also covers libraries that write to descriptor 1 from C.
     """
     sys.stdout.flush()
-    _state.claimed = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a library may print more than ASCII to it
+        sys.stdout.reconfigure(errors="backslashreplace")
+    _state.claimed = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="backslashreplace")
     os.dup2(2, 1)
 
 
@@ -56,19 +65,19 @@ def results() -> TextIO:
 
 
 def say(message: str) -> None:
-    """Print a log line to stderr, unless --quiet."""
+    """Print one log line to stderr, unless --quiet."""
     if not _state.quiet:
-        print(message, file=sys.stderr, flush=True)
+        print(printable(message), file=sys.stderr, flush=True)
 
 
 def warn(message: str) -> None:
-    """Print a warning to stderr, also with --quiet."""
-    print(f"warning: {message}", file=sys.stderr, flush=True)
+    """Print a warning of one line to stderr, also with --quiet."""
+    print(f"warning: {printable(message)}", file=sys.stderr, flush=True)
 
 
 def emit(text: object) -> None:
-    """Print one line of results to stdout."""
-    print(text, file=results(), flush=True)
+    """Print one line of results to stdout; unsafe characters are escaped as JSON escapes them."""
+    print(printable_json(text), file=results(), flush=True)
 
 
 class Progress:
@@ -134,18 +143,18 @@ def _bar(label: str, total: int, unit: str) -> Iterator[Progress]:
     from rich.progress import Progress as RichProgress
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),  # a label in brackets is not markup
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
         TextColumn(unit),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
         TimeRemainingColumn(),
     )
     with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=total or None, note="")
+        task = bar.add_task(printable(label), total=total or None, note="")
 
         class _Bar(Progress):
             def advance(self, count: int = 1, note: str = "") -> None:
-                bar.update(task, advance=count, note=note)
+                bar.update(task, advance=count, note=printable(note))
 
         yield _Bar()

@@ -9,6 +9,7 @@ import re
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+_JSON_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _UNSAFE_BUT_NEWLINE = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x09\x0b-\x1f"))
 
 
@@ -29,6 +30,17 @@ def printable_lines(text: object) -> str:
     b\x1b
     """
     return _UNSAFE_BUT_NEWLINE.sub(_escaped, str(text))
+
+
+def printable_json(text: object) -> str:
+    r"""The line with unsafe characters as JSON escapes: a line of JSON stays the same JSON.
+
+    >>> print(printable_json('{"a": "\x7f\x9b\u2028"}'))
+    {"a": "\u007f\u009b\u2028"}
+    """
+    return _UNSAFE.sub(
+        lambda found: _JSON_SHORT.get(found[0]) or f"\\u{ord(found[0]):04x}", str(text)
+    )
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TextIO
 
 from vlcpctl.core.errors import BadInput, UsageError, unreadable
 from vlcpctl.core.fields import Fields
+from vlcpctl.core.printable import printable_json
 
 SCHEMA = "vlcpctl.eval/1"
 _MOST_LINE_BYTES = 1 << 24
@@ -21,7 +22,8 @@ _SCHEMA_PATTERN = re.compile(r"vlcpctl\.eval/(\d+)(\.\d+)*")
 
 def write_row(stream: TextIO, row: dict[str, Any]) -> None:
     """Write one row with its schema as a line of JSON, and flush for readers downstream."""
-    stream.write(json.dumps({"schema": SCHEMA, **row}, ensure_ascii=False) + "\n")
+    line = json.dumps({"schema": SCHEMA, **row}, ensure_ascii=False)
+    stream.write(printable_json(line) + "\n")  # stdout may be a terminal
     stream.flush()
 
 

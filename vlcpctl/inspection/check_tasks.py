@@ -116,9 +116,12 @@ def _check_shards(directory: Path, split: dict[str, Any]) -> Iterator[str]:
 def _rows_of(index: Path) -> Iterator[list[IndexRow]]:
     """The rows of an index in batches; its page checksums are verified."""
     try:
-        with pq.ParquetFile(
-            index, page_checksum_verification=True, pre_buffer=False, buffer_size=2**20
-        ) as file:
+        with (
+            index.open("rb") as opened,  # Arrow takes no path that is not UTF-8
+            pq.ParquetFile(
+                opened, page_checksum_verification=True, pre_buffer=False, buffer_size=2**20
+            ) as file,
+        ):
             missing = [field.name for field in SCHEMA if field.name not in file.schema_arrow.names]
             if missing:
                 raise BadInput(f"{index}: has no column {missing[0]!r}")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vlcpctl.core.console import emit, results
+from vlcpctl.core.printable import printable
 from vlcpctl.report.tables.table import Table, TableCell
 
 if TYPE_CHECKING:
@@ -31,11 +32,12 @@ def print_report(notes: Iterable[str], sections: Iterable[tuple[str, list[Table]
         if console.is_terminal:
             console.print(text, soft_wrap=True)
         else:  # rich would exit with 1, not 141, when the reader of a pipe has gone
-            emit(text.plain)
+            for line in text.plain.split("\n"):
+                emit(line)
 
     for heading, tables in sections:
         if heading:
-            show(Text(f"{heading}\n", "bold underline"))
+            show(Text(f"{printable(heading)}\n", "bold underline"))
         for table in tables:
             show(styled(table, width))
     for note in notes:
@@ -102,7 +104,7 @@ def _widths(table: Table, width: int) -> list[int]:
 
     rows = [row for group in table.groups for row in group.rows]
     first, *others = (
-        max(cell_len(text) for text in (column.name, *(row[place].line for row in rows)))
+        max(cell_len(printable(text)) for text in (column.name, *(row[place].line for row in rows)))
         for place, column in enumerate(table.columns)
     )
     return [min(first, max(width // 2, width - _ROOM)), *others]
@@ -115,9 +117,9 @@ def _block(table: Table, width: int) -> Text:
     widths = _widths(table, width)
     rule = Text("-" * _total(widths), "dim")
     head = [TableCell(column.name, is_faint=True) for column in table.columns]
-    lines = [Text(table.title, "bold"), rule, _line(head, table, widths)]
+    lines = [Text(printable(table.title), "bold"), rule, _line(head, table, widths)]
     for group in table.groups:
-        lines += [rule, *([Text(group.name, "italic")] if group.name else [])]
+        lines += [rule, *([Text(printable(group.name), "italic")] if group.name else [])]
         lines += [_line(row, table, widths) for row in group.rows]
     return Text("\n").join([*lines, rule, Text()])
 
@@ -126,7 +128,7 @@ def _line(cells: Iterable[TableCell], table: Table, widths: list[int]) -> Text:
     """Cells aligned in their columns, a name that is too long cut with an ellipsis."""
     from rich.text import Text
 
-    texts = [Text(cell.line, _style(cell), overflow="ellipsis") for cell in cells]
+    texts = [Text(printable(cell.line), _style(cell), overflow="ellipsis") for cell in cells]
     for text, column, width in zip(texts, table.columns, widths, strict=True):
         text.align("right" if column.is_number else "left", width)
     line = Text(" " * _GAP).join(texts)
@@ -141,4 +143,4 @@ def _style(cell: TableCell) -> str:
 
 
 def _wrapped(note: str, width: int) -> str:
-    return textwrap.fill(note, min(width, _NOTE_WIDTH), subsequent_indent="  ") + "\n"
+    return textwrap.fill(printable(note), min(width, _NOTE_WIDTH), subsequent_indent="  ") + "\n"

@@ -1,13 +1,16 @@
-"""`vlcpctl check`: verify artifacts against their manifests."""
+"""`vlcpctl check`: verify artifacts against their manifests, and look for flaws of their data."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vlcpctl.commands import options
+
+if TYPE_CHECKING:
+    from vlcpctl.inspection.split_columns import Finding
 
 Paths = Annotated[
     list[Path],
@@ -16,10 +19,27 @@ Paths = Annotated[
     ),
 ]
 Deep = Annotated[bool, typer.Option("--deep", help="Read and hash every byte, not only headers.")]
+NearDuplicates = Annotated[
+    int | None,
+    typer.Option(
+        "--near-duplicates",
+        min=0,
+        max=8,
+        metavar="BITS",
+        help="Also report images that look like training images: their 64-bit perceptual hashes "
+        "differ in at most this many bits, such as 4 (default: only exact copies).",
+    ),
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 for warnings, too.")]
 
 
 def run(
-    paths: Paths, deep: Deep = False, json: options.Json = False, quiet: options.Quiet = False
+    paths: Paths,
+    deep: Deep = False,
+    near_duplicates: NearDuplicates = None,
+    strict: Strict = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Verify artifacts against their manifests: print one problem per line, exit 3 if there is any.
 
@@ -27,24 +47,49 @@ def run(
     every tar is checked. With --deep, every image and caption is compared with the index, and
     every content id with the parts it was computed from.
 
+    Flaws of the data are printed as warnings, which exit 0 unless --strict: test images that are
+    also training images, within a task, across tasks and across all PATHs; captions that several
+    images share; galleries of at most 10; splits that are empty, of one class, or smaller than a
+    batch; with --deep, images of different modes.
+
     Examples:
       vlcpctl check stream
       vlcpctl check --deep stream/02-animals-nature runs/ctp/task-2
+      vlcpctl check --strict --near-duplicates 4 stream buffer
     """
     options.start(quiet=quiet)
     from json import dumps
 
     from vlcpctl.core.console import emit, say
     from vlcpctl.core.errors import BadInput
-    from vlcpctl.inspection.check import check
+    from vlcpctl.inspection.check import check, findings
+    from vlcpctl.inspection.image_looks import require_image_hashes
 
-    count = 0
+    if near_duplicates is not None:
+        require_image_hashes()
+    problems = warnings = 0
     for path in paths:
         for problem in check(path, deep=deep):
             emit(dumps({"path": str(path), "problem": problem}) if json else problem)
-            count += 1
-    if count:
-        raise BadInput(
-            f"{count} problem{'s' if count > 1 else ''} found in {', '.join(map(str, paths))}"
-        )
-    say("no problems found")
+            problems += 1
+    for finding in findings(paths, deep=deep, near_bits=near_duplicates):
+        emit(dumps(_as_json(finding)) if json else f"warning: {finding.path}: {finding.text}")
+        warnings += 1
+    found = [
+        f"{count} {noun}{'' if count == 1 else 's'}"
+        for count, noun in ((problems, "problem"), (warnings, "warning"))
+        if count
+    ]
+    if problems or (strict and warnings):
+        raise BadInput(f"{' and '.join(found)} found in {', '.join(map(str, paths))}")
+    say(f"no problems found{f', {found[0]}' if found else ''}")
+
+
+def _as_json(finding: Finding) -> dict[str, object]:
+    return {
+        "path": str(finding.path),
+        "warning": finding.text,
+        "kind": finding.kind,
+        "count": finding.count,
+        "example": finding.example,
+    }

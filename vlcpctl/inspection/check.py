@@ -1,17 +1,23 @@
-"""Check an artifact of any kind for damage."""
+"""Check an artifact of any kind for damage, and data for what makes results mean less."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pyarrow as pa
+
 from vlcpctl.checkpoints.check import check_checkpoint
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.errors import BadInput, first_line
 from vlcpctl.core.manifest import kind_of, read_manifest
 from vlcpctl.data.precomputed.pseudo_texts import check_pseudo_texts
 from vlcpctl.data.precomputed.teacher_targets import check_targets
 from vlcpctl.inspection.check_tasks import check_stream, check_task
 from vlcpctl.inspection.diagnosis import why_no_artifact
+from vlcpctl.inspection.fairness import fairness
+from vlcpctl.inspection.image_looks import mixed_modes, near_duplicates
+from vlcpctl.inspection.leaks import leaks
+from vlcpctl.inspection.split_columns import Finding, splits_of
 
 _CHECKS = {
     "stream": check_stream,
@@ -20,6 +26,8 @@ _CHECKS = {
     "targets": check_targets,
     "file of pseudo texts": check_pseudo_texts,
 }
+# What a file may lead to that was changed in a way nobody thought of.
+_DAMAGE = (ValueError, ArithmeticError, RecursionError, MemoryError, pa.ArrowException)
 
 
 def check(path: Path, *, deep: bool) -> Iterator[str]:
@@ -27,17 +35,45 @@ def check(path: Path, *, deep: bool) -> Iterator[str]:
 
     `deep` reads and hashes every byte. A path that is not an artifact is a problem, too.
     """
+    try:
+        yield from _problems(path, deep=deep)
+    except BadInput as error:
+        yield str(error)
+    except OSError as error:
+        yield f"{error.filename or path}: {error.strerror or first_line(error)}"
+    except (LookupError, TypeError, AttributeError) as error:
+        kind = kind_of(path) or "file of pseudo texts"
+        yield f"{path}: its manifest lacks an entry that a {kind} needs ({first_line(error)})"
+    except _DAMAGE as error:
+        found = f"{type(error).__name__}: {first_line(error)}"
+        yield f"{path}: is damaged in a way that stops the check ({found})"
+
+
+def _problems(path: Path, *, deep: bool) -> Iterator[str]:
     why_not = why_no_artifact(path)
     if why_not is not None:
         yield f"{path}: {why_not}"
         return
     kind = kind_of(path) or "file of pseudo texts"
-    try:
-        if kind in _CHECKS:
-            yield from _CHECKS[kind](path, deep=deep)
-        else:
-            read_manifest(path, kind)
-    except BadInput as error:
-        yield str(error)
-    except (KeyError, TypeError, AttributeError) as error:
-        yield f"{path}: its manifest lacks an entry that a {kind} needs ({error})"
+    if kind in _CHECKS:
+        yield from _CHECKS[kind](path, deep=deep)
+    else:
+        read_manifest(path, kind)
+
+
+def findings(
+    paths: Sequence[Path], *, deep: bool, near_bits: int | None = None
+) -> Iterator[Finding]:
+    """Yield what makes training on these artifacts, or results on them, mean less than it seems.
+
+    All of them are taken together: an image of the test split of one is looked for in the training
+    data of all. Damaged indexes are left out, as `check` reports them. `deep` also looks at every
+    image; so does `near_bits`, within which perceptual hashes may differ (None: not compared).
+    """
+    splits = splits_of(paths)
+    yield from leaks(splits)
+    if near_bits is not None:
+        yield from near_duplicates(splits, near_bits)
+    yield from fairness(splits)
+    if deep:
+        yield from mixed_modes(splits)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vlcpctl.core.console import emit, results
-from vlcpctl.core.printable import printable
 from vlcpctl.report.tables.table import Table, TableCell
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def print_report(notes: Iterable[str], sections: Iterable[tuple[str, list[Table]
 
     for heading, tables in sections:
         if heading:
-            show(Text(f"{printable(heading)}\n", "bold underline"))
+            show(Text(f"{heading}\n", "bold underline"))
         for table in tables:
             show(styled(table, width))
     for note in notes:
@@ -104,7 +103,7 @@ def _widths(table: Table, width: int) -> list[int]:
 
     rows = [row for group in table.groups for row in group.rows]
     first, *others = (
-        max(cell_len(printable(text)) for text in (column.name, *(row[place].line for row in rows)))
+        max(cell_len(text) for text in (column.name, *(row[place].line for row in rows)))
         for place, column in enumerate(table.columns)
     )
     return [min(first, max(width // 2, width - _ROOM)), *others]
@@ -117,9 +116,9 @@ def _block(table: Table, width: int) -> Text:
     widths = _widths(table, width)
     rule = Text("-" * _total(widths), "dim")
     head = [TableCell(column.name, is_faint=True) for column in table.columns]
-    lines = [Text(printable(table.title), "bold"), rule, _line(head, table, widths)]
+    lines = [Text(table.title, "bold"), rule, _line(head, table, widths)]
     for group in table.groups:
-        lines += [rule, *([Text(printable(group.name), "italic")] if group.name else [])]
+        lines += [rule, *([Text(group.name, "italic")] if group.name else [])]
         lines += [_line(row, table, widths) for row in group.rows]
     return Text("\n").join([*lines, rule, Text()])
 
@@ -128,7 +127,7 @@ def _line(cells: Iterable[TableCell], table: Table, widths: list[int]) -> Text:
     """Cells aligned in their columns, a name that is too long cut with an ellipsis."""
     from rich.text import Text
 
-    texts = [Text(printable(cell.line), _style(cell), overflow="ellipsis") for cell in cells]
+    texts = [Text(cell.line, _style(cell), overflow="ellipsis") for cell in cells]
     for text, column, width in zip(texts, table.columns, widths, strict=True):
         text.align("right" if column.is_number else "left", width)
     line = Text(" " * _GAP).join(texts)
@@ -143,4 +142,4 @@ def _style(cell: TableCell) -> str:
 
 
 def _wrapped(note: str, width: int) -> str:
-    return textwrap.fill(printable(note), min(width, _NOTE_WIDTH), subsequent_indent="  ") + "\n"
+    return textwrap.fill(note, min(width, _NOTE_WIDTH), subsequent_indent="  ") + "\n"

@@ -1,0 +1,126 @@
+"""What is no damage, but makes numbers mean less, is reported with count, example and advice."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from support.tiny_stream import make_image, make_pair, make_stream, make_task
+
+from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.inspection.check import findings
+from vlcpctl.inspection.split_columns import Finding
+
+
+def found(kind: str, *paths: Path, deep: bool = False) -> list[Finding]:
+    return [finding for finding in findings(paths, deep=deep) if finding.kind == kind]
+
+
+def test_a_stream_of_some_size_has_no_finding(tmp_path: Path) -> None:
+    stream = make_stream(tmp_path / "stream", 2, 70, test=12)
+    assert list(findings([stream], deep=True)) == []
+
+
+def test_captions_of_several_images_are_counted_with_the_worst(tmp_path: Path) -> None:
+    captions = ["a photo", "a photo", "a photo", "a cat", "a cat", *map(str, range(7))]
+
+    def pair(number: int) -> Pair:
+        return make_pair(number)._replace(captions=[captions[number % 12]])
+
+    task = make_task(tmp_path / "task", splits={"test": 12}, pair=pair)
+    (shared,) = found("shared captions", task)
+    assert shared.count == 2
+    assert shared.example == "a photo"
+    assert "2 of 9 captions in test" in shared.text
+    assert "'a photo' to 3" in shared.text
+
+
+def test_a_caption_repeated_for_one_image_is_not_shared(tmp_path: Path) -> None:
+    def pair(number: int) -> Pair:
+        return make_pair(number)._replace(captions=[f"thing {number}"] * 3)
+
+    assert found("shared captions", make_task(tmp_path / "a", splits={"test": 12}, pair=pair)) == []
+    # In training data it is not a matter of recall.
+    alike = make_task(tmp_path / "b", 12, pair=lambda n: make_pair(n)._replace(captions=["x"]))
+    assert found("shared captions", alike) == []
+
+
+@pytest.mark.parametrize(
+    ("count", "trivial"), [(1, "R@1, R@5, R@10"), (5, "R@5, R@10"), (10, "R@10")]
+)
+def test_a_gallery_not_larger_than_k_is_reported(tmp_path: Path, count: int, trivial: str) -> None:
+    stream = make_stream(tmp_path / "stream", 3, 70, test=count)
+    (small,) = found("small gallery", stream)
+    assert (small.path, small.count) == (stream, 3)
+    assert f"where {trivial} cannot be below 100 %" in small.text
+
+
+def test_equal_images_and_captions_are_one_entry_of_a_gallery(tmp_path: Path) -> None:
+    task = make_task(
+        tmp_path / "task",
+        splits={"test": 12},
+        pair=lambda n: make_pair(n)._replace(captions=[f"text {n % 4}"]),
+    )
+    (small,) = found("small gallery", task)
+    assert "with 4, where R@5, R@10" in small.text
+
+
+def test_a_task_smaller_than_a_batch_says_which_batch(tmp_path: Path) -> None:
+    stream = make_stream(tmp_path / "stream", 3, 50, test=12)
+    (small,) = found("small task", stream)
+    assert small.count == 3
+    for words in ("preset 'tiny' has batches of 64", "ctp 512", "--batch-size 50 or less"):
+        assert words in small.text
+
+
+def test_a_buffer_may_be_smaller_than_a_batch(tmp_path: Path) -> None:
+    from vlcpctl.commands.buffer import run as buffer
+
+    buffer(
+        make_task(tmp_path / "task", 8),
+        tmp_path / "buffer",
+        policy="ring",
+        size="4",
+        quiet=True,
+    )
+    assert found("small task", tmp_path / "buffer") == []
+
+
+def test_a_split_without_images_is_reported(tmp_path: Path) -> None:
+    task = make_task(tmp_path / "task", splits={"train": 70, "val": 0, "test": 12})
+    (empty,) = found("empty split", task)
+    assert (empty.count, empty.example) == (1, f"{task} (val)")
+
+
+def test_a_split_of_one_class_is_reported(tmp_path: Path) -> None:
+    def pair(number: int) -> Pair:
+        return make_pair(number)._replace(label="cats")
+
+    task = make_task(tmp_path / "task", splits={"train": 70, "test": 12}, pair=pair)
+    (single,) = found("one class", task)
+    assert "'cats'" in single.text
+    assert "--classes all" in single.text
+    unlabelled = make_task(tmp_path / "other", splits={"test": 12}, first=100, pair=make_unlabelled)
+    assert found("one class", unlabelled) == []
+
+
+def make_unlabelled(number: int) -> Pair:
+    return make_pair(number, labels=0)
+
+
+def test_images_of_several_modes_are_reported_by_the_deep_check(tmp_path: Path) -> None:
+    def pair(number: int) -> Pair:
+        mode = {3: "L", 7: "L", 9: "RGBA"}.get(number, "RGB")
+        file = io.BytesIO()
+        with Image.open(io.BytesIO(make_image(number))) as image:
+            image.convert(mode).save(file, "PNG")
+        return make_pair(number)._replace(image=file.getvalue())
+
+    task = make_task(tmp_path / "task", splits={"train": 12}, pair=pair)
+    assert found("mixed modes", task) == []
+    (mixed,) = found("mixed modes", task, deep=True)
+    assert mixed.count == 3
+    assert "9 RGB, 2 L, 1 RGBA" in mixed.text
+    assert mixed.example in mixed.text

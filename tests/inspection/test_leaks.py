@@ -1,0 +1,161 @@
+"""An image that is trained on and evaluated on is found, wherever the two copies are."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.tiny_stream import make_pair, make_stream, make_task
+
+from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.inspection.check import findings
+from vlcpctl.inspection.image_looks import nearest_within
+from vlcpctl.inspection.split_columns import Finding
+
+
+def found(kind: str, *paths: Path, near_bits: int | None = None) -> list[Finding]:
+    every = findings(paths, deep=False, near_bits=near_bits)
+    return [finding for finding in every if finding.kind == kind]
+
+
+def repeating(of: int, *, other_captions: bool = False) -> Callable[[int], Pair]:
+    """Pairs in which some images repeat: number n has the image of n modulo `of`."""
+
+    def pair(number: int) -> Pair:
+        one = make_pair(number % of)
+        if not other_captions or number < of:
+            return one
+        return make_pair(number)._replace(image=one.image)
+
+    return pair
+
+
+def test_a_stream_of_different_images_has_no_leak(tmp_path: Path) -> None:
+    assert found("leak", make_stream(tmp_path / "stream", 3, 20, test=12)) == []
+
+
+def test_a_leak_within_a_task_is_counted_with_an_example(tmp_path: Path) -> None:
+    task = make_task(tmp_path / "task", splits={"train": 20, "test": 12}, pair=repeating(25))
+    (leak,) = found("leak", task)
+    assert (leak.path, leak.count) == (task, 7)  # 25..31 repeat 0..6
+    assert "7 of 12 images in test are also training images" in leak.text
+    assert "7 of them with the same captions" in leak.text
+    assert leak.example in leak.text
+    assert "split again" in leak.text
+
+
+def test_a_copy_with_other_captions_is_a_leak(tmp_path: Path) -> None:
+    pair = repeating(25, other_captions=True)
+    task = make_task(tmp_path / "task", splits={"train": 20, "val": 12}, pair=pair)
+    (leak,) = found("leak", task)
+    assert leak.count == 7
+    assert "0 of them with the same captions" in leak.text
+    assert "there)" in leak.text  # the training image has another key
+
+
+def test_a_leak_across_tasks_of_a_stream_names_the_other_task(tmp_path: Path) -> None:
+    # Task 1 has images 24.. of 48, which are 0.. of 40 again.
+    stream = make_stream(tmp_path / "stream", 2, 20, test=12, pair=repeating(40))
+    everywhere = [leak for leak in found("leak", stream) if leak.path.name == "01-part-1"]
+    (leak,) = everywhere
+    assert str(stream / "00-part-0") in leak.text
+
+
+@pytest.mark.parametrize("split", ["val", "test", "query", "gallery"])
+def test_a_leak_across_paths_is_found_in_any_split(tmp_path: Path, split: str) -> None:
+    trained = make_task(tmp_path / "a", 20)
+    held_out = make_task(tmp_path / "b", splits={split: 12}, first=15)
+    assert found("leak", trained) == found("leak", held_out) == []
+    (leak,) = found("leak", held_out, trained)
+    assert (leak.path, leak.count) == (held_out, 5)
+
+
+def test_a_buffer_leaks_into_a_test_split(tmp_path: Path) -> None:
+    from vlcpctl.commands.buffer import run as buffer
+
+    first = make_task(tmp_path / "first", 20, stream="s")
+    buffer(first, tmp_path / "buffer", policy="ring", size="20", quiet=True)
+    later = make_task(tmp_path / "later", splits={"test": 12}, first=12)
+    (leak,) = found("leak", tmp_path / "buffer", later)
+    assert (leak.path, leak.count) == (later, 8)
+    assert str(tmp_path / "buffer") in leak.text
+
+
+def test_the_same_task_given_twice_is_one(tmp_path: Path) -> None:
+    stream = make_stream(tmp_path / "stream", 2, 20, test=12, pair=repeating(25))
+    once = found("leak", stream)
+    assert once
+    assert found("leak", stream, stream / "00-part-0", Path(f"{stream}/../stream")) == once
+
+
+def test_damaged_neighbours_do_not_hide_a_leak(tmp_path: Path) -> None:
+    task = make_task(tmp_path / "task", splits={"train": 20, "test": 12}, pair=repeating(25))
+    broken = make_task(tmp_path / "broken", splits={"train": 5, "test": 5}, first=100)
+    (broken / "train.parquet").write_bytes(b"PAR1")
+    (broken / "test.parquet").unlink()
+    bomb = make_task(tmp_path / "bomb", 5, first=200)
+    (bomb / "task.json").write_text("[" * 100_000)
+    assert len(found("leak", broken, bomb, tmp_path / "missing", task)) == 1
+
+
+def smaller_copy(data: bytes) -> bytes:
+    file = io.BytesIO()
+    with Image.open(io.BytesIO(data)) as image:
+        image.resize((60, 60)).save(file, "JPEG", quality=80)
+    return file.getvalue()
+
+
+def picture(number: int) -> bytes:
+    """A picture with shapes, unlike that of any other number."""
+    generator = np.random.default_rng(number)
+    coarse = generator.integers(0, 256, (6, 6, 3)).astype(np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(coarse).resize((96, 96), Image.Resampling.BICUBIC).save(file, "PNG")
+    return file.getvalue()
+
+
+def test_a_smaller_copy_of_a_training_image_looks_like_it(tmp_path: Path) -> None:
+    pytest.importorskip("imagehash")
+
+    def pair(number: int) -> Pair:
+        image = picture(number) if number < 18 else smaller_copy(picture(number - 18))
+        return make_pair(number)._replace(image=image)
+
+    task = make_task(tmp_path / "task", splits={"train": 10, "test": 12}, pair=pair)
+    assert found("leak", task) == []
+    assert found("near duplicate", task) == []
+    (near,) = found("near duplicate", task, near_bits=4)
+    assert (near.path, near.count) == (task, 4)  # 18..21 are copies of 0..3
+    assert "4 of 12 images in test look like training images" in near.text
+    assert near.example in near.text
+
+
+def test_images_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
+    pytest.importorskip("imagehash")
+    task = make_task(tmp_path / "task", splits={"train": 6, "test": 6}, pair=repeating(8))
+    (task / "train-000000.tar").write_bytes(b"")
+    assert found("near duplicate", task, near_bits=0) == []
+
+
+@pytest.mark.parametrize("bits", [0, 1, 4, 8])
+def test_the_nearest_hash_is_that_of_comparing_all(bits: int) -> None:
+    generator = np.random.default_rng(bits)
+    known_T = generator.integers(0, 2**64, 500, dtype=np.uint64)
+    hash_N = generator.integers(0, 2**64, 90, dtype=np.uint64)
+    for row in range(60):
+        flips = generator.choice(64, generator.integers(0, 11), replace=False)
+        hash_N[row] = known_T[row] ^ np.uint64(sum(1 << int(place) for place in flips))
+    distance_NT = np.bitwise_count(hash_N[:, None] ^ known_T)
+    found_N = nearest_within(known_T, hash_N, bits)
+    assert np.array_equal(found_N >= 0, distance_NT.min(axis=1) <= bits)
+    near = np.flatnonzero(found_N >= 0)
+    assert np.array_equal(distance_NT[near, found_N[near]], distance_NT[near].min(axis=1))
+
+
+def test_images_of_one_colour_are_compared_in_bounded_time() -> None:
+    equal = np.zeros(200_000, np.uint64)
+    assert nearest_within(equal, equal, 8).tolist() == [0] * len(equal)

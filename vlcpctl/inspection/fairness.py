@@ -1,0 +1,185 @@
+"""What makes a metric mean less, or a train-step impossible, without being damage.
+
+Captions that many images share, galleries smaller than K, one class only, few or no images.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.inspection.split_columns import (
+    CheckedSplit,
+    Finding,
+    as_text,
+    column_batches,
+    counted,
+    id_hashes,
+)
+from vlcpctl.metrics.recall import CUTOFFS
+from vlcpctl.training.config.presets import PRESETS
+
+_MOST_SHOWN = 60  # characters of a caption
+_RANKED = ("val", "test", "gallery")  # splits that are a gallery
+
+
+def fairness(splits: Sequence[CheckedSplit]) -> Iterator[Finding]:
+    """Yield a finding for each thing of this kind, over the splits of one path of the command."""
+    yield from _empty(splits)
+    yield from _small_tasks(splits)
+    filled = [split for split in splits if split.images and not split.is_trained_on]
+    galleries = []
+    for split in filled:
+        try:
+            texts = _SharedTexts(split)
+        except BadInput:
+            continue
+        yield from texts.findings()
+        galleries.append((split, texts.gallery))
+    yield from _small_galleries(galleries)
+    yield from _one_class(filled)
+
+
+def _by_path(splits: Sequence[CheckedSplit]) -> Iterator[list[CheckedSplit]]:
+    for _, found in groupby(splits, key=lambda split: split.given):
+        yield list(found)
+
+
+def _empty(splits: Sequence[CheckedSplit]) -> Iterator[Finding]:
+    for found in _by_path([split for split in splits if not split.images]):
+        text = (
+            f"{counted(len(found), 'split')} without images, the first: {found[0]}; commands that "
+            "need the split refuse the task: take other shares for --holdout, or more data"
+        )
+        yield Finding(found[0].given, "empty split", text, len(found), str(found[0]))
+
+
+def _small_tasks(splits: Sequence[CheckedSplit]) -> Iterator[Finding]:
+    """The batch size depends on the method; compared is the smallest of any preset."""
+    batches = {name: int(values["batch_size"]) for name, values in PRESETS.items()}
+    batch, preset = min((size, name) for name, size in batches.items())
+    others = ", ".join(f"{name} {size}" for name, size in batches.items() if name != preset)
+    # A buffer is replayed beside a task, and may be smaller.
+    trained = [split for split in splits if split.is_trained_on and not split.is_of_buffer]
+    small = [split for split in trained if 0 < split.images < batch]
+    for found in _by_path(small):
+        least = min(found, key=lambda split: split.images)
+        example = f"{least.task} with {counted(least.images, 'image')}"
+        text = (
+            f"{counted(len(found), 'training split')} smaller than a batch, the smallest: "
+            f"{example}; the preset {preset!r} has batches of {batch} (others: {others}): use "
+            f"train-step --batch-size {least.images} or less"
+        )
+        yield Finding(found[0].given, "small task", text, len(found), example)
+
+
+class _SharedTexts:
+    """The captions of a split that several different images have.
+
+    Captions are compared by 64-bit hash. Raises BadInput if the index cannot be read.
+    """
+
+    def __init__(self, split: CheckedSplit) -> None:
+        self.split = split
+        images = id_hashes(split.index, "sha256")
+        parts = list(_hashed_captions(split))
+        rows = np.concatenate([np.empty(0, np.int64), *(row for row, _ in parts)])
+        texts = np.concatenate([np.empty(0, np.int64), *(text for _, text in parts)])
+        order = np.lexsort((images[rows], texts))
+        texts, copies = texts[order], images[rows][order]
+        is_new = np.ones(len(texts), dtype=np.bool_)  # a text of an image that did not have it yet
+        is_new[1:] = (texts[1:] != texts[:-1]) | (copies[1:] != copies[:-1])
+        self.text_T, self.images_T = np.unique(texts[is_new], return_counts=True)
+        # Retrieval treats equal images, and equal captions, as one entry of the gallery.
+        self.gallery = min(len(np.unique(images)), len(self.text_T))
+
+    def findings(self) -> Iterator[Finding]:
+        shared = int((self.images_T > 1).sum())
+        if not shared:
+            return
+        worst = int(self.images_T.argmax())
+        example = _caption_hashed(self.split, int(self.text_T[worst]))
+        text = (
+            f"{shared} of {counted(len(self.text_T), 'caption')} in {self.split.name} belong to "
+            f"several images, most of all {example!r:.{_MOST_SHOWN}} to {self.images_T[worst]}; "
+            "any of these images counts as the right answer, so recall is higher than it should "
+            "be: write captions that tell them apart, or report classification instead"
+        )
+        yield Finding(self.split.task, "shared captions", text, shared, example)
+
+
+def _hashed_captions(
+    split: CheckedSplit,
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """The row and the hash of every caption, in batches."""
+    first = 0
+    for batch in column_batches(split.index, ["captions"]):
+        row_C, texts = _flat(batch.column(0), split)
+        # Python's hash is keyed anew in every process, so that nobody can plan collisions.
+        hashes = np.fromiter(map(hash, texts.to_pylist()), np.int64, len(texts))
+        yield row_C + first, hashes
+        first += len(batch)
+
+
+def _flat(captions: pa.Array, split: CheckedSplit) -> tuple[NDArray[np.int64], pa.Array]:
+    """(C,) the row of each caption of a batch, and the captions."""
+    kind = captions.type
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        raise BadInput(f"{split.index}: column 'captions' is {kind}, not a list of text")
+    texts = as_text(pc.list_flatten(captions), split.index, "captions")
+    return np.asarray(pc.list_parent_indices(captions)).astype(np.int64), texts
+
+
+def _caption_hashed(split: CheckedSplit, wanted: int) -> str:
+    """The caption of this hash."""
+    for batch in column_batches(split.index, ["captions"]):
+        for text in _flat(batch.column(0), split)[1].to_pylist():
+            if hash(text) == wanted:
+                return str(text)
+    raise BadInput(f"{split.index}: it was changed while it was checked")
+
+
+def _small_galleries(galleries: Sequence[tuple[CheckedSplit, int]]) -> Iterator[Finding]:
+    sizes = {split: size for split, size in galleries if split.name in _RANKED}
+    small = [split for split, size in sizes.items() if size <= max(CUTOFFS)]
+    for found in _by_path(small):
+        least = min(found, key=lambda split: sizes[split])
+        trivial = [f"R@{cutoff}" for cutoff in CUTOFFS if cutoff >= sizes[least]]
+        text = (
+            f"{counted(len(found), 'split')} with a gallery of at most {max(CUTOFFS)} images or "
+            f"captions, the smallest: {least} with {sizes[least]}, where {', '.join(trivial)} "
+            "cannot be below 100 %: evaluate with --gallery merged, or hold out more images"
+        )
+        yield Finding(found[0].given, "small gallery", text, len(found), str(least))
+
+
+def _one_class(splits: Sequence[CheckedSplit]) -> Iterator[Finding]:
+    classes = {split: _only_class(split) for split in splits}
+    for found in _by_path([split for split in splits if classes[split] is not None]):
+        text = (
+            f"{counted(len(found), 'split')} with images of one class only, the first: {found[0]} "
+            f"with {classes[found[0]]!r:.{_MOST_SHOWN}}; among the classes of the task, zero-shot "
+            "accuracy is always 100 %: use eval-zeroshot --classes all"
+        )
+        yield Finding(found[0].given, "one class", text, len(found), str(found[0]))
+
+
+def _only_class(split: CheckedSplit) -> str | None:
+    """The class of all images of a split; None if there are several, or any without one."""
+    labels: Counter[Any] = Counter()
+    try:
+        for batch in column_batches(split.index, ["label"]):
+            labels.update(as_text(batch.column(0), split.index, "label").unique().to_pylist())
+            if len(labels) > 1:
+                return None
+    except BadInput:
+        return None
+    return next(iter(labels), None)

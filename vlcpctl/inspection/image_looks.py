@@ -1,0 +1,180 @@
+"""What only the images themselves show: their modes, and near copies by perceptual hash.
+
+Shapes: T images of all training splits together, N images of one other split, P pairs of them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, pairwise
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vlcpctl.core.console import progress
+from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.data.images.header import BrokenImage, read_header
+from vlcpctl.data.tasks.task import open_task
+from vlcpctl.inspection.split_columns import CheckedSplit, Finding, Hashes, counted, listed
+
+Value = TypeVar("Value")
+
+MOST_BITS = 8  # of 64 in which near copies may differ; pictures of different things differ in 20
+_CANDIDATES_AT_ONCE = 1 << 22
+_FORMATS = ("JPEG", "PNG", "WEBP")
+_UNREADABLE = (BadInput, BrokenImage, OSError, SyntaxError, ValueError)
+
+
+def mixed_modes(splits: Sequence[CheckedSplit]) -> Iterator[Finding]:
+    """Yield a finding for each path of the command whose images have different modes."""
+    for given, members in groupby(splits, key=lambda split: split.given):
+        modes: Counter[str] = Counter()
+        first: dict[str, str] = {}
+        for split in members:
+            for key, mode in _per_image(split, _mode, "modes"):
+                modes[mode] += 1
+                first.setdefault(mode, f"key {key} of {split}")
+        if len(modes) > 1:
+            counts = ", ".join(f"{count} {mode}" for mode, count in modes.most_common())
+            (_, usual), *others = modes.most_common()
+            example = first[others[0][0]]
+            text = (
+                f"images have different modes: {counts}; the first that is {others[0][0]}: "
+                f"{example}; all are converted to RGB, which drops transparency and may change "
+                "colours: convert them before the split if that matters"
+            )
+            yield Finding(given, "mixed modes", text, modes.total() - usual, example)
+
+
+def _mode(data: bytes) -> str:
+    from PIL import Image
+
+    with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+        return str(image.mode)
+
+
+def _per_image(
+    split: CheckedSplit, look: Callable[[bytes], Value], label: str
+) -> Iterator[tuple[str, Value]]:
+    """The key of each image with what `look` returns; unreadable images are left out."""
+    try:
+        opened = open_task(split.task).split(split.name)
+    except BadInput:
+        return
+    with progress(f"{label}: {split}", len(opened), "images") as bar:
+        for row, key in enumerate(opened.keys):
+            bar.advance()
+            try:
+                data = opened.image(row)
+                read_header(data)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    value = look(data)
+            except _UNREADABLE:
+                continue
+            yield key, value
+
+
+def require_image_hashes() -> None:
+    """Raise UsageError if the library that computes perceptual hashes is not installed."""
+    if importlib.util.find_spec("imagehash") is None:
+        raise UsageError(
+            "--near-duplicates needs a package that is not installed: "
+            "pip install 'vlcpctl[check]', or leave it out"
+        )
+
+
+def near_duplicates(splits: Sequence[CheckedSplit], bits: int) -> Iterator[Finding]:
+    """Yield a finding for each split with images that look like training images.
+
+    They do if their 64-bit perceptual hashes differ in at most `bits` bits. Exact copies, which
+    `leaks` finds, count as well.
+    """
+    trained = [split for split in splits if split.is_trained_on]
+    others = [split for split in splits if not split.is_trained_on]
+    if not trained or not others:
+        return
+    looks = [(split, *_looks(split)) for split in trained]
+    known = np.concatenate([hashes for *_, hashes in looks])
+    names = [(split, key) for split, keys, _ in looks for key in keys]
+    for split in others:
+        keys, hash_N = _looks(split)
+        near_N = nearest_within(known, hash_N, bits)
+        rows = np.flatnonzero(near_N >= 0)
+        if len(rows):
+            owners = dict.fromkeys(names[near_N[row]][0].task for row in rows)
+            owner, other = names[near_N[rows[0]]]
+            example = f"key {keys[rows[0]]}"
+            text = (
+                f"{len(rows)} of {counted(len(keys), 'image')} in {split.name} look like training "
+                f"images of {listed(owners)} (at most {bits} of 64 bits differ); the first: "
+                f"{example}, like key {other} of {owner.task}; look at some, and remove true "
+                "copies from the training data"
+            )
+            yield Finding(split.task, "near duplicate", text, len(rows), example)
+
+
+def _looks(split: CheckedSplit) -> tuple[list[str], Hashes]:
+    """The keys of the readable images of a split, and (N,) their perceptual hashes."""
+    found = list(_per_image(split, perceptual_hash, "near duplicates"))
+    return [key for key, _ in found], np.array([value for _, value in found], np.uint64)
+
+
+def perceptual_hash(data: bytes) -> int:
+    """The pHash of an encoded image: 64 signs of the low frequencies of its cosine transform.
+
+    Raises an error of Pillow if the image cannot be decoded.
+    """
+    import imagehash
+    from PIL import Image
+
+    with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+        image.draft("RGB", (128, 128))  # a JPEG need not be decoded at full size
+        return int(str(imagehash.phash(image)), 16)
+
+
+def nearest_within(known_T: Hashes, hash_N: Hashes, bits: int) -> NDArray[np.int64]:
+    """(N,) the place of a known hash that differs in at most `bits` bits, -1 where there is none.
+
+    >>> nearest_within(np.array([7, 0], np.uint64), np.array([15, 2**40 - 1], np.uint64), 1)
+    array([ 0, -1])
+    """
+    value_T, place_T = np.unique(known_T, return_index=True)
+    value_N, inverse_N = np.unique(hash_N, return_inverse=True)
+    best_N = np.full(len(value_N), bits + 1)
+    found_N = np.full(len(value_N), -1)
+    # Hashes that differ in `bits` bits agree in at least one of bits + 1 parts.
+    edges = np.linspace(0, 64, bits + 2).astype(np.int64)
+    for low, high in pairwise(edges):
+        mask = np.uint64((1 << int(high - low)) - 1)
+        part_T, part_N = ((value >> np.uint64(low)) & mask for value in (value_T, value_N))
+        order = np.argsort(part_T, kind="stable")
+        for pair_P, sorted_P in _candidates(part_T[order], part_N):
+            distance_P = np.bitwise_count(value_T[order[sorted_P]] ^ value_N[pair_P])
+            is_near = distance_P < best_N[pair_P]
+            ours_P, near_P = pair_P[is_near], order[sorted_P[is_near]]
+            distance_P = distance_P[is_near]
+            # Best last: of several assignments to one place, the last one wins.
+            best_P = np.lexsort((near_P, distance_P))[::-1]
+            best_N[ours_P[best_P]] = distance_P[best_P]
+            found_N[ours_P[best_P]] = place_T[near_P[best_P]]
+    return found_N[inverse_N]
+
+
+def _candidates(
+    sorted_T: Hashes, part_N: Hashes
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Pairs of places (in `part_N`, in `sorted_T`) of equal parts, a bounded number at a time."""
+    first_N = np.searchsorted(sorted_T, part_N)
+    last_N = np.searchsorted(sorted_T, part_N, side="right")
+    ends_N: NDArray[np.int64] = np.cumsum(last_N - first_N)
+    total = int(ends_N[-1]) if len(ends_N) else 0
+    for start in range(0, total, _CANDIDATES_AT_ONCE):
+        number = np.arange(start, min(start + _CANDIDATES_AT_ONCE, total))
+        ours = np.searchsorted(ends_N, number, side="right")
+        yield ours, (last_N[ours] - (ends_N[ours] - number)).astype(np.int64)

@@ -33,8 +33,8 @@ def test_captions_of_several_images_are_counted_with_the_worst(tmp_path: Path) -
     (shared,) = found("shared captions", task)
     assert shared.count == 2
     assert shared.example == "a photo"
-    assert "2 of 9 captions in test" in shared.text
-    assert "'a photo' to 3" in shared.text
+    assert "captions shared by several images: 2 of 9 in 1 split" in shared.text
+    assert "'a photo' by 3 images" in shared.text
 
 
 def test_a_caption_repeated_for_one_image_is_not_shared(tmp_path: Path) -> None:

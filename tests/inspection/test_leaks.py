@@ -42,8 +42,7 @@ def test_a_leak_within_a_task_is_counted_with_an_example(tmp_path: Path) -> None
     task = make_task(tmp_path / "task", splits={"train": 20, "test": 12}, pair=repeating(25))
     (leak,) = found("leak", task)
     assert (leak.path, leak.count) == (task, 7)  # 25..31 repeat 0..6
-    assert "7 of 12 images in test are also training images" in leak.text
-    assert "7 of them with the same captions" in leak.text
+    assert "images in test that are also training images: 7 of 12, 7 with the same" in leak.text
     assert leak.example in leak.text
     assert "split again" in leak.text
 
@@ -53,7 +52,7 @@ def test_a_copy_with_other_captions_is_a_leak(tmp_path: Path) -> None:
     task = make_task(tmp_path / "task", splits={"train": 20, "val": 12}, pair=pair)
     (leak,) = found("leak", task)
     assert leak.count == 7
-    assert "0 of them with the same captions" in leak.text
+    assert "0 with the same captions" in leak.text
     assert "there)" in leak.text  # the training image has another key
 
 
@@ -130,7 +129,7 @@ def test_a_smaller_copy_of_a_training_image_looks_like_it(tmp_path: Path) -> Non
     assert found("near duplicate", task) == []
     (near,) = found("near duplicate", task, near_bits=4)
     assert (near.path, near.count) == (task, 4)  # 18..21 are copies of 0..3
-    assert "4 of 12 images in test look like training images" in near.text
+    assert "images in test that look like training images: 4 of 12" in near.text
     assert near.example in near.text
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vlcpctl.commands import options
+from vlcpctl.core.printable import printable
 
 if TYPE_CHECKING:
     from vlcpctl.inspection.split_columns import Finding
@@ -67,13 +70,14 @@ def run(
 
     if near_duplicates is not None:
         require_image_hashes()
+    show = emit if json else _print
     problems = warnings = 0
     for path in paths:
         for problem in check(path, deep=deep):
-            emit(dumps({"path": str(path), "problem": problem}) if json else problem)
+            show(dumps({"path": str(path), "problem": problem}) if json else problem)
             problems += 1
     for finding in findings(paths, deep=deep, near_bits=near_duplicates):
-        emit(dumps(_as_json(finding)) if json else f"warning: {finding.path}: {finding.text}")
+        show(dumps(_as_json(finding)) if json else f"warning: {finding.path}: {finding.text}")
         warnings += 1
     found = [
         f"{count} {noun}{'' if count == 1 else 's'}"
@@ -83,6 +87,23 @@ def run(
     if problems or (strict and warnings):
         raise BadInput(f"{' and '.join(found)} found in {', '.join(map(str, paths))}")
     say(f"no problems found{f', {found[0]}' if found else ''}")
+
+
+def _print(line: str) -> None:
+    """Print a line of results; on a terminal, a long one is wrapped and indented."""
+    from vlcpctl.core.console import emit, results
+
+    if not results().isatty():
+        emit(line)
+        return
+    for part in textwrap.wrap(
+        printable(line),
+        shutil.get_terminal_size().columns,
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    ):
+        emit(part)
 
 
 def _as_json(finding: Finding) -> dict[str, object]:

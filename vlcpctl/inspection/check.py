@@ -16,7 +16,7 @@ from vlcpctl.inspection.check_tasks import check_stream, check_task
 from vlcpctl.inspection.diagnosis import why_no_artifact
 from vlcpctl.inspection.fairness import fairness
 from vlcpctl.inspection.image_looks import mixed_modes, near_duplicates
-from vlcpctl.inspection.leaks import leaks
+from vlcpctl.inspection.leaks import TrainingImages, leaks
 from vlcpctl.inspection.split_columns import Finding, splits_of
 
 _CHECKS = {
@@ -71,9 +71,10 @@ def findings(
     image; so does `near_bits`, within which perceptual hashes may differ (None: not compared).
     """
     splits = splits_of(paths)
-    yield from leaks(splits)
+    known = TrainingImages(splits)
+    yield from leaks(splits, known)
     if near_bits is not None:
-        yield from near_duplicates(splits, near_bits)
+        yield from near_duplicates(splits, known, near_bits)
     yield from fairness(splits)
     if deep:
         yield from mixed_modes(splits)

@@ -6,7 +6,7 @@ Captions that many images share, galleries smaller than K, one class only, few o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -36,16 +36,18 @@ def fairness(splits: Sequence[CheckedSplit]) -> Iterator[Finding]:
     yield from _empty(splits)
     yield from _small_tasks(splits)
     filled = [split for split in splits if split.images and not split.is_trained_on]
-    galleries = []
-    for split in filled:
+    read = list(_read_captions(filled))
+    yield from _shared(read)
+    yield from _small_galleries({one.split: one.gallery for one in read})
+    yield from _one_class(filled)
+
+
+def _read_captions(splits: Sequence[CheckedSplit]) -> Iterator[_Captions]:
+    for split in splits:
         try:
-            texts = _SharedTexts(split)
+            yield _Captions(split)
         except BadInput:
             continue
-        yield from texts.findings()
-        galleries.append((split, texts.gallery))
-    yield from _small_galleries(galleries)
-    yield from _one_class(filled)
 
 
 def _by_path(splits: Sequence[CheckedSplit]) -> Iterator[list[CheckedSplit]]:
@@ -56,7 +58,7 @@ def _by_path(splits: Sequence[CheckedSplit]) -> Iterator[list[CheckedSplit]]:
 def _empty(splits: Sequence[CheckedSplit]) -> Iterator[Finding]:
     for found in _by_path([split for split in splits if not split.images]):
         text = (
-            f"{counted(len(found), 'split')} without images, the first: {found[0]}; commands that "
+            f"splits without images: {len(found)}, the first: {found[0]}; commands that "
             "need the split refuse the task: take other shares for --holdout, or more data"
         )
         yield Finding(found[0].given, "empty split", text, len(found), str(found[0]))
@@ -74,15 +76,15 @@ def _small_tasks(splits: Sequence[CheckedSplit]) -> Iterator[Finding]:
         least = min(found, key=lambda split: split.images)
         example = f"{least.task} with {counted(least.images, 'image')}"
         text = (
-            f"{counted(len(found), 'training split')} smaller than a batch, the smallest: "
-            f"{example}; the preset {preset!r} has batches of {batch} (others: {others}): use "
-            f"train-step --batch-size {least.images} or less"
+            f"training splits smaller than a batch: {len(found)}, the smallest: {example}; "
+            f"the preset {preset!r} has batches of {batch} (others: {others}): use train-step "
+            f"--batch-size {least.images} or less"
         )
         yield Finding(found[0].given, "small task", text, len(found), example)
 
 
-class _SharedTexts:
-    """The captions of a split that several different images have.
+class _Captions:
+    """Counts of the captions of a split, and of those that several different images have.
 
     Captions are compared by 64-bit hash. Raises BadInput if the index cannot be read.
     """
@@ -97,23 +99,29 @@ class _SharedTexts:
         texts, copies = texts[order], images[rows][order]
         is_new = np.ones(len(texts), dtype=np.bool_)  # a text of an image that did not have it yet
         is_new[1:] = (texts[1:] != texts[:-1]) | (copies[1:] != copies[:-1])
-        self.text_T, self.images_T = np.unique(texts[is_new], return_counts=True)
+        text_T, images_T = np.unique(texts[is_new], return_counts=True)
+        self.count, self.shared = len(text_T), int((images_T > 1).sum())
+        self.worst = int(text_T[images_T.argmax()]) if self.count else 0  # its hash
+        self.images_of_worst = int(images_T.max()) if self.count else 0
         # Retrieval treats equal images, and equal captions, as one entry of the gallery.
-        self.gallery = min(len(np.unique(images)), len(self.text_T))
+        self.gallery = min(len(np.unique(images)), self.count)
 
-    def findings(self) -> Iterator[Finding]:
-        shared = int((self.images_T > 1).sum())
-        if not shared:
-            return
-        worst = int(self.images_T.argmax())
-        example = _caption_hashed(self.split, int(self.text_T[worst]))
+
+def _shared(read: Sequence[_Captions]) -> Iterator[Finding]:
+    for given, every in groupby(read, key=lambda one: one.split.given):
+        found = [one for one in every if one.shared]
+        if not found:
+            continue
+        worst = max(found, key=lambda one: one.images_of_worst)
+        example = _caption_hashed(worst.split, worst.worst)
+        shared = sum(one.shared for one in found)
         text = (
-            f"{shared} of {counted(len(self.text_T), 'caption')} in {self.split.name} belong to "
-            f"several images, most of all {example!r:.{_MOST_SHOWN}} to {self.images_T[worst]}; "
-            "any of these images counts as the right answer, so recall is higher than it should "
-            "be: write captions that tell them apart, or report classification instead"
+            f"captions shared by several images: {shared} of {sum(one.count for one in found)} in "
+            f"{counted(len(found), 'split')}, the worst: {example!r:.{_MOST_SHOWN}} by "
+            f"{worst.images_of_worst} images of {worst.split}; each of them counts as a right "
+            "answer, so recall is higher than it should be: write captions that tell images apart"
         )
-        yield Finding(self.split.task, "shared captions", text, shared, example)
+        yield Finding(given, "shared captions", text, shared, example)
 
 
 def _hashed_captions(
@@ -147,15 +155,16 @@ def _caption_hashed(split: CheckedSplit, wanted: int) -> str:
     raise BadInput(f"{split.index}: it was changed while it was checked")
 
 
-def _small_galleries(galleries: Sequence[tuple[CheckedSplit, int]]) -> Iterator[Finding]:
-    sizes = {split: size for split, size in galleries if split.name in _RANKED}
-    small = [split for split, size in sizes.items() if size <= max(CUTOFFS)]
+def _small_galleries(sizes: Mapping[CheckedSplit, int]) -> Iterator[Finding]:
+    small = [
+        split for split, size in sizes.items() if split.name in _RANKED and size <= max(CUTOFFS)
+    ]
     for found in _by_path(small):
         least = min(found, key=lambda split: sizes[split])
         trivial = [f"R@{cutoff}" for cutoff in CUTOFFS if cutoff >= sizes[least]]
         text = (
-            f"{counted(len(found), 'split')} with a gallery of at most {max(CUTOFFS)} images or "
-            f"captions, the smallest: {least} with {sizes[least]}, where {', '.join(trivial)} "
+            f"splits with a gallery of at most {max(CUTOFFS)} images or captions: {len(found)}, "
+            f"the smallest: {least} with {sizes[least]}, where {', '.join(trivial)} "
             "cannot be below 100 %: evaluate with --gallery merged, or hold out more images"
         )
         yield Finding(found[0].given, "small gallery", text, len(found), str(least))
@@ -165,7 +174,7 @@ def _one_class(splits: Sequence[CheckedSplit]) -> Iterator[Finding]:
     classes = {split: _only_class(split) for split in splits}
     for found in _by_path([split for split in splits if classes[split] is not None]):
         text = (
-            f"{counted(len(found), 'split')} with images of one class only, the first: {found[0]} "
+            f"splits with images of one class only: {len(found)}, the first: {found[0]} "
             f"with {classes[found[0]]!r:.{_MOST_SHOWN}}; among the classes of the task, zero-shot "
             "accuracy is always 100 %: use eval-zeroshot --classes all"
         )

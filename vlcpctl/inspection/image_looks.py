@@ -20,7 +20,15 @@ from vlcpctl.core.console import progress
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.images.header import BrokenImage, read_header
 from vlcpctl.data.tasks.task import open_task
-from vlcpctl.inspection.split_columns import CheckedSplit, Finding, Hashes, counted, listed
+from vlcpctl.inspection.leaks import TrainingImages, contains
+from vlcpctl.inspection.split_columns import (
+    CheckedSplit,
+    Finding,
+    Hashes,
+    id_hashes,
+    listed,
+    value_at,
+)
 
 Value = TypeVar("Value")
 
@@ -36,9 +44,10 @@ def mixed_modes(splits: Sequence[CheckedSplit]) -> Iterator[Finding]:
         modes: Counter[str] = Counter()
         first: dict[str, str] = {}
         for split in members:
-            for key, mode in _per_image(split, _mode, "modes"):
+            for row, mode in _per_image(split, _mode, "modes"):
                 modes[mode] += 1
-                first.setdefault(mode, f"key {key} of {split}")
+                if mode not in first:
+                    first[mode] = f"key {value_at(split.index, 'key', row)} of {split}"
         if len(modes) > 1:
             counts = ", ".join(f"{count} {mode}" for mode, count in modes.most_common())
             (_, usual), *others = modes.most_common()
@@ -60,14 +69,14 @@ def _mode(data: bytes) -> str:
 
 def _per_image(
     split: CheckedSplit, look: Callable[[bytes], Value], label: str
-) -> Iterator[tuple[str, Value]]:
-    """The key of each image with what `look` returns; unreadable images are left out."""
+) -> Iterator[tuple[int, Value]]:
+    """The row of each image with what `look` returns; unreadable images are left out."""
     try:
         opened = open_task(split.task).split(split.name)
     except BadInput:
         return
     with progress(f"{label}: {split}", len(opened), "images") as bar:
-        for row, key in enumerate(opened.keys):
+        for row in range(len(opened)):
             bar.advance()
             try:
                 data = opened.image(row)
@@ -77,7 +86,7 @@ def _per_image(
                     value = look(data)
             except _UNREADABLE:
                 continue
-            yield key, value
+            yield row, value
 
 
 def require_image_hashes() -> None:
@@ -89,40 +98,45 @@ def require_image_hashes() -> None:
         )
 
 
-def near_duplicates(splits: Sequence[CheckedSplit], bits: int) -> Iterator[Finding]:
+def near_duplicates(
+    splits: Sequence[CheckedSplit], known: TrainingImages, bits: int
+) -> Iterator[Finding]:
     """Yield a finding for each split with images that look like training images.
 
     They do if their 64-bit perceptual hashes differ in at most `bits` bits. Exact copies, which
-    `leaks` finds, count as well.
+    `leaks` finds, are left out.
     """
-    trained = [split for split in splits if split.is_trained_on]
     others = [split for split in splits if not split.is_trained_on]
-    if not trained or not others:
+    if not others or not known.splits:
         return
-    looks = [(split, *_looks(split)) for split in trained]
-    known = np.concatenate([hashes for *_, hashes in looks])
-    names = [(split, key) for split, keys, _ in looks for key in keys]
+    looks = [(split, *_looks(split)) for split in known.splits]
+    look_T = np.concatenate([hashes for *_, hashes in looks])
+    starts = np.cumsum([0, *(len(rows) for _, rows, _ in looks)])[:-1]
     for split in others:
-        keys, hash_N = _looks(split)
-        near_N = nearest_within(known, hash_N, bits)
-        rows = np.flatnonzero(near_N >= 0)
-        if len(rows):
-            owners = dict.fromkeys(names[near_N[row]][0].task for row in rows)
-            owner, other = names[near_N[rows[0]]]
-            example = f"key {keys[rows[0]]}"
+        row_N, hash_N = _looks(split)
+        is_copy = contains(known.sorted[0], id_hashes(split.index, "sha256")[row_N])
+        near_N = np.where(is_copy, -1, nearest_within(look_T, hash_N, bits))
+        found = np.flatnonzero(near_N >= 0)
+        if len(found):
+            numbers = np.searchsorted(starts, near_N[found], side="right") - 1
+            owner, rows, _ = looks[numbers[0]]
+            other = value_at(owner.index, "key", int(rows[near_N[found[0]] - starts[numbers[0]]]))
+            example = f"key {value_at(split.index, 'key', int(row_N[found[0]]))}"
+            owners = listed(looks[number][0].task for number in np.unique(numbers))
             text = (
-                f"{len(rows)} of {counted(len(keys), 'image')} in {split.name} look like training "
-                f"images of {listed(owners)} (at most {bits} of 64 bits differ); the first: "
+                f"images in {split.name} that look like training images: {len(found)} of "
+                f"{len(row_N)} (at most {bits} of 64 bits differ), of {owners}; the first: "
                 f"{example}, like key {other} of {owner.task}; look at some, and remove true "
                 "copies from the training data"
             )
-            yield Finding(split.task, "near duplicate", text, len(rows), example)
+            yield Finding(split.task, "near duplicate", text, len(found), example)
 
 
-def _looks(split: CheckedSplit) -> tuple[list[str], Hashes]:
-    """The keys of the readable images of a split, and (N,) their perceptual hashes."""
+def _looks(split: CheckedSplit) -> tuple[NDArray[np.int64], Hashes]:
+    """(N,) the rows of the readable images of a split, and (N,) their perceptual hashes."""
     found = list(_per_image(split, perceptual_hash, "near duplicates"))
-    return [key for key, _ in found], np.array([value for _, value in found], np.uint64)
+    rows = np.array([row for row, _ in found], np.int64)
+    return rows, np.array([value for _, value in found], np.uint64)
 
 
 def perceptual_hash(data: bytes) -> int:

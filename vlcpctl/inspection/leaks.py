@@ -1,4 +1,4 @@
-"""Images that a model is trained on and evaluated on: copies by hash, near copies by look.
+"""Images that a model is both trained and evaluated on.
 
 Shapes: T images of all training splits together, N images of one other split.
 """
@@ -17,7 +17,6 @@ from vlcpctl.inspection.split_columns import (
     CheckedSplit,
     Finding,
     Hashes,
-    counted,
     id_hashes,
     listed,
     value_at,
@@ -29,12 +28,11 @@ _ADVICE = (
 )
 
 
-def leaks(splits: Sequence[CheckedSplit]) -> Iterator[Finding]:
-    """Yield a finding for each split whose images are also in any split for training.
+def leaks(splits: Sequence[CheckedSplit], known: TrainingImages) -> Iterator[Finding]:
+    """Yield a finding for each split of which images are also in any split for training.
 
     Images are compared by the sha256 in the index. Indexes that cannot be read are left out.
     """
-    known = _TrainingImages([split for split in splits if split.is_trained_on])
     for split in splits:
         if not split.is_trained_on and known.splits:
             try:
@@ -44,24 +42,24 @@ def leaks(splits: Sequence[CheckedSplit]) -> Iterator[Finding]:
 
 
 @dataclass(frozen=True)
-class _TrainingImages:
-    """The images of all splits for training, sorted by hash."""
+class TrainingImages:
+    """The images of those splits that are for training, and whose index can be read."""
 
     given: Sequence[CheckedSplit]
 
     @cached_property
     def _read(self) -> list[tuple[CheckedSplit, Hashes]]:
-        return list(_readable(self.given, "sha256"))
+        return list(_readable([one for one in self.given if one.is_trained_on], "sha256"))
 
     @property
     def splits(self) -> list[CheckedSplit]:
-        """Those whose index can be read."""
+        """The splits that the images are from."""
         return [split for split, _ in self._read]
 
     @cached_property
     def sorted(self) -> tuple[Hashes, NDArray[np.int64]]:
         """(T,) hashes in ascending order, and (T,) the place of each image before sorting."""
-        hashes = np.concatenate([found for _, found in self._read])
+        hashes = np.concatenate([np.empty(0, np.uint64), *(found for _, found in self._read)])
         order = np.argsort(hashes, kind="stable")
         return hashes[order], order
 
@@ -89,7 +87,7 @@ def _readable(splits: Sequence[CheckedSplit], column: str) -> Iterator[tuple[Che
             continue
 
 
-def _leaks_into(split: CheckedSplit, known: _TrainingImages) -> Iterator[Finding]:
+def _leaks_into(split: CheckedSplit, known: TrainingImages) -> Iterator[Finding]:
     hashes = id_hashes(split.index, "sha256")
     row_N = np.flatnonzero(contains(known.sorted[0], hashes))
     if not len(row_N):
@@ -103,10 +101,11 @@ def _leaks_into(split: CheckedSplit, known: _TrainingImages) -> Iterator[Finding
     key, other = value_at(split.index, "key", first), value_at(owner.index, "key", row)
     renamed = f" (key {other} there)" if key != other else ""
     example = f"key {key}"
+    owners = listed(known.splits[number].task for number in numbers)
     text = (
-        f"{len(row_N)} of {counted(len(hashes), 'image')} in {split.name} are also training images "
-        f"of {listed(known.splits[number].task for number in numbers)}, {same} of them with the "
-        f"same captions; the first: {example}, in {owner.task}{renamed}; {_ADVICE}"
+        f"images in {split.name} that are also training images: {len(row_N)} of {len(hashes)}, "
+        f"{same} with the same captions, of {owners}; the first: {example}, in {owner.task}"
+        f"{renamed}; {_ADVICE}"
     )
     yield Finding(split.task, "leak", text, len(row_N), example)
 

@@ -12,8 +12,10 @@ import pytest
 from safetensors.numpy import save_file
 from support.tiny_stream import make_stream, make_task
 
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.core.digests import digests_of
 from vlcpctl.core.hashing import file_sha256
-from vlcpctl.core.manifest import write_manifest
+from vlcpctl.core.seals import seal_of
 from vlcpctl.inspection.check import check
 
 
@@ -143,7 +145,8 @@ def checkpoint(tmp_path: Path) -> Path:
         tmp_path / "open_clip_model.safetensors",
     )
     files = {"open_clip_model.safetensors": file_sha256(tmp_path / "open_clip_model.safetensors")}
-    write_manifest(tmp_path, "checkpoint", {}, "0" * 32, {"files": files, "tasks": []})
+    manifest = CheckpointManifest(identity={}, run="r", method="seqf")
+    manifest.write(tmp_path, files, digests_of(tmp_path))
     return tmp_path
 
 
@@ -159,12 +162,44 @@ def test_a_truncated_tensor_file_is_named(checkpoint: Path, cut: int) -> None:
     assert found.startswith(str(file))
 
 
-def test_a_flipped_weight_is_found_by_the_deep_check(checkpoint: Path) -> None:
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_flipped_weight_is_found(checkpoint: Path, *, deep: bool) -> None:
     flip(checkpoint / "open_clip_model.safetensors", -3)
+    assert "its xxh3_128 differs" in problems(checkpoint, deep=deep)[0]
+
+
+def test_a_digest_that_is_not_that_of_the_content_id_is_found_by_the_deep_check(
+    checkpoint: Path,
+) -> None:
+    flip(checkpoint / "open_clip_model.safetensors", -3)
+    entries = json.loads((checkpoint / "checkpoint.json").read_text())
+    entries["digests"] = digests_of(checkpoint, ["open_clip_model.safetensors"])
+    sealed = {**entries, "seal": seal_of(entries)}
+    (checkpoint / "checkpoint.json").write_text(json.dumps(sealed))
     assert problems(checkpoint) == []
-    assert "sha256 differs" in problems(checkpoint, deep=True)[0]
+    assert "its sha256 differs" in problems(checkpoint, deep=True)[0]
+
+
+def test_a_file_that_loading_would_use_is_found(checkpoint: Path) -> None:
+    for name in ("method/ewc/fisher.safetensors", "tokenizer.json", "notes.md"):
+        (checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkpoint / name).touch()
+    added = "was added after the manifest was written"
+    assert problems(checkpoint) == [
+        f"{checkpoint}/method/ewc/fisher.safetensors {added}",
+        f"{checkpoint}/tokenizer.json {added}",
+    ]
+
+
+def test_a_checkpoint_of_an_earlier_version_is_checked_by_its_sha256(checkpoint: Path) -> None:
+    entries = json.loads((checkpoint / "checkpoint.json").read_text())
+    del entries["digests"], entries["seal"]
+    (checkpoint / "checkpoint.json").write_text(json.dumps(entries))
+    assert problems(checkpoint, deep=True) == []
+    flip(checkpoint / "open_clip_model.safetensors", -3)
+    assert "its sha256 differs" in problems(checkpoint)[0]
 
 
 def test_a_missing_file_of_a_checkpoint_is_named(checkpoint: Path) -> None:
     (checkpoint / "open_clip_model.safetensors").unlink()
-    assert problems(checkpoint) == [f"{checkpoint}/open_clip_model.safetensors: is missing"]
+    assert problems(checkpoint) == [f"{checkpoint}/open_clip_model.safetensors is missing"]

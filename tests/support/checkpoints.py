@@ -6,16 +6,22 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.core.digests import digests_of
 from vlcpctl.core.manifest import write_manifest
+from vlcpctl.core.seals import SEAL, seal_of
 
 
 def write_checkpoint_manifest(directory: Path, content: str, **facts: Any) -> None:
     """A complete manifest of these facts in a directory, with a content id of the test's choice.
 
+    It records the files that are in the directory, but lacks the hashes that decide a content id.
     Each task has its place in `tasks` as its step, unless `task_steps` says otherwise.
     """
     tasks = facts.get("tasks", [])
     usual = {"run": "ctp", "method": "ctp", "identity": {}, "task_names": tasks}
     given = {**usual, "task_steps": list(range(len(tasks))), **facts}
     made = CheckpointManifest(**given)
-    write_manifest(directory, "checkpoint", dict(made.identity), content, made.body())
+    body = {**made.body(), "digests": digests_of(directory)}
+    seal = seal_of({"content": content, "identity": made.identity, **body})
+    identity = dict(made.identity)
+    write_manifest(directory, "checkpoint", identity, content, {**body, SEAL: seal})

@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.core.digests import changed_files, unlisted_files
 from vlcpctl.core.hashing import file_sha256
-from vlcpctl.core.manifest import read_manifest
+from vlcpctl.core.manifest import MANIFESTS
+from vlcpctl.core.recorded_files import recorded_files
+from vlcpctl.core.safe_json import parse_json
+from vlcpctl.models.checkpoint_files import is_slot, would_be_loaded
 
 _MAX_HEADER = 100_000_000  # bytes; the limit of the safetensors format
 
 
 def check_checkpoint(path: Path, *, deep: bool) -> Iterator[str]:
-    """Yield a line for each problem of a checkpoint; `deep` hashes its files.
+    """Yield a line for each problem of a checkpoint; `deep` hashes every file again.
 
-    Raises BadInput if the manifest cannot be read.
+    Raises BadInput if the manifest cannot be read, or was changed after it was written.
     """
-    listed: dict[str, str] = read_manifest(path, "checkpoint").get("files", {})
-    for name, sha256 in sorted(listed.items()):
-        file = path / name
-        if not file.is_file():
-            yield f"{file}: is missing"
-        elif deep and file_sha256(file) != sha256:
-            yield f"{file}: is not the file listed in checkpoint.json (its sha256 differs)"
-    for file in sorted(path.rglob("*.safetensors")):
-        problem = _problem_of(file)
-        if problem:
-            yield f"{file}: {problem}"
+    manifest = CheckpointManifest.read(path)
+    entries = {"digests": manifest.digests or None, "files": manifest.files}
+    recorded = recorded_files(path / MANIFESTS["checkpoint"], entries)
+    for name, entry in sorted(recorded.items()):
+        changed = list(changed_files(path, {name: entry}, use_cache=not deep))
+        yield from changed or _problems_of(path / name, manifest.files.get(name), deep=deep)
+    for name in unlisted_files(path, recorded):
+        if is_slot(name) or would_be_loaded(name):
+            yield f"{path / name} was added after the manifest was written"
+
+
+def _problems_of(file: Path, sha256: str | None, *, deep: bool) -> Iterator[str]:
+    """Yield a line for each problem of a file with the right digest: then it was written wrong."""
+    if deep and sha256 is not None and file_sha256(file) != sha256:
+        yield f"{file}: is not the file listed in checkpoint.json (its sha256 differs)"
+    problem = _problem_of(file) if file.suffix == ".safetensors" else None
+    if problem:
+        yield f"{file}: {problem}"
 
 
 def _problem_of(path: Path) -> str | None:
@@ -43,7 +54,7 @@ def _problem_of(path: Path) -> str | None:
         if length > min(_MAX_HEADER, size - 8):
             return f"declares a header of {length} bytes; it is truncated or not a safetensors file"
         try:
-            tensors = json.loads(file.read(length))
+            tensors = parse_json(file.read(length))
         except ValueError:
             return "has a header that is not JSON"
     if not isinstance(tensors, dict):
@@ -53,15 +64,14 @@ def _problem_of(path: Path) -> str | None:
 
 def _gap(tensors: dict[str, Any], size: int) -> str | None:
     """What is wrong if the tensors do not fill the file's data exactly, or None."""
-    try:
-        places = sorted(
-            tuple(entry["data_offsets"])
-            for name, entry in tensors.items()
-            if name != "__metadata__"
-        )
-    except (KeyError, TypeError):
-        return "has a tensor without data offsets"
-    at = 0
+    places, at = [], 0
+    for name, entry in tensors.items():
+        place = entry.get("data_offsets") if isinstance(entry, dict) else None
+        if name != "__metadata__":
+            if not isinstance(place, list) or [type(one) for one in place] != [int, int]:
+                return "has a tensor without data offsets"
+            places.append((place[0], place[1]))
+    places.sort()
     for start, end in places:
         if start != at or end < start:
             return f"has a gap or an overlap at byte {at} of its data"

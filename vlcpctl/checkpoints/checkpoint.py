@@ -9,10 +9,13 @@ from pathlib import Path
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.batch import Weights
+from vlcpctl.core.digests import digests_of
+from vlcpctl.core.errors import Diverged
 from vlcpctl.core.hashing import file_sha256
 from vlcpctl.core.staging import link_or_copy
-from vlcpctl.core.tensors import write_tensors
+from vlcpctl.core.tensors import first_not_finite, write_tensors
 from vlcpctl.models import encoders
+from vlcpctl.models.checkpoint_files import SLOTS, verify_slots
 from vlcpctl.models.encoders import Encoder
 
 
@@ -24,12 +27,16 @@ class ParentCheckpoint:
     manifest: CheckpointManifest
 
     def encoder(self) -> Encoder:
-        """The model, loaded from disk with each call."""
+        """The model, loaded from disk with each call. Raises as `encoders.load` does."""
         return encoders.load(self.path)
 
     def slot_files(self) -> dict[str, Path]:
-        """The files of the methods' slots, keyed `METHOD/SLOT`."""
-        root = self.path / "method"
+        """The files of the methods' slots, keyed `METHOD/SLOT`.
+
+        Raises Incompatible if one was changed, removed or added since the checkpoint was written.
+        """
+        verify_slots(self.path)
+        root = self.path / SLOTS
         return {
             str(path.relative_to(root).with_suffix("")): path
             for path in sorted(root.rglob("*.safetensors"))
@@ -37,8 +44,13 @@ class ParentCheckpoint:
 
 
 def open_parent(path: Path) -> ParentCheckpoint:
-    """Open a checkpoint directory; raises BadInput if it is not one."""
-    return ParentCheckpoint(path, CheckpointManifest.read(path))
+    """Open a checkpoint directory. Raises BadInput if it is not one, and as `slot_files` does.
+
+    Its weights are verified when the model is loaded.
+    """
+    found = ParentCheckpoint(path, CheckpointManifest.read(path))
+    found.slot_files()  # verified now: they are read, or carried over, after hours of training
+    return found
 
 
 def all_tensors(encoder: Encoder) -> Weights:
@@ -59,15 +71,31 @@ def write_checkpoint(
     """Write a finished checkpoint; it appears with one rename, complete or not at all.
 
     `slots` are the methods' slots, by method and name; methods without an entry keep those of the
-    parent. `finish` is called with the directory before the rename: files that it adds are not in
-    the content id. Raises what `new_directory` raises.
+    parent. `finish` is called with the directory before the manifest is written: files that it adds
+    are not in the content id. Raises what `new_directory` raises, and Diverged if a weight or slot
+    is not finite; nothing is written then.
     """
+    _refuse_non_finite(encoder, slots or {})
     with new_directory(out, "checkpoint.json") as directory:
         encoders.save(encoder, directory)
-        _write_slots(directory / "method", slots or {}, parent)
-        manifest.write(directory, _hashes(directory))
+        _write_slots(directory / SLOTS, slots or {}, parent)
+        files = _hashes(directory)
         if finish is not None:
             finish(directory)
+        manifest.write(directory, files, digests_of(directory))
+
+
+def _refuse_non_finite(encoder: Encoder, slots: Mapping[str, Mapping[str, Weights]]) -> None:
+    tensors = {
+        f"{method}/{slot}: {name}": tensor
+        for method, named in slots.items()
+        for slot, values in named.items()
+        for name, tensor in values.items()
+    }
+    # The state dict, as it is written: it lacks the attention mask, which is infinite on purpose.
+    wrong = first_not_finite({**encoder.module.state_dict(), **tensors})
+    if wrong is not None:
+        raise Diverged(f"the weights diverged: {wrong} contains NaN or infinity")
 
 
 def _write_slots(

@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from vlcpctl.checkpoints.checkpoint import write_checkpoint
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.atomic import already_made
-from vlcpctl.core.errors import BadInput, Incompatible, UsageError
+from vlcpctl.core.errors import BadInput, Diverged, UsageError
 from vlcpctl.core.hashing import file_sha256
-from vlcpctl.core.tensors import some_of
+from vlcpctl.core.manifest import is_artifact
+from vlcpctl.core.tensors import first_not_finite
 from vlcpctl.models import dual_encoder, encoders
+from vlcpctl.models.checkpoint_files import TOKENIZER_FILES, verify_model
 from vlcpctl.models.configuration import CONFIG_FILE, fusion_configuration
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.models.fusion import build
 from vlcpctl.models.fusion.key_mapping import is_ctp
-from vlcpctl.models.tokenizers import FILES
 from vlcpctl.models.weight_files import WeightFile, read_weights
 
 METHOD = "imported"
@@ -64,7 +64,8 @@ def import_checkpoint(request: Request) -> Path:
     """Import the weights and return the path of the checkpoint; do nothing if it is finished.
 
     Raises BadInput or Incompatible for weights that cannot be read or do not fit the model,
-    UsageError if the model is not known, and OutputExists if something else is at `request.out`.
+    Diverged if they are not finite, UsageError if the model is not known, and OutputExists if
+    something else is at `request.out`.
     """
     about = identity(request)
     if already_made(request.out, "checkpoint", about, force=request.force):
@@ -85,6 +86,8 @@ def import_checkpoint(request: Request) -> Path:
 
 def read(request: Request) -> tuple[Encoder, WeightFile]:
     """The model with the imported weights, after checking every tensor."""
+    if is_artifact(request.source):
+        verify_model(request.source)
     found = read_weights(request.file, trusts_pickle=request.trusts_pickle)
     _require_finite(found.tensors, request.file)
     model = _model(request, found.tensors)
@@ -109,9 +112,9 @@ def identity(request: Request) -> dict[str, Any]:
 
 def _tokenizer(directory: Path) -> dict[str, str]:
     """The sha256 of each file of a tokenizer, by name."""
-    files = [directory / name for name in FILES if (directory / name).is_file()]
+    files = [directory / name for name in TOKENIZER_FILES if (directory / name).is_file()]
     if not files:
-        raise BadInput(f"--tokenizer {directory} contains none of {', '.join(FILES)}")
+        raise BadInput(f"--tokenizer {directory} contains none of {', '.join(TOKENIZER_FILES)}")
     return {path.name: file_sha256(path) for path in files}
 
 
@@ -132,15 +135,9 @@ def _model(request: Request, tensors: dict[str, Tensor]) -> str:
 
 
 def _require_finite(tensors: dict[str, Tensor], file: Path) -> None:
-    wrong = [
-        name
-        for name, tensor in sorted(tensors.items())
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all())
-    ]
-    if wrong:
-        raise Incompatible(
-            f"{file} contains NaN or infinity in {some_of(wrong)}: the training has diverged"
-        )
+    wrong = first_not_finite(tensors)
+    if wrong is not None:
+        raise Diverged(f"{file} contains NaN or infinity in {wrong}: the training has diverged")
 
 
 def _run(request: Request) -> str:

@@ -5,17 +5,28 @@ Torch-free, so that plans and --dry-run can read it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from types import UnionType
 from typing import Any, Self
 
+from vlcpctl.core.digests import FileDigest
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.fields import Fields
 from vlcpctl.core.hashing import content_id
-from vlcpctl.core.manifest import read_manifest, write_manifest
+from vlcpctl.core.manifest import MANIFESTS, read_manifest, write_manifest
+from vlcpctl.core.seals import SEAL, broken_seal, seal_of
+
+MOST_STEP = 9999  # of a task in a run or stream; tables have a column for each
 
 _KIND = "checkpoint"
-_HEAD = ("content", "identity", "files", "made_by", "more")  # not in the body
-_NOT_IN_ALL = ("alpha", "parent", "parents", "origin", "inverting_seconds", "files", "made_by")
+_HEAD = ("content", "identity", "files", "digests", "made_by", "more")  # not in the body
+_NOT_IN_ALL = (
+    *("alpha", "parent", "parents", "origin", "inverting_seconds"),
+    *("files", "digests", "made_by"),
+)
 # The four facts of `task_history` stand together in a trained checkpoint, and apart in one that was
 # imported or averaged. Readers do not care; the bytes of a manifest stay what they were.
 _TRAINED = ("stream", "stream_step", "step", "task_steps", "tasks", "task_names")
@@ -26,7 +37,8 @@ _NOT_TRAINED = ("stream", "step", "tasks", "task_names", "task_steps", "stream_s
 class CheckpointManifest:
     """The facts in checkpoint.json; the defaults are those of a model before any task.
 
-    `content`, `files` and `made_by` are empty until the manifest is written and read again.
+    `content`, `files`, `digests` and `made_by` are empty until the manifest is written and read
+    again. `files` decide the content id; `digests` find changes of any file, and are read faster.
     """
 
     content: str = ""
@@ -51,6 +63,7 @@ class CheckpointManifest:
     origin: Mapping[str, Any] | None = None  # the imported file; only of imported checkpoints
     inverting_seconds: float | None = None  # only of runs that generated pseudo texts
     files: Mapping[str, str] = field(default_factory=dict)  # sha256 by relative path
+    digests: Mapping[str, Any] = field(default_factory=dict)  # size and xxh3_128, likewise
     made_by: Mapping[str, Any] = field(default_factory=dict)
     more: Mapping[str, Any] = field(default_factory=dict)  # what other versions wrote besides
 
@@ -58,14 +71,19 @@ class CheckpointManifest:
     def read(cls, checkpoint: Path) -> Self:
         """The manifest of the checkpoint at a path.
 
-        Raises BadInput if the path is not a checkpoint, or its manifest lacks a field.
+        Raises BadInput if the path is not a checkpoint, or its manifest lacks a field, has one of a
+        wrong type or out of bounds, or was changed after it was written.
         """
-        entries = read_manifest(checkpoint, _KIND)
-        names = [one.name for one in fields(cls) if one.name != "more"]
-        wanted = [name for name in names if name in entries or name not in _NOT_IN_ALL]
-        known = {name: entries[name] for name in wanted}  # names the file if one is missing
-        more = {name: value for name, value in entries.items() if name not in {*names, "schema"}}
-        return cls(**known, more=more)
+        entries, place = read_manifest(checkpoint, _KIND), checkpoint / MANIFESTS[_KIND]
+        types = {one.name: str(one.type) for one in fields(cls) if one.name != "more"}
+        wanted = [name for name in types if name in entries or name not in _NOT_IN_ALL]
+        take = Fields({name: entries[name] for name in wanted}, place)  # refuses a missing one
+        known = {name: _typed(take, name, types[name]) for name in wanted}
+        others = entries.keys() - types.keys() - {"schema", SEAL}
+        found = cls(**known, more={name: entries[name] for name in entries if name in others})
+        _check_bounds(found, place)
+        _check_unchanged(entries, place)
+        return found
 
     def body(self) -> dict[str, Any]:
         """The entries of the JSON object between the identity and the files, in their order."""
@@ -78,12 +96,73 @@ class CheckpointManifest:
             left_out.add("parent")
         return {name: getattr(self, name) for name in names if name not in left_out}
 
-    def write(self, directory: Path, files: Mapping[str, str]) -> None:
+    def write(
+        self, directory: Path, files: Mapping[str, str], digests: Mapping[str, FileDigest]
+    ) -> None:
         """Write the manifest that makes a directory a checkpoint.
 
         `files` are the sha256 of its files by relative path: with the identity, they decide the
-        content id.
+        content id. `digests` are size and xxh3_128 of all its files.
         """
         content = content_id({"files": files, "identity": self.identity})
-        body = {**self.body(), "files": files}
-        write_manifest(directory, _KIND, dict(self.identity), content, body)
+        body = {**self.body(), "files": files, "digests": digests}
+        sealed = {"content": content, "identity": self.identity, **body}
+        write_manifest(
+            directory, _KIND, dict(self.identity), content, {**body, SEAL: seal_of(sealed)}
+        )
+
+
+_TYPES: dict[str, type | UnionType] = {
+    "str": str,
+    "bool": bool,
+    "int": int,
+    "float": int | float,
+    "Mapping[str, Any]": dict,
+    "Mapping[str, str]": dict,
+}
+
+
+def _typed(take: Fields, name: str, annotation: str) -> Any:
+    """The value of a field, which must be what the annotation of its attribute says."""
+    plain = annotation.removesuffix(" | None")
+    default = (None,) if plain != annotation else ()
+    if plain.startswith("Sequence["):
+        found = take(name, list, *default)
+        element = plain.removeprefix("Sequence[").removesuffix("]")
+        for value in found or ():
+            _typed(Fields({name: value}, f"{take.place}, an entry"), name, element)
+        return found
+    found = take(name, _TYPES[plain], *default)
+    if plain == "Mapping[str, str]":
+        for key, value in found.items():
+            Fields({key: value}, f"{take.place}, field {name!r}")(key, str)
+    return found
+
+
+def _check_bounds(found: CheckpointManifest, place: Path) -> None:
+    """Refuse numbers that no checkpoint has: readers count with them, or make a column of each."""
+    steps = [found.step, found.stream_step, *found.task_steps]
+    wrong = {
+        f"has a step outside of 0 to {MOST_STEP}": any(
+            step is not None and not 0 <= step <= MOST_STEP for step in steps
+        ),
+        "does not have one name and one step for each task": not (
+            len(found.tasks) == len(found.task_names) == len(found.task_steps)
+        ),
+        "has negative pairs or seconds": found.pairs < 0 or not 0 <= found.train_seconds < math.inf,
+    }
+    for problem, holds in wrong.items():
+        if holds:
+            raise BadInput(f"{place} {problem}; it was changed after it was written")
+
+
+def _check_unchanged(entries: Mapping[str, Any], place: Path) -> None:
+    """Refuse a manifest whose seal or content id is not that of its fields."""
+    broken = broken_seal(place, entries, required="digests" in entries)
+    if broken is not None:
+        raise BadInput(broken)
+    files, identity = entries.get("files"), entries["identity"]
+    if files is not None and entries["content"] != content_id(
+        {"files": files, "identity": identity}
+    ):
+        raise BadInput(f"{place} has changed since it was written: its content id differs")

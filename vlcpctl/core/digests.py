@@ -10,8 +10,9 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +21,40 @@ import xxhash
 from vlcpctl.core.errors import BadInput, VlcpError, unreadable
 
 ALGORITHM = "xxh3_128"
+_EARLIER = "sha256"  # without a size: how earlier versions recorded the files of a checkpoint
+_HASHES: dict[str, Callable[[], Any]] = {ALGORITHM: xxhash.xxh3_128, _EARLIER: hashlib.sha256}
 _CACHED_FROM = 1 << 22  # bytes; a smaller file is hashed sooner than its cache entry is opened
+_BLOCK = 1 << 20
 _SETTLED_SECONDS = 2  # a file changed more recently could change again within the clock's tick
 
-FileDigest = Mapping[str, Any]  # {"bytes": size, "xxh3_128": hex digits}
+FileDigest = Mapping[str, Any]  # {"bytes": size, "xxh3_128": hex digits}, or only "sha256"
 
 
-def file_digest(path: Path) -> str:
-    """The xxh3_128 of a file's bytes, 32 hex digits.
+def file_digest(path: Path, name: str = ALGORITHM) -> str:
+    """The digest of a file's bytes in hex: 32 digits of xxh3_128, or another one by its name.
 
     Raises OSError if it cannot be read or is not a regular file (a pipe would block forever).
     """
+    with _regular(path) as file:
+        return hashlib.file_digest(file, _HASHES[name]).hexdigest()
+
+
+def prefix_digest(path: Path, size: int) -> str:
+    """The xxh3_128 of the first `size` bytes of a file. Raises OSError as `file_digest` does."""
+    digest = xxhash.xxh3_128()
+    with _regular(path) as file:
+        while size > 0 and (block := file.read(min(size, _BLOCK))):
+            digest.update(block)
+            size -= len(block)
+    return digest.hexdigest()
+
+
+@contextmanager
+def _regular(path: Path) -> Iterator[BufferedReader]:
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(f"{path} is not a regular file")
-        return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
+        yield file
 
 
 def digests_of(directory: Path, names: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:
@@ -84,6 +104,27 @@ def changed_files(
             yield problem or f"{directory} records a file outside of it: {name!r}"
 
 
+def changed_prefix(path: Path, entry: FileDigest) -> str | None:
+    """A phrase if a file no longer starts with the recorded bytes, which may have grown since."""
+    try:
+        size, found = entry["bytes"], path.stat().st_size
+        if found < size:
+            return f"{path} has changed since it was written: it has {found} bytes and had {size}"
+        if prefix_digest(path, size) != entry[ALGORITHM]:
+            return f"{path} has changed since it was written: its {ALGORITHM} differs"
+    except OSError as error:
+        return f"{path} is missing" if not path.exists() else unreadable(path, error)
+    except (KeyError, TypeError):
+        return f"{path} has no valid size and {ALGORITHM} on record"
+    return None
+
+
+def unlisted_files(directory: Path, names: Collection[str]) -> list[str]:
+    """The relative paths of files below a directory that are not among these, sorted."""
+    found = (path for path in directory.rglob("*") if not path.is_dir())
+    return sorted({path.relative_to(directory).as_posix() for path in found} - set(names))
+
+
 def _inside(name: str) -> bool:
     path = Path(name)
     return not path.is_absolute() and ".." not in path.parts and "\0" not in name
@@ -93,13 +134,14 @@ def _problem(path: Path, entry: FileDigest, use_cache: bool) -> str | None:
     changed = f"{path} has changed since it was written"
     try:
         found = path.stat()
-        size, wanted = entry["bytes"], entry[ALGORITHM]
+        name = ALGORITHM if ALGORITHM in entry else _EARLIER
+        size, wanted = entry["bytes"] if name == ALGORITHM else found.st_size, entry[name]
         if found.st_size != size:
             return f"{changed}: it has {found.st_size} bytes and had {size}"
         if use_cache and _is_cached(path, found, wanted):
             return None
-        if file_digest(path) != wanted:
-            return f"{changed}: its {ALGORITHM} differs"
+        if file_digest(path, name) != wanted:
+            return f"{changed}: its {name} differs"
     except OSError as error:
         return f"{path} is missing" if not path.exists() else unreadable(path, error)
     except (KeyError, TypeError):

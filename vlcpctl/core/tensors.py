@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -31,6 +32,18 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except (OSError, SafetensorError) as error:
         raise Incompatible(unreadable(path, error)) from error
+
+
+def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
+    """The first name, in order, of a tensor with NaN or infinity; None if all are finite."""
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        # Smallest and largest value show NaN and infinity, and need no memory, as isfinite does.
+        if tensor.is_floating_point() and tensor.numel():
+            extremes = torch.stack(tensor.detach().aminmax())
+            if not bool(torch.isfinite(extremes).all()):
+                return name
+    return None
 
 
 def require_same_names(

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from vlcpctl.core.devices import torch_device
 from vlcpctl.core.errors import UsageError
+from vlcpctl.core.manifest import MANIFESTS, is_artifact
 from vlcpctl.models import dual_encoder
+from vlcpctl.models.checkpoint_files import verify_model
 from vlcpctl.models.configuration import fusion_configuration
 from vlcpctl.models.dual_encoder import DualEncoder
 from vlcpctl.models.fusion import build as building
@@ -38,6 +40,8 @@ def build(model: str | Path, options: NewModelOptions = NewModelOptions()) -> En
     Its weights are those of the checkpoint or of `pretrained`, else random from the seed. Raises
     UsageError, BadInput or Incompatible if the model or its weights cannot be found or do not fit.
     """
+    if is_artifact(Path(model)):
+        verify_model(Path(model))
     configuration = fusion_configuration(str(model))
     if configuration is None:
         return dual_encoder.build(
@@ -75,8 +79,11 @@ def with_weights(
 def load(directory: Path) -> Encoder:
     """The model in a checkpoint directory.
 
-    Raises BadInput if its configuration cannot be read, Incompatible if its weights do not fit.
+    Raises BadInput if its manifest or configuration cannot be read, Incompatible if its weights do
+    not fit, or if a file was changed since the checkpoint was written.
     """
+    if (directory / MANIFESTS["checkpoint"]).is_file():
+        verify_model(directory)
     if fusion_configuration(str(directory)) is None:
         return dual_encoder.load(directory)
     return building.load(directory)

@@ -11,11 +11,10 @@ from torch import Tensor, nn
 
 from vlcpctl.core.errors import Incompatible, UsageError, unknown_name
 from vlcpctl.core.tensors import require_fit, require_same_names
+from vlcpctl.models.checkpoint_files import WEIGHT_SUFFIXES
 from vlcpctl.models.imports import open_clip
 from vlcpctl.models.temperature import Temperature
 from vlcpctl.models.weight_files import read_weights
-
-SUFFIXES = frozenset({".safetensors", ".pt", ".pth", ".bin"})
 
 _TEXT_POSITIONS = ("positional_embedding", "text.positional_embedding")
 _PREPARATION = ("mean", "std", "interpolation", "resize_mode")
@@ -36,7 +35,7 @@ def find_pretrained(model: str, pretrained: str) -> Pretrained:
     Raises UsageError if it is neither a file nor a tag, Incompatible if the download fails.
     """
     path = Path(pretrained)
-    if path.suffix in SUFFIXES or path.is_file():
+    if path.suffix in WEIGHT_SUFFIXES or path.is_file():
         return Pretrained(path)
     library = open_clip()
     known = library.list_pretrained_tags_by_model(model)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from vlcpctl.core.errors import Incompatible, first_line, unreadable
 from vlcpctl.core.special_tokens import SpecialTokens
+from vlcpctl.models.checkpoint_files import TOKENIZER_FILES
 from vlcpctl.models.hub import quietly
 from vlcpctl.models.imports import open_clip
 from vlcpctl.models.word_pieces import cleaner, of_vocabulary
@@ -19,8 +20,6 @@ from vlcpctl.models.word_pieces import cleaner, of_vocabulary
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Fast
 
-# The files that open_clip and transformers read; checkpoints contain copies.
-FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 VOCABULARIES = ("tokenizer.json", "vocab.txt")
 
 
@@ -68,7 +67,9 @@ class WordPieces:
     """
 
     def __init__(self, directory: Path, length: int, options: dict[str, Any]) -> None:
-        self._files = {n: (directory / n).read_bytes() for n in FILES if (directory / n).is_file()}
+        self._files = {
+            n: (directory / n).read_bytes() for n in TOKENIZER_FILES if (directory / n).is_file()
+        }
         self._clean = cleaner(options.get("clean", "whitespace"))
         self._directory = directory
         try:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from vlcpctl.core.errors import Incompatible, first_line
+from vlcpctl.models.checkpoint_files import WEIGHT_SUFFIXES
 from vlcpctl.models.fusion.configuration import ELSEWHERE, ImageConfig
 from vlcpctl.models.hub import quietly
-from vlcpctl.models.pretrained import SUFFIXES
 from vlcpctl.models.weight_files import read_weights
 
 if TYPE_CHECKING:  # importing timm takes a second
@@ -54,7 +54,7 @@ def image_tensors(name: str, encoder: VisionTransformer) -> dict[str, Tensor]:
     Position embeddings are interpolated to the encoder's patch grid. Raises Incompatible if the
     weights cannot be loaded, or belong to a model that is not such a vision transformer.
     """
-    is_file = Path(name).suffix in SUFFIXES or Path(name).is_file()
+    is_file = Path(name).suffix in WEIGHT_SUFFIXES or Path(name).is_file()
     tensors = read_weights(Path(name)).tensors if is_file else _of_timm(name, encoder)
     kept = {n: tensor for n, tensor in tensors.items() if not n.startswith(CLASSIFIER)}
     return fit_positions(kept, encoder)

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.tensors import require_fit, require_names, require_same_names
+from vlcpctl.models.checkpoint_files import WEIGHT_SUFFIXES
 from vlcpctl.models.fusion.bert import bert_tensors
 from vlcpctl.models.fusion.configuration import FusionConfig
 from vlcpctl.models.fusion.image_encoder import fit_positions, image_tensors
 from vlcpctl.models.fusion.key_mapping import from_ctp, is_ctp
 from vlcpctl.models.fusion.model import FusionModel
-from vlcpctl.models.pretrained import SUFFIXES
 from vlcpctl.models.weight_files import read_weights
 
 IMAGE = "image_encoder."
@@ -41,7 +41,7 @@ def parse_initial_weights(pretrained: str | None, found: FusionConfig) -> Initia
     if pretrained == NONE:
         return InitialWeights()
     path = Path(pretrained)
-    if path.is_file() or (path.suffix in SUFFIXES and "=" not in pretrained):
+    if path.is_file() or (path.suffix in WEIGHT_SUFFIXES and "=" not in pretrained):
         return InitialWeights(file=path)
     parts = dict(part.partition("=")[::2] for part in pretrained.split(","))
     if parts.keys() - {"image", "text"} or not all(parts.values()):

@@ -1,0 +1,42 @@
+"""The seal of a manifest: a digest of its own fields, so that a change of any of them is noticed.
+
+Digests of files and content ids are fields too. The seal does not stop those who recompute it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import xxhash
+
+from vlcpctl.core.hashing import canonical_json
+from vlcpctl.core.printable import printable
+
+SEAL = "seal"  # the field
+_UNSEALED = frozenset({SEAL, "schema", "made_by"})  # no reader relies on the other two
+_NOT_UTF8 = re.compile("[\ud800-\udfff]")
+
+
+def seal_of(manifest: Mapping[str, Any]) -> str:
+    """The xxh3_128 of a manifest's fields as JSON, 32 hex digits."""
+    sealed = {name: value for name, value in manifest.items() if name not in _UNSEALED}
+    read_back = json.loads(json.dumps(sealed))  # text for the keys of objects, lists for tuples
+    # Bytes of a path that are not UTF-8 are written to manifests as backslash escapes.
+    text = _NOT_UTF8.sub(lambda found: "\\" + printable(found[0]), canonical_json(read_back))
+    return xxhash.xxh3_128_hexdigest(text.encode())
+
+
+def broken_seal(place: object, manifest: Mapping[str, Any], *, required: bool) -> str | None:
+    """A phrase if the seal does not fit the other fields, or is missing and `required`.
+
+    `place` is the manifest's file.
+    """
+    found = manifest.get(SEAL)
+    if found is None and not required:  # of an earlier version
+        return None
+    if found == seal_of(manifest):
+        return None
+    return f"{place} has changed since it was written: its {SEAL} differs"

@@ -1,0 +1,53 @@
+"""The files of a checkpoint: which of them make the model, and whether they are unchanged.
+
+Torch-free, so that `vlcpctl check` starts at once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vlcpctl.core.errors import Incompatible
+from vlcpctl.core.recorded_files import verify_recorded
+from vlcpctl.models.configuration import CONFIG_FILE
+from vlcpctl.models.fusion.configuration import CONFIG_FILE as FUSION_CONFIG_FILE
+
+SLOTS = "method"  # the directory of the methods' slots
+LOG = "metrics.jsonl"  # of the training
+
+# The files that open_clip and transformers read; checkpoints contain copies.
+TOKENIZER_FILES = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
+    "vocab.txt",
+)
+WEIGHT_SUFFIXES = frozenset({".safetensors", ".pt", ".pth", ".bin"})
+_BY_NAME = frozenset({*TOKENIZER_FILES, CONFIG_FILE, FUSION_CONFIG_FILE})
+
+
+def verify_model(checkpoint: Path) -> None:
+    """Verify the files that a model is loaded from against the digests in the manifest.
+
+    Raises Incompatible, naming the first file that was changed, removed or added, and BadInput if
+    the manifest cannot be read.
+    """
+    verify_recorded(checkpoint, "checkpoint", _is_of_model, would_be_loaded, Incompatible)
+
+
+def verify_slots(checkpoint: Path) -> None:
+    """Verify the files of the methods' slots; raises as `verify_model` does."""
+    verify_recorded(checkpoint, "checkpoint", is_slot, is_slot, Incompatible)
+
+
+def is_slot(name: str) -> bool:
+    """Whether a relative path in a checkpoint is that of a method's slot."""
+    return name.startswith(f"{SLOTS}/")
+
+
+def would_be_loaded(name: str) -> bool:
+    """Whether loading the model would use a file of this relative path, if there were one."""
+    path = Path(name)
+    return _is_of_model(name) and (path.name in _BY_NAME or path.suffix in WEIGHT_SUFFIXES)
+
+
+def _is_of_model(name: str) -> bool:
+    return not is_slot(name) and name != LOG

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial as bound
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,14 @@ from vlcpctl.core import console
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.devices import torch_device
-from vlcpctl.core.errors import Incompatible, UsageError
+from vlcpctl.core.errors import Diverged, Incompatible, UsageError
 from vlcpctl.data.precomputed.teacher_targets import TargetsDirectory
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder, NewModelOptions
 from vlcpctl.training import identity
 from vlcpctl.training.batches import training_batches, training_transform, validation_batches
 from vlcpctl.training.config.request import Request, save_every
+from vlcpctl.training.loop.expected_state import require_complete
 from vlcpctl.training.loop.loop import (
     Observer,
     TrainingLoop,
@@ -93,6 +94,7 @@ def _train(
     world.barrier()
     saved, tensors = partial.load() or (SavedProgress(), {})
     if tensors:
+        require_complete(run, plan.phases, saved, tensors, request.out)
         restore_run(run, tensors)
         run.inverting_seconds = saved.inverting_seconds
         console.say(f"resuming {request.out} at phase {saved.phase}, step {saved.step}")
@@ -122,13 +124,27 @@ def _train(
             shutil.copyfile(partial.journal, directory / partial.journal.name)
             observe("before-rename")
 
-        slots = stream_slots(run)
-        write_checkpoint(
-            request.out, run.encoder, manifest, slots=slots, parent=parent, finish=finish
-        )
+        with _last_step(loop):
+            write_checkpoint(
+                request.out,
+                run.encoder,
+                manifest,
+                slots=stream_slots(run),
+                parent=parent,
+                finish=finish,
+            )
         observe("renamed")
         partial.remove()
     world.barrier()  # no process returns before the checkpoint exists
+
+
+@contextmanager
+def _last_step(loop: TrainingLoop) -> Iterator[None]:
+    """Say what the loop says of weights that diverged in the last step: no later loss shows it."""
+    try:
+        yield
+    except Diverged as error:
+        raise Diverged(loop.diverged(str(error))) from error
 
 
 def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> TrainRun:

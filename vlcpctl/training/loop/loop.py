@@ -14,19 +14,19 @@ from torch.optim import Optimizer
 
 from vlcpctl.core import console
 from vlcpctl.core.batch import Batch, Weights
-from vlcpctl.core.errors import Diverged, Interrupted
+from vlcpctl.core.errors import Diverged, Incompatible, Interrupted
 from vlcpctl.core.method import TRAIN
 from vlcpctl.core.params import copy_of
+from vlcpctl.core.tensors import first_not_finite
 from vlcpctl.training.config.phases import PhasePlan
 from vlcpctl.training.config.request import SaveEvery
+from vlcpctl.training.loop.expected_state import BEST, MODEL, OPTIMIZERS, SLOTS
 from vlcpctl.training.loop.metrics_log import MetricsLog, TensorBoardLog
 from vlcpctl.training.loop.optim import learning_rate, new_optimizer, restore, state_tensors
-from vlcpctl.training.loop.resume import ResumeDirectory, SavedProgress
+from vlcpctl.training.loop.resume import START_OVER, ResumeDirectory, SavedProgress
 from vlcpctl.training.loop.signals import StopFlag
 from vlcpctl.training.loop.state import Slots, TrainRun
 from vlcpctl.training.loop.step import OptimizerStep
-
-OPTIMIZERS = "optimizers/"
 
 # Called with the name of each point a run passes: "step=3", "phase=1", "saved". Tests kill the
 # process there, to check that a resumed run ends with the same bytes.
@@ -87,8 +87,8 @@ class TrainingLoop:
         methods = [method for method in run.methods if method.name in phase.methods]
         optimizer = self._optimizer(phase.weights)
         step_once = OptimizerStep(run, optimizer, methods)
-        if self.saved.scaler:
-            step_once.scaler.load_state_dict(self.saved.scaler)
+        if first:
+            self._restore_scaler(step_once)
         run.encoder.module.train(phase.trains)
         batches = self.batches(phase.start + first, phase.start + phase.steps)
         with console.progress(phase.name, phase.steps, "steps") as bar, closing(batches):
@@ -109,6 +109,18 @@ class TrainingLoop:
         if run.written_slot and phase.name == TRAIN.name and phase.last:
             run.load_written_slot()
 
+    def _restore_scaler(self, step_once: OptimizerStep) -> None:
+        saved, own = self.saved.scaler, step_once.scaler.state_dict()
+        if {name: type(value) for name, value in saved.items()} != {
+            name: type(value) for name, value in own.items()
+        }:
+            raise Incompatible(
+                f"the saved state of {self.partial.out} lacks the loss scaler of "
+                f"--precision {self.run.settings.precision}{START_OVER}"
+            )
+        if saved:
+            step_once.scaler.load_state_dict(saved)
+
     def _optimizer(self, weights: str) -> Optimizer:
         """The optimizer of the model (""), or of the slot METHOD/SLOT trained in its place.
 
@@ -126,11 +138,13 @@ class TrainingLoop:
             return step_once(batch)
         except Diverged as error:
             self.metrics_log.sync()
-            state = self.partial.newest()
-            good = f"the last good state is {state}" if state else "no state had been saved"
-            raise Diverged(
-                f"the loss diverged at {error}; {good}; a lower --lr or --clip-norm may help"
-            ) from error
+            raise Diverged(self.diverged(f"the loss diverged at {error}")) from error
+
+    def diverged(self, what: str) -> str:
+        """The message for a run that diverged: what happened, the last good state, what to do."""
+        state = self.partial.newest()
+        good = f"the last good state is {state}" if state else "no state had been saved"
+        return f"{what}; {good}; a lower --lr or --clip-norm may help"
 
     def _set_rate(self, optimizer: Optimizer, phase: PhasePlan, step: int) -> float:
         settings, drops = self.run.settings, self.saved.plateau.drops
@@ -187,7 +201,10 @@ class TrainingLoop:
             )
 
     def save(self, scaler: dict[str, float]) -> None:
-        """Write a complete state that a later process can resume from."""
+        """Write a complete state that a later process can resume from.
+
+        Raises Diverged if a weight is not finite: the state before is then the last good one.
+        """
         self.saved.scaler = scaler
         self.saved.train_seconds = self.seconds()
         self.saved.inverting_seconds = self.run.inverting_seconds
@@ -195,21 +212,30 @@ class TrainingLoop:
         if self.run.world.rank == 0:
             # The journal goes to disk before the state that names its length: a resume cuts back
             # to that length, and must find at least as many bytes.
-            self.saved.journal_bytes = self.metrics_log.sync()
+            journal = self.metrics_log.sync()
+            self.saved.journal_bytes = journal["bytes"]
+            self._refuse_diverged_weights()
             tensors = {
-                "model": self.run.everything(),
+                MODEL: self.run.everything(),
                 **self._optimizer_files(),
                 **_slot_files(self.run.slots),
             }
             if self.best:
-                tensors["best"] = self.best
-            self.partial.save(self.saved, tensors)
+                tensors[BEST] = self.best
+            self.partial.save(self.saved, tensors, journal)
         self.run.world.barrier()
         self.observe("saved")
 
+    def _refuse_diverged_weights(self) -> None:
+        wrong = first_not_finite(self.run.weights)
+        if wrong is not None:
+            where = f"step {self.saved.step - 1} of phase {self.saved.phase}"
+            what = f"the weights diverged at {where}: {wrong} contains NaN or infinity"
+            raise Diverged(self.diverged(what))
+
     def _optimizer_files(self) -> dict[str, dict[str, Tensor]]:
         return {
-            f"{OPTIMIZERS}{weights or 'model'}": state_tensors(optimizer, self.run.weights)
+            f"{OPTIMIZERS}{weights or MODEL}": state_tensors(optimizer, self.run.weights)
             for weights, optimizer in self._optimizers.items()
         }
 
@@ -234,12 +260,12 @@ def optimizer_states(tensors: dict[str, dict[str, Tensor]]) -> dict[str, dict[st
         for name, values in tensors.items()
         if name.startswith(OPTIMIZERS)
     }
-    return {"" if name == "model" else name: values for name, values in found.items()}
+    return {"" if name == MODEL else name: values for name, values in found.items()}
 
 
 def _slot_files(slots: Slots) -> dict[str, dict[str, Tensor]]:
     return {
-        f"slots/{method}/{slot}": values
+        f"{SLOTS}{method}/{slot}": values
         for method, named in slots.items()
         for slot, values in named.items()
     }
@@ -248,9 +274,9 @@ def _slot_files(slots: Slots) -> dict[str, dict[str, Tensor]]:
 @torch.no_grad()
 def restore_run(run: TrainRun, tensors: dict[str, dict[str, Tensor]]) -> None:
     """Copy a saved state's weights and slots into the run, in place."""
-    run.load(tensors["model"])
+    run.load(tensors[MODEL])
     for name, values in tensors.items():
-        if name.startswith("slots/"):
+        if name.startswith(SLOTS):
             _, method, slot_name = name.split("/")
             for key, value in values.items():
                 run.slots[method][slot_name][key].copy_(value)

@@ -8,6 +8,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+import xxhash
+
+from vlcpctl.core.digests import ALGORITHM, FileDigest
 from vlcpctl.core.errors import UsageError
 
 FILE_NAME = "metrics.jsonl"
@@ -21,23 +24,27 @@ class MetricsLog:
     """
 
     def __init__(self, path: Path | None, keep_bytes: int) -> None:
-        self._file = path.open("ab") if path else None
+        self._file = path.open("a+b") if path else None
+        self._bytes, self._digest = keep_bytes, xxhash.xxh3_128()
         if self._file:
             self._file.truncate(keep_bytes)
-            self._file.seek(keep_bytes)
+            self._file.seek(0)
+            self._digest.update(self._file.read())
 
     def append(self, row: dict[str, Any]) -> None:
         """Add one row. It has no times: equal runs must have equal journals."""
         if self._file:
-            self._file.write((json.dumps(row) + "\n").encode())
+            line = (json.dumps(row) + "\n").encode()
+            self._file.write(line)
+            self._bytes += len(line)
+            self._digest.update(line)
 
-    def sync(self) -> int:
-        """Flush to disk and return the size in bytes; 0 without a file."""
-        if not self._file:
-            return 0
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        return self._file.tell()
+    def sync(self) -> FileDigest:
+        """Flush to disk; returns the size and digest of all rows, as a saved state records them."""
+        if self._file:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        return {"bytes": self._bytes, ALGORITHM: self._digest.hexdigest()}
 
     def close(self) -> None:
         """Flush and close."""

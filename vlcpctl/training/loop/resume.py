@@ -2,16 +2,23 @@
 
 .CKPT.vlcpctl/partial/identity.json          the settings; a run with others is refused
 .CKPT.vlcpctl/partial/metrics.jsonl          the log, cut back to the saved position on resume
-.CKPT.vlcpctl/partial/at-PPPP-SSSSSSSSSS/    one complete state; position.json is written last
+.CKPT.vlcpctl/partial/at-PPPP-SSSSSSSSSS/    one complete state
+    state.json       written last: size and digest of all its other files, of identity.json, and of
+                     the part of metrics.jsonl that belongs to it
+    position.json    the position and counters
+    *.safetensors    the weights, optimizers and slots
 
-A resumed run ends with the same bytes as one that was never stopped.
+A resumed run ends with the same bytes as one that was never stopped. Whatever is missing, changed
+or added in a state is an error that names the file, and never a fresh start of what it contained.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,12 +26,27 @@ from typing import Any
 from torch import Tensor
 
 from vlcpctl.core.atomic import UNFINISHED, new_part, refuse_other
-from vlcpctl.core.errors import Incompatible
+from vlcpctl.core.digests import (
+    FileDigest,
+    changed_prefix,
+    digests_of,
+    unlisted_files,
+    verify_files,
+)
+from vlcpctl.core.errors import BadInput, Incompatible
+from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import identity_differences
-from vlcpctl.core.staging import Staging
+from vlcpctl.core.safe_json import read_json_object
+from vlcpctl.core.staging import Staging, sync
 from vlcpctl.core.tensors import read_tensors, write_tensors
 from vlcpctl.training.loop.metrics_log import FILE_NAME
 from vlcpctl.training.loop.optim import Plateau
+
+SCHEMA = "vlcpctl.state/1"
+IDENTITY, STATE, POSITION = "identity.json", "state.json", "position.json"
+START_OVER = "; --force starts over"
+
+_STATE_NAME = re.compile(r"at-(\d{4,})-(\d{10,})")
 
 
 @dataclass
@@ -40,6 +62,25 @@ class SavedProgress:
     plateau: Plateau = field(default_factory=Plateau)
     best: float | None = None
     scaler: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> SavedProgress:
+        """The progress in a position.json. Raises BadInput if a field is missing or mistyped."""
+        values = read_json_object(path)
+        if values.keys() != asdict(cls()).keys():
+            names = ", ".join(sorted(values.keys() ^ asdict(cls()).keys()))
+            raise BadInput(f"{path} lacks fields, or has fields of another version: {names}")
+        fields = Fields(values, path)
+        plateau = Fields(fields("plateau", dict), f"{path}, plateau")
+        return cls(
+            **{name: fields(name, int) for name in ("phase", "step", "journal_bytes", "pairs")},
+            **{name: fields(name, int | float) for name in ("train_seconds", "inverting_seconds")},
+            plateau=Plateau(
+                plateau("best", int | float, None), plateau("stalled", int), plateau("drops", int)
+            ),
+            best=fields("best", int | float, None),
+            scaler=fields("scaler", dict),
+        )
 
 
 class ResumeDirectory:
@@ -61,12 +102,15 @@ class ResumeDirectory:
         """Create the directory, or accept an existing one to resume from.
 
         Raises OutputExists if it belongs to a run with other settings (`semantic`), and
-        Incompatible if the machine or library differs (`numeric`) without `accept_inexact`.
+        Incompatible if the machine or library differs (`numeric`) without `accept_inexact`, or if
+        a file of the saved state is missing, changed or added.
         """
-        identity = self.path / "identity.json"
+        newest = None if force else self.newest()
         # Without a complete state nothing would be lost: such a directory is simply reused.
-        if self.newest() is not None and identity.is_file() and not force:
-            found = json.loads(identity.read_text())
+        if newest is not None:
+            state = _read_state(newest)
+            _verify(self.path, {IDENTITY: state[IDENTITY]})
+            found = self._stored_identity()
             refuse_other(self.path, found["semantic"], semantic, UNFINISHED)
             inexact = identity_differences(found["numeric"], numeric)
             if inexact and not accept_inexact:
@@ -74,48 +118,68 @@ class ResumeDirectory:
                     f"{self.path} was started on a different setup and would not resume "
                     f"bit-exactly: {'; '.join(inexact)}; --accept-inexact resumes anyway"
                 )
+            self._verify_state(newest, state)
             return
         if force and self.path.exists():
             self.staging.keep(self.path)
         if not force:
             self.staging.refuse_old_partial()
         self.staging.open_partial()
-        with new_part(identity) as temporary:  # a process killed here must not leave half a file
-            temporary.write_text(json.dumps({"semantic": semantic, "numeric": numeric}, indent=1))
+        identity = json.dumps({"semantic": semantic, "numeric": numeric}, indent=1)
+        with new_part(self.path / IDENTITY) as temporary:  # killed here: no half of a file
+            temporary.write_text(identity)
 
-    def save(self, saved: SavedProgress, tensors: dict[str, dict[str, Tensor]]) -> None:
-        """Write a complete state, with `tensors` by file and name, then remove older states."""
+    def save(
+        self, saved: SavedProgress, tensors: dict[str, dict[str, Tensor]], journal: FileDigest
+    ) -> None:
+        """Write a complete state, with `tensors` by file and name, then remove older states.
+
+        `journal` is size and digest of metrics.jsonl up to the saved position.
+        """
         final = self.path / f"at-{saved.phase:04d}-{saved.step:010d}"
         temporary = self.path / "writing"
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
         for name, values in tensors.items():
             write_tensors(temporary / f"{name}.safetensors", values)
-        (temporary / "position.json").write_text(json.dumps(asdict(saved)))
+        (temporary / POSITION).write_text(json.dumps(asdict(saved)))
+        state = {
+            "schema": SCHEMA,
+            FILE_NAME: journal,
+            **digests_of(self.path, [IDENTITY]),
+            "files": digests_of(temporary),
+        }
+        (temporary / STATE).write_text(json.dumps(state, indent=1))
         # On disk before the rename: after a power cut, the new name could otherwise hold empty
         # files while the older state is gone.
         for path in temporary.rglob("*"):
             if path.is_file():
                 with path.open("rb") as file:
                     os.fsync(file.fileno())
-        shutil.rmtree(final, ignore_errors=True)
+        self._remove_states(final)
         temporary.rename(final)
-        for old in self._states():
-            if old != final:
-                shutil.rmtree(old)
+        sync(self.path)
+        self._remove_states(*(old for old in self._states() if old != final))
 
     def load(self) -> tuple[SavedProgress, dict[str, dict[str, Tensor]]] | None:
-        """The newest complete state and its tensors by file and name, or None."""
+        """The newest complete state, as `claim` verified it, and its tensors by file and name.
+
+        None if there is none. Raises Incompatible if it cannot be read.
+        """
         newest = self.newest()
         if newest is None:
             return None
-        values = json.loads((newest / "position.json").read_text())
-        values["plateau"] = Plateau(**values["plateau"])
+        try:
+            saved = SavedProgress.read(newest / POSITION)
+        except BadInput as error:
+            raise Incompatible(f"{error}{START_OVER}") from error
+        if _position_of(newest) != (saved.phase, saved.step):
+            raise Incompatible(f"{newest} has the position of another state{START_OVER}")
         tensors = {
             str(path.relative_to(newest).with_suffix("")): read_tensors(path)
             for path in sorted(newest.rglob("*.safetensors"))
         }
-        return SavedProgress(**values), tensors
+        return saved, tensors
 
     def newest(self) -> Path | None:
         """The directory of the newest complete state, or None."""
@@ -126,5 +190,62 @@ class ResumeDirectory:
         self.staging.drop_partial()
 
     def _states(self) -> list[Path]:
-        # Zero-padded numbers sort by position; a directory without position.json is not complete.
-        return sorted(path.parent for path in self.path.glob("at-*/position.json"))
+        """The directories of states, by position: each got its name when it was complete."""
+        found = {path: _position_of(path) for path in self.path.glob("at-*")}
+        states = {path: position for path, position in found.items() if position is not None}
+        return sorted(states, key=lambda path: states[path])
+
+    def _remove_states(self, *states: Path) -> None:
+        # Renamed first: a process killed in between must not leave half a state under its name.
+        for state in states:
+            removing = self.path / "removing"
+            shutil.rmtree(removing, ignore_errors=True)
+            if state.exists():
+                state.rename(removing)
+                shutil.rmtree(removing)
+
+    def _stored_identity(self) -> dict[str, dict[str, Any]]:
+        try:
+            fields = Fields(read_json_object(self.path / IDENTITY), self.path / IDENTITY)
+            return {name: fields(name, dict) for name in ("semantic", "numeric")}
+        except BadInput as error:
+            raise Incompatible(f"{error}{START_OVER}") from error
+
+    def _verify_state(self, directory: Path, state: dict[str, Any]) -> None:
+        """Refuse a state unless its files are those that were written, and no others."""
+        _verify(directory, state["files"])
+        for name in unlisted_files(directory, {*state["files"], STATE}):
+            raise Incompatible(f"{directory / name} is not part of the saved state{START_OVER}")
+        if POSITION not in state["files"]:
+            raise Incompatible(f"{directory} has no {POSITION}{START_OVER}")
+        changed = changed_prefix(self.journal, state[FILE_NAME])
+        if changed:
+            raise Incompatible(f"{changed}{START_OVER}")
+
+
+def _position_of(state: Path) -> tuple[int, int] | None:
+    """Phase and step by the name of a state's directory; None if it is not one."""
+    found = _STATE_NAME.fullmatch(state.name)
+    return (int(found[1]), int(found[2])) if found and state.is_dir() else None
+
+
+def _read_state(directory: Path) -> dict[str, Any]:
+    """The content of a state.json. Raises Incompatible if it is missing or not one."""
+    path = directory / STATE
+    if not path.exists():
+        raise Incompatible(
+            f"{directory} has no {STATE}: it was saved by an earlier version of vlcpctl or changed "
+            f"since{START_OVER}"
+        )
+    try:
+        fields = Fields(read_json_object(path), path)
+        if fields("schema", str) != SCHEMA:
+            raise BadInput(f"{path} has schema {fields('schema', str)!r}, not {SCHEMA!r}")
+        return {name: fields(name, dict) for name in (IDENTITY, FILE_NAME, "files")}
+    except BadInput as error:
+        raise Incompatible(f"{error}{START_OVER}") from error
+
+
+def _verify(directory: Path, recorded: Mapping[str, FileDigest]) -> None:
+    # Without the cache: a state is read once, and small states would only fill it.
+    verify_files(directory, recorded, error=Incompatible, advice=START_OVER, use_cache=False)

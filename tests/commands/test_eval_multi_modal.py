@@ -20,7 +20,7 @@ from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, UsageError
 from vlcpctl.core.rows import read_rows
 from vlcpctl.data.images.transforms import decode_image, eval_view
-from vlcpctl.data.tasks.task import Split, open_stream
+from vlcpctl.data.tasks.task import Split, open_stream, open_task
 from vlcpctl.evaluation.session import Session
 from vlcpctl.models import configuration, dual_encoder, encoders
 from vlcpctl.report.build import Request, build
@@ -196,7 +196,7 @@ def test_queries_and_gallery_come_from_their_splits(
     ]
     (row, *_) = evaluate(place, tmp_path / "rows", *given)
     assert (row["split"], row["n_queries"], row["n_gallery"]) == ("query+gallery", 5, 25)
-    queries, gallery = (Split(given[0], name) for name in ("query", "gallery"))
+    queries, gallery = (open_task(given[0]).split(name) for name in ("query", "gallery"))
     wanted = by_hand([queries], [gallery], 5, model.transform)
     assert row["metrics"]["map_5"] == pytest.approx(wanted, abs=1e-9)
     (row, *_) = evaluate(place, tmp_path / "one", *given, split="gallery")

@@ -128,9 +128,11 @@ def test_a_changed_manifest_is_found(tmp_path: Path) -> None:
     change(task, lambda manifest: manifest.update(name="other"))
     assert any("task.json: its content id" in problem for problem in problems(task))
     change(task, lambda manifest: manifest.pop("splits"))
-    assert any("task.json has no 'splits'" in problem for problem in problems(task))
+    assert any(
+        "task.json: field 'splits' is None, not an object" in problem for problem in problems(task)
+    )
     change(task, lambda manifest: manifest.update(splits=1))
-    assert any("lacks an entry that a task needs" in problem for problem in problems(task))
+    assert any("field 'splits' is 1, not an object" in problem for problem in problems(task))
 
 
 def test_what_is_no_artifact_is_a_problem(tmp_path: Path) -> None:

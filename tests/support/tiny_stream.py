@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from vlcpctl.core.manifest import write_manifest
-from vlcpctl.data.tasks.manifests import TaskSummary, slug, stream_content, write_task_manifest
+from vlcpctl.data.tasks.manifests import (
+    TaskSummary,
+    slug,
+    stream_content,
+    write_sealed_manifest,
+    write_task_manifest,
+)
 from vlcpctl.data.tasks.samples import Pair, identify
 from vlcpctl.data.tasks.shards import SplitWriter
 from vlcpctl.data.tasks.tar import Appender
@@ -101,8 +107,18 @@ def make_stream(
         "tasks": entries,
         "totals": {},
     }
-    write_manifest(directory, "stream", {"tiny": True}, content, body)
+    write_sealed_manifest(directory, "stream", {"tiny": True}, content, body)
     return directory
+
+
+def without_digests(task: Path) -> Path:
+    """The task, with the manifest that versions before digests and seals wrote; its path."""
+    manifest = json.loads((task / "task.json").read_text())
+    del manifest["seal"]
+    for split in manifest["splits"].values():
+        del split["index"], split["shard_bytes"]
+    (task / "task.json").write_text(json.dumps(manifest))
+    return task
 
 
 def _write(

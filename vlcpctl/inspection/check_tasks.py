@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -12,16 +13,18 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from vlcpctl.core.digests import changed_files
 from vlcpctl.core.errors import BadInput, unreadable
-from vlcpctl.core.hashing import content_id, sample_key
+from vlcpctl.core.hashing import sample_key
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.safe_json import parse_json
 from vlcpctl.data.images.header import KINDS
 from vlcpctl.data.precomputed.stored_features import check_features
-from vlcpctl.data.tasks.index import SCHEMA, ContentId
-from vlcpctl.data.tasks.manifests import content_with
+from vlcpctl.data.tasks.facts import read_typed, stream_problems, task_problems
+from vlcpctl.data.tasks.index import SCHEMA, ContentId, read_index
+from vlcpctl.data.tasks.index_checks import row_problems
 from vlcpctl.data.tasks.tar import BLOCK, END, caption_text, header
-from vlcpctl.data.tasks.task import Task
+from vlcpctl.data.tasks.task import Task, not_listed
 
 IndexRow = dict[str, Any]
 _ROWS_AT_ONCE = 1000
@@ -32,21 +35,17 @@ def check_stream(path: Path, *, deep: bool) -> Iterator[str]:
 
     Raises BadInput if the stream's manifest cannot be read.
     """
-    manifest = read_manifest(path, "stream")
-    contents = []
+    manifest = read_typed(path, "stream")
+    yield from stream_problems(path, manifest)
     for entry in manifest["tasks"]:
         task = path / entry["path"]
-        contents.append(entry["content"])
         try:
             found = read_manifest(task, "task")["content"]
+            if found != entry["content"]:
+                yield not_listed(task, found)
+            yield from check_task(task, deep=deep)
         except BadInput as error:
             yield str(error)
-            continue
-        if found != entry["content"]:
-            yield f"{task}: is not the task listed in stream.json: its content id is {found}"
-        yield from check_task(task, deep=deep)
-    if content_id({"tasks": contents}) != manifest["content"]:
-        yield f"{path / 'stream.json'}: its content id does not match its tasks"
 
 
 def check_task(path: Path, *, deep: bool) -> Iterator[str]:
@@ -54,21 +53,27 @@ def check_task(path: Path, *, deep: bool) -> Iterator[str]:
 
     Raises BadInput if the manifest cannot be read.
     """
-    manifest = read_manifest(path, "task")
+    manifest = read_typed(path, "task")
+    yield from task_problems(path, manifest)
     for name, split in manifest["splits"].items():
         yield from _check_split(path, name, split, deep=deep)
-    contents = {name: split["content"] for name, split in manifest["splits"].items()}
-    content = content_id({"name": manifest["name"], "splits": contents})
     features = manifest.get("buffer", {}).get("features")
     if features:
-        yield from check_features(Task(path, manifest), features, deep=deep)
-    if content_with(content, features) != manifest["content"]:
-        yield f"{path / 'task.json'}: its content id does not match its splits"
+        try:
+            yield from check_features(Task(path, manifest), features, deep=deep)
+        except BadInput as error:
+            yield str(error)
 
 
 def _check_split(directory: Path, name: str, split: dict[str, Any], *, deep: bool) -> Iterator[str]:
-    yield from _check_shards(directory, split)
     index = directory / f"{name}.parquet"
+    if "index" in split:  # not in tasks of earlier versions
+        yield from changed_files(directory, {index.name: split["index"]}, use_cache=not deep)
+    yield from _check_shards(directory, split)
+    impossible = list(_impossible_rows(index, split))
+    if impossible:
+        yield from impossible
+        return
     content = ContentId()
     images = captions = 0
     tars = _TarReader(directory)
@@ -95,9 +100,23 @@ def _check_split(directory: Path, name: str, split: dict[str, Any], *, deep: boo
         yield f"{index}: refers to shard {unlisted[0]!r}, which task.json does not list"
 
 
+def _impossible_rows(index: Path, split: dict[str, Any]) -> Iterator[str]:
+    """Yield why the rows of an index cannot be looked up in the tars, if so."""
+    places = {shard: index.parent / shard for shard in split["shards"]}
+    sizes = {
+        shard: path.stat().st_size if path.is_file() else sys.maxsize
+        for shard, path in places.items()
+    }
+    try:
+        yield from row_problems(read_index(index), index, sizes)
+    except BadInput as error:
+        yield str(error)
+
+
 def _check_shards(directory: Path, split: dict[str, Any]) -> Iterator[str]:
     total = 0
-    for shard in split["shards"]:
+    written = split.get("shard_bytes") or [None] * len(split["shards"])
+    for shard, size in zip(split["shards"], written, strict=True):
         path = directory / shard
         if not path.is_file():
             yield f"{path}: is missing"
@@ -108,9 +127,12 @@ def _check_shards(directory: Path, split: dict[str, Any]) -> Iterator[str]:
             if file.read() != END:
                 yield f"{path}: has no end mark; it is truncated or damaged"
                 return
+        if size not in (None, path.stat().st_size):
+            yield f"{path}: has {path.stat().st_size} bytes, task.json says {size}"
+            return
     if total != split["bytes"]:
-        shards = f"{split['shards'][0]} to {split['shards'][-1]}"
-        yield f"{directory}: {shards} have {total} bytes, task.json says {split['bytes']}"
+        found = f"{len(split['shards'])} shards have {total} bytes"
+        yield f"{directory}: {found}, task.json says {split['bytes']}"
 
 
 def _rows_of(index: Path) -> Iterator[list[IndexRow]]:
@@ -146,7 +168,9 @@ class _TarReader:
             self.named.add(shard)
             path = self.directory / shard
             self._open, self._file = shard, path.open("rb") if path.is_file() else None
-        return None if self._file is None else os.pread(self._file.fileno(), size, offset)
+        if self._file is None:
+            return None
+        return os.pread(self._file.fileno(), size, offset) if offset >= 0 else b""
 
     def close(self) -> None:
         """Close the tar that is open, if any."""

@@ -156,4 +156,5 @@ def _views(request: Request, transform: ImageTransform) -> int:
 
 
 def _train_split(task: Task) -> Split:
+    task.require("train")
     return task.split("train")

@@ -135,6 +135,7 @@ def make_plan(request: Request) -> TrainPlan:
 
 
 def _train_split(task: Task) -> Split:
+    task.require("train")  # a buffer may be empty, but nothing can be replayed from it
     return task.split("train")
 
 

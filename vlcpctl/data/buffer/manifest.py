@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.manifest import write_manifest
 from vlcpctl.data.buffer.policies import CTP, NEEDS_FEATURES, PAPER
 from vlcpctl.data.buffer.segments import IndexRow
 from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.tasks.index import ContentId
-from vlcpctl.data.tasks.manifests import TaskSummary, content_with
+from vlcpctl.data.tasks.manifests import (
+    TaskSummary,
+    content_with,
+    file_facts,
+    write_sealed_manifest,
+)
 from vlcpctl.data.tasks.task import Task
 
 BUFFER_NAME = "buffer"  # a buffer's task name, and the key of its own section in the manifest
@@ -37,6 +41,7 @@ def write_buffer_manifest(directory: Path, request: Request, contents: BufferCon
         "shards": sorted(shard_rows),
         "bytes": sum((directory / shard).stat().st_size for shard in shard_rows),
         "content": _content(rows),
+        **file_facts(directory, "train", sorted(shard_rows)),
     }
     summary = TaskSummary(BUFFER_NAME, {"train": train}, _labels(rows))
     body = {
@@ -58,7 +63,7 @@ def write_buffer_manifest(directory: Path, request: Request, contents: BufferCon
         },
     }
     content = content_with(summary.content, contents.features)
-    write_manifest(directory, "task", request.identity(), content, body)
+    write_sealed_manifest(directory, "task", request.identity(), content, body)
 
 
 def _labels(rows: list[IndexRow]) -> list[str]:

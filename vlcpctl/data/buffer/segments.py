@@ -98,6 +98,9 @@ def carry(
     numbers = np.flatnonzero(stays)
     records: list[IndexRow] = split.table.take(numbers).to_pylist()
     live = Counter(record["shard"] for record in records)
+    unlisted = sorted(live.keys() - shard_rows.keys())
+    if unlisted:
+        raise BadInput(f"{split.path}: shard {unlisted[0]} is not among shard_rows in task.json")
     linked = {shard for shard, count in live.items() if 2 * count >= shard_rows[shard]}
     for shard in sorted(linked):
         _link(split.directory / shard, writer.directory / shard)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.manifest import MANIFESTS, read_manifest
+from vlcpctl.core.manifest import MANIFESTS
+from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.task import Task
 
 OF_STREAM = "stream"
@@ -82,5 +83,5 @@ def _stream_images(task: Task) -> int:
             f"--of stream: {task.path} is not inside a stream directory; "
             "give the number of training images instead, such as --of 100000"
         )
-    tasks = read_manifest(directory, "stream")["tasks"]
+    tasks = read_stream(directory)["tasks"]
     return sum(int(entry["splits"].get("train", {"images": 0})["images"]) for entry in tasks)

@@ -15,6 +15,7 @@ import numpy as np
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.console import warn
 from vlcpctl.core.errors import BadInput, Incompatible
+from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.data.buffer.manifest import BUFFER_NAME, BufferContents, Request, write_buffer_manifest
 from vlcpctl.data.buffer.policies import (
@@ -32,6 +33,8 @@ from vlcpctl.data.tasks.index import BUFFER_SCHEMA, IndexWriter
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.select.order import hash_order
 
+# Of an earlier update, as its manifest records them.
+_SETTINGS = {"policy": str, "variant": str, "seed": int, "count": int, "share": int | float}
 Features = Callable[[Split, np.ndarray], np.ndarray]  # rows of a split to (N, D), L2-normalised
 
 
@@ -66,9 +69,10 @@ def open_buffer(path: Path) -> Task:
 def plan_update(request: Request) -> UpdatePlan:
     """Decide which items stay and how many are admitted; reads the indexes but no images.
 
-    Raises BadInput if the previous buffer was already updated with this task, Incompatible if it
-    was made with other settings.
+    Raises BadInput if the task has no images to train on or the previous buffer was already
+    updated with it, Incompatible if that buffer was made with other settings.
     """
+    request.task.require("train")
     split = request.task.split("train")
     seen = {**request.previous_entry()["seen"], request.task.content: len(split)}
     held_task = np.empty(0, dtype=np.int64)
@@ -79,7 +83,10 @@ def plan_update(request: Request) -> UpdatePlan:
         held = request.previous.split("train")
         known.update(held.keys)
         places = {content: place for place, content in enumerate(seen)}
-        held_task = np.array([places[one] for one in held.column("origin_task")], dtype=np.int64)
+        origins = held.column("origin_task")
+        if not places.keys() >= set(origins):
+            raise BadInput(f"{held.path} has a pair of a task that task.json does not list as seen")
+        held_task = np.array([places[one] for one in origins], dtype=np.int64)
         priority = np.array(held.column(request.ranks_by()), dtype=np.float64)
     fresh = _unknown_rows(split.keys, known)
     order = hash_order(request.seed, (split.keys[row] for row in fresh))
@@ -142,16 +149,19 @@ def _picked(request: Request, plan: UpdatePlan, features: Callable[[], np.ndarra
 def _check_continues(request: Request, previous: Task) -> None:
     """Refuse a task that was added before, and settings the held items were not chosen with."""
     held, size = request.previous_entry(), request.size
+    fields = Fields(held, previous.path / MANIFESTS["task"])
+    for name, kind in _SETTINGS.items():
+        fields(name, kind, None)
     if request.task.content in held["seen"]:
         raise BadInput(
             f"{previous.path} was already updated with {request.task.path}; give the next task"
         )
     given = {name: request.identity()[name] for name in ("policy", "variant", "seed")}
     for name, wanted in {**given, "kind": size.kind}.items():
-        if held[name] != wanted:
+        if held.get(name) != wanted:
             option = "size" if name == "kind" else name
             raise Incompatible(
-                f"{previous.path} was made with {option} {held[name]!r}, not {wanted!r}; "
+                f"{previous.path} was made with {option} {held.get(name)!r}, not {wanted!r}; "
                 "use the same setting, or start a new buffer without --previous"
             )
     if bool(held.get("features")) != request.stores_features:
@@ -160,7 +170,9 @@ def _check_continues(request: Request, previous: Task) -> None:
             f"{previous.path} was made {has} --store-features; "
             "use the same setting, or start a new buffer without --previous"
         )
-    grows = (size.count or 0) > (held["count"] or 0) or (size.share or 0) > (held["share"] or 0)
+    grows = (size.count or 0) > (held.get("count") or 0) or (size.share or 0) > (
+        held.get("share") or 0
+    )
     if grows and previous.counts["train"] < sum(held["seen"].values()):
         warn(
             f"{previous.path} was smaller: the items of earlier tasks that it evicted are not "

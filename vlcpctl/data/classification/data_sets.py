@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol, final
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.core.manifest import MANIFESTS, read_manifest
+from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.data.classification import benchmarks
 from vlcpctl.data.classification.benchmarks import find_benchmark, usual_name
 from vlcpctl.data.classification.class_folder import (
@@ -20,6 +20,7 @@ from vlcpctl.data.classification.class_folder import (
 )
 from vlcpctl.data.classification.labelled_images import ImagesOfSplit, LabelledImages
 from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES, TemplatesFile, prompts_of
+from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
 
 CLASSES = ("all", "task")
@@ -173,7 +174,7 @@ def _stream_of(task: Task, given: Sequence[Task]) -> list[Task]:
         return [task]
     beside = task.path.absolute().parent
     has_manifest = (beside / MANIFESTS["stream"]).is_file()
-    if has_manifest and read_manifest(beside, "stream")["content"] == stream:
+    if has_manifest and read_stream(beside)["content"] == stream:
         return open_stream(beside)
     same = (one for one in given if one.manifest.get("stream") == stream)
     stream_tasks = {one.step: one for one in same if one.step is not None}  # a buffer has no step

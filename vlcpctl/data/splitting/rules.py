@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
+from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.core.seeds import generator
 from vlcpctl.data.splitting.seen_keys import scratch_table
 from vlcpctl.data.tasks.samples import Pair, UnusablePair
@@ -31,7 +32,6 @@ KINDS = {
 }
 _GROUPS_AT_ONCE = 1024
 
-MAX_TASKS = 1000
 MAX_CLASSES = 100_000
 NO_CLASSES = "(too many for classes; choose another column with --label-column)"
 _ADD = """
@@ -202,7 +202,7 @@ def by_time(batches: Iterable[list[Pair]], column: str, tasks: int | None, scrat
     If `tasks` is None, every value is a task. Otherwise the tasks are as equal in pairs as
     possible; pairs with the same value always stay together. The values are counted in a file at
     `scratch`. Raises BadInput if the values cannot be ordered or do not fill the tasks, and
-    UsageError if `tasks` is None and there are more than MAX_TASKS values.
+    UsageError if `tasks` is None and there are more than MOST_TASKS values.
     """
     with scratch_table(scratch, "value PRIMARY KEY, pairs INTEGER") as database:
         kinds: set[bool] = set()
@@ -219,7 +219,7 @@ def by_time(batches: Iterable[list[Pair]], column: str, tasks: int | None, scrat
         values, total = database.execute("SELECT count(*), sum(pairs) FROM scratch").fetchone()
         if not values:
             raise BadInput(f"no pair has a value in column {column!r}")
-        if tasks is None and values > MAX_TASKS:
+        if tasks is None and values > MOST_TASKS:
             raise UsageError(
                 f"column {column!r} has {values} values, too many for one task each; give --tasks"
             )

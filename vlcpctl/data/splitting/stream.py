@@ -9,13 +9,18 @@ from typing import Any
 from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.core.console import progress, say, warn
 from vlcpctl.core.errors import MOST_NAMES, UsageError, unknown_name
-from vlcpctl.core.manifest import read_manifest, write_manifest
+from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.seeds import generator
 from vlcpctl.data.splitting.holdout import Holdout
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.pseudo_labels import Classifier, LoadClassifier, write_labels
 from vlcpctl.data.splitting.writing import SplitPlan, WrittenTasks, write_tasks
-from vlcpctl.data.tasks.manifests import slug, stream_content, write_task_manifest
+from vlcpctl.data.tasks.manifests import (
+    slug,
+    stream_content,
+    write_sealed_manifest,
+    write_task_manifest,
+)
 
 
 def make_stream(
@@ -175,7 +180,7 @@ def publish_stream(
         "skipped": result.skipped,
         "inputs": result.inputs,
     }
-    write_manifest(directory, "stream", identity, content, full)
+    write_sealed_manifest(directory, "stream", identity, content, full)
     return {"content": content, **full}
 
 

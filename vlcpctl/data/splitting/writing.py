@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput
+from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.data.splitting.holdout import CountedHoldout, Holdout
 from vlcpctl.data.splitting.rules import (
     MAX_CLASSES,
-    MAX_TASKS,
     NO_CLASSES,
     ByColumn,
     BySource,
@@ -171,8 +171,8 @@ class _Writers:
                 writer.abandon()
 
     def _new_task(self, task: str) -> dict[str, SplitWriter]:
-        if len(self._splits) >= MAX_TASKS:
-            raise BadInput(f"more than {MAX_TASKS} tasks; choose a column with fewer values")
+        if len(self._splits) >= MOST_TASKS:
+            raise BadInput(f"more than {MOST_TASKS} tasks; choose a column with fewer values")
         self._splits[task] = {}
         self._labels[task] = set()
         self.directories[task] = self._directory / f"task-{len(self.directories):04d}"

@@ -7,10 +7,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput, unreadable
+from vlcpctl.data.tasks.index_checks import file_size
 
 # One row per image. `offset` and `size` locate the image's bytes in its shard. Captions are read
 # from the index; the .txt members of the tars repeat them for programs that do not read the index.
@@ -112,6 +115,7 @@ def read_index(path: Path) -> pa.Table:
 
     Raises BadInput if the file cannot be read or a column does not fit.
     """
+    file_size(path)  # of a directory, Arrow would read all files; a pipe would block forever
     try:
         table = pq.read_table(path)
         for field in FIELDS:
@@ -154,6 +158,18 @@ class ContentId:
             for key, label in zip(keys, labels, strict=True)
         ]
         self._digest.update("".join(rows).encode())
+
+    def add_columns(self, keys: pa.ChunkedArray, labels: pa.ChunkedArray) -> None:
+        """Hash the next rows, given as columns without invalid UTF-8; as `add`, but faster."""
+        length = pc.utf8_length(labels).cast(pa.string())
+        suffix = pc.binary_join_element_wise(":", length, ":", labels, "\n", "")
+        lines = pc.binary_join_element_wise(keys, pc.fill_null(suffix, "\n"), "")
+        for chunk in lines.chunks:
+            # All lines without separators between them are the buffer of the texts.
+            ends = np.frombuffer(chunk.buffers()[1], np.int32)[chunk.offset :]
+            if len(chunk):
+                text = memoryview(chunk.buffers()[2])
+                self._digest.update(text[ends[0] : ends[len(chunk)]])
 
     def hexdigest(self) -> str:
         """The content id of all rows added so far."""

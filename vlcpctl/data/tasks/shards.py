@@ -8,6 +8,7 @@ from typing import Any
 
 from vlcpctl.data.images.header import Bytes
 from vlcpctl.data.tasks.index import IndexWriter
+from vlcpctl.data.tasks.manifests import file_facts
 from vlcpctl.data.tasks.samples import Sample
 from vlcpctl.data.tasks.tar import BLOCK, END, Appender, frame
 
@@ -68,6 +69,7 @@ class SplitWriter:
             "shards": self._shards,
             "bytes": self._total,
             "content": self._index.content.hexdigest(),
+            **file_facts(self.directory, self.split, self._shards),
         }
 
     def abandon(self) -> None:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from vlcpctl.core.digests import verify_files
 from vlcpctl.core.errors import BadInput, unreadable
-from vlcpctl.core.manifest import kind_of, read_manifest
-from vlcpctl.data.tasks.index import read_index
+from vlcpctl.core.manifest import kind_of
+from vlcpctl.core.printable import printable
+from vlcpctl.data.tasks.facts import RESTORE, read_stream, read_task
+from vlcpctl.data.tasks.index import ContentId, read_index
+from vlcpctl.data.tasks.index_checks import file_size, row_problems
 
 
 @dataclass(frozen=True)
@@ -58,20 +64,26 @@ class Task:
         """Open one split. Raises BadInput if there is no such split or its index is damaged."""
         if name not in self.manifest["splits"]:  # a split without images can be opened
             self.require(name)
-        return Split(self.path, name)
+        return Split(self.path, name, self.manifest["splits"][name])
 
 
 class Split:
     """A split of N images: the index is held in memory, images are read from disk on demand.
 
-    Raises BadInput if the index cannot be read, lacks a column, or has an image without a caption.
+    `listed` is the split's entry in task.json. Raises BadInput if the index is not the one that
+    was written with it, if a row of it cannot be right, or if a tar is missing or truncated.
     """
 
-    def __init__(self, directory: Path, name: str) -> None:
+    def __init__(self, directory: Path, name: str, listed: Mapping[str, Any]) -> None:
         self.directory, self.name = directory, name
         self.path = directory / f"{name}.parquet"
+        if "index" in listed:  # not in tasks of earlier versions
+            verify_files(directory, {self.path.name: listed["index"]}, advice=RESTORE)
         self.table = read_index(self.path)
+        for problem in row_problems(self.table, self.path, _shard_sizes(directory, listed)):
+            raise BadInput(f"{problem}; run 'vlcpctl check'")
         self.keys: list[str] = self.table["key"].to_pylist()
+        self._check_against(listed)
         self._offsets = self.table["offset"].to_numpy()
         self._sizes = self.table["size"].to_numpy()
         self._shards = self.table["shard"].combine_chunks().dictionary_encode()
@@ -79,12 +91,22 @@ class Split:
         self._shard_of = np.asarray(self._shards.indices)
         self._captions = self.table["captions"].combine_chunks()
         self._descriptors: dict[tuple[int, int], int] = {}
-        bare = np.flatnonzero(self.caption_counts() == 0)
-        if len(bare):
-            raise BadInput(
-                f"{self.path}: the image of key {self.keys[bare[0]]} has no caption; "
-                "run 'vlcpctl check'"
-            )
+
+    def _check_against(self, listed: Mapping[str, Any]) -> None:
+        """Raise BadInput if the rows are not those that task.json lists."""
+        if len(self.keys) != listed["images"]:
+            found = f"images is {len(self.keys)}, task.json says {listed['images']}"
+            raise BadInput(f"{self.path}: {found}{RESTORE}")
+        if "index" in listed:
+            return  # verified by its digest; what follows takes as long as reading the index
+        content = ContentId()
+        content.add_columns(self.table["key"], self.table["label"])
+        if content.hexdigest() != listed["content"]:
+            found = f"content is {content.hexdigest()}, task.json says {listed['content']}"
+            raise BadInput(f"{self.path}: {found}{RESTORE}")
+        if len(set(self.keys)) < len(self.keys):
+            twice = next(key for key, count in Counter(self.keys).items() if count > 1)
+            raise BadInput(f"{self.path}: two rows have the key {printable(twice):.80}{RESTORE}")
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -99,7 +121,12 @@ class Split:
         return np.diff(self._captions.offsets.to_numpy())
 
     def column(self, name: str) -> list[Any]:
-        """The N values of a column of the index, as Python objects."""
+        """The N values of a column of the index, as Python objects.
+
+        Raises BadInput if the index does not have it: some are only in the indexes of buffers.
+        """
+        if name not in self.table.column_names:
+            raise BadInput(f"{self.path} has no column {name!r}; run 'vlcpctl check'")
         values: list[Any] = self.table[name].to_pylist()
         return values
 
@@ -110,7 +137,11 @@ class Split:
         """
         shard = int(self._shard_of[row])
         size = int(self._sizes[row])
-        data = os.pread(self._descriptor(shard), size, int(self._offsets[row]))
+        try:
+            data = os.pread(self._descriptor(shard), size, int(self._offsets[row]))
+        except OSError as error:
+            where = self.directory / self._shard_names[shard]
+            raise BadInput(f"{unreadable(where, error)} (key {self.keys[row]})") from error
         if hashlib.sha256(data).hexdigest() != self.table["sha256"][row].as_py():
             where = self.directory / self._shard_names[shard]
             found = f"{where}: the image of key {self.keys[row]} does not match the index"
@@ -123,26 +154,54 @@ class Split:
         if place not in self._descriptors:
             path = self.directory / self._shard_names[shard]
             try:
-                self._descriptors[place] = os.open(path, os.O_RDONLY)
+                # A pipe that takes the place of a tar must not block.
+                self._descriptors[place] = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
             except OSError as error:
                 raise BadInput(unreadable(path, error)) from error
         return self._descriptors[place]
 
 
+def _shard_sizes(directory: Path, listed: Mapping[str, Any]) -> dict[str, int]:
+    """The size in bytes of each tar of a split.
+
+    Raises BadInput if one is missing or does not have the size that was recorded.
+    """
+    sizes = {shard: file_size(directory / shard) for shard in listed["shards"]}
+    for shard, written in zip(sizes, listed.get("shard_bytes", ()), strict=False):
+        if sizes[shard] != written:
+            raise BadInput(
+                f"{directory / shard} has changed since it was written: it has {sizes[shard]} "
+                f"bytes and had {written}{RESTORE}"
+            )
+    return sizes
+
+
 def open_task(path: Path) -> Task:
     """Open a task or buffer directory.
 
-    Raises BadInput if it is neither; for a stream the message lists the paths of its tasks.
+    Raises BadInput if it is neither, or if its manifest has changed since it was written; for a
+    stream the message lists the paths of its tasks.
     """
     if kind_of(path) == "stream":
-        tasks = " ".join(
-            str(path / entry["path"]) for entry in read_manifest(path, "stream")["tasks"]
-        )
+        tasks = " ".join(str(path / entry["path"]) for entry in read_stream(path)["tasks"])
         raise BadInput(f"{path} is a stream; give one of its tasks: {tasks}")
-    return Task(path, read_manifest(path, "task"))
+    return Task(path, read_task(path))
 
 
 def open_stream(path: Path) -> list[Task]:
-    """The tasks of a stream directory, in order. Raises BadInput if it is not a stream."""
-    manifest = read_manifest(path, "stream")
-    return [open_task(path / entry["path"]) for entry in manifest["tasks"]]
+    """The tasks of a stream directory, in order.
+
+    Raises BadInput if it is not a stream, or if a task is not the one that it lists.
+    """
+    tasks = []
+    for entry in read_stream(path)["tasks"]:
+        task = open_task(path / entry["path"])
+        if task.content != entry["content"]:
+            raise BadInput(f"{not_listed(task.path, task.content)}{RESTORE}")
+        tasks.append(task)
+    return tasks
+
+
+def not_listed(path: Path, content: str) -> str:
+    """The message for a task of another content id than stream.json lists for its directory."""
+    return f"{path}: is not the task listed in stream.json: its content id is {content}"

@@ -8,11 +8,11 @@ from typing import TypeVar
 import numpy as np
 
 from vlcpctl.core.errors import BadInput
+from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.core.rows import Row
 from vlcpctl.report.scores.runs import START, RunScores, SeedScores, Track, TransferScores
 
 K = TypeVar("K")
-MOST_TASKS = 1000  # one task a week for nineteen years; a row beyond that is damaged
 
 
 def collect(rows: Iterable[Row]) -> list[Track]:

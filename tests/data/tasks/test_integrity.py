@@ -1,0 +1,300 @@
+"""A task is opened only if its manifest, its index and its tars are what was written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import hypothesis
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import strategies as st
+from support.edits import INDEX_EDITS, MANIFEST_EDITS, Edit, column, edit_json
+from support.tiny_stream import make_stream, make_task, without_digests
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.limits import MOST_CAPTION_BYTES
+from vlcpctl.data.tasks.index import ContentId
+from vlcpctl.data.tasks.task import Split, open_stream, open_task
+from vlcpctl.inspection.check import check
+
+SHARD = "train-000000.tar"
+# In an index without a digest the captions are covered by the keys, which only `check` recomputes.
+UNNOTICED = ("captions swapped", "a caption edited")
+OLD_EDITS = {name: edit for name, edit in INDEX_EDITS.items() if name not in UNNOTICED}
+IMPOSSIBLE: dict[str, tuple[Edit, str]] = {
+    "negative offset": (column("offset", -5), "offset is negative"),
+    "huge offset": (column("offset", 2**62), "past the end of its shard"),
+    "negative size": (column("size", -1), "size is less than 1"),
+    "no size": (column("size", 0), "size is less than 1"),
+    "size beyond the shard": (column("size", 2**30), "past the end of its shard"),
+    "shard with NUL": (column("shard", "a\0b"), "which task.json does not list"),
+    "shard outside": (column("shard", "../x.tar"), "which task.json does not list"),
+    "shard is the directory": (column("shard", "."), "which task.json does not list"),
+    "shard with an escape code": (column("shard", "\x1b[31m"), "which task.json does not list"),
+    "null caption": (column("captions", ["a", None]), "one of its captions is null"),
+    "no caption": (column("captions", []), "it has no caption"),
+    "a huge caption": (column("captions", ["x" * MOST_CAPTION_BYTES]), "bytes of captions"),
+    "many captions": (column("captions", [""] * (MOST_CAPTION_BYTES + 1)), "bytes of captions"),
+    "no width": (column("width", 0), "width is less than 1"),
+    "negative height": (column("height", -2), "height is less than 1"),
+}
+
+
+def first_problem(task: Path) -> str:
+    with pytest.raises(BadInput) as refused:
+        open_task(task).split("train")
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("edit", INDEX_EDITS.values(), ids=INDEX_EDITS)
+def test_an_edited_index_is_not_opened(tmp_path: Path, edit: Edit) -> None:
+    task = make_task(tmp_path / "task", 5)
+    edit(task)
+    assert first_problem(task).startswith(f"{task / 'train.parquet'} has changed since")
+    assert any("train.parquet has changed" in one for one in check(task, deep=False))
+
+
+@pytest.mark.parametrize("edit", OLD_EDITS.values(), ids=OLD_EDITS)
+def test_an_edited_index_of_an_earlier_version_is_not_opened(tmp_path: Path, edit: Edit) -> None:
+    task = without_digests(make_task(tmp_path / "task", 5))
+    assert len(open_task(task).split("train")) == 5
+    edit(task)
+    assert first_problem(task).startswith(f"{task / 'train.parquet'}: ")
+    assert any("train.parquet" in one for one in check(task, deep=False))
+
+
+@pytest.mark.parametrize("edit", MANIFEST_EDITS.values(), ids=MANIFEST_EDITS)
+def test_an_edited_manifest_is_refused_and_found_by_check(tmp_path: Path, edit: Edit) -> None:
+    task = make_task(tmp_path / "task", 5)
+    edit(task)
+    assert first_problem(task).startswith(str(task / "task.json"))
+    for deep in (False, True):
+        assert any(one.startswith(str(task / "task.json")) for one in check(task, deep=deep))
+
+
+@pytest.mark.parametrize(("edit", "said"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_a_row_that_cannot_be_is_named(tmp_path: Path, edit: Edit, said: str) -> None:
+    task = without_digests(make_task(tmp_path / "task", 5))
+    key = open_task(task).split("train").keys[0]
+    edit(task)
+    found = first_problem(task)
+    assert found.startswith(f"{task / 'train.parquet'}, row 0 (key {key}): ")
+    assert said in found
+    assert found.isprintable()
+    assert any(str(task / "train.parquet") in one for one in check(task, deep=True))
+
+
+def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    task = without_digests(make_task(tmp_path / "task", 5))
+    table = pq.read_table(task / "train.parquet")
+    raw = pa.array([b"\xff\xfe"] * 5).view(pa.string())
+    pq.write_table(table.set_column(0, table.schema.field(0), raw), task / "train.parquet")
+    assert "is not UTF-8" in first_problem(task)
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["now", "earlier version"])
+@pytest.mark.parametrize("name", ["train.parquet", SHARD])
+@pytest.mark.parametrize("kind", ["missing", "directory", "pipe", "dangling link"])
+def test_a_file_that_is_none_is_named_and_never_waited_for(
+    tmp_path: Path, name: str, kind: str, *, old: bool
+) -> None:
+    task = make_task(tmp_path / "task", 5)
+    if old:
+        without_digests(task)
+    path = task / name
+    path.unlink()
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "dangling link":
+        path.symlink_to("nowhere")
+    assert str(path) in first_problem(task)
+
+
+def test_a_truncated_shard_is_named_when_the_split_is_opened(tmp_path: Path) -> None:
+    task = make_task(tmp_path / "task", 5)
+    shard = task / SHARD
+    os.truncate(shard, shard.stat().st_size - 512)
+    assert first_problem(task).startswith(f"{shard} has changed since it was written")
+
+
+def test_an_image_is_not_read_from_a_pipe(tmp_path: Path) -> None:
+    split = open_task(make_task(tmp_path / "task", 5)).split("train")
+    (split.directory / SHARD).unlink()
+    os.mkfifo(split.directory / SHARD)
+    with pytest.raises(BadInput, match=SHARD):
+        split.image(0)
+
+
+def test_a_split_without_images_is_opened_but_not_required(tmp_path: Path) -> None:
+    task = open_task(make_task(tmp_path / "task", splits={"train": 0, "test": 2}))
+    assert len(task.split("train")) == 0
+    with pytest.raises(BadInput, match="no images in split 'train'"):
+        task.require("train")
+
+
+def test_a_stream_with_an_edited_task_or_list_is_refused(tmp_path: Path) -> None:
+    stream = make_stream(tmp_path / "stream", 3, 4, test=0)
+    assert len(open_stream(stream)) == 3
+
+    def refused(edit: Edit, said: str) -> None:
+        other = shutil.copytree(stream, tmp_path / "other")
+        edit(other)
+        with pytest.raises(BadInput, match=said):
+            open_stream(other)
+        assert any(True for _ in check(other, deep=False))
+        shutil.rmtree(other)
+
+    def listed(**fields: object) -> Edit:
+        return lambda path: edit_json(
+            path / "stream.json", lambda value: value["tasks"][1].update(fields)
+        )
+
+    refused(listed(path="../other/01-part-1"), "not a directory in the stream")
+    refused(listed(path="00-part-0"), "changed since it was written")
+    refused(listed(content="0" * 32), "content id does not match its tasks")
+    refused(listed(content=3), "not text")
+    refused(listed(splits=None), "not an object")
+    refused(lambda path: edit_json(path / "stream.json", lambda v: v.update(tasks=3)), "not a list")
+    refused(
+        lambda path: edit_json(path / "stream.json", lambda v: v.update(tasks=v["tasks"][:2])),
+        "content id does not match its tasks",
+    )
+
+    def exchange(path: Path) -> None:
+        (path / "01-part-1").rename(path / "x")
+        (path / "02-part-2").rename(path / "01-part-1")
+        (path / "x").rename(path / "02-part-2")
+
+    refused(exchange, "is not the task listed in stream.json")
+
+
+def test_the_content_of_columns_is_that_of_rows() -> None:
+    keys = ["ab", "c", "", "dé"]
+    labels = ["x", None, "é:1\n", ""]
+    one, other = ContentId(), ContentId()
+    one.add(keys, labels)
+    chunks = [pa.chunked_array([values[:1], values[1:]], pa.string()) for values in (keys, labels)]
+    other.add_columns(*chunks)
+    assert one.hexdigest() == other.hexdigest()
+    empty, none = ContentId(), ContentId()
+    none.add_columns(*[pa.chunked_array([], pa.string())] * 2)
+    assert none.hexdigest() == empty.hexdigest()
+
+
+def _values(split: Split) -> list[object]:
+    pairs = [(split.captions(row), split.image(row)) for row in range(len(split))]
+    return [split.keys, split.column("label"), pairs]
+
+
+def _check_damaged_bytes(task: Path, data: st.DataObject) -> None:
+    """Whatever bytes of the index are changed, it reads as before or is refused by name."""
+    path = task / "train.parquet"
+    whole, wanted = path.read_bytes(), _values(open_task(task).split("train"))
+    damaged = bytearray(whole)
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(whole) - 1))
+        damaged[place] = data.draw(st.integers(0, 255))
+    length = data.draw(st.integers(0, len(whole)) | st.just(len(whole)))
+    path.write_bytes(damaged[:length])
+    assert _read(task) in (None, wanted)
+    path.write_bytes(whole)
+
+
+def _read(task: Path) -> list[object] | None:
+    """What an index says, or None if it is refused in one line that names the task."""
+    try:
+        return _values(open_task(task).split("train"))
+    except BadInput as error:
+        said = str(error)
+    assert str(task) in said
+    assert len(said.splitlines()) == 1
+    return None
+
+
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+_COLUMNS = {
+    "key": _TEXT,
+    "shard": _TEXT,
+    "offset": st.integers(-(2**63), 2**63 - 1),
+    "size": st.integers(-(2**31), 2**31 - 1),
+    "captions": st.lists(st.none() | _TEXT, max_size=3),
+    "label": st.none() | _TEXT,
+    "width": st.integers(-(2**31), 2**31 - 1),
+    "sha256": _TEXT,
+}
+
+
+def _check_changed_values(task: Path, data: st.DataObject) -> None:
+    """Whatever values of an old index are changed, no error but BadInput is raised."""
+    path = task / "train.parquet"
+    whole = path.read_bytes()
+    for _ in range(data.draw(st.integers(1, 3))):
+        name = data.draw(st.sampled_from(sorted(_COLUMNS)))
+        column(name, data.draw(_COLUMNS[name]), data.draw(st.integers(0, 4)))(task)
+    _read(task)
+    list(check(task, deep=True))
+    path.write_bytes(whole)
+
+
+@pytest.fixture(scope="module")
+def old_task(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return without_digests(make_task(tmp_path_factory.mktemp("old") / "task", 5))
+
+
+@pytest.fixture(scope="module")
+def new_task(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_task(tmp_path_factory.mktemp("new") / "task", 5)
+
+
+@hypothesis.settings(max_examples=60)
+@hypothesis.given(data=st.data())
+def test_damaged_bytes_of_an_index_never_read_as_other_data(
+    new_task: Path, data: st.DataObject
+) -> None:
+    _check_damaged_bytes(new_task, data)
+
+
+@pytest.mark.slow
+@hypothesis.settings(max_examples=5000)
+@hypothesis.given(data=st.data())
+def test_damaged_bytes_of_an_index_never_read_as_other_data_long(
+    new_task: Path, data: st.DataObject
+) -> None:
+    _check_damaged_bytes(new_task, data)
+
+
+@hypothesis.settings(max_examples=60)
+@hypothesis.given(data=st.data())
+def test_any_values_in_an_old_index_are_read_or_refused(
+    old_task: Path, data: st.DataObject
+) -> None:
+    _check_changed_values(old_task, data)
+
+
+@pytest.mark.slow
+@hypothesis.settings(max_examples=3000)
+@hypothesis.given(data=st.data())
+def test_any_values_in_an_old_index_are_read_or_refused_long(
+    old_task: Path, data: st.DataObject
+) -> None:
+    _check_changed_values(old_task, data)
+
+
+@pytest.mark.slow
+@hypothesis.settings(max_examples=3000)
+@hypothesis.given(data=st.data())
+def test_damaged_bytes_of_an_old_index_are_read_or_refused(
+    old_task: Path, data: st.DataObject
+) -> None:
+    path = old_task / "train.parquet"
+    whole = path.read_bytes()
+    damaged = bytearray(whole)
+    damaged[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(damaged)
+    _read(old_task)
+    path.write_bytes(whole)

@@ -1,0 +1,6 @@
+"""Limits that several parts of the program share: what exceeds them is damaged or hostile."""
+
+from __future__ import annotations
+
+MOST_TASKS = 1000  # in a stream: one task a week for nineteen years
+MOST_CAPTION_BYTES = 1 << 20  # of all captions of one image; text encoders read a few hundred

@@ -12,7 +12,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,7 +37,6 @@ def vlcpctl(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[Program]:
     """Runs the program in this process, with `run` in the place of the command `check`."""
-    handler = signal.getsignal(signal.SIGTERM)
 
     def start(run: Callable[[], None], *words: str) -> int:
         module = module_name("check")
@@ -50,7 +48,6 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[Program]:
 
     monkeypatch.delenv("VLCPCTL_DEBUG", raising=False)
     yield start
-    signal.signal(signal.SIGTERM, handler)
     os.environ.pop("VLCPCTL_DEBUG", None)
 
 
@@ -280,18 +277,33 @@ def test_ctrl_c_ends_with_130(program: Program, capfd: pytest.CaptureFixture[str
     assert capfd.readouterr() == ("", "")
 
 
-def test_sigterm_cleans_up_and_ends_with_143(program: Program) -> None:
-    cleaned = []
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_removes_what_is_half_done_and_ends_with_its_code(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    code = f"""
+import os, sys, time, types
+from pathlib import Path
+from vlcpctl.__main__ import main
+from vlcpctl.core.atomic import new_file
 
-    def run() -> None:
-        try:
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(10)
-        finally:
-            cleaned.append(True)
+def run(out: Path):
+    with new_file(out, lambda _: True) as temporary:
+        temporary.write_text("half")
+        class Awkward:
+            def __del__(self):
+                os.kill(os.getpid(), {number})  # an exception here would be printed and dropped
+                time.sleep(10)
+        Awkward()
 
-    assert program(run) == 143
-    assert cleaned
+sys.modules["vlcpctl.commands.check"] = types.SimpleNamespace(run=run)
+sys.argv = ["vlcpctl", "check", "deep/out"]
+main()
+"""
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (128 + number, "", "")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_reader_that_left_ends_the_program_quietly_with_141() -> None:

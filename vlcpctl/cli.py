@@ -7,10 +7,10 @@ import importlib
 import inspect
 import os
 import re
-import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -18,17 +18,20 @@ import typer.core
 
 import vlcpctl
 from vlcpctl.commands import COMMANDS, module_name, options
+from vlcpctl.commands.output_locks import with_locks
 from vlcpctl.commands.paths import checked_paths
 from vlcpctl.core import console
+from vlcpctl.core.ending import ending_at_signals
 from vlcpctl.core.errors import VlcpError
 from vlcpctl.core.printable import printable, printable_lines
+from vlcpctl.core.resource_limits import is_about_limits, limit_text, require_threads
 
 EPILOG = (
     "Every option can be set with an environment variable, such as VLCPCTL_TRAIN_STEP_LR for --lr "
     "of train-step. --debug, anywhere on the command line, or VLCPCTL_DEBUG=1 prints the traceback "
     "of an error."
 )
-PIPE_CLOSED, TERMINATED = 141, 143  # 128 + the number of the signal
+PIPE_CLOSED = 141  # 128 + the number of SIGPIPE
 MANY = 12  # the help of a command with more options lists them in sections
 COLUMN = 30  # widest column of option names; the text of a longer one starts on the next line
 HYPHEN = "\x01"  # in place of "-" while text is wrapped, so that no line ends inside an option
@@ -39,11 +42,21 @@ def main() -> None:
     words = [word for word in sys.argv[1:] if word != "--debug"]
     if len(words) < len(sys.argv) - 1:
         os.environ["VLCPCTL_DEBUG"] = "1"
-    application(_command_named(words))(words, prog_name="vlcpctl")
+    try:
+        application(_command_named(words))(words, prog_name="vlcpctl")
+    except OSError as error:  # help, the version or a usage error could not be printed
+        console.drop_stdout()
+        if not isinstance(error, BrokenPipeError):
+            console.log(f"vlcpctl: {_error_text(error)}")
+        sys.exit(PIPE_CLOSED if isinstance(error, BrokenPipeError) else 1)
 
 
 class _Group(typer.core.TyperGroup):
     """The program itself."""
+
+    def make_context(self, *words: Any, **more: Any) -> Any:
+        with _exiting_at_closed_pipe():
+            return super().make_context(*words, **more)
 
     def get_params(self, ctx: Any) -> list[Any]:
         parameters: list[Any] = super().get_params(ctx)
@@ -57,8 +70,15 @@ class _Group(typer.core.TyperGroup):
 class _Command(typer.core.TyperCommand):
     """A command with help in plain text: options in sections, examples as they would be typed."""
 
+    def make_context(self, *words: Any, **more: Any) -> Any:
+        with _exiting_at_closed_pipe():
+            return super().make_context(*words, **more)
+
     def get_help(self, ctx: Any) -> str:
         return super().get_help(ctx).replace(HYPHEN, "-")
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, options.with_wait_values(args))
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         # After a \b, typer keeps the lines of a paragraph; here of those with an indented line.
@@ -87,6 +107,16 @@ class _Command(typer.core.TyperCommand):
                     formatter.write_dl([(name.ljust(width), t) for name, t in sections[section]])
 
 
+@contextmanager
+def _exiting_at_closed_pipe() -> Iterator[None]:
+    """End as commands do when the reader of stdout has left; typer would exit with 1."""
+    try:
+        yield
+    except BrokenPipeError:
+        console.drop_stdout()
+        raise typer.Exit(PIPE_CLOSED) from None
+
+
 def application(chosen: str | None) -> typer.Typer:
     """The program with the names of all commands; only the chosen one is imported."""
     app = typer.Typer(
@@ -104,7 +134,7 @@ def application(chosen: str | None) -> typer.Typer:
     app.callback()(_root)
     for name, command in COMMANDS.items():
         if name == chosen:
-            run = importlib.import_module(module_name(name)).run
+            run = with_locks(importlib.import_module(module_name(name)).run)
             app.command(name, cls=_Command)(_with_error_lines(name, run))
         else:
             app.command(name, help=command.summary)(_not_loaded)
@@ -113,7 +143,7 @@ def application(chosen: str | None) -> typer.Typer:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"vlcpctl {vlcpctl.__version__}")
+        print(f"vlcpctl {vlcpctl.__version__}", flush=True)
         raise typer.Exit
 
 
@@ -148,10 +178,11 @@ def _with_error_lines(name: str, run: Callable[..., None]) -> Callable[..., None
 
     @functools.wraps(run)
     def command(**kwargs: Any) -> None:
-        signal.signal(signal.SIGTERM, _terminate)
         console.claim_stdout()
         try:
-            run(**checked_paths(kwargs))
+            with ending_at_signals():
+                require_threads()
+                run(**checked_paths(kwargs))
         except VlcpError as error:
             _print_error(name, str(error))
             raise typer.Exit(error.exit_code) from error
@@ -162,6 +193,11 @@ def _with_error_lines(name: str, run: Callable[..., None]) -> Callable[..., None
             console.drop_stdout()  # on a full disk, closing the stream would raise the error again
             _print_error(name, _error_text(error))
             raise typer.Exit(1) from error
+        except (MemoryError, RuntimeError) as error:
+            if not is_about_limits(error):
+                raise
+            _print_error(name, limit_text(error))
+            raise typer.Exit(1) from error
         finally:
             console.release_stdout()
 
@@ -170,8 +206,8 @@ def _with_error_lines(name: str, run: Callable[..., None]) -> Callable[..., None
 
 def _print_error(name: str, message: str) -> None:
     if os.environ.get("VLCPCTL_DEBUG"):
-        print(printable_lines(traceback.format_exc()), file=sys.stderr, end="")
-    print(printable(f"vlcpctl {name}: {message}"), file=sys.stderr)
+        console.log(printable_lines(traceback.format_exc()).rstrip())
+    console.log(printable(f"vlcpctl {name}: {message}"))
 
 
 def _error_text(error: OSError) -> str:
@@ -182,8 +218,3 @@ def _error_text(error: OSError) -> str:
     """
     named = [str(name) for name in (error.filename, error.filename2) if name is not None]
     return ": ".join([" -> ".join(named), error.strerror or str(error)]).removeprefix(": ")
-
-
-def _terminate(*_: object) -> None:
-    """Exit with an exception, so that partial outputs are removed (train-step saves instead)."""
-    raise SystemExit(TERMINATED)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stand-in ne
 
 # The program with a stand-in for the command `check`, which the forked children inherit.
 PROGRAM = """
-import os, sys, time, types
+import os, signal, sys, time, types
 from pathlib import Path
 from typing import Annotated
 import typer
@@ -59,6 +59,7 @@ def run(
     if does == "stdin":
         console.emit(repr(sys.stdin.read()))
     if does == "save":
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         file.touch()
         try:
             time.sleep(30)

@@ -203,10 +203,10 @@ def test_what_dead_processes_were_writing_is_removed(tmp_path: Path) -> None:
     _killed_at(atomic, "_sync_tree", lambda: _make(tmp_path / "a"))
     staging_directory = tmp_path / ".a.vlcpctl"
     assert [name.split("-")[0] for name in _names(staging_directory)] == ["made", "writing"]
-    foreign = staging_directory / "writing-another-host-1"
-    foreign.mkdir()
+    for name in ("writing-another-host-1", "part-0-of-2"):
+        (staging_directory / name).mkdir()
     _make(tmp_path / "a")
-    assert _names(staging_directory) == ["made-by-vlcpctl", foreign.name]
+    assert _names(tmp_path) == ["a"]
 
 
 @pytest.mark.parametrize("given", ["", ".", "..", "/", "~", "sub/..", "-", "link"])

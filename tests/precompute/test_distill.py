@@ -204,7 +204,7 @@ def test_a_shard_that_comes_when_another_has_joined_all_changes_nothing(
 ) -> None:
     plan = made(request(place, tmp_path / "t", views=2))
     before = (tmp_path / "t" / "targets.json").stat().st_mtime_ns
-    distilling._join(plan, Staging(tmp_path / "t").partial, [], {}, force=False)
+    distilling._join(plan, {}, force=False)
     assert (tmp_path / "t" / "targets.json").stat().st_mtime_ns == before
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,7 @@ class ProgramResult:
 
 def run_program(capfd: pytest.CaptureFixture[str], *words: object) -> ProgramResult:
     """What `vlcpctl WORDS` does, in this process."""
-    arguments, handler = sys.argv, signal.getsignal(signal.SIGTERM)
+    arguments = sys.argv
     capfd.readouterr()
     sys.argv = ["vlcpctl", *map(str, words)]
     try:
@@ -36,7 +35,6 @@ def run_program(capfd: pytest.CaptureFixture[str], *words: object) -> ProgramRes
             cli.main()
     finally:
         sys.argv = arguments
-        signal.signal(signal.SIGTERM, handler)
     return ProgramResult(int(stop.value.code or 0), *capfd.readouterr())
 
 

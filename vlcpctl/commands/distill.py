@@ -169,9 +169,11 @@ def _make_targets(
 ) -> bool:
     """Whether the directory is complete now; otherwise other shards are still missing."""
     from vlcpctl.core.atomic import already_made
+    from vlcpctl.precompute.resumable_parts import drop_finished
 
     if already_made(plan.request.out, "targets", plan.identity, force=force):
         say(f"distill: {plan.request.out} is already finished")
+        drop_finished(plan.request.out, plan.identity)
         return True
     from vlcpctl.precompute.distill import Shard, distill
 

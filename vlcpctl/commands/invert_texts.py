@@ -126,7 +126,7 @@ def run(
     from vlcpctl.core.batch import InversionSettings
     from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
     from vlcpctl.precompute.invert_plan import Request, already_inverted, make_plan
-    from vlcpctl.precompute.resumable_parts import ComputeOptions
+    from vlcpctl.precompute.resumable_parts import ComputeOptions, drop_finished
 
     bounds = {"low": min_score, "high": max_score}
     settings = InversionSettings(
@@ -139,6 +139,8 @@ def run(
     plan = make_plan(request)
     if already_inverted(plan, force=force):
         say(f"invert-texts: {out} is already finished")
+        if not dry_run:
+            drop_finished(out, plan.identity)
     else:
         say(f"invert-texts: {plan}")
         if dry_run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +35,17 @@ Force = Annotated[
         "--force",
         help="Replace --out; the old output is kept beside it, in .NAME.vlcpctl/replaced/.",
         rich_help_panel=OUTPUT,
+    ),
+]
+Wait = Annotated[
+    float | None,
+    typer.Option(
+        "--wait",
+        min=0,
+        metavar="[SECONDS]",
+        help="If another process is writing --out, wait until it has ended, or at most SECONDS "
+        "(default: exit with code 4 at once).",
+        rich_help_panel=EXECUTION,
     ),
 ]
 Seed = Annotated[
@@ -205,6 +216,30 @@ _TWO_NUMBERS: tuple[tuple[str, type[int] | type[float]], ...] = (
     ("crop_scale", float),
     ("randaugment", int),
 )
+
+
+def with_wait_values(words: Sequence[str]) -> list[str]:
+    """The words of a command line, with `--wait` that no number follows as `--wait=inf`.
+
+    The parser's own optional values would take any next word, such as the name of a source.
+
+    >>> with_wait_values(["--wait", "pairs.parquet", "--wait", "5", "--", "--wait"])
+    ['--wait=inf', 'pairs.parquet', '--wait', '5', '--', '--wait']
+    """
+    own = words[: words.index("--")] if "--" in words else words
+    found = [
+        "--wait=inf" if word == "--wait" and not _is_number(following) else word
+        for word, following in zip(own, [*own, ""][1:], strict=True)
+    ]
+    return [*found, *words[len(own) :]]
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def start(*, quiet: bool = False, threads: int = DEFAULT_THREADS) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
-_OUTPUTS = frozenset({"out", "save_embeddings", "timings"})
+from vlcpctl.core.errors import UsageError
+from vlcpctl.core.printable import printable
+
+# The parameters of commands that name what they write.
+OUTPUTS = frozenset({"out", "save_embeddings", "timings"})
 _APPENDED = frozenset({"tensorboard"})  # files are added to it, none is replaced
 _TEXTS = frozenset({"sources", "rows", "data_sets"})  # inputs that are paths, names or -
 
@@ -20,22 +25,34 @@ def checked_paths(arguments: dict[str, Any]) -> dict[str, Any]:
     from vlcpctl.core.atomic import check_output_path, is_pipe_or_device
     from vlcpctl.core.staging import Staging, read_path
 
+    for value in arguments.values():
+        _refuse_undecodable(value)
     inputs = [path for name, value in arguments.items() for path in _inputs(name, value)]
-    for name in _OUTPUTS & arguments.keys():
+    for name in OUTPUTS & arguments.keys():
         out = arguments[name]
         if out is not None and out != Path("-") and not is_pipe_or_device(out):
             check_output_path(out, inputs)
             if not arguments.get("dry_run"):
                 Staging(out).finish_swap()
     return {
-        name: value if name in _OUTPUTS | _APPENDED else _each(read_path, value)
+        name: value if name in OUTPUTS | _APPENDED else _each(read_path, value)
         for name, value in arguments.items()
     }
 
 
+def _refuse_undecodable(value: Any) -> None:
+    """Refuse words that are not UTF-8 before the work, not when it is to be published."""
+    for one in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(one, str | Path) and re.search("[\ud800-\udfff]", str(one)):
+            raise UsageError(
+                f"'{printable(one)}' is not UTF-8: neither a manifest nor a row can store it; "
+                "use another name"
+            )
+
+
 def _inputs(name: str, value: Any) -> list[Path]:
     """The paths that an option or argument reads."""
-    if name in _OUTPUTS | _APPENDED:
+    if name in OUTPUTS | _APPENDED:
         return []
     values = value if isinstance(value, list | tuple) else [value]
     return [Path(one) for one in values if isinstance(one, Path) or (name in _TEXTS and one)]

@@ -9,11 +9,12 @@ import errno
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.console import say
+from vlcpctl.core.ending import at_signal
 from vlcpctl.core.errors import OutputExists, UsageError
 from vlcpctl.core.manifest import (
     identity_differences,
@@ -22,8 +23,10 @@ from vlcpctl.core.manifest import (
     read_manifest,
     with_article,
 )
+from vlcpctl.core.printable import printable
 from vlcpctl.core.staging import Staging, read_path, sync
 
+LONGEST_NAME = 255 - len("..vlcpctl")  # bytes; 255 is what Linux and macOS allow
 _OTHER = "was made with other settings"
 UNFINISHED = "is an unfinished run of a different command"
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -41,19 +44,16 @@ def new_directory(final: Path, manifest: str) -> Iterator[Path]:
     _refuse_foreign_directory(final)
     staging = Staging(final)
     temporary = staging.writing
-    try:
-        with naming_output(final):
-            staging.finish_swap()
-            staging.open()
+    with naming_output(final), staging.locked():
+        try:
             temporary.mkdir()
             yield temporary
             assert (temporary / manifest).is_file(), f"{temporary} has no {manifest}"
             _sync_tree(temporary)
             _refuse_foreign_directory(final)  # it may have come while this one was written
             _report_kept(final, staging.swap_in(temporary))
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        staging.close()
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager
@@ -71,9 +71,8 @@ def new_file(final: Path, is_ours: Callable[[Path], bool]) -> Iterator[Path]:
     refuse_foreign_file(final, is_ours)
     staging = Staging(final)
     temporary = staging.writing
-    try:
-        with naming_output(final):
-            staging.open()
+    with naming_output(final), staging.locked():
+        try:
             yield temporary
             sync(temporary)
             refuse_foreign_file(final, is_ours)
@@ -81,24 +80,26 @@ def new_file(final: Path, is_ours: Callable[[Path], bool]) -> Iterator[Path]:
             temporary.replace(final)
             sync(Path(os.path.abspath(final)).parent)
             _report_kept(final, kept)
-    finally:
-        with suppress(FileNotFoundError, NotADirectoryError):  # where no staging could be made
-            temporary.unlink()
-        staging.close()
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def new_part(final: Path) -> Iterator[Path]:
     """A path to write to, renamed to `final` at the end: for files inside a directory of ours."""
     temporary = final.with_name(f".{final.name}.tmp-{os.getpid()}")
-    try:
-        with naming_output(final):
+
+    def discard() -> None:
+        temporary.unlink(missing_ok=True)
+
+    with naming_output(final), at_signal(discard):
+        try:
             yield temporary
             sync(temporary)
             temporary.replace(final)
             sync(final.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+        finally:
+            discard()
 
 
 def already_made(out: Path, kind: str, identity: dict[str, Any], *, force: bool) -> bool:
@@ -160,6 +161,7 @@ def check_output_path(out: Path, inputs: Iterable[Path] = ()) -> None:
         raise UsageError("'-' is stdout, to which this result cannot be written; give a path")
     if is_pipe_or_device(out):
         raise UsageError(f"{out} is a pipe or device; give the path of a new file or directory")
+    _refuse_long_name(out)
     if out.is_symlink() and not out.exists():
         raise UsageError(f"{out} is a broken symbolic link; remove it, or choose another --out")
     real = Path(os.path.realpath(out))
@@ -174,6 +176,14 @@ def check_output_path(out: Path, inputs: Iterable[Path] = ()) -> None:
             what = "is also an input" if real == Path(os.path.realpath(given)) else "contains"
             name_of_input = "" if what == "is also an input" else f" the input {given}"
             raise UsageError(f"the output {out} {what}{name_of_input}; choose another --out")
+
+
+def _refuse_long_name(out: Path) -> None:
+    if len(os.fsencode(out.name)) > LONGEST_NAME:
+        raise UsageError(
+            f"the name of the output {printable(out)} has {len(os.fsencode(out.name))} bytes; "
+            f"at most {LONGEST_NAME} work, because temporary files are named after it"
+        )
 
 
 def refuse_foreign_file(out: Path, is_ours: Callable[[Path], bool]) -> None:
@@ -232,7 +242,14 @@ def _contains(directory: Path, path: Path) -> bool:
 def _sync_tree(directory: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
+    paths = [directory, *directory.rglob("*")]
     # A disk serves many requests at once faster than one after the other.
     with ThreadPoolExecutor(8) as threads:
-        for synced in [threads.submit(sync, path) for path in (directory, *directory.rglob("*"))]:
+        try:
+            waiting = [threads.submit(sync, path) for path in paths]
+        except RuntimeError:  # no thread can be started: a limit on memory or processes
+            waiting = []
+        for synced in waiting:
             synced.result()
+    for path in paths[len(waiting) :]:
+        sync(path)

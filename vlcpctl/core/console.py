@@ -59,6 +59,24 @@ def drop_stdout() -> None:
     os.close(nowhere)
 
 
+def drop_stderr() -> None:
+    """Discard everything that is printed to stderr from now on: nobody can read it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stderr.fileno())
+    os.close(nowhere)
+
+
+def log(text: str) -> None:
+    """Print text to stderr; work goes on without it if the reader has left or its disk is full.
+
+    Results are written elsewhere, and the loss of a log line does not change them.
+    """
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        drop_stderr()
+
+
 def results() -> TextIO:
     """The stream for rows and other results: the real stdout."""
     return _state.claimed or sys.stdout
@@ -67,12 +85,12 @@ def results() -> TextIO:
 def say(message: str) -> None:
     """Print one log line to stderr, unless --quiet."""
     if not _state.quiet:
-        print(printable(message), file=sys.stderr, flush=True)
+        log(printable(message))
 
 
 def warn(message: str) -> None:
     """Print a warning of one line to stderr, also with --quiet."""
-    print(f"warning: {printable(message)}", file=sys.stderr, flush=True)
+    log(f"warning: {printable(message)}")
 
 
 def emit(text: object) -> None:

@@ -1,6 +1,8 @@
 """The staging directory of an output: what is being written, and what a new output replaced.
 
-.NAME.vlcpctl/made-by-vlcpctl       the marker; a directory without it is never touched
+.NAME.vlcpctl/made-by-vlcpctl       the marker; a directory without it is never touched. Writers of
+                                    the output lock it, and store who they are on its last line
+.NAME.vlcpctl/part-I-of-N           locked by a process that computes a part of the output
 .NAME.vlcpctl/writing-HOST-PID      what a process is writing, a file or a directory
 .NAME.vlcpctl/ready/NAME            complete, and about to take the place of NAME
 .NAME.vlcpctl/replaced/NAME         what --force replaced last
@@ -8,7 +10,7 @@
 
 It is beside the output, so that a rename never crosses a file system, and hidden, so that globs
 such as `weeks/*/` do not see it. Nothing outside of it is ever moved or removed except the output
-itself.
+itself. The last of its writers removes the directory unless something is kept in it.
 """
 
 from __future__ import annotations
@@ -16,49 +18,106 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import final
 
+from vlcpctl.core.ending import at_signal
 from vlcpctl.core.errors import Incompatible, OutputExists
+from vlcpctl.core.locks import HeldLock, acquire
 
 _MARKER = "made-by-vlcpctl"
 _MARKER_TEXT = """\
 vlcpctl stores unfinished outputs here, and the previous output that --force replaced.
 This directory may be removed when no vlcpctl command is running.
 """
-_TRIES = 5
+_TRIES = 100
 
 
 @final
 class Staging:
-    """The staging directory of one output. It need not exist, and is made by `open`."""
+    """The staging directory of one output. It need not exist, and is made by `locked`."""
 
     def __init__(self, output: Path) -> None:
         self.output = Path(os.path.abspath(output))
         self.path = self.output.with_name(f".{self.output.name}.vlcpctl")
+        self.marker = self.path / _MARKER
         self.ready = self.path / "ready" / self.output.name
         self.replaced = self.path / "replaced" / self.output.name
         self.partial = self.path / "partial"
         self.writing = self.path / f"writing-{socket.gethostname()}-{os.getpid()}"
 
-    def open(self) -> None:
-        """Make the directory, so that this process can write to the path `writing` in it.
+    @contextmanager
+    def locked(self, *, wait_s: float | None = None) -> Iterator[None]:
+        """Hold the lock of the output within the block; a process can do so again inside it.
 
-        What dead processes of this machine were writing is removed. Raises OutputExists if a
-        directory of that name was not made by vlcpctl.
+        What dead writers left is removed or completed first: no other writer is alive. Waits as
+        `locks.acquire` does. Raises OutputExists if another process writes the output, or if the
+        directory was not made by vlcpctl, and OSError where it cannot be made.
         """
-        self._make()
-        prefix = self.writing.name.removesuffix(str(os.getpid()))
-        for path in self.path.glob("writing-*"):
-            pid = path.name.removeprefix(prefix)
-            if path.name.startswith(prefix) and pid.isdigit() and not _alive(int(pid)):
-                _remove(path)
+        with self._locked(shared=False, wait_s=wait_s):
+            yield
+
+    @contextmanager
+    def locked_part(self, part: str, *, wait_s: float | None = None) -> Iterator[None]:
+        """Hold the lock of one part of the output, of which others may be computed meanwhile.
+
+        Raises as `locked` does: nobody else may write the output or this part of it.
+        """
+        file = self.path / f"part-{part}"
+        with self._locked(shared=True, wait_s=wait_s):
+            lock = acquire(file, lambda: _open_to_lock(file), self.output, wait_s=wait_s)
+            lock.write_holder("")
+
+            def leave() -> None:
+                if lock.uses == 1:
+                    file.unlink(missing_ok=True)
+                lock.release()
+
+            with at_signal(leave):
+                try:
+                    yield
+                finally:
+                    leave()
+
+    @contextmanager
+    def _locked(self, *, shared: bool, wait_s: float | None) -> Iterator[None]:
+        new_parents = [path for path in self.path.parents if not path.exists()]
+        lock = acquire(self.marker, self._open_marker, self.output, shared=shared, wait_s=wait_s)
+        with at_signal(lambda: self._leave(lock, new_parents)):
+            try:
+                if lock.uses == 1:
+                    lock.write_holder(_MARKER_TEXT)
+                    if not shared:
+                        self._tidy()
+                yield
+            finally:
+                self._leave(lock, new_parents)
+
+    def _leave(self, lock: HeldLock, new_parents: list[Path]) -> None:
+        if lock.uses == 1 and lock.is_exclusive():
+            self._tidy()
+            self.close()
+        lock.release()
+        with suppress(OSError):  # not empty, or there is none
+            for parent in new_parents:
+                parent.rmdir()
+
+    def _tidy(self) -> None:
+        """Complete a swap that was killed half-way; remove what dead writers were writing."""
+        if not os.path.lexists(self.output):
+            with suppress(FileNotFoundError):
+                self.ready.rename(self.output)
+        _remove(self.ready)
+        stale = [*self.path.glob("writing-*"), *self.path.glob("part-*")]
+        for path in [*stale, *self.partial.glob(".*.tmp-*")]:
+            _remove(path)
 
     def open_partial(self) -> Path:
-        """Make the directory for the state of unfinished work. Raises as `open` does."""
-        self._make()
-        self.partial.mkdir(exist_ok=True)
+        """Make the directory for the state of unfinished work. Raises as `locked` does."""
+        with self.locked():
+            self.partial.mkdir(exist_ok=True)
         return self.partial
 
     def refuse_old_partial(self) -> None:
@@ -73,12 +132,12 @@ class Staging:
     def drop_partial(self) -> None:
         """Remove the state of work that is finished or starts over."""
         if self.is_ours():
-            _remove(self.partial)
-            self.close()
+            with self.locked():
+                _remove(self.partial)
 
     def is_ours(self) -> bool:
         """Whether the directory exists and vlcpctl made it."""
-        return (self.path / _MARKER).is_file()
+        return self.marker.is_file()
 
     def swap_in(self, written: Path) -> Path | None:
         """Put a complete directory in the output's place; returns where the old one is kept.
@@ -95,11 +154,11 @@ class Staging:
 
     def keep(self, path: Path) -> Path:
         """Move the output, or its partial state, to `replaced`; drops what was kept before."""
-        self._make()  # never into, or out of, a directory that is not ours
         kept = self.replaced.with_name(path.name)
-        _remove(kept)
-        kept.parent.mkdir(exist_ok=True)
-        path.rename(kept)
+        with self.locked():  # never into, or out of, a directory that is not ours
+            _remove(kept)
+            kept.parent.mkdir(exist_ok=True)
+            path.rename(kept)
         return kept
 
     def keep_file(self) -> Path:
@@ -111,35 +170,35 @@ class Staging:
 
     def finish_swap(self) -> None:
         """Complete a swap that was killed between its two renames."""
-        if os.path.lexists(self.output) or not self.is_ours():
-            return
-        with suppress(FileNotFoundError):  # nothing waits, or another process was faster
-            self.ready.rename(self.output)
-            self.close()
+        if not os.path.lexists(self.output) and self.is_ours() and self.ready.exists():
+            # Where another process holds the lock, it does so, or is in the middle of a swap.
+            with suppress(OutputExists), self.locked(wait_s=0):
+                pass
 
     def close(self) -> None:
-        """Remove the directory if it holds nothing but its marker; one that is not ours stays."""
+        """Remove the directory if it holds nothing but its marker; one that is not ours stays.
+
+        Only for the holder of the lock: others may be about to lock the marker.
+        """
         if not self.is_ours():
             return
         for below in (self.ready.parent, self.replaced.parent):
             with suppress(OSError):
                 below.rmdir()
         with suppress(OSError):
-            if [path.name for path in self.path.iterdir()] == [_MARKER]:
-                (self.path / _MARKER).unlink()
+            if list(self.path.iterdir()) == [self.marker]:
+                self.marker.unlink()
                 self.path.rmdir()
 
-    def _make(self) -> None:
-        """Make the directory with its marker, or enter it; one that is not ours is refused."""
-        self.output.parent.mkdir(parents=True, exist_ok=True)
+    def _open_marker(self) -> int:
+        """Open the marker, in a directory that is made here or ours; any other is refused."""
         for _ in range(_TRIES):  # another process may remove it between two of these lines
-            with suppress(FileExistsError):
-                self.path.mkdir()
             with suppress(FileNotFoundError, NotADirectoryError):
-                if not any(self.path.iterdir()):
-                    (self.path / _MARKER).write_text(_MARKER_TEXT)
-            if self.is_ours():
-                return
+                with suppress(FileExistsError):
+                    self.path.mkdir(parents=True)
+                if any(self.path.iterdir()) and not self.is_ours():
+                    break
+                return _open_to_lock(self.marker)
         raise OutputExists(
             f"{self.path} already exists and was not made by vlcpctl, which needs this name for "
             "temporary files; move it away, or choose another --out"
@@ -189,11 +248,9 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _alive(pid: int) -> bool:
+def _open_to_lock(path: Path) -> int:
+    flags = os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe of this name must not block
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
+        return os.open(path, os.O_RDWR | flags, 0o666)
     except PermissionError:
-        return True
-    return True
+        return os.open(path, os.O_RDONLY | flags, 0o666)  # another user's; it can be locked

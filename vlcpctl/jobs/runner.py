@@ -18,9 +18,9 @@ from multiprocessing.connection import Connection, wait
 from typing import BinaryIO, Final
 
 from vlcpctl.core import console
+from vlcpctl.core.ending import SIGNALS, held_signals
 from vlcpctl.jobs.script import CommandLine
 
-FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # On macOS a forked process may crash in the system's libraries, so children are spawned there.
 CONTEXT: Final = (
     multiprocessing.get_context("fork")
@@ -78,7 +78,9 @@ class JobRunner:
         if line.is_barrier:
             return
         console.say(f"[{line.number}] {line}")
-        with _signals_held():  # until the child is in the list and has its own handlers
+        # Until the child is in the list and has its own handlers, a signal would run the parent's
+        # handler in it, or miss it.
+        with held_signals():
             self.running.append(_ChildProcess(line, shows_directly=self.jobs == 1))
 
     def _collect(self) -> None:
@@ -94,7 +96,10 @@ class JobRunner:
 
     @contextmanager
     def _forwarding(self) -> Iterator[None]:
-        before = {number: signal.signal(number, self._forward) for number in FORWARDED}
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+        for number, handler in before.items():
+            if handler != signal.SIG_IGN:  # as `nohup` ignores SIGHUP, for the children too
+                signal.signal(number, self._forward)
         try:
             yield
         finally:
@@ -171,25 +176,14 @@ class _OutputPipe:
         self.target.flush()
 
 
-@contextmanager
-def _signals_held() -> Iterator[None]:
-    # Between fork and setpgid a signal would run the parent's handler in the child, or miss a child
-    # that is not in the list yet. Blocked signals stay pending and arrive afterwards.
-    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
-
-
 def _run_in_child(words: Sequence[str], ends: Sequence[Connection]) -> None:
     """In the child: run what `python -m vlcpctl WORDS` would run."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    for number in SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     # A group of its own: Ctrl-C in a terminal reaches the child once, forwarded by the parent.
     os.setpgid(0, 0)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     for descriptor, end in enumerate(ends, start=1):
         os.dup2(end.fileno(), descriptor)
     sys.argv = ["vlcpctl", *words]

@@ -9,10 +9,8 @@ Shapes: N rows, one for each view of an image or for each caption; D channels of
 
 from __future__ import annotations
 
-import fcntl
-import os
+import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -25,6 +23,7 @@ from torch.utils.data import Dataset
 
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.console import progress, say
+from vlcpctl.core.errors import OutputExists
 from vlcpctl.core.staging import Staging
 from vlcpctl.data.images.transforms import train_view
 from vlcpctl.data.loading.loader import ImageCache
@@ -35,7 +34,12 @@ from vlcpctl.models import encoders
 from vlcpctl.models.embed import require_finite
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.precompute.distill_plan import DistillPlan
-from vlcpctl.precompute.resumable_parts import ComputeOptions, claim, missing_parts
+from vlcpctl.precompute.resumable_parts import (
+    ComputeOptions,
+    claim,
+    drop_finished,
+    missing_parts,
+)
 
 
 @dataclass(frozen=True)
@@ -55,13 +59,45 @@ def distill(
     OutputExists if unfinished work of a different command exists, and Diverged for non-finite
     embeddings.
     """
-    out = plan.request.out
-    torch.set_num_threads(compute.threads)
-    partial = claim(out, plan.identity, compute, force=force)
-    files = [
+    out, staging = plan.request.out, Staging(plan.request.out)
+    alone, part = shard.count == 1, f"{shard.index}-of-{shard.count}"
+    with staging.locked() if alone else staging.locked_part(part):
+        if already_made(out, "targets", plan.identity, force=force):
+            drop_finished(out, plan.identity)
+            return True
+        facts = _compute(plan, compute, shard, force=force)
+        if alone and facts is not None:
+            _join(plan, facts, force=force)
+    if facts is None:
+        return False
+    # Two shards may finish at the same moment, and both find all parts: the lock lets one join
+    # them, and the other then finds the targets finished.
+    if not alone:
+        with staging.locked(wait_s=math.inf):
+            _join(plan, facts, force=force)
+    return True
+
+
+def _part_files(plan: DistillPlan) -> list[tuple[Path, Path]]:
+    """The files of each part: its image and its text embeddings."""
+    partial = Staging(plan.request.out).partial
+    return [
         (partial / f"images-{number:06d}.npy", partial / f"texts-{number:06d}.npy")
         for number in range(plan.parts)
     ]
+
+
+def _compute(
+    plan: DistillPlan, compute: ComputeOptions, shard: Shard, *, force: bool
+) -> dict[str, Any] | None:
+    """Compute the missing parts of the shard.
+
+    Returns the facts for the manifest if the parts of all shards exist now, else None.
+    """
+    out = plan.request.out
+    torch.set_num_threads(compute.threads)
+    claim(out, plan.identity, compute, force=force)
+    files = _part_files(plan)
     own = range(shard.index, plan.parts, shard.count)
     missing = missing_parts(out, {number: files[number][1] for number in own})
     teacher = encoders.load_for_inference(plan.request.teacher, compute.device)
@@ -72,11 +108,10 @@ def distill(
                 write_vectors(path, [vectors], vectors.shape, np.float32)
             bar.advance(len(plan.part(number)))
     left = [number for number, (_, texts) in enumerate(files) if not texts.is_file()]
-    if left and partial.exists():
+    if left:
         say(f"{out}: {len(left)} of {plan.parts} parts remain for other shards")
-        return False
-    _join(plan, partial, files, _facts(plan, teacher), force=force)
-    return True
+        return None
+    return _facts(plan, teacher)
 
 
 def _facts(plan: DistillPlan, teacher: Encoder) -> dict[str, Any]:
@@ -91,42 +126,19 @@ def _facts(plan: DistillPlan, teacher: Encoder) -> dict[str, Any]:
     }
 
 
-def _join(
-    plan: DistillPlan,
-    partial: Path,
-    files: Sequence[tuple[Path, Path]],
-    facts: dict[str, Any],
-    *,
-    force: bool,
-) -> None:
-    """Join the parts into the finished targets, and delete them."""
-    # Two shards may finish at the same moment, and both find all parts: the lock lets one join
-    # them, and the other then finds the directory gone or the targets finished.
-    with _locked(partial) as is_locked:
-        if is_locked and partial.exists():
-            if force or not already_made(plan.request.out, "targets", plan.identity, force=False):
-                views = np.full(len(plan.pair_rows), plan.views)
-                sides = (
-                    Parts(views, [images for images, _ in files]),
-                    Parts(plan.caption_counts, [texts for _, texts in files]),
-                )
-                write_targets(plan.request.out, plan.keys(), sides, plan.identity, facts)
-            Staging(plan.request.out).drop_partial()
-
-
-@contextmanager
-def _locked(directory: Path) -> Iterator[bool]:
-    """Hold an exclusive lock on a directory; yields False if it no longer exists."""
-    try:
-        descriptor = os.open(directory, os.O_RDONLY)
-    except FileNotFoundError:
-        yield False
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield True
-    finally:
-        os.close(descriptor)
+def _join(plan: DistillPlan, facts: dict[str, Any], *, force: bool) -> None:
+    """Join the parts into the finished targets, unless another shard has; delete the parts."""
+    out, files = plan.request.out, _part_files(plan)
+    if force or not already_made(out, "targets", plan.identity, force=False):
+        if not all(path.is_file() for pair in files for path in pair):
+            raise OutputExists(f"the parts of {out} were removed by another command")
+        views = np.full(len(plan.pair_rows), plan.views)
+        sides = (
+            Parts(views, [images for images, _ in files]),
+            Parts(plan.caption_counts, [texts for _, texts in files]),
+        )
+        write_targets(out, plan.keys(), sides, plan.identity, facts)
+    Staging(out).drop_partial()
 
 
 @dataclass

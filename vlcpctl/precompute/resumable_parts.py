@@ -6,14 +6,18 @@ Torch is imported where it is used: commands that only plan stay fast.
 from __future__ import annotations
 
 import json
+import math
 import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.atomic import UNFINISHED, new_part, refuse_other
 from vlcpctl.core.console import say
+from vlcpctl.core.errors import OutputExists
+from vlcpctl.core.manifest import identity_differences
 from vlcpctl.core.staging import Staging
 
 
@@ -47,7 +51,14 @@ def claim(out: Path, identity: dict[str, Any], compute: ComputeOptions, *, force
 
     Raises OutputExists if it belongs to a different command; `force` deletes it first.
     """
-    staging, own = Staging(out), {**identity, "numeric": compute.numeric()}
+    staging = Staging(out)
+    own = {**identity, "numeric": compute.numeric()}
+    # Two shards may start at the same moment: without a lock, both would find no settings there.
+    with staging.locked_part("settings", wait_s=math.inf):
+        return _claimed(staging, own, force=force)
+
+
+def _claimed(staging: Staging, own: dict[str, Any], *, force: bool) -> Path:
     if force:
         staging.drop_partial()
     else:
@@ -61,6 +72,18 @@ def claim(out: Path, identity: dict[str, Any], compute: ComputeOptions, *, force
     with new_part(stored) as temporary:
         temporary.write_text(json.dumps(own, indent=1))
     return partial
+
+
+def drop_finished(out: Path, identity: dict[str, Any]) -> None:
+    """Delete the parts of an output that is finished, if a kill has left them.
+
+    Those of another command stay, and so does everything while another process is at work.
+    """
+    stored = Staging(out).partial / "identity.json"
+    with suppress(OSError, ValueError, OutputExists):
+        found = json.loads(stored.read_text())
+        if not identity_differences({**found, "numeric": None}, {**identity, "numeric": None}):
+            Staging(out).drop_partial()
 
 
 def missing_parts(out: Path, files: Mapping[int, Path]) -> list[int]:

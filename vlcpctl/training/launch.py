@@ -24,6 +24,8 @@ from vlcpctl.core.atomic import already_made
 from vlcpctl.core.devices import torch_device
 from vlcpctl.core.errors import UsageError, VlcpError
 from vlcpctl.core.hashing import content_id
+from vlcpctl.core.locks import patience, set_patience
+from vlcpctl.core.staging import Staging
 from vlcpctl.models.imports import preload
 from vlcpctl.training.config.processes import ProcessRanks, process_ranks
 from vlcpctl.training.config.request import Request
@@ -63,7 +65,11 @@ def train(request: Request, *, quiet: bool = False) -> Path | None:
 
 def _launch(request: Request, *, quiet: bool) -> Path | None:
     identity = semantic(request)
-    if already_made(request.out, "checkpoint", identity, force=request.force):
+    # Rank 0 takes the lock again, so that it is held for as long as there is a writer, not for as
+    # long as there is a launcher.
+    with Staging(request.out).locked():
+        is_made = already_made(request.out, "checkpoint", identity, force=request.force)
+    if is_made:
         return request.out
     make_plan(request)  # so that wrong input gives one error, before any process starts
     method = _start_method(request)
@@ -72,7 +78,7 @@ def _launch(request: Request, *, quiet: bool) -> Path | None:
     with TemporaryDirectory(prefix="vlcpctl-") as logs, _silence_torch(), forward_signals():
         configuration = _configuration(request, method, content_id(identity), logs)
         try:
-            results = elastic_launch(configuration, run_process)(request, quiet)
+            results = elastic_launch(configuration, run_process)(request, quiet, patience())
         except ChildFailedError as error:
             raise _error_of(*error.get_first_failure()) from error
         except RendezvousError as error:
@@ -153,14 +159,15 @@ def take_part(request: Request, ranks: ProcessRanks) -> None:
         train_step(replace(request, device=str(device)), world=world)
 
 
-def run_process(request: Request, quiet: bool) -> None:
-    """The entry point of processes that `training.launch` starts.
+def run_process(request: Request, quiet: bool, wait_s: float = 0.0) -> None:
+    """The entry point of processes that `training.launch` starts; `wait_s` is --wait.
 
     An error is passed to the launcher in a file, and its exit code becomes the process's.
     """
     ranks = process_ranks()
     assert ranks is not None
     console.set_quiet(quiet)
+    set_patience(wait_s)
     try:
         take_part(request, ranks)
     except (VlcpError, OSError) as error:

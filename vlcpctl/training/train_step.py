@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from functools import partial as bound
 from pathlib import Path
 from typing import Any
@@ -54,13 +54,23 @@ def train_step(
     """Train, write the checkpoint at `request.out` and return that path.
 
     Returns at once if this very checkpoint is already finished; resumes an unfinished run from its
-    last saved state. Raises OutputExists if something else is at `request.out`, UsageError,
+    last saved state. Raises OutputExists if something else is at `request.out` or another process
+    writes it, UsageError,
     BadInput or Incompatible if options and inputs do not fit together, Diverged if the loss is not
     finite, and Interrupted after a signal.
     """
     world = world or World()
-    semantic = identity.semantic(request)
     partial = ResumeDirectory(request.out)
+    # The other processes write nothing, and must not look at the output before rank 0 may.
+    with partial.staging.locked() if world.rank == 0 else nullcontext():
+        world.barrier()
+        return _locked_train_step(request, partial, observe, world)
+
+
+def _locked_train_step(
+    request: Request, partial: ResumeDirectory, observe: Observer, world: World
+) -> Path:
+    semantic = identity.semantic(request)
     if already_made(request.out, "checkpoint", semantic, force=request.force):
         if world.rank == 0:
             partial.remove()

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from vlcpctl.core.ending import SIGNALS, at_signal, held_signals
 from vlcpctl.core.errors import BadInput
 
 Item = TypeVar("Item")
@@ -39,14 +40,16 @@ def read_in_order(dataset: Dataset[Item], indices: Sequence[int], workers: int) 
     # multiprocessing's own.
     atexit.unregister(_kill_workers)
     atexit.register(_kill_workers)
-    items = iter(loader)
-    try:
-        for item in items:
-            if isinstance(item, BadInput):
-                raise item
-            yield item
-    finally:
-        del items  # ends the workers, also when the consumer stops early
+    with held_signals():  # until the workers ignore them
+        items = iter(loader)
+    with at_signal(_kill_workers):
+        try:
+            for item in items:
+                if isinstance(item, BadInput):
+                    raise item
+                yield item
+        finally:
+            del items  # ends the workers, also when the consumer stops early
 
 
 @dataclass
@@ -70,8 +73,8 @@ def _leave_signals_to_the_parent(_worker: int) -> None:
 
     The parent handles them: it finishes its step and saves its state, which needs live workers.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _kill_workers() -> None:

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: a flag that the loop checks after each step, or forwarded to processes."""
+"""Signals set a flag that the loop checks after each step, or are forwarded to processes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import TypeVar
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from vlcpctl.core.ending import SIGNALS, end
 
 
 class StopFlag:
-    """Set by the first signal; a second one ends the process at once with 130 or 143."""
+    """Set by the first signal; a second one ends the process at once with 130, 143 or 129."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -26,7 +26,7 @@ class StopFlag:
     def handle(self, number: int, _frame: FrameType | None) -> None:
         """The signal handler: only sets the flag, so that no step is cut in half."""
         if self.signal is not None:
-            os._exit(128 + number)
+            end(number)
         self.signal = number
 
 
@@ -43,7 +43,7 @@ class SignalForwarder:
             assert child.pid is not None
             os.kill(child.pid, signal.SIGKILL if self.passed else number)
         if self.passed or not children:
-            os._exit(128 + number)
+            end(number)
         self.passed = True
 
 
@@ -51,12 +51,12 @@ Handler = TypeVar("Handler", StopFlag, SignalForwarder)
 
 
 def stop_flag() -> AbstractContextManager[StopFlag]:
-    """Within the block, SIGINT and SIGTERM set the flag that it returns."""
+    """Within the block, SIGINT, SIGTERM and SIGHUP set the flag that it returns."""
     return _handling_signals(StopFlag())
 
 
 def forward_signals() -> AbstractContextManager[SignalForwarder]:
-    """Within the block, SIGINT and SIGTERM are forwarded to the processes started there."""
+    """Within the block, signals are forwarded to the processes started there."""
     return _handling_signals(SignalForwarder())
 
 
@@ -66,7 +66,10 @@ def _handling_signals(handler: Handler) -> Iterator[Handler]:
     if threading.current_thread() is not threading.main_thread():
         yield handler  # Python installs and runs signal handlers in the main thread only
         return
-    before = {number: signal.signal(number, handler.handle) for number in SIGNALS}
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    for number, old in before.items():
+        if number != signal.SIGHUP or old != signal.SIG_IGN:  # `nohup` is respected
+            signal.signal(number, handler.handle)
     try:
         yield handler
     finally:

@@ -1,0 +1,85 @@
+"""Commands that write hold the locks of their outputs while they run, and have --wait."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.commands.options import Wait
+from vlcpctl.commands.paths import OUTPUTS
+from vlcpctl.core.errors import UsageError
+
+_WAIT = inspect.Parameter("wait", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Wait)
+
+
+def with_locks(run: Callable[..., None]) -> Callable[..., None]:
+    """The command with --wait, locking its outputs before it looks at them; others unchanged."""
+    parameters = inspect.signature(run, eval_str=True).parameters
+    if not OUTPUTS & parameters.keys():
+        return run
+
+    @functools.wraps(run)
+    def command(*, wait: float | None = None, **arguments: Any) -> None:
+        with _locked_outputs(arguments, wait):
+            run(**arguments)
+
+    command.__dict__["__signature__"] = inspect.Signature(list(_with_wait(parameters)))
+    command.__annotations__ = {"wait": Wait, **run.__annotations__}
+    return command
+
+
+def _with_wait(parameters: Mapping[str, inspect.Parameter]) -> Iterator[inspect.Parameter]:
+    """The parameters, with --wait after --force."""
+    for name, parameter in parameters.items():
+        yield parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        if name == "force":
+            yield _WAIT
+    if "force" not in parameters:
+        yield _WAIT
+
+
+@contextmanager
+def _locked_outputs(arguments: Mapping[str, Any], wait: float | None) -> Iterator[None]:
+    """Hold the lock of every output within the block, waiting as --wait says.
+
+    Raises OutputExists if another process writes one of them.
+    """
+    from vlcpctl.core import locks
+    from vlcpctl.core.atomic import naming_output
+    from vlcpctl.core.staging import Staging
+
+    if wait is not None and math.isnan(wait):
+        raise UsageError("--wait nan is not a number of seconds")
+    locks.set_patience(wait or 0.0)
+    with ExitStack() as stack:
+        for out in _to_lock(arguments):
+            try:
+                with naming_output(out):
+                    stack.enter_context(Staging(out).locked())
+            except OSError:
+                # A finished output on a read-only disk is still found to be finished.
+                if not os.path.lexists(out):
+                    raise
+        yield
+
+
+def _to_lock(arguments: Mapping[str, Any]) -> list[Path]:
+    """The outputs that this process alone writes, in an order that is the same for all commands.
+
+    Of several processes that write one output together, each decides when to lock what.
+    """
+    from vlcpctl.core.atomic import is_pipe_or_device
+
+    only_shows = arguments.get("dry_run") or arguments.get("print_config")
+    shares_work = (arguments.get("num_shards") or 1) > 1 or (arguments.get("nproc") or 1) > 1
+    is_launched = "nproc" in arguments and "RANK" in os.environ
+    if only_shows or shares_work or is_launched:
+        return []
+    outputs = (arguments[name] for name in OUTPUTS & arguments.keys())
+    return sorted(out for out in outputs if out and out != Path("-") and not is_pipe_or_device(out))

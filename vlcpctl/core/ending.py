@@ -1,0 +1,84 @@
+"""How a signal ends the process: what is half-done is removed, then the process exits at once.
+
+Python's own way, an exception, can come where nobody can handle it: in an import, in a destructor,
+or while the interpreter shuts down. It is then printed as a traceback, or swallowed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_actions: list[Callable[[], None]] = []
+
+
+@contextmanager
+def at_signal(action: Callable[[], None]) -> Iterator[None]:
+    """Within the block, a signal that ends this process calls `action` first; last in, first out.
+
+    A child forked within the block does not: its parent's files are not its own.
+    """
+    _actions.append(action)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # a forked child has forgotten it
+            _actions.remove(action)
+
+
+def end(number: int, _frame: object = None) -> None:
+    """The signal handler: undo what is half-done and exit with 128 + the number of the signal.
+
+    A second signal exits without undoing the rest; the next command that writes this output does.
+    """
+    try:
+        for handled in SIGNALS:
+            signal.signal(handled, _exit)
+        for action in reversed(_actions):
+            with suppress(Exception):
+                action()
+    finally:
+        os._exit(128 + number)
+
+
+@contextmanager
+def ending_at_signals() -> Iterator[None]:
+    """Within the block, SIGINT, SIGTERM and SIGHUP end the process as `end` does.
+
+    A signal that is ignored, as `nohup` does with SIGHUP, stays ignored.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python installs and runs signal handlers in the main thread only
+        return
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    for number, handler in before.items():
+        if handler not in {signal.SIG_IGN, None}:  # None: set by a library, not from Python
+            signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:
+                signal.signal(number, handler)
+
+
+@contextmanager
+def held_signals() -> Iterator[None]:
+    """Hold signals back within the block; they arrive at its end. A child starts with them held."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _exit(number: int, _frame: object) -> None:
+    os._exit(128 + number)
+
+
+os.register_at_fork(after_in_child=_actions.clear)

@@ -1,0 +1,54 @@
+"""Limits on memory and processes, such as `ulimit -v`: one line when they are reached."""
+
+from __future__ import annotations
+
+import resource
+import threading
+from typing import Final
+
+from vlcpctl.core.errors import VlcpError, first_line
+
+THREADS: Final = 4  # that a small command starts at once
+# What libraries raise as a bare RuntimeError.
+_SIGNS = (
+    "can't start new thread",
+    "can't allocate memory",
+    "out of memory",
+    "Cannot allocate memory",
+    "Resource temporarily unavailable",
+)
+
+
+def is_about_limits(error: BaseException) -> bool:
+    """Whether memory, threads or processes ran out."""
+    return isinstance(error, MemoryError) or any(sign in str(error) for sign in _SIGNS)
+
+
+def limit_text(error: BaseException) -> str:
+    """The message for an error of which `is_about_limits` is true.
+
+    >>> limit_text(MemoryError())
+    'out of memory (MemoryError); see ulimit -v and -u, or use smaller batches'
+    """
+    return f"out of memory ({first_line(error)}); see ulimit -v and -u, or use smaller batches"
+
+
+def require_threads() -> None:
+    """Raise VlcpError if memory is limited (ulimit -v) so tightly that threads cannot start.
+
+    Libraries in C++ would wait for such a thread forever, or crash.
+    """
+    if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
+        return
+    proceed, started = threading.Event(), []
+    try:
+        for _ in range(THREADS):
+            thread = threading.Thread(target=proceed.wait)
+            thread.start()
+            started.append(thread)
+    except RuntimeError as error:
+        raise VlcpError(limit_text(error)) from error
+    finally:
+        proceed.set()
+        for thread in started:
+            thread.join()

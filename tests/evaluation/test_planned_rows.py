@@ -10,25 +10,26 @@ import pytest
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.rows import SCHEMA, read_rows
-from vlcpctl.evaluation.planned_rows import PlannedRow, TaskPlace, gallery_rows, holds
+from vlcpctl.evaluation.membership import TaskPlace, run_checkpoints
+from vlcpctl.evaluation.planned_rows import PlannedRow, gallery_rows, holds
 
-COMMON = {"protocol": "cross-modal", "split": "test"}
+COMMON = {"protocol": "cross-modal", "split": "test", "limit": None, "options": {}}
 PLACES = [TaskPlace(f"0{step}-t", step, "home", f"task {step}") for step in range(4)]
 MEASURED = {"metrics": {"rm": 1.0}, "n_images": 2, "n_texts": 3, "n_ties": 0}
 
 
 def checkpoint(step: int | None, seen: int, **facts: Any) -> CheckpointManifest:
     """A manifest after `step`, trained on the first `seen` tasks of the home stream."""
-    return CheckpointManifest(
-        identity={},
-        run="ctp",
-        method="ctp",
-        step=step,
-        tasks=[f"task {number}" for number in range(seen)],
-        task_steps=list(range(seen)),
-        content="f00d",
-        **facts,
-    )
+    usual = {
+        "run": "ctp",
+        "method": "ctp",
+        "step": step,
+        "stream": "home" if seen else None,
+        "tasks": [f"task {number}" for number in range(seen)],
+        "task_steps": list(range(seen)),
+        "content": "f00d",
+    }
+    return CheckpointManifest(identity={}, **{**usual, **facts})
 
 
 def rows(
@@ -37,7 +38,8 @@ def rows(
     gallery: str,
     common: dict[str, Any] = COMMON,
 ) -> list[PlannedRow]:
-    return gallery_rows(manifest, places, gallery, common, tuple(MEASURED))
+    (given,) = run_checkpoints([manifest])
+    return gallery_rows(given, places, gallery, common, tuple(MEASURED))
 
 
 def merged(step: int, places: list[TaskPlace]) -> list[list[str]]:
@@ -62,8 +64,9 @@ def test_a_row_has_the_fields_of_the_schema_in_order() -> None:
             "evaluator",
             "protocol",
         ),
-        *("gallery", "task", "tasks", "split", "metrics", "n_images", "n_texts", "n_ties"),
-        "checkpoint",
+        *("gallery", "task", "tasks", "split", "data", "limit", "options"),
+        *("metrics", "n_images", "n_texts", "n_ties"),
+        *("start", "parent", "config", "checkpoint"),
     ]
     assert (row["step"], row["task_step"], row["task"], row["tasks"]) == (1, 2, "02-t", ["02-t"])
 
@@ -126,8 +129,8 @@ def test_a_buffer_has_no_step() -> None:
     assert task_steps(checkpoint(1, 2), [TaskPlace("buffer", None, None, "b")]) == [None]
 
 
-def test_a_model_before_the_first_step_is_at_home_in_any_stream() -> None:
-    assert task_steps(checkpoint(None, 0), PLACES) == [0, 1, 2, 3]
+def test_a_model_before_the_first_step_is_at_home_in_no_stream() -> None:
+    assert task_steps(checkpoint(None, 0), PLACES) == [None] * 4
     assert rows(checkpoint(None, 0), PLACES, "merged") == []
 
 

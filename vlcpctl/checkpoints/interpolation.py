@@ -14,6 +14,7 @@ from vlcpctl.checkpoints.checkpoint import (
     write_checkpoint,
 )
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.step_config import config_id
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.errors import Incompatible
@@ -137,7 +138,17 @@ def _manifest(
         tasks=list(learned),
         task_names=[name for name, _ in learned.values()],
         parents=[one.content, other.content],
+        configs=[config_id(one), config_id(other)],
+        **_start(one, other),
     )
+
+
+def _start(one: CheckpointManifest, other: CheckpointManifest) -> dict[str, Any]:
+    """The facts about the checkpoint that the run of an average started from."""
+    if other.start is None and one.origin is not None:
+        return {"start": one.content}
+    first = other if other.start is not None else one
+    return {"start": first.start, "start_config": first.start_config}
 
 
 def result(path: Path) -> dict[str, Any]:

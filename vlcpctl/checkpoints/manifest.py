@@ -24,8 +24,8 @@ MOST_STEP = 9999  # of a task in a run or stream; tables have a column for each
 _KIND = "checkpoint"
 _HEAD = ("content", "identity", "files", "digests", "made_by", "more")  # not in the body
 _NOT_IN_ALL = (
-    *("alpha", "parent", "parents", "origin", "inverting_seconds"),
-    *("files", "digests", "made_by"),
+    *("alpha", "parent", "parents", "configs", "start", "start_config", "origin"),
+    *("inverting_seconds", "files", "digests", "made_by"),
 )
 # The four facts of `task_history` stand together in a trained checkpoint, and apart in one that was
 # imported or averaged. Readers do not care; the bytes of a manifest stay what they were.
@@ -58,6 +58,9 @@ class CheckpointManifest:
     train_seconds: float = 0.0
     parent: str | None = None  # the content id of --previous
     parents: Sequence[str] | None = None  # the content ids of both checkpoints; only of averages
+    configs: Sequence[str | None] | None = None  # the config ids of both; only of averages
+    start: str | None = None  # the content id of the checkpoint that the run started from
+    start_config: str | None = None  # its config id; None if it was imported
     fresh_state: bool = False
     origins: Mapping[str, str] = field(default_factory=dict)  # of each setting: "flag", "preset"...
     origin: Mapping[str, Any] | None = None  # the imported file; only of imported checkpoints

@@ -15,8 +15,14 @@ from vlcpctl.core.errors import BadInput, UsageError, unreadable
 from vlcpctl.core.fields import Fields
 from vlcpctl.core.printable import printable_json
 
-SCHEMA = "vlcpctl.eval/1"
+FAMILY = "vlcpctl.eval/"
+SCHEMA = f"{FAMILY}1.1"
+# Options that depend on the evaluated data, or may differ between the seeds of a run: rows that
+# differ in them are comparable all the same, unless they are of the same data, or of one seed.
+OPTIONS_OF_DATA = ("prompts",)
+OPTIONS_OF_SEED = ("seed",)
 _MOST_LINE_BYTES = 1 << 24
+_MAJOR = "1"  # rows of any minor version are read
 _SCHEMA_PATTERN = re.compile(r"vlcpctl\.eval/(\d+)(\.\d+)*")
 
 
@@ -56,7 +62,8 @@ class EarlierCheckpoint:
 class Row:
     """One evaluation of a checkpoint on a gallery; `place` is the file and line it was read from.
 
-    `step` is the stream step of the checkpoint, `task_step` that of the evaluated task.
+    `step` is the stream step of the checkpoint, `task_step` that of the evaluated task. The fields
+    from `data` to `parent` are None in rows of schema 1.0, and so are those that do not apply.
     """
 
     run: str
@@ -74,6 +81,13 @@ class Row:
     split: str
     metrics: dict[str, float]
     checkpoint: str | None
+    data: str | None = None  # the content id of the evaluated data
+    data_was: tuple[str, ...] = ()  # ids of the same data before it was rewritten
+    limit: int | None = None  # the number of samples evaluated at most; None: all
+    options: dict[str, Any] | None = None  # those that change the numbers, with defaults
+    config: dict[str, Any] | None = None  # id and values of the settings of this train-step
+    start: str | None = None  # the content id of the checkpoint that the run started from
+    parent: str | None = None  # the content id of --previous
     map_variant: str | None = None  # the kind of mean average precision, if not the usual one
     since: EarlierCheckpoint | None = None
     degrees: dict[str, tuple[int, ...]] | None = None  # by measure: angles in each degree
@@ -159,7 +173,7 @@ def _check_schema(schema: object, place: str) -> None:
         raise BadInput(
             f"{place} is not an evaluation row: its schema is {schema!r}, not {SCHEMA!r}"
         )
-    if match[1] != SCHEMA.rpartition("/")[2]:
+    if match[1] != _MAJOR:
         raise BadInput(f"{place} has schema {schema!r}; this version of vlcpctl reads {SCHEMA!r}")
 
 
@@ -185,6 +199,13 @@ def row_of(value: dict[str, Any], place: str) -> Row:
         split=take("split", str),
         metrics=_metrics(take("metrics", dict), place),
         checkpoint=take("checkpoint", str, None),
+        data=take("data", str, None),
+        data_was=tuple(take.texts("data_was", [])),
+        limit=take("limit", int, None),
+        options=take("options", dict, None),
+        config=_config(take("config", dict, None), place),
+        start=take("start", str, None),
+        parent=take("parent", str, None),
         map_variant=take("map_variant", str, None),
         since=_since(take("since", dict, None), place),
         degrees=_degrees(take("degrees", dict, None), place),
@@ -218,6 +239,14 @@ def _metrics(found: dict[str, Any], place: str) -> dict[str, float]:
         if value is not None and not (is_number and math.isfinite(value)):
             raise BadInput(f"{place}: metric {key!r} is {value!r}, not a finite number")
     return {key: float(value) for key, value in found.items() if value is not None}
+
+
+def _config(found: dict[str, Any] | None, place: str) -> dict[str, Any] | None:
+    """The settings of the train-step that made the checkpoint, with their id."""
+    if found is not None:
+        take = Fields(found, f"{place}: config")
+        return {"id": take("id", str), "values": take("values", dict)}
+    return None
 
 
 def _since(found: dict[str, Any] | None, place: str) -> EarlierCheckpoint | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.evaluation.membership import RunCheckpoint, run_checkpoints
 from vlcpctl.evaluation.planned_rows import PlannedRow
 
 
@@ -54,10 +55,12 @@ def planned_rows(plan: Plan) -> list[PlannedRow]:
     return [row for job in plan.jobs for row in job.rows]
 
 
-def read_manifests(checkpoints: Sequence[Path], run: str | None) -> dict[Path, CheckpointManifest]:
-    """The manifest of each checkpoint; `run`, if given, replaces the run names.
+def read_checkpoints(checkpoints: Sequence[Path], run: str | None) -> dict[Path, RunCheckpoint]:
+    """Each checkpoint's manifest and place in its run; `run`, if given, replaces the run names.
 
     Raises BadInput if a path is not a checkpoint.
     """
-    found = {path: CheckpointManifest.read(path) for path in checkpoints}
-    return {path: replace(one, run=run) if run else one for path, one in found.items()}
+    manifests = [CheckpointManifest.read(path) for path in checkpoints]
+    if run:
+        manifests = [replace(one, run=run) for one in manifests]
+    return dict(zip(checkpoints, run_checkpoints(manifests), strict=True))

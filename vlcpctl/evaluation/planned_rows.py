@@ -9,36 +9,33 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.step_config import step_config
 from vlcpctl.core.console import warn
-from vlcpctl.core.rows import SCHEMA
+from vlcpctl.core.errors import OutputExists
+from vlcpctl.core.hashing import content_id
+from vlcpctl.core.rows import FAMILY, SCHEMA
 from vlcpctl.data.classification.data_sets import DataSet, TaskData
 from vlcpctl.data.tasks.task import Task
+from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
 
 GALLERIES = ("own", "merged", "both")
+_FIRST = (
+    *("run", "method", "seed", "buffer", "step", "task_step", "stream", "evaluator"),
+    *("protocol", "gallery", "task", "tasks", "split", "data", "data_was", "limit", "options"),
+)
+_LAST = ("start", "parent", "config", "checkpoint")
 
 
-@dataclass(frozen=True)
-class TaskPlace:
-    """A task or data set as rows refer to it."""
+def place_of(data: Task | DataSet, *splits: str) -> TaskPlace:
+    """The place of a task in its stream; of data outside streams, only its name and content.
 
-    slug: str
-    step: int | None  # None: not part of a stream
-    stream: str | None
-    content: str
-
-    def name_at(self, step: int | None) -> str:
-        """Its slug, numbered by the step at which the model learned it if that is another."""
-        if step is None or step == self.step:
-            return self.slug
-        return f"{step:02d}-{self.slug.split('-', 1)[-1]}"
-
-
-def place_of(data: Task | DataSet) -> TaskPlace:
-    """The place of a task in its stream; of data outside streams, only its name."""
+    `splits` are those evaluated: they decide the content id of data that has none of its own.
+    """
     task = data.task if isinstance(data, TaskData) else data
     if isinstance(task, Task):
-        return TaskPlace(task.slug, task.step, task.manifest.get("stream"), task.content)
-    return TaskPlace(task.name, None, None, "")
+        was = task.manifest.get("was", ())
+        return TaskPlace(task.slug, task.step, task.manifest.get("stream"), task.content, was)
+    return TaskPlace(task.name, None, None, task.content(*splits))
 
 
 @dataclass(frozen=True)
@@ -53,12 +50,12 @@ class PlannedRow:
         """The complete row, in the order of the schema, given its measured fields."""
         assert found.keys() == set(self.measured), f"measured {list(found)}"
         fixed = dict(self.fields)
-        checkpoint = {"checkpoint": fixed.pop("checkpoint")}
-        return {**fixed, **{name: found[name] for name in self.measured}, **checkpoint}
+        last = {name: fixed.pop(name) for name in _LAST if name in fixed}
+        return {**fixed, **{name: found[name] for name in self.measured}, **last}
 
 
 def gallery_rows(
-    checkpoint: CheckpointManifest,
+    checkpoint: RunCheckpoint,
     places: Sequence[TaskPlace],
     gallery: str,
     common: Mapping[str, Any],
@@ -69,40 +66,41 @@ def gallery_rows(
     There is a merged gallery of tasks 0..i of the stream for every i up to the checkpoint's step:
     CTP's tables show the last one, and its "BWT" compares the others with earlier checkpoints.
     """
-    steps = steps_of(checkpoint, places)
-    about = checkpoint_fields(checkpoint)
+    steps = checkpoint.steps(places)
     common = {"evaluator": "retrieval", **common}
     found = []
     if gallery in {"own", "both"}:
         for number, (place, step) in enumerate(zip(places, steps, strict=True)):
-            where = {
-                "task_step": step,
-                "stream": place.stream,
-                "gallery": "own",
-                "task": place.name_at(step),
-            }
-            fields = row_fields(about, where, [place.name_at(step)], common)
-            found.append(PlannedRow((number,), fields, measured))
+            where = {**own_fields(place, step), "gallery": "own"}
+            found.append(PlannedRow((number,), row_fields(checkpoint, where, common), measured))
     if gallery in {"merged", "both"}:
-        for members in _prefixes(checkpoint, steps):
+        for members in _prefixes(checkpoint.manifest, steps):
             where = {
                 "task_step": len(members) - 1,
                 "stream": places[members[0]].stream,
                 "gallery": "merged",
                 "task": "merged",
+                "tasks": [places[number].name_at(steps[number]) for number in members],
+                **data_fields([places[number] for number in members]),
             }
-            names = [places[number].name_at(steps[number]) for number in members]
-            fields = row_fields(about, where, names, common)
-            found.append(PlannedRow(members, fields, measured))
+            found.append(PlannedRow(members, row_fields(checkpoint, where, common), measured))
     return found
 
 
 def holds(path: Path, expected: Iterable[PlannedRow]) -> bool:
-    """Whether a file holds these rows, whatever their measured values."""
+    """Whether a file holds these rows, whatever their measured values.
+
+    Raises OutputExists if its rows have an older schema, which lacks fields to compare.
+    """
     try:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     except ValueError:
         return False
+    schemas = {row.get("schema") for row in rows if isinstance(row, dict)} - {SCHEMA}
+    if any(str(schema).startswith(FAMILY) for schema in schemas):
+        raise OutputExists(
+            f"{path} was made by an earlier version, whose rows record less; --force replaces it"
+        )
     planned = list(expected)
     return len(rows) == len(planned) and all(
         isinstance(row, dict) and _fixed(row, one.measured) == {"schema": SCHEMA, **one.fields}
@@ -114,68 +112,48 @@ def _fixed(row: Mapping[str, Any], measured: Sequence[str]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in measured}
 
 
-def checkpoint_fields(checkpoint: CheckpointManifest) -> dict[str, Any]:
+def checkpoint_fields(checkpoint: RunCheckpoint) -> dict[str, Any]:
     """The fields that describe a checkpoint in every row."""
+    made = checkpoint.manifest
     names = ("run", "method", "seed", "buffer", "step")
-    about = {name: getattr(checkpoint, name) for name in names}
-    if checkpoint.alpha is not None:  # an average of two checkpoints
-        about["alpha"] = checkpoint.alpha
-    return {**about, "checkpoint": checkpoint.content}
+    about = {name: getattr(made, name) for name in names}
+    if made.alpha is not None:  # an average of two checkpoints
+        about["alpha"] = made.alpha
+    lineage = {"start": checkpoint.start, "parent": made.parent, "config": step_config(made)}
+    return {**about, **lineage, "checkpoint": made.content}
+
+
+def own_fields(place: TaskPlace, step: int | None) -> dict[str, Any]:
+    """The fields that describe one task or data set by itself, given its step in the run."""
+    name = place.name_at(step)
+    where = {"task_step": step, "stream": place.stream, "task": name, "tasks": [name]}
+    return {**where, **data_fields([place])}
+
+
+def data_fields(places: Sequence[TaskPlace]) -> dict[str, Any]:
+    """The content id of the data of a row, and earlier ids of the same data, if there are any."""
+    ids = _data_id([place.content for place in places])
+    most = max(len(place.was) for place in places)
+    # Oldest first; data that was rewritten less often than the other data keeps its last id.
+    was = [
+        _data_id([(*place.was, place.content)[min(time, len(place.was))] for place in places])
+        for time in range(most)
+    ]
+    return {"data": ids, **({"data_was": was} if was else {})}
 
 
 def row_fields(
-    checkpoint: Mapping[str, Any],
-    task: Mapping[str, Any],
-    slugs: list[str],
-    common: Mapping[str, Any],
+    checkpoint: RunCheckpoint, where: Mapping[str, Any], common: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The fixed fields of a row: those of the schema in its order, then all others."""
-    everything = {**checkpoint, **task, **common, "tasks": slugs}
-    first = ("run", "method", "seed", "buffer", "step", "task_step", "stream", "evaluator")
-    then = ("protocol", "gallery", "task", "tasks", "split")
-    ordered = {name: everything.pop(name) for name in (*first, *then)}
+    everything = {**checkpoint_fields(checkpoint), **where, **common}
+    ordered = {name: everything.pop(name) for name in _FIRST if name in everything}
     return {**ordered, **everything}
 
 
-def steps_of(checkpoint: CheckpointManifest, places: Sequence[TaskPlace]) -> list[int | None]:
-    """The stream step of each task for a checkpoint; None if foreign to its run."""
-    steps = checkpoint.task_steps
-    learned = dict(zip(checkpoint.tasks, steps, strict=True)) if steps else {}
-    homes = _streams_of_run(checkpoint, places, learned)
-    return [
-        learned[place.content] if place.content in learned else _step_in(homes, place, checkpoint)
-        for place in places
-    ]
-
-
-def _streams_of_run(
-    checkpoint: CheckpointManifest, places: Sequence[TaskPlace], learned: Mapping[str, int | None]
-) -> set[str | None]:
-    """The streams that the run of a checkpoint belongs to."""
-    # The manifest names the stream of the last step only. When data comes in week by week, `split`
-    # makes a new stream that repeats the earlier tasks: it has another id, but it continues the
-    # run if it holds tasks that the checkpoint learned, at the steps at which it learned them.
-    # Its later tasks are then future steps. A reordered stream must not count: its steps differ.
-    named = {checkpoint.stream} if checkpoint.stream else set()
-    seen = set(checkpoint.tasks)
-    found = {
-        place.stream
-        for place in places
-        if place.content in seen and place.step == learned.get(place.content, place.step)
-    }
-    return named | found
-
-
-def _step_in(
-    homes: set[str | None], place: TaskPlace, checkpoint: CheckpointManifest
-) -> int | None:
-    """The step of a task not learned yet; None for a task of a foreign stream."""
-    if place.step is None or (homes and place.stream not in homes):
-        return None
-    # The checkpoint learned tasks, but none of these: at this step it learned another one.
-    last = checkpoint.step
-    is_foreign = not homes and checkpoint.tasks and last is not None and place.step <= last
-    return None if is_foreign else place.step
+def _data_id(contents: list[str]) -> str:
+    """The id of a task's or data set's content, or one for several of them, in order."""
+    return contents[0] if len(contents) == 1 else content_id(contents)
 
 
 def _prefixes(checkpoint: CheckpointManifest, steps: Sequence[int | None]) -> list[tuple[int, ...]]:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import MOST_NAMES, BadInput
 from vlcpctl.core.manifest import kind_of
-from vlcpctl.core.rows import SCHEMA
+from vlcpctl.core.rows import FAMILY
 from vlcpctl.core.safe_json import parse_json, read_json
 from vlcpctl.data.precomputed.pseudo_texts import METADATA
 
@@ -79,7 +79,7 @@ def _is_row(line: bytes) -> bool:
         row = parse_json(line)
     except ValueError:
         return False
-    return isinstance(row, dict) and row.get("schema") == SCHEMA
+    return isinstance(row, dict) and str(row.get("schema")).startswith(FAMILY)
 
 
 def _part_of(path: Path) -> str | None:

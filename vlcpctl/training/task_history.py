@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.step_config import config_id
 from vlcpctl.data.tasks.task import Task
 
 
@@ -23,7 +24,7 @@ class TaskHistory:
 
     def steps(self) -> list[int | None]:
         """The step of each task in the run; None for tasks that are not in a stream."""
-        own = [task.step for task in self.tasks]
+        own = self._steps_in_stream()
         parent = self.parent
         if parent is None or not self._same_run or parent.step is None:
             return own
@@ -40,13 +41,28 @@ class TaskHistory:
         steps = list(self.parent.task_steps)
         return steps if self._same_run or self._same_stream else [None] * len(steps)
 
+    def start(self) -> dict[str, Any]:
+        """The checkpoint that the run started from: its content id, and its config id if trained.
+
+        It is an imported model, or one of another run that was trained on other streams. None if
+        the run began with a new model.
+        """
+        parent = self.parent
+        if parent is None:
+            return {}
+        if parent.origin is not None:
+            return {"start": parent.content}
+        if parent.tasks and not (self._same_run or self._same_stream):
+            return {"start": parent.content, "start_config": config_id(parent)}
+        return {"start": parent.start, "start_config": parent.start_config}
+
     def body(self) -> dict[str, Any]:
         """The facts of a checkpoint's manifest about its stream and all of its tasks."""
-        own = [task.step for task in self.tasks if task.step is not None]
+        own = [step for step in self._steps_in_stream() if step is not None]
         steps = [step for step in self.steps() if step is not None]
         parent = self.parent
         return {
-            "stream": self.tasks[0].manifest.get("stream"),
+            "stream": self._stream,
             "stream_step": max(own, default=None),
             "step": max(steps, default=len(self.earlier_steps())),
             "task_steps": [*self.earlier_steps(), *self.steps()],
@@ -71,6 +87,26 @@ class TaskHistory:
         left_out = range(self.parent.step + 1, min(known, default=0))
         if self._same_stream and left_out:
             yield f"the model was not trained on task {', '.join(map(str, left_out))} of the stream"
+
+    @property
+    def _stream(self) -> str | None:
+        """The stream of the tasks: of several, the one that the parent was trained on or the first.
+
+        The tasks of the others have no step: two tasks may not have the same one.
+        """
+        streams = [task.manifest.get("stream") for task in self.tasks]
+        same = self.parent is not None and self.parent.stream in streams
+        return self.parent.stream if self.parent is not None and same else streams[0]
+
+    def _steps_in_stream(self) -> list[int | None]:
+        """The step of each task in its stream; None for those that are not in `_stream`."""
+        streams = [task.manifest.get("stream") for task in self.tasks]
+        if 1 < len(self.tasks) == len(set(streams)) and not self._same_stream:
+            return list(range(len(self.tasks)))  # a stream of its own each: in their order
+        return [
+            task.step if stream == self._stream else None
+            for task, stream in zip(self.tasks, streams, strict=True)
+        ]
 
     @property
     def _same_run(self) -> bool:

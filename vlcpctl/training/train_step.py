@@ -304,6 +304,7 @@ def _manifest(
         pairs=saved.pairs,
         train_seconds=round(seconds, 3),
         parent=plan.parent.content if plan.parent else None,
+        **plan.history.start(),
         fresh_state=request.fresh_state,
         origins=request.origins,
         inverting_seconds=round(inverting, 3) if inverting else None,

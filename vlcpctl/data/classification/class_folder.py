@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.digests import cached_digest
+from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.data.classification.labelled_images import Flaw, ImagesInTars
 from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.sample_parts import IMAGES
@@ -72,6 +73,10 @@ class ClassFolder:
                 )
         return paths
 
+    def digests(self, split: str) -> list[str]:
+        """The xxh3_128 of each tar of a split. Raises BadInput if one cannot be read."""
+        return [_digest(path) for path in self.tars(split)]
+
     def images(self, split: str, classes: int) -> ImagesInTars:
         """Locate the images of a split and read their labels, without reading the images.
 
@@ -105,6 +110,13 @@ def open_class_folder(path: Path) -> ClassFolder:
             f"{path} is not a data set in CLIP_benchmark's layout: it has no */{SHARD_COUNT}"
         )
     return folder
+
+
+def _digest(path: Path) -> str:
+    try:
+        return cached_digest(path)
+    except OSError as error:
+        raise BadInput(unreadable(path, error)) from error
 
 
 def _is_label(name: str, size: int) -> bool:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Protocol, final
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.core.manifest import MANIFESTS
+from vlcpctl.core.hashing import content_id
+from vlcpctl.core.manifest import MANIFESTS, read_manifest
 from vlcpctl.data.classification import benchmarks
 from vlcpctl.data.classification.benchmarks import find_benchmark, usual_name
 from vlcpctl.data.classification.class_folder import (
@@ -43,6 +44,12 @@ class DataSet(Protocol):
         Raises BadInput if the templates do not fit the data set.
         """
 
+    def content(self, *splits: str) -> str:
+        """The content id of the data; of data without one, that of its classes and these splits.
+
+        Raises BadInput if a file cannot be read.
+        """
+
     def check(self, split: str) -> None:
         """Raise BadInput if the data set does not have the split."""
 
@@ -67,6 +74,10 @@ class TaskData:
         if given is None:
             return prompts_of(self.classes, DEFAULT_TEMPLATES, self.name)
         return prompts_of(self.classes, given.of(self.name), given.path)
+
+    def content(self, *splits: str) -> str:
+        """See `DataSet`."""
+        return self.task.content
 
     def check(self, split: str) -> None:
         """See `DataSet`."""
@@ -99,6 +110,11 @@ class FolderData:
             else DEFAULT_TEMPLATES
         )
         return prompts_of(self.classes, usual, self.name)
+
+    def content(self, *splits: str) -> str:
+        """See `DataSet`; the images and labels are known by the digests of their tars."""
+        found = {split: self.folder.digests(split) for split in splits}
+        return content_id({"classes": list(self.classes), "splits": found})
 
     def check(self, split: str) -> None:
         """See `DataSet`."""

@@ -8,19 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.data.classification.data_sets import DataSet, open_data_sets
 from vlcpctl.data.tasks.skips import Tolerance
-from vlcpctl.evaluation.jobs import Job, read_manifests
-from vlcpctl.evaluation.planned_rows import (
-    PlannedRow,
-    checkpoint_fields,
-    place_of,
-    row_fields,
-    steps_of,
-)
+from vlcpctl.evaluation.jobs import Job, read_checkpoints
+from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
+from vlcpctl.evaluation.planned_rows import PlannedRow, own_fields, place_of, row_fields
 
 LBFGS, SGD = SOLVERS = ("lbfgs", "sgd")
 STRENGTHS = tuple(10.0**-power for power in range(1, 9))  # to choose from, the strongest first
@@ -84,8 +78,12 @@ def make_plan(request: Request) -> ProbePlan:
             raise UsageError(
                 f"{one.name} has one class, {one.classes[0]!r}; a probe needs two or more"
             )
-    manifests = read_manifests(request.checkpoints, request.run)
-    jobs = [Job(path, one, _rows(one, data_sets, request)) for path, one in manifests.items()]
+    places = [place_of(one, request.train_split, request.split) for one in data_sets]
+    checkpoints = read_checkpoints(request.checkpoints, request.run)
+    jobs = [
+        Job(path, one.manifest, _rows(one, data_sets, places, request))
+        for path, one in checkpoints.items()
+    ]
     return ProbePlan(request, data_sets, jobs)
 
 
@@ -112,24 +110,42 @@ def _check_choice(request: Request) -> None:
 
 
 def _rows(
-    manifest: CheckpointManifest, data_sets: Sequence[DataSet], request: Request
+    checkpoint: RunCheckpoint,
+    data_sets: Sequence[DataSet],
+    places: Sequence[TaskPlace],
+    request: Request,
 ) -> list[PlannedRow]:
-    places = [place_of(one) for one in data_sets]
-    steps = steps_of(manifest, places)
+    steps = checkpoint.steps(places)
     common = {
         "evaluator": "probe",
         "protocol": request.solver,
         "gallery": "own",
         "split": request.split,
+        "limit": request.limit,
+        "options": _options(request),
         **_unusual(request),
     }
     found = []
     for number, (data, place, step) in enumerate(zip(data_sets, places, steps, strict=True)):
-        where = {"task_step": step, "stream": place.stream, "task": place.slug}
         more = {**common, "n_classes": len(data.classes)}
-        fields = row_fields(checkpoint_fields(manifest), where, [place.slug], more)
+        fields = row_fields(checkpoint, own_fields(place, step), more)
         found.append(PlannedRow((number,), fields, _MEASURED))
     return found
+
+
+def _options(request: Request) -> dict[str, Any]:
+    """All options that decide the numbers; None for those without effect."""
+    is_sgd, is_chosen = request.solver == SGD, request.strength is None
+    return {
+        "solver": request.solver,
+        "train_split": request.train_split,
+        "strength": request.strength,  # None: chosen
+        "held_out": (request.held_out or HELD_OUT) if is_chosen else None,
+        "epochs": (request.epochs or EPOCHS) if is_sgd else None,
+        "lr": (request.lr or RATE) if is_sgd else None,
+        "batch": SGD_BATCH if is_sgd else None,
+        "seed": request.seed,
+    }
 
 
 def _unusual(request: Request) -> dict[str, Any]:
@@ -140,7 +156,6 @@ def _unusual(request: Request) -> dict[str, Any]:
         "held_out": (request.held_out or HELD_OUT, HELD_OUT),
         "epochs": (request.epochs or EPOCHS, EPOCHS),
         "lr": (request.lr or RATE, RATE),
-        "limit": (request.limit, None),
         "probe_seed": (request.seed, 0),
     }
     return {name: given for name, (given, expected) in usual.items() if given != expected}

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import warn
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.core.hashing import content_id
 from vlcpctl.data.classification.data_sets import CLASSES, DataSet, TaskData, open_data_sets
 from vlcpctl.data.classification.prompts import TemplatesFile, read_templates
 from vlcpctl.data.tasks.skips import Tolerance
-from vlcpctl.evaluation.jobs import Job, read_manifests
+from vlcpctl.evaluation.jobs import Job, read_checkpoints
+from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
 from vlcpctl.evaluation.planned_rows import (
     PlannedRow,
-    checkpoint_fields,
+    data_fields,
+    own_fields,
     place_of,
     row_fields,
-    steps_of,
 )
 
 _NAMES_SHOWN = 3
@@ -87,8 +87,12 @@ def make_plan(request: Request) -> ZeroshotPlan:
     templates = read_templates(request.templates) if request.templates else None
     found = open_data_sets(request.words, request.data, request.classes)
     data_sets = [_with_prompts(one, templates, request.split) for one in found]
-    manifests = read_manifests(request.checkpoints, request.run)
-    jobs = [Job(path, one, _rows(one, data_sets, request)) for path, one in manifests.items()]
+    places = [place_of(one.data, request.split) for one in data_sets]
+    # The data's own templates are part of `prompts` only: they are no choice of the user.
+    given = None if templates is None else content_id(templates.content)
+    planner = _RowPlanner(request, data_sets, places, given)
+    checkpoints = read_checkpoints(request.checkpoints, request.run)
+    jobs = [Job(path, one.manifest, planner.rows(one)) for path, one in checkpoints.items()]
     return ZeroshotPlan(request, data_sets, jobs)
 
 
@@ -115,50 +119,61 @@ def _warn_of_twins(data: DataSet, prompts: list[list[str]]) -> None:
         )
 
 
-def _rows(
-    manifest: CheckpointManifest, data_sets: Sequence[ZeroshotData], request: Request
-) -> list[PlannedRow]:
-    places = [place_of(one.data) for one in data_sets]
-    steps = steps_of(manifest, places)
-    found = []
-    for number, (one, place, step) in enumerate(zip(data_sets, places, steps, strict=True)):
-        where = {"task_step": step, "stream": place.stream, "task": place.slug}
-        which = request.classes if isinstance(one.data, TaskData) else "all"
-        more = {"n_classes": len(one.prompts), "prompts": one.digest}
-        fields = _fields(manifest, request, [place.slug], which, {**where, **more})
-        found.append(PlannedRow((number,), fields, _MEASURED))
-    outside = [number for number, step in enumerate(steps) if step is None]
-    if len(outside) > 1:
-        found.append(_average(manifest, request, data_sets, outside))
-    return found
+@dataclass(frozen=True)
+class _RowPlanner:
+    """Plans the rows of any checkpoint on the data sets; `templates` is a hash of --templates."""
 
+    request: Request
+    data_sets: Sequence[ZeroshotData]
+    places: Sequence[TaskPlace]
+    templates: str | None
 
-def _average(
-    manifest: CheckpointManifest,
-    request: Request,
-    data_sets: Sequence[ZeroshotData],
-    members: list[int],
-) -> PlannedRow:
-    """The row with the mean over data sets outside the stream.
+    def rows(self, checkpoint: RunCheckpoint) -> list[PlannedRow]:
+        """A row for each data set, and one with the mean over those outside streams."""
+        steps = checkpoint.steps(self.places)
+        found = []
+        members = zip(self.data_sets, self.places, steps, strict=True)
+        for number, (one, place, step) in enumerate(members):
+            which = self.request.classes if isinstance(one.data, TaskData) else "all"
+            more = {"n_classes": len(one.prompts), "prompts": one.digest}
+            where = {**own_fields(place, step), **self._protocol(which, one.digest)}
+            fields = row_fields(checkpoint, where, {**self._common(), **more})
+            found.append(PlannedRow((number,), fields, _MEASURED))
+        outside = self._outside(checkpoint, steps)
+        return [*found, self._average(checkpoint, outside)] if len(outside) > 1 else found
 
-    The mean over the stream's tasks is in forgetting-report.
-    """
-    where = {"task_step": None, "stream": None, "task": f"average of {len(members)}"}
-    more = {"prompts": content_id([data_sets[number].digest for number in members])}
-    names = [data_sets[number].data.name for number in members]
-    fields = _fields(manifest, request, names, "all", {**where, **more})
-    return PlannedRow(tuple(members), fields, _MEASURED)
+    def _outside(self, checkpoint: RunCheckpoint, steps: Sequence[int | None]) -> list[int]:
+        """The numbers of the data sets outside the stream.
 
+        A model without a run yet, evaluated alone, may start any stream: tasks do not count.
+        """
+        has_run = bool(checkpoint.chain.tasks) or checkpoint.chain.step is not None
+        return [
+            number
+            for number, (place, step) in enumerate(zip(self.places, steps, strict=True))
+            if step is None and (has_run or place.stream is None)
+        ]
 
-def _fields(
-    manifest: CheckpointManifest,
-    request: Request,
-    names: list[str],
-    which: str,
-    more: dict[str, Any],
-) -> dict[str, Any]:
-    common = {"evaluator": "zeroshot", "protocol": f"{which}-classes", "gallery": "own"}
-    limit = {"limit": request.limit} if request.limit else {}
-    return row_fields(
-        checkpoint_fields(manifest), more, names, {**common, "split": request.split, **limit}
-    )
+    def _average(self, checkpoint: RunCheckpoint, members: list[int]) -> PlannedRow:
+        """The row with the mean over data sets; that over the stream is in forgetting-report."""
+        digest = content_id([self.data_sets[number].digest for number in members])
+        where = {
+            "task_step": None,
+            "stream": None,
+            "task": f"average of {len(members)}",
+            "tasks": [self.data_sets[number].data.name for number in members],
+            **data_fields([self.places[number] for number in members]),
+            **self._protocol("all", digest),
+        }
+        fields = row_fields(checkpoint, where, {**self._common(), "prompts": digest})
+        return PlannedRow(tuple(members), fields, _MEASURED)
+
+    def _common(self) -> dict[str, Any]:
+        request = self.request
+        about = {"evaluator": "zeroshot", "gallery": "own"}
+        return {**about, "split": request.split, "limit": request.limit}
+
+    def _protocol(self, which: str, digest: str) -> dict[str, Any]:
+        """The protocol, and all options that decide the numbers."""
+        options = {"classes": which, "templates": self.templates, "prompts": digest}
+        return {"protocol": f"{which}-classes", "options": options}

@@ -7,19 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError, unknown_name
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.data.tasks.task import Task
-from vlcpctl.evaluation.jobs import Job, read_manifests
-from vlcpctl.evaluation.planned_rows import (
-    GALLERIES,
-    PlannedRow,
-    TaskPlace,
-    gallery_rows,
-    place_of,
-)
+from vlcpctl.evaluation.jobs import Job, read_checkpoints
+from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
+from vlcpctl.evaluation.planned_rows import GALLERIES, PlannedRow, gallery_rows, place_of
 from vlcpctl.metrics.average_precision import DEFAULT_VARIANT, VARIANTS
 from vlcpctl.models.configuration import fusion_configuration
 
@@ -94,14 +88,14 @@ def make_plan(request: Request) -> RetrievalPlan:
     """
     _check_names(request)
     places = [_place(task, request.splits) for task in request.tasks]
-    manifests = read_manifests(request.checkpoints, request.run)
+    found = read_checkpoints(request.checkpoints, request.run)
     if request.protocol == MULTI_MODAL:
         for path in request.checkpoints:
             require_fusion(path)
         for task in request.tasks:
             require_classes(task)
-    jobs = [Job(path, one, _rows(one, places, request)) for path, one in manifests.items()]
-    embeddings = _embeddings(manifests, places, request)
+    jobs = [Job(path, one.manifest, _rows(one, places, request)) for path, one in found.items()]
+    embeddings = _embeddings(found, places, request)
     if not any(job.rows for job in jobs):
         raise UsageError(
             "there is nothing to evaluate: no checkpoint was trained on tasks that make a complete "
@@ -137,35 +131,40 @@ def _place(task: Task, splits: tuple[str, ...]) -> TaskPlace:
     return place_of(task)
 
 
-def _rows(
-    manifest: CheckpointManifest, places: list[TaskPlace], request: Request
-) -> list[PlannedRow]:
+def _rows(checkpoint: RunCheckpoint, places: list[TaskPlace], request: Request) -> list[PlannedRow]:
     common: dict[str, Any] = {"protocol": request.protocol, "split": "+".join(request.splits)}
-    # Recorded only when not the default, so that rows of a default evaluation keep their fields.
+    common |= {"limit": request.limit, "options": _options(request)}
+    # Also as fields of their own, as in rows of schema 1.0, but only when not the default.
     if request.duplicates != "unite":
         common["duplicates"] = request.duplicates
     if request.map_variant not in {None, DEFAULT_VARIANT}:
         common["map_variant"] = request.map_variant
-    if request.limit:
-        common["limit"] = request.limit
-    return gallery_rows(manifest, places, request.gallery, common, _MEASURED[request.protocol])
+    return gallery_rows(checkpoint, places, request.gallery, common, _MEASURED[request.protocol])
+
+
+def _options(request: Request) -> dict[str, Any]:
+    """The options that decide the numbers; batch size, device and backend do not."""
+    options = {"duplicates": request.duplicates}
+    if request.protocol == MULTI_MODAL:
+        options["map_variant"] = request.map_variant or DEFAULT_VARIANT
+    return options
 
 
 def _embeddings(
-    manifests: dict[Path, CheckpointManifest], places: list[TaskPlace], request: Request
+    checkpoints: dict[Path, RunCheckpoint], places: list[TaskPlace], request: Request
 ) -> dict[Path, SavedEmbeddings]:
     """The embeddings to save of each checkpoint, without those that are already saved."""
     if request.save_embeddings is None:
         return {}
     found = {}
-    for path, manifest in manifests.items():
+    for path, checkpoint in checkpoints.items():
         identity = {
-            "checkpoint": manifest.content,
+            "checkpoint": checkpoint.manifest.content,
             "tasks": [place.content for place in places],
             "split": "+".join(request.splits),
             "limit": request.limit,
         }
-        several = len(manifests) > 1
+        several = len(checkpoints) > 1
         out = request.save_embeddings / path.name if several else request.save_embeddings
         if not already_made(out, "embeddings", identity, force=request.force):
             found[path] = SavedEmbeddings(out, identity)

@@ -12,14 +12,14 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.core.rows import run_label
 from vlcpctl.data.tasks.task import Task
-from vlcpctl.evaluation.jobs import Job, read_manifests
+from vlcpctl.evaluation.jobs import Job, read_checkpoints
+from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
 from vlcpctl.evaluation.planned_rows import (
     PlannedRow,
-    TaskPlace,
     checkpoint_fields,
+    own_fields,
     place_of,
     row_fields,
-    steps_of,
 )
 
 BETWEEN = ("neighbours", "all")
@@ -61,11 +61,12 @@ def make_plan(request: Request) -> SpatialPlan:
     if request.between not in BETWEEN:
         raise UsageError(unknown_name("value of --between:", request.between, BETWEEN))
     places = [_place(task, request.split) for task in request.tasks]
-    found = read_manifests(request.checkpoints, None)
-    paths, manifests = list(found), list(found.values())
+    found = read_checkpoints(request.checkpoints, None)
+    paths, checkpoints = list(found), list(found.values())
+    manifests = [one.manifest for one in checkpoints]
     jobs = []
     for before, after in _pairs(request, manifests):
-        rows = _rows(manifests[before], manifests[after], places, request)
+        rows = _rows(checkpoints[before], checkpoints[after], places, request)
         jobs.append(Job(paths[after], manifests[after], rows, before=paths[before]))
     return SpatialPlan(request, jobs)
 
@@ -149,14 +150,14 @@ def _step(manifest: CheckpointManifest) -> int:
     return -1 if manifest.step is None else manifest.step
 
 
-def _since(before: CheckpointManifest) -> dict[str, Any]:
+def _since(before: RunCheckpoint) -> dict[str, Any]:
     about = checkpoint_fields(before)
     return {name: about[name] for name in ("run", "step", "alpha", "checkpoint") if name in about}
 
 
 def _rows(
-    before: CheckpointManifest,
-    after: CheckpointManifest,
+    before: RunCheckpoint,
+    after: RunCheckpoint,
     places: Sequence[TaskPlace],
     request: Request,
 ) -> list[PlannedRow]:
@@ -165,14 +166,11 @@ def _rows(
         "protocol": "angles",
         "gallery": "own",
         "split": request.split,
+        "limit": request.limit,
+        "options": {},  # none decides the numbers
         "since": _since(before),
     }
-    if request.limit:
-        common["limit"] = request.limit
-    steps = steps_of(after, places)
-    found = []
-    for number, (place, step) in enumerate(zip(places, steps, strict=True)):
-        where = {"task_step": step, "stream": place.stream, "task": place.slug}
-        fields = row_fields(checkpoint_fields(after), where, [place.slug], common)
-        found.append(PlannedRow((number,), fields, _MEASURED))
-    return found
+    return [
+        PlannedRow((number,), row_fields(after, own_fields(place, step), common), _MEASURED)
+        for number, (place, step) in enumerate(zip(places, after.steps(places), strict=True))
+    ]

@@ -1,0 +1,54 @@
+"""The configuration of a train-step, by which rows of different seeds are comparable or not.
+
+Unlike the identity of a checkpoint, it does not depend on seeds, data, names, paths, or on how the
+work is divided, but on everything else that a user may set.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.core.hashing import content_id
+
+_COMPUTE = ("micro_batch",)  # settings that divide the work: they change no more than rounding
+_INPUTS = ("previous", "teacher", "buffer", "targets", "pseudo_texts")
+
+
+def step_config(made: CheckpointManifest) -> dict[str, Any] | None:
+    """The configuration of the step that made a checkpoint: `{"id": ..., "values": {...}}`.
+
+    An average has its share alpha and the ids of both configurations; an imported checkpoint has
+    no configuration, and the result is None.
+    """
+    if made.origin is not None:
+        return None
+    values = _trained(made) if made.alpha is None else _averaged(made)
+    values["start"] = made.start_config or made.start
+    return {"id": content_id(values), "values": values}
+
+
+def config_id(made: CheckpointManifest) -> str | None:
+    """The id of the configuration of the step that made a checkpoint; None if it was imported."""
+    config = step_config(made)
+    return None if config is None else str(config["id"])
+
+
+def _trained(made: CheckpointManifest) -> dict[str, Any]:
+    identity = made.identity
+    settings = dict(identity.get("settings") or {})
+    return {
+        "method": made.method,
+        "hyper": identity.get("hyper"),
+        "settings": {name: settings[name] for name in settings if name not in _COMPUTE},
+        "buffer": made.buffer,
+        # Their contents differ between seeds; whether they were given does not.
+        "inputs": [name for name in _INPUTS if identity.get(name) is not None],
+        "from_scratch": bool(identity.get("from_scratch")),
+        "fresh_state": made.fresh_state,
+        "limit": identity.get("limit"),
+    }
+
+
+def _averaged(made: CheckpointManifest) -> dict[str, Any]:
+    return {"method": made.method, "alpha": made.alpha, "parents": list(made.configs or ())}

@@ -119,10 +119,10 @@ def test_rows_have_the_average_precisions_of_every_gallery(
     assert all(
         list(row["metrics"]) == KEYS and row["n_queries"] == row["n_gallery"] for row in rows
     )
-    assert list(rows[0])[-7:] == [
-        "split",
+    assert list(rows[0])[-13:] == [
+        *("split", "data", "limit", "options"),
         *("metrics", "n_queries", "n_gallery", "n_ties", "n_alone"),
-        "checkpoint",
+        *("start", "parent", "config", "checkpoint"),
     ]
     assert all(row["n_ties"] == row["n_alone"] == 0 for row in rows)
     splits = [task.split("test") for task in open_stream(place / "stream")]

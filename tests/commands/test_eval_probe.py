@@ -83,8 +83,8 @@ def test_a_row_has_the_accuracy_that_scikit_learn_has(place: Path, tmp_path: Pat
     ]
     assert row["metrics"]["acc1"] == pytest.approx(sklearn_score(*sides, 1e-3))
     assert 0 < row["metrics"]["acc1"] < 100
-    assert {**row, "metrics": None} == {
-        "schema": "vlcpctl.eval/1",
+    assert {**row, "metrics": None, "config": None} == {
+        "schema": "vlcpctl.eval/1.1",
         "run": "seqf",
         "method": "seqf",
         "seed": 0,
@@ -98,6 +98,18 @@ def test_a_row_has_the_accuracy_that_scikit_learn_has(place: Path, tmp_path: Pat
         "task": "00-part-0",
         "tasks": ["00-part-0"],
         "split": "test",
+        "data": task.content,
+        "limit": None,
+        "options": {
+            "solver": "lbfgs",
+            "train_split": "train",
+            "strength": 1e-3,
+            "held_out": None,
+            "epochs": None,
+            "lr": None,
+            "batch": None,
+            "seed": 0,
+        },
         "fixed_strength": 1e-3,
         "n_classes": 3,
         "metrics": None,
@@ -107,6 +119,9 @@ def test_a_row_has_the_accuracy_that_scikit_learn_has(place: Path, tmp_path: Pat
         "n_train": 40,
         "n_unseen": 0,
         "strength": 1e-3,
+        "start": None,
+        "parent": None,
+        "config": None,
         "checkpoint": "content 0",
     }
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -18,8 +20,10 @@ from vlcpctl.commands.eval_retrieval import run
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, UsageError
 from vlcpctl.core.rows import read_rows
+from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.evaluation import embedding
+from vlcpctl.metrics.recall import recalls
 from vlcpctl.models import dual_encoder
 
 KEYS = [
@@ -264,3 +268,119 @@ def test_two_checkpoints_of_one_name_cannot_share_a_directory(place: Path, tmp_p
 def test_json_without_a_file_is_refused(place: Path, *, dry_run: bool) -> None:
     with pytest.raises(UsageError, match="--json has no effect with -o -"):
         run(tasks(place), [place / "run" / "00"], json_=True, dry_run=dry_run)
+
+
+def recalled(found: list[dict[str, Any]], row: dict[str, Any]) -> dict[str, float]:
+    """The recalls of a row, computed again from a file of ranks."""
+    named = ("run", "seed", "step", "checkpoint", "data", "gallery", "task", "split")
+    own = [one for one in found if all(one[name] == row[name] for name in named)]
+    ranks = {
+        way: np.array([one["rank"] for one in own if one["direction"] == way])
+        for way in ("i2t", "t2i")
+    }
+    assert [len(ranks["i2t"]), len(ranks["t2i"])] == [row["n_images"], row["n_texts"]]
+    return recalls(ranks["i2t"], ranks["t2i"])
+
+
+def doubled(number: int) -> Pair:
+    """Pairs of which the third have the image of another, or its captions."""
+    pair = make_pair(number, captions=2)
+    if number % 3 == 0:
+        return pair._replace(image=make_pair(number + 1).image)
+    return pair._replace(captions=["one for all", *pair.captions]) if number % 3 == 1 else pair
+
+
+@pytest.mark.parametrize("duplicates", ["unite", "separate"])
+@pytest.mark.parametrize("limit", [None, 7])
+@pytest.mark.parametrize("backend", ["torch", "faiss"])
+def test_saved_ranks_give_the_recalls_of_every_row(
+    tmp_path: Path, duplicates: str, limit: int | None, backend: str
+) -> None:
+    stream = make_stream(tmp_path / "stream", 2, 4, test=30, pair=doubled)
+    checkpoint = make_checkpoint(tmp_path / "01", stream, 1)
+    how = {"gallery": "both", "duplicates": duplicates, "limit": limit, "backend": backend}
+    paths = sorted(stream.glob("[0-9]*"))
+    ranks = tmp_path / "ranks.parquet"
+    run(paths, [checkpoint], out=tmp_path / "rows", save_ranks=ranks, quiet=True, **how)  # type: ignore[arg-type]
+    found = pq.read_table(ranks).to_pylist()
+    rows = rows_of((tmp_path / "rows").read_text())
+    assert len(rows) == 4
+    assert len(found) == sum(row["n_images"] + row["n_texts"] for row in rows)
+    for row in rows:
+        assert recalled(found, row) == row["metrics"]
+    by_key = {
+        key: task.split("test").captions(at)
+        for task in open_stream(stream)
+        for at, key in enumerate(task.split("test").keys)
+    }
+    for one in found:
+        captions = [one[name] for name in ("query_caption", "wrong_caption")]
+        texts = [
+            None if at is None else by_key[one[name]][at]
+            for name, at in zip(("query", "wrong"), captions, strict=True)
+        ]
+        assert [at is None for at in captions] == (
+            [True, False] if one["direction"] == "i2t" else [False, True]
+        )
+        # The wrong answer is not a right one: not a caption of the image, not an image with it.
+        image = one["query"] if one["direction"] == "i2t" else one["wrong"]
+        assert texts[0 if texts[0] else 1] not in by_key[image] or duplicates == "separate"
+        assert (one["rank"] == 1) == (one["wrong_rank"] > 1)
+
+
+def test_saved_ranks_follow_the_contract_of_reruns(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ranks = tmp_path / "ranks.parquet"
+    rows = evaluate(place, tmp_path / "rows", save_ranks=ranks)
+    first = ranks.read_bytes()
+    made = ranks.stat().st_mtime_ns
+    assert evaluate(place, tmp_path / "rows", save_ranks=ranks) == rows
+    assert ranks.stat().st_mtime_ns == made
+    ranks.unlink()
+    assert evaluate(place, tmp_path / "rows", save_ranks=ranks) == rows
+    assert ranks.read_bytes() == first
+    (tmp_path / "rows").unlink()
+    made = ranks.stat().st_mtime_ns
+    assert evaluate(place, tmp_path / "rows", save_ranks=ranks) == rows
+    assert ranks.stat().st_mtime_ns == made
+    with pytest.raises(OutputExists, match=r"limit was \[None\] and is now \[3\]"):
+        evaluate(place, tmp_path / "other", save_ranks=ranks, limit=3)
+    evaluate(place, tmp_path / "other", save_ranks=ranks, limit=3, force=True)
+    assert len(pq.read_table(ranks)) < len(pq.read_table(io.BytesIO(first)))
+    capsys.readouterr()
+    evaluate_plan = {"save_ranks": tmp_path / "new", "dry_run": True}
+    run(tasks(place), [place / "run" / "00"], **evaluate_plan)  # type: ignore[arg-type]
+    assert capsys.readouterr().err.endswith(f"ranks of every query to {tmp_path / 'new'}\n")
+
+
+def test_ranks_are_not_written_over_other_files(place: Path, tmp_path: Path) -> None:
+    other = tmp_path / "index.parquet"
+    pq.write_table(pa.table({"key": ["a"]}), other)
+    before = other.read_bytes()
+    with pytest.raises(OutputExists, match="was not written by this command"):
+        evaluate(place, tmp_path / "rows", save_ranks=other, force=True)
+    assert other.read_bytes() == before
+    with pytest.raises(UsageError, match="give two files"):
+        evaluate(place, tmp_path / "rows", save_ranks=tmp_path / "rows")
+    with pytest.raises(UsageError, match="cannot be written; give a path"):
+        evaluate(place, tmp_path / "rows", save_ranks=Path("-"))
+    assert not (tmp_path / "rows").exists()
+
+
+def test_a_failed_evaluation_leaves_no_ranks(place: Path, tmp_path: Path) -> None:
+    broken = make_checkpoint(tmp_path / "nan", place / "stream", 1, scale=float("nan"))
+    with pytest.raises(Diverged):
+        run(tasks(place), [place / "run" / "00", broken], save_ranks=tmp_path / "r", quiet=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["nan"]
+
+
+def test_rows_of_an_earlier_version_are_replaced_only_with_force(
+    place: Path, tmp_path: Path
+) -> None:
+    rows = evaluate(place, tmp_path / "rows")
+    older = ({**row, "schema": "vlcpctl.eval/1"} for row in rows)
+    (tmp_path / "rows").write_text("".join(json.dumps(row) + "\n" for row in older))
+    with pytest.raises(OutputExists, match=r"was made by an earlier version.*--force replaces it"):
+        evaluate(place, tmp_path / "rows")
+    assert evaluate(place, tmp_path / "rows", force=True) == rows

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
@@ -26,6 +27,7 @@ from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.evaluation.classification import zeroshot
 from vlcpctl.evaluation.search.candidates import BAND
+from vlcpctl.metrics.accuracy import accuracies, tally
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
 
@@ -114,8 +116,8 @@ def test_a_folder_is_measured_as_a_loop_over_its_images_would(place: Path, tmp_p
     labels = [number % 6 for number in range(25)]
     assert row["metrics"] == pytest.approx(naive(place / "run" / "00", images, labels, prompts))
     assert 0 < row["metrics"]["acc1"] < row["metrics"]["acc5"]
-    assert {**row, "metrics": None, "prompts": None} == {
-        "schema": "vlcpctl.eval/1",
+    assert {**row, **dict.fromkeys(("metrics", "prompts", "data", "config"))} == {
+        "schema": "vlcpctl.eval/1.1",
         "run": "seqf",
         "method": "seqf",
         "seed": 0,
@@ -129,12 +131,18 @@ def test_a_folder_is_measured_as_a_loop_over_its_images_would(place: Path, tmp_p
         "task": "pets",
         "tasks": ["pets"],
         "split": "test",
+        "data": None,
+        "limit": None,
+        "options": {"classes": "all", "prompts": row["prompts"]},
         "n_classes": 6,
         "prompts": None,
         "metrics": None,
         "n_images": 25,
         "n_ties": 0,
         "n_skipped": 0,
+        "start": None,
+        "parent": None,
+        "config": None,
         "checkpoint": "content 0",
     }
 
@@ -150,7 +158,7 @@ def test_the_classes_of_a_task_are_the_labels_of_its_stream_or_its_own(tmp_path:
     (own,) = evaluate(tmp_path, tmp_path / "b", second, classes="task", **how)
     assert (every["n_classes"], own["n_classes"]) == (6, 3)
     assert (every["protocol"], own["protocol"]) == ("all-classes", "task-classes")
-    assert (every["task_step"], own["task_step"]) == (1, 1)
+    assert every["options"] == {"classes": "all", "prompts": every["prompts"]}
     assert "acc5" not in own["metrics"]
     split = open_stream(stream)[1].split("test")
     expected = naive(
@@ -414,3 +422,55 @@ def test_a_place_of_data_sets_without_a_name_to_look_for_is_refused(
 def test_json_without_a_file_is_refused(place: Path, *, dry_run: bool) -> None:
     with pytest.raises(UsageError, match="--json has no effect with -o -"):
         run([str(place / "pets")], [place / "run" / "00"], json_=True, dry_run=dry_run)
+
+
+def test_saved_ranks_give_the_accuracies_of_every_row(place: Path, tmp_path: Path) -> None:
+    folder, ranks = broken_folder(tmp_path / "pets", 2), tmp_path / "ranks.parquet"
+    both = [place / "run" / "00", place / "run" / "01"]
+    data = [*tasks(place), folder, place / "pets"]
+    shutil.copytree(data.pop(), tmp_path / "dogs")
+    how = {"checkpoints": both, "batch_size": 4, "max_skip": "2", "save_ranks": ranks}
+    rows = evaluate(place, tmp_path / "rows", *data, tmp_path / "dogs", **how)
+    found = pq.read_table(ranks).to_pylist()
+    alone = [row for row in rows if len(row["tasks"]) == 1]
+    assert (len(rows), len(alone)) == (12, 10)
+    assert len(found) == sum(row["n_images"] for row in alone)
+    for row in alone:
+        own = [one for one in found if all(one[name] == row[name] for name in ("data", "step"))]
+        classes = sorted({one["label"] for one in own} | {one["wrong"] for one in own})
+        known = [*classes, *(str(n) for n in range(row["n_classes"] - len(classes)))]
+        labels = np.array([known.index(one["label"]) for one in own])
+        counts = tally(np.array([one["rank"] for one in own]), labels, row["n_classes"])
+        # The classes are in another order here, so that their mean may differ in the last bit.
+        assert accuracies(counts) == pytest.approx(row["metrics"], abs=1e-12)
+        for key in ("acc1", "acc5"):
+            assert accuracies(counts).get(key) == row["metrics"].get(key)
+        assert all(one["label"] != one["wrong"] for one in own)
+        assert {one["direction"] for one in own} == {"i2c"}
+    split = open_stream(place / "stream")[0].split("test")
+    assert [one["query"] for one in found[:7]] == split.keys
+    assert [one["label"] for one in found[:7]] == split.column("label")
+    made = ranks.stat().st_mtime_ns
+    assert evaluate(place, tmp_path / "rows", *data, tmp_path / "dogs", **how) == rows
+    assert ranks.stat().st_mtime_ns == made
+
+
+def test_the_id_of_a_folder_is_that_of_its_images_labels_and_classes(
+    place: Path, tmp_path: Path
+) -> None:
+    def data_of(name: str, images: list[tuple[bytes, str, int]], *more: Any) -> str:
+        folder = write_class_folder(tmp_path / name / "pets", images, *more)
+        (row,) = evaluate(place, tmp_path / f"{name}.rows", folder)
+        return str(row["data"])
+
+    images = [(make_image(number), "png", number % 6) for number in range(12)]
+    usual = data_of("a", images, CLASSES)
+    assert data_of("b", images, CLASSES, ("other {c}",)) == usual  # prompts are not data
+    relabelled = [*images[:-1], (images[-1][0], "png", 0)]
+    other_image = [*images[:-1], (make_image(99), "png", 5)]
+    changed = [
+        data_of("c", relabelled, CLASSES),
+        data_of("d", other_image, CLASSES),
+        data_of("e", images, CLASSES[::-1]),
+    ]
+    assert len({usual, *changed}) == 4

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vlcpctl.commands import options
-from vlcpctl.commands.row_files import STDOUT, RowOutput, evaluate_to
+from vlcpctl.commands.row_files import STDOUT, RowOutput, evaluate_to, with_ranks
 from vlcpctl.core import console
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ def run(
     duplicates: Duplicates = "unite",
     backend: Backend = "auto",
     save_embeddings: SaveEmbeddings = None,
+    save_ranks: options.SaveRanks = None,
     run_name: options.Run = None,
     batch_size: options.BatchSize = 256,
     timings: Timings = None,
@@ -138,6 +139,12 @@ def run(
     A merged gallery contains tasks 0 to i of the stream; there is one for every i up to the
     checkpoint's step.
 
+    --save-ranks writes a row for each query (schema vlcpctl.ranks/1): run, seed, step, checkpoint,
+    data, gallery, task and split as in the rows, then direction (i2t or t2i), query (key of the
+    sample), query_caption (index of the caption; null for an image), label (null), rank (of
+    the best correct answer, from 1), wrong, wrong_caption and wrong_rank (the best wrong answer,
+    null if there is none). Recall at K is the share of queries with rank at most K.
+
     Examples:
       vlcpctl eval-retrieval stream/0* --checkpoint run/02 -o rows.ndjson
       vlcpctl eval-retrieval stream/0* --checkpoint run/00 --checkpoint run/01 \
@@ -167,10 +174,13 @@ def run(
         limit=limit,
         save_embeddings=save_embeddings,
         force=force,
+        save_ranks=save_ranks,
+        out=out,
     )
     plan = make_plan(request)
     compute = Compute(device=device, batch_size=batch_size, workers=workers, backend=backend)
-    notes, has_more = _timings_to(timings), bool(plan.embeddings)
+    notes = with_ranks(plan.ranks, _timings_to(timings))
+    has_more = bool(plan.embeddings) or plan.ranks is not None
     evaluate_to(output, plan, _evaluator, compute, notes, has_more=has_more)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vlcpctl.commands import options
-from vlcpctl.commands.row_files import STDOUT, RowOutput, evaluate_to
+from vlcpctl.commands.row_files import STDOUT, RowOutput, evaluate_to, with_ranks
 
 if TYPE_CHECKING:
     from vlcpctl.evaluation.classification.zeroshot_plan import ZeroshotPlan
@@ -54,6 +54,7 @@ def run(
     run_name: options.Run = None,
     batch_size: options.BatchSize = 256,
     max_skip: options.MaxSkip = "0.1%",
+    save_ranks: options.SaveRanks = None,
     out: options.Rows = STDOUT,
     device: options.Device = "auto",
     workers: options.Workers = 0,
@@ -77,6 +78,11 @@ def run(
 
     Data sets found by name in the directory --data: imagenet1k, cifar10, cifar100, caltech101,
     sun397, food101, flowers, dtd (together: incclip), places365, objectnet.
+
+    --save-ranks writes a row for each image (schema vlcpctl.ranks/1): run, seed, step, checkpoint,
+    data, gallery, task and split as in the rows, then direction (i2c), query (key of the image),
+    label (its class), rank (of its class, from 1), wrong and wrong_rank (the best wrong class and
+    its rank); query_caption and wrong_caption are null.
 
     Examples:
       vlcpctl eval-zeroshot incclip --data benchmarks --checkpoint run/02 \
@@ -103,9 +109,14 @@ def run(
         run=run_name,
         limit=limit,
         tolerance=Tolerance.parse(max_skip),
+        save_ranks=save_ranks,
+        out=out,
+        force=force,
     )
+    plan = make_plan(request)
     compute = Compute(device=device, batch_size=batch_size, workers=workers)
-    evaluate_to(output, make_plan(request), _evaluator, compute)
+    notes, has_more = with_ranks(plan.ranks), plan.ranks is not None
+    evaluate_to(output, plan, _evaluator, compute, notes, has_more=has_more)
 
 
 def _evaluator(plan: ZeroshotPlan, compute: Compute) -> Evaluator:

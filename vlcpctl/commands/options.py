@@ -210,6 +210,16 @@ RandAugment = Annotated[
         rich_help_panel=DATA,
     ),
 ]
+SaveRanks = Annotated[
+    Path | None,
+    typer.Option(
+        "--save-ranks",
+        metavar="FILE",
+        help="Parquet file to write, for each query, the rank of its best correct answer and its "
+        "best wrong answer to (default: none).",
+        rich_help_panel=OUTPUT,
+    ),
+]
 
 _TWO_NUMBERS: tuple[tuple[str, type[int] | type[float]], ...] = (
     ("betas", float),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vlcpctl.evaluation.driver import Evaluator
     from vlcpctl.evaluation.jobs import Compute, Plan
     from vlcpctl.evaluation.planned_rows import PlannedRow
+    from vlcpctl.evaluation.rank_files import RankFile
     from vlcpctl.evaluation.session import Note
 
     P = TypeVar("P", bound=Plan)
@@ -95,6 +96,15 @@ def evaluate_rows(
                 write_row(stream, row)
             rows.append(row)
     return rows
+
+
+@contextmanager
+def with_ranks(
+    ranks: RankFile | None, notes: AbstractContextManager[Note] | None = None
+) -> Iterator[Note]:
+    """Open the file of ranks, if there is one, while rows are measured: for `notes` above."""
+    with notes or nullcontext(_ignore) as note, ranks.opened() if ranks else nullcontext():
+        yield note
 
 
 def _ignore(timing: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Protocol, final
 
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.hashing import content_id
-from vlcpctl.core.manifest import MANIFESTS, read_manifest
+from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.data.classification import benchmarks
 from vlcpctl.data.classification.benchmarks import find_benchmark, usual_name
 from vlcpctl.data.classification.class_folder import (

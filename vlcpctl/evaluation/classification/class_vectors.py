@@ -39,13 +39,17 @@ def class_embeddings(parts: Iterable[tuple[Ids, Vectors]], classes: int, width: 
     return unit_CD
 
 
+def class_queries(image_BD: Vectors, label_B: Ids, class_CD: Vectors) -> Queries:
+    """The images as queries among the classes; the right answer of each is its own class."""
+    return Queries(image_BD, class_CD, RightAnswers(np.arange(len(label_B) + 1), label_B))
+
+
 def class_ranks(image_BD: Vectors, label_B: Ids, class_CD: Vectors, index: Index) -> Ranks:
     """The rank of each image's own class, up to TOP + 1; `index` holds the classes.
 
     Ties count as in retrieval: a class that is tied with the right one outranks it.
     """
-    right = RightAnswers(np.arange(len(label_B) + 1), label_B)
-    return rank(Queries(image_BD, class_CD, right), index, TOP)
+    return rank(class_queries(image_BD, label_B, class_CD), index, TOP)
 
 
 def class_vectors(

@@ -8,14 +8,23 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
+import pyarrow as pa
 
-from vlcpctl.evaluation.classification.class_vectors import class_ranks, class_vectors
+from vlcpctl.evaluation.classification.class_vectors import (
+    TOP,
+    class_queries,
+    class_ranks,
+    class_vectors,
+)
 from vlcpctl.evaluation.classification.labelled_sets import LabelledSet
 from vlcpctl.evaluation.classification.zeroshot_plan import ZeroshotData, ZeroshotPlan
 from vlcpctl.evaluation.driver import Evaluator
 from vlcpctl.evaluation.jobs import Compute
 from vlcpctl.evaluation.planned_rows import PlannedRow
-from vlcpctl.evaluation.search.index import Vectors
+from vlcpctl.evaluation.rank_files import Named, RankFile
+from vlcpctl.evaluation.search.exact_ranks import exact_ranks
+from vlcpctl.evaluation.search.index import Ids, Vectors
+from vlcpctl.evaluation.search.ranks import ExactRanks
 from vlcpctl.evaluation.search.torch_index import TorchIndex
 from vlcpctl.evaluation.session import Session
 from vlcpctl.metrics.accuracy import accuracies, mean_accuracies, tally
@@ -48,10 +57,12 @@ class ZeroshotEvaluator(Evaluator):
 
     def _result(self, session: Session, number: int) -> ZeroshotResult:
         """The accuracies on one data set, computed once for its own row and for the average."""
-        return session.once(number, lambda: self._classify(session, number))
+        own = next(row for row in session.job.rows if row.tasks == (number,))
+        return session.once(number, lambda: self._classify(session, own))
 
-    def _classify(self, session: Session, number: int) -> ZeroshotResult:
+    def _classify(self, session: Session, row: PlannedRow) -> ZeroshotResult:
         """The accuracies on one data set, computed in one pass over its images."""
+        (number,) = row.tasks
         class_CD = self._class_vectors(session, self.plan.data_sets[number])
         index = TorchIndex(class_CD, session.compute.device)
         opened = self.sets[number]
@@ -62,10 +73,23 @@ class ZeroshotEvaluator(Evaluator):
         for rows, image_BD, bad in opened.embed(session.encoder, session.compute, what):
             flaws += bad
             ranks = class_ranks(image_BD, labels[rows], class_CD, index)
+            if self.plan.ranks is not None:
+                queries = class_queries(image_BD, labels[rows], class_CD)
+                exact = exact_ranks(queries, ranks, TOP, session.compute.device)
+                self._save_ranks(self.plan.ranks, row, rows, exact)
             counts += tally(ranks.worst, labels[rows], len(class_CD))
             n_ties += count_touched(ranks.worst, ranks.best)
         opened.check_flaws(flaws, self.plan.request.tolerance)
         return ZeroshotResult(accuracies(counts), int(counts.images_C.sum()), n_ties, len(flaws))
+
+    def _save_ranks(self, file: RankFile, row: PlannedRow, rows: Ids, exact: ExactRanks) -> None:
+        """Add the ranks (B,) of the classes of the images in `rows` (B,)."""
+        (number,) = row.tasks
+        opened = self.sets[number]
+        keys = pa.array([opened.images.key(place) for place in rows.tolist()], pa.string())
+        classes = pa.array(opened.data.classes, pa.string())
+        labels = classes.take(pa.array(opened.images.labels[rows]))
+        file.add(row, "i2c", (Named(keys), Named(classes)), exact, labels)
 
     def _class_vectors(self, session: Session, given: ZeroshotData) -> Vectors:
         """The classes as vectors, computed once: tasks of a stream often share them."""

@@ -22,6 +22,7 @@ from vlcpctl.evaluation.planned_rows import (
     place_of,
     row_fields,
 )
+from vlcpctl.evaluation.rank_files import RankFile, plan_ranks
 
 _NAMES_SHOWN = 3
 _MEASURED = ("metrics", "n_images", "n_ties", "n_skipped")
@@ -43,6 +44,9 @@ class Request:
     run: str | None
     limit: int | None
     tolerance: Tolerance  # of images that cannot be read
+    save_ranks: Path | None = None
+    out: Path | None = None  # of the rows
+    force: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,12 +65,15 @@ class ZeroshotPlan:
     request: Request
     data_sets: list[ZeroshotData]
     jobs: list[Job]
+    ranks: RankFile | None = None  # still to be written
 
     def lines(self) -> Iterator[str]:
         """The plan as lines of text."""
         for job in self.jobs:
             for row in job.rows:
                 yield f"{job.label}: {self._words(row)}"
+        if self.ranks is not None:
+            yield f"ranks of every image to {self.ranks.out}"
 
     def _words(self, row: PlannedRow) -> str:
         if len(row.tasks) > 1:
@@ -88,12 +95,13 @@ def make_plan(request: Request) -> ZeroshotPlan:
     found = open_data_sets(request.words, request.data, request.classes)
     data_sets = [_with_prompts(one, templates, request.split) for one in found]
     places = [place_of(one.data, request.split) for one in data_sets]
-    # The data's own templates are part of `prompts` only: they are no choice of the user.
-    given = None if templates is None else content_id(templates.content)
-    planner = _RowPlanner(request, data_sets, places, given)
+    planner = _RowPlanner(request, data_sets, places)
     checkpoints = read_checkpoints(request.checkpoints, request.run)
     jobs = [Job(path, one.manifest, planner.rows(one)) for path, one in checkpoints.items()]
-    return ZeroshotPlan(request, data_sets, jobs)
+    # An average has no queries of its own.
+    rows = [row for job in jobs for row in job.rows if len(row.tasks) == 1]
+    ranks = plan_ranks(request.save_ranks, rows, request.out, force=request.force)
+    return ZeroshotPlan(request, data_sets, jobs, ranks)
 
 
 def _with_prompts(data: DataSet, templates: TemplatesFile | None, split: str) -> ZeroshotData:
@@ -121,12 +129,11 @@ def _warn_of_twins(data: DataSet, prompts: list[list[str]]) -> None:
 
 @dataclass(frozen=True)
 class _RowPlanner:
-    """Plans the rows of any checkpoint on the data sets; `templates` is a hash of --templates."""
+    """Plans the rows of any checkpoint on the data sets."""
 
     request: Request
     data_sets: Sequence[ZeroshotData]
     places: Sequence[TaskPlace]
-    templates: str | None
 
     def rows(self, checkpoint: RunCheckpoint) -> list[PlannedRow]:
         """A row for each data set, and one with the mean over those outside streams."""
@@ -136,7 +143,7 @@ class _RowPlanner:
         for number, (one, place, step) in enumerate(members):
             which = self.request.classes if isinstance(one.data, TaskData) else "all"
             more = {"n_classes": len(one.prompts), "prompts": one.digest}
-            where = {**own_fields(place, step), **self._protocol(which, one.digest)}
+            where = {**own_fields(place, step), **_protocol(which, one.digest)}
             fields = row_fields(checkpoint, where, {**self._common(), **more})
             found.append(PlannedRow((number,), fields, _MEASURED))
         outside = self._outside(checkpoint, steps)
@@ -163,7 +170,7 @@ class _RowPlanner:
             "task": f"average of {len(members)}",
             "tasks": [self.data_sets[number].data.name for number in members],
             **data_fields([self.places[number] for number in members]),
-            **self._protocol("all", digest),
+            **_protocol("all", digest),
         }
         fields = row_fields(checkpoint, where, {**self._common(), "prompts": digest})
         return PlannedRow(tuple(members), fields, _MEASURED)
@@ -173,7 +180,8 @@ class _RowPlanner:
         about = {"evaluator": "zeroshot", "gallery": "own"}
         return {**about, "split": request.split, "limit": request.limit}
 
-    def _protocol(self, which: str, digest: str) -> dict[str, Any]:
-        """The protocol, and all options that decide the numbers."""
-        options = {"classes": which, "templates": self.templates, "prompts": digest}
-        return {"protocol": f"{which}-classes", "options": options}
+
+def _protocol(which: str, digest: str) -> dict[str, Any]:
+    """The protocol, and the options that decide the numbers."""
+    options = {"classes": which, "prompts": digest}
+    return {"protocol": f"{which}-classes", "options": options}

@@ -14,6 +14,7 @@ from vlcpctl.data.tasks.task import Task
 from vlcpctl.evaluation.jobs import Job, read_checkpoints
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
 from vlcpctl.evaluation.planned_rows import GALLERIES, PlannedRow, gallery_rows, place_of
+from vlcpctl.evaluation.rank_files import RankFile, plan_ranks
 from vlcpctl.metrics.average_precision import DEFAULT_VARIANT, VARIANTS
 from vlcpctl.models.configuration import fusion_configuration
 
@@ -25,6 +26,7 @@ _USUAL_SPLIT = "test"
 _IDLE = (
     GoesWith("map_variant", "protocol", (MULTI_MODAL,)),
     GoesWith("save_embeddings", "protocol", (CROSS_MODAL,)),
+    GoesWith("save_ranks", "protocol", (CROSS_MODAL,)),
 )
 _MEASURED = {
     CROSS_MODAL: ("metrics", "n_images", "n_texts", "n_ties"),
@@ -47,6 +49,8 @@ class Request:
     limit: int | None
     save_embeddings: Path | None
     force: bool
+    save_ranks: Path | None = None
+    out: Path | None = None  # of the rows
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -64,11 +68,12 @@ class SavedEmbeddings:
 
 @dataclass(frozen=True)
 class RetrievalPlan:
-    """The planned rows, and the embeddings of checkpoints that are still to be saved."""
+    """The planned rows, and the embeddings and ranks that are still to be saved."""
 
     request: Request
     jobs: list[Job]
     embeddings: dict[Path, SavedEmbeddings]
+    ranks: RankFile | None = None
 
     def lines(self) -> Iterator[str]:
         """The plan as lines of text."""
@@ -78,6 +83,8 @@ class RetrievalPlan:
                 yield f"{job.label}: {row.fields['gallery']} gallery of {names}"
             if job.checkpoint in self.embeddings:
                 yield f"{job.label}: embeddings to {self.embeddings[job.checkpoint].out}"
+        if self.ranks is not None:
+            yield f"ranks of every query to {self.ranks.out}"
 
 
 def make_plan(request: Request) -> RetrievalPlan:
@@ -101,7 +108,9 @@ def make_plan(request: Request) -> RetrievalPlan:
             "there is nothing to evaluate: no checkpoint was trained on tasks that make a complete "
             "merged gallery; --gallery own does not need the other tasks"
         )
-    return RetrievalPlan(request, jobs, embeddings)
+    rows = [row for job in jobs for row in job.rows]
+    ranks = plan_ranks(request.save_ranks, rows, request.out, force=request.force)
+    return RetrievalPlan(request, jobs, embeddings, ranks)
 
 
 def _check_names(request: Request) -> None:

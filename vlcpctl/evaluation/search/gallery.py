@@ -122,6 +122,54 @@ def stack_galleries(parts: Sequence[Embeddings]) -> Gallery:
 GATHER = {"unite": merge_galleries, "separate": stack_galleries}
 
 
+@dataclass(frozen=True)
+class EntrySources:
+    """Where the entries of a gallery come from; of identical content, the first sample.
+
+    Rows are (part, sample) for images, and (part, sample, caption) for texts.
+    """
+
+    image_I2: Ids
+    text_T3: Ids
+
+
+def merged_sources(layouts: Sequence[Layout]) -> EntrySources:
+    """The sources of the entries of `merge_galleries`."""
+    image_ids: dict[str, int] = {}
+    texts: dict[str, int] = {}
+    images, sentences = [], []
+    for number, layout in enumerate(layouts):
+        _, fresh_images = _enter(image_ids, layout.image_ids)
+        _, fresh_texts = _enter(texts, layout.texts)
+        images.append(_in_part(number, layout.first_row_I[fresh_images]))
+        first_C = np.unique(layout.text_of_C, return_index=True)[1]
+        sentences.append(_in_part(number, *_captions(layout, first_C[fresh_texts])))
+    return EntrySources(np.concatenate(images), np.concatenate(sentences))
+
+
+def stacked_sources(layouts: Sequence[Layout]) -> EntrySources:
+    """The sources of the entries of `stack_galleries`."""
+    images, sentences = [], []
+    for number, layout in enumerate(layouts):
+        images.append(_in_part(number, np.arange(len(layout.image_of_N))))
+        every_C = np.arange(len(layout.text_of_C))
+        sentences.append(_in_part(number, *_captions(layout, every_C)))
+    return EntrySources(np.concatenate(images), np.concatenate(sentences))
+
+
+SOURCES = {"unite": merged_sources, "separate": stacked_sources}
+
+
+def _captions(layout: Layout, numbers: Ids) -> tuple[Ids, Ids]:
+    """The sample of each caption, given its number in the split, and its index in that sample."""
+    samples = layout.sample_of_C[numbers]
+    return samples, numbers - np.searchsorted(layout.sample_of_C, samples)
+
+
+def _in_part(number: int, *columns: Ids) -> Ids:
+    return np.stack([np.full(len(columns[0]), number, dtype=np.int64), *columns], axis=1)
+
+
 def _enter(known: dict[str, int], names: Sequence[str]) -> tuple[Ids, Ids]:
     """The entry of each name, and which of the names are new entries."""
     before = len(known)

@@ -34,6 +34,18 @@ class Ranks:
 
 
 @dataclass(frozen=True)
+class ExactRanks:
+    """For each query (Q,), from 1: the rank of its best right answer, and that of its best wrong.
+
+    `wrong` is the gallery row of the best wrong answer. Without any, both are -1.
+    """
+
+    rank: Ids
+    wrong: Ids
+    wrong_rank: Ids
+
+
+@dataclass(frozen=True)
 class Queries:
     """Queries with their gallery and their right answers; every query has at least one."""
 
@@ -65,7 +77,7 @@ def rank(queries: Queries, index: Index, top: int) -> Ranks:
 
 def _rank_block(found: SearchCandidates, right: RightAnswers, ranks: Ranks, top: int) -> Ids:
     """Record the ranks of a block of queries; return the rows that need more candidates."""
-    best_right = _best_right(found, right)
+    best_right = best_right_scores(found.sides, right, found.row_Q)
     is_cut = np.zeros(len(found.row_Q), dtype=bool)
     for rank_Q, edge_Q in ((ranks.worst, best_right - BAND), (ranks.best, best_right + BAND)):
         count_Q = found.count_rivals(edge_Q)
@@ -74,27 +86,33 @@ def _rank_block(found: SearchCandidates, right: RightAnswers, ranks: Ranks, top:
     return found.row_Q[is_cut]
 
 
-def _best_right(found: SearchCandidates, right: RightAnswers) -> Scores:
-    """The score of each query's best right answer."""
-    counts = right.counts[found.row_Q]
-    starts = np.cumsum(counts) - counts
-    scores = exact_scores(found.sides, np.repeat(found.row_Q, counts), _answers(right, found.row_Q))
+def best_right_scores(sides: QueryAndGallery, right: RightAnswers, rows: Ids) -> Scores:
+    """The score of the best right answer of each of these queries."""
+    query_A, scores = right_scores(sides, right, rows)
+    starts = np.searchsorted(query_A, np.arange(len(rows)))
     best: Scores = np.maximum.reduceat(scores, starts)
     return best
+
+
+def right_scores(sides: QueryAndGallery, right: RightAnswers, rows: Ids) -> tuple[Ids, Scores]:
+    """The place in `rows` (A,), ascending, and the exact score (A,) of each right answer."""
+    counts = right.counts[rows]
+    scores = exact_scores(sides, np.repeat(rows, counts), answers_of(right, rows))
+    return np.repeat(np.arange(len(rows)), counts), scores
 
 
 def _is_right(right: RightAnswers, rows: Ids, id_QK: Ids, gallery_size: int) -> Mask:
     """Which candidates are right answers."""
     # A (query, gallery row) pair becomes one number: `known` is sorted, so one search finds all.
     place = np.arange(len(rows))
-    known = np.repeat(place, right.counts[rows]) * gallery_size + _answers(right, rows)
+    known = np.repeat(place, right.counts[rows]) * gallery_size + answers_of(right, rows)
     asked = (place[:, None] * gallery_size + id_QK).ravel()
     nearest = np.minimum(np.searchsorted(known, asked), len(known) - 1)
     is_right: Mask = (known[nearest] == asked).reshape(id_QK.shape)
     return is_right
 
 
-def _answers(right: RightAnswers, rows: Ids) -> Ids:
+def answers_of(right: RightAnswers, rows: Ids) -> Ids:
     """The right answers of these queries, concatenated."""
     counts = right.counts[rows]
     starts = np.cumsum(counts) - counts

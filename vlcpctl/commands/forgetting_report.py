@@ -58,6 +58,15 @@ def run(
         bool,
         typer.Option("--allow-missing", help="Leave values empty if rows they need are missing."),
     ] = False,
+    allow_mixed: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-mixed",
+            metavar="FIELD,...",
+            help="Fields in which rows that share a table, a column or a mean may differ: limit, "
+            "options, data, stream, counts, checkpoint, config (default: none).",
+        ),
+    ] = None,
     force: options.Force = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,
@@ -66,6 +75,11 @@ def run(
 
     Seeds of the same run are averaged. Every definition of forgetting has its own name; the report
     prints formulas and signs.
+
+    Rows are only put together if they say that they can be compared: same data in a column, same
+    --limit and protocol options in a table, same settings in all seeds of a run. Other rows are an
+    error unless --allow-mixed names the field in which they differ; the report then says so. Rows
+    of a model from which a run started are that run's row before its first task.
 
     --fail-if METRIC:OP:VALUE, with OP one of lt, le, gt and ge, exits with code 7 if the condition
     holds, and with 3 if its metric is undefined: bwt_gem:lt:-5, bwt_gem.t2i_r1:lt:-5. A bare key is
@@ -81,6 +95,7 @@ def run(
     from vlcpctl.core.console import emit
     from vlcpctl.core.rows import read_rows
     from vlcpctl.report.build import Request, build, identity, write_report
+    from vlcpctl.report.comparability import parse_fields
     from vlcpctl.report.gates import enforce
     from vlcpctl.report.render.terminal import print_report
     from vlcpctl.report.summary_json import as_line
@@ -91,8 +106,9 @@ def run(
         runs=tuple(runs or ()),
         fail_if=tuple(fail_if or ()),
         allow_missing=allow_missing,
+        allow_mixed=tuple(allow_mixed or ()),
     )
-    found = read_rows(rows)
+    found = read_rows(rows, parse_fields(request.allow_mixed))
     document, identity_ = build(found, request), identity(found, request)
     if out:
         write_report(document, identity_, out, force=force)

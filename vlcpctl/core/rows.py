@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any, TextIO
 
-from vlcpctl.core.errors import BadInput, UsageError, unreadable
+from vlcpctl.core.errors import BadInput
 from vlcpctl.core.fields import Fields
-from vlcpctl.core.printable import printable_json
+from vlcpctl.core.printable import printable, printable_json
+from vlcpctl.core.row_lines import MOST_LINE_BYTES, STDIN, lines_of
+from vlcpctl.core.safe_json import parse_json
 
 FAMILY = "vlcpctl.eval/"
 SCHEMA = f"{FAMILY}1.1"
@@ -21,7 +22,23 @@ SCHEMA = f"{FAMILY}1.1"
 # differ in them are comparable all the same, unless they are of the same data, or of one seed.
 OPTIONS_OF_DATA = ("prompts",)
 OPTIONS_OF_SEED = ("seed",)
-_MOST_LINE_BYTES = 1 << 24
+MOST_TASKS = 1000  # one task a week for nineteen years; a row beyond that is damaged
+MOST_ROWS = 500_000  # that are read at once, in all files; they take about a gigabyte
+MOST_METRICS = 200  # of a row
+MOST_NAME = 1000  # characters of a name
+MOST_VALUE = 1e12  # of a metric: percents, degrees and counts are far below
+_MOST_COUNT = 10**12  # of angles in one degree
+_COUNTS = ("n_images", "n_texts", "n_queries", "n_gallery", "n_train")
+# Fields of schema 1.0, in which an option was recorded only where it was not the usual one.
+_EARLIER_OPTIONS = {
+    **{name: name for name in ("duplicates", "prompts", "train_split", "held_out", "epochs", "lr")},
+    "fixed_strength": "strength",
+    "probe_seed": "seed",
+}
+_EARLIER_USUAL: dict[str, dict[str, Any]] = {
+    "retrieval": {"duplicates": "unite"},
+    "probe": {"train_split": "train", "seed": 0},
+}
 _MAJOR = "1"  # rows of any minor version are read
 _SCHEMA_PATTERN = re.compile(r"vlcpctl\.eval/(\d+)(\.\d+)*")
 
@@ -42,8 +59,8 @@ def starts_with_schema(path: Path, schema: str) -> bool:
     """Whether the first line of a file is a JSON object of this schema, whatever its version."""
     try:
         with path.open("rb") as file:
-            first = json.loads(file.readline(_MOST_LINE_BYTES))
-    except (OSError, ValueError, RecursionError):
+            first = parse_json(file.readline(MOST_LINE_BYTES))
+    except (OSError, ValueError):
         return False
     family = schema.split("/", maxsplit=1)[0]
     return isinstance(first, dict) and str(first.get("schema")).startswith(f"{family}/")
@@ -58,12 +75,13 @@ class EarlierCheckpoint:
     checkpoint: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
     """One evaluation of a checkpoint on a gallery; `place` is the file and line it was read from.
 
     `step` is the stream step of the checkpoint, `task_step` that of the evaluated task. The fields
-    from `data` to `parent` are None in rows of schema 1.0, and so are those that do not apply.
+    from `data` to `parent` are None in rows of schema 1.0, and so are those that do not apply;
+    `options` of such a row are those it names.
     """
 
     run: str
@@ -91,6 +109,8 @@ class Row:
     map_variant: str | None = None  # the kind of mean average precision, if not the usual one
     since: EarlierCheckpoint | None = None
     degrees: dict[str, tuple[int, ...]] | None = None  # by measure: angles in each degree
+    counts: Mapping[str, int] = field(default_factory=dict)  # of images, texts, ... evaluated
+    is_earlier: bool = False  # of schema 1.0
     place: str = field(default="", compare=False)
 
     def subject(self) -> tuple[object, ...]:
@@ -106,75 +126,77 @@ class Row:
         return self.checkpoint, self.since.checkpoint if self.since else None
 
 
-def read_rows(sources: Iterable[str]) -> list[Row]:
+def read_rows(sources: Iterable[str], allow_mixed: Collection[str] = ()) -> list[Row]:
     """The rows of NDJSON files (`-` is stdin), each evaluation once.
 
-    Raises BadInput for files that cannot be read, lines that are not rows, and rows that contradict
-    each other; UsageError if `-` is a terminal.
+    Rows of one evaluation may differ in the fields of `allow_mixed` (see `differences`). Raises
+    BadInput for files that cannot be read, lines that are not rows, rows that contradict each
+    other, and more than MOST_ROWS; UsageError if `-` is a terminal.
     """
+    return distinct(_rows_of(dict.fromkeys(sources)), allow_mixed)
+
+
+def distinct(rows: Iterable[Row], allow_mixed: Collection[str] = ()) -> list[Row]:
+    """The rows, each evaluation once. Raises BadInput for two that contradict each other."""
     seen: dict[tuple[object, ...], Row] = {}
-    for source in dict.fromkeys(sources):
-        for row in _rows_of(source):
-            first = seen.setdefault(row.subject(), row)
-            if (first.metrics, first.models) != (row.metrics, row.models):
-                _refuse_conflict(first, row)
+    for row in rows:
+        subject = row.subject()
+        first = seen.setdefault(subject, row)
+        if first is not row:
+            _refuse_contradiction(first, row, allow_mixed)
+            if first.is_earlier and not row.is_earlier:
+                seen[subject] = row  # it says more
     return list(seen.values())
 
 
-def _rows_of(source: str) -> Iterator[Row]:
-    name = "<stdin>" if source == "-" else source
-    found = False
-    for number, line in enumerate(_lines(source, name), start=1):
-        if line.strip():
-            found = True
-            yield _parse(line, f"{name}:{number}")
-    if not found:
-        raise BadInput(
-            f"{name} has no rows; the commands eval-retrieval, eval-zeroshot, eval-probe and "
-            "spatial-report write them"
-        )
+def _rows_of(sources: Iterable[str]) -> Iterator[Row]:
+    read = 0
+    configs: dict[str, dict[str, Any]] = {}
+    for source in sources:
+        name = "<stdin>" if source == STDIN else printable(source)
+        found = False
+        for number, line in enumerate(lines_of(source, name), start=1):
+            read += 1
+            if read > MOST_ROWS:
+                raise BadInput(
+                    f"{name}:{number}: more than {MOST_ROWS} rows; read the files of fewer runs"
+                )
+            if line.strip():
+                found = True
+                yield _parse(line, f"{name}:{number}", configs)
+        if not found:
+            raise BadInput(
+                f"{name} has no rows; the commands eval-retrieval, eval-zeroshot, eval-probe and "
+                "spatial-report write them"
+            )
 
 
-def _lines(source: str, name: str) -> Iterator[str]:
-    if source == "-" and sys.stdin.isatty():
-        raise UsageError(
-            "'-' reads rows from stdin, which is a terminal; pipe them in, or give a file"
-        )
+def _parse(line: str, place: str, configs: dict[str, dict[str, Any]]) -> Row:
     try:
-        if source == "-":
-            yield from sys.stdin
-            return
-        with Path(source).open(encoding="utf-8") as file:
-            yield from file
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{name} is not UTF-8 text: {error}") from error
-    except OSError as error:
-        raise BadInput(unreadable(name, error)) from error
-
-
-def _parse(line: str, place: str) -> Row:
-    try:
-        value = json.loads(line, parse_constant=_refuse_constant)
+        value = parse_json(line, finite=True, unique=True)
     except ValueError as error:
         raise BadInput(f"{place} is not a JSON object: {error}") from error
     if not isinstance(value, dict):
         raise BadInput(f"{place} is not a JSON object, it is a {type(value).__name__}")
     _check_schema(value.get("schema"), place)
+    config = value.get("config")
+    if isinstance(config, dict) and isinstance(config.get("id"), str):
+        # Many rows have the same settings: they are kept once.
+        known = configs.setdefault(config["id"], config)
+        value["config"] = known if known == config else config
     return row_of(value, place)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
 
 
 def _check_schema(schema: object, place: str) -> None:
     match = _SCHEMA_PATTERN.fullmatch(schema) if isinstance(schema, str) else None
     if match is None:
         raise BadInput(
-            f"{place} is not an evaluation row: its schema is {schema!r}, not {SCHEMA!r}"
+            f"{place} is not an evaluation row: its schema is {schema!r:.80}, not {SCHEMA!r}"
         )
     if match[1] != _MAJOR:
-        raise BadInput(f"{place} has schema {schema!r}; this version of vlcpctl reads {SCHEMA!r}")
+        raise BadInput(
+            f"{place} has schema {schema!r:.80}; this version of vlcpctl reads {SCHEMA!r}"
+        )
 
 
 def row_of(value: dict[str, Any], place: str) -> Row:
@@ -183,15 +205,17 @@ def row_of(value: dict[str, Any], place: str) -> Row:
     Raises BadInput if a field is missing or of the wrong type.
     """
     take = Fields(value, place)
+    _check_lengths(value, place)
+    evaluator: str = take("evaluator", str)
     return Row(
         run=run_label(take("run", str), take("alpha", int | float, None)),
         method=take("method", str),
         seed=take("seed", int),
         buffer=take("buffer", dict, None),
-        step=take("step", int, None),
-        task_step=take("task_step", int, None),
+        step=_position(take, "step"),
+        task_step=_position(take, "task_step"),
         stream=take("stream", str, None),
-        evaluator=take("evaluator", str),
+        evaluator=evaluator,
         protocol=take("protocol", str, ""),
         gallery=take("gallery", str),
         task=take("task", str),
@@ -202,15 +226,55 @@ def row_of(value: dict[str, Any], place: str) -> Row:
         data=take("data", str, None),
         data_was=tuple(take.texts("data_was", [])),
         limit=take("limit", int, None),
-        options=take("options", dict, None),
+        options=take("options", dict, _earlier_options(value, evaluator)),
         config=_config(take("config", dict, None), place),
         start=take("start", str, None),
         parent=take("parent", str, None),
         map_variant=take("map_variant", str, None),
         since=_since(take("since", dict, None), place),
         degrees=_degrees(take("degrees", dict, None), place),
+        counts={name: take(name, int) for name in _COUNTS if value.get(name) is not None},
+        is_earlier=value.get("options") is None,
         place=place,
     )
+
+
+def _check_lengths(value: dict[str, Any], place: str) -> None:
+    """Raise BadInput for names, lists of tasks and metrics beyond all use."""
+    for name, found in value.items():
+        texts = found if isinstance(found, list) else [found, *_names_in(name, found)]
+        most = max((len(text) for text in texts if isinstance(text, str)), default=0)
+        if most > MOST_NAME:
+            raise BadInput(
+                f"{place}: field {name!r:.80} has {most} characters, more than {MOST_NAME}"
+            )
+        if isinstance(found, list) and len(found) > MOST_TASKS:
+            raise BadInput(f"{place}: field {name!r:.80} lists {len(found)}, over {MOST_TASKS}")
+        if name == "metrics" and isinstance(found, dict) and len(found) > MOST_METRICS:
+            raise BadInput(f"{place}: it has {len(found)} metrics, more than {MOST_METRICS}")
+
+
+def _names_in(name: str, found: object) -> list[object]:
+    """The names inside a field that end up in tables."""
+    if not isinstance(found, dict) or name not in {"metrics", "buffer", "since"}:
+        return []
+    return [*found, *found.values()]
+
+
+def _position(take: Fields, name: str) -> int | None:
+    """A place in the stream, from 0; None: not trained on a stream, or not part of it."""
+    step: int | None = take(name, int, None)
+    if step is not None and not 0 <= step < MOST_TASKS:
+        raise BadInput(
+            f"{take.place}: {name} is {step}, not null or between 0 and {MOST_TASKS - 1}"
+        )
+    return step
+
+
+def _earlier_options(value: dict[str, Any], evaluator: str) -> dict[str, Any]:
+    """What a row of schema 1.0 says of its protocol's options."""
+    named = {new: value[old] for old, new in _EARLIER_OPTIONS.items() if old in value}
+    return _EARLIER_USUAL.get(evaluator, {}) | named
 
 
 def run_label(run: str, alpha: float | None) -> str:
@@ -237,7 +301,9 @@ def _metrics(found: dict[str, Any], place: str) -> dict[str, float]:
     for key, value in found.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if value is not None and not (is_number and math.isfinite(value)):
-            raise BadInput(f"{place}: metric {key!r} is {value!r}, not a finite number")
+            raise BadInput(f"{place}: metric {key!r} is {value!r:.80}, not a finite number")
+        if value is not None and abs(value) > MOST_VALUE:
+            raise BadInput(f"{place}: metric {key!r} is {value!r}, beyond {MOST_VALUE:g}")
     return {key: float(value) for key, value in found.items() if value is not None}
 
 
@@ -254,32 +320,81 @@ def _since(found: dict[str, Any] | None, place: str) -> EarlierCheckpoint | None
         return None
     take = Fields(found, f"{place}: since")
     run = run_label(take("run", str), take("alpha", int | float, None))
-    return EarlierCheckpoint(run, take("step", int, None), take("checkpoint", str, None))
+    return EarlierCheckpoint(run, _position(take, "step"), take("checkpoint", str, None))
 
 
 def _degrees(found: dict[str, Any] | None, place: str) -> dict[str, tuple[int, ...]] | None:
     """The number of angles in (0, 1], (1, 2], ... degrees; trailing zeros may be left out."""
     for name, counts in (found or {}).items():
         is_list = isinstance(counts, list) and len(counts) <= 180
-        if not (is_list and all(type(count) is int and count >= 0 for count in counts)):
+        if not (is_list and all(type(n) is int and 0 <= n <= _MOST_COUNT for n in counts)):
             raise BadInput(f"{place}: degrees of {name!r} is not a list of at most 180 counts")
     return None if found is None else {name: tuple(counts) for name, counts in found.items()}
 
 
-def _refuse_conflict(first: Row, second: Row) -> None:
-    subject = (
+def differences(one: Row, other: Row) -> dict[str, tuple[object, object]]:
+    """What two rows of one evaluation disagree about, by field, with both values.
+
+    A field that one of them does not have, because an earlier version wrote it, is no difference.
+
+    >>> fields = dict(run="a", method="a", seed=0, buffer=None, step=0, task_step=0, stream="s")
+    >>> fields |= dict(evaluator="retrieval", protocol="", gallery="own", task="t", tasks=())
+    >>> one = Row(**fields, split="test", metrics={}, checkpoint="c", limit=10)
+    >>> differences(one, Row(**fields, split="test", metrics={}, checkpoint="c"))
+    {'limit': (10, None)}
+    """
+    fields = {name: (getattr(one, name), getattr(other, name)) for name in ("limit", "stream")}
+    fields |= {name: (getattr(one, name), getattr(other, name)) for name in ("data", "config")}
+    if set(fields["data"]) & {*one.data_was, *other.data_was}:
+        del fields["data"]
+    is_known = {name: None not in pair or name == "limit" for name, pair in fields.items()}
+    found = {name: pair for name, pair in fields.items() if is_known[name] and pair[0] != pair[1]}
+    for name, pair in different_options(one, other).items():
+        found["options"] = (f"{name} {pair[0]}", f"{name} {pair[1]}")
+    for name in one.counts.keys() & other.counts.keys():
+        if one.counts[name] != other.counts[name]:
+            found["counts"] = (f"{name} {one.counts[name]}", f"{name} {other.counts[name]}")
+    return found
+
+
+def different_options(one: Row, other: Row) -> dict[str, tuple[object, object]]:
+    """The protocol options that differ, with both values; "-" stands for one that is missing.
+
+    A row of schema 1.0 does not name all of its options: those it lacks are no difference.
+    """
+    mine, others = one.options or {}, other.options or {}
+    names = mine.keys() | others.keys()
+    if one.is_earlier != other.is_earlier:
+        names = mine.keys() & others.keys()
+    pairs = {name: (mine.get(name, "-"), others.get(name, "-")) for name in sorted(names)}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _refuse_contradiction(first: Row, second: Row, allow_mixed: Collection[str]) -> None:
+    what = _measured_differently(first, second)
+    if what is None:
+        fields = differences(first, second)
+        mixed = sorted(fields.keys() - set(allow_mixed))
+        if not mixed:
+            return
+        there, here = fields[mixed[0]]
+        what = f"{mixed[0]} is {there!r:.200} there and {here!r:.200} here"
+    subject = printable(
         f"run {first.run}, seed {first.seed}, step {first.step}, {first.evaluator}, "
-        f"task {first.task} ({first.gallery}, {first.split})"
+        f"task {first.task} ({first.gallery}, {first.split}): {what}"
     )
-    names = sorted(first.metrics.keys() | second.metrics.keys())
-    differ = [name for name in names if first.metrics.get(name) != second.metrics.get(name)]
-    if differ:
-        name = differ[0]
-        what = f"{name} is {first.metrics.get(name)} there and {second.metrics.get(name)} here"
-    else:
-        pairs = zip(first.models, second.models, strict=True)
-        there, here = next(pair for pair in pairs if pair[0] != pair[1])
-        what = f"checkpoint is {there} there and {here} here"
     raise BadInput(
-        f"{second.place} contradicts {first.place} about {subject}: {what}; remove the stale rows"
+        f"{second.place} contradicts {first.place} about {subject}; remove the stale rows"
     )
+
+
+def _measured_differently(first: Row, second: Row) -> str | None:
+    """How two rows of one evaluation disagree in what was measured, or of which checkpoint."""
+    for name in sorted(first.metrics.keys() | second.metrics.keys()):
+        there, here = first.metrics.get(name), second.metrics.get(name)
+        if there != here:
+            return f"{name} is {there} there and {here} here"
+    for there_, here_ in zip(first.models, second.models, strict=True):
+        if there_ != here_:
+            return f"checkpoint is {there_} there and {here_} here"
+    return None

@@ -7,8 +7,10 @@ integers of 64 bits, text that UTF-8 can encode (no lone surrogates), files up t
 from __future__ import annotations
 
 import json
+import math
 import re
 import stat
+from collections import Counter
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,13 +20,16 @@ MOST_DEPTH = 100
 MOST_BYTES = 1 << 28
 
 _MORE_THAN_64_BITS = "it contains an integer of more than 64 bits"
-_SUSPICIOUS = re.compile(r"\\u[dD][89a-fA-F]|\d{18}")  # perhaps a surrogate or a huge integer
+# Perhaps a surrogate, a huge integer, or a number that is infinite as a float.
+_SUSPICIOUS = re.compile(r"\\u[dD][89a-fA-F]|\d{18}|\d[eE]\+?\d{3}")
 
 
-def parse_json(text: str | bytes, *, finite: bool = False) -> Any:
+def parse_json(text: str | bytes, *, finite: bool = False, unique: bool = False) -> Any:
     """The value of a JSON text. Raises ValueError, whose message says what is wrong.
 
-    With `finite`, the words NaN and Infinity are refused as the JSON standard asks.
+    With `finite`, the words NaN and Infinity are refused as the JSON standard asks, and numbers
+    such as 1e999 that Python reads as infinite; with `unique`, an object that has a key twice, of
+    which Python would keep the last.
 
     >>> parse_json("[" * 500 + "]" * 500)
     Traceback (most recent call last):
@@ -32,7 +37,11 @@ def parse_json(text: str | bytes, *, finite: bool = False) -> Any:
     """
     words = text.decode("utf-8") if isinstance(text, bytes) else text
     try:
-        value = json.loads(words, parse_constant=_refuse_constant if finite else None)
+        value = json.loads(
+            words,
+            parse_constant=_refuse_constant if finite else None,
+            object_pairs_hook=_with_unique_keys if unique else None,
+        )
     except RecursionError:
         raise ValueError(f"it is nested more than {MOST_DEPTH} levels deep") from None
     except ValueError as error:
@@ -40,7 +49,7 @@ def parse_json(text: str | bytes, *, finite: bool = False) -> Any:
             raise ValueError(_MORE_THAN_64_BITS) from error
         raise
     if words.count("[") + words.count("{") > MOST_DEPTH or _SUSPICIOUS.search(words):
-        _check(value)
+        _check(value, finite=finite)
     return value
 
 
@@ -67,7 +76,7 @@ def read_json_object(path: Path, *, most_bytes: int = MOST_BYTES) -> dict[str, A
     return value
 
 
-def _check(value: Any) -> None:
+def _check(value: Any, *, finite: bool) -> None:
     """Raise ValueError for a value that is too deep, too large or not text; without recursion."""
     waiting = [(value, 1)]
     while waiting:
@@ -82,6 +91,8 @@ def _check(value: Any) -> None:
             _check_text(one)
         elif isinstance(one, int) and not -(2**63) <= one < 2**63:
             raise ValueError(_MORE_THAN_64_BITS)
+        elif finite and isinstance(one, float) and not math.isfinite(one):
+            raise ValueError("it contains a number that is too large")
 
 
 def _check_text(text: str) -> None:
@@ -89,6 +100,14 @@ def _check_text(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise ValueError("it contains half of a surrogate pair, which is not text") from error
+
+
+def _with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        again = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"it has the key {again!r:.80} more than once")
+    return found
 
 
 def _refuse_constant(name: str) -> NoReturn:

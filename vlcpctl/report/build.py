@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,22 @@ from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.core.hashing import canonical_json, content_id
 from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.core.rows import Row
+from vlcpctl.report.comparability import mixed_notes, parse_fields, require_comparable
 from vlcpctl.report.document import TITLE, Document, check_metric, definitions_table
 from vlcpctl.report.gates import judge, parse_gate
 from vlcpctl.report.render.markdown import markdown
 from vlcpctl.report.render.page import page
+from vlcpctl.report.row_notes import row_notes
 from vlcpctl.report.scores.collect import collect
+from vlcpctl.report.scores.joining import joined
 from vlcpctl.report.scores.missing import notes, require_complete
 from vlcpctl.report.summary_json import as_json
 from vlcpctl.report.tables.angles import collect_spatial_tracks
+
+# Fields that rows got with schema 1.1: rows that lack them have the identity that they had before.
+_NEW_FIELDS = frozenset(
+    {"data", "data_was", "limit", "options", "config", "start", "parent", "counts", "is_earlier"}
+)
 
 GALLERIES = {"own": ("own",), "merged": ("merged",), "both": ("own", "merged")}
 
@@ -34,18 +42,23 @@ class Request:
     runs: Sequence[str] = ()
     fail_if: Sequence[str] = ()
     allow_missing: bool = False
+    allow_mixed: Sequence[str] = ()
 
 
 def build(rows: Sequence[Row], request: Request) -> Document:
     """Build the report of these rows.
 
-    Raises UsageError for an unknown gallery, run, metric or condition, and BadInput if rows of a
-    run contradict each other or (without `allow_missing`) are missing.
+    Raises UsageError for an unknown gallery, run, metric, field or condition, and BadInput if rows
+    contradict each other, cannot be compared (but for the fields of `allow_mixed`) or (without
+    `allow_missing`) are missing.
     """
     if request.gallery not in GALLERIES:
         raise UsageError(f"--gallery: {unknown_name('gallery', request.gallery, GALLERIES)}")
-    chosen = _selected(rows, request)
-    tracks = tuple(collect(row for row in chosen if row.since is None))
+    allowed = parse_fields(request.allow_mixed)
+    found = joined(rows, kept=request.runs, allow_mixed=allowed)
+    chosen = _selected(found.rows, request)
+    mixed = require_comparable(chosen, allowed)
+    tracks = tuple(collect((row for row in chosen if row.since is None), found.starts))
     check_metric(request.metric, tracks)
     if not request.allow_missing:
         for track in tracks:
@@ -54,7 +67,8 @@ def build(rows: Sequence[Row], request: Request) -> Document:
         tracks,
         request.metric,
         GALLERIES[request.gallery],
-        notes(tracks),
+        (*mixed_notes(mixed), *notes(tracks), *row_notes(chosen)),
+        mixed=mixed,
         spatial_tracks=collect_spatial_tracks(row for row in chosen if row.since is not None),
     )
     keys = dict.fromkeys(key for track in tracks for key in track.keys)
@@ -65,13 +79,23 @@ def build(rows: Sequence[Row], request: Request) -> Document:
 def identity(rows: Sequence[Row], request: Request) -> dict[str, Any]:
     """What determines a written report: rows and options, not the order or files of the rows."""
     texts = []
+    names = [one.name for one in fields(Row) if one.name != "place"]
     for row in rows:
-        fields = asdict(row)
-        del fields["place"]
-        texts.append(canonical_json(fields))
+        found = {name: getattr(row, name) for name in names if not _is_unknown(row, name)}
+        texts.append(canonical_json(found | {"since": asdict(row.since) if row.since else None}))
     wanted = asdict(request)
     wanted["runs"], wanted["fail_if"] = sorted(request.runs), list(request.fail_if)
+    if request.allow_mixed:
+        wanted["allow_mixed"] = sorted(parse_fields(request.allow_mixed))
+    else:
+        del wanted["allow_mixed"]
     return {"rows": content_id(sorted(texts)), **wanted}
+
+
+def _is_unknown(row: Row, name: str) -> bool:
+    if name in {"counts", "is_earlier"} or (name == "options" and row.is_earlier):
+        return True
+    return name in _NEW_FIELDS and not getattr(row, name) and name != "options"
 
 
 def _selected(rows: Sequence[Row], request: Request) -> list[Row]:

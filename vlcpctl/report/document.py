@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
+from vlcpctl.report.comparability import Mixed
 from vlcpctl.report.gates import Verdict
 from vlcpctl.report.scores.runs import Track
 from vlcpctl.report.tables.angles import SpatialTrack
@@ -29,6 +30,7 @@ class Document:
     notes: tuple[str, ...]
     verdicts: tuple[Verdict, ...] = ()
     spatial_tracks: tuple[SpatialTrack, ...] = ()
+    mixed: tuple[Mixed, ...] = ()
 
     def key(self, track: Track) -> str:
         """The metric key that a track's tables and charts show."""

@@ -1,8 +1,10 @@
-"""HTML and SVG elements; every child that is not itself markup is escaped."""
+"""HTML and SVG elements; every child that is not itself markup is escaped and made printable."""
 
 from __future__ import annotations
 
 from html import escape
+
+from vlcpctl.core.printable import printable
 
 # HTML elements that have no closing tag.
 _VOID = frozenset({"meta", "br"})
@@ -21,7 +23,7 @@ def element(tag: str, *children: str, **attributes: object) -> Markup:
     '<b class="x">a &lt; b</b>'
     """
     pairs = "".join(
-        f' {name.rstrip("_").replace("_", "-")}="{escape(_value(value))}"'
+        f' {name.rstrip("_").replace("_", "-")}="{escape(printable(_value(value)))}"'
         for name, value in attributes.items()
         if value is not None
     )
@@ -32,11 +34,11 @@ def element(tag: str, *children: str, **attributes: object) -> Markup:
 
 def joined(*children: str) -> Markup:
     """The children concatenated, escaping those that are not markup."""
-    return Markup(
-        "".join(
-            child if isinstance(child, Markup) else escape(child, quote=False) for child in children
-        )
-    )
+    return Markup("".join(_markup(child) for child in children))
+
+
+def _markup(child: str) -> str:
+    return child if isinstance(child, Markup) else escape(printable(child), quote=False)
 
 
 def _value(value: object) -> str:

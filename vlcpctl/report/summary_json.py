@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from dataclasses import asdict
 from typing import Any
+
+import numpy as np
 
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
 from vlcpctl.report.document import Document
@@ -12,15 +16,24 @@ from vlcpctl.report.scores.runs import START, RunScores, Track, TransferScores
 from vlcpctl.report.scores.summary import Spread, summarise
 from vlcpctl.report.tables.angles import SpatialTrack
 from vlcpctl.report.tables.comparison import ordered_runs
-from vlcpctl.report.tables.matrices import own_means
+from vlcpctl.report.tables.matrices import (
+    has_start,
+    own_means,
+    shown_steps,
+    shown_tasks,
+    start_means,
+)
 
 SCHEMA = "vlcpctl.report/1"
 
 _DECIMALS = 6
+# Control characters that JSON does not escape, and marks that reverse the direction of text.
+_UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def as_json(document: Document, identity: dict[str, Any]) -> dict[str, Any]:
     """The content of summary.json; the same rows and options give the same bytes."""
+    mixed = [asdict(one) for one in document.mixed]
     return {
         "schema": SCHEMA,
         "content": identity["rows"],
@@ -35,6 +48,7 @@ def as_json(document: Document, identity: dict[str, Any]) -> dict[str, Any]:
         },
         "legend": LEGEND,
         "notes": list(document.notes),
+        **({"mixed": mixed} if mixed else {}),
         "tracks": [_track_json(track, document.key(track)) for track in document.tracks],
         "spatial": [_spatial_json(spatial_track) for spatial_track in document.spatial_tracks],
         "gates": [verdict.as_json() for verdict in document.verdicts],
@@ -42,8 +56,9 @@ def as_json(document: Document, identity: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_line(document: Document, identity: dict[str, Any]) -> str:
-    """The content of summary.json on one line."""
-    return json.dumps(as_json(document, identity), ensure_ascii=False, allow_nan=False)
+    """The content of summary.json on one line, safe for a terminal."""
+    text = json.dumps(as_json(document, identity), ensure_ascii=False, allow_nan=False)
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _track_json(track: Track, key: str) -> dict[str, Any]:
@@ -72,6 +87,8 @@ def _spatial_json(spatial_track: SpatialTrack) -> dict[str, Any]:
 
 
 def _run_json(run: RunScores) -> dict[str, Any]:
+    steps, tasks = shown_steps(run), shown_tasks(run)
+    is_cut = len(steps) < run.steps or len(tasks) < len(run.tasks)
     return {
         "run": run.name,
         "method": run.method,
@@ -86,10 +103,21 @@ def _run_json(run: RunScores) -> dict[str, Any]:
             for name in DEFINITIONS
         },
         "matrices": {
-            gallery: {key: _rounded(own_means(run, key, gallery).tolist()) for key in run.scores}
+            gallery: {
+                key: _rounded(own_means(run, key, gallery)[np.ix_(steps, tasks)].tolist())
+                for key in run.scores
+            }
             for gallery in sorted(run.galleries)
         },
+        **({"matrix_steps": steps, "matrix_tasks": tasks} if is_cut else {}),
+        **({"start": _start_json(run)} if has_start(run) else {}),
     }
+
+
+def _start_json(run: RunScores) -> dict[str, Any]:
+    """The models before the first task: their names, and the score on each task."""
+    scores = {key: _rounded(start_means(run, key).tolist()) for key in run.scores}
+    return {"runs": list(run.starts), "own": scores}
 
 
 def _spread_json(spread: Spread | None) -> dict[str, Any] | None:

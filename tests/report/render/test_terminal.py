@@ -68,7 +68,7 @@ def test_names_are_not_markup() -> None:
 
 
 def test_a_name_with_a_line_break_stays_on_one_line() -> None:
-    assert "a b  50.00 (1.00)" in styled(_table(["rm"], [0], label="a\nb")).plain
+    assert r"a\nb  50.00 (1.00)" in styled(_table(["rm"], [0], label="a\nb")).plain
 
 
 def test_a_pipe_gets_no_codes(capsys: pytest.CaptureFixture[str]) -> None:

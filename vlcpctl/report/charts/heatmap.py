@@ -21,9 +21,15 @@ _FAINTEST = 0.04  # opacity of a zero, so that its cell stays visible
 
 @dataclass(frozen=True)
 class HeatMapScores:
-    """Labelled rows of own scores (steps, tasks), the merged ones, and the top of the scale."""
+    """Labelled rows of own scores (steps, tasks), the merged ones, and the top of the scale.
+
+    `steps` and `tasks` number the rows and columns; the model before the first task is step -1.
+    `merged` has the score of each row on the merged gallery of its tasks.
+    """
 
     labels: Sequence[str]
+    steps: Sequence[int]
+    tasks: Sequence[int]
     own: NDArray[np.float64]
     merged: NDArray[np.float64] | None
     highest: float
@@ -35,10 +41,11 @@ def heatmap(title: str, matrix: HeatMapScores) -> Markup:
     steps, tasks = matrix.own.shape
     beside = 0 if matrix.merged is None else _MERGED_GAP + _CELL_W + 14
     width = left + tasks * _CELL_W + beside + 2
-    description = f"{steps} steps by {tasks} tasks; the same numbers are in the table of this run"
+    count = f"{sum(step >= 0 for step in matrix.steps)} steps by {tasks} tasks"
+    description = f"{count}; the same numbers are in the table of this run"
     heads = [
-        label(str(task), left + (task + 0.5) * _CELL_W, 12, "tick", "middle")
-        for task in range(tasks)
+        label(str(task), left + (place + 0.5) * _CELL_W, 12, "tick", "middle")
+        for place, task in enumerate(matrix.tasks)
     ]
     if matrix.merged is not None:
         heads.append(
@@ -46,14 +53,13 @@ def heatmap(title: str, matrix: HeatMapScores) -> Markup:
                 "merged", left + tasks * _CELL_W + _MERGED_GAP + _CELL_W / 2, 12, "tick", "middle"
             )
         )
-    rows = [_row(matrix, step, left) for step in range(steps)]
+    rows = [_row(matrix, row, left) for row in range(steps)]
     return svg(title, description, (width, _TOP + steps * _CELL_H + 4), *heads, *rows)
 
 
-def _row(matrix: HeatMapScores, step: int, left: float) -> Markup:
-    y = _TOP + step * _CELL_H
-    tasks = matrix.own.shape[1]
-    name = matrix.labels[step]
+def _row(matrix: HeatMapScores, row: int, left: float) -> Markup:
+    y = _TOP + row * _CELL_H
+    name = matrix.labels[row]
     text = element(
         "text",
         element("title", name),
@@ -65,16 +71,16 @@ def _row(matrix: HeatMapScores, step: int, left: float) -> Markup:
     )
     cells = [
         _cell(
-            float(matrix.own[step, task]),
-            (left + task * _CELL_W, y),
+            float(matrix.own[row, place]),
+            (left + place * _CELL_W, y),
             matrix.highest,
-            _kind(step, task),
+            _kind(matrix.steps[row], task),
         )
-        for task in range(tasks)
+        for place, task in enumerate(matrix.tasks)
     ]
-    if matrix.merged is not None:
-        at = (left + tasks * _CELL_W + _MERGED_GAP, y)
-        cells.append(_cell(float(matrix.merged[step, step]), at, matrix.highest, "merged"))
+    if matrix.merged is not None and matrix.steps[row] >= 0:
+        at = (left + len(matrix.tasks) * _CELL_W + _MERGED_GAP, y)
+        cells.append(_cell(float(matrix.merged[row]), at, matrix.highest, "merged"))
     return joined(text, *cells)
 
 

@@ -17,7 +17,10 @@ _LINE_HEIGHT = 15  # minimum distance between two names
 
 @dataclass(frozen=True)
 class Series:
-    """One run: (step, mean, low, high) per evaluated step; a level is drawn as a flat line."""
+    """One run: (step, mean, low, high) per evaluated step; a level is drawn as a flat line.
+
+    Step -1 is the model before the first step.
+    """
 
     name: str
     css: str
@@ -27,13 +30,15 @@ class Series:
 
 @dataclass(frozen=True)
 class _Scale:
+    first: int
     steps: int
     low: float
     high: float
     right: float
 
     def x(self, step: float) -> float:
-        return _LEFT + 10 + (self.right - _LEFT - 20) * step / max(self.steps - 1, 1)
+        share = (step - self.first) / max(self.steps - 1 - self.first, 1)
+        return _LEFT + 10 + (self.right - _LEFT - 20) * share
 
     def y(self, value: float) -> float:
         share = (value - self.low) / (self.high - self.low)
@@ -48,9 +53,10 @@ def line_chart(title: str, series: Sequence[Series]) -> Markup:
     marks = _marks(series)
     room = min(_LABEL_ROOM, max(text_width(one.name) for one in series) + 62)
     steps = max(point[0] for one in series for point in one.points) + 1
-    scale = _Scale(steps, marks[0], marks[-1], _WIDTH - room)
+    first = min(0, *(one.points[0][0] for one in series))
+    scale = _Scale(first, steps, marks[0], marks[-1], _WIDTH - room)
     ends = "; ".join(
-        f"{one.name} {one.points[-1][1]:.1f} after step {one.points[-1][0]}" for one in series
+        f"{one.name} {one.points[-1][1]:.1f} {_when(one.points[-1][0])}" for one in series
     )
     return svg(
         title,
@@ -61,6 +67,10 @@ def line_chart(title: str, series: Sequence[Series]) -> Markup:
         *(_curve(one, scale) for one in series),
         _names(series, scale, room),
     )
+
+
+def _when(step: int) -> str:
+    return "at the start" if step < 0 else f"after step {step}"
 
 
 def _marks(series: Sequence[Series]) -> list[float]:
@@ -76,8 +86,8 @@ def _axes(scale: _Scale, marks: list[float]) -> Markup:
         *(line(_LEFT, scale.y(mark), scale.right, scale.y(mark), "grid") for mark in marks),
         *(label(f"{mark:g}", _LEFT - 8, scale.y(mark) + 4, "tick", "end") for mark in marks),
         *(
-            label(str(s), scale.x(s), bottom + 17, "tick", "middle")
-            for s in range(0, scale.steps, every)
+            label("start" if s < 0 else str(s), scale.x(s), bottom + 17, "tick", "middle")
+            for s in [*range(scale.first, 0), *range(0, scale.steps, every)]
         ),
         label("after step", (_LEFT + scale.right) / 2, bottom + 36, "axis", "middle"),
     )
@@ -96,7 +106,9 @@ def _curve(one: Series, scale: _Scale) -> Markup:
     means = [(step, mean) for step, mean, _, _ in one.points]
     if one.is_level:
         height = scale.y(means[-1][1])
-        return line(scale.x(0), height, scale.x(scale.steps - 1), height, f"curve level {one.css}")
+        return line(
+            scale.x(scale.first), height, scale.x(scale.steps - 1), height, f"curve level {one.css}"
+        )
     dots = (
         element("circle", cx=round(scale.x(s), 1), cy=round(scale.y(v), 1), r=2.6) for s, v in means
     )

@@ -14,10 +14,17 @@ from vlcpctl.report.charts.histograms import HistogramPanel as Angles
 from vlcpctl.report.charts.histograms import histograms, scale_of
 from vlcpctl.report.charts.lines import Series, line_chart
 from vlcpctl.report.markup import Markup, element
-from vlcpctl.report.scores.runs import RunScores
+from vlcpctl.report.scores.runs import START, RunScores
 from vlcpctl.report.tables.angles import SIDES, AngleMeasure, SpatialTrack
 from vlcpctl.report.tables.comparison import GROUPS
-from vlcpctl.report.tables.matrices import own_means, step_label
+from vlcpctl.report.tables.matrices import (
+    has_start,
+    own_means,
+    shown_steps,
+    shown_tasks,
+    start_means,
+    step_label,
+)
 
 
 def colours(runs: list[RunScores]) -> dict[str, str]:
@@ -42,6 +49,8 @@ def curves(runs: list[RunScores], key: str, gallery: str) -> Markup:
     several = any(len(run.seeds) > 1 for run in runs)
     caption = f"{key} after each step, {what}."
     caption += " Band: lowest to highest seed." if several else ""
+    if any(point[0] == START for one in series for point in one.points):
+        caption += " Start: the model before the first task, on the first task."
     caption += (
         " Dotted: evaluated at the last step only." if any(one.is_level for one in series) else ""
     )
@@ -73,8 +82,9 @@ def bars(runs: list[RunScores], key: str) -> Markup:
         return Markup("")
     longest = max(shown, key=lambda run: len(run.tasks))
     css = colours(runs)
-    panels = [_panel(run, key, css[run.name], len(longest.tasks)) for run in shown]
-    labels = [step_label(longest, task) for task in range(len(longest.tasks))]
+    panels = [_panel(run, key, css[run.name], shown_tasks(longest)) for run in shown]
+    places = shown_tasks(longest)
+    labels = [step_label(longest, task) for task in places]
     chart = bar_chart(f"{key} per task, last model", labels, panels)
     return _figure(
         chart,
@@ -110,10 +120,18 @@ def _figure(chart: Markup, caption: str) -> Markup:
 
 
 def _points(run: RunScores, key: str, gallery: str) -> tuple[tuple[int, float, float, float], ...]:
-    """(step, mean, lowest seed, highest seed) of each step at which every seed was evaluated."""
+    """(step, mean, lowest seed, highest seed) of each step at which every seed was evaluated.
+
+    The first step is START, on the first task, if the model before it was evaluated there: that is
+    also its score on the merged gallery of the first task alone.
+    """
     points = []
-    for step in range(run.steps):
-        values = [_after(scores.of(gallery), step, gallery) for scores in run.scores.get(key, ())]
+    of_seeds = run.scores.get(key, ())
+    for step in range(0 if run.final_only or not run.steps else START, run.steps):
+        if step == START:
+            values = [float(scores.start[0]) for scores in of_seeds]
+        else:
+            values = [_after(scores.of(gallery), step, gallery) for scores in of_seeds]
         if values and not any(math.isnan(value) for value in values):
             points.append((step, float(np.mean(values)), min(values), max(values)))
     return tuple(points)
@@ -124,15 +142,21 @@ def _after(matrix: NDArray[np.float64], step: int, gallery: str) -> float:
 
 
 def _matrix(run: RunScores, key: str, galleries: tuple[str, ...], highest: float) -> HeatMapScores:
-    with_merged = "merged" in galleries and "merged" in run.galleries
-    merged = own_means(run, key, "merged") if with_merged else None
-    labels = [step_label(run, step) for step in range(run.steps)]
-    return HeatMapScores(labels, own_means(run, key), merged, highest or 1.0)
+    """The matrix with the model before the first task above, where that was evaluated."""
+    start = [START] if has_start(run) else []
+    steps, tasks = [*start, *shown_steps(run)], shown_tasks(run)
+    own = np.vstack([own_means(run, key), start_means(run, key)])  # START is its last row
+    merged = None
+    if "merged" in galleries and "merged" in run.galleries:
+        diagonal = own_means(run, key, "merged").diagonal()
+        merged = np.append(diagonal, np.nan)[steps]
+    labels = [step_label(run, step) for step in steps]
+    return HeatMapScores(labels, steps, tasks, own[np.ix_(steps, tasks)], merged, highest or 1.0)
 
 
-def _panel(run: RunScores, key: str, css: str, tasks: int) -> BarPanel:
+def _panel(run: RunScores, key: str, css: str, tasks: list[int]) -> BarPanel:
     own = own_means(run, key)
     last = run.steps - 1
-    final = [float(own[last, task]) if task <= last else math.nan for task in range(tasks)]
-    learned = [float(own[task, task]) if task < last else math.nan for task in range(tasks)]
+    final = [float(own[last, task]) if task <= last else math.nan for task in tasks]
+    learned = [float(own[task, task]) if task < last else math.nan for task in tasks]
     return BarPanel(run.name, css, final, learned)

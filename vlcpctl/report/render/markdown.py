@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from vlcpctl.core.printable import printable
 from vlcpctl.report.tables.table import Table, TableCell
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#&~])")
+# What Markdown (and GitHub, which also links bare addresses and sets $x$ as mathematics) would not
+# show as it is; and what would start a list or a rule at the start of a line.
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#&~$]|(?<=\w):(?=//)|(?<=\bwww)\.)")
+_START = re.compile(r"^([-+=]|\d+(?=[.)]))")
 
 
 def markdown(
@@ -17,7 +21,7 @@ def markdown(
     definitions: Table,
 ) -> str:
     """The report as Markdown: notes, then each section's heading and tables, then definitions."""
-    parts = [f"# {escaped(title)}", *(f"> {escaped(note)}" for note in notes)]
+    parts = [f"# {escaped(title)}", *(f"> {_line_of(note)}" for note in notes)]
     for heading, tables in sections:
         parts += [f"## {escaped(heading)}"] if heading else []
         parts += [_table(table) for table in tables]
@@ -33,17 +37,25 @@ def _table(table: Table) -> str:
         if group.name:
             lines.append(_line([f"*{escaped(group.name)}*"] + [""] * (len(heads) - 1)))
         lines += [_line([_cell(cell) for cell in row]) for row in group.rows]
-    notes = ["", *(f"- {escaped(note)}" for note in table.notes)] if table.notes else []
+    notes = ["", *(f"- {_line_of(note)}" for note in table.notes)] if table.notes else []
     return "\n".join([f"### {escaped(table.title)}", "", *lines, *notes])
 
 
 def escaped(text: str) -> str:
-    r"""The text on one line, escaped so that Markdown shows it literally.
+    r"""The text on one line, escaped so that Markdown shows it literally and nothing is a link.
 
     >>> escaped("a|b <i>_c_")
     'a\\|b \\<i\\>\\_c\\_'
     """
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return _SPECIAL.sub(r"\\\1", " ".join(printable(text).split()))
+
+
+def _line_of(text: str) -> str:
+    """The escaped text for the start of a line: "1. a" is not the first item of a list."""
+    # A number starts a list because of the mark behind it, so the mark is escaped.
+    return _START.sub(
+        lambda found: f"{found[0]}\\" if found[0].isdigit() else f"\\{found[0]}", escaped(text)
+    )
 
 
 def _cell(cell: TableCell) -> str:

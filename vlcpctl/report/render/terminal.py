@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vlcpctl.core.console import emit, results
+from vlcpctl.core.printable import printable
 from vlcpctl.report.tables.table import Table, TableCell
 
 if TYPE_CHECKING:
@@ -36,18 +37,18 @@ def print_report(notes: Iterable[str], sections: Iterable[tuple[str, list[Table]
 
     for heading, tables in sections:
         if heading:
-            show(Text(f"{heading}\n", "bold underline"))
+            show(Text(f"{printable(heading)}\n", "bold underline"))
         for table in tables:
             show(styled(table, width))
     for note in notes:
-        show(Text(_wrapped(f"note: {note}", width)))
+        show(Text(_wrapped(f"note: {printable(note)}", width)))
 
 
 def styled(table: Table, width: int = _UNLIMITED) -> Text:
-    """The table as styled lines, fitted to `width` terminal cells."""
+    """The table as styled lines, fitted to `width` terminal cells; unsafe text is escaped."""
     from rich.text import Text
 
-    blocks = fitted(table, width)
+    blocks = fitted(table.with_texts(printable), width)
     text = Text("\n").join(_block(block, width) for block in blocks)
     for note in blocks[-1].notes:
         text.append(_wrapped(note, width), "dim")

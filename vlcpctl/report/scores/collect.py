@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -13,36 +13,58 @@ from vlcpctl.core.rows import Row
 from vlcpctl.report.scores.runs import START, RunScores, SeedScores, Track, TransferScores
 
 K = TypeVar("K")
+# What one report can hold. A run of 1000 tasks with ten metrics, its merged galleries included,
+# takes a tenth of the cells.
+MOST_TRACKS = 100
+MOST_RUNS = 1000  # of a track
+MOST_OUTSIDE = 10_000  # runs times data outside the stream, of a track
+MOST_KEYS = 200  # metric keys of a track
+MOST_CELLS = 2 * 10**8  # of score matrices, 8 bytes each
 
 
-def collect(rows: Iterable[Row]) -> list[Track]:
+def collect(rows: Iterable[Row], starts: Mapping[str, Sequence[str]] | None = None) -> list[Track]:
     """Group rows into tracks; the result does not depend on the order of the rows.
 
-    Raises BadInput for a row that fits into no score matrix, and for rows of one run that
-    contradict each other.
+    `starts` has the names of the models that runs start from, if those are known. Raises BadInput
+    for a row that fits into no score matrix, for rows of one run that contradict each other, and
+    for more than one report can hold.
     """
     tracks = _grouped(
         rows, lambda row: (row.evaluator, row.protocol, row.map_variant or "", row.split)
     )
-    return [_track(members) for _, members in sorted(tracks.items())]
+    _refuse_more(len(tracks), MOST_TRACKS, "tables of different evaluators, protocols and splits")
+    return [_track(members, starts or {}) for _, members in sorted(tracks.items())]
 
 
-def _track(rows: list[Row]) -> Track:
+def _refuse_more(count: int, most: int, what: str) -> None:
+    if count > most:
+        raise BadInput(f"the rows need {count} {what}, more than {most}; report fewer at a time")
+
+
+def _track(rows: list[Row], starts: Mapping[str, Sequence[str]]) -> Track:
     for row in rows:
         _check(row)
-    foreign = {row.task for row in rows if row.gallery == "own" and row.task_step is None}
+    foreign = {(row.run, row.task) for row in rows if _is_outside(row)}
     inside = [row for row in rows if not _is_foreign(row, foreign)]
-    outside = [row for row in rows if row.gallery == "own" and row.task_step is None]
+    outside = [row for row in rows if _is_outside(row)]
     runs = _grouped(inside, lambda row: row.run)
     # Averages over different data sets share a name ("average of 2"); `tasks` keeps them apart.
     transfers = _grouped(outside, lambda row: (row.run, row.task, row.tasks))
+    keys = tuple(dict.fromkeys(key for row in rows for key in row.metrics))
+    _refuse_more(len(runs), MOST_RUNS, "runs")
+    _refuse_more(len(transfers), MOST_OUTSIDE, "lines on data outside the stream")
+    _refuse_more(len(keys), MOST_KEYS, "metrics")
+    _refuse_more(sum(map(_cells, runs.values())), MOST_CELLS, "cells of score matrices")
     return Track(
         evaluator=rows[0].evaluator,
         protocol=rows[0].protocol,
         map_variant=rows[0].map_variant,
         split=rows[0].split,
-        keys=tuple(dict.fromkeys(key for row in rows for key in row.metrics)),
-        runs=tuple(_run(name, members) for name, members in sorted(runs.items())),
+        keys=keys,
+        runs=tuple(
+            _run(name, members, tuple(starts.get(name, ())))
+            for name, members in sorted(runs.items())
+        ),
         transfers=tuple(
             _transfer(run, task, members) for (run, task, _), members in sorted(transfers.items())
         ),
@@ -55,26 +77,40 @@ def _check(row: Row) -> None:
         raise BadInput(f"{row.place}: gallery is {row.gallery!r}, not 'own' or 'merged'")
     if row.gallery == "merged" and _column(row) < 0:
         raise BadInput(f"{row.place}: a merged gallery must list its tasks in 'tasks'")
-    if max(_step(row), _column(row)) >= MOST_TASKS or (row.task_step or 0) < 0:
+    if row.gallery == "merged" and row.tasks and _column(row) != len(row.tasks) - 1:
         raise BadInput(
-            f"{row.place}: step {row.step} and task_step {row.task_step} must be "
-            f"between 0 and {MOST_TASKS - 1}"
+            f"{row.place}: task_step is {row.task_step}, but the merged gallery has "
+            f"{len(row.tasks)} tasks"
         )
 
 
-def _is_foreign(row: Row, foreign: set[str]) -> bool:
+def _is_outside(row: Row) -> bool:
+    return row.gallery == "own" and row.task_step is None
+
+
+def _is_foreign(row: Row, foreign: set[tuple[str, str]]) -> bool:
     if row.gallery == "own":
         return row.task_step is None
-    return bool(foreign.intersection(row.tasks))
+    return any((row.run, task) in foreign for task in row.tasks)
 
 
-def _run(name: str, rows: list[Row]) -> RunScores:
+def _cells(rows: list[Row]) -> int:
+    """How many cells the score matrices of a run have."""
+    keys = {key for row in rows for key in row.metrics}
+    seeds = {row.seed for row in rows}
+    galleries = {row.gallery for row in rows}
+    steps, columns = max(map(_step, rows)) + 1, max(map(_column, rows)) + 1
+    return max(steps, 1) * max(steps, columns) * len(keys) * len(seeds) * len(galleries)
+
+
+def _run(name: str, rows: list[Row], starts: tuple[str, ...]) -> RunScores:
     last = max(_step(row) for row in rows)
     method, buffer = _recipe(name, rows, last)
     tasks = _task_names(rows, last)
     seeds = _grouped(rows, lambda row: row.seed)
     keys = dict.fromkeys(key for row in rows for key in row.metrics)
     per_seed = [_seed_scores(members, last + 1, len(tasks)) for _, members in sorted(seeds.items())]
+    trained = [row for row in rows if _step(row) >= 0]
     empty = _empty(last + 1, len(tasks))
     return RunScores(
         name=name,
@@ -83,17 +119,28 @@ def _run(name: str, rows: list[Row]) -> RunScores:
         tasks=tasks,
         seeds=tuple(sorted(seeds)),
         steps=last + 1,
-        final_only={_step(row) for row in rows} - {START} == {last} and last > 0,
+        final_only={_step(row) for row in trained} == {last} and last > 0,
         galleries=frozenset(row.gallery for row in rows),
         scores={key: tuple(scores.get(key, empty) for scores in per_seed) for key in keys},
+        starts=starts,
     )
 
 
 def _seed_scores(rows: list[Row], steps: int, tasks: int) -> dict[str, SeedScores]:
     scores: dict[str, SeedScores] = {}
+    galleries = {row.gallery for row in rows}
+    filled: dict[tuple[str, int, int], Row] = {}
     for row in rows:
+        first = filled.setdefault((row.gallery, _step(row), _column(row)), row)
+        if first is not row:
+            raise BadInput(
+                f"{first.place} and {row.place} are both step {row.step}, task {_column(row)} of "
+                f"run {row.run!r}, seed {row.seed} ({row.gallery} gallery); remove one of them"
+            )
         for key, value in row.metrics.items():
-            cells = scores.setdefault(key, _empty(steps, tasks))
+            if key not in scores:
+                scores[key] = _empty(steps, tasks, galleries)
+            cells = scores[key]
             if row.gallery == "merged":
                 if _step(row) >= 0:
                     cells.merged[_step(row), _column(row)] = value
@@ -104,14 +151,19 @@ def _seed_scores(rows: list[Row], steps: int, tasks: int) -> dict[str, SeedScore
     return scores
 
 
-def _empty(steps: int, tasks: int) -> SeedScores:
+def _empty(steps: int, tasks: int, galleries: Collection[str] = ()) -> SeedScores:
+    """Matrices of NaN; those of a gallery without rows take no memory and cannot be written."""
     shape = (max(steps, 0), tasks)
-    return SeedScores(np.full(shape, np.nan), np.full(shape, np.nan), np.full(tasks, np.nan))
+    own, merged = (
+        np.full(shape, np.nan) if gallery in galleries else np.broadcast_to(np.nan, shape)
+        for gallery in ("own", "merged")
+    )
+    return SeedScores(own, merged, np.full(tasks, np.nan))
 
 
 def _step(row: Row) -> int:
     """The checkpoint's step; START for a model not yet trained on the stream."""
-    return START if row.step is None else max(row.step, START)
+    return START if row.step is None else row.step
 
 
 def _column(row: Row) -> int:
@@ -123,8 +175,9 @@ def _column(row: Row) -> int:
 
 def _recipe(name: str, rows: list[Row], last: int) -> tuple[str, str | None]:
     """Method and buffer of a run; BadInput if its seeds or tasks disagree about them."""
-    # Compared step by step, because the first step of a run has no buffer to replay yet.
-    for members in _grouped(rows, _step).values():
+    # Compared step by step, because the first step of a run has no buffer to replay yet. Models
+    # that seeds start from may have been trained in different ways.
+    for members in _grouped((row for row in rows if _step(row) >= 0), _step).values():
         first = members[0]
         for row in members:
             if (row.method, row.buffer) != (first.method, first.buffer):
@@ -145,7 +198,7 @@ def _buffer_text(row: Row) -> str | None:
     if not row.buffer:
         return None
     parts = (row.buffer.get(name) for name in ("policy", "size"))
-    return " ".join(str(part) for part in parts if part is not None) or "yes"
+    return " ".join(f"{part!s:.100}" for part in parts if part is not None) or "yes"
 
 
 def _task_names(rows: list[Row], last: int) -> tuple[str, ...]:

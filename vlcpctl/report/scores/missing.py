@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vlcpctl.core.errors import BadInput
+from vlcpctl.core.printable import printable
 from vlcpctl.metrics.forgetting import Matrix
 from vlcpctl.report.scores.runs import RunScores, SeedScores, Track
 
@@ -17,8 +19,10 @@ def require_complete(track: Track) -> None:
     """Raise BadInput, naming the missing cells, if a run of the track is incomplete."""
     complaints = missing_cells(track)
     if complaints:
+        said = "; ".join(complaints[:_SHOWN])
+        more = f"; and {len(complaints) - _SHOWN} more" if len(complaints) > _SHOWN else ""
         raise BadInput(
-            f"{track.title}: {'; '.join(complaints)}; evaluate them, or use --allow-missing "
+            f"{printable(f'{track.title}: {said}')}{more}; evaluate them, or use --allow-missing "
             "to leave the metrics that need them undefined"
         )
 
@@ -30,12 +34,14 @@ def missing_cells(track: Track) -> list[str]:
 
 def _of_run(run: RunScores) -> list[str]:
     lacking: dict[str, tuple[list[int], list[str]]] = {}  # cells: seeds and metrics without them
-    unmeasured = _unmeasured(run)
+    measured = _measured(run)
     for key, per_seed in run.scores.items():
+        # A metric that no row has although the task has rows, such as acc5 of four classes.
+        unmeasured = ~measured[key] & np.any(list(measured.values()), axis=0)
         for seed, scores in zip(run.seeds, per_seed, strict=True):
-            cells = [cell for cell in _absent(run, scores) if (key, cell[2]) not in unmeasured]
+            cells = _absent_cells(run, scores, unmeasured)
             if cells:
-                seeds, keys = lacking.setdefault(_named(run, cells), ([], []))
+                seeds, keys = lacking.setdefault(cells, ([], []))
                 seeds += [] if seed in seeds else [seed]
                 keys += [] if key in keys else [key]
     return [
@@ -45,58 +51,55 @@ def _of_run(run: RunScores) -> list[str]:
     ]
 
 
-def _unmeasured(run: RunScores) -> set[tuple[str, int]]:
-    """(metric, task) that no row has although the task has rows, such as acc5 of four classes."""
-    measured = {
-        (key, int(task))
-        for key, per_seed in run.scores.items()
-        for scores in per_seed
-        for matrix in (scores.own, scores.merged)
-        for task in np.flatnonzero(~np.isnan(matrix).all(axis=0))
-    }
-    tasks = {task for _, task in measured}
-    return {(key, task) for key in run.scores for task in tasks} - measured
-
-
-def _absent(run: RunScores, scores: SeedScores) -> Iterator[tuple[str, int, int]]:
-    """Gallery, step and task of each cell that is needed and is NaN."""
-    if "own" in run.galleries:
-        yield from (("own", *cell) for cell in _holes(scores.own, _own_needed(run)))
-    if "merged" in run.galleries:
-        yield from (
-            ("merged", *cell) for cell in _holes(scores.merged, _merged_needed(run, scores))
+def _measured(run: RunScores) -> dict[str, NDArray[np.bool_]]:
+    """By metric: (tasks,) whether any row has it."""
+    return {
+        key: np.any(
+            [
+                ~np.isnan(matrix).all(axis=0)
+                for scores in per_seed
+                for matrix in (scores.own, scores.merged)
+            ],
+            axis=0,
         )
+        for key, per_seed in run.scores.items()
+    }
 
 
-def _holes(matrix: Matrix, needed: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    return [cell for cell in needed if np.isnan(matrix[cell])]
+def _absent_cells(run: RunScores, scores: SeedScores, unmeasured: NDArray[np.bool_]) -> str:
+    """The cells that are needed and are NaN, the first few of them by name; empty without any."""
+    names: list[str] = []
+    count = 0
+    for gallery, needed in (("own", _own_needed), ("merged", _merged_needed)):
+        if gallery in run.galleries and run.steps:
+            matrix = scores.of(gallery)
+            holes = np.isnan(matrix) & needed(run, matrix) & ~unmeasured
+            count += int(holes.sum())
+            names += [_name(run, gallery, *cell) for cell in np.argwhere(holes)[:_SHOWN].tolist()]
+    more = f" and {count - _SHOWN} more" if count > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
-def _own_needed(run: RunScores) -> list[tuple[int, int]]:
+def _name(run: RunScores, gallery: str, step: int, task: int) -> str:
+    return f"(step {step}, {run.tasks[task] if gallery == 'own' else f'merged 0..{task}'})"
+
+
+def _own_needed(run: RunScores, own: Matrix) -> NDArray[np.bool_]:
+    """(steps, tasks): tasks up to each step; of a run evaluated at its last step, only there."""
+    needed: NDArray[np.bool_] = np.tri(*own.shape, dtype=np.bool_)
+    needed[: run.steps - 1] &= not run.final_only
+    return needed
+
+
+def _merged_needed(run: RunScores, merged: Matrix) -> NDArray[np.bool_]:
+    """(steps, tasks): the diagonal; the last row, for bwt_ctp, if any other cell of it is there."""
     last = run.steps - 1
-    steps = [last] if run.final_only else range(run.steps)
-    return [(step, task) for step in steps for task in range(step + 1)]
-
-
-def _merged_needed(run: RunScores, scores: SeedScores) -> list[tuple[int, int]]:
-    """The diagonal, and the last row, which bwt_ctp needs, if any other cell of it is there."""
-    last = run.steps - 1
-    if last < 0:
-        return []
+    needed: NDArray[np.bool_] = np.eye(*merged.shape, dtype=np.bool_)
     if run.final_only:
-        return [(last, last)]
-    diagonal = [(step, step) for step in range(run.steps)]
-    has_last_row = not np.all(np.isnan(scores.merged[last, :last]))
-    return diagonal + ([(last, task) for task in range(last)] if has_last_row else [])
-
-
-def _named(run: RunScores, cells: list[tuple[str, int, int]]) -> str:
-    names = [
-        f"(step {step}, {run.tasks[task] if gallery == 'own' else f'merged 0..{task}'})"
-        for gallery, step, task in cells[:_SHOWN]
-    ]
-    more = f" and {len(cells) - _SHOWN} more" if len(cells) > _SHOWN else ""
-    return ", ".join(names) + more
+        needed[:last] = False
+    elif not np.all(np.isnan(merged[last, :last])):
+        needed[last, :last] = True
+    return needed
 
 
 def notes(tracks: Iterable[Track]) -> tuple[str, ...]:

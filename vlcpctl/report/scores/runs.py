@@ -11,6 +11,11 @@ from vlcpctl.metrics.forgetting import Matrix
 START = -1  # the step of a model not yet trained on the stream
 
 
+def is_upper_bound(run: str, method: str) -> bool:
+    """Whether a run is joint training, by its method or its name."""
+    return method == "joint" or "joint" in run.lower().replace("_", "-").split("-")
+
+
 @dataclass(frozen=True)
 class SeedScores:
     """One metric of one seed: R and M, both (steps, tasks), and the model at the start (tasks,)."""
@@ -28,7 +33,10 @@ class SeedScores:
 
 @dataclass(frozen=True)
 class RunScores:
-    """One run on one stream: `scores` has, per metric key, the Scores of every seed."""
+    """One run on one stream: `scores` has, per metric key, the scores of every seed.
+
+    `starts` has the names of the models that its seeds start from, where these are known.
+    """
 
     name: str
     method: str
@@ -39,11 +47,12 @@ class RunScores:
     final_only: bool
     galleries: frozenset[str]
     scores: dict[str, tuple[SeedScores, ...]]
+    starts: tuple[str, ...] = ()
 
     @property
     def group(self) -> str:
         """The block of the comparison table that the run belongs to, as papers group them."""
-        if self.method == "joint" or "joint" in self.name.lower().replace("_", "-").split("-"):
+        if is_upper_bound(self.name, self.method):
             return "Joint training (upper bound)"
         return "Memory buffer" if self.buffer else "Memory free"
 

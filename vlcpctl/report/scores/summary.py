@@ -46,6 +46,19 @@ def summarise(run: RunScores, key: str, name: str) -> Spread | None:
     return Spread(known) if len(known) == len(values) else None
 
 
+def start_score(run: RunScores, key: str) -> Spread | None:
+    """The mean over tasks of the model before the first task; None if it lacks one of them.
+
+    The tasks are those the run has learned, or for a model that was not trained on a stream, all.
+    One value stands for seeds that start from the same scores.
+    """
+    tasks = run.steps or len(run.tasks)
+    means = [float(np.mean(scores.start[:tasks])) for scores in run.scores.get(key, ())]
+    if not means or any(math.isnan(mean) for mean in means):
+        return None
+    return Spread(tuple(means[:1] if len(set(means)) == 1 else means))
+
+
 def why_undefined(run: RunScores, definition: Definition) -> str | None:
     """Why a summary metric is undefined for a run in any metric key; None if it can be defined."""
     gallery = "own" if definition.gallery == "start" else definition.gallery

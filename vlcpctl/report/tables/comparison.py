@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from vlcpctl.metrics.definitions import DEFINITIONS
 from vlcpctl.report.scores.runs import RunScores, Track
-from vlcpctl.report.scores.summary import Spread, summarise, why_undefined
+from vlcpctl.report.scores.summary import Spread, start_score, summarise, why_undefined
 from vlcpctl.report.tables.table import (
     Column,
     RowGroup,
@@ -19,6 +19,7 @@ from vlcpctl.report.tables.table import (
 
 GROUPS = ("Joint training (upper bound)", "Memory free", "Memory buffer")
 
+_START = "Before the first task"
 _TITLES = {
     "merged_final": "Last model, merged gallery of all tasks",
     "own_final": "Last model, mean over the tasks' own galleries",
@@ -62,18 +63,41 @@ def _final_scores(track: Track, runs: list[RunScores], key: str, name: str) -> T
         *(Column(k, rank=_rank(k, key), higher_is_better=True) for k in track.keys),
         *(_column(summary) for summary, _ in scores[len(track.keys) :]),
     )
+    trained = [run for run in runs if run.steps or name != "own_final"]
     groups = _groups(
-        runs, columns, lambda run: [summarise(run, k, summary) for summary, k in scores]
+        runs, trained, columns, lambda run: [summarise(run, k, summary) for summary, k in scores]
     )
+    if name == "own_final":
+        groups = (*_starts(track, runs), *groups)
     signs = (f"bwt_ctp (in {key}): {DEFINITIONS['bwt_ctp'].reading}",)
     notes = signs if len(scores) > len(track.keys) else ()
     return Table(_TITLES[name], columns, groups, (*notes, *_seed_notes(runs)))
 
 
+def _starts(track: Track, runs: list[RunScores]) -> tuple[RowGroup, ...]:
+    """The models that runs start from, and those not trained on a stream, each on one line."""
+    found: dict[tuple[str, tuple[Spread | None, ...]], list[RunScores]] = {}
+    for run in runs:
+        scores = tuple(start_score(run, key) for key in track.keys)
+        if any(scores):
+            name = " and ".join(run.starts) or ("start" if run.steps else run.name)
+            found.setdefault((name, scores), []).append(run)
+    names = [name for name, _ in found]
+    rows = []
+    for (name, scores), members in found.items():
+        of = f" (of {members[0].name})" if names.count(name) > 1 else ""
+        words = [f"{name}{of}", *("" for _ in _words(runs)[1:])]
+        rows.append((*map(TableCell, words), *map(number_cell, scores)))
+    return (RowGroup(_START, tuple(rows)),) if rows else ()
+
+
 def _forgetting(runs: list[RunScores], key: str) -> Table:
     names = [name for name in _OWN if name != "fwt_gem" or _is_defined(runs, key, name)]
     columns = (*(column for column, _ in _words(runs)), *(_column(name) for name in names))
-    groups = _groups(runs, columns, lambda run: [summarise(run, key, name) for name in names])
+    trained = [run for run in runs if run.steps]
+    groups = _groups(
+        runs, trained, columns, lambda run: [summarise(run, key, name) for name in names]
+    )
     signs = tuple(f"{name}: {DEFINITIONS[name].reading}" for name in names)
     title = f"Forgetting in {key}, own galleries"
     return Table(title, columns, groups, (*_reasons(runs), *_seed_notes(runs), *signs))
@@ -110,11 +134,12 @@ def _recipe(run: RunScores) -> str:
 
 
 def _groups(
+    all_runs: list[RunScores],
     runs: list[RunScores],
     columns: tuple[Column, ...],
     values: Callable[[RunScores], list[Spread | None]],
 ) -> tuple[RowGroup, ...]:
-    words = [word for _, word in _words(runs)]
+    words = [word for _, word in _words(all_runs)]
     blocks = []
     for name in GROUPS:
         rows = tuple(

@@ -19,32 +19,92 @@ from vlcpctl.report.tables.table import (
     number_cell,
 )
 
+MOST_SHOWN = 100  # steps, and tasks, that the matrices of a report show
+
 
 def matrix_table(run: RunScores, key: str, galleries: tuple[str, ...]) -> Table:
-    """Scores of a run after each step (rows) on each task and the merged gallery (columns)."""
+    """Scores of a run after each step (rows) on each task and the merged gallery (columns).
+
+    The first row is the model before the first task, if it was evaluated.
+    """
     columns = [Column("after step", is_number=False)]
-    steps = range(run.steps - 1, run.steps) if run.final_only else range(run.steps)
+    tasks = shown_tasks(run)
+    steps = [run.steps - 1] if run.final_only else shown_steps(run)
+    steps = [START, *steps] if "own" in galleries and has_start(run) else steps
     rows = [[TableCell(step_label(run, step))] for step in steps]
     forgotten = [TableCell("forgotten", is_faint=True)]
     if "own" in galleries and "own" in run.galleries:
-        columns += [Column(str(task)) for task in range(len(run.tasks))]
+        columns += [Column(str(task)) for task in tasks]
         for step, row in zip(steps, rows, strict=True):
-            row += [_own_cell(run, key, step, task) for task in range(len(run.tasks))]
-        forgotten += [_forgotten(run, key, task) for task in range(len(run.tasks))]
+            row += [_own_cell(run, key, step, task) for task in tasks]
+        forgotten += _forgotten(run, key, tasks)
     if "merged" in galleries and "merged" in run.galleries:
         columns.append(Column("merged"))
         for step, row in zip(steps, rows, strict=True):
-            row.append(_cell(cell_spread(run, key, "merged", (step, step)), UNDEFINED))
+            spread = None if step == START else cell_spread(run, key, "merged", (step, step))
+            row.append(_cell(spread, "" if step == START else UNDEFINED))
         forgotten.append(TableCell(""))
     groups = [RowGroup("", tuple(tuple(row) for row in rows))]
-    if len(rows) > 1 and "own" in galleries and "own" in run.galleries:
+    is_forgotten = sum(step != START for step in steps) > 1
+    if is_forgotten and "own" in galleries and "own" in run.galleries:
         groups.append(RowGroup("", (tuple(forgotten),)))
     seeds = f", mean of {len(run.seeds)} seeds" if len(run.seeds) > 1 else ""
-    return Table(f"{run.name}: {key} by task{seeds}", tuple(columns), tuple(groups))
+    title = f"{run.name}: {key} by task{seeds}"
+    return Table(title, tuple(columns), tuple(groups), cut_notes(run))
+
+
+def shown_steps(run: RunScores) -> list[int]:
+    """The steps that matrices show: all, or of a long run some of those that have scores."""
+    return _shown(run, run.steps, axis=1)
+
+
+def shown_tasks(run: RunScores) -> list[int]:
+    """The tasks that matrices show: all, or of a long run some of those that have scores."""
+    return _shown(run, len(run.tasks), axis=0)
+
+
+def _shown(run: RunScores, count: int, axis: int) -> list[int]:
+    if count <= MOST_SHOWN:
+        return list(range(count))
+    has_scores = np.zeros(count, dtype=np.bool_)
+    for scores in (one for per_seed in run.scores.values() for one in per_seed):
+        for matrix in (scores.own, scores.merged):
+            has_scores |= ~np.isnan(matrix).all(axis=axis)
+        if axis == 0:
+            has_scores |= ~np.isnan(scores.start)
+    found = np.flatnonzero(has_scores)
+    if len(found) > MOST_SHOWN:
+        found = found[np.linspace(0, len(found) - 1, MOST_SHOWN).round().astype(int)]
+    return [int(place) for place in found]
+
+
+def cut_notes(run: RunScores) -> tuple[str, ...]:
+    """What a matrix of a long run leaves out; empty for any other."""
+    steps, tasks = len(shown_steps(run)), len(shown_tasks(run))
+    if run.final_only or (steps == run.steps and tasks == len(run.tasks)):
+        return ()
+    return (f"shows {steps} of {run.steps} steps and {tasks} of {len(run.tasks)} tasks",)
+
+
+def has_start(run: RunScores) -> bool:
+    """Whether the model before the first task was evaluated on any task."""
+    return any(
+        not np.isnan(scores.start).all() for per_seed in run.scores.values() for scores in per_seed
+    )
+
+
+def start_means(run: RunScores, key: str) -> np.ndarray:
+    """(tasks,) scores of the model before the first task, averaged over seeds; NaN if unknown."""
+    if key not in run.scores:
+        return np.full(len(run.tasks), np.nan)
+    mean: np.ndarray = np.mean([scores.start for scores in run.scores[key]], axis=0)
+    return mean
 
 
 def step_label(run: RunScores, step: int) -> str:
     """The step and its task, such as "02 food"; a slug that starts with its number is kept."""
+    if step == START:
+        return "start"
     name = run.tasks[step]
     return name if name.startswith(f"{step:02d}-") else f"{step:02d} {name}"
 
@@ -57,6 +117,10 @@ def own_means(run: RunScores, key: str, gallery: str = "own") -> np.ndarray:
 
 
 def _own_cell(run: RunScores, key: str, step: int, task: int) -> TableCell:
+    if step == START:
+        score = float(start_means(run, key)[task])
+        spread = None if math.isnan(score) else Spread((score,))
+        return replace(_cell(spread, ""), is_faint=True)
     spread = cell_spread(run, key, "own", (step, task))
     if task > step:
         return replace(_cell(spread, ""), is_faint=True)
@@ -69,13 +133,16 @@ def _cell(spread: Spread | None, absent: str) -> TableCell:
     )
 
 
-def _forgotten(run: RunScores, key: str, task: int) -> TableCell:
+def _forgotten(run: RunScores, key: str, tasks: list[int]) -> list[TableCell]:
     """Score just after learning minus score of the last model; empty for the last task."""
-    if task >= run.steps - 1:
-        return TableCell("")
     own = own_means(run, key)
-    drop = float(own[task, task] - own[-1, task])
-    return TableCell(UNDEFINED if math.isnan(drop) else fixed(drop, 1), is_faint=True)
+    cells = []
+    for task in tasks:
+        is_learned = task < run.steps - 1
+        drop = float(own[task, task] - own[-1, task]) if is_learned else math.nan
+        text = UNDEFINED if math.isnan(drop) else fixed(drop, 1)
+        cells.append(TableCell(text, is_faint=True) if is_learned else TableCell(""))
+    return cells
 
 
 def transfer_table(track: Track, key: str) -> Table | None:

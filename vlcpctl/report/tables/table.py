@@ -73,6 +73,17 @@ class Table:
             )
         )
 
+    def with_texts(self, change: Callable[[str], str]) -> Table:
+        """The table with every text changed, such as made safe for a terminal."""
+        columns = tuple(replace(column, name=change(column.name)) for column in self.columns)
+        rows = self._mapped(lambda row: tuple(replace(one, text=change(one.text)) for one in row))
+        return Table(
+            title=change(self.title),
+            columns=columns,
+            groups=tuple(replace(one, name=change(one.name)) for one in rows.groups),
+            notes=tuple(map(change, self.notes)),
+        )
+
     def _mapped(self, change: Callable[[tuple[TableCell, ...]], tuple[TableCell, ...]]) -> Table:
         groups = (RowGroup(group.name, tuple(map(change, group.rows))) for group in self.groups)
         return replace(self, groups=tuple(groups))

@@ -1,0 +1,281 @@
+"""What rows must agree about to share a cell, a matrix, a curve, a table or a mean over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from vlcpctl.core.errors import BadInput, UsageError, unknown_name
+from vlcpctl.core.printable import printable
+from vlcpctl.core.rows import OPTIONS_OF_DATA, OPTIONS_OF_SEED, Row, different_options
+
+# The fields of --allow-mixed, and what rows cannot share if one of them differs.
+FIELDS = {
+    "limit": "a table",
+    "options": "a table",
+    "data": "a column",
+    "stream": "a column",
+    "counts": "a column",
+    "checkpoint": "a step of one run",
+    "config": "a mean over seeds",
+}
+_ADVICE = {
+    "limit": "evaluate them alike",
+    "options": "evaluate them alike",
+    "data": "evaluate one run on one stream",
+    "stream": "evaluate one run on one stream",
+    "counts": "evaluate them again",
+    "checkpoint": "give each its own run name",
+    "config": "give each its own run name",
+}
+_SHOWN = 3  # differences named in a note, and settings named in a message
+
+Difference = dict[str, tuple[object, object]]  # what differs, with both values
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Rows that are reported together although a field of them differs, on request."""
+
+    field: str
+    where: str
+    differs: str
+
+    def sentence(self) -> str:
+        """The mixture in words."""
+        return f"{self.where}: {self.differs}"
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """Rows of one group must not differ; a group of None is not compared."""
+
+    field: str
+    group: Callable[[Row], Hashable]
+    differ: Callable[[Row, Row], Difference]
+
+
+def parse_fields(texts: Iterable[str]) -> frozenset[str]:
+    """The fields of --allow-mixed FIELD,... . Raises UsageError for an unknown one.
+
+    >>> sorted(parse_fields(["data,limit", "config"]))
+    ['config', 'data', 'limit']
+    """
+    names = [name.strip() for text in texts for name in text.split(",")]
+    for name in names:
+        if name not in FIELDS:
+            raise UsageError(f"--allow-mixed: {unknown_name('field', name, FIELDS)}")
+    return frozenset(names)
+
+
+def require_comparable(rows: Sequence[Row], allow_mixed: Collection[str] = ()) -> tuple[Mixed, ...]:
+    """What is mixed in the fields of `allow_mixed`.
+
+    Raises BadInput, naming two rows and both values, if rows that would share a cell, a matrix, a
+    curve, a table or a mean over seeds differ in any other field.
+    """
+    return tuple(one for rule in _RULES for one in _mixed(rule, rows, rule.field in allow_mixed))
+
+
+def mixed_notes(mixed: Iterable[Mixed]) -> list[str]:
+    """A note for each field of --allow-mixed that made a difference."""
+    found: dict[str, list[str]] = {}
+    for one in mixed:
+        found.setdefault(one.field, []).append(one.sentence())
+    return [
+        f"--allow-mixed {field}: {'; '.join(texts[:_SHOWN])}"
+        + (f"; and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else "")
+        for field, texts in found.items()
+    ]
+
+
+def _mixed(rule: _Rule, rows: Iterable[Row], is_allowed: bool) -> list[Mixed]:
+    """The groups of a rule with rows that differ; BadInput for the first unless allowed."""
+    # Of 1.0 rows, some fields are known and some are not, so one row does not stand for its group:
+    # each row is compared with the first row of every kind (which fields it has).
+    firsts: dict[Hashable, dict[Hashable, Row]] = {}
+    found: dict[Hashable, Mixed] = {}
+    for row in rows:
+        group = rule.group(row)
+        if group is None or group in found:
+            continue
+        kinds = firsts.setdefault(group, {})
+        for first in kinds.values():
+            differs = rule.differ(first, row)
+            if differs and not is_allowed:
+                _refuse(rule.field, first, row, differs)
+            if differs:
+                found.setdefault(group, Mixed(rule.field, _where(rule, row), _words(differs)))
+        kinds.setdefault(_kind(rule, row), row)
+    return sorted(found.values(), key=lambda one: (one.where, one.differs))
+
+
+def _kind(rule: _Rule, row: Row) -> Hashable:
+    if rule.field == "counts":
+        return *sorted(row.counts), row.limit
+    names = ("data", "stream", "config", "checkpoint")
+    return row.is_earlier, *(getattr(row, name) is None for name in names)
+
+
+def _refuse(field: str, first: Row, second: Row, differs: Difference) -> None:
+    raise BadInput(
+        f"{first.place} and {second.place} cannot share {FIELDS[field]}: "
+        f"{printable(_words(differs))}; {_ADVICE[field]}, or use --allow-mixed {field}"
+    )
+
+
+def _words(differs: Difference) -> str:
+    """Such as "lr was 0.1 and is 0.01"."""
+    texts = [
+        f"{name} was {_text(was)} and is {_text(now)}"
+        for name, (was, now) in list(differs.items())[:_SHOWN]
+    ]
+    more = len(differs) - len(texts)
+    return ", ".join(texts) + (f" and {more} more differences" if more > 0 else "")
+
+
+def _text(value: object) -> str:
+    return "not set" if value is None else f"{value!s:.80}"
+
+
+def _where(rule: _Rule, row: Row) -> str:
+    """Which table, column, step or run rows of a rule are in."""
+    run = f"run {row.run!r}"
+    if rule.field == "config":
+        return f"{run}, step {row.step}"
+    if rule.field == "checkpoint":
+        return f"{run}, seed {row.seed}, step {row.step}"
+    track = ", ".join(part for part in (row.evaluator, row.protocol, row.split) if part)
+    if rule.field in {"limit", "options"}:
+        return track
+    return (
+        f"{track}, {run}, seed {row.seed}, {row.task if row.gallery == 'own' else column_of(row)}"
+    )
+
+
+def track_of(row: Row) -> tuple[Hashable, ...]:
+    """What separates tracks: rows that differ in it are never put together."""
+    return row.evaluator, row.protocol, row.map_variant, row.split
+
+
+def _table(row: Row) -> Hashable:
+    """The tables of a track are about its stream; data outside it have a line each."""
+    is_outside = row.gallery == "own" and row.task_step is None
+    is_apart = is_outside or row.since is not None
+    return *track_of(row), row.since is None, (row.task, row.tasks) if is_apart else None
+
+
+def column_of(row: Row) -> Hashable:
+    """The column of a run's matrix, or what data outside the stream are called."""
+    if row.gallery == "merged":
+        return "merged", len(row.tasks)
+    return (row.task, row.tasks) if row.task_step is None else row.task_step
+
+
+def _curve(row: Row) -> Hashable:
+    """A column of one seed's matrix, or its curve on data outside the stream."""
+    return *track_of(row), row.since is None, row.run, row.seed, row.gallery, column_of(row)
+
+
+def _same_data(row: Row) -> Hashable:
+    """Rows of the same data, whatever their run; without an id, rows of one column."""
+    return _curve(row) if row.data is None else (*track_of(row), row.since is None, row.data)
+
+
+def _at_step(row: Row) -> Hashable:
+    return row.run, row.seed, row.step
+
+
+def _over_seeds(row: Row) -> Hashable:
+    return None if row.step is None else (row.run, row.step)
+
+
+def _differ(name: str) -> Callable[[Row, Row], Difference]:
+    """Compares one field; None is a value of `limit` and unknown in any other."""
+
+    def differ(one: Row, other: Row) -> Difference:
+        pair = getattr(one, name), getattr(other, name)
+        if pair[0] == pair[1] or (None in pair and name != "limit"):
+            return {}
+        return {name: pair}
+
+    return differ
+
+
+def _data_differ(one: Row, other: Row) -> Difference:
+    if one.data is None or other.data is None:
+        # The tasks of a merged gallery are its data.
+        return {"tasks": (one.tasks, other.tasks)} if _merged_differ(one, other) else {}
+    is_same = {one.data, *one.data_was} & {other.data, *other.data_was}
+    return {} if is_same else {"data": (one.data, other.data)}
+
+
+def _merged_differ(one: Row, other: Row) -> bool:
+    return one.gallery == "merged" and one.tasks != other.tasks
+
+
+def _stream_differ(one: Row, other: Row) -> Difference:
+    """Streams matter where the data have no id: a later stream may repeat earlier tasks."""
+    is_known = one.data is not None and other.data is not None
+    return {} if is_known else _differ("stream")(one, other)
+
+
+def _counts_differ(one: Row, other: Row) -> Difference:
+    if one.limit != other.limit or different_options(one, other):
+        return {}
+    names = sorted(one.counts.keys() & other.counts.keys())
+    pairs = {name: (one.counts[name], other.counts[name]) for name in names}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _config_differ(one: Row, other: Row) -> Difference:
+    if one.config is None or other.config is None or one.config["id"] == other.config["id"]:
+        return {}
+    was, now = one.config["values"], other.config["values"]
+    return different_values(was, now) or {"config": (one.config["id"], other.config["id"])}
+
+
+def different_values(was: Mapping[str, object], now: Mapping[str, object]) -> Difference:
+    """The settings that differ, those inside objects by their path.
+
+    >>> different_values({"lr": 0.1, "set": {"a": 1}}, {"lr": 0.1, "set": {"a": 2}})
+    {'set.a': (1, 2)}
+    """
+    found: Difference = {}
+    for name in sorted(was.keys() | now.keys()):
+        one, other = was.get(name), now.get(name)
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            inner = different_values(one, other)
+            found |= {f"{name}.{path}": pair for path, pair in inner.items()}
+        elif one != other:
+            found[name] = (one, other)
+    return found
+
+
+def _options_differ(names: Callable[[str], bool]) -> Callable[[Row, Row], Difference]:
+    def differ(one: Row, other: Row) -> Difference:
+        pairs = different_options(one, other)
+        return {name: pair for name, pair in pairs.items() if names(name)}
+
+    return differ
+
+
+def _is_of_protocol(name: str) -> bool:
+    return name not in {*OPTIONS_OF_DATA, *OPTIONS_OF_SEED}
+
+
+_RULES = (
+    _Rule("limit", _table, _differ("limit")),
+    _Rule("options", _table, _options_differ(_is_of_protocol)),
+    _Rule("options", _same_data, _options_differ(lambda name: name in OPTIONS_OF_DATA)),
+    _Rule(
+        "options",
+        lambda row: (*track_of(row), row.run, row.seed),
+        _options_differ(lambda name: name in OPTIONS_OF_SEED),
+    ),
+    _Rule("data", _curve, _data_differ),
+    _Rule("stream", _curve, _stream_differ),
+    _Rule("counts", _same_data, _counts_differ),
+    _Rule("checkpoint", _at_step, _differ("checkpoint")),
+    _Rule("config", _over_seeds, _config_differ),
+)

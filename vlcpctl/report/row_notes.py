@@ -1,0 +1,92 @@
+"""Notes about rows that can be compared, but with care."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+
+from vlcpctl.core.rows import Row
+from vlcpctl.report.comparability import column_of, track_of
+
+_SHOWN = 3  # names in a note before "and N more"
+
+
+def row_notes(rows: Sequence[Row]) -> list[str]:
+    """What the rows do not say, or say without being wrong, that a reader should know."""
+    return [*_earlier_notes(rows), *_seed_notes(rows), *_name_notes(rows), *_chain_notes(rows)]
+
+
+def _earlier_notes(rows: Iterable[Row]) -> list[str]:
+    # Named by run, not by file: the same rows make the same report in any files.
+    runs = sorted({row.run for row in rows if row.is_earlier})
+    if not runs:
+        return []
+    note = (
+        f"rows of {_listed('run', runs)} were written by an earlier version and do not say which "
+        "data, protocol options and settings they are of: mixed rows may go unnoticed"
+    )
+    return [note]
+
+
+def _seed_notes(rows: Iterable[Row]) -> list[str]:
+    """Runs whose seeds were evaluated on different data."""
+    found: dict[Hashable, dict[str, int]] = {}
+    runs = set()
+    for row in rows:
+        if row.data is not None:
+            key = (*track_of(row), row.run, row.gallery, column_of(row))
+            seeds = found.setdefault(key, {})
+            seeds.setdefault(row.data, row.seed)
+            if len(set(seeds.values())) > 1:
+                runs.add(row.run)
+    if not runs:
+        return []
+    note = (
+        f"the seeds of {_listed('run', sorted(runs))} were evaluated on different data, which "
+        "their standard deviation includes"
+    )
+    return [note]
+
+
+def _name_notes(rows: Iterable[Row]) -> list[str]:
+    """Tasks of one name whose data are not the same in all runs."""
+    found: dict[tuple[Hashable, ...], dict[str, set[str]]] = {}
+    for row in rows:
+        if row.data is not None and row.gallery == "own":
+            by_run = found.setdefault((*track_of(row), row.task, row.tasks), {})
+            by_run.setdefault(row.run, set()).add(row.data)
+    tasks = {
+        str(key[4])
+        for key, by_run in found.items()
+        if any(not ids & one for ids in by_run.values() for one in by_run.values())
+    }
+    if not tasks:
+        return []
+    listed = _listed("task", sorted(tasks))
+    return [f"the data of {listed} are not the same in all runs: compare them with care"]
+
+
+def _chain_notes(rows: Iterable[Row]) -> list[str]:
+    """Steps that were not trained from the step before them."""
+    made: dict[tuple[str, int, int], str] = {}
+    parents: dict[tuple[str, int, int], str] = {}
+    for row in rows:
+        if row.step is not None and row.checkpoint is not None:
+            made[row.run, row.seed, row.step] = row.checkpoint
+            if row.parent is not None:
+                parents[row.run, row.seed, row.step] = row.parent
+    broken = [
+        f"run {run!r}, seed {seed}: the model of step {step} was not trained from that of step "
+        f"{step - 1}"
+        for (run, seed, step), parent in sorted(parents.items())
+        if made.get((run, seed, step - 1), parent) != parent
+    ]
+    return broken[:_SHOWN]
+
+
+def _listed(kind: str, names: Sequence[str]) -> str:
+    """Such as "run 'a'", "runs 'a' and 'b'", or the first few and their number."""
+    shown = [repr(name) for name in names[:_SHOWN]]
+    if len(names) > _SHOWN:
+        shown.append(f"{len(names) - _SHOWN} more")
+    text = " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    return f"{kind}{'' if len(names) == 1 else 's'} {text}"

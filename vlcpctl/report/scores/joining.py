@@ -1,0 +1,168 @@
+"""Rows of one run joined: each run gets its start, and its data the places that its chain gave it.
+
+Rows of a run are written at different times. An early checkpoint does not know yet which data will
+be tasks of the stream, and a model that the run started from knows nothing of it. Data are matched
+by their content id; rows that lack it, which an earlier version wrote, are left as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from vlcpctl.core.rows import Row, distinct
+from vlcpctl.report.scores.runs import is_upper_bound
+
+Chain = tuple[str, int]  # the run and seed
+
+
+@dataclass(frozen=True)
+class JoinedRows:
+    """Rows with their start and places; `starts` has the names of each run's starting models."""
+
+    rows: list[Row]
+    starts: dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class _Position:
+    """The place of data in a run: task and name, according to a row of this step."""
+
+    known_at: int
+    task_step: int | None
+    task: str
+
+    @property
+    def rank(self) -> tuple[int, bool, int]:
+        """A later checkpoint knows better, and a place in the stream says more than none."""
+        step = self.task_step
+        return self.known_at, step is not None, 0 if step is None else -step
+
+
+def joined(
+    rows: Sequence[Row], kept: Collection[str] = (), allow_mixed: Collection[str] = ()
+) -> JoinedRows:
+    """The rows, each once, those of a run's start as rows before its first task.
+
+    An untrained model from which a run starts is shown there, and is no longer a run of its own,
+    unless its name is in `kept`. Raises BadInput for rows that contradict each other.
+    """
+    known_as = _current_ids(rows)
+    places = _places(rows, known_as)
+    chains = _chains_by_start(rows)
+    names: dict[str, dict[str, None]] = {}
+    found = []
+    for row in rows:
+        is_score = row.since is None and row.gallery == "own"
+        starting = chains.get(row.checkpoint or "", {}) if is_score else {}
+        for run, seed in starting:
+            names.setdefault(run, {})[row.run] = None
+            start = replace(row, run=run, seed=seed, step=None)
+            found.append(_placed(start, places[run, seed], known_as, is_start=True))
+        if not starting or row.step is not None or row.run in kept:
+            place = places.get((row.run, row.seed), {})
+            found.append(_placed(_since_start(row, chains), place, known_as))
+    starts = {run: tuple(sorted(models)) for run, models in names.items()}
+    return JoinedRows(distinct(_with_one_name(found, known_as), allow_mixed), starts)
+
+
+def _current_ids(rows: Iterable[Row]) -> dict[str, str]:
+    """For each id of data that were rewritten: one id that all of their versions share."""
+    leader: dict[str, str] = {}
+
+    def find(one: str) -> str:
+        while leader.setdefault(one, one) != one:
+            leader[one] = one = leader[leader[one]]
+        return one
+
+    for row in rows:
+        if row.data is not None:
+            for earlier in row.data_was:
+                one, other = find(row.data), find(earlier)
+                leader[max(one, other)] = min(one, other)
+    return {one: find(one) for one in list(leader)}
+
+
+def _chains_by_start(rows: Iterable[Row]) -> dict[str, dict[Chain, None]]:
+    """The runs and seeds that start from each checkpoint, in order."""
+    found = {
+        (row.start, row.run, row.seed) for row in rows if row.start and row.start != row.checkpoint
+    }
+    chains: dict[str, dict[Chain, None]] = {}
+    for start, run, seed in sorted(found):
+        chains.setdefault(start, {})[run, seed] = None
+    return chains
+
+
+def _places(rows: Iterable[Row], known_as: dict[str, str]) -> dict[Chain, dict[str, _Position]]:
+    """The place of each data id in each run, as the run's latest checkpoint has it.
+
+    An upper bound has the places of the other runs where these agree: it is compared with them.
+    """
+    places: dict[Chain, dict[str, _Position]] = {}
+    bounds = set()
+    for row in rows:
+        of_run = places.setdefault((row.run, row.seed), {})
+        if is_upper_bound(row.run, row.method):
+            bounds.add((row.run, row.seed))
+        if row.gallery == "own" and row.data is not None:
+            step = -1 if row.step is None else row.step
+            found = _Position(step, row.task_step, row.task)
+            data = known_as.get(row.data, row.data)
+            best = of_run.setdefault(data, found)
+            if (found.rank, found.task) > (best.rank, best.task):
+                of_run[data] = found
+    _share(places, bounds)
+    return places
+
+
+def _share(places: dict[Chain, dict[str, _Position]], bounds: Collection[Chain]) -> None:
+    """Give upper bounds the places on which all other runs with tasks agree."""
+    others = [of_run for chain, of_run in places.items() if chain not in bounds]
+    trained = [of_run for of_run in others if any(one.known_at >= 0 for one in of_run.values())]
+    for chain in bounds:
+        for data in places[chain]:
+            said = {one[data].task_step: one[data] for one in trained if data in one}
+            said.pop(None, None)  # a run that has not come as far as the upper bound
+            if len(said) == 1:
+                (places[chain][data],) = said.values()
+
+
+def _placed(
+    row: Row, places: dict[str, _Position], known_as: dict[str, str], *, is_start: bool = False
+) -> Row:
+    """The row with the place of its data in the run."""
+    if row.gallery != "own" or row.data is None:
+        return row
+    place = places.get(known_as.get(row.data, row.data))
+    if place is None:
+        # A start that was trained has places of its own stream, which are not those of this run.
+        return replace(row, task_step=None) if is_start and row.config is not None else row
+    tasks = (place.task,) if len(row.tasks) == 1 else row.tasks
+    return replace(row, task_step=place.task_step, task=place.task, tasks=tasks)
+
+
+def _since_start(row: Row, chains: dict[str, dict[Chain, None]]) -> Row:
+    """A comparison with the start of the run as one with the run's own first model."""
+    since = row.since
+    if since is None or (row.run, row.seed) not in chains.get(since.checkpoint or "", {}):
+        return row
+    return replace(row, since=replace(since, run=row.run, step=None))
+
+
+def _with_one_name(rows: Sequence[Row], known_as: dict[str, str]) -> list[Row]:
+    """The rows, with one name for data outside the stream that have several."""
+    names: dict[str, str] = {}
+    for row in rows:
+        if row.gallery == "own" and row.task_step is None and row.data is not None:
+            data = known_as.get(row.data, row.data)
+            names[data] = min(names.get(data, row.task), row.task)
+    found = []
+    for row in rows:
+        data = known_as.get(row.data or "", row.data or "")
+        if row.gallery == "own" and row.task_step is None and data in names:
+            tasks = (names[data],) if len(row.tasks) == 1 else row.tasks
+            found.append(replace(row, task=names[data], tasks=tasks))
+        else:
+            found.append(row)
+    return found

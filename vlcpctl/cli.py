@@ -17,19 +17,22 @@ import typer
 import typer.core
 
 import vlcpctl
-from vlcpctl.commands import COMMANDS, module_name, options
+from vlcpctl.commands import COMMANDS, environment, module_name, options
+from vlcpctl.commands.mistakes import TYPER_ERROR, usage_words
 from vlcpctl.commands.output_locks import with_locks
 from vlcpctl.commands.paths import checked_paths
+from vlcpctl.commands.values import convert_here
 from vlcpctl.core import console
 from vlcpctl.core.ending import ending_at_signals
-from vlcpctl.core.errors import VlcpError
+from vlcpctl.core.errors import UsageError, VlcpError, debugging, unknown_name
 from vlcpctl.core.printable import printable, printable_lines
 from vlcpctl.core.resource_limits import is_about_limits, limit_text, require_threads
 
 EPILOG = (
     "Every option can be set with an environment variable, such as VLCPCTL_TRAIN_STEP_LR for --lr "
-    "of train-step. --debug, anywhere on the command line, or VLCPCTL_DEBUG=1 prints the traceback "
-    "of an error."
+    "of train-step; an option that can be repeated takes several values with spaces between them, "
+    "or colons between paths. --debug, anywhere on the command line, or VLCPCTL_DEBUG=1 prints the "
+    "traceback of an error."
 )
 PIPE_CLOSED = 141  # 128 + the number of SIGPIPE
 MANY = 12  # the help of a command with more options lists them in sections
@@ -54,9 +57,20 @@ def main() -> None:
 class _Group(typer.core.TyperGroup):
     """The program itself."""
 
-    def make_context(self, *words: Any, **more: Any) -> Any:
-        with _exiting_at_closed_pipe():
-            return super().make_context(*words, **more)
+    def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
+        words = list(args)
+        try:
+            with _exiting_at_closed_pipe():
+                return super().make_context(info_name, args, parent=parent, **extra)
+        except TYPER_ERROR as error:
+            if not words:  # the help is shown in the form of an error
+                raise
+            raise _usage_exit("", usage_words(error, words)) from error
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in self.commands and not args[0].startswith("-"):
+            raise _usage_exit("", unknown_name("command", args[0], self.commands))
+        return super().resolve_command(ctx, args)
 
     def get_params(self, ctx: Any) -> list[Any]:
         parameters: list[Any] = super().get_params(ctx)
@@ -70,9 +84,25 @@ class _Group(typer.core.TyperGroup):
 class _Command(typer.core.TyperCommand):
     """A command with help in plain text: options in sections, examples as they would be typed."""
 
-    def make_context(self, *words: Any, **more: Any) -> Any:
-        with _exiting_at_closed_pipe():
-            return super().make_context(*words, **more)
+    def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
+        words, prefix = list(args), environment.prefix_of(str(info_name))
+        try:
+            convert_here(self.params, self.callback or _not_loaded, prefix)
+            with _exiting_at_closed_pipe():
+                context = super().make_context(info_name, args, parent=parent, **extra)
+        except UsageError as error:
+            raise _usage_exit(info_name, str(error)) from error
+        except TYPER_ERROR as error:
+            raise _usage_exit(info_name, usage_words(error, words)) from error
+        environment.warn_of_unknown(prefix, [one.envvar for one in self.params if one.envvar])
+        return context
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        parameters: list[Any] = super().get_params(ctx)
+        for parameter in parameters:
+            if parameter.name == "help":
+                parameter.default = False  # for a None, typer imports pydantic (0.2 s)
+        return parameters
 
     def get_help(self, ctx: Any) -> str:
         return super().get_help(ctx).replace(HYPHEN, "-")
@@ -115,6 +145,12 @@ def _exiting_at_closed_pipe() -> Iterator[None]:
     except BrokenPipeError:
         console.drop_stdout()
         raise typer.Exit(PIPE_CLOSED) from None
+
+
+def _usage_exit(name: str, message: str) -> typer.Exit:
+    """Print a mistake in the command line, and return the exception that exits with 2."""
+    _print_error(name, message)
+    return typer.Exit(UsageError.exit_code)
 
 
 def application(chosen: str | None) -> typer.Typer:
@@ -205,9 +241,10 @@ def _with_error_lines(name: str, run: Callable[..., None]) -> Callable[..., None
 
 
 def _print_error(name: str, message: str) -> None:
-    if os.environ.get("VLCPCTL_DEBUG"):
+    if debugging():
         console.log(printable_lines(traceback.format_exc()).rstrip())
-    console.log(printable(f"vlcpctl {name}: {message}"))
+    program = f"vlcpctl {name}".rstrip()
+    console.log(printable(f"{program}: {message}"))
 
 
 def _error_text(error: OSError) -> str:

@@ -13,6 +13,19 @@ from vlcpctl.core.printable import printable
 OUTPUTS = frozenset({"out", "save_embeddings", "save_ranks", "timings"})
 _APPENDED = frozenset({"tensorboard"})  # files are added to it, none is replaced
 _TEXTS = frozenset({"sources", "rows", "data_sets"})  # inputs that are paths, names or -
+TEXTS = _TEXTS | {"image_root", "model", "pretrained"}  # every text that may be a path
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/{2}")
+
+
+def refuse_url(text: str) -> None:
+    """Raise ValueError for text such as s3://bucket/run where a local path is meant.
+
+    Call it before the text becomes a Path, which turns // into /.
+    """
+    if _URL.match(text):
+        raise ValueError(
+            f"'{printable(text)}' is a URL, not a local path; object stores are not supported yet"
+        )
 
 
 def checked_paths(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ VlcpError 1
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -72,6 +73,17 @@ class Interrupted(VlcpError):
     """A signal stopped the command after it saved its state; the same command resumes."""
 
     exit_code = 75
+
+
+def debugging() -> bool:
+    """Whether tracebacks are shown: VLCPCTL_DEBUG is set, and not to 0, false, no or off."""
+    return os.environ.get("VLCPCTL_DEBUG", "").strip().lower() not in {
+        "",
+        "0",
+        "false",
+        "no",
+        "off",
+    }
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:

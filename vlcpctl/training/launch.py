@@ -22,7 +22,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from vlcpctl.core import console
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.devices import torch_device
-from vlcpctl.core.errors import UsageError, VlcpError
+from vlcpctl.core.errors import UsageError, VlcpError, debugging
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.locks import patience, set_patience
 from vlcpctl.core.staging import Staging
@@ -138,7 +138,7 @@ def _silence_torch() -> Iterator[None]:
 
     The launcher logs a traceback for each failure, which would bury the one line of our error.
     """
-    if not os.environ.get("VLCPCTL_DEBUG"):
+    if not debugging():
         logging.disable()
     try:
         yield

@@ -8,7 +8,6 @@ from typing import TypeVar
 import numpy as np
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.core.rows import Row
 from vlcpctl.report.scores.runs import START, RunScores, SeedScores, Track, TransferScores
 

@@ -1,0 +1,169 @@
+"""The values of options and arguments: text from the command line or the environment, converted.
+
+typer would convert them with pydantic, whose import takes 0.2 s in every command, and would report
+mistakes in pydantic's words.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+import types
+import typing
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from vlcpctl.commands.paths import TEXTS, refuse_url
+from vlcpctl.core.errors import UsageError
+from vlcpctl.core.printable import printable
+
+LARGEST = 2**63 - 1  # of whole numbers: larger ones fit neither Arrow's columns nor torch's seeds
+_FALSE = frozenset({"0", "false", "no", "off", "n", "f"})
+_TRUE = frozenset({"1", "true", "yes", "on", "y", "t"})
+
+
+def convert_here(parameters: Sequence[Any], run: Callable[..., Any], prefix: str) -> None:
+    """Let typer's parameters of the command `run` convert their values with this module.
+
+    Their types are those of the annotations of `run`. `prefix` starts the names of the environment
+    variables, such as VLCPCTL_TRAIN_STEP. Raises nothing itself; the parameters raise UsageError
+    when they are given a value that does not fit.
+    """
+    hints = typing.get_type_hints(inspect.unwrap(run), include_extras=True)
+    for parameter in parameters:
+        if parameter.name in hints:
+            kind, information = _kind_of(hints[parameter.name])
+            parameter.process_value = partial(_process, parameter, kind, information)
+        if parameter.param_type_name == "option" and parameter.name != "help":
+            parameter.envvar = variable_of(parameter, prefix)
+            parameter.allow_from_autoenv = False  # typer's name is that of the Python parameter
+            parameter.value_from_envvar = partial(_from_environment, parameter)
+
+
+def variable_of(parameter: Any, prefix: str) -> str:
+    """The environment variable of an option, such as VLCPCTL_TRAIN_STEP_SET for --set."""
+    return f"{prefix}_{_option(parameter).lstrip('-').replace('-', '_').upper()}"
+
+
+def run_name(text: str) -> str:
+    """The name of a run, for --run.
+
+    Raises ValueError for a name that is empty, starts or ends with a space, or has characters that
+    do not print.
+    """
+    if not text.strip():
+        raise ValueError("the name is empty")
+    if text != text.strip():
+        raise ValueError(f"{text!r} starts or ends with a space")
+    if printable(text) != text:
+        raise ValueError(f"'{printable(text)}' contains characters that do not print")
+    return text
+
+
+def _kind_of(annotation: Any) -> tuple[Any, Any]:
+    """The Python type of an annotated parameter without None, and typer's information about it."""
+    information = None
+    if get_origin(annotation) is typing.Annotated:
+        annotation, information, *_ = get_args(annotation)
+    if get_origin(annotation) in {typing.Union, types.UnionType}:
+        (annotation,) = (one for one in get_args(annotation) if one is not types.NoneType)
+    return annotation, information
+
+
+def _process(parameter: Any, kind: Any, information: Any, ctx: Any, value: Any) -> Any:
+    """What typer's `process_value` returns: the converted value, passed on to any callback."""
+    source = ctx.get_parameter_source(parameter.name)
+    from_environment = source is not None and source.name == "ENVIRONMENT"
+    name = parameter.envvar if from_environment else _shown_name(parameter)
+    if parameter.value_is_missing(value):
+        if parameter.required:
+            raise UsageError(f"{name} is missing; see '{ctx.command_path} --help'")
+    else:
+        convert = partial(_converted, parameter.name, information)
+        try:
+            if get_origin(kind) is list:
+                value = [convert(get_args(kind)[0], one) for one in value]
+            else:
+                value = convert(kind, value)
+        except ValueError as error:
+            raise UsageError(f"{name}: {error}") from error
+    return value if parameter.callback is None else parameter.callback(ctx, parameter, value)
+
+
+def _converted(parameter: str, information: Any, kind: Any, value: Any) -> Any:
+    """A value as the type `kind`; raises ValueError if it does not fit."""
+    if not isinstance(value, str):
+        return value  # a default
+    if not value:
+        raise ValueError("the value is empty (an unset shell variable gives an empty value)")
+    if kind is Path or parameter in TEXTS:
+        refuse_url(value)
+    if getattr(information, "parser", None) is not None:
+        return information.parser(value)
+    if kind in (int, float):
+        number = _whole_number(value) if kind is int else _number(value)
+        _check_range(number, information)
+        return number
+    return _boolean(value) if kind is bool else kind(value)
+
+
+def _whole_number(text: str) -> int:
+    digits = text.strip()
+    if not digits.isascii() or not digits.removeprefix("-").removeprefix("+").isdigit():
+        raise ValueError(f"'{printable(text)}' is not a whole number")
+    if len(digits) > len(str(LARGEST)) + 1 or abs(int(digits)) > LARGEST:
+        raise ValueError(f"{digits:.30} is too large; at most {LARGEST} is possible")
+    return int(digits)
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(f"'{printable(text)}' is not a number") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{printable(text)} is not a finite number")
+    return number
+
+
+def _check_range(number: float, information: Any) -> None:
+    least, most = getattr(information, "min", None), getattr(information, "max", None)
+    if least is not None and number < least:
+        raise ValueError(f"{number} is too small; it must be at least {least}")
+    if most is not None and number > most:
+        raise ValueError(f"{number} is too large; it must be at most {most}")
+
+
+def _boolean(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise ValueError(f"'{printable(text)}' is neither true nor false")
+    return word in _TRUE
+
+
+def _from_environment(parameter: Any, _: Any) -> Any:
+    """The value of the parameter's variable; an empty variable counts as not set.
+
+    The values of an option that can be repeated are separated by spaces, paths as those in PATH.
+    """
+    text = os.environ.get(parameter.envvar, "")
+    if not text.strip():
+        return None
+    if not parameter.multiple:
+        return text
+    is_path = parameter.name in TEXTS or parameter.metavar in {"DIR", "FILE", "PATH"}
+    return [one for one in text.split(os.pathsep if is_path else None) if one]
+
+
+def _option(parameter: Any) -> str:
+    return str(max(parameter.opts, key=len))
+
+
+def _shown_name(parameter: Any) -> str:
+    """The name of a parameter in messages: --lr, or TASK for an argument."""
+    if parameter.param_type_name == "option":
+        return _option(parameter)
+    return str(parameter.metavar or parameter.name.upper())

@@ -33,7 +33,7 @@ from vlcpctl.core.errors import BadInput, Interrupted
 def run(
     does: str,
     file: Annotated[Path, typer.Argument()] = Path("unused"),
-    out: Annotated[Path, typer.Option("-o", "--out")] = Path("no-output"),
+    out: Annotated[Path | None, typer.Option("-o", "--out")] = None,
 ) -> None:
     if does == "make-late":
         time.sleep(0.5)

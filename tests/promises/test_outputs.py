@@ -5,51 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.eval_rows import own_rows, write_rows
-from support.pair_files import rows, write_parquet
-from support.program import TINY, check_refused, make_inputs, run_program
-
-Words = list[object]
+from support.program import check_refused, run_program
+from support.writers import WRITERS, lines, make_place
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the commands read."""
-    root = make_inputs(tmp_path_factory.mktemp("inputs"))
-    write_parquet(root / "pairs.parquet", rows(20))
-    write_rows(root / "rows.ndjson", own_rows())
-    return root
+    return make_place(tmp_path_factory.mktemp("inputs"))
 
 
-def lines(place: Path) -> dict[str, Words]:
-    """A command line of each writer without its output; the last word is the output's option."""
-    first, second = place / "stream" / "00-part-0", place / "stream" / "01-part-1"
-    plain, buffer = place / "plain", place / "buffer"
-    evaluate: Words = [second, "--checkpoint", plain, "-q"]
-    return {
-        "sample": ["sample", "emoji9", "--limit", 1, "--views", 1, "--size", 16, "-q", "-o"],
-        "split": ["split", place / "pairs.parquet", "--by", "source", "-q", "-o"],
-        "buffer": ["buffer", first, "--policy", "ring", "--size", 6, "-q", "-o"],
-        "train-step": ["train-step", second, *TINY, "--previous", plain, "-o"],
-        "distill": ["distill", second, "--teacher", plain, "--preset", "tiny", "-q", "-o"],
-        "invert-texts": [
-            *("invert-texts", "--checkpoint", plain, "--buffer", buffer),
-            *("--count", 2, "--iterations", 1, "-q", "-o"),
-        ],
-        "interpolate": ["interpolate", plain, place / "queued", "-q", "-o"],
-        "import-checkpoint": ["import-checkpoint", plain, "-q", "-o"],
-        "eval-retrieval": ["eval-retrieval", *evaluate, "-o"],
-        "timings": ["eval-retrieval", *evaluate, "--timings"],
-        "embeddings": ["eval-retrieval", *evaluate, "--save-embeddings"],
-        "spatial-report": [
-            *("spatial-report", second, "--checkpoint", plain),
-            *("--checkpoint", place / "queued", "-q", "-o"),
-        ],
-        "forgetting-report": ["forgetting-report", place / "rows.ndjson", "-q", "-o"],
-    }
-
-
-WRITERS = tuple(lines(Path()))
 each_writer = pytest.mark.parametrize("writer", WRITERS)
 
 

@@ -23,6 +23,7 @@ Model = Annotated[
         "--model",
         metavar="NAME|FILE.json",
         help="Model architecture (default: from SOURCE; required if SOURCE does not name it).",
+        rich_help_panel=options.MODEL,
     ),
 ]
 Tokenizer = Annotated[
@@ -32,12 +33,16 @@ Tokenizer = Annotated[
         metavar="DIR",
         help="Directory with the vocab.txt or tokenizer.json of a fusion model (default: from its "
         "configuration).",
+        rich_help_panel=options.MODEL,
     ),
 ]
 RunName = Annotated[
     str | None,
     typer.Option(
-        "--run", metavar="NAME", help="Name of the run in rows (default: the file's name)."
+        "--run",
+        metavar="NAME",
+        help="Name of the run in rows (default: the file's name).",
+        rich_help_panel=options.OUTPUT,
     ),
 ]
 Step = Annotated[
@@ -47,6 +52,7 @@ Step = Annotated[
         min=0,
         metavar="I",
         help="Stream step the model was trained up to (default: none).",
+        rich_help_panel=options.OUTPUT,
     ),
 ]
 TrustPickle = Annotated[
@@ -55,6 +61,7 @@ TrustPickle = Annotated[
         "--trust-pickle",
         help="Run the code in SOURCE if it cannot be read otherwise; use it only if you "
         "trust SOURCE.",
+        rich_help_panel=options.INPUT,
     ),
 ]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -13,7 +12,6 @@ from typing import Any
 
 from vlcpctl.commands.options import Wait
 from vlcpctl.commands.paths import OUTPUTS
-from vlcpctl.core.errors import UsageError
 
 _WAIT = inspect.Parameter("wait", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Wait)
 
@@ -50,13 +48,12 @@ def _locked_outputs(arguments: Mapping[str, Any], wait: float | None) -> Iterato
 
     Raises OutputExists if another process writes one of them.
     """
-    from vlcpctl.core import locks
+    from vlcpctl.core import console, locks
     from vlcpctl.core.atomic import naming_output
     from vlcpctl.core.staging import Staging
 
-    if wait is not None and math.isnan(wait):
-        raise UsageError("--wait nan is not a number of seconds")
     locks.set_patience(wait or 0.0)
+    console.set_quiet(bool(arguments.get("quiet")))  # while waiting, before the command starts
     with ExitStack() as stack:
         for out in _to_lock(arguments):
             try:

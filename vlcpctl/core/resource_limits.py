@@ -9,12 +9,13 @@ from typing import Final
 from vlcpctl.core.errors import VlcpError, first_line
 
 THREADS: Final = 4  # that a small command starts at once
-# What libraries raise as a bare RuntimeError.
+# What libraries raise as a RuntimeError or ImportError.
 _SIGNS = (
     "can't start new thread",
     "can't allocate memory",
     "out of memory",
     "Cannot allocate memory",
+    "failed to map segment",
     "Resource temporarily unavailable",
 )
 
@@ -25,12 +26,14 @@ def is_about_limits(error: BaseException) -> bool:
 
 
 def limit_text(error: BaseException) -> str:
-    """The message for an error of which `is_about_limits` is true.
+    """The message for an error of which `is_about_limits` is true, on one line.
 
     >>> limit_text(MemoryError())
     'out of memory (MemoryError); see ulimit -v and -u, or use smaller batches'
     """
-    return f"out of memory ({first_line(error)}); see ulimit -v and -u, or use smaller batches"
+    lines = [line.strip() for line in str(error).splitlines() if any(s in line for s in _SIGNS)]
+    reason = lines[0] if lines else first_line(error)
+    return f"out of memory ({reason}); see ulimit -v and -u, or use smaller batches"
 
 
 def require_threads() -> None:

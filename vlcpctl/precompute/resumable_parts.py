@@ -79,11 +79,12 @@ def drop_finished(out: Path, identity: dict[str, Any]) -> None:
 
     Those of another command stay, and so does everything while another process is at work.
     """
-    stored = Staging(out).partial / "identity.json"
+    staging = Staging(out)
+    stored = staging.partial / "identity.json"
     with suppress(OSError, ValueError, OutputExists):
-        found = json.loads(stored.read_text())
+        found = json.loads(stored.read_text()) if stored.exists() else identity
         if not identity_differences({**found, "numeric": None}, {**identity, "numeric": None}):
-            Staging(out).drop_partial()
+            staging.drop_partial()
 
 
 def missing_parts(out: Path, files: Mapping[int, Path]) -> list[int]:

@@ -1,0 +1,289 @@
+"""Of two processes with one output, one writes it: the other ends with exit 4, or waits."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support.processes import exit_code_of, run_line, start_child, wait_until
+from support.program import check_refused, run_program
+from support.writers import WRITERS, lines, make_place
+
+from vlcpctl.core import locks
+from vlcpctl.core.errors import OutputExists
+from vlcpctl.core.staging import Staging
+
+each_writer = pytest.mark.parametrize("writer", WRITERS)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the commands read."""
+    return make_place(tmp_path_factory.mktemp("inputs"))
+
+
+@contextmanager
+def writer_of(out: Path, seconds: float = 100) -> Iterator[int]:
+    """A process that holds the lock of an output; its id."""
+    begun = out.with_name(f"{out.name}-is-locked")
+
+    def hold(_rank: int) -> None:
+        with Staging(out).locked():
+            begun.touch()
+            time.sleep(seconds)
+
+    pid = start_child(hold)
+    try:
+        wait_until(begun.exists)
+        begun.unlink()
+        yield pid
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def race(place: Path, *command_lines: list[object]) -> list[int]:
+    """The exit codes of command lines that start at the same moment, and their logs in `place`."""
+    pids = [
+        start_child(lambda rank: run_line(command_lines[rank], place / f"log-{rank}"), rank)
+        for rank in range(len(command_lines))
+    ]
+    return [exit_code_of(pid) for pid in pids]
+
+
+def logs(place: Path) -> str:
+    """What all command lines of a race printed to stderr."""
+    return "".join(path.read_text() for path in sorted(place.glob("log-*.err")))
+
+
+def assert_clean(directory: Path, out: Path) -> None:
+    """Nothing but the output is left."""
+    left = {path.name for path in directory.iterdir() if not path.name.startswith("log-")}
+    assert left == {out.name}
+
+
+@each_writer
+def test_a_second_writer_ends_with_exit_4_and_names_the_first(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], writer: str
+) -> None:
+    words = lines(place)[writer]
+    with writer_of(tmp_path / "out") as pid:
+        for force in ([], [] if writer in {"timings", "interpolate"} else ["--force"]):
+            ended = run_program(capfd, *words, tmp_path / "out", *force)
+            says = f"{tmp_path / 'out'} is being written by process {pid} on host "
+            check_refused(ended, str(words[0]), 4, says, "; wait for it, or use --wait")
+    assert not (tmp_path / "out").exists()
+
+
+@each_writer
+def test_with_wait_it_starts_when_the_first_has_ended(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], writer: str
+) -> None:
+    words = lines(place)[writer]
+    with writer_of(tmp_path / "out", 0.6):
+        ended = run_program(capfd, *words, tmp_path / "out", "--wait")
+    assert ended.code == 0, ended.err
+    assert_clean(tmp_path, tmp_path / "out")
+
+
+def test_wait_ends_after_its_seconds(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = [*lines(place)["sample"], tmp_path / "out"]
+    with writer_of(tmp_path / "out"):
+        check_refused(run_program(capfd, *words, "--wait", 0.5), "sample", 4, "(waited 0.5 s)")
+
+
+def test_what_only_reads_or_plans_does_not_lock(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = [*lines(place)["buffer"], tmp_path / "out"]
+    assert run_program(capfd, *words).code == 0
+    with writer_of(tmp_path / "out"):
+        assert run_program(capfd, "check", tmp_path / "out").code == 0
+        assert run_program(capfd, "inspect", tmp_path / "out").code == 0
+        assert run_program(capfd, *words, "--dry-run").code == 0
+
+
+@each_writer
+def test_what_dead_writers_left_is_removed_also_of_another_host(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], writer: str
+) -> None:
+    """With the first run, and with one that finds its output finished."""
+    words, staging = [*lines(place)[writer], tmp_path / "out"], Staging(tmp_path / "out")
+    for _ in range(1 if writer in {"timings", "interpolate"} else 2):
+        staging.path.mkdir()
+        staging.marker.touch()
+        (staging.path / "writing-a-container-1").mkdir()
+        (staging.path / "writing-a-container-2").touch()
+        ended = run_program(capfd, *words)
+        assert ended.code == 0, ended.err
+        assert_clean(tmp_path, tmp_path / "out")
+
+
+@pytest.mark.parametrize("spawned", [False, True])
+def test_a_killed_writers_child_does_not_keep_the_lock(tmp_path: Path, spawned: bool) -> None:
+    """As workers that load data, which outlive a killed parent for seconds."""
+    out = tmp_path / "out"
+
+    def act(_rank: int) -> None:
+        with Staging(out).locked():
+            pid = os.fork() if not spawned else subprocess.Popen(["sleep", "100"]).pid
+            if pid == 0:
+                time.sleep(100)
+            (tmp_path / "child.part").write_text(str(pid))
+            (tmp_path / "child.part").rename(tmp_path / "child")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert exit_code_of(start_child(act)) == -signal.SIGKILL
+    child = int((tmp_path / "child").read_text())
+    try:
+        with Staging(out).locked(wait_s=5):  # a fork needs a moment to close the descriptor
+            os.kill(child, 0)  # is alive
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_a_lock_excludes_also_while_its_file_comes_and_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last holder removes the file that others are waiting to lock."""
+    out, count = tmp_path / "out", tmp_path / "count"
+    count.write_text("0")
+
+    def act(_rank: int) -> None:
+        for _ in range(20):
+            with Staging(out).locked(wait_s=100):
+                before = int(count.read_text())
+                time.sleep(0.001)
+                count.write_text(str(before + 1))
+
+    monkeypatch.setattr(locks, "POLL_S", 0.002)
+    pids = [start_child(act, rank) for rank in range(4)]
+    assert [exit_code_of(pid) for pid in pids] == [0] * 4
+    assert count.read_text() == "80"
+    assert [path.name for path in tmp_path.iterdir()] == ["count"]
+
+
+def test_a_process_can_lock_again_what_it_has_locked(tmp_path: Path) -> None:
+    staging = Staging(tmp_path / "out")
+    with staging.locked(), Staging(tmp_path / "." / "out").locked():
+        assert staging.is_ours()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_the_file_system_refuses_locks_one_warning_is_printed(
+    place: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def refuse(_descriptor: int, _kind: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(locks._state, "has_warned", False)
+    ended = run_program(capfd, *lines(place)["buffer"], tmp_path / "out")
+    assert (ended.code, ended.err.count("does not support locks")) == (0, 1)
+    assert_clean(tmp_path, tmp_path / "out")
+
+
+def test_two_equal_train_steps_do_not_mix(place: Path, tmp_path: Path) -> None:
+    words = [*lines(place)["train-step"], tmp_path / "out"]
+    assert sorted(race(tmp_path, words, words)) == [0, 4]
+    assert "Traceback" not in logs(tmp_path)
+    steps = (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()
+    assert len(steps) == 3
+    assert_clean(tmp_path, tmp_path / "out")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("writer", ["train-step", "split", "forgetting-report", "eval-retrieval"])
+def test_of_many_races_none_ends_badly(place: Path, tmp_path: Path, writer: str) -> None:
+    """With the same settings: finished, or busy. With other settings: one wins, the other ends."""
+    other = {"split": ["--seed", 1], "train-step": ["--seed", 1], "eval-retrieval": ["--limit", 3]}
+    for number in range(8):
+        out = tmp_path / str(number) / "out"
+        out.parent.mkdir()
+        words = [*lines(place)[writer], out]
+        assert sorted(race(out.parent, words, [*words, "--wait"]))[0] == 0
+        more = other.get(writer, ["--gallery", "own"])
+        again = out.with_name("again")
+        codes = race(out.parent, [*words[:-1], again], [*words[:-1], again, *more, "--wait"])
+        assert sorted(codes) == [0, 4]
+        assert "Traceback" not in logs(out.parent)
+        left = {path.name for path in out.parent.iterdir() if not path.name.startswith("log-")}
+        assert left == {"out", "again"}
+
+
+def test_two_evaluations_lose_no_rows(place: Path, tmp_path: Path) -> None:
+    """The second waits, and then refuses to replace the rows of the first."""
+    words = [*lines(place)["eval-retrieval"], tmp_path / "out", "--wait"]
+    codes = race(tmp_path, words, [*words, "--limit", 3])
+    assert sorted(codes) == [0, 4]
+    assert "contains other rows" in logs(tmp_path)
+
+
+def test_parts_of_one_output_lock_their_own_part(place: Path, tmp_path: Path) -> None:
+    words = [*lines(place)["distill"], tmp_path / "out", "--num-shards", 2, "--wait"]
+    assert race(tmp_path, *([*words, "--shard-index", index] for index in (0, 1))) == [0, 0]
+    assert_clean(tmp_path, tmp_path / "out")
+
+
+def test_a_part_and_the_whole_exclude_what_they_must(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    words = [*lines(place)["distill"], out]
+
+    def ends_with(hold: Callable[[], object], *more: object) -> int:
+        def act(_rank: int) -> None:
+            with hold():  # type: ignore[attr-defined]
+                (tmp_path / "held").touch()
+                time.sleep(100)
+
+        pid = start_child(act)
+        wait_until((tmp_path / "held").exists)
+        (tmp_path / "held").unlink()
+        try:
+            return run_program(capfd, *words, *more).code
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+    part, staging = ["--num-shards", 2, "--shard-index", 0], Staging(out)
+    assert ends_with(staging.locked, *part) == 4
+    assert ends_with(lambda: staging.locked_part("0-of-2")) == 4
+    assert ends_with(lambda: staging.locked_part("0-of-2"), *part) == 4
+    assert ends_with(lambda: staging.locked_part("1-of-2"), *part) == 0
+    assert run_program(capfd, *words).code == 0
+    assert_clean(tmp_path, out)
+
+
+def test_lines_of_a_batch_lock_for_themselves(place: Path, tmp_path: Path) -> None:
+    words = [str(word) for word in [*lines(place)["sample"], tmp_path / "out"]]
+    text = f"{' '.join(words)}\nwait\n{' '.join(words)}\n"
+    command = [sys.executable, "-m", "vlcpctl", "batch", "-", "--jobs", "2"]
+    ended = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, 2 * f"{tmp_path / 'out'}\n"), ended.stderr
+
+
+def test_a_writer_says_who_it_is_in_the_file_it_locks(tmp_path: Path) -> None:
+    """A file without it, as after a kill or on a full disk, costs only the words."""
+    staging = Staging(tmp_path / "out")
+    with writer_of(tmp_path / "out"):
+        staging.marker.write_bytes(b"\xff\x00{" + b"[" * 100_000)
+        with pytest.raises(OutputExists, match=r"out is being written by another process"):
+            staging.locked().__enter__()
+        staging.marker.write_text('{"pid": "\\u001b[31m", "host": "x", "since": 1}')
+        with pytest.raises(OutputExists, match=r"process \\x1b\[31m on host x since 1"):
+            staging.locked().__enter__()

@@ -1,0 +1,50 @@
+"""Every command that writes: a command line of each, for promises that all of them keep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.eval_rows import own_rows, write_rows
+from support.pair_files import rows, write_parquet
+from support.program import TINY, make_inputs
+
+Words = list[object]
+
+
+def make_place(root: Path) -> Path:
+    """What the commands read."""
+    make_inputs(root)
+    write_parquet(root / "pairs.parquet", rows(20))
+    write_rows(root / "rows.ndjson", own_rows())
+    return root
+
+
+def lines(place: Path) -> dict[str, Words]:
+    """A command line of each writer without its output; the last word is the output's option."""
+    first, second = place / "stream" / "00-part-0", place / "stream" / "01-part-1"
+    plain, buffer = place / "plain", place / "buffer"
+    evaluate: Words = [second, "--checkpoint", plain, "-q"]
+    return {
+        "sample": ["sample", "emoji9", "--limit", 1, "--views", 1, "--size", 16, "-q", "-o"],
+        "split": ["split", place / "pairs.parquet", "--by", "source", "-q", "-o"],
+        "buffer": ["buffer", first, "--policy", "ring", "--size", 6, "-q", "-o"],
+        "train-step": ["train-step", second, *TINY, "--previous", plain, "-o"],
+        "distill": ["distill", second, "--teacher", plain, "--preset", "tiny", "-q", "-o"],
+        "invert-texts": [
+            *("invert-texts", "--checkpoint", plain, "--buffer", buffer),
+            *("--count", 2, "--iterations", 1, "-q", "-o"),
+        ],
+        "interpolate": ["interpolate", plain, place / "queued", "-q", "-o"],
+        "import-checkpoint": ["import-checkpoint", plain, "-q", "-o"],
+        "eval-retrieval": ["eval-retrieval", *evaluate, "-o"],
+        "timings": ["eval-retrieval", *evaluate, "--timings"],
+        "embeddings": ["eval-retrieval", *evaluate, "--save-embeddings"],
+        "spatial-report": [
+            *("spatial-report", second, "--checkpoint", plain),
+            *("--checkpoint", place / "queued", "-q", "-o"),
+        ],
+        "forgetting-report": ["forgetting-report", place / "rows.ndjson", "-q", "-o"],
+    }
+
+
+WRITERS = tuple(lines(Path()))

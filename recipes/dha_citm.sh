@@ -89,10 +89,11 @@ buffer_of() { # 5 % of each task unless Figure 5 says otherwise
 evaluate() { measure "$1.ndjson" "eval-retrieval $tasks $outside $2"; }
 
 cross() { # one model for each source, each measured on all
-  local task run=seed$1/cross
+  local task alone="" run=seed$1/cross
   for task in $tasks; do
     echo "train-step $task -o $run/${task##*/} --method seqf --run cross-${task##*/} --seed $1" \
-      "$train --from-scratch"
+      "$train $alone"
+    alone=--from-scratch # the first task of a stream needs no previous checkpoint anyway
   done
   evaluate "$run" "$(checkpoints "$run" $tasks)"
 }

@@ -85,7 +85,7 @@ def test_a_run_that_starts_from_a_model_of_another_begins_with_its_stream(
 def test_a_task_that_was_left_out_is_told(stream: list[Task]) -> None:
     same = _parent(stream[0].manifest["stream"], 0)
     said = ["the model was not trained on task 1 of the stream"]
-    assert list(TaskHistory(stream[2:], "ctp", same).notes()) == said
+    assert list(TaskHistory(stream[2:], "ctp", same).left_out()) == said
 
 
 def test_a_buffer_with_pairs_of_the_task_itself_is_refused(

@@ -25,7 +25,7 @@ _KIND = "checkpoint"
 _HEAD = ("content", "identity", "files", "digests", "made_by", "more")  # not in the body
 _NOT_IN_ALL = (
     *("alpha", "parent", "parents", "configs", "start", "start_config", "origin"),
-    *("inverting_seconds", "files", "digests", "made_by"),
+    *("inverting_seconds", "warnings", "files", "digests", "made_by"),
 )
 # The four facts of `task_history` stand together in a trained checkpoint, and apart in one that was
 # imported or averaged. Readers do not care; the bytes of a manifest stay what they were.
@@ -65,6 +65,7 @@ class CheckpointManifest:
     origins: Mapping[str, str] = field(default_factory=dict)  # of each setting: "flag", "preset"...
     origin: Mapping[str, Any] | None = None  # the imported file; only of imported checkpoints
     inverting_seconds: float | None = None  # only of runs that generated pseudo texts
+    warnings: Sequence[str] | None = None  # about what the run continued from, if there were any
     files: Mapping[str, str] = field(default_factory=dict)  # sha256 by relative path
     digests: Mapping[str, Any] = field(default_factory=dict)  # size and xxh3_128, likewise
     made_by: Mapping[str, Any] = field(default_factory=dict)

@@ -16,7 +16,10 @@ from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import CommandLine, parse
 
 Jobs = Annotated[
-    int, typer.Option("--jobs", "-j", min=1, metavar="N", help="Lines to run at the same time.")
+    int,
+    typer.Option(
+        "--jobs", "-j", min=1, max=1024, metavar="N", help="Lines to run at the same time."
+    ),
 ]
 
 

@@ -40,6 +40,7 @@ RunName = Annotated[
     str | None,
     typer.Option(
         "--run",
+        parser=options.run_name,
         metavar="NAME",
         help="Name of the run in rows (default: the file's name).",
         rich_help_panel=options.OUTPUT,

@@ -28,7 +28,12 @@ Alpha = Annotated[
         help="Weight of SECOND in the average, from 0 to 1, or several: 0,0.5,1.",
     ),
 ]
-RunName = Annotated[str, typer.Option("--run", metavar="NAME", help="Name of the run in the rows.")]
+RunName = Annotated[
+    str,
+    typer.Option(
+        "--run", parser=options.run_name, metavar="NAME", help="Name of the run in the rows."
+    ),
+]
 
 
 def run(

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from vlcpctl.commands.values import run_name
 from vlcpctl.core import console
 from vlcpctl.core.errors import UsageError
 
@@ -51,7 +52,11 @@ Wait = Annotated[
 Seed = Annotated[
     int,
     typer.Option(
-        "--seed", metavar="N", help="Seed of all random choices.", rich_help_panel=EXECUTION
+        "--seed",
+        min=0,  # the most is 2^63 - 1, as for every whole number
+        metavar="N",
+        help="Seed of all random choices.",
+        rich_help_panel=EXECUTION,
     ),
 ]
 Device = Annotated[
@@ -68,6 +73,7 @@ Workers = Annotated[
     typer.Option(
         "--workers",
         min=0,
+        max=1024,
         metavar="N",
         help="Processes that decode images; 0 decodes in the main process.",
         rich_help_panel=EXECUTION,
@@ -78,6 +84,7 @@ Threads = Annotated[
     typer.Option(
         "--threads",
         min=1,
+        max=1024,
         metavar="N",
         help="CPU threads for arithmetic.",
         rich_help_panel=EXECUTION,
@@ -149,6 +156,7 @@ Run = Annotated[
     str | None,
     typer.Option(
         "--run",
+        parser=run_name,
         metavar="NAME",
         help="Name of the run in the rows (default: the checkpoint's).",
         rich_help_panel=OUTPUT,
@@ -189,8 +197,8 @@ CropScale = Annotated[
     str | None,
     typer.Option(
         metavar="LOW,HIGH",
-        help="Smallest and largest share of the area that --crop random keeps "
-        "(default: from the preset).",
+        help="Smallest and largest share of the area that --crop random keeps, above 0 and at most "
+        "1 (default: from the preset).",
         rich_help_panel=DATA,
     ),
 ]
@@ -206,7 +214,8 @@ RandAugment = Annotated[
     str | None,
     typer.Option(
         metavar="N,M",
-        help="Apply RandAugment with N operations of magnitude M (default: from the preset).",
+        help="Apply RandAugment with N operations (at most 14) of magnitude M (at most 10); 0,0 "
+        "applies none (default: from the preset).",
         rich_help_panel=DATA,
     ),
 ]

@@ -26,10 +26,12 @@ def run(
     ],
     out: options.Out,
     views: Annotated[
-        int, typer.Option("--views", min=1, metavar="N", help="Training views per emoji.")
+        int,
+        typer.Option("--views", min=1, max=10_000, metavar="N", help="Training views per emoji."),
     ] = 12,
     test_views: Annotated[
-        int, typer.Option("--test-views", min=0, metavar="N", help="Test views per emoji.")
+        int,
+        typer.Option("--test-views", min=0, max=10_000, metavar="N", help="Test views per emoji."),
     ] = 1,
     size: Annotated[
         int,

@@ -172,6 +172,7 @@ Workers = Annotated[
     typer.Option(
         "--workers",
         min=0,
+        max=1024,
         metavar="N",
         help="Threads that decode images for the classifier (default: 0).",
         rich_help_panel=options.EXECUTION,

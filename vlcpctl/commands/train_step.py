@@ -106,6 +106,7 @@ def run(
         str,
         typer.Option(
             "--run",
+            parser=options.run_name,
             metavar="NAME",
             help="Name of the run in rows and reports (default: --method).",
             rich_help_panel=options.OUTPUT,
@@ -142,6 +143,7 @@ def run(
         int | None,
         typer.Option(
             min=4,
+            max=4096,
             metavar="N",
             help="Number of tokens per caption (default: from the preset).",
             rich_help_panel=options.MODEL,
@@ -151,6 +153,7 @@ def run(
         int | None,
         typer.Option(
             min=8,
+            max=4096,
             metavar="PIXELS",
             help="Side of the square images (default: that of the model).",
             rich_help_panel=options.MODEL,
@@ -168,7 +171,7 @@ def run(
         float | None,
         typer.Option(
             metavar="X",
-            help="Peak learning rate (default: from the preset).",
+            help="Peak learning rate, above 0 (default: from the preset).",
             rich_help_panel=options.OPTIMIZATION,
         ),
     ] = None,
@@ -176,7 +179,7 @@ def run(
         float | None,
         typer.Option(
             metavar="X",
-            help="Final learning rate of the schedule (default: from the preset).",
+            help="Final learning rate of the schedule, at most --lr (default: from the preset).",
             rich_help_panel=options.OPTIMIZATION,
         ),
     ] = None,
@@ -201,7 +204,7 @@ def run(
         str | None,
         typer.Option(
             metavar="B1,B2",
-            help="Betas of adamw, adam and lamb (default: from the preset).",
+            help="Betas of adamw, adam and lamb, below 1 (default: from the preset).",
             rich_help_panel=options.OPTIMIZATION,
         ),
     ] = None,
@@ -217,7 +220,7 @@ def run(
         float | None,
         typer.Option(
             metavar="X",
-            help="Momentum of sgd (default: 0.9).",
+            help="Momentum of sgd, below 1 (default: 0.9).",
             rich_help_panel=options.OPTIMIZATION,
         ),
     ] = None,
@@ -225,7 +228,7 @@ def run(
         float | None,
         typer.Option(
             metavar="X",
-            help="Norm to clip the gradient to (default: no clipping).",
+            help="Norm to clip the gradient to, above 0 (default: no clipping).",
             rich_help_panel=options.OPTIMIZATION,
         ),
     ] = None,
@@ -240,10 +243,8 @@ def run(
     warmup: Annotated[
         float | None,
         typer.Option(
-            min=0,
-            max=1,
             metavar="SHARE",
-            help="Share of the steps with a linear warm-up (default: from the preset).",
+            help="Share of the steps with a linear warm-up, below 1 (default: from the preset).",
             rich_help_panel=options.OPTIMIZATION,
         ),
     ] = None,
@@ -527,8 +528,11 @@ def _say_plan(request: Request) -> None:
     if already_made(request.out, "checkpoint", semantic(request), force=request.force):
         console.say(f"{request.out} is already finished")
     else:
-        for line in make_plan(request).lines():
+        plan = make_plan(request)
+        for line in plan.lines():
             console.say(line)
+        for warning in plan.warnings:
+            console.warn(warning)
     console.emit(request.out)
 
 

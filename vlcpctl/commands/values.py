@@ -81,7 +81,7 @@ def _process(parameter: Any, kind: Any, information: Any, ctx: Any, value: Any) 
     if parameter.value_is_missing(value):
         if parameter.required:
             raise UsageError(f"{name} is missing; see '{ctx.command_path} --help'")
-    else:
+    elif source is None or source.name != "DEFAULT":
         convert = partial(_converted, parameter.name, information)
         try:
             if get_origin(kind) is list:

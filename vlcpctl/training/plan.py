@@ -5,7 +5,7 @@ Torch-free, so that a dry run and a mistake answer at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +13,7 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.method import Needs
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
+from vlcpctl.core.staging import Staging
 from vlcpctl.data.loading.sampler import PairSampler
 from vlcpctl.data.precomputed.stored_features import StoredProjections, read_features
 from vlcpctl.data.precomputed.teacher_targets import TeacherTargets
@@ -22,6 +23,7 @@ from vlcpctl.training.config.phases import PhasePlan, plan_phases
 from vlcpctl.training.config.processes import check_processes
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.config.settings import refuse_idle_settings, replay_share
+from vlcpctl.training.lineage import lineage_warnings
 from vlcpctl.training.offline_teacher import open_teacher_targets, targets_line
 from vlcpctl.training.pseudo_text_source import PseudoTextSource, pseudo_text_source
 from vlcpctl.training.task_history import TaskHistory
@@ -30,8 +32,14 @@ _FIXED = ("temperature", "text_length", "pretrained", "heads")
 _AFTER_THE_FIRST = (
     GoesWith("model", "previous", (), "the model is that of the previous checkpoint"),
     *(GoesWith(name, "previous", (), "the previous checkpoint fixes it") for name in _FIXED),
-    GoesWith("replay", "buffer"),
 )
+_ALWAYS = (
+    GoesWith("replay", "buffer"),
+    GoesWith("fresh_state", "previous", None, "there is no state to leave out"),
+    GoesWith("from_scratch", "previous", (), "training starts from it"),
+)
+# Slots that hold a slow copy of the weights, of ctp, dha and ema.
+_SLOW = frozenset({"momentum", "history", "average"})
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,7 @@ class TrainPlan:
     parent: CheckpointManifest | None
     pseudo_texts: PseudoTextSource | None = None
     taught: TeacherTargets | None = None
+    warnings: tuple[str, ...] = ()  # about what the run continues from
 
     @cached_property
     def stored(self) -> StoredProjections | None:
@@ -131,7 +140,12 @@ def make_plan(request: Request) -> TrainPlan:
     pseudo_texts = pseudo_text_source(request, buffer, first=_is_first(request))
     sources = [*tasks, *([buffer] if buffer else [])]
     taught = open_teacher_targets(request, sources, sampler.splits, first=_is_first(request))
-    return TrainPlan(request, tasks, buffer, sampler, phases, parent, pseudo_texts, taught)
+    _check_captions(request, sampler.splits)
+    _check_warm_up(request, phases)
+    history = TaskHistory(tasks, request.run, parent)
+    warnings = lineage_warnings(request, history, sampler.splits, buffer)
+    inputs = (sampler, phases, parent, pseudo_texts, taught, warnings)
+    return TrainPlan(request, tasks, buffer, *inputs)
 
 
 def _train_split(task: Task) -> Split:
@@ -152,8 +166,11 @@ def _check_chain(
             f"{tasks[0].path} is task {min(steps)} of its stream and there is no --previous; "
             "give the checkpoint of the previous task, or --from-scratch"
         )
+    if request.from_scratch and parent is None and not (steps and min(steps) > 0):
+        raise UsageError(f"--from-scratch has no effect: {tasks[0].path} is a first task")
     refuse_idle_settings(request.settings, request.origins)
     refuse_idle_inputs(request)
+    _check_resume(request)
     if buffer is not None and "buffer" not in buffer.manifest:
         raise BadInput(f"--buffer {buffer.path} is not a buffer; make one with 'vlcpctl buffer'")
     if buffer is not None:
@@ -221,6 +238,47 @@ def refuse_idle_inputs(request: Request) -> None:
             f"--teacher has no effect with --method {request.method_name}: its current settings "
             "use no teacher"
         )
-    if request.previous is not None:  # a first task has no buffer yet and may have --replay
-        flags = [name for name, origin in request.origins.items() if origin == "flag"]
-        refuse_idle(_AFTER_THE_FIRST, vars(request), flags)
+    flags = [name for name, origin in request.origins.items() if origin == "flag"]
+    flags += [name for name in ("fresh_state", "from_scratch") if getattr(request, name)]
+    refuse_idle(_AFTER_THE_FIRST + _ALWAYS, vars(request), flags)
+    slots = [slot for method in request.methods for slot in method.slots(first=_is_first(request))]
+    if request.fresh_state and all(slot.lifetime == "task" for slot in slots):
+        raise UsageError(
+            f"--fresh-state has no effect with --method {request.method_name}: it takes no state "
+            "from the previous checkpoint"
+        )
+    if "blend_buffers" in flags and not any(slot.name in _SLOW for slot in slots):
+        raise UsageError(
+            f"--blend-buffers has no effect with --method {request.method_name}: it averages no "
+            "weights here"
+        )
+
+
+def _check_resume(request: Request) -> None:
+    """Refuse --accept-inexact if there is no saved state that it could apply to."""
+    if not request.accept_inexact:
+        return
+    if request.force:
+        raise UsageError("--accept-inexact has no effect with --force: it starts over")
+    if not any(Staging(request.out).partial.glob("at-*")):
+        raise UsageError(
+            f"--accept-inexact has no effect: there is no unfinished run of {request.out} to resume"
+        )
+
+
+def _check_captions(request: Request, splits: Sequence[Split]) -> None:
+    """Refuse --captions all if no image has more than one caption."""
+    is_given = request.origins.get("captions") == "flag" and request.settings.captions == "all"
+    if is_given and all(int(split.caption_counts().max(initial=0)) <= 1 for split in splits):
+        raise UsageError("--captions all has no effect: no image has more than one caption")
+
+
+def _check_warm_up(request: Request, phases: Sequence[PhasePlan]) -> None:
+    """Refuse a warm-up that leaves no step of training at the full learning rate."""
+    for phase in phases:
+        warm = round(request.settings.warmup * phase.whole)
+        if phase.trains and warm >= phase.whole:
+            raise UsageError(
+                f"--warmup {request.settings.warmup:g} makes all {phase.whole} steps warm-up "
+                "steps; use a smaller share"
+            )

@@ -83,10 +83,16 @@ class TaskHistory:
                 "the task belongs to a different stream than earlier tasks; "
                 f"counted as step {steps[0]}"
             )
-        known = [step for step in steps if step is not None]
-        left_out = range(self.parent.step + 1, min(known, default=0))
-        if self._same_stream and left_out:
-            yield f"the model was not trained on task {', '.join(map(str, left_out))} of the stream"
+
+    def left_out(self) -> Iterator[str]:
+        """A warning if tasks between the parent's last one and these were skipped."""
+        if self.parent is None or self.parent.step is None or not self._same_stream:
+            return
+        known = [step for step in self.steps() if step is not None]
+        first, last = self.parent.step + 1, min(known, default=0) - 1
+        if first <= last:
+            which = f"task {first}" if first == last else f"tasks {first} to {last}"
+            yield f"the model was not trained on {which} of the stream"
 
     @property
     def _stream(self) -> str | None:

@@ -79,6 +79,8 @@ def _locked_train_step(
     if world.rank == 0:
         for line in plan.lines():
             console.say(line)
+        for warning in plan.warnings:
+            console.warn(warning)
     torch.set_num_threads(request.threads)
     with stop_flag() as stop:
         _train(plan, partial, semantic, world, stop, observe)
@@ -186,6 +188,7 @@ def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> 
         student = request.previous or request.settings.model
         raise Incompatible(f"the teacher {request.teacher} is a different model than {student}")
     _check_family(request, encoder.family)
+    _check_blend(request, encoder)
     parent_slots = carried_slots(parent, request.methods, fresh_state=request.fresh_state)
     start_slots(run, parent_slots)
     check_slots(run, parent_slots, request.previous)
@@ -250,6 +253,13 @@ def _check_family(request: Request, family: str) -> None:
             )
 
 
+def _check_blend(request: Request, encoder: Encoder) -> None:
+    """Refuse --blend-buffers for a model without statistics that could be averaged."""
+    is_given = request.origins.get("blend_buffers") == "flag"
+    if is_given and not any(one.is_floating_point() for one in encoder.buffers().values()):
+        raise UsageError("--blend-buffers has no effect: the model has no BatchNorm statistics")
+
+
 def _refuse_other_shape(request: Request, image_size: int) -> None:
     """Refuse an image size other than the one that the previous checkpoint fixes."""
     wanted = request.settings.image_size
@@ -308,4 +318,5 @@ def _manifest(
         fresh_state=request.fresh_state,
         origins=request.origins,
         inverting_seconds=round(inverting, 3) if inverting else None,
+        warnings=plan.warnings or None,
     )

@@ -76,7 +76,6 @@ def test_an_input_that_no_method_uses_is_refused(request_: Request, said: str) -
         _request("ewc", **TEACHER, previous=None),
         _request("incclip", "incclip.lambda_=0", **TEACHER, buffer=Path("buffer")),
         _request("lwf", origins={"replay": "flag"}, buffer=Path("buffer")),
-        _request("lwf", origins={"replay": "flag"}, previous=None),
         _request("lwf", origins={"temperature": "flag"}, previous=None),
     ],
 )

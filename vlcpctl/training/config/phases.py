@@ -9,7 +9,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import TRAIN, Method, Phase
+
+# A saved state is named after its position, whose numbers have this many digits and sort by name.
+MOST_PHASES, MOST_STEPS = 10**4 - 1, 10**10 - 1
 
 
 @dataclass(frozen=True)
@@ -40,9 +44,19 @@ class PhasePlan:
 def plan_phases(
     methods: Sequence[Method], *, first: bool, epoch_steps: int, epochs: int, steps: int | None
 ) -> tuple[PhasePlan, ...]:
-    """The phases in order: one training phase shared by all methods, the others per method."""
+    """The phases in order: one training phase shared by all methods, the others per method.
+
+    Raises UsageError for more steps or phases than a run can have.
+    """
     trained = steps or epoch_steps * epochs
     own = [(method.name, phase) for method in methods for phase in method.phases(first=first)]
+    each_epoch = sum(phase.each_epoch for _, phase in own)
+    count = (1 + each_epoch) * math.ceil(trained / epoch_steps) if each_epoch else 1
+    if trained > MOST_STEPS or count + len(own) > MOST_PHASES:
+        raise UsageError(
+            f"{trained} steps in {count} phases are too many: at most {MOST_STEPS} steps and "
+            f"{MOST_PHASES} phases are possible; use fewer --epochs or --steps"
+        )
     sharing = tuple(name for name, phase in own if phase.name == TRAIN.name)
     training = PhasePlan(TRAIN.name, trained, methods=sharing)
     before = [(name, phase) for name, phase in own if phase.each_epoch]

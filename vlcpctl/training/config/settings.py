@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.method import Method
+from vlcpctl.core.method import Method, lies_within
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
+from vlcpctl.models.temperature import parse_temperature
 from vlcpctl.training.config.presets import OURS, preset
 
 CHOICES = {
@@ -24,6 +26,29 @@ CHOICES = {
     "heads": ("linear", "cosine"),
     "keep": ("last", "best:val_loss", "best:val_rmean"),
 }
+
+# The values that numbers and pairs of numbers may have. The last two are those of our RandAugment:
+# its number of operations, and its magnitude (data/images/randaugment.py).
+_WITHIN = {
+    "lr": "(0, inf)",
+    "min_lr": "[0, inf)",
+    "weight_decay": "[0, inf)",
+    "eps": "(0, inf)",
+    "momentum": "[0, 1)",
+    "clip_norm": "(0, inf)",
+    "warmup": "[0, 1)",
+    "patience": "[0, inf)",
+    "epochs": "[1, inf)",
+    "steps": "[1, inf)",
+    "batch_size": "[1, inf)",
+    "micro_batch": "[1, inf)",
+    "text_length": "[1, inf)",
+    "image_size": "[1, inf)",
+    "mask_share": "[0, 1)",
+    "betas": "[0, 1)",
+    "crop_scale": "(0, 1]",
+}
+RANDAUGMENT_MOST = (14, 10)
 
 _GOES_WITH = (
     GoesWith("crop_scale", "crop", ("random",)),
@@ -124,19 +149,57 @@ def _check(settings: Settings) -> None:
             raise UsageError(
                 f"--{name.replace('_', '-')} {value!r} is not one of {', '.join(choices)}"
             )
+    for name, interval in _WITHIN.items():
+        _check_number(name, getattr(settings, name), interval)
     if settings.micro_batch and settings.batch_size % settings.micro_batch:
         raise UsageError(
             f"--batch-size {settings.batch_size} is not divisible by "
             f"--micro-batch {settings.micro_batch}"
         )
-    for name in ("epochs", "batch_size", "lr"):
-        if getattr(settings, name) <= 0:
-            raise UsageError(
-                f"--{name.replace('_', '-')} must be above 0, not {getattr(settings, name)}"
-            )
-    if not 0 <= settings.mask_share < 1:
-        raise UsageError(f"--mask-share must be in [0, 1), not {settings.mask_share}")
+    _check_augmentation(settings)
+    # A constant schedule never falls to --min-lr, which a preset may have set.
+    if settings.schedule != "constant" and settings.min_lr > settings.lr:
+        raise UsageError(f"--min-lr {settings.min_lr:g} is above --lr {settings.lr:g}")
+    if settings.temperature is not None:
+        parse_temperature(settings.temperature)
     replay_share(settings.replay)
+
+
+def _check_number(name: str, value: Any, interval: str) -> None:
+    """Raise UsageError unless a number, or each number of a pair, is in the interval."""
+    numbers = value if isinstance(value, tuple) else () if value is None else (value,)
+    for number in numbers:
+        if not lies_within(number, interval):
+            finite = "" if math.isfinite(number) else " and finite"
+            raise UsageError(
+                f"--{name.replace('_', '-')} must be {in_words(interval)}{finite}, not {number}"
+            )
+
+
+def in_words(interval: str) -> str:
+    """An interval as words for a message.
+
+    >>> in_words("(0, inf)"), in_words("[0, 1)")
+    ('above 0', 'at least 0 and below 1')
+    """
+    low, high = interval[1:-1].split(", ")
+    words = f"{'above' if interval[0] == '(' else 'at least'} {low}"
+    if high == "inf":
+        return words
+    return f"{words} and {'below' if interval[-1] == ')' else 'at most'} {high}"
+
+
+def _check_augmentation(settings: Settings) -> None:
+    low, high = settings.crop_scale
+    if low > high:
+        raise UsageError(f"--crop-scale {low:g},{high:g}: the first number is the larger one")
+    for number, most in zip(settings.randaugment or (), RANDAUGMENT_MOST, strict=False):
+        if not 0 <= number <= most:
+            count, magnitude = RANDAUGMENT_MOST
+            raise UsageError(
+                f"--randaugment {','.join(map(str, settings.randaugment or ()))}: "
+                f"N must be from 0 to {count}, and M from 0 to {magnitude}"
+            )
 
 
 def replay_share(replay: str) -> float | None:
@@ -166,5 +229,7 @@ def refuse_idle_settings(settings: Settings, origins: Mapping[str, str]) -> None
     """
     flags = [name for name, origin in origins.items() if origin == "flag"]
     refuse_idle(_GOES_WITH, vars(settings), flags)
+    if "decay" in flags and not settings.weight_decay:
+        raise UsageError("--decay has no effect with --weight-decay 0")
     if "epochs" in flags and "steps" in flags:
         raise UsageError("--epochs has no effect with --steps: both set the length; give one")

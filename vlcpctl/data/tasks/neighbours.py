@@ -1,0 +1,87 @@
+"""The other tasks of a task's stream, as far as they are still beside it, and pairs they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from vlcpctl.core.errors import BadInput, unreadable
+from vlcpctl.core.manifest import MANIFESTS, read_manifest
+from vlcpctl.data.tasks.task import Task
+
+TRAIN = "train"
+
+
+@dataclass(frozen=True)
+class StreamEntry:
+    """A task as its stream lists it; the directory may have been deleted since."""
+
+    content: str
+    path: Path
+
+    @property
+    def slug(self) -> str:
+        """The name of its directory, such as 02-animals-nature."""
+        return self.path.name
+
+
+def stream_entries(task: Task) -> list[StreamEntry]:
+    """All tasks of the task's stream, in order; [] if its directory is not inside the stream."""
+    directory = task.path.resolve().parent
+    if not (directory / MANIFESTS["stream"]).is_file():
+        return []
+    try:
+        manifest = read_manifest(directory, "stream")
+        entries = [
+            StreamEntry(str(entry["content"]), directory / Path(str(entry["path"])).name)
+            for entry in manifest["tasks"]
+        ]
+    except (BadInput, KeyError, TypeError):  # it only helps to find mistakes: not needed to train
+        return []
+    is_the_same = manifest["content"] == task.manifest.get("stream")
+    return entries if is_the_same else []
+
+
+@dataclass(frozen=True)
+class SharedPairs:
+    """Training pairs that are also in a split for evaluation."""
+
+    task: str  # whose split it is
+    split: str
+    count: int
+    example: str  # a key
+
+
+def shared_with_evaluation(keys: pa.ChunkedArray, task: Task) -> Iterator[SharedPairs]:
+    """Each split for evaluation, of the task or of its stream, that has some of the `keys`.
+
+    Tasks of the stream that are no longer there are left out. Raises BadInput if an index that is
+    there cannot be read.
+    """
+    own = task.path.resolve()
+    directories = {own: None, **{entry.path: None for entry in stream_entries(task)}}
+    for directory in directories:
+        for index in sorted(directory.glob("*.parquet")):
+            if index.stem == TRAIN:
+                continue
+            found = _shared(keys, index)
+            if len(found):
+                yield SharedPairs(directory.name, index.stem, len(found), str(found[0]))
+
+
+def shared_pairs(keys: pa.ChunkedArray, others: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The `others` that are among the `keys`."""
+    return others.filter(pc.is_in(others, value_set=keys.combine_chunks()))
+
+
+def _shared(keys: pa.ChunkedArray, index: Path) -> pa.ChunkedArray:
+    try:
+        others = pq.read_table(index, columns=["key"])["key"].cast(keys.type)
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise BadInput(unreadable(index, error)) from error
+    return shared_pairs(keys, others)

@@ -1,0 +1,145 @@
+"""Mistakes in what a train-step continues from: each is a warning, or an error if it must be one.
+
+The warnings are shown with the plan and recorded in the checkpoint. Torch-free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.core.errors import MOST_NAMES, UsageError
+from vlcpctl.data.buffer.manifest import BUFFER_NAME
+from vlcpctl.data.tasks.neighbours import shared_pairs, shared_with_evaluation, stream_entries
+from vlcpctl.data.tasks.task import Split, Task
+from vlcpctl.training.config.request import Request
+from vlcpctl.training.task_history import TaskHistory
+
+
+def lineage_warnings(
+    request: Request, history: TaskHistory, splits: Sequence[Split], buffer: Task | None
+) -> tuple[str, ...]:
+    """One line for everything about --previous and --buffer that may not be meant.
+
+    `splits` are the opened training splits of the tasks and, last, of the buffer. Raises
+    UsageError for a buffer with pairs of a later task of the stream, and BadInput if an index of
+    the stream cannot be read.
+    """
+    parent, tasks = history.parent, history.tasks
+    found = [*history.left_out(), *_of_pairs(tasks, splits, buffer)]
+    if parent is not None and parent.tasks:
+        found += [*_of_run(request, parent), *_of_stream(tasks, parent)]
+    if buffer is not None:
+        found += _of_buffer(tasks, buffer, parent)
+    return tuple(found)
+
+
+def _of_run(request: Request, parent: CheckpointManifest) -> Iterator[str]:
+    """What --previous was trained as, where this run is trained otherwise."""
+    here = {"run": request.run, "seed": request.seed, "method": request.method_name}
+    there = {"run": parent.run, "seed": parent.seed, "method": parent.method}
+    if parent.alpha is not None:  # an average of checkpoints has neither
+        here, there = {"run": request.run}, {"run": parent.run}
+    other = [
+        f"{name} {there[name]!r}, not {value!r}"
+        for name, value in here.items()
+        if there[name] != value
+    ]
+    if other:
+        yield f"--previous is a checkpoint of another run: {'; '.join(other)}"
+
+
+def _of_stream(tasks: Sequence[Task], parent: CheckpointManifest) -> Iterator[str]:
+    """Tasks of another stream than the parent's that cannot be a continuation of it."""
+    for task in tasks:
+        stream = task.manifest.get("stream")
+        if None in {stream, parent.stream} or stream == parent.stream:
+            continue
+        entries = stream_entries(task)
+        new = [one.slug for one in entries[: task.step or 0] if one.content not in parent.tasks]
+        is_grown = bool(entries) and not new
+        if task.step and not is_grown:
+            which = f": {_some(new)} of it" if new else "; its other tasks"
+            yield (
+                f"{task.slug} belongs to another stream than the tasks that --previous was "
+                f"trained on{which} {'was' if len(new) == 1 else 'were'} not learned; "
+                "was the stream split again?"
+            )
+        elif task.name in parent.task_names and not is_grown:
+            yield (
+                f"--previous was trained on a task {task.name!r} of another stream; "
+                "was the stream split again?"
+            )
+
+
+def _of_buffer(
+    tasks: Sequence[Task], buffer: Task, parent: CheckpointManifest | None
+) -> Iterator[str]:
+    """Tasks that only the buffer or only the model has seen."""
+    seen: dict[str, int] = buffer.manifest[BUFFER_NAME]["seen"]
+    learned = parent.tasks if parent is not None else ()
+    unknown = [content for content in seen if content not in learned]
+    # An imported model is not known to have learned any task: its buffer may hold what it did.
+    if unknown and (parent is None or learned):
+        _refuse_later(tasks, buffer, unknown)
+        streams = {*(task.manifest.get("stream") for task in tasks), parent and parent.stream}
+        other = " of another stream" if buffer.manifest.get("stream") not in streams else ""
+        model = "--previous was not trained on" if parent else "no --previous was trained on"
+        yield f"--buffer contains pairs of {_tasks(len(unknown))}{other} that {model}"
+    names = dict(zip(learned, parent.task_names, strict=False)) if parent is not None else {}
+    lacking = [str(names.get(content, content)) for content in learned if content not in seen]
+    if lacking:
+        yield (
+            f"--buffer was not updated with {_tasks(len(lacking))} that --previous was trained on "
+            f"({_some(lacking)}): no pairs of it are replayed"
+        )
+
+
+def _refuse_later(tasks: Sequence[Task], buffer: Task, unknown: Sequence[str]) -> None:
+    """Refuse a buffer with pairs of a task that comes later in the stream."""
+    for task in tasks:
+        later = stream_entries(task)[(task.step or 0) + 1 :]
+        found = [entry.slug for entry in later if entry.content in unknown]
+        if found:
+            raise UsageError(
+                f"--buffer {buffer.path} contains pairs of {_some(found)}, later in the stream "
+                f"than {task.slug}; use the buffer made before this task"
+            )
+
+
+def _of_pairs(tasks: Sequence[Task], splits: Sequence[Split], buffer: Task | None) -> Iterator[str]:
+    """Training pairs that are also evaluated, and replayed pairs that the tasks have too."""
+    for task, split in zip(tasks, splits, strict=False):
+        yield from _leaks(_keys(split), task, f"the training pairs of {task.slug}")
+    if buffer is None:
+        return
+    held = _keys(splits[-1])
+    for task, split in zip(tasks, splits, strict=False):
+        yield from _leaks(held, task, "the pairs of --buffer")
+        repeated = len(shared_pairs(held, _keys(split)))
+        if repeated:
+            yield f"{repeated} of the pairs of --buffer are also in {task.slug}; they count once"
+
+
+def _leaks(keys: pa.ChunkedArray, task: Task, what: str) -> Iterator[str]:
+    for shared in shared_with_evaluation(keys, task):
+        yield (
+            f"{shared.count} of {what} are also in split {shared.split!r} of {shared.task} "
+            f"(such as key {shared.example}): the model is evaluated on what it was trained on"
+        )
+
+
+def _keys(split: Split) -> pa.ChunkedArray:
+    return split.table["key"]
+
+
+def _tasks(count: int) -> str:
+    return "a task" if count == 1 else f"{count} tasks"
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names, and how many there are if these are not all."""
+    shown = ", ".join(names[:MOST_NAMES])
+    return shown if len(names) <= MOST_NAMES else f"{shown}, ... {len(names)} in all"

@@ -28,7 +28,7 @@ def lines(place: Path) -> dict[str, Words]:
         "sample": ["sample", "emoji9", "--limit", 1, "--views", 1, "--size", 16, "-q", "-o"],
         "split": ["split", place / "pairs.parquet", "--by", "source", "-q", "-o"],
         "buffer": ["buffer", first, "--policy", "ring", "--size", 6, "-q", "-o"],
-        "train-step": ["train-step", second, *TINY, "--previous", plain, "-o"],
+        "train-step": ["train-step", second, *TINY, "--previous", place / "queued", "-o"],
         "distill": ["distill", second, "--teacher", plain, "--preset", "tiny", "-q", "-o"],
         "invert-texts": [
             *("invert-texts", "--checkpoint", plain, "--buffer", buffer),

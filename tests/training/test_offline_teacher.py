@@ -74,8 +74,11 @@ def second(
     world: TrainingWorld, root: Path, names: str, *options: str, buffered: bool = False
 ) -> Request:
     """The step of the second task."""
-    step = request(world, names, 1, root, buffered=buffered, fresh_state=True)
-    return replace(step, methods=compose(names, options))
+    step = request(world, names, 1, root, buffered=buffered)
+    methods = compose(names, options)
+    slots = [slot for method in methods for slot in method.slots(first=False)]
+    fresh = any(slot.lifetime == "stream" for slot in slots)  # the first task was trained by seqf
+    return replace(step, methods=methods, fresh_state=fresh)
 
 
 def targets_of(step: Request, out: Path, views: int = EPOCHS, seed: int = 0) -> Path:

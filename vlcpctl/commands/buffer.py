@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vlcpctl.commands import options
-from vlcpctl.core.console import emit, say
+from vlcpctl.core.console import emit, say, warn
 from vlcpctl.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -172,6 +172,8 @@ def run(
     else:
         plan = plan_update(request)
         say(f"buffer: {plan}")
+        for warning in plan.warnings:
+            warn(warning)
         if dry_run:
             return
         model = partial(_embed, checkpoint, device), partial(_project, checkpoint, device)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 MOST_NAMES = 20  # that a message lists
@@ -100,6 +100,16 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
         like = difflib.get_close_matches(name, names, n=MOST_NAMES, cutoff=0.3)
         shown = [*like, f"... {len(names)} in all"]
     return f"unknown {kind} {name!r}{guess} (known: {', '.join(shown)})"
+
+
+def some_names(names: Sequence[str]) -> str:
+    """The first names, and how many there are if these are not all.
+
+    >>> some_names(["a", "b"])
+    'a, b'
+    """
+    shown = ", ".join(names[:MOST_NAMES])
+    return shown if len(names) <= MOST_NAMES else f"{shown}, ... {len(names)} in all"
 
 
 def unreadable(path: Path | str, error: BaseException) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.manifest import content_of, kind_of, read_manifest
+from vlcpctl.core.printable import printable
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.inspection.diagnosis import why_no_artifact
 
@@ -86,12 +87,13 @@ def _facts_of_checkpoint(checkpoint: CheckpointManifest) -> dict[str, Any]:
         "step": checkpoint.step,
         "made_by": checkpoint.made_by,
         "tasks": checkpoint.tasks,
+        **({"warnings": checkpoint.warnings} if checkpoint.warnings else {}),
     }
 
 
 def _facts(manifest: dict[str, Any], kind: str) -> dict[str, Any]:
     is_buffer = kind == "task" and manifest.get("buffer") is not None
-    names = ("name", "step", "made_by", "rule", "tasks", "totals", "skipped")
+    names = ("name", "step", "made_by", "rule", "tasks", "totals", "skipped", "warnings")
     facts = {
         "kind": "buffer" if is_buffer else kind,
         "content": str(manifest["content"]),
@@ -203,6 +205,8 @@ def lines(facts: dict[str, Any], depth: int = 0) -> Iterator[str]:
     if facts.get("skipped"):
         counts = ", ".join(f"{reason} {count}" for reason, count in facts["skipped"].items())
         yield f"{margin}  skipped: {counts}"
+    for warning in facts.get("warnings") or ():
+        yield f"{margin}  warning: {printable(warning)}"
     for parent in facts["parents"]:
         yield from lines(parent, depth + 1)
 

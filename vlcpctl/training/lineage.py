@@ -5,17 +5,21 @@ The warnings are shown with the plan and recorded in the checkpoint. Torch-free.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.errors import MOST_NAMES, UsageError
+from vlcpctl.core.errors import UsageError, some_names
 from vlcpctl.data.buffer.manifest import BUFFER_NAME
 from vlcpctl.data.tasks.neighbours import shared_pairs, shared_with_evaluation, stream_entries
 from vlcpctl.data.tasks.task import Split, Task
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.task_history import TaskHistory
+
+# Names that 'split' gives to tasks of every stream: equal ones mean nothing.
+_NUMBERED = re.compile(r"(part|classes)-\d+")
 
 
 def lineage_warnings(
@@ -59,15 +63,15 @@ def _of_stream(tasks: Sequence[Task], parent: CheckpointManifest) -> Iterator[st
             continue
         entries = stream_entries(task)
         new = [one.slug for one in entries[: task.step or 0] if one.content not in parent.tasks]
-        is_grown = bool(entries) and not new
+        is_grown = bool(task.step and entries and not new)
         if task.step and not is_grown:
-            which = f": {_some(new)} of it" if new else "; its other tasks"
+            which = f": {some_names(new)} of it" if new else "; its other tasks"
             yield (
                 f"{task.slug} belongs to another stream than the tasks that --previous was "
                 f"trained on{which} {'was' if len(new) == 1 else 'were'} not learned; "
                 "was the stream split again?"
             )
-        elif task.name in parent.task_names and not is_grown:
+        elif task.name in parent.task_names and not (is_grown or _NUMBERED.fullmatch(task.name)):
             yield (
                 f"--previous was trained on a task {task.name!r} of another stream; "
                 "was the stream split again?"
@@ -93,7 +97,7 @@ def _of_buffer(
     if lacking:
         yield (
             f"--buffer was not updated with {_tasks(len(lacking))} that --previous was trained on "
-            f"({_some(lacking)}): no pairs of it are replayed"
+            f"({some_names(lacking)}): no pairs of it are replayed"
         )
 
 
@@ -104,8 +108,8 @@ def _refuse_later(tasks: Sequence[Task], buffer: Task, unknown: Sequence[str]) -
         found = [entry.slug for entry in later if entry.content in unknown]
         if found:
             raise UsageError(
-                f"--buffer {buffer.path} contains pairs of {_some(found)}, later in the stream "
-                f"than {task.slug}; use the buffer made before this task"
+                f"--buffer {buffer.path} contains pairs of {some_names(found)}, later in the "
+                f"stream than {task.slug}; use the buffer made before this task"
             )
 
 
@@ -137,9 +141,3 @@ def _keys(split: Split) -> pa.ChunkedArray:
 
 def _tasks(count: int) -> str:
     return "a task" if count == 1 else f"{count} tasks"
-
-
-def _some(names: Sequence[str]) -> str:
-    """The first names, and how many there are if these are not all."""
-    shown = ", ".join(names[:MOST_NAMES])
-    return shown if len(names) <= MOST_NAMES else f"{shown}, ... {len(names)} in all"

@@ -230,13 +230,13 @@ def test_update_must_go_on_as_the_buffer_began(
         update(tmp_path / "b", second, tmp_path / "a", **change)
 
 
-def test_growing_a_buffer_that_gave_items_up_warns(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_growing_a_buffer_that_gave_items_up_warns(tmp_path: Path) -> None:
     first, second = tasks(tmp_path, [12, 12])
     update(tmp_path / "a", first)
-    update(tmp_path / "b", second, tmp_path / "a", size=BufferSize(count=20, text=20))
-    assert "a was smaller: the items of earlier tasks that it evicted" in capsys.readouterr().err
+    grown = update(tmp_path / "b", second, tmp_path / "a", size=BufferSize(count=20, text=20))
+    assert (
+        "a was smaller: the items of earlier tasks that it evicted" in grown.manifest["warnings"][0]
+    )
 
 
 def test_a_task_is_not_a_previous_buffer(tmp_path: Path) -> None:

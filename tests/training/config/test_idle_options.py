@@ -31,6 +31,12 @@ def test_a_setting_goes_with_another(flags: dict[str, object], needed: dict[str,
     refuse_idle_settings(*resolve("tiny", flags | needed, {}))
 
 
+def test_a_decay_of_zero_is_not_divided_among_weights() -> None:
+    with pytest.raises(UsageError, match="--decay has no effect with --weight-decay 0"):
+        refuse_idle_settings(*resolve("tiny", {"decay": "all", "weight_decay": 0.0}, {}))
+    refuse_idle_settings(*resolve("tiny", {"decay": "all"}, {}))
+
+
 def test_steps_and_epochs_are_one_choice() -> None:
     with pytest.raises(UsageError, match="--epochs has no effect with --steps"):
         refuse_idle_settings(*resolve("tiny", {"epochs": 3, "steps": 5}, {}))
@@ -60,6 +66,17 @@ TEACHER = {"teacher": Path("teacher")}
         (_request("modx", "modx.alpha=0", **TEACHER), "--teacher has no effect with"),
         (_request("lwf", "lwf.strength=0", **TEACHER), "--teacher has no effect with"),
         (_request("lwf", origins={"replay": "flag"}), "--replay has no effect without --buffer"),
+        (_request("lwf", previous=None, origins={"replay": "flag"}), "--replay has no effect with"),
+        (
+            _request("ewc", previous=None, fresh_state=True),
+            "--fresh-state has no effect without --previous: there is no state to leave out",
+        ),
+        (_request("seqf", fresh_state=True), "--fresh-state has no effect with --method seqf"),
+        (_request("seqf", from_scratch=True), "--from-scratch has no effect with --previous"),
+        (
+            _request("ewc", origins={"blend_buffers": "flag"}),
+            "--blend-buffers has no effect with --method ewc: it averages no weights",
+        ),
         (_request("lwf", origins={"model": "flag"}), "--model has no effect with --previous: the"),
         (_request("lwf", origins={"heads": "flag"}), "--heads has no effect with --previous: the"),
     ],
@@ -77,6 +94,11 @@ def test_an_input_that_no_method_uses_is_refused(request_: Request, said: str) -
         _request("incclip", "incclip.lambda_=0", **TEACHER, buffer=Path("buffer")),
         _request("lwf", origins={"replay": "flag"}, buffer=Path("buffer")),
         _request("lwf", origins={"temperature": "flag"}, previous=None),
+        _request("ewc", fresh_state=True),
+        _request("ctp", "ctp.keep_queue=true", fresh_state=True),
+        _request("seqf", from_scratch=True, previous=None),
+        _request("ctp", origins={"blend_buffers": "flag"}),
+        _request("ema", origins={"blend_buffers": "flag"}, previous=None),
     ],
 )
 def test_an_input_that_a_method_uses_is_taken(request_: Request) -> None:

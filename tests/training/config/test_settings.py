@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from vlcpctl.core.errors import UsageError
+from vlcpctl.data.images.randaugment import MAX_MAGNITUDE, OPERATIONS
+from vlcpctl.training.config.composition import compose
+from vlcpctl.training.config.phases import plan_phases
 from vlcpctl.training.config.presets import OURS, PRESETS
 from vlcpctl.training.config.request import SaveEvery, save_every
-from vlcpctl.training.config.settings import SETTINGS, Settings, replay_share, resolve
+from vlcpctl.training.config.settings import (
+    RANDAUGMENT_MOST,
+    SETTINGS,
+    Settings,
+    replay_share,
+    resolve,
+)
 from vlcpctl.training.loop.optim import Plateau, learning_rate
 
 
@@ -40,11 +51,58 @@ def test_presets_set_only_settings_there_are(name: str) -> None:
         ({"lr": 0.0}, "--lr must be above 0"),
         ({"replay": "share=1.5"}, "--replay 'share=1.5'"),
         ({"keep": "best"}, "--keep 'best' is not one of"),
+        ({"lr": math.nan}, "--lr must be above 0 and finite, not nan"),
+        ({"lr": math.inf}, "--lr must be above 0 and finite, not inf"),
+        ({"lr": -1.0}, "--lr must be above 0, not -1.0"),
+        ({"min_lr": 1.0}, "--min-lr 1 is above --lr 0.001"),
+        ({"min_lr": -1e-9}, "--min-lr must be at least 0"),
+        ({"weight_decay": -0.1}, "--weight-decay must be at least 0"),
+        ({"eps": 0.0}, "--eps must be above 0"),
+        ({"momentum": 1.0}, "--momentum must be at least 0 and below 1, not 1.0"),
+        ({"betas": (0.9, 1.0)}, "--betas must be at least 0 and below 1, not 1.0"),
+        ({"clip_norm": 0.0}, "--clip-norm must be above 0, not 0.0"),
+        ({"clip_norm": -1.0}, "--clip-norm must be above 0, not -1.0"),
+        ({"warmup": 1.0}, "--warmup must be at least 0 and below 1, not 1.0"),
+        ({"crop": "random", "crop_scale": (2.0, 3.0)}, "--crop-scale must be above 0 and at most"),
+        ({"crop": "random", "crop_scale": (0.0, 1.0)}, "--crop-scale must be above 0 and at most"),
+        ({"crop_scale": (0.9, 0.2)}, "--crop-scale 0.9,0.2: the first number is the larger one"),
+        ({"randaugment": (999, 999)}, "--randaugment 999,999: N must be from 0 to 14, and M from"),
+        ({"randaugment": (2, 11)}, "--randaugment 2,11: N must be"),
+        ({"randaugment": (-1, 5)}, "--randaugment -1,5: N must be"),
+        ({"temperature": "fixed:"}, "--temperature 'fixed:' is not fixed:X or learn:X"),
+        ({"temperature": "0.07"}, "--temperature '0.07' is not fixed:X or learn:X"),
+        ({"mask_share": 1.0}, "--mask-share must be at least 0 and below 1"),
+        ({"steps": 0}, "--steps must be at least 1"),
+        ({"epochs": 0}, "--epochs must be at least 1"),
+        ({"batch_size": 0}, "--batch-size must be at least 1"),
     ],
 )
 def test_impossible_settings_are_refused(flags: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         resolve("tiny", flags, {})
+
+
+def test_randaugment_is_bounded_by_its_implementation() -> None:
+    assert (len(OPERATIONS), MAX_MAGNITUDE) == RANDAUGMENT_MOST
+    resolve("tiny", {"randaugment": RANDAUGMENT_MOST}, {})
+
+
+def test_a_constant_schedule_never_falls_to_the_smallest_rate() -> None:
+    resolve("ctp", {"schedule": "constant", "lr": 1e-9}, {})
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_possible(name: str) -> None:
+    resolve(name, {}, {})
+
+
+def test_more_phases_or_steps_than_a_saved_state_can_name_are_refused() -> None:
+    how = {"first": False, "epoch_steps": 2, "epochs": 10**18, "steps": None}
+    for method in ("seqf", "afec"):
+        with pytest.raises(UsageError, match="are too many: at most 9999999999 steps and 9999"):
+            plan_phases(compose(method), **how)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="20000 steps in 20000 phases are too many"):
+        plan_phases(compose("afec"), **{**how, "epochs": 10**4})  # type: ignore[arg-type]
 
 
 def test_unknown_preset_is_answered_with_the_nearest() -> None:

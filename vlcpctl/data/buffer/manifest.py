@@ -30,6 +30,7 @@ class BufferContents:
     rows: list[IndexRow]  # of the index
     shard_rows: dict[str, int]  # number of samples in each tar, evicted ones included
     features: dict[str, Any] | None  # width, dtype and content id of the stored features
+    warnings: tuple[str, ...] = ()  # about what it was updated from
 
 
 def write_buffer_manifest(directory: Path, request: Request, contents: BufferContents) -> None:
@@ -62,6 +63,8 @@ def write_buffer_manifest(directory: Path, request: Request, contents: BufferCon
             "features": contents.features,
         },
     }
+    if contents.warnings:
+        body["warnings"] = contents.warnings
     content = content_with(summary.content, contents.features)
     write_sealed_manifest(directory, "task", request.identity(), content, body)
 

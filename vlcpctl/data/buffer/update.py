@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from vlcpctl.core.atomic import new_directory
-from vlcpctl.core.console import warn
 from vlcpctl.core.errors import BadInput, Incompatible
 from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import MANIFESTS
+from vlcpctl.data.buffer.lineage import update_warnings
 from vlcpctl.data.buffer.manifest import BUFFER_NAME, BufferContents, Request, write_buffer_manifest
 from vlcpctl.data.buffer.policies import (
     CTP,
@@ -46,6 +46,7 @@ class UpdatePlan:
     fresh: np.ndarray  # (M,) rows of the task that the buffer does not hold yet
     order: np.ndarray  # (M,) their hashes, in [0, 1)
     allotment: Allotment
+    warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """The update as one line for the log."""
@@ -91,7 +92,8 @@ def plan_update(request: Request) -> UpdatePlan:
     fresh = _unknown_rows(split.keys, known)
     order = hash_order(request.seed, (split.keys[row] for row in fresh))
     candidates = BufferCandidates(list(seen.values()), held_task, priority, order, fresh)
-    return UpdatePlan(seen, fresh, order, _allot(request, candidates))
+    warnings = tuple(update_warnings(request))
+    return UpdatePlan(seen, fresh, order, _allot(request, candidates), warnings)
 
 
 def write_buffer(
@@ -124,7 +126,11 @@ def write_buffer(
         _write_index(directory, rows)
         stored = _store(directory, request, plan.fresh[picked], rows, project)
         written = BufferContents(
-            seen=plan.seen, rows=rows, shard_rows=dict(writer.rows), features=stored
+            seen=plan.seen,
+            rows=rows,
+            shard_rows=dict(writer.rows),
+            features=stored,
+            warnings=plan.warnings,
         )
         write_buffer_manifest(directory, request, written)
 
@@ -169,14 +175,6 @@ def _check_continues(request: Request, previous: Task) -> None:
         raise Incompatible(
             f"{previous.path} was made {has} --store-features; "
             "use the same setting, or start a new buffer without --previous"
-        )
-    grows = (size.count or 0) > (held.get("count") or 0) or (size.share or 0) > (
-        held.get("share") or 0
-    )
-    if grows and previous.counts["train"] < sum(held["seen"].values()):
-        warn(
-            f"{previous.path} was smaller: the items of earlier tasks that it evicted are not "
-            "restored"
         )
 
 

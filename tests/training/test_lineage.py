@@ -1,0 +1,195 @@
+"""What a train-step continues from: mistakes are warned of, recorded, or refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.battery import TrainingWorld, make_world, request
+from support.program import run_program
+from support.tiny_stream import make_pair, make_stream, make_task
+
+from vlcpctl.core.manifest import read_manifest
+from vlcpctl.training.config.request import Request
+from vlcpctl.training.plan import make_plan
+from vlcpctl.training.train_step import train_step
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture(scope="module")
+def first(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the first task's checkpoint, 00."""
+    root = tmp_path_factory.mktemp("first")
+    train_step(request(world, "er", 0, root, buffered=False))
+    return root
+
+
+@pytest.fixture
+def second(world: TrainingWorld, first: Path, tmp_path: Path) -> Request:
+    """The train-step of the second task, as it is meant."""
+    return replace(request(world, "er", 1, first, buffered=True), out=tmp_path / "01")
+
+
+def warnings_of(step: Request) -> list[str]:
+    return list(make_plan(step).warnings)
+
+
+def test_a_chain_as_it_is_meant_has_no_warning(second: Request) -> None:
+    assert warnings_of(second) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"run": "other"}, "run 'er', not 'other'"),
+        ({"seed": 7}, "seed 0, not 7"),
+        ({"run": "er", "methods": "seqf"}, "method 'er', not 'seqf'"),
+        ({"run": "b", "seed": 1}, "run 'er', not 'b'; seed 0, not 1"),
+    ],
+)
+def test_a_checkpoint_of_another_run_is_told(
+    second: Request, change: dict[str, object], said: str
+) -> None:
+    from vlcpctl.training.config.composition import compose
+
+    if "methods" in change:
+        change = change | {"methods": compose(str(change["methods"]))}
+    (warning,) = warnings_of(replace(second, **change))  # type: ignore[arg-type]
+    assert warning == f"--previous is a checkpoint of another run: {said}"
+
+
+def test_the_warnings_are_printed_and_recorded(
+    second: Request, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train_step(replace(second, run="other"))
+    manifest = read_manifest(second.out, "checkpoint")
+    (warning,) = manifest["warnings"]
+    assert f"warning: {warning}\n" in capsys.readouterr().err
+    assert "warnings" not in read_manifest(second.previous or Path(), "checkpoint")
+    from vlcpctl.inspection.lineage import describe, lines
+
+    assert f"  warning: {warning}" in list(lines(describe(second.out)))
+
+
+def test_a_buffer_of_a_later_task_is_refused(second: Request, world: TrainingWorld) -> None:
+    from vlcpctl.core.errors import UsageError
+
+    later = make_buffer(world.tasks[2], second.out.parent / "later")
+    with pytest.raises(UsageError, match=r"later contains pairs of 02-part-2, later in the stream"):
+        make_plan(replace(second, buffer=later))
+
+
+def make_buffer(task: Path, out: Path, previous: Path | None = None) -> Path:
+    from vlcpctl.commands.buffer import run as buffer
+
+    buffer(task, out, size="6", previous=previous, quiet=True)
+    return out
+
+
+def test_a_buffer_of_another_stream_is_told(second: Request, tmp_path: Path) -> None:
+    other = make_stream(tmp_path / "other", 1, 12, pair=lambda number: make_pair(number + 500))
+    buffer = make_buffer(other / "00-part-0", tmp_path / "foreign")
+    assert warnings_of(replace(second, buffer=buffer)) == [
+        "--buffer contains pairs of a task of another stream that --previous was not trained on",
+        (
+            "--buffer was not updated with a task that --previous was trained on (part 0): "
+            "no pairs of it are replayed"
+        ),
+    ]
+
+
+def test_a_buffer_that_lacks_a_learned_task_is_told(
+    second: Request, world: TrainingWorld, tmp_path: Path
+) -> None:
+    train_step(second)
+    third = replace(
+        second,
+        tasks=(world.tasks[2],),
+        previous=second.out,
+        out=tmp_path / "02",
+        buffer=make_buffer(world.tasks[1], tmp_path / "late"),
+    )
+    (warning,) = warnings_of(third)
+    assert warning.startswith("--buffer was not updated with a task that --previous was trained on")
+    assert "(part 0)" in warning
+
+
+def test_a_skipped_task_is_told(second: Request, world: TrainingWorld) -> None:
+    (warning,) = warnings_of(replace(second, tasks=(world.tasks[2],)))
+    assert warning == "the model was not trained on task 1 of the stream"
+
+
+def test_a_stream_that_was_split_again_is_told(second: Request, tmp_path: Path) -> None:
+    again = make_stream(tmp_path / "again", 3, 12, test=5)
+    step = replace(second, tasks=(again / "01-part-1",), buffer=None)
+    halfway = [one for one in warnings_of(with_seqf(step)) if "split again" in one]
+    assert "00-part-0 of it was not learned; was the stream split again?" in halfway[0]
+    from_its_start = with_seqf(replace(step, tasks=(again / "00-part-0",)))
+    found = [one for one in warnings_of(from_its_start) if "split again" in one]
+    assert found[0].startswith("--previous was trained on a task 'part 0' of another stream")
+
+
+def with_seqf(step: Request) -> Request:
+    from vlcpctl.training.config.composition import compose
+
+    return replace(step, methods=compose("seqf"))
+
+
+def test_a_stream_that_grew_is_not_told(second: Request, tmp_path: Path) -> None:
+    grown = make_stream(tmp_path / "grown", 4, 12)
+    assert warnings_of(replace(second, tasks=(grown / "01-part-1",))) == []
+
+
+def _leaky_task(directory: Path) -> Path:
+    """Test pairs 0 to 3 are training pairs too: numbers of pairs go round."""
+    return make_task(
+        directory, splits={"train": 12, "test": 4}, pair=lambda number: make_pair(number % 12)
+    )
+
+
+def test_pairs_that_are_trained_on_and_tested_are_told(second: Request, tmp_path: Path) -> None:
+    step = with_seqf(replace(second, tasks=(_leaky_task(tmp_path / "leaky"),), buffer=None))
+    found = [one for one in warnings_of(step) if "split 'test'" in one]
+    (warning,) = found
+    assert warning.startswith("4 of the training pairs of ")
+    assert "the model is evaluated on what it was trained on" in warning
+
+
+def test_pairs_of_the_buffer_in_a_test_split_of_the_stream_are_told(
+    second: Request, world: TrainingWorld, tmp_path: Path
+) -> None:
+    # make_stream numbers the pairs of a task from 16 * step: 12 for training, then 4 for testing.
+    leaky = make_task(tmp_path / "old", 8, first=12)
+    buffer = make_buffer(leaky, tmp_path / "held")
+    found = [one for one in warnings_of(replace(second, buffer=buffer)) if "split 'test'" in one]
+    assert [one.split(" (")[0].split("pairs of --buffer are also in ")[1] for one in found] == [
+        "split 'test' of 00-part-0"
+    ]
+
+
+def test_pairs_of_the_task_in_the_buffer_are_told(second: Request, tmp_path: Path) -> None:
+    same = make_task(tmp_path / "same", 4, first=16)  # the first training pairs of task 1
+    buffer = make_buffer(same, tmp_path / "held")
+    found = [one for one in warnings_of(replace(second, buffer=buffer)) if "count once" in one]
+    assert found == ["4 of the pairs of --buffer are also in 01-part-1; they count once"]
+
+
+def test_a_dry_run_shows_the_warnings_also_when_quiet(
+    second: Request, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ended = run_program(
+        capfd,
+        *("train-step", *second.tasks, "-o", second.out, "--previous", second.previous),
+        *("--method", "seqf", "--run", "x", "--preset", "tiny", "--batch-size", 4),
+        *("--dry-run", "--quiet"),
+    )
+    assert ended.code == 0, ended.err
+    assert ended.err == (
+        "warning: --previous is a checkpoint of another run: "
+        "run 'er', not 'x'; method 'er', not 'seqf'\n"
+    )

@@ -1,0 +1,42 @@
+"""Warnings about a buffer update that may not be meant: they are printed and recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vlcpctl.core.errors import some_names
+from vlcpctl.data.buffer.manifest import Request
+from vlcpctl.data.tasks.neighbours import stream_entries
+
+
+def update_warnings(request: Request) -> Iterator[str]:
+    """One line for everything about --previous that may not be meant."""
+    previous, task = request.previous, request.task
+    if previous is None:
+        return
+    held, size = request.previous_entry(), request.size
+    grows = (size.count or 0) > (held.get("count") or 0) or (size.share or 0) > (
+        held.get("share") or 0
+    )
+    if grows and previous.counts["train"] < sum(held["seen"].values()):
+        yield (
+            f"{previous.path} was smaller: the items of earlier tasks that it evicted are not "
+            "restored"
+        )
+    step = task.step or 0
+    same_stream = previous.manifest.get("stream") == task.manifest.get("stream")
+    entries = stream_entries(task)
+    skipped = [one.slug for one in entries[:step] if one.content not in held["seen"]]
+    later = [one.slug for one in entries[step + 1 :] if one.content in held["seen"]]
+    if skipped:
+        what = "was not updated with" if same_stream else "is of another stream and lacks"
+        yield f"--previous {what} {some_names(skipped)}, earlier in the stream than {task.slug}"
+    elif not entries and same_stream and len(held["seen"]) < step:
+        # Without the stream beside the task, only the number of tasks can be compared.
+        count = len(held["seen"])
+        yield (
+            f"--previous was updated with {count} of its tasks, but {task.slug} is task {step} of "
+            "the stream, counted from 0"
+        )
+    if later:
+        yield f"--previous contains pairs of {some_names(later)}, later in the stream"

@@ -181,8 +181,10 @@ def test_a_variable_that_sets_nothing_is_told_with_the_nearest(
     assert ended.code == 0
     assert ended.err.splitlines() == [
         "warning: the environment variable VLCPCTL_FOO has no effect",
-        "warning: the environment variable VLCPCTL_METHODS_JSN has no effect; "
-        "did you mean VLCPCTL_METHODS_JSON?",
+        (
+            "warning: the environment variable VLCPCTL_METHODS_JSN has no effect; "
+            "did you mean VLCPCTL_METHODS_JSON?"
+        ),
     ]
     monkeypatch.setattr(environment, "_warned", set())
     assert "VLCPCTL_TRAIN_STEP_LRR has no effect; did you mean VLCPCTL_TRAIN_STEP_LR?" in (
@@ -229,8 +231,6 @@ finally:
 
 
 HOSTILE = ("nan", "inf", "-inf", "-1", "0", "1e30", str(10**18), str(10**30), "", "\u0661", "a,b")
-# Options whose every value is text of its own: a name, a path, or what a data set calls a column.
-NO_NUMBERS = {"--help"}
 
 
 def _parameters(name: str) -> list[Any]:
@@ -288,5 +288,5 @@ def test_no_value_of_an_option_ends_in_a_traceback(
         assert ended.code in {0, 2, 3, 4, 5}, (value, ended.err)
         assert "Traceback" not in ended.err, (value, ended.err)
         if ended.code:
-            *before, last = ended.err.splitlines()
+            *_, last = ended.err.splitlines()
             assert last.startswith(f"vlcpctl {name}: "), (value, ended.err)

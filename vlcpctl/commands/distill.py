@@ -38,6 +38,7 @@ Views = Annotated[
     int | None,
     typer.Option(
         min=1,
+        max=10_000,
         metavar="N",
         help="Augmented views per image (default: 4, or 1 without random augmentation).",
         rich_help_panel=options.DATA,

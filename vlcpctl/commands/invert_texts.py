@@ -37,7 +37,11 @@ Buffer = Annotated[
 Count = Annotated[
     int,
     typer.Option(
-        min=1, metavar="N", help="Number of texts to generate.", rich_help_panel=options.METHOD
+        min=1,
+        max=10**9,
+        metavar="N",
+        help="Number of texts to generate.",
+        rich_help_panel=options.METHOD,
     ),
 ]
 Images = Annotated[

@@ -39,6 +39,7 @@ Tasks = Annotated[
     typer.Option(
         "--tasks",
         min=1,
+        max=100_000,
         metavar="N",
         help="Number of tasks, for --by iid, classes and time.",
         rich_help_panel=options.METHOD,

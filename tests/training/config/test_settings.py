@@ -101,7 +101,7 @@ def test_more_phases_or_steps_than_a_saved_state_can_name_are_refused() -> None:
     for method in ("seqf", "afec"):
         with pytest.raises(UsageError, match="are too many: at most 9999999999 steps and 9999"):
             plan_phases(compose(method), **how)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="20000 steps in 20000 phases are too many"):
+    with pytest.raises(UsageError, match="20000 steps in 30000 phases are too many"):
         plan_phases(compose("afec"), **{**how, "epochs": 10**4})  # type: ignore[arg-type]
 
 

@@ -46,10 +46,8 @@ def check_processes(request: Request) -> None:
     """Raise UsageError if the batch, or the processes among machines, cannot be split evenly."""
     size, nproc, nodes = request.settings.batch_size, request.nproc, request.nodes
     if size % nproc:
-        raise UsageError(
-            f"--batch-size {size} is not divisible by {nproc} processes; "
-            f"use {size - size % nproc or nproc}"
-        )
+        use = f"--batch-size {size - size % nproc}" if size > nproc else f"at most {size} processes"
+        raise UsageError(f"--batch-size {size} is not divisible by {nproc} processes; use {use}")
     if nproc % nodes:
         raise UsageError(f"--nproc {nproc} is not divisible by --nodes {nodes}")
     if nodes > 1 and not request.rendezvous:

@@ -189,6 +189,19 @@ Decode = Annotated[
 ]
 
 
+Cap = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cap",
+        metavar="NAME=N",
+        help="Limit on the data, which protects from damaged files; repeat for more (defaults: "
+        "captions=10000 and caption-length=1000000 characters per image, name-length=4096 "
+        "characters of keys and labels, columns=10000, page-bytes=64MiB per Parquet page).",
+        rich_help_panel=options.DATA,
+    ),
+]
+
+
 def run(
     sources: Sources,
     out: options.Out,
@@ -208,6 +221,7 @@ def run(
     image_root: ImageRoot = None,
     max_skip: options.MaxSkip = "0.1%",
     decode: Decode = False,
+    cap: Cap = None,
     limit: options.Limit = None,
     seed: options.Seed = 0,
     device: Device = None,
@@ -226,6 +240,9 @@ def run(
     Consecutive rows with the same image become one image with several captions. In folders and
     tars, files with the same name form a pair: an image, a .txt with one caption per line, a .json.
     Failed downloads of img2dataset are skipped. Pickles are never read.
+
+    Images are JPEG, PNG or WebP of up to 40 million pixels and 256 MiB, in any colour mode. Of an
+    animated file the first frame is used. An orientation in EXIF is ignored, as open_clip does.
 
     --labels-from takes class labels from a column, or from a classifier that predicts them: a timm
     model, or an image-text model with --class-names. --by classes needs labels; so does
@@ -265,6 +282,7 @@ def run(
         templates=templates,
         image_root=tuple(image_root or ()),
         max_skip=max_skip,
+        cap=tuple(cap or ()),
         decode=decode,
         limit=limit,
         seed=seed,

@@ -59,7 +59,7 @@ def test_what_cannot_be_a_pair_is_named_not_passed_over(tmp_path: Path) -> None:
     assert "the sample has no image" in str(pairs["b"].flaw)
     assert pairs["c"].captions == []
     assert pairs["d"].flaw is None
-    assert "not a file" in str(pairs["link"].flaw)
+    assert "No such file" in str(pairs["link"].flaw)
 
 
 def test_what_is_no_sample_is_passed_over(tmp_path: Path) -> None:

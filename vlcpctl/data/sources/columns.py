@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, unknown_name
+from vlcpctl.data.sources.limits import Caps, over, shortened
 
 # The first of these names that exists is used, ignoring case.
 IMAGE = (
@@ -30,7 +31,7 @@ KEY = ("key", "__key__", "id", "image_id", "item_id", "uid")
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnOptions:
-    """The columns that the user named; for None, the usual names are tried."""
+    """The columns that the user named, or None to try the usual names; and the caps on input."""
 
     image: str | None = None
     caption: str | None = None
@@ -38,6 +39,7 @@ class ColumnOptions:
     value: str | None = None  # decides the task
     split: str | None = None  # decides the split
     image_roots: tuple[Path, ...] = ()  # that image paths are relative to; none: beside the list
+    caps: Caps = field(default_factory=Caps)
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,10 @@ def roles_of(path: Path, names: list[str], columns: ColumnOptions, *, images: bo
     """The column for each role in a file that has the columns `names`.
 
     With `images=False`, only the roles that decide the task, split and label are filled. Raises
-    BadInput if a required column is missing or a name is not unique.
+    BadInput if a required column is missing, a name is not unique or there are too many columns.
     """
+    if len(names) > columns.caps.columns:
+        raise BadInput(f"{path} has {over('columns', len(names), columns.caps.columns)}")
     roles = Roles(
         image=need(path, names, columns.image, IMAGE, "image") if images else None,
         caption=need(path, names, columns.caption, CAPTION, "caption") if images else None,
@@ -102,5 +106,5 @@ def pick(path: Path, names: list[str], given: str | None, usual: Iterable[str]) 
 
 
 def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:20])
+    shown = ", ".join(map(shortened, names[:20]))
     return f"{shown}, ... ({len(names)} columns)" if len(names) > 20 else shown or "no columns"

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 from vlcpctl.core.errors import BadInput
+from vlcpctl.core.input_files import open_text
 from vlcpctl.data.sources.json_formats import NumberedRecord
+from vlcpctl.data.sources.limits import RECORD_LENGTH, shortened
 from vlcpctl.data.sources.records import Record
 
 SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "vertical bars"}
@@ -16,7 +20,7 @@ MISSHAPEN = "values that do not match the first line"
 
 def separator_of(path: Path) -> str:
     """The character between columns, guessed from the first line. Raises BadInput if not UTF-8."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    with open_text(path, newline="") as file:
         try:
             line = file.readline(2**16)
         except UnicodeDecodeError as error:
@@ -27,16 +31,37 @@ def separator_of(path: Path) -> str:
 def table_records(path: Path) -> Iterator[NumberedRecord]:
     """One record per row, with its number; empty values are None. Raises BadInput if malformed."""
     separator = separator_of(path)
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(file, delimiter=separator, strict=True)
+    csv.field_size_limit(RECORD_LENGTH)  # the default, 131072, is less than some captions have
+    with open_text(path, newline="") as file:
+        lines = _Lines(file)
+        rows = csv.reader(lines, delimiter=separator, strict=True)
         try:
             names = next(rows, [])
             _check_header(path, names)
             filled = (values for values in rows if values)
             for number, values in enumerate(filled):
+                lines.of_row = 0
                 yield number, _record(names, values, separator)
         except (csv.Error, UnicodeDecodeError) as error:
             raise BadInput(f"{path}, line {rows.line_num}: {error}") from error
+
+
+class _Lines:
+    """The lines of a file, as long as those of one row are within `RECORD_LENGTH` characters.
+
+    A quotation mark without its partner would otherwise make the rest of the file one row.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self.of_row = 0  # characters read since the last row
+
+    def __iter__(self) -> Iterator[str]:
+        while line := self._file.readline(RECORD_LENGTH + 1):
+            self.of_row += len(line)
+            if self.of_row > RECORD_LENGTH:
+                raise csv.Error(f"a row that does not end within {RECORD_LENGTH} characters")
+            yield line
 
 
 def number_in(value: str | int | float | None) -> str | int | float | None:
@@ -56,9 +81,9 @@ def number_in(value: str | int | float | None) -> str | int | float | None:
 
 
 def _check_header(path: Path, names: list[str]) -> None:
-    twice = [name for name in names if name and names.count(name) > 1]
+    twice = [name for name, count in Counter(names).items() if name and count > 1]
     if twice:
-        raise BadInput(f"{path} has two columns named {twice[0]!r}")
+        raise BadInput(f"{path} has two columns named {shortened(twice[0])!r}")
 
 
 def _record(names: list[str], values: list[str], separator: str) -> Record:

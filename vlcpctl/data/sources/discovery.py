@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.core.input_files import open_regular
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.folders import Folder
 from vlcpctl.data.sources.list_files import JSON, TABLES, ListFile
@@ -131,6 +132,7 @@ def _files_in(directory: Path) -> list[Source]:
     _check_complete(directory, tars or tables)
     if tars or tables:
         return [_opened(path) for path in tars or tables]
+    _check_name(directory)
     folder = Folder(directory)
     if folder.holds_images():
         return [folder]
@@ -176,9 +178,8 @@ def _check_complete(directory: Path, shards: list[Path]) -> None:
 
 
 def _opened(path: Path) -> Source:
-    if not path.is_file():
-        raise BadInput(f"{path} is not a regular file")
-    with path.open("rb") as file:
+    _check_name(path)
+    with open_regular(path) as file:
         start = file.read(4)
     if start == b"PAR1":
         return ParquetFile(path)
@@ -194,3 +195,11 @@ def _opened(path: Path) -> Source:
     if path.suffix in JSON | TABLES:
         return ListFile(path)
     raise BadInput(f"{path} is not a Parquet, tar, JSON, CSV or TSV file")
+
+
+def _check_name(path: Path) -> None:
+    """Raise BadInput for a name that no manifest can record, before any work is done."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(f"the name of {path} is not UTF-8; rename it") from error

@@ -10,8 +10,10 @@ from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.errors import BadInput, unreadable
+from vlcpctl.core.input_files import open_regular
 from vlcpctl.data.sources.columns import ColumnOptions
+from vlcpctl.data.sources.limits import shortened
 from vlcpctl.data.sources.records import in_batches
 from vlcpctl.data.sources.sample_parts import IMAGES, is_wanted, pair_of_parts
 from vlcpctl.data.sources.tar_reader import TarMember
@@ -49,7 +51,7 @@ class Folder:
         """The directory's name and size in bytes, and a hash of its files' names and sizes."""
         digest, size = hashlib.sha256(), 0
         for name in self._names():
-            length = (self.path / name).stat().st_size
+            length = _size(self.path / name)
             digest.update(f"{len(name)}:{name}:{length};".encode(errors="surrogateescape"))
             size += length
         return {"name": self.path.name, "bytes": size, "ends": digest.hexdigest()[:32]}
@@ -67,7 +69,7 @@ class Folder:
             key = stem.encode(errors="surrogateescape").decode(errors="replace")
             other = next((names[kind] for kind in _OTHER_IMAGES if kind in names), None)
             if other is not None and not names.keys() & set(IMAGES):
-                flaw = f"{other} is not one of JPEG, PNG and WebP"
+                flaw = f"{shortened(other)} is not one of JPEG, PNG and WebP"
                 yield Pair(key, key, None, [], None, None, None, flaw)
                 continue
             parts = {kind: self._member(name, images=images) for kind, name in names.items()}
@@ -76,22 +78,29 @@ class Folder:
     def _by_extension(self, names: list[str]) -> dict[str, str]:
         found = {_extension(name): name for name in names}
         if len(found) < len(names):
-            raise BadInput(
-                f"{self.path} has two files for the same part of a sample: {', '.join(names)}"
-            )
+            shown = shortened(", ".join(names))
+            raise BadInput(f"{self.path} has two files for the same part of a sample: {shown}")
         return found
 
     def _member(self, name: str, *, images: bool) -> TarMember:
-        path = self.path / name
-        if not path.is_file():
-            return TarMember(name, 0, 0, is_regular=False, data=None)
-        size = path.stat().st_size
-        data = path.read_bytes() if is_wanted(_extension(name), size, images=images) else None
+        try:
+            with open_regular(self.path / name, buffering=0) as file:
+                size = os.fstat(file.fileno()).st_size
+                wanted = is_wanted(_extension(name), size, images=images)
+                data = file.read() if wanted else None
+        except (BadInput, OSError) as error:
+            reason = error.__cause__ or error
+            why = (
+                unreadable(shortened(name), reason)
+                if isinstance(reason, OSError)
+                else f"{shortened(name)} is not a regular file"
+            )
+            return TarMember(name, 0, 0, is_regular=False, data=None, why=why)
         return TarMember(name, 0, size, is_regular=True, data=data)
 
     def _names(self) -> Iterator[str]:
         """Relative names of the files, those of one sample together; hidden files are left out."""
-        for place, directories, files in os.walk(self.path):
+        for place, directories, files in os.walk(self.path, onerror=_refuse):
             directories[:] = sorted(
                 one for one in directories if one[0] != "." and one != _UNFINISHED
             )
@@ -100,8 +109,19 @@ class Folder:
             yield from sorted(names, key=_by_sample)
 
 
+def _refuse(error: OSError) -> None:
+    raise BadInput(unreadable(error.filename, error)) from error
+
+
 def _stem(name: str) -> str:
     return name[: -len(_suffix(name))] if _suffix(name) else name
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0  # a dangling link, say: its sample is skipped with the reason
 
 
 def _extension(name: str) -> str:

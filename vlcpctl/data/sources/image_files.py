@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from vlcpctl.core.errors import unreadable
+from vlcpctl.core.errors import BadInput, unreadable
+from vlcpctl.core.input_files import open_regular
 from vlcpctl.data.images.header import MAX_BYTES
+from vlcpctl.data.sources.limits import shortened
+from vlcpctl.data.sources.records import is_unicode
 from vlcpctl.data.tasks.samples import Pair
 
 _NOT_HERE = frozenset({errno.ENOENT, errno.ENOTDIR})
@@ -25,15 +27,19 @@ class ImageFiles:
         """(bytes, None) for an image that can be read, else (None, reason)."""
         if not name:
             return None, "neither image bytes nor a path"
-        if "://" in name or "\0" in name or name.startswith("pipe:"):
-            return None, f"{name!r} is not a file path"
-        found = f"cannot read {name}"
+        shown = shortened(name)
+        if "://" in name or "\0" in name or name.startswith("pipe:") or not is_unicode(name):
+            return None, f"{shown!r} is not a file path"
+        found = f"cannot read {shown}"
         for root in self.roots:
             try:
-                return _read(root / name, name)
-            except OSError as error:
-                found = unreadable(name, error)
-                if error.errno not in _NOT_HERE:
+                return read_image_file(root / name, shown)
+            except BadInput as error:
+                cause = error.__cause__
+                if not isinstance(cause, OSError):
+                    return None, f"{shown} is not a regular file"
+                found = unreadable(shown, cause)
+                if cause.errno not in _NOT_HERE:
                     break
         return None, found
 
@@ -45,13 +51,13 @@ class ImageFiles:
         return pair._replace(image=image, flaw=flaw)
 
 
-def _read(path: Path, name: str) -> tuple[bytes | None, str | None]:
-    # Without O_NONBLOCK, opening a named pipe would block for ever.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    with open(descriptor, "rb", buffering=0) as file:
-        facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode):
-            return None, f"{name} is not a regular file"
-        if facts.st_size > MAX_BYTES:
-            return None, f"{name} has {facts.st_size} bytes, the limit is {MAX_BYTES}"
+def read_image_file(path: Path, shown: str) -> tuple[bytes | None, str | None]:
+    """The bytes of a file of at most MAX_BYTES, or None and the reason; `shown` is its name there.
+
+    Raises BadInput if it cannot be opened.
+    """
+    with open_regular(path, buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MAX_BYTES:
+            return None, f"{shown} has {size} bytes, the limit is {MAX_BYTES}"
         return file.read(), None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.sources.json_stream import JsonReader, open_json
+from vlcpctl.data.sources.limits import CAPTIONS_HELD, shortened
 from vlcpctl.data.sources.records import Record
 
 NumberedRecord = tuple[str | int, Record]
@@ -50,7 +51,7 @@ def _keyed(reader: JsonReader) -> Iterator[NumberedRecord]:
         elif is_coco:
             reader.skip()
         elif reader.peek() != "{":
-            raise reader.error(f"{name!r} is neither a pair nor a task with pairs by id")
+            raise reader.error(f"{shortened(name)!r} is neither a pair nor a task with pairs by id")
         else:
             yield from _products(reader, name)
 
@@ -101,6 +102,7 @@ def _karpathy(image: Record) -> Record:
 def _annotations(path: Path) -> dict[str, list[str]]:
     """COCO's captions by image id; they come in no particular order, so all are kept in memory."""
     captions: dict[str, list[str]] = defaultdict(list)
+    length = 0
     with open_json(path) as reader:
         for name in reader.members():
             if name != "annotations":
@@ -110,6 +112,12 @@ def _annotations(path: Path) -> dict[str, list[str]]:
                 annotation = _record(reader)
                 if isinstance(annotation.get("caption"), str):
                     captions[str(annotation.get("image_id"))].append(annotation["caption"])
+                    length += len(annotation["caption"])
+                if length > CAPTIONS_HELD:
+                    raise reader.error(
+                        f"captions of more than {CAPTIONS_HELD} characters, which are all held in "
+                        "memory; write a list with the captions beside each image"
+                    )
     if not captions:
         raise BadInput(
             f"{path} lists images without captions (expected 'sentences' or 'annotations')"

@@ -8,22 +8,25 @@ refuses NaN.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
 from vlcpctl.core.errors import BadInput
+from vlcpctl.core.input_files import open_text
+from vlcpctl.data.sources.limits import JSON_DEPTH, RECORD_LENGTH, is_too_deep
 
 _PIECE = 2**20
-_MAX_VALUE = 2**26  # characters of one value
-_SPACE = " \t\r\n"
+_SPACE = re.compile(r"[ \t\r\n]*")
+_TOO_DEEP = f"a value nested more than {JSON_DEPTH} levels deep"
 
 
 @contextmanager
 def open_json(path: Path) -> Iterator[JsonReader]:
     """A reader at the start of a UTF-8 file, with or without a byte order mark."""
-    with path.open(encoding="utf-8-sig") as file:
+    with open_text(path) as file:
         yield JsonReader(path, file)
 
 
@@ -45,8 +48,8 @@ class JsonReader:
     def peek(self) -> str:
         """The next character that is not white space; empty at the end."""
         while True:
-            while self._at < len(self._text) and self._text[self._at] in _SPACE:
-                self._at += 1
+            space = _SPACE.match(self._text, self._at)
+            self._at = space.end() if space else self._at
             if self._at < len(self._text) or not self._more():
                 return self._text[self._at : self._at + 1]
 
@@ -56,12 +59,17 @@ class JsonReader:
         while True:
             try:
                 found, end = self._decoder.raw_decode(self._text, self._at)
-            except (ValueError, RecursionError) as error:
-                if isinstance(error, RecursionError) or not self._more():
-                    raise self.error(str(getattr(error, "msg", error))) from error
+            except json.JSONDecodeError as error:
+                if not self._more():
+                    raise self.error(error.msg) from error
                 continue
+            except RecursionError as error:
+                raise self.error(_TOO_DEEP) from error
+            except ValueError as error:  # Python refuses integers of thousands of digits
+                raise self.error("an integer with too many digits") from error
             # A number may continue after what has been read: 1.5, then e+16.
             if end + len("e+1") <= len(self._text) or not self._more():
+                self._check_depth(found, end)
                 self._at = end
                 return found
 
@@ -108,6 +116,11 @@ class JsonReader:
         """The error for a problem at the current position."""
         return BadInput(f"{self.path}, character {self._dropped + self._at}: {what}")
 
+    def _check_depth(self, value: Any, end: int) -> None:
+        brackets = sum(self._text.count(bracket, self._at, end) for bracket in "[{")
+        if brackets > JSON_DEPTH and is_too_deep(value):
+            raise self.error(_TOO_DEEP)
+
     def _take(self, character: str) -> None:
         found = self.peek()
         if found != character:
@@ -117,8 +130,8 @@ class JsonReader:
     def _more(self) -> bool:
         """Read more text; False, with nothing changed, at the end of the file."""
         left = len(self._text) - self._at
-        if left > _MAX_VALUE:
-            raise self.error(f"a value that does not end within {_MAX_VALUE} characters")
+        if left > RECORD_LENGTH:
+            raise self.error(f"a value that does not end within {RECORD_LENGTH} characters")
         try:
             # At least as much again as is left: a long value, which is decoded again from its start
             # every time, then takes linear time.

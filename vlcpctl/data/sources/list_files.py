@@ -88,8 +88,9 @@ class ListFile:
 
     def _listed(self, columns: ColumnOptions) -> Iterator[tuple[Pair, str | None]]:
         """Each image with the captions of the consecutive rows that name it."""
-        roles, split = self._roles(columns), self.split()
+        roles, split, most = self._roles(columns), self.split(), columns.caps
         before: tuple[Pair, str | None] | None = None
+        length = 0  # characters in the captions of `before`
         for place, record in self._records():
             pair = pair_of(place, {_SPLIT: split, **record}, roles)
             name = text_of(record.get(roles.image or ""))
@@ -97,13 +98,15 @@ class ListFile:
                 pair = pair._replace(flaw=record[MISSHAPEN])
             elif self._is_table():
                 pair = pair._replace(value=number_in(pair.value))
-            if before is None:
-                before = pair, name
-            elif _is_same(before, (pair, name)):
-                before[0].captions.extend(pair.captions)
-            else:
+            if before is not None and _is_same(before, (pair, name)):
+                # Beyond a cap the image is skipped: its other captions need not be kept.
+                if len(before[0].captions) <= most.captions and length <= most.caption_length:
+                    before[0].captions.extend(pair.captions)
+                    length += sum(map(len, pair.captions))
+                continue
+            if before is not None:
                 yield before
-                before = pair, name
+            before, length = (pair, name), sum(map(len, pair.captions))
         if before is not None:
             yield before
 

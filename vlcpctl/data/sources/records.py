@@ -45,7 +45,7 @@ def number_or_text(value: object) -> str | int | float | None:
     """A field that decides the task: a number stays one, so that it sorts by value; else text."""
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**63:
         return value
-    return text_of(value)
+    return None if value != value else text_of(value)  # noqa: PLR0124 - NaN differs from itself
 
 
 def is_unicode(value: object) -> bool:

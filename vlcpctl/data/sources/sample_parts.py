@@ -7,19 +7,20 @@ from typing import Any
 
 from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.columns import CAPTION, LABEL, ColumnOptions
+from vlcpctl.data.sources.limits import JSON_DEPTH, TEXT_BYTES, is_too_deep, shortened
 from vlcpctl.data.sources.records import listed, number_or_text, text_of
 from vlcpctl.data.sources.tar_reader import TarMember
 from vlcpctl.data.tasks.samples import Pair
 
 IMAGES = ("webp", "png", "jpg", "jpeg")  # in the order in which CLIP_benchmark tries them
 TEXTS = ("txt", "json", "cls")
-_MAX_TEXT_BYTES = 4 * 2**20
+_TOO_DEEP = f"it is nested more than {JSON_DEPTH} levels deep"
 
 
 def is_wanted(extension: str, size: int, *, images: bool) -> bool:
     """Whether to read the bytes of a member; `size` is in bytes."""
     if extension in TEXTS:
-        return size <= _MAX_TEXT_BYTES
+        return size <= TEXT_BYTES
     return images and extension in IMAGES and size <= MAX_BYTES
 
 
@@ -29,6 +30,8 @@ def pair_of_parts(key: str, parts: dict[str, TarMember], columns: ColumnOptions)
         texts = _texts(parts)
         described = _parsed(texts.get("json"))
     except (ValueError, RecursionError) as error:
+        if isinstance(error, RecursionError):
+            error = ValueError(_TOO_DEEP)
         why = f"cannot read its .txt, .cls or .json: {error}"
         return Pair(key, key, None, [], None, None, None, why)
     image, flaw = _image(parts)
@@ -49,19 +52,30 @@ def _image(parts: dict[str, TarMember]) -> tuple[bytes | None, str | None]:
     if member is None:
         return None, "the sample has no image"
     if not member.is_regular:
-        return None, f"{member.name} is a link or a device, not a file"
+        why = member.why or f"{shortened(member.name)} is a link or a device, not a file"
+        return None, why
     if member.data is None:
-        return None, f"{member.name} has {member.size} bytes, the limit is {MAX_BYTES}"
+        return None, f"{shortened(member.name)} has {member.size} bytes, the limit is {MAX_BYTES}"
     return member.data, None
 
 
 def _texts(parts: dict[str, TarMember]) -> dict[str, str]:
-    found = {name: member.data for name, member in parts.items() if name in TEXTS}
-    return {name: data.decode() for name, data in found.items() if data}
+    """The texts by extension. Raises ValueError for one that is not read or not UTF-8."""
+    found: dict[str, str] = {}
+    for name in parts.keys() & set(TEXTS):
+        data = parts[name].data
+        if data is None:
+            why = f"it has {parts[name].size} bytes, the limit is {TEXT_BYTES}"
+            raise ValueError(why if parts[name].is_regular else f"its .{name} is not a file")
+        if data:
+            found[name] = data.decode()
+    return found
 
 
 def _parsed(text: str | None) -> dict[str, Any]:
     described = json.loads(text) if text else {}
+    if text and text.count("[") + text.count("{") > JSON_DEPTH and is_too_deep(described):
+        raise ValueError(_TOO_DEEP)
     if text and "\\ud" in text.lower():
         # Raises UnicodeEncodeError for a lone surrogate, which could not be written to the index.
         json.dumps(described, ensure_ascii=False).encode()

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from vlcpctl.core.errors import BadInput
+from vlcpctl.core.input_files import open_regular
+from vlcpctl.data.sources.limits import EXTENDED_HEADER, shortened
 from vlcpctl.data.tasks.tar import BLOCK
 
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZ": "bzip2", b"\xfd7": "xz", b"(\xb5": "zstd"}
 _REGULAR = (b"0", b"\0", b"7")
-_MAX_EXTENSION_HEADER = 2**20
 _MAX_DIGITS = 20
+_SPARSE = "GNU.sparse"
 
 
 @dataclass
@@ -26,6 +28,7 @@ class TarMember:
     size: int
     is_regular: bool
     data: bytes | None
+    why: str = ""  # the reason, if a file could not be read
 
 
 @dataclass
@@ -50,8 +53,10 @@ class _TarWalk:
     def _member(self, block: bytes, kind: bytes, size: int) -> TarMember:
         name = self.overrides.get("path") or _name(block)
         size = int(self.overrides.get("size", size))
-        if any(key.startswith("GNU.sparse") for key in self.overrides):
-            raise self._error(f"member {name!r} is a sparse file; write the tar without --sparse")
+        if kind == b"S" or _SPARSE in self.overrides:
+            raise self._error(
+                f"member {shortened(name)} is a sparse file; write the tar without --sparse"
+            )
         self.overrides = {}
         is_regular, offset = kind in _REGULAR, self.at
         if not is_regular and kind in b"123456":
@@ -73,27 +78,37 @@ class _TarWalk:
         return block
 
     def _extend(self, kind: bytes, size: int) -> None:
-        if size > _MAX_EXTENSION_HEADER:
-            raise self._error(
-                f"extended header of {size} bytes, the limit is {_MAX_EXTENSION_HEADER}"
-            )
+        if size > EXTENDED_HEADER:
+            raise self._error(f"extended header of {size} bytes, the limit is {EXTENDED_HEADER}")
         data = self._take(size, wanted=True) or b""
         if kind == b"L":
-            self.overrides["path"] = data.rstrip(b"\0").decode(errors="replace")
+            self.overrides["path"] = data.split(b"\0", 1)[0].decode(errors="replace")
             return
-        while data:
-            length = data[:_MAX_DIGITS].partition(b" ")[0]
-            if not length.isdigit() or not 0 < int(length) <= len(data):
+        for name, value in self._records(data):
+            if name == b"size" and not (value.isdigit() and len(value) <= _MAX_DIGITS):
+                raise self._error("extended header with a size that is not a number")
+            # Only what is used is kept, so that memory does not grow with the headers.
+            if name in (b"path", b"size"):
+                self.overrides[name.decode()] = value.decode(errors="replace")
+            elif name.startswith(_SPARSE.encode()):
+                self.overrides[_SPARSE] = ""
+
+    def _records(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The names and values in a PAX header; its records are LENGTH NAME=VALUE, one per line."""
+        at = 0
+        while at < len(data) and data[at]:
+            length, space, _ = data[at : at + _MAX_DIGITS].partition(b" ")
+            end = at + int(length) if space and length.isdigit() else 0  # ASCII digits only
+            name, equals, value = data[at + len(length) + 1 : end].partition(b"=")
+            if not equals or end > len(data) or not value.endswith(b"\n"):
                 raise self._error("malformed extended header")
-            name, _, value = data[len(length) + 1 : int(length)].rstrip(b"\n").partition(b"=")
-            self.overrides[name.decode(errors="replace")] = value.decode(errors="replace")
-            data = data[int(length) :]
-        size_text = self.overrides.get("size", "0")
-        if not size_text.isdigit() or len(size_text) > _MAX_DIGITS:
-            raise self._error("extended header with a size that is not a number")
+            yield name, value[:-1]
+            at = end
 
     def _take(self, size: int, *, wanted: bool) -> bytes | None:
         padded = size + -size % BLOCK
+        if size < 0:
+            raise self._error(f"a member of {size} bytes: the file is damaged")
         if self.at + size > self.length:
             raise self._error(
                 f"a member of {size} bytes extends past the end of the file: the tar is truncated"
@@ -102,13 +117,19 @@ class _TarWalk:
         if not wanted:
             self.file.seek(padded, os.SEEK_CUR)
             return None
-        return self.file.read(padded)[:size]
+        data = self.file.read(padded)[:size]
+        if len(data) < size:
+            raise self._error("the file became shorter while it was read")
+        return data
 
     def _number(self, digits: bytes) -> int:
-        if digits[0] & 0x80:  # GNU's way to write sizes above 8 GB
-            return int.from_bytes(digits[1:], "big")
+        if digits[0] & 0x80:  # GNU's way to write sizes above 8 GB: two's complement
+            return -1 if digits[0] & 0x40 else int.from_bytes(digits[1:], "big")
+        octal = digits.strip(b" \0") or b"0"
         try:
-            return int(digits.strip(b" \0") or b"0", 8)
+            if not octal.isdigit():  # int() also accepts signs, underscores and 0o
+                raise ValueError
+            return int(octal, 8)
         except ValueError as error:
             raise self._error(
                 "header field that is not a number: the file is damaged or not a tar"
@@ -126,7 +147,7 @@ def members(
     `reads_ahead` is the size of the read buffer in bytes; make it small to read few members.
     Raises BadInput, with the position in the file, if the tar is compressed or damaged.
     """
-    with path.open("rb", buffering=reads_ahead) as file:
+    with open_regular(path, buffering=reads_ahead) as file:
         start = file.read(2)
         file.seek(0)
         if start in _COMPRESSED:

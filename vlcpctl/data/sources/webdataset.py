@@ -11,6 +11,7 @@ from typing import Any
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.fingerprints import file_fingerprint
+from vlcpctl.data.sources.limits import shortened
 from vlcpctl.data.sources.records import in_batches
 from vlcpctl.data.sources.sample_parts import IMAGES, TEXTS, is_wanted, pair_of_parts
 from vlcpctl.data.sources.tar_reader import TarMember, members
@@ -39,19 +40,20 @@ class TarFile:
         Raises BadInput if the tar is damaged or a sample has two members with the same extension.
         """
         groups = groupby(members(self.path, _chooser(images=images)), key=sample_name)
-        found = (self._pair(key, list(group), columns) for key, group in groups)
+        found = (self._pair(key, group, columns) for key, group in groups)
         yield from in_batches(pair for pair in found if pair is not None)
 
     def fingerprint(self) -> dict[str, Any]:
         """See `Source`."""
         return file_fingerprint(self.path)
 
-    def _pair(self, key: str, group: list[TarMember], columns: ColumnOptions) -> Pair | None:
+    def _pair(self, key: str, group: Iterator[TarMember], columns: ColumnOptions) -> Pair | None:
         parts: dict[str, TarMember] = {}
+        # One at a time: the members of a sample are bounded only because none is there twice.
         for member in group:
             extension = extension_of(member.name)
             if extension in IMAGES + TEXTS and parts.setdefault(extension, member) is not member:
-                raise BadInput(f"{self.path} has two members named {member.name!r}")
+                raise BadInput(f"{self.path} has two members named {shortened(member.name)!r}")
         if not parts:
             return None  # a directory, or a file that is not part of a pair
         return pair_of_parts(key, parts, columns)

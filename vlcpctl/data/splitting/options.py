@@ -10,6 +10,7 @@ from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import find_inputs
+from vlcpctl.data.sources.limits import parse_caps
 from vlcpctl.data.splitting.holdout import Holdout, parse_holdout
 from vlcpctl.data.splitting.labels_from import (
     CLASSIFIERS,
@@ -65,6 +66,7 @@ class SplitOptions:
     templates: Path | None = None
     image_root: tuple[str, ...] = ()
     max_skip: str = "0.1%"
+    cap: tuple[str, ...] = ()
     decode: bool = False
     limit: int | None = None
     seed: int = 0
@@ -81,6 +83,7 @@ class SplitOptions:
             value=by.column,
             split=self.split_column,
             image_roots=tuple(map(Path, self.image_root)),
+            caps=parse_caps(self.cap),
         )
         _check_roots(wanted.image_roots)
         return SplitPlan(
@@ -108,6 +111,8 @@ class SplitOptions:
         """What distinguishes this split from others: settings, and fingerprints of the sources."""
         settings = asdict(self)
         del settings["sources"]
+        if not self.cap:
+            del settings["cap"]  # so that earlier splits keep their identity
         labelling = self.labelling()
         for name in ("labels_from", "class_names", "templates"):
             del settings[name]

@@ -49,13 +49,19 @@ class PairReader:
         remaining = self.limit
         for one in self.inputs:
             for file in one.files:
-                for batch in file.pairs(self.columns, images=images):
+                for pairs in file.pairs(self.columns, images=images):
+                    batch = pairs if images else self._without_long_names(pairs)
                     part = batch if remaining is None else batch[:remaining]
                     yield one.name, file, part
                     if remaining is not None:
                         remaining -= len(part)
                         if remaining <= 0:
                             return
+
+    def _without_long_names(self, pairs: list[Pair]) -> list[Pair]:
+        """The pairs without labels and values beyond a cap, which are skipped later."""
+        exceeded = self.columns.caps.exceeded
+        return [pair._replace(label=None, value=None) if exceeded(pair) else pair for pair in pairs]
 
 
 @dataclass
@@ -94,8 +100,11 @@ class SelectionPass:
     def _identified(self, file: Source, pairs: list[Pair]) -> list[tuple[Pair, Sample, bytes]]:
         identified = []
         decode, by_row = self.reader.decode, self.reader.columns.split is not None
+        exceeded = self.reader.columns.caps.exceeded
         for pair in pairs:
             try:
+                if why := exceeded(pair):
+                    raise UnusablePair("too large", why)
                 sample = identify(pair, decode=decode)
                 key = bytes.fromhex(sample.key)
                 if by_row:

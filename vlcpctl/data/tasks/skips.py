@@ -60,7 +60,8 @@ class SkipLog:
         if self.path is None:
             return
         if self._file is None:
-            self._file = self.path.open("w", encoding="utf-8")
+            # A name may have half of a surrogate pair: its escape is valid in JSON.
+            self._file = self.path.open("w", encoding="utf-8", errors="backslashreplace")
         row = {"file": file.name, "place": where, "reason": reason, "detail": detail}
         self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
 

@@ -1,0 +1,224 @@
+"""Parquet of types that no pair has, and of pages that are much larger than their files."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.hostile import check_memory, mutated, refusal
+from support.pair_files import rows, write_parquet
+from support.tiny_stream import make_image
+
+from vlcpctl.data.sources import parquet_pages
+from vlcpctl.data.sources.columns import ColumnOptions
+from vlcpctl.data.sources.limits import Caps
+from vlcpctl.data.sources.parquet import ParquetFile
+from vlcpctl.data.tasks.samples import Pair
+
+IMAGE = make_image(0, 8)
+STRUCT = pa.struct([("a", pa.int64())])
+MAP = pa.map_(pa.string(), pa.string())
+
+
+def read(path: Path, **columns: object) -> list[Pair]:
+    wanted = ColumnOptions(**columns)  # type: ignore[arg-type]
+    ParquetFile(path).check_columns(wanted)
+    return [pair for batch in ParquetFile(path).pairs(wanted) for pair in batch]
+
+
+def write(path: Path, **columns: object) -> Path:
+    """Two pairs whose columns are replaced by these."""
+    whole = {"image": [IMAGE, IMAGE], "caption": ["a", "b"], **columns}
+    pq.write_table(pa.table(whole), path)
+    return path
+
+
+ODD: dict[str, pa.Array] = {
+    "struct<a: int64>": pa.array([{"a": 1}, None], STRUCT),
+    "list<": pa.array([[1], None]),
+    "map<": pa.array([[("a", "b")], None], MAP),
+    "duration": pa.array([1, 2], pa.duration("s")),
+    "fixed_size_binary": pa.array([b"ab", b"cd"], pa.binary(2)),
+    "list<element: struct": pa.array([[{"a": 1}], None], pa.list_(STRUCT)),
+}
+
+
+@pytest.mark.parametrize("role", ["value", "split", "label", "caption", "image"])
+@pytest.mark.parametrize("kind", ODD)
+def test_a_column_of_another_type_is_refused_by_name_and_type(
+    tmp_path: Path, kind: str, role: str
+) -> None:
+    path = write(tmp_path / "p.parquet", odd=ODD[kind])
+    said = str(refusal(lambda: read(path, **{role: "odd"}), path))
+    assert "column 'odd'" in said
+    assert kind.partition("<")[0] in said
+
+
+@pytest.mark.parametrize("role", ["value", "split", "label"])
+def test_bytes_that_are_not_text_are_refused_by_name_and_type(tmp_path: Path, role: str) -> None:
+    path = write(tmp_path / "p.parquet", odd=[b"\xff", b"\xfe"])
+    assert "column 'odd' (binary)" in str(refusal(lambda: read(path, **{role: "odd"}), path))
+
+
+def test_a_column_that_only_has_a_usual_name_is_not_used(tmp_path: Path) -> None:
+    path = write(tmp_path / "p.parquet", label=ODD["struct<a: int64>"], id=ODD["list<"])
+    assert [(pair.label, pair.source_key) for pair in read(path)] == [(None, None)] * 2
+    assert refusal(lambda: read(path, label="label"), path)
+
+
+VALUES = {
+    "decimal": (pa.array([decimal.Decimal("1.50"), None]), [1.5, None]),
+    "float16": (pa.array(np.array([1.5, 2], np.float16)), [1.5, 2.0]),
+    "uint64": (pa.array([2**64 - 1, 5], pa.uint64()), [str(2**64 - 1), 5]),
+    "bool": (pa.array([True, None]), ["true", None]),
+    "null": (pa.nulls(2), [None, None]),
+    "date": (pa.array([dt.date(2024, 2, 1), None]), ["2024-02-01", None]),
+    "dictionary": (pa.array(["x", None]).dictionary_encode(), ["x", None]),
+    "dictionary of numbers": (pa.array([7, None]).dictionary_encode(), [7, None]),
+    "view": (pa.array(["x", None], pa.string_view()), ["x", None]),
+    "bytes": (pa.array([b"x", None]), ["x", None]),
+    "extension": (pa.ExtensionArray.from_storage(pa.json_(), pa.array(["1", None])), ["1", None]),
+}
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_every_scalar_type_decides_the_task(tmp_path: Path, kind: str) -> None:
+    column, values = VALUES[kind]
+    path = write(tmp_path / "p.parquet", odd=column)
+    assert [pair.value for pair in read(path, value="odd")] == values
+
+
+CAPTIONS = {
+    "dictionary": pa.array(["a", None]).dictionary_encode(),
+    "lists": pa.array([["a", None], None]),
+    "large lists": pa.array([["a", None], None], pa.large_list(pa.large_string())),
+    "lists of dictionaries": pa.array(
+        [["a", None], None], pa.list_(pa.dictionary(pa.int32(), pa.string()))
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CAPTIONS)
+def test_captions_of_every_type_are_read(tmp_path: Path, kind: str) -> None:
+    path = write(tmp_path / "p.parquet", caption=CAPTIONS[kind])
+    assert [pair.captions for pair in read(path)] == [["a"], []]
+
+
+def test_lists_of_captions_in_batches_are_those_of_their_rows(tmp_path: Path) -> None:
+    captions = [[f"{row}-{number}" for number in range(row % 4)] for row in range(1300)]
+    whole = {"image": [IMAGE] * 1300, "caption": captions}
+    pq.write_table(pa.table(whole), tmp_path / "p.parquet", row_group_size=700)
+    assert [pair.captions for pair in read(tmp_path / "p.parquet")] == captions
+
+
+def test_too_many_columns_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "p.parquet", **{f"c{number}": [1, 2] for number in range(30)})
+    said = str(refusal(lambda: read(path, caps=Caps(columns=31)), path))
+    assert "32 columns, the limit is 31 (--cap columns=N)" in said
+    assert read(path, caps=Caps(columns=32))
+
+
+def test_a_bomb_of_zeros_is_refused(tmp_path: Path) -> None:
+    """30 images of 200 MB each in a file of kilobytes took 3.4 GB."""
+    path = tmp_path / "p.parquet"
+    zeros = pa.array([bytes(3 * 10**7)] * 3)
+    table = pa.table({"image": zeros, "caption": ["a", "b", "c"]})
+    pq.write_table(table, path, compression="zstd", use_dictionary=False)
+    said = str(refusal(lambda: read(path), path))
+    assert "column 'image'" in said
+    assert "--cap page-bytes=N" in said
+    assert refusal(lambda: read(path, caps=Caps(page_bytes=10**9)), path) is None
+    check_memory(lambda: read(path), 60)
+
+
+def test_a_small_dictionary_meant_by_every_row_takes_no_memory(tmp_path: Path) -> None:
+    """One value of 5 MB in a dictionary, used by 20,000 rows, would be 100 GB."""
+    path = tmp_path / "p.parquet"
+    long = pa.DictionaryArray.from_arrays(pa.array([0] * 20_000, pa.int32()), ["x" * 5_000_000])
+    image = pa.DictionaryArray.from_arrays(long.indices, [bytes(5_000_000)])
+    table = pa.table({"image": image, "caption": long, "g": long})
+    pq.write_table(
+        table, path, compression="zstd", dictionary_pagesize_limit=2**26, store_schema=False
+    )
+    assert path.stat().st_size < 10**6
+    check_memory(lambda: read(path, value="g"), 400)
+
+
+def test_a_list_of_one_long_caption_many_times_takes_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "p.parquet"
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 500_000, pa.int32()), ["x" * 10**6])
+    lists = pa.ListArray.from_arrays(pa.array([0, 500_000], pa.int32()), texts)
+    table = pa.table({"image": [IMAGE], "caption": lists})
+    pq.write_table(table, path, dictionary_pagesize_limit=2**26, store_schema=False)
+    check_memory(lambda: read(path), 200)
+    (pair,) = read(path)
+    assert len(pair.captions) == 500_000
+
+
+def test_a_list_of_nulls_without_bytes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_pages, "_FREE_VALUES", 10_000)
+    path = tmp_path / "p.parquet"
+    table = pa.table({"image": [IMAGE], "caption": pa.array([[None] * 10**6], pa.list_(pa.utf8()))})
+    pq.write_table(table, path)
+    assert "of a list column" in str(refusal(lambda: read(path), path))
+
+
+FORMS: list[dict[str, object]] = [
+    {},
+    {"data_page_version": "2.0"},
+    {"compression": "none", "use_dictionary": False},
+    {"compression": "zstd", "write_page_index": True, "write_page_checksum": True},
+    {"data_page_size": 100, "data_page_version": "2.0"},
+    {"use_dictionary": False, "column_encoding": {"caption": "DELTA_BYTE_ARRAY"}},
+    {"version": "1.0", "write_statistics": False},
+]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_whatever_the_pages_look_like_the_pairs_are_the_same(
+    tmp_path: Path, form: dict[str, object]
+) -> None:
+    table = pa.Table.from_pylist(rows(60))
+    pq.write_table(table, tmp_path / "p.parquet", row_group_size=17, **form)
+    pairs = read(tmp_path / "p.parquet", value="group")
+    assert [bytes(pair.image or b"") for pair in pairs] == table["image"].to_pylist()
+    assert [pair.captions[0] for pair in pairs] == table["caption"].to_pylist()
+
+
+def test_a_pipe_or_a_directory_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "p.parquet")
+    (tmp_path / "d.parquet").mkdir()
+    for path in (tmp_path / "p.parquet", tmp_path / "d.parquet"):
+        assert "not a regular file" in str(refusal(lambda: read(path), path))  # noqa: B023
+
+
+def check_any_parquet(path: Path, count: int, seed: int) -> None:
+    """Files with some bytes changed end in pairs or in one line."""
+    draw = np.random.default_rng(seed)
+    seeds = [write_parquet(path, rows(9)).read_bytes()]
+    for form in FORMS:
+        pq.write_table(pa.Table.from_pylist(rows(5)), path, **form)
+        seeds.append(path.read_bytes())
+    for number in range(count):
+        data = seeds[number % len(seeds)]
+        footer = len(data) - 900  # half of the changes are in the footer, which is most fragile
+        start = footer if number % 2 else 0
+        path.write_bytes(data[:start] + mutated(data[start:-8], draw) + data[-8:])
+        refusal(lambda: read(path, value="group"), path)
+
+
+def test_any_parquet_ends_in_pairs_or_one_line(tmp_path: Path) -> None:
+    check_any_parquet(tmp_path / "x.parquet", 300, 0)
+
+
+@pytest.mark.slow
+def test_ten_thousand_parquets_end_in_pairs_or_one_line(tmp_path: Path) -> None:
+    check_any_parquet(tmp_path / "x.parquet", 10_000, 1)

@@ -1,0 +1,61 @@
+"""Open input files of unknown origin: regular files only, so that no pipe or device blocks."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+from vlcpctl.core.errors import BadInput, unreadable
+
+MOST_TEXT_BYTES = 1 << 26  # of a file that is read at once: class names, templates, counts
+
+
+def open_regular(path: Path, *, buffering: int = -1) -> BinaryIO:
+    """A regular file, opened to read bytes; `buffering` is that of `open`.
+
+    Raises BadInput, naming the file, if it cannot be opened or is a directory, pipe, socket or
+    device.
+    """
+    try:
+        # Without O_NONBLOCK, opening a named pipe would block until something writes to it.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except (OSError, ValueError) as error:  # ValueError: a name with a NUL or half of a surrogate
+        raise BadInput(_reason(path, error)) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise BadInput(f"cannot read {path}: it is not a regular file")
+    return os.fdopen(descriptor, "rb", buffering)
+
+
+def open_text(path: Path, *, newline: str | None = None) -> TextIO:
+    """A UTF-8 file with or without a byte order mark; `newline` is that of `open`.
+
+    Raises BadInput as `open_regular` does; reading raises UnicodeDecodeError if it is not UTF-8.
+    """
+    return io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline=newline)
+
+
+def read_text(path: Path, *, most_bytes: int = MOST_TEXT_BYTES) -> str:
+    """The text of a UTF-8 file, without a byte order mark.
+
+    Raises BadInput, naming the file, if it cannot be read, is not UTF-8 or exceeds `most_bytes`.
+    """
+    try:
+        with open_regular(path) as file:
+            data = file.read(most_bytes + 1)
+        if len(data) > most_bytes:
+            raise BadInput(f"cannot read {path}: it has more than {most_bytes} bytes")
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        raise BadInput(unreadable(path, error)) from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is not UTF-8 text: {error}") from error
+
+
+def _reason(path: Path, error: OSError | ValueError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return f"{path} does not exist"
+    return unreadable(path, error)

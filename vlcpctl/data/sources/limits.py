@@ -1,0 +1,138 @@
+"""Caps on sources of unknown origin: what a reader accepts before it refuses or skips.
+
+Caps that `vlcpctl split --cap NAME=N` changes, because data of one's own may need more:
+
+  captions          captions of one image; the image is skipped
+  caption-length    characters in all captions of one image; the image is skipped
+  name-length       characters of a key, label, task or split of one image; the image is skipped
+  columns           columns of a table or Parquet file; the file is refused
+  page-bytes        bytes to which a Parquet page decompresses, if that is more than
+                    `PAGE_RATIO` times its size in the file; the file is refused
+
+Fixed caps, and why nothing needs more of them:
+
+  RECORD_LENGTH     characters of one JSON value, text row or line: a record describes one image
+  JSON_DEPTH        levels of nesting in a record (`core.safe_json`): records of lists are flat
+  TEXT_BYTES        bytes of a .txt, .cls or .json member
+  EXTENDED_HEADER   bytes of a tar's extended header, which contains a name
+  CAPTIONS_HELD     characters of the captions of one COCO list, which are all held in memory
+  BATCH_BYTES       bytes of decoded Parquet values in memory at once; batches become smaller
+  MAX_BYTES, MAX_PIXELS   of an image (`images.header`): every later command decodes the image
+                    with the same bounds, and models see a few hundred pixels
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+from vlcpctl.core.errors import UsageError, unknown_name
+from vlcpctl.core.printable import printable
+from vlcpctl.core.safe_json import MOST_DEPTH
+from vlcpctl.data.tasks.samples import Pair
+
+RECORD_LENGTH = 1 << 24
+JSON_DEPTH = MOST_DEPTH
+TEXT_BYTES = 1 << 22
+EXTENDED_HEADER = 1 << 20
+CAPTIONS_HELD = 1 << 30
+BATCH_BYTES = 1 << 28
+PAGE_RATIO = 20  # text compresses less; pages of zeros compress a thousandfold
+_MOST_SHOWN = 200  # characters of a name in a message
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caps:
+    """The caps that --cap changes; the module's docstring explains each."""
+
+    captions: int = 10_000
+    caption_length: int = 1_000_000
+    name_length: int = 4096
+    columns: int = 10_000
+    page_bytes: int = 1 << 26
+
+    def exceeded(self, pair: Pair) -> str | None:
+        """The cap that a pair exceeds, as a phrase for messages, or None."""
+        captions = pair.captions
+        if len(captions) > self.captions:
+            return over("captions", len(captions), self.captions)
+        if (length := sum(map(len, captions))) > self.caption_length:
+            return over("caption-length", length, self.caption_length)
+        names = (pair.source_key, pair.label, pair.value, pair.split)
+        longest = max([len(name) for name in names if isinstance(name, str)], default=0)
+        if longest > self.name_length:
+            return over("name-length", longest, self.name_length)
+        return None
+
+
+def over(name: str, found: int, cap: int) -> str:
+    """The phrase for something that exceeds a cap, with the option that raises it.
+
+    >>> over("captions", 20, 10)
+    '20 captions, the limit is 10 (--cap captions=N)'
+    """
+    return f"{found} {_NOUNS[name]}, the limit is {cap} (--cap {name}=N)"
+
+
+_NOUNS = {
+    "captions": "captions",
+    "caption-length": "characters in its captions",
+    "name-length": "characters in its key, label, task or split",
+    "columns": "columns",
+    "page-bytes": "bytes in a page",
+}
+
+
+def parse_caps(words: Iterable[str]) -> Caps:
+    """The caps with those of --cap NAME=N changed. Raises UsageError for a malformed one.
+
+    >>> parse_caps(["captions=50", "page-bytes=1GiB"]).page_bytes
+    1073741824
+    """
+    given: dict[str, int] = {}
+    known = [field.name.replace("_", "-") for field in fields(Caps)]
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals:
+            raise UsageError(f"--cap {word!r}: write it as NAME=N, such as captions=50")
+        if name not in known:
+            raise UsageError(f"--cap: {unknown_name('cap', name, known)}")
+        given[name.replace("-", "_")] = _number(word, text)
+    return Caps(**given)
+
+
+def shortened(name: object) -> str:
+    """A name of unknown origin for a message: printable, and cut in the middle if it is long."""
+    text = str(name)
+    if len(text) > _MOST_SHOWN:
+        half = _MOST_SHOWN // 2
+        text = f"{text[:half]}...{text[-half:]} ({len(text)} characters)"
+    return printable(text)
+
+
+def is_too_deep(value: object) -> bool:
+    """Whether a JSON value is nested more than `JSON_DEPTH` levels deep; without recursion."""
+    level = [value]
+    for _ in range(JSON_DEPTH + 1):
+        level = [part for one in level for part in _parts(one)]
+        if not level:
+            return False
+    return True
+
+
+def _parts(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _number(word: str, text: str) -> int:
+    """A positive number such as 300, 2MB or 1GiB."""
+    digits = text.rstrip("KMGIBkmgib")
+    unit = text[len(digits) :].upper().removesuffix("B")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 16) or unit not in _UNITS:
+        raise UsageError(f"--cap {word!r}: {text!r} is not a number; write it like 300 or 64MiB")
+    if not int(digits):
+        raise UsageError(f"--cap {word!r}: a cap is at least 1")
+    return int(digits) * _UNITS[unit]

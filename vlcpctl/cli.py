@@ -94,7 +94,7 @@ class _Command(typer.core.TyperCommand):
             raise _usage_exit(info_name, str(error)) from error
         except TYPER_ERROR as error:
             raise _usage_exit(info_name, usage_words(error, words)) from error
-        environment.warn_of_unknown(prefix, [one.envvar for one in self.params if one.envvar])
+        environment.warn_of_unknown(prefix, [str(one.envvar) for one in self.params if one.envvar])
         return context
 
     def get_params(self, ctx: Any) -> list[Any]:

@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.tiny_stream import make_stream
+from support.tiny_stream import make_pair, make_stream
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.step_config import config_id
 from vlcpctl.core.errors import UsageError
 from vlcpctl.data.tasks.task import Task, open_task
 from vlcpctl.training.plan import _refuse_repeated
@@ -80,6 +81,43 @@ def test_a_run_that_starts_from_a_model_of_another_begins_with_its_stream(
     assert history.steps() == [0]
     assert history.body()["task_steps"] == [None, 0]
     assert list(history.notes()) == []
+
+
+def _elsewhere(path: Path, tasks: int) -> list[Task]:
+    made = make_stream(path, tasks, 2, pair=lambda number: make_pair(number + 900))
+    return [open_task(task) for task in sorted(made.glob("0*"))]
+
+
+def test_tasks_of_several_streams_at_once_have_the_steps_of_the_first(
+    stream: list[Task], tmp_path: Path
+) -> None:
+    """As the upper bound of Mod-X, on five parts and COCO: two tasks cannot be number 0."""
+    aside = _elsewhere(tmp_path / "aside", 2)
+    joint = TaskHistory([*stream, *aside], "joint", None)
+    assert joint.steps() == [0, 1, 2, None, None]
+    body = joint.body()
+    assert (body["step"], body["stream_step"]) == (2, 2)
+    assert body["stream"] == stream[0].manifest["stream"]
+    weeks = [stream[1], aside[1]]  # each from a stream of its own
+    assert TaskHistory(weeks, "joint", None).steps() == [0, 1]
+    same = _parent(stream[0].manifest["stream"], 0)
+    assert TaskHistory(weeks, "ctp", same).steps() == [1, None]
+
+
+def test_a_run_starts_from_an_imported_model_or_one_of_other_streams(stream: list[Task]) -> None:
+    home = stream[0].manifest["stream"]
+    assert TaskHistory(stream[:1], "ctp", None).start() == {}
+    imported = replace(_parent(None, None, 0), content="im", origin={"name": "x.pt"})
+    assert TaskHistory(stream[:1], "ctp", imported).start() == {"start": "im"}
+    later = replace(_parent(home, 0), start="im")
+    for run in ("ctp", "a branch"):
+        found = TaskHistory(stream[1:2], run, later).start()
+        assert found == {"start": "im", "start_config": None}
+    other = replace(_parent("elsewhere", 0), content="coco")
+    found = TaskHistory(stream[:1], "modx", other).start()
+    assert found == {"start": "coco", "start_config": config_id(other)}
+    goes_on = TaskHistory(stream[:1], "ctp", other).start()
+    assert goes_on == {"start": None, "start_config": None}
 
 
 def test_a_task_that_was_left_out_is_told(stream: list[Task]) -> None:

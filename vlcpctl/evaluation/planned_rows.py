@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,10 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import step_config
 from vlcpctl.core.console import warn
 from vlcpctl.core.errors import OutputExists
+from vlcpctl.core.fields import Fields
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.rows import FAMILY, SCHEMA
+from vlcpctl.core.safe_json import parse_json
 from vlcpctl.data.classification.data_sets import DataSet, TaskData
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
@@ -33,7 +34,7 @@ def place_of(data: Task | DataSet, *splits: str) -> TaskPlace:
     """
     task = data.task if isinstance(data, TaskData) else data
     if isinstance(task, Task):
-        was = task.manifest.get("was", ())
+        was = Fields(task.manifest, task.path).texts("was", [])
         return TaskPlace(task.slug, task.step, task.manifest.get("stream"), task.content, was)
     return TaskPlace(task.name, None, None, task.content(*splits))
 
@@ -93,7 +94,7 @@ def holds(path: Path, expected: Iterable[PlannedRow]) -> bool:
     Raises OutputExists if its rows have an older schema, which lacks fields to compare.
     """
     try:
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        rows = [parse_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
     except ValueError:
         return False
     schemas = {row.get("schema") for row in rows if isinstance(row, dict)} - {SCHEMA}

@@ -1,0 +1,181 @@
+"""Every evaluator's rows say what they were made from: data, options, settings and lineage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+import pytest
+from support.tiny_stream import make_pair, make_stream, make_task
+
+from vlcpctl.commands.eval_probe import run as eval_probe
+from vlcpctl.commands.eval_retrieval import run as eval_retrieval
+from vlcpctl.commands.eval_zeroshot import run as eval_zeroshot
+from vlcpctl.commands.import_checkpoint import run as import_checkpoint
+from vlcpctl.commands.interpolate import run as interpolate
+from vlcpctl.commands.spatial_report import run as spatial_report
+from vlcpctl.commands.train_step import run as train_step
+from vlcpctl.core.hashing import content_id
+from vlcpctl.core.manifest import content_of, read_manifest
+from vlcpctl.core.rows import OPTIONS_OF_DATA, OPTIONS_OF_SEED, SCHEMA, read_rows
+
+INTEGER, TEXT = (int, NoneType), (str, NoneType)  # or null
+FIELDS = {
+    **dict.fromkeys(("schema", "run", "method", "evaluator", "protocol", "gallery", "task"), str),
+    **dict.fromkeys(("split", "data", "checkpoint"), str),
+    **dict.fromkeys(("step", "task_step", "limit"), INTEGER),
+    **dict.fromkeys(("stream", "start", "parent"), TEXT),
+    **dict.fromkeys(("buffer", "config"), (dict, NoneType)),
+    **dict.fromkeys(("options", "metrics"), dict),
+    "seed": int,
+    "tasks": list,
+}
+HOW: dict[str, Any] = {"preset": "tiny", "batch_size": 4, "steps": 1, "quiet": True}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An imported model, two runs of two seeds that start from it, and one of another run."""
+    root = tmp_path_factory.mktemp("rows")
+    stream = make_stream(root / "stream", 3, 8, test=6, pair=lambda n: make_pair(n, captions=2))
+    splits = {"train": 8, "test": 5}
+    aside = make_task(root / "coco", name="coco", stream="aside", splits=splits, first=500)
+    train_step([aside], root / "taught", "seqf", model="micro", **HOW)
+    import_checkpoint(root / "taught", root / "start", run_name="start", quiet=True)
+    for seed in (0, 1):
+        before = root / "start"
+        for step, task in enumerate(sorted(stream.glob("0*"))[:2]):
+            out = root / f"seed{seed}" / f"{step:02d}"
+            train_step([task], out, "ewc", previous=before, seed=seed, **HOW)
+            before = out
+    first = sorted(stream.glob("0*"))[0]
+    train_step([first], root / "other", "seqf", previous=root / "taught", run_name="own", **HOW)
+    return root
+
+
+def tasks(place: Path) -> list[Path]:
+    return [*sorted((place / "stream").glob("0*")), place / "coco"]
+
+
+def chain(place: Path, seed: int = 0) -> list[Path]:
+    return [place / f"seed{seed}" / f"{step:02d}" for step in range(2)]
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def evaluated(
+    name: str, place: Path, out: Path, checkpoints: Sequence[Path], **options: Any
+) -> list[dict[str, Any]]:
+    paths: list[Any] = options.pop("paths", None) or tasks(place)
+    how: Any = {"out": out, "quiet": True, **options}
+    if name == "retrieval":
+        eval_retrieval(paths, list(checkpoints), gallery="both", **how)
+    elif name == "zeroshot":
+        eval_zeroshot([str(path) for path in paths], list(checkpoints), **how)
+    elif name == "probe":
+        eval_probe([str(path) for path in paths], list(checkpoints), strength=0.1, **how)
+    else:
+        spatial_report(paths, list(checkpoints), **how)
+    return rows_of(out)
+
+
+@pytest.mark.parametrize("name", ["retrieval", "zeroshot", "probe", "spatial"])
+def test_every_row_has_every_field(name: str, place: Path, tmp_path: Path) -> None:
+    start = place / "start"
+    rows = evaluated(name, place, tmp_path / "rows", [start, *chain(place)], limit=6)
+    for row in rows:
+        assert row.keys() >= FIELDS.keys()
+        wrong = [one for one, kind in FIELDS.items() if not isinstance(row[one], kind)]
+        assert not wrong, {one: row[one] for one in wrong}
+        assert (row["schema"], row["limit"]) == (SCHEMA, 6)
+        assert set(OPTIONS_OF_DATA) & row["options"].keys() == ({"prompts"} & row["options"].keys())
+    assert len(read_rows([str(tmp_path / "rows")])) == len(rows)
+    contents = {
+        read_manifest(path, "task")["slug"]: content_of(path, "task") for path in tasks(place)
+    }
+    for row in rows:
+        ids = [contents[slug] for slug in row["tasks"]]
+        assert row["data"] == (ids[0] if len(ids) == 1 else content_id(ids))
+    run = [row for row in rows if row["run"] == "ewc"]
+    assert {row["start"] for row in run} == {content_of(start, "checkpoint")}
+    lineage = [start, *chain(place)]
+    by_content = {content_of(path, "checkpoint"): path for path in lineage}
+    for row in run:
+        before = lineage[lineage.index(by_content[row["checkpoint"]]) - 1]
+        assert row["parent"] == content_of(before, "checkpoint")
+        assert row["config"]["id"] == content_id(row["config"]["values"])
+    for row in rows:
+        if row["run"] == "start":
+            assert (row["start"], row["parent"], row["config"]) == (None, None, None)
+    # The start has the steps of the run that was given with it; the data aside has none.
+    own = [row for row in rows if row["gallery"] == "own" and len(row["tasks"]) == 1]
+    data = [content_of(path, "task") for path in tasks(place)]
+    wanted = dict(zip(data, (0, 1, 2, None), strict=True))
+    assert {(row["data"], row["task_step"]) for row in own} == set(wanted.items())
+
+
+def test_rows_without_a_limit_say_so(place: Path, tmp_path: Path) -> None:
+    rows = evaluated("retrieval", place, tmp_path / "rows", chain(place)[:1])
+    assert {row["limit"] for row in rows} == {None}
+
+
+def test_the_settings_are_those_of_the_step_whatever_the_seed(place: Path, tmp_path: Path) -> None:
+    found = [
+        {row["step"]: row["config"]["id"] for row in rows}
+        for seed in (0, 1)
+        for rows in [
+            evaluated(
+                "retrieval", place, tmp_path / f"{seed}", chain(place, seed), paths=tasks(place)[:1]
+            )
+        ]
+    ]
+    assert found[0] == found[1]
+    assert found[0][0] == found[0][1]  # the same settings, from the same start
+    for number, more in enumerate(({"lr": 2e-3}, {"set_": ["ewc.strength=7"]}, {"limit": 6})):
+        out = tmp_path / f"other{number}"
+        first = tasks(place)[0]
+        train_step([first], out, "ewc", previous=place / "start", **{**HOW, **more})
+        (row,) = evaluated("retrieval", place, tmp_path / f"rows{number}", [out], paths=[first])[:1]
+        assert row["config"]["id"] != found[0][0]
+
+
+def test_a_run_that_continues_a_trained_model_starts_from_it(place: Path, tmp_path: Path) -> None:
+    """CLIP_0 of Mod-X: trained on COCO, and the start of runs on another stream."""
+    rows = evaluated("retrieval", place, tmp_path / "rows", [place / "taught", place / "other"])
+    taught, other = (
+        [row for row in rows if row["run"] == run and row["gallery"] == "own"]
+        for run in ("seqf", "own")
+    )
+    assert {row["start"] for row in other} == {taught[0]["checkpoint"]}
+    assert other[0]["config"]["values"]["start"] == taught[0]["config"]["id"]
+    assert [row["task_step"] for row in other] == [0, 1, 2, None]
+    assert [row["task_step"] for row in taught] == [None, None, None, 0]
+
+
+def test_a_start_alone_is_outside_of_every_stream(place: Path, tmp_path: Path) -> None:
+    for name in ("retrieval", "zeroshot", "probe"):
+        rows = evaluated(name, place, tmp_path / name, [place / "start"])
+        assert [row["task_step"] for row in rows] == [None] * 4
+
+
+def test_an_average_has_the_settings_of_both_and_their_start(place: Path, tmp_path: Path) -> None:
+    first, last = chain(place)
+    for one, other, start in ((place / "start", last, "start"), (first, last, "start")):
+        out = tmp_path / one.name
+        interpolate(one, other, out, quiet=True)
+        (row,) = evaluated("retrieval", place, tmp_path / f"{one.name}.rows", [out])[:1]
+        assert row["start"] == content_of(place / start, "checkpoint")
+        assert row["config"]["values"]["alpha"] == 0.5
+        assert len(row["config"]["values"]["parents"]) == 2
+
+
+def test_options_that_differ_between_seeds_are_those_of_the_probe(
+    place: Path, tmp_path: Path
+) -> None:
+    rows = evaluated("probe", place, tmp_path / "rows", chain(place)[:1], paths=tasks(place)[:1])
+    assert set(OPTIONS_OF_SEED) <= rows[0]["options"].keys()

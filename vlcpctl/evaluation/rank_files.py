@@ -51,6 +51,7 @@ _COLUMNS = pa.schema(
         ("wrong_rank", _WHOLE),
     ]
 )
+_VALUES_SHOWN = 3
 _GROUP_ROWS = 1 << 16  # of a row group, which is all that is held in memory
 
 
@@ -157,8 +158,10 @@ def holds_ranks(path: Path) -> bool:
     return _metadata(path) is not None
 
 
-def _different(values: Iterator[Any]) -> list[Any]:
-    return list({canonical_json(value): value for value in values}.values())
+def _different(values: Iterator[Any]) -> list[Any] | dict[str, Any]:
+    """The different values in order; of many, their number and an id, to keep errors short."""
+    found = list({canonical_json(value): value for value in values}.values())
+    return found if len(found) <= _VALUES_SHOWN else {"of": len(found), "id": content_id(found)}
 
 
 def _identity_of(path: Path) -> dict[str, Any] | None:

@@ -4,18 +4,41 @@ from __future__ import annotations
 
 import io
 import struct
+import warnings
+import zlib
+from functools import cache
+from itertools import product
 from typing import NamedTuple
+
+from vlcpctl.core.errors import first_line
 
 MAX_PIXELS = 40_000_000
 MAX_BYTES = 256 * 2**20
 KINDS = ("jpg", "png", "webp")
+FORMATS = ("JPEG", "PNG", "WEBP")  # as Pillow names them
+# What Pillow raises for damaged files, besides its DecompressionBombError. Its readers are written
+# for honest files, so that a lie can end in an error of any of these kinds.
+DECODING_FAILS = (
+    *(OSError, SyntaxError, ValueError, LookupError, TypeError, ArithmeticError, AttributeError),
+    *(EOFError, RuntimeError, AssertionError, struct.error, zlib.error),
+)
 
 _PNG_START = b"\x89PNG\r\n\x1a\n"
 _PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
 _JPEG_END = b"\xff\xd9"
 _JPEG_SCAN = 0xDA
 _JPEG_SEGMENT = struct.Struct(">BBH")
-_JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+# Frames that libjpeg-turbo decodes: baseline, extended, progressive and lossless with Huffman
+# codes, and two with arithmetic codes. Others, such as hierarchical ones, it refuses.
+_JPEG_FRAMES = frozenset((0xC0, 0xC1, 0xC2, 0xC3, 0xC9, 0xCA))
+_JPEG_TABLES = 0xDB
+_JPEG_BARE = frozenset((0x01, 0xC8, *range(0xD0, 0xDA), *range(0xF0, 0xFE)))  # without a length
+# Bit depth and colour type.
+_PNG_FORMS = frozenset({*product((1, 2, 4, 8, 16), (0,)), *product((1, 2, 4, 8), (3,))})
+_PNG_FORMS |= frozenset(product((8, 16), (2, 4, 6)))
+_PNG_HEADER = struct.Struct(">I4sIIBBBBBII4s")  # the first chunk, and the start of the next one
+_PNG_CHUNK = struct.Struct(">I4s")
+_WEBP_IMAGES = frozenset((b"VP8 ", b"VP8L", b"ANMF"))
 
 Bytes = bytes | memoryview
 
@@ -34,6 +57,10 @@ class ImageHeader(NamedTuple):
 
 def read_header(data: Bytes) -> ImageHeader:
     """Format, width and height from the header, without decoding.
+
+    Of files with several images, as for animations, the first one counts; an orientation in EXIF is
+    ignored. Damage in the pixels is not found, nor some of that behind a JPEG's frame header or in
+    the frames of an animation; see `decode_fully`.
 
     Raises BrokenImage if the format is unknown, the header is damaged, the end is missing, or the
     image has more than `MAX_PIXELS`.
@@ -67,25 +94,27 @@ def decode_fully(data: Bytes) -> None:
     """Decode every pixel. Raises BrokenImage if that fails."""
     from PIL import Image
 
+    _hush_pillow()
     try:
-        with Image.open(io.BytesIO(data), formats=("JPEG", "PNG", "WEBP")) as image:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             image.load()
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        IndexError,
-        struct.error,
-        Image.DecompressionBombError,
-    ) as error:
-        raise BrokenImage(f"does not decode: {error}") from error
+    except (*DECODING_FAILS, Image.DecompressionBombError) as error:
+        raise BrokenImage(f"does not decode: {first_line(error)}") from error
+
+
+@cache  # a filter is global, and slow to add
+def _hush_pillow() -> None:
+    """Do not print Pillow's remarks on metadata, which have several lines for each image."""
+    warnings.filterwarnings("ignore", module=r"PIL\.")
 
 
 def _read_jpeg(data: Bytes) -> ImageHeader:
     at, frame = _find_jpeg_segment(data, 2, _JPEG_FRAMES)
     if frame not in _JPEG_FRAMES:
         raise BrokenImage("a JPEG without a frame header")
-    height, width = struct.unpack_from(">HH", data, at + 5)
+    bits, height, width, layers = struct.unpack_from(">BHHB", data, at + 4)
+    if bits != 8 or layers not in (1, 3, 4):
+        raise BrokenImage(f"a JPEG of {layers} channels of {bits} bits, which no reader decodes")
     if data[-2:] != _JPEG_END:
         # Phones append data of their own after the image. Compressed data never contains the end
         # marker (0xFF bytes are escaped), so one after the start of the first scan is the real end.
@@ -100,25 +129,60 @@ def _find_jpeg_segment(data: Bytes, at: int, wanted: frozenset[int]) -> tuple[in
     segment = _JPEG_SEGMENT.unpack_from
     while True:
         start, marker, length = segment(data, at)
-        if start != 0xFF:
-            raise BrokenImage("a JPEG with a damaged header")
-        if marker in wanted or marker == _JPEG_SCAN:
+        if start != 0xFF:  # decoders skip what is between segments
+            at = _next_marker(data, at)
+        elif marker in wanted or marker == _JPEG_SCAN:
             return at, marker
-        if marker == 0xFF:  # a fill byte
-            at += 1
-        elif marker == 0x01 or 0xD0 <= marker <= 0xD7:  # markers without a length
+        elif marker in (0xFF, 0x00):  # a fill byte, or an escaped one between segments
+            at += 1 if marker else 2
+        elif marker in _JPEG_BARE:
             at += 2
+        elif marker < 0xC0:
+            raise BrokenImage("a JPEG with a damaged header")
         else:
-            at += 2 + length
+            if marker == _JPEG_TABLES:
+                _check_tables(data, at + 4, at + 2 + length)
+            at += 2 + max(length, 2)
+
+
+def _next_marker(data: Bytes, at: int) -> int:
+    found = bytes(data[at:]).find(b"\xff")
+    if found < 0:
+        raise BrokenImage("a JPEG with a damaged header")
+    return at + found
+
+
+def _check_tables(data: Bytes, at: int, end: int) -> None:
+    """Raise BrokenImage if a segment does not consist of whole quantization tables."""
+    while at < end:
+        at += 65 if data[at] < 16 else 129
+    if at > end:
+        raise BrokenImage("a JPEG with a damaged quantization table")
 
 
 def _read_png(data: Bytes) -> ImageHeader:
-    name, width, height = struct.unpack_from(">4sII", data, 12)
-    if name != b"IHDR":
-        raise BrokenImage("a PNG without a header chunk")
+    fields = _PNG_HEADER.unpack_from(data, 8)
+    size, name, width, height, depth, colour, _, filtering, _, checksum, size_2, name_2 = fields
+    if name != b"IHDR" or size != 13 or zlib.crc32(data[12:29]) != checksum:
+        raise BrokenImage("a PNG without a header chunk, or with a damaged one")
+    if (depth, colour) not in _PNG_FORMS or filtering:
+        raise BrokenImage("a PNG of an unknown kind")
+    if name_2 != b"IDAT" and width * height <= MAX_PIXELS:
+        _check_png_chunks(data, size_2, name_2)
     if data[-12:] != _PNG_END and _PNG_END not in bytes(data):
         raise BrokenImage("truncated: a PNG without its end chunk")
     return ImageHeader("png", width, height)
+
+
+def _check_png_chunks(data: Bytes, size: int, name: bytes) -> None:
+    """Raise BrokenImage if a chunk before the pixels, from the second one, has a wrong checksum."""
+    at = 33
+    while name != b"IDAT":
+        end = at + 8 + size
+        if zlib.crc32(data[at + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
+            raise BrokenImage(f"a PNG with a damaged chunk at byte {at}")
+        at = end + 4
+        size, name = _PNG_CHUNK.unpack_from(data, at)
 
 
 def _read_webp(data: Bytes) -> ImageHeader:
@@ -136,6 +200,18 @@ def _read_webp(data: Bytes) -> ImageHeader:
             raise BrokenImage("a WebP without a frame header")
         return ImageHeader("webp", (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1)
     if chunk == b"VP8X":
+        _check_webp_chunks(data, length + 8)
         wide, high = (int.from_bytes(data[at : at + 3], "little") + 1 for at in (24, 27))
         return ImageHeader("webp", wide, high)
     raise BrokenImage("a WebP of an unknown kind")
+
+
+def _check_webp_chunks(data: Bytes, end: int) -> None:
+    """Raise BrokenImage if the chunks of an extended WebP do not fill it, or none is an image."""
+    at, has_image = 12, False
+    while at < end:
+        name, size = struct.unpack_from("<4sI", data, at)
+        has_image = has_image or name in _WEBP_IMAGES
+        at += 8 + size + size % 2
+    if at > end or not has_image:
+        raise BrokenImage("a WebP with a damaged chunk, or without an image")

@@ -7,21 +7,20 @@ does not depend on the order, process or run in which it is made.
 from __future__ import annotations
 
 import io
-import struct
+import warnings
 
 import numpy as np
 from PIL import Image, ImageOps
 
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.errors import BadInput, first_line
 from vlcpctl.core.seeds import generator
 from vlcpctl.core.transform import ImageTransform
-from vlcpctl.data.images.header import BrokenImage, read_header
+from vlcpctl.data.images.header import DECODING_FAILS, FORMATS, read_header
 from vlcpctl.data.images.randaugment import randaugment
 
-_DECODING_FAILS = (
-    *(BrokenImage, Image.DecompressionBombError),
-    *(OSError, SyntaxError, ValueError, IndexError, struct.error),  # raised by Pillow's readers
-)
+_DECODING_FAILS = (*DECODING_FAILS, Image.DecompressionBombError)
+# Pillow remarks on damaged metadata in several lines, which say nothing about the pixels.
+warnings.filterwarnings("ignore", module=r"PIL\.")
 
 FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 
@@ -29,15 +28,18 @@ FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BIL
 def decode_image(data: bytes, what: str = "image") -> Image.Image:
     """Decode to an RGB image; `what` names the image in messages.
 
+    Of an animation it is the first frame. An orientation in EXIF is ignored, as open_clip and the
+    tools around it ignore it, so that embeddings stay comparable.
+
     Raises BadInput if it is damaged or too large; a size above the limit is found in the header,
     before any pixel is decoded.
     """
     try:
         read_header(data)
-        with Image.open(io.BytesIO(data), formats=("JPEG", "PNG", "WEBP")) as image:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             return _rgb(image)
     except _DECODING_FAILS as error:
-        raise BadInput(f"{what} cannot be decoded: {error}") from error
+        raise BadInput(f"{what} cannot be decoded: {first_line(error)}") from error
 
 
 def eval_view(image: Image.Image, transform: ImageTransform) -> np.ndarray:

@@ -27,6 +27,7 @@ MANIFESTS = {
     "report": "summary.json",
 }
 
+_MOST_BYTES = 1 << 26  # of a manifest: some 100,000 tasks; values take ten times as much memory
 _NOT_UTF8 = re.compile("[\ud800-\udfff]")
 
 
@@ -71,7 +72,7 @@ def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
             f"{directory} is not {with_article(kind)}: it has no {MANIFESTS[kind]}"
             f"{_described(directory)}"
         )
-    entries = read_json(path)
+    entries = read_json(path, most_bytes=_MOST_BYTES)
     if not isinstance(entries, dict) or "schema" not in entries:
         raise BadInput(f"{path} has no schema; it was not written by vlcpctl")
     if entries["schema"] != f"vlcpctl.{kind}/1":
@@ -111,7 +112,7 @@ def is_artifact(directory: Path) -> bool:
     """Whether a directory has a manifest that vlcpctl wrote; its name alone is not enough."""
     for name in MANIFESTS.values():
         try:
-            manifest = read_json(directory / name)
+            manifest = read_json(directory / name, most_bytes=_MOST_BYTES)
         except BadInput:
             continue
         if isinstance(manifest, dict) and str(manifest.get("schema")).startswith("vlcpctl."):

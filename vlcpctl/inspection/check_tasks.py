@@ -25,6 +25,7 @@ from vlcpctl.data.tasks.index import SCHEMA, ContentId, read_index
 from vlcpctl.data.tasks.index_checks import row_problems
 from vlcpctl.data.tasks.tar import BLOCK, END, caption_text, header
 from vlcpctl.data.tasks.task import Task, not_listed
+from vlcpctl.inspection.split_columns import opened_index
 
 IndexRow = dict[str, Any]
 _ROWS_AT_ONCE = 1000
@@ -139,7 +140,7 @@ def _rows_of(index: Path) -> Iterator[list[IndexRow]]:
     """The rows of an index in batches; its page checksums are verified."""
     try:
         with (
-            index.open("rb") as opened,  # Arrow takes no path that is not UTF-8
+            opened_index(index) as opened,
             pq.ParquetFile(
                 opened, page_checksum_verification=True, pre_buffer=False, buffer_size=2**20
             ) as file,

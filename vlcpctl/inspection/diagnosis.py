@@ -45,7 +45,7 @@ def _why_no_texts(path: Path) -> str | None:
         return _part_of(path) or NO_ARTIFACT
     try:
         metadata = pq.read_metadata(path).metadata or {}
-    except (OSError, pa.ArrowException):
+    except (OSError, ValueError, pa.ArrowException):
         return _part_of(path)  # if None: a damaged Parquet file, which opening it will report
     if METADATA in metadata:
         return None

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.errors import BadInput
-from vlcpctl.core.manifest import content_of, kind_of, read_manifest
+from vlcpctl.core.errors import BadInput, first_line
+from vlcpctl.core.fields import Fields
+from vlcpctl.core.manifest import MANIFESTS, content_of, kind_of, read_manifest
 from vlcpctl.core.printable import printable
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.inspection.diagnosis import why_no_artifact
@@ -20,7 +21,21 @@ from vlcpctl.inspection.diagnosis import why_no_artifact
 # Limits of the search for an artifact's parents.
 _LEVELS = 3  # of subdirectories
 _MOST_DIRECTORIES = 10_000
+_MOST_GENERATIONS = 200  # below Python's limit of nested calls
+_MOST_PARENTS = 2000  # in all: averages of averages have twice as many in every generation
 
+_FACTS = {
+    "name": str,
+    "step": int,
+    "made_by": dict,
+    "rule": dict,
+    "tasks": list,
+    "totals": dict,
+    "skipped": dict,
+    "warnings": list,
+}
+# What a manifest may lead to that was changed in a way nobody thought of.
+_DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError)
 _HEADLINE = ("name", "run", "method", "step", "texts", "pairs", "views", "width")
 
 
@@ -43,39 +58,69 @@ def describe(path: Path) -> dict[str, Any]:
     if why_not is not None:
         raise BadInput(f"{path}: {why_not}")
     kind = kind_of(path)
+    search = _Search(_artifacts_near(path))
     if kind is None:
-        return _described_texts(path)
-    return _describe(path, kind, _artifacts_near(path), seen=frozenset())
+        return _described_texts(path, search)
+    return _describe(path, kind, search, seen=())
 
 
-def _described_texts(path: Path) -> dict[str, Any]:
+@dataclass
+class _Search:
+    """Kind and path by content id of the artifacts near the one described."""
+
+    near: dict[str, tuple[str, Path]]
+    described: int = 0
+
+    def place_of(self, content: str, seen: Sequence[str]) -> tuple[str, Path] | None:
+        """Kind and path of a parent; None if it is not near, or too many were described."""
+        if self.described >= _MOST_PARENTS or len(seen) >= _MOST_GENERATIONS or content in seen:
+            return None
+        return self.near.get(content)
+
+
+def _described_texts(path: Path, search: _Search) -> dict[str, Any]:
     """As `describe`, for a file of pseudo texts, whose manifest is in its Parquet metadata."""
-    file, near = open_pseudo_texts(path), _artifacts_near(path)
-    made_from = [ParentArtifact(role, file.identity[role]) for role in ("checkpoint", "buffer")]
+    with _naming_damage(path):
+        file = open_pseudo_texts(path)
+        identity = Fields(file.identity, path)
+        made_from = [ParentArtifact(role, identity(role, str)) for role in ("checkpoint", "buffer")]
+        content, texts = str(file.content), file.count
     return {
         "path": str(path),
         "kind": "pseudo texts",
-        "content": file.content,
-        "texts": file.count,
-        "parents": [_parent(parent, near, frozenset()) for parent in made_from],
+        "content": content,
+        "texts": texts,
+        "parents": [_parent(parent, search, ()) for parent in made_from],
     }
 
 
-def _describe(
-    path: Path, kind: str, near: dict[str, tuple[str, Path]], seen: frozenset[str]
-) -> dict[str, Any]:
-    if kind == "checkpoint":
-        checkpoint = CheckpointManifest.read(path)
-        facts, parents = _facts_of_checkpoint(checkpoint), _parents_of_checkpoint(checkpoint)
-    else:
-        manifest = read_manifest(path, kind)
-        facts, parents = _facts(manifest, kind), _parents(manifest, kind)
-    seen |= {facts["content"]}
+def _describe(path: Path, kind: str, search: _Search, seen: Sequence[str]) -> dict[str, Any]:
+    search.described += 1
+    with _naming_damage(path / MANIFESTS[kind]):
+        if kind == "checkpoint":
+            checkpoint = CheckpointManifest.read(path)
+            facts, parents = _facts_of_checkpoint(checkpoint), _parents_of_checkpoint(checkpoint)
+        else:
+            fields = Fields(read_manifest(path, kind), path / MANIFESTS[kind])
+            facts, parents = _facts(fields, kind), _parents(fields, kind)
+    seen = (*seen, facts["content"])
     return {
         "path": str(path),
         **facts,
-        "parents": [_parent(parent, near, seen) for parent in parents],
+        "parents": [_parent(parent, search, seen) for parent in parents],
     }
+
+
+@contextmanager
+def _naming_damage(manifest: Path) -> Iterator[None]:
+    """Raise BadInput, naming the manifest, for errors that come from its entries."""
+    try:
+        yield
+    except _DAMAGE as error:
+        raise BadInput(
+            f"{manifest} has an entry that is missing or of another type ({first_line(error)}); "
+            "run 'vlcpctl check'"
+        ) from error
 
 
 def _facts_of_checkpoint(checkpoint: CheckpointManifest) -> dict[str, Any]:
@@ -91,69 +136,85 @@ def _facts_of_checkpoint(checkpoint: CheckpointManifest) -> dict[str, Any]:
     }
 
 
-def _facts(manifest: dict[str, Any], kind: str) -> dict[str, Any]:
+def _facts(fields: Fields, kind: str) -> dict[str, Any]:
+    manifest = fields.value
     is_buffer = kind == "task" and manifest.get("buffer") is not None
-    names = ("name", "step", "made_by", "rule", "tasks", "totals", "skipped", "warnings")
     facts = {
         "kind": "buffer" if is_buffer else kind,
-        "content": str(manifest["content"]),
-        **{name: manifest[name] for name in names if name in manifest},
+        "content": fields("content", str),
+        **{name: fields(name, type_, None) for name, type_ in _FACTS.items() if name in manifest},
     }
     if kind == "targets":
-        facts |= {name: manifest[name] for name in ("pairs", "views", "width")}
+        facts |= {name: fields(name, int) for name in ("pairs", "views", "width")}
     if kind == "task":
-        facts["splits"] = {name: split["images"] for name, split in manifest["splits"].items()}
+        splits = _objects(fields("splits", dict), fields.place)
+        facts["splits"] = {name: split("images", int) for name, split in splits.items()}
+    if kind == "stream":
+        for task in _objects(dict(enumerate(facts["tasks"])), fields.place).values():
+            task("path", str)
+            for split in _objects(task("splits", dict), task.place).values():
+                split("images", int)
     return facts
 
 
-def _parent(
-    parent: ParentArtifact, near: dict[str, tuple[str, Path]], seen: frozenset[str]
-) -> dict[str, Any]:
-    if parent.content in near and parent.content not in seen:
-        kind, path = near[parent.content]
-        return {"role": parent.role, **_describe(path, kind, near, seen)}
-    return {
-        "role": parent.role,
-        "content": parent.content,
-        "note": parent.note or "not found nearby",
-    }
+def _objects(values: Mapping[Any, Any], place: object) -> dict[Any, Fields]:
+    """The fields of each value. Raises BadInput if one is not an object."""
+    wrong = [value for value in values.values() if not isinstance(value, dict)]
+    if wrong:
+        raise BadInput(f"{place}: {wrong[0]!r:.80} is not an object")
+    return {name: Fields(value, place) for name, value in values.items()}
+
+
+def _parent(parent: ParentArtifact, search: _Search, seen: Sequence[str]) -> dict[str, Any]:
+    found = search.place_of(parent.content, seen)
+    note = parent.note or "not found nearby"
+    if found:
+        kind, path = found
+        try:
+            return {"role": parent.role, **_describe(path, kind, search, seen)}
+        except (BadInput, OSError) as error:  # a damaged neighbour must not stop the description
+            note = f"cannot be described: {error}"
+    elif parent.content in search.near:
+        note = "not described again" if parent.content in seen else "too many parents"
+    return {"role": parent.role, "content": parent.content, "note": note}
 
 
 def _parents_of_checkpoint(checkpoint: CheckpointManifest) -> list[ParentArtifact]:
     """The direct parents of a checkpoint, each with its role."""
     parents = checkpoint.parents or [one for one in (checkpoint.parent,) if one]
     return [
-        *(ParentArtifact("parent", content) for content in parents),
+        *(ParentArtifact("parent", str(content)) for content in parents),
         # Only the last task: the earlier ones are listed under the parent checkpoint.
-        *(ParentArtifact("task", content) for content in checkpoint.tasks[-1:]),
+        *(ParentArtifact("task", str(content)) for content in checkpoint.tasks[-1:]),
         *([_origin(checkpoint.origin)] if checkpoint.origin else []),
     ]
 
 
-def _parents(manifest: dict[str, Any], kind: str) -> list[ParentArtifact]:
+def _parents(fields: Fields, kind: str) -> list[ParentArtifact]:
     """The direct parents recorded in the manifest of any other artifact, each with its role."""
     if kind == "targets":
-        pairs = [ParentArtifact("pairs", content) for content in manifest["sources"]]
-        return [ParentArtifact("teacher", manifest["teacher"]), *pairs]
-    if manifest.get("buffer"):
-        return [ParentArtifact("task", content) for content in manifest["buffer"].get("seen", ())]
-    if manifest.get("stream"):
-        return [ParentArtifact("stream", manifest["stream"])]
-    return [_input(one) for one in manifest.get("inputs", [])]
+        pairs = [ParentArtifact("pairs", str(content)) for content in fields("sources", list)]
+        return [ParentArtifact("teacher", fields("teacher", str)), *pairs]
+    if fields.value.get("buffer"):
+        seen = fields("buffer", dict).get("seen", ())
+        return [ParentArtifact("task", str(content)) for content in seen]
+    if fields.value.get("stream"):
+        return [ParentArtifact("stream", fields("stream", str))]
+    return [_input(one) for one in fields("inputs", list, [])]
 
 
 def _origin(one: Mapping[str, Any]) -> ParentArtifact:
     """The file that a checkpoint was imported from."""
     ran = ", its code was run" if one["ran_code"] else ""
     return ParentArtifact(
-        "imported from", one["sha256"], f"{one['name']}, {one['bytes']} bytes{ran}"
+        "imported from", str(one["sha256"]), f"{one['name']}, {one['bytes']} bytes{ran}"
     )
 
 
 def _input(one: dict[str, Any] | str) -> ParentArtifact:
     if isinstance(one, str):
         return ParentArtifact("input", one)
-    return ParentArtifact("raw data", one["content"], f"{one['name']}, {one['bytes']} bytes")
+    return ParentArtifact("raw data", str(one["content"]), f"{one['name']}, {one['bytes']} bytes")
 
 
 def _artifacts_near(path: Path) -> dict[str, tuple[str, Path]]:
@@ -165,9 +226,10 @@ def _artifacts_near(path: Path) -> dict[str, tuple[str, Path]]:
     found: dict[str, tuple[str, Path]] = {}
     for top in (path.parent, path.parent.parent):
         for place in islice(_directories(top), _MOST_DIRECTORIES):
-            kind = kind_of(place)
-            if kind is not None:
-                with suppress(BadInput):  # a damaged neighbour must not stop the description
+            # A neighbour that is damaged or not ours to read must not stop the description.
+            with suppress(BadInput, OSError):
+                kind = kind_of(place)
+                if kind is not None:
                     found.setdefault(content_of(place, kind), (kind, place))
     return found
 

@@ -1,0 +1,213 @@
+"""Whatever is done to the files of artifacts, inspect and check end in lines, not tracebacks."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.checkpoints import write_checkpoint_manifest
+from support.eval_rows import own_rows, write_rows
+from support.program import run_program
+from support.tiny_stream import make_stream, make_task
+
+from vlcpctl.commands.buffer import run as buffer
+from vlcpctl.commands.forgetting_report import run as forgetting_report
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.manifest import MANIFESTS, write_manifest
+from vlcpctl.core.printable import printable_json
+from vlcpctl.inspection.check import check, findings
+from vlcpctl.inspection.lineage import describe, lines
+
+DEEP = "DEEP"  # stands for a value that json.dumps would refuse
+VALUES: tuple[Any, ...] = (
+    *(None, True, 0, -1, 10**9, 2**70, 1e308, float("nan"), "", "x", "\0", "../x", "/etc/passwd"),
+    *("\ud800", "\x1b[31m\n", "y" * 5000, [], {}, [[]], [None], {"": None}, {"path": 1}, DEEP),
+)
+KINDS = ("stream", "stream/00-part-0", "buffer", "runs/one", "report")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One artifact of most kinds, made from each other."""
+    root = tmp_path_factory.mktemp("artifacts")
+    make_stream(root / "stream", 2, 6, test=4)
+    buffer(root / "stream/00-part-0", root / "buffer", policy="ring", size="4", quiet=True)
+    tasks = [json.loads((root / "stream/00-part-0/task.json").read_text())["content"]]
+    for name, parent in (("zero", None), ("one", "0" * 32)):
+        (root / "runs" / name).mkdir(parents=True)
+        content = str(int(parent is not None)) * 32
+        write_checkpoint_manifest(root / "runs" / name, content, tasks=tasks, parent=parent)
+    rows = write_rows(root / "rows.ndjson", own_rows())
+    forgetting_report([rows], out=root / "report", quiet=True)
+    return root
+
+
+def places_in(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The place of every value inside a JSON value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for name, inside in items:
+        yield (*at, name)
+        if isinstance(inside, dict | list):
+            yield from places_in(inside, (*at, name))
+
+
+def change_value(path: Path, draw: random.Random) -> None:
+    """Remove a value of a JSON file, or replace it."""
+    manifest = json.loads(path.read_text())
+    *at, last = draw.choice(list(places_in(manifest)))
+    inside = manifest
+    for name in at:
+        inside = inside[name]
+    if draw.random() < 0.2:
+        del inside[last]
+    else:
+        inside[last] = draw.choice(VALUES)
+    path.write_text(json.dumps(manifest).replace(f'"{DEEP}"', "[" * 9000 + "]" * 9000))
+
+
+def change_bytes(path: Path, draw: random.Random) -> None:
+    """Flip, remove or repeat some bytes of a file."""
+    data = bytearray(path.read_bytes())
+    for _ in range(draw.randint(1, 4)):
+        at = draw.randrange(max(len(data), 1))
+        size = draw.choice((1, 1, 1, 8, 100))
+        what = draw.choice((b"", os.urandom(size), data[at : at + size] * 2, b"[" * 5000))
+        data[at : at + size] = what
+    path.write_bytes(data)
+
+
+def check_ends_in_lines(root: Path, *, deep: bool) -> None:
+    for kind in KINDS:
+        path = root / kind
+        try:
+            shown = list(lines(describe(path)))
+            json.dumps(describe(path))
+        except BadInput as error:
+            shown = [str(error)]
+        shown += check(path, deep=deep)
+        for line in shown:
+            assert len(printable_json(line)) < 20_000
+    list(findings([root / kind for kind in KINDS], deep=deep))
+
+
+def try_changes(whole: Path, at: Path, change: Callable[[Path, random.Random], None], seed: int):
+    draw = random.Random(seed)
+    shutil.copytree(whole, at / str(seed), copy_function=os.link)
+    root = at / str(seed)
+    names = list(MANIFESTS.values())
+    files = sorted(path for path in root.rglob("*") if path.is_file())
+    for _ in range(draw.choice((1, 1, 3))):
+        path = draw.choice([one for one in files if one.name in names or change is change_bytes])
+        data = path.read_bytes()
+        path.unlink()  # a link to the whole one
+        path.write_bytes(data)
+        try:
+            change(path, draw)
+        except (ValueError, RecursionError):
+            continue  # the file is no longer JSON, or too deep for Python
+    try:
+        check_ends_in_lines(root, deep=bool(seed % 2))
+    except Exception as error:
+        raise AssertionError(f"seed {seed}, {change.__name__}") from error
+    shutil.rmtree(root)
+
+
+changes = pytest.mark.parametrize("change", [change_value, change_bytes])
+
+
+@changes
+def test_changed_files_are_described_or_reported(
+    change: Callable[[Path, random.Random], None], whole: Path, tmp_path: Path
+) -> None:
+    for seed in range(60):
+        try_changes(whole, tmp_path, change, seed)
+
+
+@changes
+@pytest.mark.slow
+def test_many_changed_files_are_described_or_reported(
+    change: Callable[[Path, random.Random], None], whole: Path, tmp_path: Path
+) -> None:
+    for seed in range(1000, 4000):
+        try_changes(whole, tmp_path, change, seed)
+
+
+BOMBS = {
+    "deep list": "[" * 100_000,
+    "deep object": '{"a":' * 100_000,
+    "huge integer": '{"schema": 1' + "0" * 5000 + "}",
+    "surrogate": '{"schema": "vlcpctl.task/1", "content": "\\ud800", "identity": {}}',
+    "mistyped": '{"schema": "vlcpctl.task/1", "content": ["x"], "identity": {}}',
+    "not UTF-8": "\xff",
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_bombs_beside_an_artifact_do_not_stop_its_description(
+    bomb: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    task = make_task(tmp_path / "task", 4, stream="ab" * 16)
+    for name in MANIFESTS.values():
+        neighbour = tmp_path / "neighbour" / name.removesuffix(".json")
+        neighbour.mkdir(parents=True)
+        (neighbour / name).write_text(BOMBS[bomb], encoding="latin-1")
+        result = run_program(capfd, "check", neighbour)
+        assert result.code == 3
+        assert name in result.out
+        result = run_program(capfd, "inspect", neighbour)
+        assert result.code == 3
+        assert name in result.err
+        assert len(result.err.splitlines()) == 1
+    result = run_program(capfd, "inspect", task)
+    assert (result.code, result.err) == (0, "")
+
+
+def test_a_damaged_parent_is_named_in_the_description(tmp_path: Path) -> None:
+    stream = make_stream(tmp_path / "stream", 1, 4)
+    manifest = json.loads((stream / "stream.json").read_text())
+    (stream / "stream.json").write_text(json.dumps(manifest | {"tasks": "none"}))
+    (parent,) = describe(stream / "00-part-0")["parents"]
+    assert parent["note"].startswith(f"cannot be described: {stream}/stream.json: field 'tasks'")
+    assert any("cannot be described" in line for line in lines(describe(stream / "00-part-0")))
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    task = make_task(tmp_path / "task", splits={"train": 4, "test": 4})
+    (task / "train.parquet").unlink()
+    os.mkfifo(task / "train.parquet")
+    (found,) = check(task, deep=True)
+    assert "train.parquet: it is not a regular file" in found
+    list(findings([task], deep=True))
+
+
+def test_averages_of_averages_are_described_in_bounded_time(tmp_path: Path) -> None:
+    for number in range(40):
+        place = tmp_path / "runs" / f"{number:02d}"
+        place.mkdir(parents=True)
+        parents = [f"{number - 1:032x}"] * 2 if number else None
+        write_checkpoint_manifest(place, f"{number:032x}", alpha=0.5, parents=parents)
+    assert len(list(lines(describe(place)))) < 10_000
+
+
+def test_a_chain_of_a_thousand_checkpoints_is_described(tmp_path: Path) -> None:
+    for number in range(1000):
+        place = tmp_path / "runs" / f"{number:04d}"
+        place.mkdir(parents=True)
+        parent = f"{number - 1:032x}" if number else None
+        write_checkpoint_manifest(place, f"{number:032x}", parent=parent)
+    text = "\n".join(lines(describe(place)))
+    assert "too many parents" in text
+    json.dumps(describe(place))
+
+
+@pytest.mark.parametrize("files", [{"x": 1}, {"../x": "0"}, {"\0": "0"}, ["x"], "x"])
+def test_a_checkpoint_with_odd_files_is_a_problem(tmp_path: Path, files: Any) -> None:
+    write_manifest(tmp_path, "checkpoint", {}, "0" * 32, {"files": files, "tasks": []})
+    assert list(check(tmp_path, deep=True))

@@ -229,7 +229,7 @@ def _with_error_lines(name: str, run: Callable[..., None]) -> Callable[..., None
             console.drop_stdout()  # on a full disk, closing the stream would raise the error again
             _print_error(name, _error_text(error))
             raise typer.Exit(1) from error
-        except (MemoryError, RuntimeError, ImportError) as error:
+        except Exception as error:
             if not is_about_limits(error):
                 raise
             _print_error(name, limit_text(error))

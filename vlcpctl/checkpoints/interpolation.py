@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from vlcpctl.core.atomic import already_made
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.params import blend_, copy_of
+from vlcpctl.core.staging import Staging
 from vlcpctl.core.tensors import require_same_names
 from vlcpctl.models.encoders import Encoder
 
@@ -42,6 +44,13 @@ def interpolate(request: Request) -> Iterator[Path]:
     Raises Incompatible if the two checkpoints are of different models, and OutputExists if
     something else is at an output path.
     """
+    with ExitStack() as locks:  # of all outputs, before any is looked at
+        for _, out in request.outputs:
+            locks.enter_context(Staging(out).locked_to_look())
+        yield from _interpolate(request)
+
+
+def _interpolate(request: Request) -> Iterator[Path]:
     first, second = open_parent(request.first), open_parent(request.second)
     missing = [
         alpha

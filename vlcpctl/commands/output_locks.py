@@ -56,13 +56,8 @@ def _locked_outputs(arguments: Mapping[str, Any], wait: float | None) -> Iterato
     console.set_quiet(bool(arguments.get("quiet")))  # while waiting, before the command starts
     with ExitStack() as stack:
         for out in _to_lock(arguments):
-            try:
-                with naming_output(out):
-                    stack.enter_context(Staging(out).locked())
-            except OSError:
-                # A finished output on a read-only disk is still found to be finished.
-                if not os.path.lexists(out):
-                    raise
+            with naming_output(out):
+                stack.enter_context(Staging(out).locked_to_look())
         yield
 
 
@@ -78,5 +73,8 @@ def _to_lock(arguments: Mapping[str, Any]) -> list[Path]:
     is_launched = "nproc" in arguments and "RANK" in os.environ
     if only_shows or shares_work or is_launched:
         return []
-    outputs = (arguments[name] for name in OUTPUTS & arguments.keys())
-    return sorted(out for out in outputs if out and out != Path("-") and not is_pipe_or_device(out))
+    outputs = {arguments[name] for name in OUTPUTS & arguments.keys()} - {None, Path("-")}
+    embeddings, checkpoints = arguments.get("save_embeddings"), arguments.get("checkpoint")
+    if embeddings and checkpoints and len(set(checkpoints)) > 1:  # one directory for each
+        outputs |= {embeddings / path.name for path in checkpoints}
+    return sorted(out for out in outputs if not is_pipe_or_device(out))

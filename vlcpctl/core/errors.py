@@ -3,7 +3,7 @@
 VlcpError 1
   UsageError 2          a command line that contradicts itself or names something unknown
   BadInput 3            data that is wrong, with its file and row
-  OutputExists 4        the output exists and was made differently
+  OutputExists 4        the output exists and was made differently, or is being written
   Incompatible 5        a checkpoint, state or model that does not fit
   TooManySkipped 6      more samples skipped than --max-skip allows
   GateFailed 7          a --fail-if condition is true
@@ -40,7 +40,7 @@ class BadInput(VlcpError):
 
 
 class OutputExists(VlcpError):
-    """The output exists and was made by a different command."""
+    """The output was made by a different command, or another process is writing it."""
 
     exit_code = 4
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import threading
+from pathlib import Path
 from typing import Final
 
 from vlcpctl.core.errors import VlcpError, first_line
@@ -22,7 +24,21 @@ _SIGNS = (
 
 def is_about_limits(error: BaseException) -> bool:
     """Whether memory, threads or processes ran out."""
-    return isinstance(error, MemoryError) or any(sign in str(error) for sign in _SIGNS)
+    is_named = isinstance(error, MemoryError) or any(sign in str(error) for sign in _SIGNS)
+    return is_named or _is_at_memory_limit()
+
+
+def _is_at_memory_limit() -> bool:
+    """Whether the process has come within a tenth of its memory limit (ulimit -v), if it has one.
+
+    Libraries that could not be loaded cause errors of every kind later.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    status = Path("/proc/self/status")
+    if limit == resource.RLIM_INFINITY or not status.exists():
+        return False
+    peak = re.search(r"^VmPeak:\s+(\d+) kB", status.read_text(), re.MULTILINE)
+    return peak is not None and int(peak[1]) * 1024 > 0.9 * limit
 
 
 def limit_text(error: BaseException) -> str:

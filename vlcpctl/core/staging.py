@@ -19,7 +19,7 @@ import os
 import shutil
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import final
 
@@ -57,6 +57,20 @@ class Staging:
         directory was not made by vlcpctl, and OSError where it cannot be made.
         """
         with self._locked(shared=False, wait_s=wait_s):
+            yield
+
+    @contextmanager
+    def locked_to_look(self) -> Iterator[None]:
+        """As `locked`, but without a lock where an output exists and nothing can be written.
+
+        A finished output on a read-only disk is still found to be finished.
+        """
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(self.locked())
+            except OSError:
+                if not os.path.lexists(self.output):
+                    raise
             yield
 
     @contextmanager

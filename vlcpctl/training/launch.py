@@ -67,7 +67,7 @@ def _launch(request: Request, *, quiet: bool) -> Path | None:
     identity = semantic(request)
     # Rank 0 takes the lock again, so that it is held for as long as there is a writer, not for as
     # long as there is a launcher.
-    with Staging(request.out).locked():
+    with Staging(request.out).locked_to_look():
         is_made = already_made(request.out, "checkpoint", identity, force=request.force)
     if is_made:
         return request.out

@@ -23,7 +23,7 @@ def open_regular(path: Path, *, buffering: int = -1) -> BinaryIO:
         # Without O_NONBLOCK, opening a named pipe would block until something writes to it.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL or half of a surrogate
-        raise BadInput(_reason(path, error)) from error
+        raise BadInput(unreadable(path, error)) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise BadInput(f"cannot read {path}: it is not a regular file")
@@ -53,9 +53,3 @@ def read_text(path: Path, *, most_bytes: int = MOST_TEXT_BYTES) -> str:
         raise BadInput(unreadable(path, error)) from error
     except UnicodeDecodeError as error:
         raise BadInput(f"{path} is not UTF-8 text: {error}") from error
-
-
-def _reason(path: Path, error: OSError | ValueError) -> str:
-    if isinstance(error, FileNotFoundError):
-        return f"{path} does not exist"
-    return unreadable(path, error)

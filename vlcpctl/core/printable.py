@@ -13,6 +13,9 @@ _JSON_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _UNSAFE_BUT_NEWLINE = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x09\x0b-\x1f"))
 
 
+_MOST_SHOWN = 200  # characters
+
+
 def printable(text: object) -> str:
     r"""The text on one line, with unsafe characters as backslash escapes.
 
@@ -41,6 +44,19 @@ def printable_json(text: object) -> str:
     return _UNSAFE.sub(
         lambda found: _JSON_SHORT.get(found[0]) or f"\\u{ord(found[0]):04x}", str(text)
     )
+
+
+def shortened(text: object) -> str:
+    """The text on one line as `printable` shows it, cut in the middle if it is long.
+
+    >>> shortened("x" * 10**6)[-24:]
+    'xxx (1000000 characters)'
+    """
+    whole = str(text)
+    if len(whole) > _MOST_SHOWN:
+        half = _MOST_SHOWN // 2
+        whole = f"{whole[:half]}...{whole[-half:]} ({len(whole)} characters)"
+    return printable(whole)
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -8,12 +8,15 @@ under the same name, .cls files with the label.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 from vlcpctl.core.digests import cached_digest
-from vlcpctl.core.errors import BadInput, unreadable
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.input_files import read_text
+from vlcpctl.core.printable import shortened
 from vlcpctl.data.classification.labelled_images import Flaw, ImagesInTars
 from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.sample_parts import IMAGES
@@ -62,14 +65,17 @@ class ClassFolder:
                 f"{self.path} has no split {split!r} (it has: {known}); a split is a folder that "
                 f"contains {SHARD_COUNT} and 0.tar"
             )
-        text = (directory / SHARD_COUNT).read_text(encoding="utf-8").strip()
-        if not text.isdecimal() or int(text) == 0:
-            raise BadInput(f"{directory / SHARD_COUNT} contains {text!r}, not the number of tars")
-        paths = [directory / f"{number}.tar" for number in range(int(text))]
-        for path in paths:
-            if not path.is_file():
+        text = read_text(directory / SHARD_COUNT).strip()
+        is_number = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+        if not is_number or int(text) == 0:
+            found = shortened(text)
+            raise BadInput(f"{directory / SHARD_COUNT} contains {found!r}, not the number of tars")
+        paths = []
+        for number in range(int(text)):
+            paths.append(directory / f"{number}.tar")
+            if not paths[-1].is_file():  # at once: the number may be any
                 raise BadInput(
-                    f"{path} does not exist, but {SHARD_COUNT} says there are {text} tars"
+                    f"{paths[-1]} does not exist, but {SHARD_COUNT} says there are {text} tars"
                 )
         return paths
 
@@ -88,7 +94,7 @@ class ClassFolder:
             found.open(path)
             walk = members(path, _is_label, reads_ahead=_HEADER_BYTES)
             for key, group in groupby(walk, key=sample_name):
-                sample = _FolderSample(f"{path}, {key}", list(group))
+                sample = _FolderSample(f"{path}, {shortened(key)}", group)
                 sample.enter(found, key, classes)
         return found
 
@@ -126,9 +132,10 @@ def _is_label(name: str, size: int) -> bool:
 class _FolderSample:
     """The tar members of one sample: those with the same name but for the extension."""
 
-    def __init__(self, where: str, group: list[TarMember]) -> None:
+    def __init__(self, where: str, group: Iterable[TarMember]) -> None:
         self.where = where
-        self.parts = {extension_of(member.name): member for member in group}
+        named = ((extension_of(member.name), member) for member in group)
+        self.parts = {name: member for name, member in named if name in (*IMAGES, "cls")}
 
     def enter(self, found: ImagesInTars, key: str, classes: int) -> None:
         """Add the image or a flaw to `found`. Raises BadInput if the label is not a valid class."""
@@ -140,7 +147,8 @@ class _FolderSample:
             missing = "no member with an image" if image is None else "no .cls member"
             found.flaws.append(Flaw(self.where, missing))
         elif not image.is_regular or image.size > MAX_BYTES:
-            found.flaws.append(Flaw(self.where, f"{image.name} is a link or is too large"))
+            shown = shortened(image.name)
+            found.flaws.append(Flaw(self.where, f"{shown} is a link or is too large"))
         else:
             found.add(key, image.offset, image.size, self._number(label, classes))
 
@@ -158,9 +166,6 @@ class _FolderSample:
 
 def _lines(path: Path) -> list[str] | None:
     """The lines of a text file, stripped as CLIP_benchmark does; None if it does not exist."""
-    if not path.is_file():
+    if not path.exists():
         return None
-    try:
-        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path} is not UTF-8 text: {error}") from error
+    return [line.strip() for line in read_text(path).splitlines()]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.errors import BadInput, unknown_name, unreadable
+from vlcpctl.core.errors import BadInput, unknown_name
+from vlcpctl.core.input_files import read_text
+from vlcpctl.core.printable import shortened
+from vlcpctl.core.safe_json import parse_json
 
 HERE = "{c}"  # placeholder for the class name in a template, as in CLIP_benchmark
 DEFAULT_TEMPLATES = (f"a photo of a {HERE}.",)
@@ -40,10 +42,8 @@ def read_templates(path: Path) -> TemplatesFile:
     from class to finished prompts. Raises BadInput if the file cannot be read or has another form.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        content = json.loads(text) if path.suffix == ".json" else _lines(text)
-    except OSError as error:
-        raise BadInput(unreadable(path, error)) from error
+        text = read_text(path)
+        content = parse_json(text) if path.suffix == ".json" else _lines(text)
     except ValueError as error:
         raise BadInput(f"{path} is not a templates file: {error}") from error
     entries = content.values() if isinstance(content, dict) else [content]
@@ -67,13 +67,16 @@ def prompts_of(classes: Sequence[str], templates: Templates, where: object) -> l
     if isinstance(templates, Mapping):
         missing = [name for name in classes if not templates.get(name)]
         if missing:
-            raise BadInput(
-                f"{where} has no prompts for {len(missing)} classes, first {missing[0]!r}"
-            )
+            first = shortened(missing[0])
+            raise BadInput(f"{where} has no prompts for {len(missing)} classes, first {first!r}")
         return [list(templates[name]) for name in classes]
     without = [template for template in templates if HERE not in template]
     if without or not templates:
-        found = f"template {without[0]!r} lacks {HERE}" if without else "there are no templates"
+        found = (
+            f"template {shortened(without[0])!r} lacks {HERE}"
+            if without
+            else "there are no templates"
+        )
         raise BadInput(f"{where}: {found}; write {HERE} where the class name goes")
     return [[template.replace(HERE, name) for template in templates] for name in classes]
 

@@ -21,7 +21,10 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.atomic import new_file, new_part
 from vlcpctl.core.errors import BadInput, first_line, unreadable
+from vlcpctl.core.fields import Fields
 from vlcpctl.core.hashing import content_id
+from vlcpctl.core.input_files import open_regular
+from vlcpctl.core.safe_json import parse_json
 
 SCHEMA = "vlcpctl.pseudo-texts/1"
 METADATA = b"vlcpctl.pseudo-texts"
@@ -29,6 +32,9 @@ METADATA = b"vlcpctl.pseudo-texts"
 PARENTS = ("first", "second")
 # Measures of a text's fit to its images, right after mixing (_before) and after optimisation.
 SCORES = tuple(name + when for name in ("loss", "similarity", "within") for when in ("_before", ""))
+
+_MOST_NUMBERS = 2**26  # of one text
+_MOST_COMPRESSED = 1000  # numbers per byte of a file; zeros are compressed less
 
 _HASHED = (*PARENTS, "end", "embeddings")  # the columns hashed; the others are diagnostics
 
@@ -126,19 +132,39 @@ def join_parts(out: Path, parts: Iterable[Path], facts: dict[str, Any]) -> None:
 
 def open_pseudo_texts(path: Path) -> PseudoTextFile:
     """Open a file of pseudo texts, reading only its footer. Raises BadInput if it is not one."""
+    open_regular(path).close()  # a pipe would block
     try:
         found = pq.read_metadata(path)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise BadInput(f"{path} is not a file of pseudo texts: {first_line(error)}") from error
     stored = (found.metadata or {}).get(METADATA)
     if stored is None:
         raise BadInput(
             f"{path} is not a file of pseudo texts; make one with 'vlcpctl invert-texts'"
         )
-    metadata: dict[str, Any] = json.loads(stored)
-    if metadata.get("schema") != SCHEMA:
-        raise BadInput(f"{path} has schema {metadata.get('schema')!r}; this version reads {SCHEMA}")
-    return PseudoTextFile(path, metadata, found.num_rows)
+    return PseudoTextFile(path, _metadata(path, stored, found.num_rows), found.num_rows)
+
+
+def _metadata(path: Path, stored: bytes, count: int) -> dict[str, Any]:
+    """The metadata of a file with `count` rows. Raises BadInput if a required entry is missing."""
+    try:
+        metadata = parse_json(stored)
+    except ValueError as error:
+        raise BadInput(f"{path} has metadata that are not JSON: {error}") from error
+    fields = Fields(metadata if isinstance(metadata, dict) else {}, path)
+    if fields("schema", str, "") != SCHEMA:
+        raise BadInput(
+            f"{path} has schema {fields.value.get('schema')!r:.80}; this version reads {SCHEMA}"
+        )
+    fields("content", str)
+    Fields(fields("identity", dict), path)("count", int)
+    length, width = (fields(name, int) for name in ("length", "width"))
+    most = _MOST_COMPRESSED * path.stat().st_size
+    if min(length, width) < 1 or length * width > _MOST_NUMBERS or count * length * width > most:
+        raise BadInput(
+            f"{path} cannot contain {count} texts of {length} x {width} numbers: it was damaged"
+        )
+    return dict(fields.value)
 
 
 def holds_pseudo_texts(path: Path) -> bool:

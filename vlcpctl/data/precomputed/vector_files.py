@@ -22,11 +22,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vlcpctl.core.atomic import new_part
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.errors import BadInput, first_line
+from vlcpctl.core.input_files import open_regular
 
 _ROWS_AT_ONCE = 1 << 16
 # What numpy raises for a damaged header, besides ValueError.
-_BAD_HEADER = (TypeError, OverflowError, SyntaxError, TokenError)
+_BAD_HEADER = (TypeError, OverflowError, SyntaxError, TokenError, RecursionError, MemoryError)
 
 
 class VectorFile:
@@ -90,12 +91,13 @@ def read_vectors(path: Path, dtype: npt.DTypeLike) -> np.ndarray:
     Raises BadInput if the file is missing, truncated or not .npy, or if its array is not a matrix
     of this dtype in C order.
     """
+    open_regular(path).close()  # a pipe would block
     try:
         # What numpy.load does for a .npy file, without its attempts at .npz files and pickles.
         mapped = np.lib.format.open_memmap(path, mode="r")
         size = path.stat().st_size
     except (OSError, ValueError, *_BAD_HEADER) as error:
-        raise BadInput(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+        raise BadInput(f"cannot read {path}: {first_line(error)}") from error
     if mapped.ndim != 2 or mapped.dtype != np.dtype(dtype) or not mapped.flags.c_contiguous:
         order = "C" if mapped.flags.c_contiguous else "Fortran"
         raise BadInput(
@@ -127,6 +129,7 @@ def read_table(path: Path, schema: pa.Schema, columns: Sequence[str], command: s
     Raises BadInput if they cannot be read or do not fit the schema. Earlier versions had the
     vectors in the table: the message is to run `command` again.
     """
+    open_regular(path).close()  # a pipe would block
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             if any(pa.types.is_nested(field.type) for field in file.schema_arrow):
@@ -136,7 +139,7 @@ def read_table(path: Path, schema: pa.Schema, columns: Sequence[str], command: s
             table = file.read(list(columns))
             return table.cast(pa.schema([schema.field(name) for name in columns]))
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise BadInput(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+        raise BadInput(f"cannot read {path}: {first_line(error)}") from error
 
 
 def write_table(path: Path, table: pa.Table) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, unknown_name
-from vlcpctl.data.sources.limits import Caps, over, shortened
+from vlcpctl.core.printable import shortened
+from vlcpctl.data.sources.limits import Caps, over
 
 # The first of these names that exists is used, ignoring case.
 IMAGE = (

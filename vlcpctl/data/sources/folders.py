@@ -12,8 +12,8 @@ from typing import Any
 
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.input_files import open_regular
+from vlcpctl.core.printable import shortened
 from vlcpctl.data.sources.columns import ColumnOptions
-from vlcpctl.data.sources.limits import shortened
 from vlcpctl.data.sources.records import in_batches
 from vlcpctl.data.sources.sample_parts import IMAGES, is_wanted, pair_of_parts
 from vlcpctl.data.sources.tar_reader import TarMember

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.input_files import open_regular
+from vlcpctl.core.printable import shortened
 from vlcpctl.data.images.header import MAX_BYTES
-from vlcpctl.data.sources.limits import shortened
 from vlcpctl.data.sources.records import is_unicode
 from vlcpctl.data.tasks.samples import Pair
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput
+from vlcpctl.core.printable import shortened
 from vlcpctl.data.sources.json_stream import JsonReader, open_json
-from vlcpctl.data.sources.limits import CAPTIONS_HELD, shortened
+from vlcpctl.data.sources.limits import CAPTIONS_HELD
 from vlcpctl.data.sources.records import Record
 
 NumberedRecord = tuple[str | int, Record]

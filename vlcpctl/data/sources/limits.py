@@ -27,7 +27,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from vlcpctl.core.errors import UsageError, unknown_name
-from vlcpctl.core.printable import printable
 from vlcpctl.core.safe_json import MOST_DEPTH
 from vlcpctl.data.tasks.samples import Pair
 
@@ -38,7 +37,6 @@ EXTENDED_HEADER = 1 << 20
 CAPTIONS_HELD = 1 << 30
 BATCH_BYTES = 1 << 28
 PAGE_RATIO = 20  # text compresses less; pages of zeros compress a thousandfold
-_MOST_SHOWN = 200  # characters of a name in a message
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 
 
@@ -100,15 +98,6 @@ def parse_caps(words: Iterable[str]) -> Caps:
             raise UsageError(f"--cap: {unknown_name('cap', name, known)}")
         given[name.replace("-", "_")] = _number(word, text)
     return Caps(**given)
-
-
-def shortened(name: object) -> str:
-    """A name of unknown origin for a message: printable, and cut in the middle if it is long."""
-    text = str(name)
-    if len(text) > _MOST_SHOWN:
-        half = _MOST_SHOWN // 2
-        text = f"{text[:half]}...{text[-half:]} ({len(text)} characters)"
-    return printable(text)
 
 
 def is_too_deep(value: object) -> bool:

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput, first_line, unreadable
 from vlcpctl.core.input_files import open_regular
+from vlcpctl.core.printable import shortened
 from vlcpctl.data.sources.arrow import captions_of, images_of, names_of, plain, values_of
 from vlcpctl.data.sources.columns import ColumnOptions, Roles, roles_of
 from vlcpctl.data.sources.fingerprints import file_fingerprint
 from vlcpctl.data.sources.image_files import ImageFiles
-from vlcpctl.data.sources.limits import shortened
 from vlcpctl.data.sources.parquet_pages import inspect_pages
 from vlcpctl.data.tasks.samples import Pair
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from vlcpctl.core.printable import shortened
 from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.columns import CAPTION, LABEL, ColumnOptions
-from vlcpctl.data.sources.limits import JSON_DEPTH, TEXT_BYTES, is_too_deep, shortened
+from vlcpctl.data.sources.limits import JSON_DEPTH, TEXT_BYTES, is_too_deep
 from vlcpctl.data.sources.records import listed, number_or_text, text_of
 from vlcpctl.data.sources.tar_reader import TarMember
 from vlcpctl.data.tasks.samples import Pair

@@ -10,7 +10,8 @@ from typing import BinaryIO
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.input_files import open_regular
-from vlcpctl.data.sources.limits import EXTENDED_HEADER, shortened
+from vlcpctl.core.printable import shortened
+from vlcpctl.data.sources.limits import EXTENDED_HEADER
 from vlcpctl.data.tasks.tar import BLOCK
 
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZ": "bzip2", b"\xfd7": "xz", b"(\xb5": "zstd"}

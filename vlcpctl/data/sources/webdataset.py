@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput
+from vlcpctl.core.printable import shortened
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.fingerprints import file_fingerprint
-from vlcpctl.data.sources.limits import shortened
 from vlcpctl.data.sources.records import in_batches
 from vlcpctl.data.sources.sample_parts import IMAGES, TEXTS, is_wanted, pair_of_parts
 from vlcpctl.data.sources.tar_reader import TarMember, members

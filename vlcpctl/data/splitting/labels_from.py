@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.errors import BadInput, UsageError, unknown_name, unreadable
+from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.core.hashing import content_id, file_sha256
+from vlcpctl.core.input_files import open_regular, read_text
 from vlcpctl.core.manifest import content_of
 
 FORMS = {
@@ -78,10 +79,15 @@ def parse_labels_from(text: str) -> LabelsFrom:
 def labelling_of(
     source: LabelsFrom | None, class_names: Path | None, templates: Path | None
 ) -> Labelling | None:
-    """The classifier to use, or None. Raises UsageError if it needs class names without any."""
+    """The classifier to use, or None.
+
+    Raises UsageError if it needs class names without any, and BadInput if a file cannot be read.
+    """
     if source is None or source.kind not in CLASSIFIERS:
         return None
     names = None if class_names is None else read_class_names(class_names)
+    if templates is not None:
+        open_regular(templates).close()  # it is hashed before it is read
     if names is None and source.kind in ZEROSHOT:
         raise UsageError(
             f"--labels-from {source.kind}:... needs --class-names, a file with one class per line"
@@ -91,13 +97,7 @@ def labelling_of(
 
 def read_class_names(path: Path) -> tuple[str, ...]:
     """The class names in a text file, one per line. Raises BadInput if it is unusable."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise BadInput(unreadable(path, error)) from error
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path} is not UTF-8 text: {error}") from error
-    names = [line.strip() for line in lines]
+    names = [line.strip() for line in read_text(path).splitlines()]
     if not names or not all(names):
         raise BadInput(f"{path} must have a class name on every line")
     return tuple(names)

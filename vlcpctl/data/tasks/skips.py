@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 from vlcpctl.core.errors import TooManySkipped, UsageError
+from vlcpctl.core.printable import shortened
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class SkipLog:
         """Record a skipped sample; `place` is its row number or the name of its tar member."""
         where = f"row {place}" if isinstance(place, int) else f"member {place}"
         self.counts[reason] += 1
-        self.first = self.first or f"{file}, {where}: {detail}"
+        self.first = self.first or f"{file}, {shortened(where)}: {detail}"
         if self.path is None:
             return
         if self._file is None:

@@ -309,7 +309,7 @@ def test_divergence_in_every_process_is_told_once(world: TrainingWorld, tmp_path
 @pytest.mark.parametrize(
     ("more", "environment", "message"),
     [
-        (["--nproc", 3], {}, "--batch-size 4 is not divisible by 3 processes; use 3"),
+        (["--nproc", 3], {}, "--batch-size 4 is not divisible by 3 processes; use --batch-size 3"),
         (["--nproc", 2], {"RANK": 0, "WORLD_SIZE": 4}, "differs from the 4 processes"),
         (["--nproc", 4, "--nodes", 3], {}, "--nproc 4 is not divisible by --nodes 3"),
         (["--nproc", 4, "--nodes", 2], {}, "--nodes 2 needs --rendezvous HOST:PORT"),

@@ -230,7 +230,7 @@ finally:
     assert ended.stdout.splitlines()[-1] == "False"
 
 
-HOSTILE = ("nan", "inf", "-inf", "-1", "0", "1e30", str(10**18), str(10**30), "", "\u0661", "a,b")
+HOSTILE = ("nan", "-inf", "-1", "0", "1e30", str(10**18), "", "\u0661", "a,b")
 
 
 def _parameters(name: str) -> list[Any]:

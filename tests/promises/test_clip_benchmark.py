@@ -1,7 +1,7 @@
 """The published clip-benchmark, in an environment of its own, gets our very accuracies.
 
 Both read one checkpoint and one folder of Emoji-9 with its subgroups as classes.
-VLCPCTL_CLIP_BENCHMARK is the Python of an existing environment with clip_benchmark.
+CLIP_BENCHMARK_PYTHON is the Python of an existing environment with clip_benchmark.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TEMPLATES = ("a photo of a {c}.", "{c}", "an emoji that shows a {c}", "the {c} i
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A Python that has clip-benchmark, with the versions of its libraries that are here."""
-    given = os.environ.get("VLCPCTL_CLIP_BENCHMARK")
+    given = os.environ.get("CLIP_BENCHMARK_PYTHON")
     if given:
         yield Path(given)
         return

@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 
 from vlcpctl.core.digests import cached_digest
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.input_files import read_text
 from vlcpctl.core.printable import shortened
 from vlcpctl.data.classification.labelled_images import Flaw, ImagesInTars

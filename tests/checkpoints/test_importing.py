@@ -190,7 +190,27 @@ def test_a_file_that_is_no_weights_is_refused(tmp_path: Path, data: bytes, *, tr
     source.write_bytes(data)
     with pytest.raises(Incompatible, match=r"x\.pt") as caught:
         imported(source, tmp_path / "out", model="micro", trusts_pickle=trusts)
-    assert "\n" not in str(caught.value)
+    said = str(caught.value)
+    assert "\n" not in said
+    assert data[:1] == b"\x80" or "neither a .safetensors file nor a pickle of torch" in said
+
+
+@pytest.mark.parametrize(
+    ("data", "is_pickle"),
+    [
+        (b"hello", False),
+        (b"\x89PNG\r\n", False),
+        (b'{"a": 1}', False),
+        (b"", False),
+        (b"\x80\x04\x95cos", True),
+        (b"PK\x03\x04 no archive", True),
+    ],
+)
+def test_trust_is_offered_for_pickles_only(tmp_path: Path, data: bytes, *, is_pickle: bool) -> None:
+    (tmp_path / "x.bin").write_bytes(data)
+    with pytest.raises(Incompatible) as caught:
+        imported(tmp_path / "x.bin", tmp_path / "out", model="micro")
+    assert ("--trust-pickle" in str(caught.value)) == is_pickle
 
 
 def going_on(step: Step, previous: Path) -> Step:

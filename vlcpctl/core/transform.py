@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+INTERPOLATIONS = ("bicubic", "bilinear")
+RESIZE_MODES = ("shortest", "longest", "squash")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ImageTransform:

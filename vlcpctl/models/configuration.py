@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.errors import BadInput, UsageError, unknown_name, unreadable
-from vlcpctl.core.transform import ImageTransform
+from vlcpctl.core.errors import BadInput, UsageError, unknown_name
+from vlcpctl.core.fields import Fields
+from vlcpctl.core.safe_json import read_json_object
+from vlcpctl.core.transform import INTERPOLATIONS, RESIZE_MODES, ImageTransform
+from vlcpctl.models.bounds import check_numbers, check_weights, dual_weights
 from vlcpctl.models.fusion.configuration import CONFIG_FILE as FUSION_CONFIG_FILE
 from vlcpctl.models.fusion.configuration import FusionConfig, read_fusion
 from vlcpctl.models.imports import open_clip
 
 CONFIG_FILE = "open_clip_config.json"
 PACKAGED = Path(__file__).parent / "configs"
+
+MOST_CONFIG_BYTES = 1 << 24
 
 _PARTS = {"embed_dim": int, "vision_cfg": dict, "text_cfg": dict}
 
@@ -64,6 +68,11 @@ def configuration_here(model: str) -> Configuration | None:
     if (PACKAGED / f"{model}.json").is_file():
         return _read(PACKAGED / f"{model}.json")
     return None
+
+
+def is_path(model: str) -> bool:
+    """Whether a model is given as a file or directory, whose configuration others may have made."""
+    return Path(model).suffix == ".json" or Path(model).is_dir()
 
 
 def fusion_configuration(model: str) -> FusionConfig | None:
@@ -154,18 +163,26 @@ def preprocess_of(transform: ImageTransform) -> dict[str, Any]:
 
 def _read(path: Path) -> Configuration:
     """A model configuration, bare or inside `model_cfg` with `preprocess_cfg` beside it."""
-    try:
-        stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        model: dict[str, Any] = stored.get("model_cfg", stored)
-        wrong = [name for name, kind in _PARTS.items() if not isinstance(model.get(name), kind)]
-    except OSError as error:
-        raise BadInput(unreadable(path, error)) from error
-    except (ValueError, AttributeError) as error:
-        raise BadInput(f"{path} is not a model configuration: {error}") from error
+    stored = read_json_object(path, most_bytes=MOST_CONFIG_BYTES)
+    fields = Fields(stored, path)
+    model: dict[str, Any] = fields("model_cfg", dict, stored)
+    preprocess = fields("preprocess_cfg", dict, {})
+    learns_temperature = fields("learns_temperature", bool, True)
+    wrong = [name for name, kind in _PARTS.items() if not isinstance(model.get(name), kind)]
     if wrong:
         parts = ", ".join(f"{name} ({_PARTS[name].__name__})" for name in wrong)
         raise BadInput(f"{path} is not an open_clip model configuration: it lacks {parts}")
+    check_numbers(model, str(path))
+    check_weights(dual_weights(model), str(path))
+    _check_preprocess(Fields(preprocess, f"{path}: preprocess_cfg"))
     text = model["text_cfg"]
+    names = Fields(text, f"{path}: text_cfg")
+    for name in ("hf_tokenizer_name", "hf_model_name"):
+        names(name, str, None)
+    names("tokenizer_kwargs", dict, {})
+    for size in (model["embed_dim"], text.get("context_length", 1)):
+        if type(size) is not int or size < 1:
+            raise BadInput(f"{path}: embed_dim or context_length is {size!r:.80}, at least 1 works")
     beside = {
         name: os.path.abspath(path.parent / text[name])
         for name in ("hf_tokenizer_name", "hf_model_name")
@@ -173,6 +190,23 @@ def _read(path: Path) -> Configuration:
     }
     return Configuration(
         model={**model, "text_cfg": {**text, **beside}},
-        preprocess=stored.get("preprocess_cfg", {}),
-        learns_temperature=stored.get("learns_temperature", True),
+        preprocess=preprocess,
+        learns_temperature=learns_temperature,
     )
+
+
+def _check_preprocess(take: Fields) -> None:
+    """Refuse how images are prepared if a value is of a wrong type or unknown."""
+    check_numbers(take.value, str(take.place))
+    for name in ("mean", "std"):
+        values = take(name, list, [0.5, 0.5, 0.5])
+        if len(values) != 3 or any(type(value) not in (int, float) for value in values):
+            raise BadInput(f"{take.place}: {name} is {values!r:.80}, not three numbers")
+    size = take.value.get("size", 1)
+    sides = size if isinstance(size, list) else [size]
+    if not sides or any(type(side) is not int or side < 1 for side in sides):
+        raise BadInput(f"{take.place}: size is {size!r:.80}, not a number of pixels")
+    for name, known in (("interpolation", INTERPOLATIONS), ("resize_mode", RESIZE_MODES)):
+        if take(name, str, known[0]) not in known:
+            raise BadInput(f"{take.place}: {unknown_name(name, take(name, str), known)}")
+    take("fill_color", int, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,11 +13,12 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.core.manifest import MANIFESTS, is_artifact
 from vlcpctl.models import dual_encoder
 from vlcpctl.models.checkpoint_files import verify_model
-from vlcpctl.models.configuration import fusion_configuration
+from vlcpctl.models.configuration import fusion_configuration, is_path
 from vlcpctl.models.dual_encoder import DualEncoder
 from vlcpctl.models.fusion import build as building
 from vlcpctl.models.fusion.configuration import with_changes
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
+from vlcpctl.models.hub import offline
 
 # Their attribute `family`, "dual" or "fusion", lets type checkers narrow the union.
 Encoder = DualEncoder | FusionEncoder
@@ -42,6 +44,11 @@ def build(model: str | Path, options: NewModelOptions = NewModelOptions()) -> En
     """
     if is_artifact(Path(model)):
         verify_model(Path(model))
+    with nullcontext() if _may_use_hub(str(model), options.pretrained) else offline():
+        return _build(model, options)
+
+
+def _build(model: str | Path, options: NewModelOptions) -> Encoder:
     configuration = fusion_configuration(str(model))
     if configuration is None:
         return dual_encoder.build(
@@ -56,6 +63,12 @@ def build(model: str | Path, options: NewModelOptions = NewModelOptions()) -> En
     return building.build(shaped, options.pretrained, options.temperature, options.seed)
 
 
+def _may_use_hub(model: str, pretrained: str | None = None) -> bool:
+    """Whether options name a hub: a known model, whose parts are there, or pretrained weights."""
+    names_weights = pretrained not in (None, "none") and not Path(str(pretrained)).exists()
+    return names_weights or not is_path(model)
+
+
 def with_weights(
     model: str, tensors: dict[str, Tensor], what: str, tokenizer: str | None = None
 ) -> Encoder:
@@ -65,6 +78,13 @@ def with_weights(
     files of a fusion model. Raises Incompatible with all tensors that are missing, unexpected or of
     another shape, UsageError for a tokenizer that would have no effect.
     """
+    with nullcontext() if _may_use_hub(model) else offline():
+        return _with_weights(model, tensors, what, tokenizer)
+
+
+def _with_weights(
+    model: str, tensors: dict[str, Tensor], what: str, tokenizer: str | None
+) -> Encoder:
     found = fusion_configuration(model)
     if found is not None:
         text = replace(found.text_cfg, tokenizer=tokenizer or found.text_cfg.tokenizer)
@@ -84,9 +104,10 @@ def load(directory: Path) -> Encoder:
     """
     if (directory / MANIFESTS["checkpoint"]).is_file():
         verify_model(directory)
-    if fusion_configuration(str(directory)) is None:
-        return dual_encoder.load(directory)
-    return building.load(directory)
+    with offline():
+        if fusion_configuration(str(directory)) is None:
+            return dual_encoder.load(directory)
+        return building.load(directory)
 
 
 def load_for_inference(directory: Path, device: str) -> Encoder:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, final
@@ -10,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 import torch
 from torch import Tensor
 
-from vlcpctl.core.errors import Incompatible, first_line, unreadable
+from vlcpctl.core.errors import Incompatible, unreadable
+from vlcpctl.core.safe_json import parse_json
 from vlcpctl.core.special_tokens import SpecialTokens
 from vlcpctl.models.checkpoint_files import TOKENIZER_FILES
-from vlcpctl.models.hub import quietly
+from vlcpctl.models.hub import quietly, why_unavailable
 from vlcpctl.models.imports import open_clip
 from vlcpctl.models.word_pieces import cleaner, of_vocabulary
 
@@ -73,10 +73,16 @@ class WordPieces:
         self._clean = cleaner(options.get("clean", "whitespace"))
         self._directory = directory
         try:
-            described = json.loads(self._files.get("tokenizer_config.json", b"{}"))
+            described = parse_json(self._files.get("tokenizer_config.json", b"{}"))
             self._tokenizer = _fast(self._files, described)
+            self._prepare(described, length, strips=bool(options.get("strip_sep_token")))
+        except Incompatible:
+            raise
         except Exception as error:  # the tokenizers library raises plain Exception
             raise Incompatible(unreadable(f"the tokenizer in {directory}", error)) from error
+
+    def _prepare(self, described: dict[str, Any], length: int, *, strips: bool) -> None:
+        """Set what tokenizer_config.json says, which may be anything, and the length of texts."""
         self._names = {
             kind: _content(described.get(f"{kind}_token")) or f"[{kind.upper()}]"
             for kind in ("pad", "cls", "sep", "mask")
@@ -84,9 +90,9 @@ class WordPieces:
         padding = self._names["pad"]
         padding_id = self._tokenizer.token_to_id(padding)
         if padding_id is None:
-            raise Incompatible(f"{directory}: the tokenizer has no padding token {padding!r}")
+            raise Incompatible(f"{self._directory}: the tokenizer has no padding token {padding!r}")
         separator = self._tokenizer.token_to_id(_content(described.get("sep_token")) or "")
-        self._blanked = separator if options.get("strip_sep_token") else None
+        self._blanked = separator if strips else None
         self._tokenizer.enable_truncation(
             length, direction=described.get("truncation_side", "right")
         )
@@ -173,7 +179,7 @@ def _from_hub(name: str, length: int, options: dict[str, Any], advice: str) -> W
             with quietly():
                 AutoTokenizer.from_pretrained(name).save_pretrained(place)
         except (OSError, ValueError) as error:
-            what = f"cannot load the tokenizer {name!r}: {first_line(error)}"
+            what = f"cannot load the tokenizer {name!r}: {why_unavailable(error)}"
             raise Incompatible(f"{what}; {advice}") from error
         if not (Path(place) / "tokenizer.json").is_file():
             raise Incompatible(f"the tokenizer {name!r} cannot be converted to a tokenizer.json")

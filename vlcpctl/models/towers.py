@@ -10,6 +10,7 @@ from torch import nn
 
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError, first_line
 from vlcpctl.core.seeds import torch_seed
+from vlcpctl.models.hub import why_unavailable
 from vlcpctl.models.imports import open_clip
 
 TOWER = "text_tower"  # the directory for the config.json of a text tower of transformers
@@ -34,7 +35,7 @@ def new_module(config: dict[str, Any], seed: int) -> nn.Module:
             module: nn.Module = kind(**shape)
         except OSError as error:  # raised by the hub's clients
             raise Incompatible(_no_tower(config, error)) from error
-        except (TypeError, ValueError, RuntimeError, AssertionError) as error:
+        except Exception as error:  # another library's code on a configuration of others
             raise BadInput(
                 f"open_clip cannot build a model from this configuration: {first_line(error)}"
             ) from error
@@ -94,8 +95,9 @@ def _no_tower(config: dict[str, Any], error: OSError) -> str:
         )
         if name
     ]
+    tower = " or ".join(map(repr, names))
     return (
-        f"cannot load the tower {' or '.join(map(repr, names))} from the hub: {first_line(error)}; "
+        f"cannot load the tower {tower} from the hub: {why_unavailable(error)}; "
         "fetch it elsewhere and give its directory as text_cfg.hf_model_name in a JSON --model, "
         'with "hf_model_pretrained" and "timm_model_pretrained" false if no weights are needed'
     )

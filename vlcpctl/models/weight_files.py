@@ -41,6 +41,11 @@ def read_weights(path: Path, *, trusts_pickle: bool = False) -> WeightFile:
     try:
         found, ran_code = _load(path, weights_only=True), False
     except Incompatible as error:
+        if path.is_file() and not _is_pickle(path):
+            raise Incompatible(
+                f"cannot read the weights in {path}: it is neither a .safetensors file nor a "
+                "pickle of torch; restore it, or give another file"
+            ) from error
         if not trusts_pickle:
             raise Incompatible(
                 f"{error}; if you trust its author, 'vlcpctl import-checkpoint --trust-pickle' "
@@ -49,6 +54,17 @@ def read_weights(path: Path, *, trusts_pickle: bool = False) -> WeightFile:
         warn(f"{path} is unpickled in full because of --trust-pickle; the code in it runs now")
         found, ran_code = _load(path, weights_only=False), True
     return WeightFile(_unwrapped(_weights_in(found), path), ran_code)
+
+
+def _is_pickle(path: Path) -> bool:
+    """Whether a file starts as torch writes pickles: bare, or in a zip archive."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(4)
+    except OSError:
+        return False
+    is_bare = start[:1] == b"\x80" and start[1:2] in (b"\2", b"\3", b"\4", b"\5")
+    return is_bare or start == b"PK\3\4"
 
 
 def _load(path: Path, *, weights_only: bool) -> Any:

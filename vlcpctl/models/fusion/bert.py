@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from vlcpctl.core.console import say
-from vlcpctl.core.errors import Incompatible, first_line
+from vlcpctl.core.errors import Incompatible
 from vlcpctl.models.fusion.configuration import ELSEWHERE, TextConfig
 from vlcpctl.models.fusion.key_mapping import bert_names, join_tensors
 from vlcpctl.models.fusion.text_encoder import EPSILON
-from vlcpctl.models.hub import quietly
+from vlcpctl.models.hub import quietly, why_unavailable
 
 if TYPE_CHECKING:  # importing transformers takes a second
     from transformers import BertForMaskedLM, PreTrainedConfig
@@ -68,7 +68,7 @@ def _read(name: str, text: TextConfig) -> tuple[BertForMaskedLM, frozenset[str]]
 
 
 def _unavailable(name: str, error: Exception) -> Incompatible:
-    return Incompatible(f"cannot load the BERT {name!r}: {first_line(error)}; {ELSEWHERE}")
+    return Incompatible(f"cannot load the BERT {name!r}: {why_unavailable(error)}; {ELSEWHERE}")
 
 
 def _check(name: str, config: PreTrainedConfig, text: TextConfig) -> None:

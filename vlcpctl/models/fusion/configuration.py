@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
-from vlcpctl.core.transform import ImageTransform
+from vlcpctl.core.safe_json import read_json
+from vlcpctl.core.transform import INTERPOLATIONS, RESIZE_MODES, ImageTransform
+from vlcpctl.models.bounds import check_numbers, check_weights, transformer_weights
 
 FAMILY = "fusion"
 CONFIG_FILE = "config.json"
@@ -117,8 +118,8 @@ def read_fusion(path: Path) -> FusionConfig | None:
     Raises BadInput if it is one, but wrong.
     """
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        stored = read_json(path)
+    except BadInput:
         return None  # reading it as another family of models reports what is wrong
     if not isinstance(stored, dict) or stored.get("family") != FAMILY:
         return None
@@ -137,6 +138,7 @@ def parse(stored: Mapping[str, Any], what: str) -> FusionConfig:
 
     Raises BadInput for unknown or missing names, wrong types, and sizes that do not match.
     """
+    check_numbers(stored, what)
     values = {name: value for name, value in stored.items() if name != "family"}
     for name, kind in (("image_cfg", ImageConfig), ("text_cfg", TextConfig)):
         values[name] = _fill(kind, values.get(name), f"{what}: {name}")
@@ -181,7 +183,7 @@ def _fill(kind: Any, values: Any, what: str) -> Any:
         raise BadInput(f"{what}: {unknown_name('setting', unknown[0], known)}")
     for name, value in values.items():
         kinds = _KINDS.get(str(known[name].type))
-        if kinds is not None and type(value) not in kinds:
+        if kinds is not None and (type(value) not in kinds or not _is_whole(value)):
             raise BadInput(f"{what}: {name} must be {known[name].type}, not {value!r}")
     missing = [
         name
@@ -195,12 +197,27 @@ def _fill(kind: Any, values: Any, what: str) -> Any:
     return kind(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
 
 
+def _is_whole(value: Any) -> bool:
+    """Whether a value that is a list is one of three numbers."""
+    return not isinstance(value, list | tuple) or (
+        len(value) == 3 and all(type(one) in (int, float) for one in value)
+    )
+
+
 def _check(found: FusionConfig, what: str) -> None:
     """Raise BadInput if no model can be built from the configuration."""
-    image, text = found.image_cfg, found.text_cfg
+    _check_sizes(found, what)
+    image, text, prepared = found.image_cfg, found.text_cfg, found.preprocess_cfg
+    modes = ", ".join(RESIZE_MODES)
     wrong = {
         f"heads must be one of {', '.join(HEADS)}, not {found.heads!r}": found.heads not in HEADS,
         f"clean must be one of {', '.join(CLEAN)}, not {text.clean!r}": text.clean not in CLEAN,
+        f"interpolation must be one of {', '.join(INTERPOLATIONS)}": (
+            prepared.interpolation not in INTERPOLATIONS
+        ),
+        f"resize_mode must be one of {modes}": prepared.resize_mode not in RESIZE_MODES,
+        "dropout must be from 0 to 1": not 0 <= text.dropout <= 1,
+        "mlp_ratio must be positive": image.mlp_ratio <= 0,
         "images and texts must have tokens of the same width": image.width != text.width,
         "the width is not a multiple of the heads": bool(
             image.width % image.heads or text.width % text.heads
@@ -212,6 +229,25 @@ def _check(found: FusionConfig, what: str) -> None:
     for reason, holds in wrong.items():
         if holds:
             raise BadInput(f"{what}: {reason}")
+    check_weights(_weights(found), what)
+
+
+def _check_sizes(found: FusionConfig, what: str) -> None:
+    """Raise BadInput for a size that is not positive."""
+    parts = (vars(found.image_cfg), vars(found.text_cfg), {"embed_dim": found.embed_dim})
+    for name, value in (pair for part in parts for pair in part.items()):
+        if type(value) is int and value < 1:
+            raise BadInput(f"{what}: {name} is {value}, at least 1 works")
+
+
+def _weights(found: FusionConfig) -> float:
+    """Roughly how many weights the model has."""
+    image, text = found.image_cfg, found.text_cfg
+    places = (image.image_size / image.patch_size) ** 2 + 3 * image.patch_size**2
+    layers = transformer_weights(image.width, image.layers, image.mlp_ratio)
+    layers += transformer_weights(text.width, text.layers, text.feed_forward / text.width)
+    words = (text.vocab_size or 0) + text.positions
+    return layers + text.width * (places + words + 4 * text.width * text.fusion_layers)
 
 
 def _beside(path: Path, name: str | None) -> str | None:

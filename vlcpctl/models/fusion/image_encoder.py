@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from vlcpctl.core.errors import Incompatible, first_line
+from vlcpctl.core.errors import Incompatible
 from vlcpctl.models.checkpoint_files import WEIGHT_SUFFIXES
 from vlcpctl.models.fusion.configuration import ELSEWHERE, ImageConfig
-from vlcpctl.models.hub import quietly
+from vlcpctl.models.hub import quietly, why_unavailable
 from vlcpctl.models.weight_files import read_weights
 
 if TYPE_CHECKING:  # importing timm takes a second
@@ -83,5 +83,5 @@ def _heads(encoder: VisionTransformer) -> int:
 
 def _unavailable(name: str, error: Exception) -> Incompatible:
     return Incompatible(
-        f"cannot load the image encoder {name!r} from timm: {first_line(error)}; {ELSEWHERE}"
+        f"cannot load the image encoder {name!r} from timm: {why_unavailable(error)}; {ELSEWHERE}"
     )

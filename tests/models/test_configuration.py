@@ -1,0 +1,144 @@
+"""Model configurations that others wrote: read within bounds, or refused in one line."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.program import check_refused, run_program
+from support.tiny_stream import make_task
+
+from vlcpctl.core.errors import BadInput, Incompatible, VlcpError
+from vlcpctl.models import encoders
+from vlcpctl.models.configuration import PACKAGED, configuration_here, fusion_configuration
+from vlcpctl.models.fusion.configuration import parse
+
+
+def changed(value: dict[str, Any], path: str, new: object) -> dict[str, Any]:
+    """The object with another value at a dotted path."""
+    name, _, rest = path.partition(".")
+    return {**value, name: changed(value.get(name, {}), rest, new) if rest else new}
+
+
+def written(directory: Path, packaged: str, path: str, new: object) -> Path:
+    config = json.loads((PACKAGED / f"{packaged}.json").read_text())
+    for part in ("hf_tokenizer_name", "tokenizer"):
+        if part in config["text_cfg"]:
+            config["text_cfg"][part] = str(PACKAGED / "tiny-tokenizer")
+    file = directory / "model.json"
+    file.write_text(json.dumps(changed(config, path, new)))
+    return file
+
+
+HOSTILE: list[tuple[str, str, object]] = [
+    ("micro", "vision_cfg.width", 10**7),
+    ("micro", "text_cfg.width", 10**7),
+    ("micro", "text_cfg.width", 60_000),
+    ("micro", "vision_cfg.width", 60_000),
+    ("micro", "embed_dim", 10**9),
+    ("micro", "text_cfg.layers", 10**6),
+    ("micro", "text_cfg.vocab_size", 10**9),
+    ("micro", "text_cfg.context_length", 10**8),
+    ("micro", "vision_cfg.image_size", 10**8),
+    ("micro", "vision_cfg.layers", [10**6] * 4),
+    ("micro", "vision_cfg.mlp_ratio", float("inf")),
+    ("micro", "vision_cfg.patch_size", 0),
+    ("micro", "vision_cfg.patch_size", "8"),
+    ("micro", "vision_cfg.head_width", 0),
+    ("micro", "vision_cfg.width", -8),
+    ("micro", "vision_cfg.width", [8]),
+    ("micro", "vision_cfg.nothing", 1),
+    ("micro", "text_cfg.heads", 0),
+    ("micro", "text_cfg.hf_tokenizer_name", 3),
+    ("micro", "text_cfg.context_length", "12"),
+    ("micro", "text_cfg.context_length", None),
+    ("micro", "text_cfg.context_length", 0),
+    ("micro", "text_cfg.tokenizer_kwargs", [1]),
+    ("micro", "embed_dim", 0),
+    ("micro", "embed_dim", "8"),
+    ("micro", "model_cfg", []),
+    ("micro", "preprocess_cfg", 3),
+    ("micro", "preprocess_cfg.mean", "x"),
+    ("micro", "preprocess_cfg.mean", [1]),
+    ("micro", "preprocess_cfg.std", [1, 1, "x"]),
+    ("micro", "preprocess_cfg.size", [1, "x"]),
+    ("micro", "preprocess_cfg.interpolation", "random"),
+    ("micro", "preprocess_cfg.resize_mode", 3),
+    ("micro", "learns_temperature", "yes"),
+    ("albef-micro", "image_cfg.width", 10**7),
+    ("albef-micro", "text_cfg.feed_forward", 10**9),
+    ("albef-micro", "image_cfg.heads", 0),
+    ("albef-micro", "image_cfg.patch_size", 0),
+    ("albef-micro", "image_cfg.mlp_ratio", -1),
+    ("albef-micro", "image_cfg.layers", 10**7),
+    ("albef-micro", "text_cfg.dropout", 2.0),
+    ("albef-micro", "text_cfg.vocab_size", 10**9),
+    ("albef-micro", "text_cfg.positions", 10**9),
+    ("albef-micro", "embed_dim", -1),
+    ("albef-micro", "preprocess_cfg.mean", [1.0]),
+    ("albef-micro", "preprocess_cfg.mean", ["a", "b", "c"]),
+    ("albef-micro", "preprocess_cfg.interpolation", "random"),
+]
+
+
+@pytest.mark.parametrize(("packaged", "path", "value"), HOSTILE)
+def test_a_hostile_value_is_refused_in_one_line_at_once(
+    tmp_path: Path, packaged: str, path: str, value: object
+) -> None:
+    file = written(tmp_path, packaged, path, value)
+    started = time.monotonic()
+    with pytest.raises(VlcpError) as caught:
+        encoders.build(file)
+    assert caught.value.exit_code in (2, 3, 5)
+    assert "\n" not in str(caught.value)
+    assert time.monotonic() - started < 20  # seconds; a width of 10**7 took minutes, and 8 GB
+
+
+def test_the_bound_is_named() -> None:
+    stored = json.loads((PACKAGED / "albef-micro.json").read_text())
+    for part in ("image_cfg", "text_cfg"):
+        stored[part] |= {"width": 60_000, "heads": 6, "layers": 900}
+    with pytest.raises(BadInput, match=r"x: a model of these sizes would take \d+ GiB, and this"):
+        parse(stored, "x")
+    with pytest.raises(BadInput, match=r"x: image_cfg\.width is 70000, at most 65536 works"):
+        parse(changed(stored, "image_cfg.width", 70_000), "x")
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[" * 10**5, b"{}", b"[]", b'"x"', b"\xff", b'{"embed_dim": ' + b"9" * 400]
+)
+def test_what_is_no_configuration_is_refused_in_one_line(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "model.json").write_bytes(data)
+    assert fusion_configuration(str(tmp_path / "model.json")) is None
+    with pytest.raises(BadInput, match=r"model\.json") as caught:
+        configuration_here(str(tmp_path / "model.json"))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_packaged_configurations_are_within_the_bounds() -> None:
+    for path in PACKAGED.glob("*.json"):
+        assert configuration_here(str(path)) or fusion_configuration(str(path))
+
+
+@pytest.mark.parametrize(
+    "data", [b"[" * 10**5, b"[]", b'{"pad_token": {}}', b'{"padding_side": 3}', b"\xff"]
+)
+def test_a_hostile_tokenizer_is_refused_in_one_line(tmp_path: Path, data: bytes) -> None:
+    file = written(tmp_path, "micro", "text_cfg.hf_tokenizer_name", str(tmp_path))
+    tokenizer = (PACKAGED / "tiny-tokenizer" / "tokenizer.json").read_bytes()
+    (tmp_path / "tokenizer.json").write_bytes(tokenizer)
+    (tmp_path / "tokenizer_config.json").write_bytes(data)
+    with pytest.raises(Incompatible, match="the tokenizer in") as caught:
+        encoders.build(file)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_program_says_it_in_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = written(tmp_path, "micro", "vision_cfg.width", 10**7)
+    task = make_task(tmp_path / "task")
+    words = ("train-step", task, "-o", tmp_path / "out", "--method", "seqf", "--model", file)
+    found = run_program(capfd, *words, "--preset", "tiny", "--batch-size", "4", "-q")
+    check_refused(found, "train-step", 3, f"{file}: vision_cfg.width is 10000000, at most 65536")

@@ -23,6 +23,7 @@ from vlcpctl.core.rows import read_rows
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.evaluation import embedding
+from vlcpctl.inspection.check import check
 from vlcpctl.metrics.recall import recalls
 from vlcpctl.models import dual_encoder
 
@@ -136,6 +137,16 @@ def test_recalls_are_those_of_the_saved_embeddings(place: Path, tmp_path: Path) 
     split = open_stream(place / "stream")[2].split("test")
     assert [row["image_path"] for row in metadata[::2]] == split.keys
     assert [row["caption"] for row in metadata[:2]] == split.captions(0)
+
+
+def test_check_finds_saved_embeddings_that_were_changed(place: Path, tmp_path: Path) -> None:
+    evaluate(place, tmp_path / "rows", save_embeddings=tmp_path / "emb")
+    saved = tmp_path / "emb" / "00"
+    assert list(check(saved, deep=True)) == []
+    path = saved / "text_emb" / "text_emb_1.npy"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    (problem,) = check(saved, deep=False)
+    assert problem == f"{path} has changed since it was written: its xxh3_128 differs"
 
 
 def test_finished_rows_are_not_made_again(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -98,10 +99,27 @@ def test_killed_and_started_again_it_ends_with_the_same_bytes(
     partial = tmp_path / ".killed.parquet.vlcpctl" / "partial"
     assert sorted(path.name for path in partial.iterdir()) == [
         "identity.json",
+        "part-000000.json",
         "part-000000.parquet",
     ]
     assert invert("killed.parquet").read_bytes() == expected
     assert not partial.exists()
+
+
+@pytest.mark.parametrize("name", ["part-000000.parquet", "identity.json", "part-000000.json"])
+def test_a_changed_part_is_not_used(
+    invert: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "join_parts", killed)
+    with pytest.raises(KeyboardInterrupt):
+        invert("killed.parquet")
+    path = tmp_path / ".killed.parquet.vlcpctl" / "partial" / name
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(Incompatible, match=f"{re.escape(name)}.*; --force starts over"):
+        invert("killed.parquet")
 
 
 def test_unfinished_work_of_another_command_is_refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -14,17 +15,17 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from support.checkpoints import write_checkpoint_manifest
+from support.checkpoints import record_files_again, write_checkpoint_manifest
 from support.processes import exit_code_of, start_child
 from support.program import ProgramResult, check_refused, run_program
 from support.tiny_stream import make_pair, make_stream, make_task
 
 from vlcpctl.commands.buffer import run as buffer
-from vlcpctl.core.errors import Diverged, OutputExists, UsageError
+from vlcpctl.core.errors import BadInput, Diverged, Incompatible, OutputExists, UsageError
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.staging import Staging
 from vlcpctl.data.images.transforms import decode_image, train_view
-from vlcpctl.data.precomputed.teacher_targets import IMAGES, TEXTS
+from vlcpctl.data.precomputed.teacher_targets import IMAGES, TEXTS, open_targets
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
 from vlcpctl.inspection.check import check
 from vlcpctl.inspection.lineage import describe, lines
@@ -283,6 +284,7 @@ def test_a_teacher_that_diverged_is_refused(place: Path, tmp_path: Path) -> None
     from safetensors.torch import save_file
 
     save_file(encoder.module.state_dict(), tmp_path / "bad" / WEIGHTS_FILE)
+    record_files_again(tmp_path / "bad")
     with pytest.raises(Diverged, match="are NaN or infinite"):
         made(request(place, tmp_path / "t", teacher=tmp_path / "bad"))
 
@@ -294,18 +296,73 @@ def test_check_finds_damage(place: Path, tmp_path: Path) -> None:
     vectors = vectors_of(out, IMAGES)
     whole = vectors.read_bytes()
     vectors.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    for deep in (False, True):
+        (problem,) = check(out, deep=deep)
+        assert f"{vectors} has changed since it was written: its xxh3_128 differs" in problem
+    record_files_again(out, "targets")
     (problem,) = check(out, deep=True)
     assert f"{IMAGES}: its rows were changed" in problem
     vectors.write_bytes(whole[:-30])
+    record_files_again(out, "targets")
     (problem,) = check(out, deep=False)
     assert f"cannot read {vectors}" in problem
     made(request(place, tmp_path / "other", views=3))
     for name in (out / IMAGES, vectors):
         name.write_bytes((tmp_path / "other" / name.name).read_bytes())
+    record_files_again(out, "targets")
     (problem,) = check(out, deep=False)
     assert "has 33 rows; targets.json says 22" in problem
     (out / TEXTS).unlink()
     assert any(TEXTS in problem for problem in check(out, deep=False))
+
+
+@pytest.mark.parametrize("name", ["images.npy", "texts.npy", "images.parquet", "texts.parquet"])
+@pytest.mark.parametrize("is_earlier", [False, True])
+def test_targets_that_were_changed_are_not_used(
+    place: Path, tmp_path: Path, name: str, *, is_earlier: bool
+) -> None:
+    out = tmp_path / "t"
+    made(request(place, out, views=2))
+    if is_earlier:  # of a version that recorded no digests of files
+        entries = json.loads((out / "targets.json").read_text())
+        del entries["digests"], entries["seal"]
+        (out / "targets.json").write_text(json.dumps(entries))
+    open_targets(out).verify()
+    data = (out / name).read_bytes()
+    if name.endswith("npy"):
+        (out / name).write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    else:  # other rows in a whole table
+        table = pq.read_table(out / name)
+        pq.write_table(table.take(list(range(len(table)))[::-1]), out / name)
+    with pytest.raises(BadInput, match=rf"{name}.* has changed since it was written: "):
+        open_targets(out).verify()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"scale": "x"}, "field 'scale' is 'x', not a number"),
+        ({"scale": -1}, "has the scale -1"),
+        ({"scale": 3}, "its seal differs"),
+        ({"width": 0}, "less than one view or channel"),
+        ({"teacher": 1}, "field 'teacher' is 1, not text"),
+        ({"teacher": "0" * 32}, "its seal differs"),
+        ({"sources": "x"}, "field 'sources' is 'x', not a list"),
+        ({"files": {}}, r"field 'images\.parquet' is None, not an object"),
+        ({"identity": {}}, "field 'transform' is None, not an object"),
+        ({"digests": None}, "content id|seal"),
+    ],
+)
+def test_an_edited_manifest_of_targets_is_one_line(
+    place: Path, tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
+    if not (place / "two-views").exists():
+        made(request(place, place / "two-views", views=2))
+    entries = json.loads((place / "two-views" / "targets.json").read_text())
+    (tmp_path / "targets.json").write_text(json.dumps({**entries, **change}))
+    with pytest.raises(BadInput, match=rf"targets\.json.*({said})") as caught:
+        open_targets(tmp_path)
+    assert "\n" not in str(caught.value)
 
 
 def test_parts_of_an_earlier_version_are_computed_again(place: Path, tmp_path: Path) -> None:
@@ -314,8 +371,53 @@ def test_parts_of_an_earlier_version_are_computed_again(place: Path, tmp_path: P
     distill(plan, MEANS, Shard(0, 4))
     for part in Staging(tmp_path / "t").partial.glob("*.npy"):
         part.rename(part.with_suffix(".parquet"))
+    for record in Staging(tmp_path / "t").partial.glob("part-*.json"):
+        record.unlink()
     made(request(place, tmp_path / "t"))
     assert data(tmp_path / "t") == data(tmp_path / "one")
+
+
+PART_DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes | None], str]] = {
+    "a bit of the images": ("images-000000.npy", lambda it: it[:-1] + b"x", "npy has changed"),
+    "texts cut short": ("texts-000000.npy", lambda it: it[:-4], "texts-000000.npy has changed"),
+    "no images": ("images-000000.npy", lambda it: None, "images-000000.npy is missing"),
+    "no identity": ("identity.json", lambda it: None, "identity.json"),
+    "identity edited": ("identity.json", lambda it: it + b" ", "identity.json has changed"),
+    "identity empty": ("identity.json", lambda it: b"", "identity.json is not readable JSON"),
+    "identity a list": ("identity.json", lambda it: b"[]", "identity.json is not a JSON object"),
+    "identity deep": ("identity.json", lambda it: b"[" * 10**5, "identity.json is not readable"),
+    "identity no text": ("identity.json", lambda it: b"\xff", "identity.json is not readable"),
+    "record empty": ("part-000000.json", lambda it: b"", "part-000000.json is not readable"),
+    "record of less": ("part-000000.json", lambda it: b"{}", "lists the files of another part"),
+    "record a list": ("part-000000.json", lambda it: b"[]", "is not a JSON object"),
+}
+
+
+@pytest.mark.parametrize("name", PART_DAMAGES)
+def test_a_changed_part_is_not_used(place: Path, tmp_path: Path, name: str) -> None:
+    plan = make_plan(request(place, tmp_path / "t"))
+    distill(plan, MEANS, Shard(0, 4))
+    file, change, said = PART_DAMAGES[name]
+    path = Staging(tmp_path / "t").partial / file
+    after = change(path.read_bytes())
+    if after is None:
+        path.unlink()
+    else:
+        path.write_bytes(after)
+    with pytest.raises(Incompatible, match=f"{said}.*; --force starts over"):
+        distill(plan, MEANS, Shard())
+    assert not (tmp_path / "t").exists()
+    distill(plan, MEANS, Shard(), force=True)
+    assert list(check(tmp_path / "t", deep=True)) == []
+
+
+def test_a_part_that_another_shard_damaged_is_not_joined(place: Path, tmp_path: Path) -> None:
+    plan = make_plan(request(place, tmp_path / "t"))
+    distill(plan, MEANS, Shard(1, 2))
+    path = Staging(tmp_path / "t").partial / "texts-000001.npy"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(Incompatible, match=r"texts-000001\.npy has changed since it was written"):
+        distill(plan, MEANS, Shard(0, 2))
 
 
 def test_inspect_follows_targets_to_their_teacher_and_pairs(place: Path) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.digests import digests_of
-from vlcpctl.core.manifest import write_manifest
+from vlcpctl.core.manifest import MANIFESTS, write_manifest
 from vlcpctl.core.seals import SEAL, seal_of
 
 
@@ -25,3 +26,11 @@ def write_checkpoint_manifest(directory: Path, content: str, **facts: Any) -> No
     seal = seal_of({"content": content, "identity": made.identity, **body})
     identity = dict(made.identity)
     write_manifest(directory, "checkpoint", identity, content, {**body, SEAL: seal})
+
+
+def record_files_again(directory: Path, kind: str = "checkpoint") -> None:
+    """Make the manifest record the files as they are now, as if they had been written so."""
+    path = directory / MANIFESTS[kind]
+    names = [one.name for one in directory.iterdir() if one.is_file() and one != path]
+    entries = {**json.loads(path.read_text()), "digests": digests_of(directory, names)}
+    path.write_text(json.dumps({**entries, SEAL: seal_of(entries)}))

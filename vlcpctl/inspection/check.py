@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from vlcpctl.checkpoints.check import check_checkpoint
+from vlcpctl.core.digests import changed_files
 from vlcpctl.core.errors import BadInput, first_line
+from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import kind_of, read_manifest
 from vlcpctl.data.precomputed.pseudo_texts import check_pseudo_texts
 from vlcpctl.data.precomputed.teacher_targets import check_targets
@@ -58,7 +61,13 @@ def _problems(path: Path, *, deep: bool) -> Iterator[str]:
     if kind in _CHECKS:
         yield from _CHECKS[kind](path, deep=deep)
     else:
-        read_manifest(path, kind)
+        yield from _check_recorded(path, read_manifest(path, kind), deep=deep)
+
+
+def _check_recorded(path: Path, manifest: dict[str, Any], *, deep: bool) -> Iterator[str]:
+    """Yield a line for each file that is not what was recorded; earlier versions recorded none."""
+    recorded = Fields(manifest, path)("digests", dict, {})
+    yield from changed_files(path, recorded, use_cache=not deep)
 
 
 def findings(

@@ -1,8 +1,8 @@
 """distill: precompute a teacher's embeddings of pairs (targets), part by part.
 
-.TARGETS.vlcpctl/partial/identity.json      the settings; a command with others is refused
-.TARGETS.vlcpctl/partial/images-NNNNNN.npy  image embeddings of part N; complete or absent
-.TARGETS.vlcpctl/partial/texts-NNNNNN.npy   text embeddings; written last
+.TARGETS.vlcpctl/partial/images-NNNNNN.npy  image embeddings of part N
+.TARGETS.vlcpctl/partial/texts-NNNNNN.npy   text embeddings
+.TARGETS.vlcpctl/partial/part-NNNNNN.json   written last, see `resumable_parts`
 
 Shapes: N rows, one for each view of an image or for each caption; D channels of the teacher.
 """
@@ -38,7 +38,10 @@ from vlcpctl.precompute.resumable_parts import (
     ComputeOptions,
     claim,
     drop_finished,
+    is_finished,
     missing_parts,
+    record_part,
+    verify_part,
 )
 
 
@@ -56,8 +59,8 @@ def distill(
     """Compute the missing parts of this shard, and join them once those of all shards exist.
 
     Returns whether the targets are finished; False if parts of other shards are missing. Raises
-    OutputExists if unfinished work of a different command exists, and Diverged for non-finite
-    embeddings.
+    OutputExists if unfinished work of a different command exists, Incompatible if a finished part
+    was changed, and Diverged for non-finite embeddings.
     """
     out, staging = plan.request.out, Staging(plan.request.out)
     alone, part = shard.count == 1, f"{shard.index}-of-{shard.count}"
@@ -99,15 +102,16 @@ def _compute(
     claim(out, plan.identity, compute, force=force)
     files = _part_files(plan)
     own = range(shard.index, plan.parts, shard.count)
-    missing = missing_parts(out, {number: files[number][1] for number in own})
+    missing = missing_parts(out, {number: files[number] for number in own})
     teacher = encoders.load_for_inference(plan.request.teacher, compute.device)
     with progress("distill", sum(len(plan.part(number)) for number in own), "pairs") as bar:
         bar.advance(sum(len(plan.part(number)) for number in own if number not in missing))
         for number, images, texts in TargetParts(plan, compute, teacher).parts(missing):
             for path, vectors in zip(files[number], (images, texts), strict=True):
                 write_vectors(path, [vectors], vectors.shape, np.float32)
+            record_part(number, files[number])
             bar.advance(len(plan.part(number)))
-    left = [number for number, (_, texts) in enumerate(files) if not texts.is_file()]
+    left = [number for number, part in enumerate(files) if not is_finished(number, part)]
     if left:
         say(f"{out}: {len(left)} of {plan.parts} parts remain for other shards")
         return None
@@ -127,11 +131,16 @@ def _facts(plan: DistillPlan, teacher: Encoder) -> dict[str, Any]:
 
 
 def _join(plan: DistillPlan, facts: dict[str, Any], *, force: bool) -> None:
-    """Join the parts into the finished targets, unless another shard has; delete the parts."""
+    """Join the parts into the finished targets, unless another shard has; delete the parts.
+
+    Raises Incompatible if a part is not what was written.
+    """
     out, files = plan.request.out, _part_files(plan)
     if force or not already_made(out, "targets", plan.identity, force=False):
         if not all(path.is_file() for pair in files for path in pair):
             raise OutputExists(f"the parts of {out} were removed by another command")
+        for number, part in enumerate(files):
+            verify_part(number, part)  # another shard may have computed it
         views = np.full(len(plan.pair_rows), plan.views)
         sides = (
             Parts(views, [images for images, _ in files]),

@@ -1,7 +1,7 @@
 """invert-texts: generate a file of pseudo texts from a checkpoint and a buffer, part by part.
 
-.FILE.vlcpctl/partial/identity.json         the settings; a command with others is refused
-.FILE.vlcpctl/partial/part-NNNNNN.parquet   the texts of mini-batch N; complete or absent
+.FILE.vlcpctl/partial/part-NNNNNN.parquet   the texts of mini-batch N
+.FILE.vlcpctl/partial/part-NNNNNN.json      written last, see `resumable_parts`
 """
 
 from __future__ import annotations
@@ -25,14 +25,20 @@ from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.models.inversion import InversionResult, Inverter, ParentCaptions, draw_parents
 from vlcpctl.precompute.invert_plan import InvertPlan
-from vlcpctl.precompute.resumable_parts import ComputeOptions, claim, missing_parts
+from vlcpctl.precompute.resumable_parts import (
+    ComputeOptions,
+    claim,
+    missing_parts,
+    record_part,
+    verify_part,
+)
 
 
 def invert_texts(plan: InvertPlan, compute: ComputeOptions, *, force: bool = False) -> None:
     """Generate the missing parts and join all parts into the file.
 
-    Raises OutputExists if unfinished work of a different command exists, and Diverged if
-    similarities are not finite.
+    Raises OutputExists if unfinished work of a different command exists, Incompatible if a finished
+    part was changed, and Diverged if similarities are not finite.
     """
     request = plan.request
     torch.set_num_threads(compute.threads)
@@ -41,13 +47,16 @@ def invert_texts(plan: InvertPlan, compute: ComputeOptions, *, force: bool = Fal
     encoder.module.requires_grad_(False)
     texts = TextParts(plan, compute, encoder)
     parts = [partial / f"part-{number:06d}.parquet" for number in range(plan.parts)]
-    missing = missing_parts(request.out, dict(enumerate(parts)))
+    missing = missing_parts(request.out, {number: [part] for number, part in enumerate(parts)})
     with progress("invert", request.count, "texts") as bar:
         bar.advance(request.count - sum(map(plan.texts_of, missing)))
         for number, columns in texts.parts(missing):
             write_part(parts[number], columns)
+            record_part(number, [parts[number]])
             bar.advance(plan.texts_of(number))
     length, width = texts.shape
+    for number, part in enumerate(parts):
+        verify_part(number, [part])
     facts = {"length": length, "width": width, "identity": plan.identity}
     join_parts(request.out, parts, facts)
     Staging(request.out).drop_partial()

@@ -1,6 +1,11 @@
-"""Work done in parts, so that it can be killed and resumed: options, and claiming its directory.
+"""Work done in parts, so that it can be killed and resumed: options, its directory, its parts.
 
-Torch is imported where it is used: commands that only plan stay fast.
+.OUT.vlcpctl/partial/identity.json       the settings; a command with others is refused
+.OUT.vlcpctl/partial/part-NNNNNN.json    written when the files of part N are complete: size and
+                                         digest of each, and of identity.json
+
+A finished part is verified before it is used. One that is not recorded is computed again. Torch is
+imported where it is used: commands that only plan stay fast.
 """
 
 from __future__ import annotations
@@ -8,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +21,14 @@ from typing import Any
 
 from vlcpctl.core.atomic import UNFINISHED, new_part, refuse_other
 from vlcpctl.core.console import say
-from vlcpctl.core.errors import OutputExists
+from vlcpctl.core.digests import digests_of, verify_files
+from vlcpctl.core.errors import BadInput, Incompatible, VlcpError
 from vlcpctl.core.manifest import identity_differences
+from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.staging import Staging
+
+IDENTITY = "identity.json"
+_ADVICE = "; --force starts over"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +59,8 @@ class ComputeOptions:
 def claim(out: Path, identity: dict[str, Any], compute: ComputeOptions, *, force: bool) -> Path:
     """Create the directory of parts, or accept an existing one to resume from; return its path.
 
-    Raises OutputExists if it belongs to a different command; `force` deletes it first.
+    Raises OutputExists if it belongs to a different command, and Incompatible if its identity.json
+    cannot be read or is missing beside finished parts; `force` deletes it first.
     """
     staging = Staging(out)
     own = {**identity, "numeric": compute.numeric()}
@@ -64,9 +75,9 @@ def _claimed(staging: Staging, own: dict[str, Any], *, force: bool) -> Path:
     else:
         staging.refuse_old_partial()
     partial = staging.partial
-    stored = partial / "identity.json"
-    if stored.is_file():
-        refuse_other(partial, json.loads(stored.read_text()), own, UNFINISHED)
+    stored = partial / IDENTITY
+    if stored.exists() or any(partial.glob("part-*.json")):
+        refuse_other(partial, _read(stored), own, UNFINISHED)
         return partial
     staging.open_partial()
     with new_part(stored) as temporary:
@@ -80,16 +91,55 @@ def drop_finished(out: Path, identity: dict[str, Any]) -> None:
     Those of another command stay, and so does everything while another process is at work.
     """
     staging = Staging(out)
-    stored = staging.partial / "identity.json"
-    with suppress(OSError, ValueError, OutputExists):
-        found = json.loads(stored.read_text()) if stored.exists() else identity
+    stored = staging.partial / IDENTITY
+    with suppress(OSError, VlcpError):
+        found = read_json_object(stored) if stored.exists() else identity
         if not identity_differences({**found, "numeric": None}, {**identity, "numeric": None}):
             staging.drop_partial()
 
 
-def missing_parts(out: Path, files: Mapping[int, Path]) -> list[int]:
-    """The numbers of the parts whose file is missing; prints a line if work resumes."""
-    missing = [number for number, file in files.items() if not file.is_file()]
+def record_part(number: int, files: Sequence[Path]) -> None:
+    """Record the files of a part, which are complete: from now on the part is finished."""
+    partial = files[0].parent
+    entry = digests_of(partial, [IDENTITY, *(path.name for path in files)])
+    with new_part(_record(partial, number)) as temporary:
+        temporary.write_text(json.dumps(entry, indent=1))
+
+
+def is_finished(number: int, files: Sequence[Path]) -> bool:
+    """Whether the part with these files is finished; they are not read."""
+    return _record(files[0].parent, number).exists()
+
+
+def verify_part(number: int, files: Sequence[Path]) -> None:
+    """Raise Incompatible, naming the file, if one of a finished part is not what was written."""
+    partial = files[0].parent
+    recorded = _read(_record(partial, number))
+    if recorded.keys() != {IDENTITY, *(path.name for path in files)}:
+        raise Incompatible(f"{_record(partial, number)} lists the files of another part{_ADVICE}")
+    verify_files(partial, recorded, error=Incompatible, advice=_ADVICE, use_cache=False)
+
+
+def missing_parts(out: Path, files: Mapping[int, Sequence[Path]]) -> list[int]:
+    """The numbers of the parts that are not finished; prints a line if work resumes.
+
+    `files` are those of each part. Raises Incompatible, naming the file, if one of a finished part
+    is not what was written.
+    """
+    missing = [number for number, paths in files.items() if not is_finished(number, paths)]
+    for number in files.keys() - set(missing):
+        verify_part(number, files[number])
     if len(missing) < len(files):
         say(f"resuming {out} at part {len(files) - len(missing)} of {len(files)}")
     return missing
+
+
+def _record(partial: Path, number: int) -> Path:
+    return partial / f"part-{number:06d}.json"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return read_json_object(path)
+    except BadInput as error:
+        raise Incompatible(f"{error}{_ADVICE}") from error

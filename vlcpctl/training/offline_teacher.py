@@ -35,8 +35,8 @@ def open_teacher_targets(
 ) -> TeacherTargets | None:
     """Open the targets of a request; None without --targets.
 
-    Raises Incompatible unless they were computed by its teacher for all of its pairs, and
-    UsageError if no method uses them.
+    Raises Incompatible unless they were computed by its teacher for all of its pairs, BadInput if
+    they were changed since, and UsageError if no method uses them.
     """
     if request.targets is None:
         return None
@@ -55,6 +55,7 @@ def open_teacher_targets(
                 f"{targets.path} does not contain the pairs of {source.path}; run 'vlcpctl "
                 "distill' on every task and the buffer of this run"
             )
+    targets.verify()
     return targets.of(splits)
 
 

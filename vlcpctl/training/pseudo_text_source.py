@@ -66,8 +66,8 @@ def pseudo_text_source(
 ) -> PseudoTextSource | None:
     """The source of pseudo texts for the method that needs them; None if no method does.
 
-    Raises UsageError if --pseudo-texts has no effect or a needed input is missing, and Incompatible
-    if the file was made with another checkpoint or buffer.
+    Raises UsageError if --pseudo-texts has no effect or a needed input is missing, Incompatible if
+    the file was made with another checkpoint or buffer, and BadInput if it was changed since.
     """
     for method in request.methods:
         settings = method.needs(first=first).pseudo_texts
@@ -139,6 +139,7 @@ def _from_file(request: Request, settings: InversionSettings, buffer: Task | Non
                 f"{file.path} was made with a different {name} than {paths[name]}: "
                 f"content {file.metadata['identity'][name]}, not {content}"
             )
+    file.verify()
     if file.count < settings.texts:
         raise UsageError(f"{file.path} has {file.count} texts, but a step uses {settings.texts}")
     return FileTexts(file, settings.texts, request.seed)

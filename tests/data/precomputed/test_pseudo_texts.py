@@ -127,6 +127,36 @@ def test_another_parquet_file_and_another_version_are_refused(tmp_path: Path) ->
         open_pseudo_texts(path)
 
 
+def test_rows_that_were_changed_are_not_used(tmp_path: Path) -> None:
+    path = make_file(tmp_path)
+    open_pseudo_texts(path).verify()
+    changed(path, end=[0, 0, 0, 0, 0])
+    with pytest.raises(BadInput, match=r"texts\.parquet has changed since .* content id differs"):
+        open_pseudo_texts(path).verify()
+
+
+@pytest.mark.parametrize(
+    ("stored", "said"),
+    [
+        (b"", "not readable JSON"),
+        (b"[" * 10**5, "not readable JSON"),
+        (b"[]", "has schema None"),
+        (b'{"schema": "vlcpctl.pseudo-texts/1"}', "field 'content' is None"),
+        (
+            b'{"schema": "vlcpctl.pseudo-texts/1", "content": "a", "length": 0, "width": 1}',
+            "a text of no tokens",
+        ),
+    ],
+)
+def test_hostile_metadata_is_one_line(tmp_path: Path, stored: bytes, said: str) -> None:
+    table = pq.read_table(make_file(tmp_path))
+    table = table.replace_schema_metadata({b"vlcpctl.pseudo-texts": stored})
+    pq.write_table(table, tmp_path / "texts.parquet")
+    with pytest.raises(BadInput, match=rf"texts\.parquet.*{said}") as caught:
+        open_pseudo_texts(tmp_path / "texts.parquet")
+    assert "\n" not in str(caught.value)
+
+
 def test_its_parents_are_told(tmp_path: Path) -> None:
     text = list(lines(describe(make_file(tmp_path))))
     assert text[0] == f"pseudo texts {tmp_path}/texts.parquet"

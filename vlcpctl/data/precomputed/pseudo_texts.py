@@ -24,6 +24,7 @@ from vlcpctl.core.errors import BadInput, first_line, unreadable
 from vlcpctl.core.fields import Fields
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.input_files import open_regular
+from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.core.safe_json import parse_json
 
 SCHEMA = "vlcpctl.pseudo-texts/1"
@@ -86,6 +87,13 @@ class PseudoTextFile:
         content.add(self._table)
         return content.id()
 
+    def verify(self) -> None:
+        """Read the rows; raises BadInput if they were changed since they were written."""
+        if self.computed_content() != self.content:
+            raise BadInput(
+                f"{self.path} has changed since it was written: its content id differs{RESTORE}"
+            )
+
     @cached_property
     def _table(self) -> pa.Table:
         return _read(self.path, self.shape)
@@ -146,25 +154,33 @@ def open_pseudo_texts(path: Path) -> PseudoTextFile:
 
 
 def _metadata(path: Path, stored: bytes, count: int) -> dict[str, Any]:
-    """The metadata of a file with `count` rows. Raises BadInput if a required entry is missing."""
+    """The metadata of a file with `count` rows. Raises BadInput if an entry is missing or wrong."""
     try:
         metadata = parse_json(stored)
     except ValueError as error:
-        raise BadInput(f"{path} has metadata that are not JSON: {error}") from error
-    fields = Fields(metadata if isinstance(metadata, dict) else {}, path)
-    if fields("schema", str, "") != SCHEMA:
-        raise BadInput(
-            f"{path} has schema {fields.value.get('schema')!r:.80}; this version reads {SCHEMA}"
-        )
-    fields("content", str)
-    Fields(fields("identity", dict), path)("count", int)
-    length, width = (fields(name, int) for name in ("length", "width"))
+        raise BadInput(f"{path} has metadata that is not readable JSON: {error}") from error
+    fields = Fields(metadata if isinstance(metadata, dict) else {}, f"{path}, metadata")
+    if fields.value.get("schema") != SCHEMA:
+        found = fields.value.get("schema")
+        raise BadInput(f"{path} has schema {found!r:.80}; this version reads {SCHEMA}")
+    _check_types(fields)
+    length, width = fields.value["length"], fields.value["width"]
     most = _MOST_COMPRESSED * path.stat().st_size
-    if min(length, width) < 1 or length * width > _MOST_NUMBERS or count * length * width > most:
+    if length * width > _MOST_NUMBERS or count * length * width > most:
         raise BadInput(
             f"{path} cannot contain {count} texts of {length} x {width} numbers: it was damaged"
         )
     return dict(fields.value)
+
+
+def _check_types(take: Fields) -> None:
+    take("content", str)
+    if take("length", int) < 1 or take("width", int) < 1:
+        raise BadInput(f"{take.place} has a text of no tokens or channels{RESTORE}")
+    identity = Fields(take("identity", dict), f"{take.place}, identity")
+    for name in ("checkpoint", "buffer"):
+        identity(name, str)
+    identity("count", int)
 
 
 def holds_pseudo_texts(path: Path) -> bool:

@@ -114,12 +114,12 @@ def write_features(directory: Path, keys: Sequence[str], found: StoredProjection
 
 
 def read_features(buffer: Task) -> StoredProjections:
-    """The projections of a buffer that stores them, in the order of its index; memory-mapped.
+    """The projections of a buffer that stores them, in the order of its index; held in memory.
 
     Raises BadInput if a file cannot be read, does not match the index, or has other values than
     were written.
     """
-    found, listed = _mapped(buffer), buffer.manifest["buffer"]["features"]
+    found, listed = _read(buffer), buffer.manifest["buffer"]["features"]
     if found.content(buffer.split("train").keys) != listed["content"]:
         raise BadInput(
             f"{buffer.path}: the values of {FILE}, {IMAGES} or {TEXTS} are not those listed in "
@@ -128,8 +128,8 @@ def read_features(buffer: Task) -> StoredProjections:
     return found
 
 
-def _mapped(buffer: Task) -> StoredProjections:
-    """As `read_features`, without reading the values."""
+def _read(buffer: Task) -> StoredProjections:
+    """As `read_features`, without verifying the values."""
     path, split = buffer.path / FILE, buffer.split("train")
     table = read_table(path, _SCHEMA, _SCHEMA.names, "vlcpctl buffer")
     counts = table["captions"].to_numpy()
@@ -176,7 +176,7 @@ def check_features(buffer: Task, listed: dict[str, Any], *, deep: bool) -> Itera
     `listed` is the entry of the features in the buffer's manifest.
     """
     try:
-        found = read_features(buffer) if deep else _mapped(buffer)
+        found = read_features(buffer) if deep else _read(buffer)
     except BadInput as error:
         yield str(error)
         return

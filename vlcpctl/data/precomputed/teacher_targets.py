@@ -13,7 +13,8 @@ Shapes: K samples, V views of each image, n pairs of a batch, D channels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,9 +23,13 @@ from typing import Any
 import numpy as np
 
 from vlcpctl.core.atomic import new_directory
+from vlcpctl.core.digests import changed_files, digests_of, verify_files
 from vlcpctl.core.errors import BadInput, Incompatible
+from vlcpctl.core.fields import Fields
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.manifest import MANIFESTS, read_manifest, write_manifest
+from vlcpctl.core.recorded_files import RESTORE
+from vlcpctl.core.seals import SEAL, broken_seal, seal_of
 from vlcpctl.data.precomputed.vector_files import VectorFile, join_vectors
 from vlcpctl.data.tasks.task import Split
 
@@ -64,6 +69,22 @@ class TargetsDirectory:
     def width(self) -> int:
         """The number of channels, D."""
         return int(self.manifest["width"])
+
+    def verify(self) -> None:
+        """Verify the files of the embeddings against the manifest.
+
+        Raises BadInput, naming the file, if one was changed since it was written. Targets of
+        earlier versions have no digests of files: all their rows are hashed.
+        """
+        if "digests" in self.manifest:
+            verify_files(self.path, self.manifest["digests"], advice=RESTORE)
+            return
+        for file in (self.images, self.texts):
+            if file.content() != self.manifest["files"][file.path.name]["content"]:
+                raise BadInput(
+                    f"{file.path.with_suffix('.npy')} or {file.path.name} has changed since it was "
+                    f"written: its content id differs{RESTORE}"
+                )
 
     @cached_property
     def images(self) -> VectorFile:
@@ -128,12 +149,47 @@ class TeacherTargets:
         )
         image = place * self.targets.views + visit % self.targets.views
         text = self.texts_K[place] + caption
-        return self.targets.images.vectors_ND[image], self.targets.texts.vectors_ND[text]
+        return self.targets.images.vectors(image), self.targets.texts.vectors(text)
 
 
 def open_targets(path: Path) -> TargetsDirectory:
-    """Open a directory of targets. Raises BadInput if it is not one."""
-    return TargetsDirectory(path, read_manifest(path, "targets"))
+    """Open a directory of targets, without reading its embeddings; see `TargetsDirectory.verify`.
+
+    Raises BadInput if it is not one, or its manifest was changed after it was written.
+    """
+    manifest, place = read_manifest(path, "targets"), path / MANIFESTS["targets"]
+    _check_types(Fields(manifest, place))
+    broken = broken_seal(place, manifest, required="digests" in manifest)
+    if broken is not None:
+        raise BadInput(broken + RESTORE)
+    if _content(manifest["identity"], manifest["files"], manifest["scale"]) != manifest["content"]:
+        raise BadInput(f"{place} has changed since it was written: its content id differs{RESTORE}")
+    return TargetsDirectory(path, manifest)
+
+
+def _check_types(take: Fields) -> None:
+    """Refuse a manifest with a field of a wrong type or out of bounds."""
+    identity = Fields(take("identity", dict), f"{take.place}, identity")
+    identity("transform", dict)
+    identity("seed", int)
+    if identity("views", int) < 1 or take("width", int) < 1:
+        raise BadInput(f"{take.place} has less than one view or channel{RESTORE}")
+    if not 0 < take("scale", int | float) < math.inf:
+        raise BadInput(f"{take.place} has the scale {take('scale', int | float)}{RESTORE}")
+    for name in ("pairs", "views"):
+        take(name, int)
+    take("teacher", str)
+    take.texts("sources")
+    files = Fields(take("files", dict), f"{take.place}, files")
+    for name in (IMAGES, TEXTS):
+        entry = Fields(files(name, dict), f"{take.place}, {name}")
+        entry("rows", int)
+        entry("content", str)
+    take("digests", dict, None)
+
+
+def _content(identity: Mapping[str, Any], files: Mapping[str, Any], scale: float) -> str:
+    return content_id({"identity": identity, "files": files, "scale": scale})
 
 
 @dataclass(frozen=True)
@@ -163,16 +219,22 @@ def write_targets(
                 directory / name, number, keys, side.counts_K, side.paths, facts["width"]
             )
             files[name] = {"rows": rows, "content": content}
-        content = content_id({"identity": identity, "files": files, "scale": facts["scale"]})
-        write_manifest(directory, "targets", identity, content, {**facts, "files": files})
+        content = _content(identity, files, facts["scale"])
+        body = {**facts, "files": files, "digests": digests_of(directory)}
+        seal = seal_of({"content": content, "identity": identity, **body})
+        write_manifest(directory, "targets", identity, content, {**body, SEAL: seal})
 
 
 def check_targets(path: Path, *, deep: bool) -> Iterator[str]:
     """Yield a line for each problem of the directory; `deep` reads every embedding.
 
-    Raises BadInput if the manifest cannot be read.
+    Raises BadInput if the manifest cannot be read, or was changed after it was written.
     """
     targets = open_targets(path)
+    changed = list(changed_files(path, targets.manifest.get("digests", {}), use_cache=not deep))
+    if changed:
+        yield from changed
+        return
     for name, number in ((IMAGES, VIEW), (TEXTS, CAPTION)):
         try:
             yield from _check_file(targets, VectorFile(path / name, number), name, deep=deep)

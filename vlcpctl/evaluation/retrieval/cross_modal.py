@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from vlcpctl.core.atomic import new_directory
+from vlcpctl.core.digests import digests_of
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.manifest import MANIFESTS, write_manifest
 from vlcpctl.evaluation.driver import Evaluator
@@ -64,7 +65,11 @@ class CrossModalEvaluator(Evaluator):
                 part = self._part(session, number)
                 write_part(directory, number, len(self.sources), part, source.samples())
             names = [source.task.slug for source in self.sources]
-            body = {"tasks": names, "inputs": [identity["checkpoint"], *identity["tasks"]]}
+            body = {
+                "tasks": names,
+                "inputs": [identity["checkpoint"], *identity["tasks"]],
+                "digests": digests_of(directory),
+            }
             write_manifest(directory, "embeddings", identity, content_id(identity), body)
 
     def _save_ranks(

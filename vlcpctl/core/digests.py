@@ -7,6 +7,7 @@ stand for content keep their cryptographic hashes (see `core.hashing`).
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import stat
 import time
@@ -19,6 +20,7 @@ from typing import Any
 import xxhash
 
 from vlcpctl.core.errors import BadInput, VlcpError, unreadable
+from vlcpctl.core.safe_json import parse_json
 
 ALGORITHM = "xxh3_128"
 _EARLIER = "sha256"  # without a size: how earlier versions recorded the files of a checkpoint
@@ -58,17 +60,16 @@ def _regular(path: Path) -> Iterator[BufferedReader]:
 
 
 def cached_digest(path: Path) -> str:
-    """The digest of a file, from the cache if the file is large and has not been touched since.
+    """The xxh3_128 of a file, from the cache if it has not been touched since it was hashed.
 
     Raises OSError as `file_digest` does.
     """
     found = path.stat()
-    if found.st_size >= _CACHED_FROM:
-        with suppress(OSError, ValueError):
-            words = _entry(path).read_text(encoding="utf-8").split(" ", maxsplit=6)
-            digest = words[5] if len(words) == 7 else ""
-            if _is_cached(path, found, digest):
-                return digest
+    with suppress(OSError, ValueError, IndexError):
+        text = _entry(path).read_text(encoding="utf-8")
+        digest = text.split(" ")[_DIGEST_AT]
+        if text == _state(path, found, digest):
+            return digest
     digest = file_digest(path)
     _remember(path, found, digest)
     return digest
@@ -168,6 +169,28 @@ def _problem(path: Path, entry: FileDigest, use_cache: bool) -> str | None:
     return None
 
 
+def recall(source: Path, state: str) -> dict[str, Any] | None:
+    """What `record` kept for a source that was in this state, or None."""
+    with suppress(OSError, ValueError):
+        kept = parse_json(_entry(source, _FILES).read_bytes())
+        if kept["state"] == state and isinstance(kept["facts"], dict):
+            return dict(kept["facts"])
+    return None
+
+
+def record(source: Path, state: str, facts: Mapping[str, Any]) -> None:
+    """Keep facts about the files of a source for `recall`; all must have been settled.
+
+    `state` stands for the names, sizes, times and inodes of the files.
+    """
+    _write_entry(_entry(source, _FILES), json.dumps({"state": state, "facts": facts}))
+
+
+def is_settled(found: os.stat_result) -> bool:
+    """Whether the next change of a file will change its times, whatever the clock's tick."""
+    return time.time() - max(found.st_mtime, found.st_ctime) >= _SETTLED_SECONDS
+
+
 def _is_cached(path: Path, found: os.stat_result, digest: str) -> bool:
     if found.st_size < _CACHED_FROM:
         return False
@@ -179,22 +202,30 @@ def _is_cached(path: Path, found: os.stat_result, digest: str) -> bool:
 
 def _remember(path: Path, found: os.stat_result, digest: str) -> None:
     """Record a verified file; a cache that cannot be written costs time, so it is no error."""
-    changed = max(found.st_mtime, found.st_ctime)
-    if found.st_size < _CACHED_FROM or time.time() - changed < _SETTLED_SECONDS:
+    if found.st_size < _CACHED_FROM or not is_settled(found):
         return
+    _write_entry(_entry(path), _state(path, found, digest))
+
+
+def _write_entry(entry: Path, text: str) -> None:
     with suppress(OSError):
-        entry = _entry(path)
         entry.parent.mkdir(parents=True, exist_ok=True)
         temporary = entry.with_name(f"{entry.name}.{os.getpid()}")
-        temporary.write_text(_state(path, found, digest), encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
         temporary.replace(entry)
 
 
-def _entry(path: Path) -> Path:
-    """The cache entry of a path, in the user's cache directory."""
+def _entry(path: Path, what: str = "") -> Path:
+    """The cache entry of a path, or of `what` depends on it, in the user's cache directory."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    name = hashlib.blake2b(os.fsencode(os.path.realpath(path)), digest_size=16).hexdigest()
+    name = hashlib.blake2b(
+        os.fsencode(f"{os.path.realpath(path)}{what and chr(0)}{what}"), digest_size=16
+    ).hexdigest()
     return cache / "vlcpctl" / "verified" / name
+
+
+_FILES = "\0files"  # of a source; not the end of any path
+_DIGEST_AT = 5  # among the words of `_state`
 
 
 def _state(path: Path, found: os.stat_result, digest: str) -> str:

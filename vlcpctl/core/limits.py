@@ -3,4 +3,4 @@
 from __future__ import annotations
 
 MOST_TASKS = 1000  # in a stream: one task a week for nineteen years
-MOST_CAPTION_BYTES = 1 << 20  # of all captions of one image; text encoders read a few hundred
+MOST_CAPTION_BYTES = 1 << 24  # of all captions of one image, in an index

@@ -51,6 +51,7 @@ def dual_weights(model: Mapping[str, Any]) -> float:
     vision, text = model["vision_cfg"], model["text_cfg"]
     wide, patch = _number(vision, "width"), _number(vision, "patch_size")
     layers = vision.get("layers")
+    image: float
     if isinstance(layers, list):  # a ResNet: one number of blocks for each of its stages
         stages = [count for count in layers if isinstance(count, int)]
         image = sum(17 * (wide * 2**at) ** 2 * count for at, count in enumerate(stages[:8]))

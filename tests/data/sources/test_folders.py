@@ -93,14 +93,6 @@ def test_facts_are_the_same_without_reading_images(tmp_path: Path) -> None:
     assert not any(pair.image for pair in facts)
 
 
-def test_another_file_is_another_fingerprint(tmp_path: Path) -> None:
-    fill(tmp_path, a_png=IMAGE, a_txt="a")
-    before = Folder(tmp_path).fingerprint()
-    assert before == Folder(tmp_path).fingerprint()
-    fill(tmp_path, b_png=IMAGE)
-    assert Folder(tmp_path).fingerprint() != before
-
-
 def test_an_empty_directory_says_what_is_missing(tmp_path: Path) -> None:
     fill(tmp_path, a_txt="a")
     with pytest.raises(BadInput, match=r"\.tar or image files and no train\.json"):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, unknown_name
 from vlcpctl.core.printable import shortened
+from vlcpctl.data.sources.file_log import FileLog
 from vlcpctl.data.sources.limits import Caps, over
 
 # The first of these names that exists is used, ignoring case.
@@ -41,6 +42,7 @@ class ColumnOptions:
     split: str | None = None  # decides the split
     image_roots: tuple[Path, ...] = ()  # that image paths are relative to; none: beside the list
     caps: Caps = field(default_factory=Caps)
+    log: FileLog | None = None  # of the files that are read besides the source's own
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.input_files import open_regular
@@ -49,12 +49,6 @@ class Source(Protocol):
         A pair that cannot be used has no image, and a flaw that gives the reason. With
         `images=False`, the pairs only serve to assign tasks: only `place`, `label` and `value` need
         to be set. Raises BadInput if the source itself is malformed or damaged.
-        """
-
-    def fingerprint(self) -> dict[str, Any]:
-        """`name`, `bytes` and `ends` (a hash), which identify this version of the source.
-
-        It is part of the identity of a split, so it has no local paths and is quick to compute.
         """
 
 

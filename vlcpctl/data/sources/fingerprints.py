@@ -1,19 +1,108 @@
-"""What identifies one version of a file, without reading all of it."""
+"""What identifies one version of a source: name, size and digest of every file that is read.
+
+Names are relative to the source, so that an identical copy elsewhere is the same source.
+"""
 
 from __future__ import annotations
 
-import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-_ENDS_BYTES = 65536
+from vlcpctl.core.digests import ALGORITHM, cached_digest
+from vlcpctl.data.sources.columns import ColumnOptions
+from vlcpctl.data.sources.discovery import NamedSource, Source
+from vlcpctl.data.sources.file_log import FileLog
+
+Identity = dict[str, dict[str, dict[str, Any]]]  # by name of the source, then of the file
 
 
-def file_fingerprint(path: Path) -> dict[str, Any]:
-    """Name, size in bytes, and a hash of the first and last 64 KiB: quick, whatever the size."""
-    size = path.stat().st_size
-    with path.open("rb") as data:
-        digest = hashlib.sha256(data.read(_ENDS_BYTES))
-        data.seek(max(0, size - _ENDS_BYTES))
-        digest.update(data.read())
-    return {"name": path.name, "bytes": size, "ends": digest.hexdigest()[:32]}
+def size_of(file: Source) -> int:
+    """The size in bytes of a source's file, or of all files in its directory."""
+    if not file.path.is_dir():
+        return file.path.stat().st_size
+    places = os.walk(file.path)
+    paths = (Path(place) / name for place, _, names in places for name in names)
+    return sum(path.stat().st_size for path in paths if path.is_file())
+
+
+def fingerprint(file: Source, columns: ColumnOptions, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What identifies a file that has been read; `facts` are those of its `FileLog`.
+
+    A file is hashed after it was read, when it is often still in memory, and not again until it
+    is touched.
+    """
+    if file.path.is_dir():
+        return dict(facts)
+    own = {"bytes": file.path.stat().st_size, ALGORITHM: cached_digest(file.path)}
+    return {**own, "images": dict(facts)} if file.names_files(columns) else own
+
+
+def identify(
+    inputs: Sequence[NamedSource], columns: ColumnOptions, limit: int | None
+) -> dict[Source, dict[str, Any]]:
+    """The fingerprint of each file that a split of these sources reads, up to the limit.
+
+    Raises BadInput as reading does.
+    """
+    found: dict[Source, dict[str, Any]] = {}
+    remaining = limit
+    for file in (file for one in inputs for file in one.files):
+        facts: Mapping[str, Any] = {}
+        if remaining is not None:
+            if remaining <= 0:
+                break
+            log = FileLog(file.path)
+            remaining -= _walk(file, columns, log, remaining)
+            facts = log.facts()
+        elif file.path.is_dir() or file.names_files(columns):
+            facts = _facts_of(file, columns)
+        found[file] = fingerprint(file, columns, facts)
+    return found
+
+
+def identity_of(
+    inputs: Sequence[NamedSource], found: Mapping[Source, Mapping[str, Any]]
+) -> Identity:
+    """The identity of the sources, from the fingerprints of the files read; of others, the size."""
+    return {
+        one.name: {
+            name: dict(found.get(file) or {"bytes": size_of(file)})
+            for name, file in zip(_names(one.files), one.files, strict=True)
+        }
+        for one in inputs
+    }
+
+
+def _names(files: Sequence[Source]) -> list[str]:
+    """The paths of the files, relative to the directory that contains all of them."""
+    paths = [os.path.abspath(file.path) for file in files]
+    base = os.path.commonpath([Path(path).parent for path in paths])
+    names = [os.fsencode(os.path.relpath(path, base)) for path in paths]
+    # A name that is not UTF-8 cannot be written to JSON.
+    return [name.decode(errors="backslashreplace") for name in names]
+
+
+def _facts_of(file: Source, columns: ColumnOptions) -> Mapping[str, Any]:
+    """The facts of the files that a source refers to, from the cache if none was touched."""
+    seen = FileLog(file.path, reads=False)
+    _walk(file, columns, seen, None)
+    known = seen.recalled()
+    if known is not None:
+        return known
+    log = FileLog(file.path)
+    _walk(file, columns, log, None)
+    log.remember()
+    return log.facts()
+
+
+def _walk(file: Source, columns: ColumnOptions, log: FileLog, limit: int | None) -> int:
+    """Read the pairs of a file as a split does, up to the batch with the last; returns how many."""
+    count = 0
+    for batch in file.pairs(replace(columns, log=log)):
+        count += len(batch)
+        if limit is not None and count >= limit:
+            break
+    return count

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.printable import shortened
 from vlcpctl.data.sources.columns import ColumnOptions
+from vlcpctl.data.sources.file_log import FileLog, looks_only, state_of
 from vlcpctl.data.sources.records import in_batches
 from vlcpctl.data.sources.sample_parts import IMAGES, is_wanted, pair_of_parts
 from vlcpctl.data.sources.tar_reader import TarMember
@@ -47,15 +46,6 @@ class Folder:
         """
         yield from in_batches(self._pairs(columns, images=images))
 
-    def fingerprint(self) -> dict[str, Any]:
-        """The directory's name and size in bytes, and a hash of its files' names and sizes."""
-        digest, size = hashlib.sha256(), 0
-        for name in self._names():
-            length = _size(self.path / name)
-            digest.update(f"{len(name)}:{name}:{length};".encode(errors="surrogateescape"))
-            size += length
-        return {"name": self.path.name, "bytes": size, "ends": digest.hexdigest()[:32]}
-
     def holds_images(self) -> bool:
         """Whether the directory contains an image, at any depth."""
         return any(_extension(name) in IMAGES for name in self._names())
@@ -72,7 +62,9 @@ class Folder:
                 flaw = f"{shortened(other)} is not one of JPEG, PNG and WebP"
                 yield Pair(key, key, None, [], None, None, None, flaw)
                 continue
-            parts = {kind: self._member(name, images=images) for kind, name in names.items()}
+            parts = {
+                kind: self._logged(name, columns.log, images=images) for kind, name in names.items()
+            }
             yield pair_of_parts(key, parts, columns)
 
     def _by_extension(self, names: list[str]) -> dict[str, str]:
@@ -81,6 +73,17 @@ class Folder:
             shown = shortened(", ".join(names))
             raise BadInput(f"{self.path} has two files for the same part of a sample: {shown}")
         return found
+
+    def _logged(self, name: str, log: FileLog | None, *, images: bool) -> TarMember:
+        path = self.path / name
+        before = state_of(path) if log is not None else None
+        if looks_only(log, path):
+            member = TarMember(name, 0, 0, is_regular=True, data=b"")
+        else:
+            member = self._member(name, images=images)
+        if log is not None:
+            log.add(name, before, member.data)
+        return member
 
     def _member(self, name: str, *, images: bool) -> TarMember:
         try:

@@ -11,6 +11,7 @@ from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.printable import shortened
 from vlcpctl.data.images.header import MAX_BYTES
+from vlcpctl.data.sources.file_log import FileLog, looks_only, state_of
 from vlcpctl.data.sources.records import is_unicode
 from vlcpctl.data.tasks.samples import Pair
 
@@ -22,6 +23,7 @@ class ImageFiles:
     """The directories that image paths are relative to, tried in order."""
 
     roots: tuple[Path, ...]
+    log: FileLog | None = None
 
     def read(self, name: str | None) -> tuple[bytes | None, str | None]:
         """(bytes, None) for an image that can be read, else (None, reason)."""
@@ -33,7 +35,7 @@ class ImageFiles:
         found = f"cannot read {shown}"
         for root in self.roots:
             try:
-                return read_image_file(root / name, shown)
+                return self._logged(root / name, name, shown)
             except BadInput as error:
                 cause = error.__cause__
                 if not isinstance(cause, OSError):
@@ -42,6 +44,13 @@ class ImageFiles:
                 if cause.errno not in _NOT_HERE:
                     break
         return None, found
+
+    def _logged(self, path: Path, name: str, shown: str) -> tuple[bytes | None, str | None]:
+        before = state_of(path) if self.log is not None else None
+        data, flaw = (b"", None) if looks_only(self.log, path) else read_image_file(path, shown)
+        if self.log is not None:
+            self.log.add(name, before, data)
+        return data, flaw
 
     def with_image(self, pair: Pair, name: str | None) -> Pair:
         """The pair with the image of that name, or with a flaw that gives the reason."""

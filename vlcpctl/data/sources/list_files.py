@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput
@@ -18,7 +17,6 @@ from vlcpctl.data.sources.csv_tables import (
     separator_of,
     table_records,
 )
-from vlcpctl.data.sources.fingerprints import file_fingerprint
 from vlcpctl.data.sources.image_files import ImageFiles
 from vlcpctl.data.sources.json_formats import NumberedRecord, json_records
 from vlcpctl.data.sources.records import in_batches, pair_of, text_of
@@ -55,15 +53,11 @@ class ListFile:
 
         Raises BadInput if the list is empty, malformed or lacks a column.
         """
-        files = ImageFiles(columns.image_roots or tuple(self._places()))
+        files = ImageFiles(columns.image_roots or tuple(self._places()), columns.log)
         listed = self._listed(columns)
         yield from in_batches(
             files.with_image(pair, name) if images else pair for pair, name in listed
         )
-
-    def fingerprint(self) -> dict[str, Any]:
-        """See `Source`."""
-        return file_fingerprint(self.path)
 
     def split(self) -> str | None:
         """The one split in the file's name, such as test in coco_karpathy_test.json, or None."""

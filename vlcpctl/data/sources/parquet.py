@@ -17,7 +17,6 @@ from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.printable import shortened
 from vlcpctl.data.sources.arrow import captions_of, images_of, names_of, plain, values_of
 from vlcpctl.data.sources.columns import ColumnOptions, Roles, roles_of
-from vlcpctl.data.sources.fingerprints import file_fingerprint
 from vlcpctl.data.sources.image_files import ImageFiles
 from vlcpctl.data.sources.parquet_pages import inspect_pages
 from vlcpctl.data.tasks.samples import Pair
@@ -70,7 +69,7 @@ class ParquetFile:
             leaves_out = _is_img2dataset(schema)
             names = list(dict.fromkeys(roles.names() + [_STATUS] * leaves_out))
             most = _BATCH_PATHS if _names_files(schema, roles) else _BATCH_ROWS
-            files = ImageFiles(columns.image_roots or (self.path.parent,))
+            files = ImageFiles(columns.image_roots or (self.path.parent,), columns.log)
             row = 0
             with open_regular(self.path, buffering=0) as data:
                 facts = inspect_pages(self.path, data, file.metadata, names, columns.caps)
@@ -79,10 +78,6 @@ class ParquetFile:
                     pairs = self._pairs_of(batch, roles, files, row)
                     yield _downloaded(batch, pairs) if leaves_out else pairs
                     row += batch.num_rows
-
-    def fingerprint(self) -> dict[str, Any]:
-        """See `Source`."""
-        return file_fingerprint(self.path)
 
     def _open(self, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
         """The open file; the columns `dictionaries` are not expanded to one value for each row."""

@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.printable import shortened
 from vlcpctl.data.sources.columns import ColumnOptions
-from vlcpctl.data.sources.fingerprints import file_fingerprint
 from vlcpctl.data.sources.records import in_batches
 from vlcpctl.data.sources.sample_parts import IMAGES, TEXTS, is_wanted, pair_of_parts
 from vlcpctl.data.sources.tar_reader import TarMember, members
@@ -42,10 +40,6 @@ class TarFile:
         groups = groupby(members(self.path, _chooser(images=images)), key=sample_name)
         found = (self._pair(key, group, columns) for key, group in groups)
         yield from in_batches(pair for pair in found if pair is not None)
-
-    def fingerprint(self) -> dict[str, Any]:
-        """See `Source`."""
-        return file_fingerprint(self.path)
 
     def _pair(self, key: str, group: Iterator[TarMember], columns: ColumnOptions) -> Pair | None:
         parts: dict[str, TarMember] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.data.sources.columns import ColumnOptions
-from vlcpctl.data.sources.discovery import find_inputs
+from vlcpctl.data.sources.discovery import Source, find_inputs
+from vlcpctl.data.sources.fingerprints import identify, identity_of
 from vlcpctl.data.sources.limits import parse_caps
 from vlcpctl.data.splitting.holdout import Holdout, parse_holdout
 from vlcpctl.data.splitting.labels_from import (
@@ -107,8 +109,14 @@ class SplitOptions:
         """The classifier that predicts the labels, if any. Raises as `labelling_of` does."""
         return labelling_of(self._labels_from(), self.class_names, self.templates)
 
-    def identity(self, plan: SplitPlan) -> dict[str, Any]:
-        """What distinguishes this split from others: settings, and fingerprints of the sources."""
+    def identity(
+        self, plan: SplitPlan, fingerprints: Mapping[Source, dict[str, Any]] | None = None
+    ) -> dict[str, Any]:
+        """What distinguishes this split from others: settings, and fingerprints of the sources.
+
+        Without those of an earlier pass over the sources, their files are hashed unless that was
+        done before; raises BadInput if they cannot be read.
+        """
         settings = asdict(self)
         del settings["sources"]
         if not self.cap:
@@ -122,10 +130,11 @@ class SplitOptions:
         # The name only: an id must not depend on local paths.
         settings["image_root"] = [Path(root).resolve().name for root in self.image_root]
         settings["holdout"] = self.holdout or (None if self.split_column else DEFAULT_HOLDOUT)
-        files = [
-            [one.name, [file.fingerprint() for file in one.files]] for one in plan.reader.inputs
-        ]
-        return {**settings, "sources": files}
+        reader = plan.reader
+        if fingerprints is None:
+            fingerprints = identify(reader.inputs, reader.columns, reader.limit)
+        settings["source_order"] = [one.name for one in reader.inputs]
+        return {**settings, "sources": identity_of(reader.inputs, fingerprints)}
 
     def _labels_from(self) -> LabelsFrom | None:
         return None if self.labels_from is None else parse_labels_from(self.labels_from)

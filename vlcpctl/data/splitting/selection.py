@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -12,6 +12,8 @@ from typing import Any
 
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import NamedSource, Source
+from vlcpctl.data.sources.file_log import FileLog
+from vlcpctl.data.sources.fingerprints import fingerprint
 from vlcpctl.data.splitting.pseudo_labels import PseudoLabels, labelled
 from vlcpctl.data.splitting.rules import Rule
 from vlcpctl.data.splitting.seen_keys import SeenKeys, scratch_table
@@ -22,6 +24,7 @@ from vlcpctl.data.tasks.skips import SkipLog
 # The task, the sample, and the split that its row names (None: the hold-out decides). A plain
 # tuple, because one is created for every pair.
 SelectedPair = tuple[str, Sample, str | None]
+FileLogs = dict[Source, FileLog]
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,14 @@ class PairReader:
     take: int | None = None
     labels: PseudoLabels | None = None  # replace the labels of the sources
 
-    def batches(self, *, images: bool = True) -> Iterator[tuple[str, Source, list[Pair]]]:
-        """Yield (name of the source, file, pairs) for every batch, up to the limit."""
-        batches = self._batches(images=images)
+    def batches(
+        self, *, images: bool = True, logs: FileLogs | None = None
+    ) -> Iterator[tuple[str, Source, list[Pair]]]:
+        """Yield (name of the source, file, pairs) for every batch, up to the limit.
+
+        `logs` gets a log for each file that is opened.
+        """
+        batches = self._batches(images=images, logs=logs)
         if self.labels is None:
             yield from batches
             return
@@ -45,11 +53,16 @@ class PairReader:
         for source, file, pairs in batches:
             yield source, file, labelled(pairs, labels)
 
-    def _batches(self, *, images: bool) -> Iterator[tuple[str, Source, list[Pair]]]:
+    def _batches(
+        self, *, images: bool, logs: FileLogs | None
+    ) -> Iterator[tuple[str, Source, list[Pair]]]:
         remaining = self.limit
         for one in self.inputs:
             for file in one.files:
-                for pairs in file.pairs(self.columns, images=images):
+                columns = self.columns
+                if logs is not None:
+                    columns = replace(columns, log=logs.setdefault(file, FileLog(file.path)))
+                for pairs in file.pairs(columns, images=images):
                     batch = pairs if images else self._without_long_names(pairs)
                     part = batch if remaining is None else batch[:remaining]
                     yield one.name, file, part
@@ -66,22 +79,30 @@ class PairReader:
 
 @dataclass
 class SelectionPass:
-    """One pass over the kept pairs; counts the pairs read, skipped and beyond --take."""
+    """One pass over the kept pairs; counts the pairs read, skipped and beyond --take.
+
+    The last pass also fingerprints the files, as soon as each has been read.
+    """
 
     reader: PairReader
     rule: Rule
     skips: SkipLog
+    is_last: bool = True
     read: int = 0
     beyond_take: Counter[str] = field(default_factory=Counter)
     _per_task: Counter[str] = field(default_factory=Counter)
     _digests: dict[Source, Any] = field(default_factory=dict)
+    _logs: FileLogs = field(default_factory=dict)
+    _fingerprints: dict[Source, dict[str, Any]] = field(default_factory=dict)
 
     def batches(self, scratch: Path) -> Iterator[list[SelectedPair]]:
         """Yield the kept pairs in batches; image bytes are valid until the next batch."""
-        task_of = self.rule.begin()
+        task_of, logs = self.rule.begin(), self._logs if self.is_last else None
         with scratch_table(scratch, SeenKeys.COLUMNS) as table:
             seen = SeenKeys(table)
-            for source, file, pairs in self.reader.batches():
+            for source, file, pairs in self.reader.batches(logs=logs):
+                if file not in self._digests:
+                    self._fingerprint_all_but(file)
                 self.read += len(pairs)
                 identified = self._identified(file, pairs)
                 fresh = seen.add_new([place for _, _, place in identified])
@@ -90,12 +111,26 @@ class SelectionPass:
                 self._digest(file, kept)
                 yield kept
 
+    def fingerprints(self) -> dict[Source, dict[str, Any]]:
+        """The fingerprint of each file that was read, after the pass."""
+        self._fingerprint_all_but(None)
+        return self._fingerprints
+
     def inputs(self) -> list[dict[str, Any]]:
         """The fingerprint of each file read, with a hash of the keys of the pairs kept from it."""
+        found = self.fingerprints()
         return [
-            {**file.fingerprint(), "content": digest.hexdigest()}
+            {"name": file.path.name, **found[file], "content": digest.hexdigest()}
             for file, digest in self._digests.items()
         ]
+
+    def _fingerprint_all_but(self, current: Source | None) -> None:
+        """Fingerprint the files that have been read, while their bytes are still in memory."""
+        for file, log in self._logs.items():
+            if file != current and file not in self._fingerprints:
+                log.check_unchanged()
+                log.remember()
+                self._fingerprints[file] = fingerprint(file, self.reader.columns, log.facts())
 
     def _identified(self, file: Source, pairs: list[Pair]) -> list[tuple[Pair, Sample, bytes]]:
         identified = []

@@ -8,13 +8,15 @@ from typing import Any
 
 from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.core.console import progress, say, warn
-from vlcpctl.core.errors import MOST_NAMES, UsageError, unknown_name
-from vlcpctl.core.manifest import read_manifest
+from vlcpctl.core.errors import MOST_NAMES, OutputExists, UsageError, unknown_name
+from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.seeds import generator
+from vlcpctl.data.sources.fingerprints import size_of
 from vlcpctl.data.splitting.holdout import Holdout
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.pseudo_labels import Classifier, LoadClassifier, write_labels
 from vlcpctl.data.splitting.writing import SplitPlan, WrittenTasks, write_tasks
+from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.manifests import (
     slug,
     stream_content,
@@ -37,16 +39,16 @@ def make_stream(
     UsageError, BadInput, TooManySkipped, or OutputExists if `out` is something else.
     """
     plan = options.plan()
-    identity = options.identity(plan)
-    if already_made(out, "stream", identity, force=force):
+    if _is_finished(options, plan, out, force=force):
         say(f"{out} is already finished")
-        return read_manifest(out, "stream")
+        return read_stream(out)
     _check_columns(plan)
     with new_directory(out, "stream.json") as directory:
         if classifier is not None:
             plan = _with_labels(plan, classifier(), directory / "labels", threads)
         with progress("split", _rows(plan), "pairs") as bar:
             result = write_tasks(plan, directory, bar.advance)
+        identity = options.identity(plan, result.fingerprints)
         (directory / "labels").unlink(missing_ok=True)
         order = order_of([task.name for task in result.tasks], options.order, options.seed)
         rule = {
@@ -65,6 +67,23 @@ def make_stream(
     if plan.holdout:
         _warn_of_empty_parts(plan.holdout, manifest["tasks"])
     return manifest
+
+
+def _is_finished(options: SplitOptions, plan: SplitPlan, out: Path, *, force: bool) -> bool:
+    """Whether the finished stream of this very split exists; raises OutputExists as needed.
+
+    The sources are hashed only if there is a stream to compare with.
+    """
+    identity: dict[str, Any] = {}
+    if not force and kind_of(out) == "stream":
+        found = read_stream(out)["identity"]
+        if "source_order" not in found and "sources" in found:
+            raise OutputExists(
+                f"{out} was made with other settings: an earlier version identified its sources "
+                "by less than their content; --force replaces it"
+            )
+        identity = options.identity(plan)
+    return already_made(out, "stream", identity, force=force)
 
 
 def _warn_of_empty_parts(holdout: Holdout, tasks: list[dict[str, Any]]) -> None:
@@ -93,13 +112,13 @@ def _with_labels(plan: SplitPlan, classifier: Classifier, path: Path, threads: i
 def describe_plan(options: SplitOptions, out: Path, *, force: bool = False) -> dict[str, Any]:
     """What a split would read and by which rule, as JSON values; no image is read."""
     plan = options.plan()
-    if already_made(out, "stream", options.identity(plan), force=force):
+    if _is_finished(options, plan, out, force=force):
         say(f"{out} is already finished")
     _check_columns(plan)
     files = [file for one in plan.reader.inputs for file in one.files]
     return {
         "sources": {one.name: [str(file.path) for file in one.files] for one in plan.reader.inputs},
-        "bytes": sum(file.fingerprint()["bytes"] for file in files),
+        "bytes": sum(map(size_of, files)),
         "pairs": _rows(plan) or None,
         "by": options.by,
         "labels_from": options.labels_from,

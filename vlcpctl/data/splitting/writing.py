@@ -11,6 +11,7 @@ from typing import Any
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.limits import MOST_TASKS
+from vlcpctl.data.sources.discovery import Source
 from vlcpctl.data.splitting.holdout import CountedHoldout, Holdout
 from vlcpctl.data.splitting.rules import (
     MAX_CLASSES,
@@ -59,6 +60,7 @@ class WrittenTasks:
     skipped: dict[str, int]
     read: int
     inputs: list[dict[str, Any]]
+    fingerprints: dict[Source, dict[str, Any]] = field(default_factory=dict)  # of the files read
 
 
 def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]) -> WrittenTasks:
@@ -87,7 +89,14 @@ def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]
     skips.check(plan.tolerance, selection.read)
     _check_filled(tasks, selection.read, skips)
     directories = [writers.directories[task.name] for task in tasks]
-    return WrittenTasks(tasks, directories, dict(skips.counts), selection.read, selection.inputs())
+    return WrittenTasks(
+        tasks,
+        directories,
+        dict(skips.counts),
+        selection.read,
+        selection.inputs(),
+        selection.fingerprints(),
+    )
 
 
 def make_rule(plan: SplitPlan, scratch: Path) -> Rule:
@@ -112,7 +121,8 @@ def _split_chooser(plan: SplitPlan, rule: Rule, directory: Path) -> SplitOf:
     if not holdout.counted:
         return lambda _task, sample, _split: holdout.split_of(sample.sha256)
     counted = CountedHoldout(holdout)
-    for batch in SelectionPass(plan.reader, rule, SkipLog(None)).batches(directory / "seen.sqlite"):
+    selection = SelectionPass(plan.reader, rule, SkipLog(None), is_last=False)
+    for batch in selection.batches(directory / "seen.sqlite"):
         for task, sample, _ in batch:
             counted.count(task, sample.sha256)
     counted.decide()

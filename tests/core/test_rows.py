@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.eval_rows import row, write_rows
 
+import vlcpctl.core.rows as rows_module
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.rows import read_rows, write_row
 
@@ -136,3 +141,124 @@ def test_a_dash_on_a_terminal_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("sys.stdin", Terminal())
     with pytest.raises(UsageError, match="pipe them in"):
         read_rows(["-"])
+
+
+LINE = json.dumps(row(metrics={"rm": 50.5}))
+HOSTILE = {
+    "a huge integer": (LINE.replace("50.5", "99999999999999999999"), "more than 64 bits"),
+    "400 digits": (LINE.replace("50.5", "9" * 400), "more than 64 bits"),
+    "5000 digits": (LINE.replace("50.5", "9" * 5000), "more than 64 bits"),
+    "an infinite number": (LINE.replace("50.5", "1e999"), "a number that is too large"),
+    "an absurd number": (LINE.replace("50.5", "1e300"), "beyond 1e\\+12"),
+    "NaN": (LINE.replace("50.5", "NaN"), "NaN is not a JSON number"),
+    "a lone surrogate": (LINE.replace('"ctp"', '"\\ud800"'), "half of a surrogate pair"),
+    "a deep line": ("[" * 100_000, "more than 100 levels deep"),
+    "a deep field": (LINE.replace("50.5", "[" * 500 + "]" * 500), "more than 100 levels deep"),
+    "a key twice": (LINE[:-1] + ', "run": "other"}', "has the key 'run' more than once"),
+    "a step below zero": (LINE.replace('"step": 0', '"step": -5', 1), "step is -5, not null or"),
+    "an absurd step": (LINE.replace('"step": 0', '"step": 1000', 1), "between 0 and 999"),
+    "a long name": (LINE.replace('"test"', f'"{"x" * 1001}"'), "'split' has 1001 characters"),
+    "many tasks": (
+        LINE.replace('"tasks": []', f'"tasks": {["t"] * 1001}'.replace("'", '"')),
+        "lists 1001",
+    ),
+    "many metrics": (json.dumps(row(metrics={f"m{n}": 1 for n in range(201)})), "has 201 metrics"),
+    "a mistyped config": (json.dumps(row(config={"id": 1})), "config: field 'id' is 1, not text"),
+    "a mistyped count": (json.dumps(row(n_images="many")), "'n_images' is 'many'"),
+    "NUL bytes": ("\0" * 100, "is not a JSON object"),
+    "a line of megabytes": ('"' + "x" * (1 << 20), "longer than 1048576 bytes"),
+}
+
+
+@pytest.mark.parametrize(("line", "said"), HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_line_is_one_error_with_its_place(tmp_path: Path, line: str, said: str) -> None:
+    path = tmp_path / "rows"
+    path.write_text(f"{LINE}\n{line}\n", encoding="utf-8")
+    with pytest.raises(BadInput, match=f"^{path}:2.*{said}") as caught:
+        read_rows([str(path)])
+    assert len(str(caught.value)) < 400
+
+
+def test_a_pipe_without_a_writer_and_a_device_are_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(BadInput, match=f"cannot read {path}: it is not a regular file"):
+            read_rows([str(path)])
+
+
+def test_rows_come_through_a_pipe_of_the_shell(tmp_path: Path) -> None:
+    end, other = os.pipe()
+    with os.fdopen(other, "w") as stream:
+        stream.write(LINE + "\n")
+    assert len(read_rows([f"/dev/fd/{end}"])) == 1
+    os.close(end)
+
+
+def test_a_closed_stdin_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(BadInput, match="cannot read <stdin>: it is closed"):
+        read_rows(["-"])
+
+
+def test_rows_without_end_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_module, "MOST_ROWS", 5)
+    path = write_rows(tmp_path / "rows", [row(seed=seed) for seed in range(6)])
+    with pytest.raises(BadInput, match=f"{path}:6: more than 5 rows"):
+        read_rows([path])
+
+
+def test_names_in_messages_are_printable(tmp_path: Path) -> None:
+    rows = [row(run="\x1b[31mX\n"), row(run="\x1b[31mX\n", metrics={"\x9b": 1.0})]
+    path = write_rows(tmp_path / "\x1b[32mrows", rows)
+    with pytest.raises(BadInput) as caught:
+        read_rows([path])
+    assert str(caught.value).isprintable()
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_are_rows_or_one_error(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    _read_or_refuse(tmp_path_factory, data)
+
+
+@pytest.mark.slow
+@settings(max_examples=20_000)
+@given(st.data())
+def test_any_change_of_a_row_is_a_row_or_one_error(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    _read_or_refuse(tmp_path_factory, data.draw(_damaged_lines()))
+
+
+@given(st.data())
+def test_a_change_of_a_row_is_a_row_or_one_error(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    _read_or_refuse(tmp_path_factory, data.draw(_damaged_lines()))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=6,
+)
+
+
+@st.composite
+def _damaged_lines(draw: st.DrawFn) -> bytes:
+    """A row with a field replaced by any value, and bytes of its line by any others."""
+    fields = row(data="d", limit=3, options={}, config={"id": "c", "values": {}}, n_images=3)
+    fields[draw(st.sampled_from(sorted(fields)))] = draw(JSON)
+    line = bytearray(json.dumps(fields).encode())
+    for _ in range(draw(st.integers(0, 2))):
+        start = draw(st.integers(0, len(line)))
+        line[start : start + draw(st.integers(0, 5))] = draw(st.binary(max_size=5))
+    return bytes(line)
+
+
+def _read_or_refuse(paths: pytest.TempPathFactory, data: bytes) -> None:
+    path = paths.getbasetemp() / "fuzzed"
+    path.write_bytes(data)
+    with contextlib.suppress(BadInput):
+        read_rows([str(path)])

@@ -78,3 +78,21 @@ def write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> str:
 def read_back(path: Path, rows: Iterable[dict[str, Any]]) -> list[Row]:
     """The rows after a trip through a file."""
     return read_rows([write_rows(path, rows)])
+
+
+def current(rows: Iterable[dict[str, Any]], **fields: Any) -> list[dict[str, Any]]:
+    """The rows as the current version writes them: with ids of their data and settings."""
+    found = []
+    for one in rows:
+        said = {
+            "schema": "vlcpctl.eval/1.1",
+            "data": "data of " + "+".join(one["tasks"] or [one["task"]]),
+            "limit": None,
+            "options": {"duplicates": "unite"},
+            "config": {"id": f"config {one['step']}", "values": {"lr": 0.1}},
+            "start": None,
+            "parent": None,
+            "n_images": 50,
+        }
+        found.append(one | said | fields)
+    return found

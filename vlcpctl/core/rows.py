@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,7 +152,7 @@ def distinct(rows: Iterable[Row], allow_mixed: Collection[str] = ()) -> list[Row
 
 def _rows_of(sources: Iterable[str]) -> Iterator[Row]:
     read = 0
-    configs: dict[str, dict[str, Any]] = {}
+    shared: dict[str, dict[str, Any]] = {}
     for source in sources:
         name = "<stdin>" if source == STDIN else printable(source)
         found = False
@@ -163,7 +164,7 @@ def _rows_of(sources: Iterable[str]) -> Iterator[Row]:
                 )
             if line.strip():
                 found = True
-                yield _parse(line, f"{name}:{number}", configs)
+                yield _parse(line, f"{name}:{number}", shared)
         if not found:
             raise BadInput(
                 f"{name} has no rows; the commands eval-retrieval, eval-zeroshot, eval-probe and "
@@ -171,7 +172,7 @@ def _rows_of(sources: Iterable[str]) -> Iterator[Row]:
             )
 
 
-def _parse(line: str, place: str, configs: dict[str, dict[str, Any]]) -> Row:
+def _parse(line: str, place: str, shared: dict[str, dict[str, Any]]) -> Row:
     try:
         value = parse_json(line, finite=True, unique=True)
     except ValueError as error:
@@ -179,11 +180,13 @@ def _parse(line: str, place: str, configs: dict[str, dict[str, Any]]) -> Row:
     if not isinstance(value, dict):
         raise BadInput(f"{place} is not a JSON object, it is a {type(value).__name__}")
     _check_schema(value.get("schema"), place)
-    config = value.get("config")
-    if isinstance(config, dict) and isinstance(config.get("id"), str):
-        # Many rows have the same settings: they are kept once.
-        known = configs.setdefault(config["id"], config)
-        value["config"] = known if known == config else config
+    # Many rows have the same names, settings and options: these are kept once.
+    for name, found in value.items():
+        if isinstance(found, str):
+            value[name] = sys.intern(found)
+        elif name in {"config", "options"} and isinstance(found, dict):
+            known = shared.setdefault(str(found.get("id")), found)
+            value[name] = known if known == found else found
     return row_of(value, place)
 
 
@@ -242,23 +245,27 @@ def row_of(value: dict[str, Any], place: str) -> Row:
 def _check_lengths(value: dict[str, Any], place: str) -> None:
     """Raise BadInput for names, lists of tasks and metrics beyond all use."""
     for name, found in value.items():
-        texts = found if isinstance(found, list) else [found, *_names_in(name, found)]
-        most = max((len(text) for text in texts if isinstance(text, str)), default=0)
-        if most > MOST_NAME:
+        if isinstance(found, str):
+            _check_names(name, (found,), place)
+        elif isinstance(found, list):
+            _check_names(name, found, place)
+            if len(found) > MOST_TASKS:
+                raise BadInput(f"{place}: field {name!r:.80} lists {len(found)}, over {MOST_TASKS}")
+    metrics, since = value.get("metrics"), value.get("since")
+    if isinstance(metrics, dict):
+        _check_names("metrics", metrics, place)
+        if len(metrics) > MOST_METRICS:
+            raise BadInput(f"{place}: it has {len(metrics)} metrics, more than {MOST_METRICS}")
+    if isinstance(since, dict):
+        _check_names("since", since.values(), place)
+
+
+def _check_names(field_: str, names: Iterable[object], place: str) -> None:
+    for name in names:
+        if isinstance(name, str) and len(name) > MOST_NAME:
             raise BadInput(
-                f"{place}: field {name!r:.80} has {most} characters, more than {MOST_NAME}"
+                f"{place}: field {field_!r:.80} has {len(name)} characters, more than {MOST_NAME}"
             )
-        if isinstance(found, list) and len(found) > MOST_TASKS:
-            raise BadInput(f"{place}: field {name!r:.80} lists {len(found)}, over {MOST_TASKS}")
-        if name == "metrics" and isinstance(found, dict) and len(found) > MOST_METRICS:
-            raise BadInput(f"{place}: it has {len(found)} metrics, more than {MOST_METRICS}")
-
-
-def _names_in(name: str, found: object) -> list[object]:
-    """The names inside a field that end up in tables."""
-    if not isinstance(found, dict) or name not in {"metrics", "buffer", "since"}:
-        return []
-    return [*found, *found.values()]
 
 
 def _position(take: Fields, name: str) -> int | None:
@@ -304,7 +311,7 @@ def _metrics(found: dict[str, Any], place: str) -> dict[str, float]:
             raise BadInput(f"{place}: metric {key!r} is {value!r:.80}, not a finite number")
         if value is not None and abs(value) > MOST_VALUE:
             raise BadInput(f"{place}: metric {key!r} is {value!r}, beyond {MOST_VALUE:g}")
-    return {key: float(value) for key, value in found.items() if value is not None}
+    return {sys.intern(key): float(value) for key, value in found.items() if value is not None}
 
 
 def _config(found: dict[str, Any] | None, place: str) -> dict[str, Any] | None:
@@ -358,7 +365,7 @@ def differences(one: Row, other: Row) -> dict[str, tuple[object, object]]:
 
 
 def different_options(one: Row, other: Row) -> dict[str, tuple[object, object]]:
-    """The protocol options that differ, with both values; "-" stands for one that is missing.
+    """The protocol options that differ, with both values; None for one that is missing.
 
     A row of schema 1.0 does not name all of its options: those it lacks are no difference.
     """
@@ -366,7 +373,7 @@ def different_options(one: Row, other: Row) -> dict[str, tuple[object, object]]:
     names = mine.keys() | others.keys()
     if one.is_earlier != other.is_earlier:
         names = mine.keys() & others.keys()
-    pairs = {name: (mine.get(name, "-"), others.get(name, "-")) for name in sorted(names)}
+    pairs = {name: (mine.get(name), others.get(name)) for name in sorted(names)}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 

@@ -71,6 +71,7 @@ def heatmaps(runs: list[RunScores], key: str, galleries: tuple[str, ...]) -> Mar
         )
         for run in shown
         for matrix in [_matrix(run, key, galleries, highest)]
+        if matrix.steps
     ]
     return element("div", *figures, class_="panels") if figures else Markup("")
 
@@ -84,6 +85,8 @@ def bars(runs: list[RunScores], key: str) -> Markup:
     css = colours(runs)
     panels = [_panel(run, key, css[run.name], shown_tasks(longest)) for run in shown]
     places = shown_tasks(longest)
+    if not places:
+        return Markup("")
     labels = [step_label(longest, task) for task in places]
     chart = bar_chart(f"{key} per task, last model", labels, panels)
     return _figure(

@@ -15,8 +15,8 @@ K = TypeVar("K")
 # What one report can hold. A run of 1000 tasks with ten metrics, its merged galleries included,
 # takes a tenth of the cells.
 MOST_TRACKS = 100
-MOST_RUNS = 1000  # of a track
-MOST_OUTSIDE = 10_000  # runs times data outside the stream, of a track
+MOST_RUNS = 2000  # runs times seeds, of all tracks together
+MOST_OUTSIDE = 10_000  # runs times data outside the stream, of all tracks together
 MOST_KEYS = 200  # metric keys of a track
 MOST_CELLS = 2 * 10**8  # of score matrices, 8 bytes each
 
@@ -31,13 +31,19 @@ def collect(rows: Iterable[Row], starts: Mapping[str, Sequence[str]] | None = No
     tracks = _grouped(
         rows, lambda row: (row.evaluator, row.protocol, row.map_variant or "", row.split)
     )
-    _refuse_more(len(tracks), MOST_TRACKS, "tables of different evaluators, protocols and splits")
+    _refuse_more(len(tracks), MOST_TRACKS, "evaluators, protocols and splits")
+    runs, outside = 0, 0
+    for members in tracks.values():
+        runs += len({(row.run, row.seed) for row in members if not _is_outside(row)})
+        outside += len({(row.run, row.task, row.tasks) for row in members if _is_outside(row)})
+    _refuse_more(runs, MOST_RUNS, "runs and seeds")
+    _refuse_more(outside, MOST_OUTSIDE, "lines on data outside the stream")
     return [_track(members, starts or {}) for _, members in sorted(tracks.items())]
 
 
 def _refuse_more(count: int, most: int, what: str) -> None:
     if count > most:
-        raise BadInput(f"the rows need {count} {what}, more than {most}; report fewer at a time")
+        raise BadInput(f"the rows are of {count} {what}, more than {most}; report fewer at a time")
 
 
 def _track(rows: list[Row], starts: Mapping[str, Sequence[str]]) -> Track:
@@ -50,9 +56,9 @@ def _track(rows: list[Row], starts: Mapping[str, Sequence[str]]) -> Track:
     # Averages over different data sets share a name ("average of 2"); `tasks` keeps them apart.
     transfers = _grouped(outside, lambda row: (row.run, row.task, row.tasks))
     keys = tuple(dict.fromkeys(key for row in rows for key in row.metrics))
-    _refuse_more(len(runs), MOST_RUNS, "runs")
-    _refuse_more(len(transfers), MOST_OUTSIDE, "lines on data outside the stream")
     _refuse_more(len(keys), MOST_KEYS, "metrics")
+    if not keys:
+        raise BadInput(f"{rows[0].place} has no metric, and no other row of its evaluator has one")
     _refuse_more(sum(map(_cells, runs.values())), MOST_CELLS, "cells of score matrices")
     return Track(
         evaluator=rows[0].evaluator,

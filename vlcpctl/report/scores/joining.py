@@ -138,6 +138,8 @@ def _placed(
     if place is None:
         # A start that was trained has places of its own stream, which are not those of this run.
         return replace(row, task_step=None) if is_start and row.config is not None else row
+    if (place.task_step, place.task) == (row.task_step, row.task):
+        return row
     tasks = (place.task,) if len(row.tasks) == 1 else row.tasks
     return replace(row, task_step=place.task_step, task=place.task, tasks=tasks)
 
@@ -160,7 +162,8 @@ def _with_one_name(rows: Sequence[Row], known_as: dict[str, str]) -> list[Row]:
     found = []
     for row in rows:
         data = known_as.get(row.data or "", row.data or "")
-        if row.gallery == "own" and row.task_step is None and data in names:
+        is_outside = row.gallery == "own" and row.task_step is None
+        if is_outside and names.get(data, row.task) != row.task:
             tasks = (names[data],) if len(row.tasks) == 1 else row.tasks
             found.append(replace(row, task=names[data], tasks=tasks))
         else:

@@ -1,0 +1,160 @@
+"""A run's rows are joined: its start comes first, and its last checkpoint places the data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.eval_rows import NAMES, OWN, current, merged_rows, own_rows, read_back, row
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.report.build import Request, build
+from vlcpctl.report.document import Document
+from vlcpctl.report.render.markdown import markdown
+from vlcpctl.report.render.page import page
+from vlcpctl.report.scores.summary import summarise
+from vlcpctl.report.summary_json import as_json
+
+
+def _imported(names: tuple[str, ...] = NAMES[:3], **fields: Any) -> list[dict[str, Any]]:
+    """Rows of an imported model evaluated alone: it knows nothing of a stream."""
+    about = {"run": "openai", "method": "imported", "checkpoint": "S", "step": None, **fields}
+    return [
+        one | about | {"config": None}
+        for number, name in enumerate(names)
+        for one in current([row(task=name, task_step=None, metrics={"rm": 10.0 + number})])
+    ]
+
+
+def _document(path: Path, rows: list[dict[str, Any]], **fields: Any) -> Document:
+    return build(read_back(path / "r", rows), Request(**fields))
+
+
+def _text(document: Document) -> str:
+    return markdown("t", document.notes, document.sections(), document.sections()[0][1][0])
+
+
+def _trained(**fields: Any) -> list[dict[str, Any]]:
+    rows = current(own_rows(**fields) + merged_rows(**fields), start="S")
+    return [one | {"metrics": {"rm": one["metrics"]["rm"]}} for one in rows]
+
+
+def test_an_imported_model_is_the_start_of_the_runs_that_start_from_it(tmp_path: Path) -> None:
+    document = _document(tmp_path, _trained() + _trained(run="er") + _imported())
+    (track,) = document.tracks
+    assert [(run.name, run.starts) for run in track.runs] == [
+        ("ctp", ("openai",)),
+        ("er", ("openai",)),
+    ]
+    assert not track.transfers
+    for run in track.runs:
+        np.testing.assert_array_equal(run.scores["rm"][0].start, [10, 11, 12])
+        assert summarise(run, "rm", "fwt_gem") is None  # no score on a task before learning it
+
+
+def test_the_start_is_in_every_table_and_chart(tmp_path: Path) -> None:
+    document = _document(tmp_path, _trained() + _trained(run="er") + _imported())
+    text = _text(document)
+    assert "| *Before the first task* |  |  |\n| openai |  | 11.00 |\n" in text
+    assert text.count("| start | 10.0 | 11.0 | 12.0 |  |") == 2
+    shown = page(document)
+    assert "Start: the model before the first task, on the first task." in shown
+    assert shown.count(">start</text>") == 3  # the axis of the curves, and two heat maps
+    for run in as_json(document, {"rows": "x"})["tracks"][0]["runs"]:
+        assert run["start"] == {"runs": ["openai"], "own": {"rm": [10.0, 11.0, 12.0]}}
+
+
+def test_a_seed_of_the_start_is_not_a_seed_of_the_run(tmp_path: Path) -> None:
+    rows = _trained() + _trained(seed=1) + _imported(seed=7)
+    ((run,),) = (track.runs for track in _document(tmp_path, rows).tracks)
+    assert run.seeds == (0, 1)
+    assert [scores.start[0] for scores in run.scores["rm"]] == [10, 10]
+    assert "| openai | 11.00 |" in _text(_document(tmp_path, rows))  # one model has no deviation
+
+
+def test_data_outside_the_stream_have_the_start_first(tmp_path: Path) -> None:
+    outside = [row(task="coco", task_step=None, step=step, metrics={"rm": 9.0}) for step in (0, 2)]
+    rows = _trained() + current(outside, start="S") + _imported((*NAMES[:3], "coco"))
+    (transfer,) = _document(tmp_path, rows).tracks[0].transfers
+    assert transfer.scores["rm"] == ({-1: 13.0, 0: 9.0, 2: 9.0},)
+
+
+def test_an_untrained_model_alone_is_a_run(tmp_path: Path) -> None:
+    rows = [one | {"task_step": number} for number, one in enumerate(_imported())]
+    ((run,),) = (track.runs for track in _document(tmp_path, rows).tracks)
+    assert (run.name, run.steps) == ("openai", 0)
+    assert "| openai |  | 11.00 |" in _text(_document(tmp_path, rows))
+
+
+def test_a_start_that_is_asked_for_is_a_run_as_well(tmp_path: Path) -> None:
+    rows = _trained() + _imported()
+    (track,) = _document(tmp_path, rows, runs=("openai",)).tracks
+    assert {transfer.run for transfer in track.transfers} == {"openai"}
+    ((run,),) = (track.runs for track in _document(tmp_path, rows, runs=("ctp",)).tracks)
+    assert run.starts == ("openai",)
+
+
+def test_a_trained_start_is_a_run_of_its_own_too(tmp_path: Path) -> None:
+    about = {"run": "coco", "checkpoint": "S"}
+    coco = current([row(task="00-coco", metrics={"rm": 70.0})], **about)
+    tasks = [row(task=NAMES[task], task_step=None, metrics={"rm": 5.0}) for task in range(3)]
+    transfer = current(
+        [row(task="00-coco", task_step=None, step=2, metrics={"rm": 30.0})], start="S"
+    )
+    (track,) = _document(tmp_path, coco + current(tasks, **about) + _trained() + transfer).tracks
+    runs = {run.name: run for run in track.runs}
+    assert list(runs) == ["coco", "ctp"]
+    np.testing.assert_array_equal(runs["ctp"].scores["rm"][0].start, [5, 5, 5])
+    (of_ctp,) = [one for one in track.transfers if one.run == "ctp"]
+    assert of_ctp.scores["rm"] == ({-1: 70.0, 2: 30.0},)
+
+
+def test_the_last_checkpoint_places_the_data(tmp_path: Path) -> None:
+    """An early checkpoint, evaluated by itself, does not know the tasks that will follow."""
+    early = current([row(step=0, task_step=None, task="people", metrics={"rm": 20.0})])
+    early = [one | {"data": "data of 01-people"} for one in early]
+    rows = [one | {"metrics": {"rm": one["metrics"]["rm"]}} for one in current(own_rows())]
+    (track,) = _document(tmp_path, early + rows).tracks
+    assert not track.transfers
+    assert track.runs[0].scores["rm"][0].own[0, 1] == 20
+
+
+def test_data_outside_the_stream_have_one_name(tmp_path: Path) -> None:
+    rows = [
+        row(task=name, task_step=None, step=step, data="d", metrics={"rm": 9.0})
+        for step, name in ((0, "coco"), (2, "00-coco"))
+    ]
+    (track,) = _document(tmp_path, current(own_rows()) + current(rows, data="d")).tracks
+    assert [(one.task, one.scores["rm"]) for one in track.transfers] == [
+        ("00-coco", ({0: 9.0, 2: 9.0},))
+    ]
+
+
+def test_a_start_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
+    again = [one | {"run": "ctp", "metrics": {"rm": 1.0}} for one in _imported(NAMES[:1])]
+    with pytest.raises(BadInput, match="contradicts"):
+        _document(tmp_path, _trained() + _imported() + again)
+
+
+def test_two_rows_for_one_cell_are_refused(tmp_path: Path) -> None:
+    again = row(gallery="merged", task="merged", task_step=1, step=1, tasks=["00-smileys", "x"])
+    with pytest.raises(BadInput, match=r"r:2 and .*r:6 "):
+        _document(tmp_path, [*merged_rows(), again], allow_mixed=("data",))
+
+
+def test_rows_of_one_run_do_not_hide_merged_rows_of_another(tmp_path: Path) -> None:
+    """A task of one run can be outside the stream of another run."""
+    outside = row(run="er", task=NAMES[0], task_step=None)
+    (track,) = _document(tmp_path, [*merged_rows(), outside]).tracks
+    assert [run.name for run in track.runs] == ["ctp"]
+    assert summarise(track.runs[0], "rm", "merged_final") is not None
+
+
+def test_an_upper_bound_has_the_places_of_the_runs(tmp_path: Path) -> None:
+    joint = own_rows((*[()] * 2, OWN[2]), run="joint", method="joint")
+    moved = [one | {"task_step": 2 - one["task_step"]} for one in current(joint)]
+    (track,) = _document(tmp_path, current(own_rows()) + moved).tracks
+    (bound,) = [run for run in track.runs if run.name == "joint"]
+    np.testing.assert_array_equal(bound.scores["rm"][0].own[2], [40, 42, 30])

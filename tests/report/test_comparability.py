@@ -1,0 +1,204 @@
+"""Rows that share a cell, a matrix, a curve, a table or a mean agree about how they were made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.eval_rows import OWN, current, merged_rows, own_rows, row, write_rows
+
+from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.core.rows import read_rows
+from vlcpctl.report.build import Request, build, identity
+from vlcpctl.report.comparability import FIELDS, parse_fields
+from vlcpctl.report.document import Document
+from vlcpctl.report.summary_json import as_json
+
+
+def _build(path: Path, rows: list[dict[str, Any]], *allow_mixed: str) -> Document:
+    found = read_rows([write_rows(path / "r", rows)], parse_fields(allow_mixed))
+    return build(found, Request(allow_mixed=allow_mixed))
+
+
+def _changed(rows: list[dict[str, Any]], place: int, **fields: Any) -> list[dict[str, Any]]:
+    return [one | fields if number == place else one for number, one in enumerate(rows)]
+
+
+def _other_seed(**fields: Any) -> list[dict[str, Any]]:
+    return current(
+        [one | {"checkpoint": "other" + one["checkpoint"]} for one in own_rows(seed=1)], **fields
+    )
+
+
+SLOW = {"config": {"id": "slow", "values": {"lr": 0.01}}}
+SET = {"config": {"id": "set", "values": {"lr": 0.1, "set": {"ewc.weight": 3}}}}
+FULL = current(own_rows())
+MIXED = {
+    "a limited row beside full ones": (
+        _changed(FULL, 1, limit=10, n_images=10),
+        "limit",
+        "limit was not set and is 10",
+    ),
+    "separate beside unite": (
+        _changed(FULL, 1, options={"duplicates": "separate"}),
+        "options",
+        "duplicates was unite and is separate",
+    ),
+    "a stream that was split again": (
+        _changed(FULL, 1, data="other", stream="again"),
+        "data",
+        "data was data of 00-smileys and is other",
+    ),
+    "another stream, by an earlier version": (
+        _changed(own_rows(), 1, stream="again"),
+        "stream",
+        "stream was s and is again",
+    ),
+    "a limited row of an earlier version": (
+        _changed(own_rows(), 1, limit=10),
+        "limit",
+        "limit was not set and is 10",
+    ),
+    "separate in a row of an earlier version": (
+        _changed(own_rows(), 1, duplicates="separate"),
+        "options",
+        "duplicates was unite and is separate",
+    ),
+    "an earlier row beside a current one": (
+        _changed(FULL, 1, schema="vlcpctl.eval/1", options=None, limit=3),
+        "limit",
+        "limit was not set and is 3",
+    ),
+    "other images in a column": (
+        _changed(FULL, 1, n_images=49),
+        "counts",
+        "n_images was 50 and is 49",
+    ),
+    "two checkpoints of one step": (
+        _changed(FULL, 1, checkpoint="other"),
+        "checkpoint",
+        "checkpoint was other and is c1",
+    ),
+    "seeds with other --lr": (FULL + _other_seed(**SLOW), "config", "lr was 0.1 and is 0.01"),
+    "seeds with other --set": (
+        FULL + _other_seed(**SET),
+        "config",
+        "set was not set and is {'ewc.weight': 3}",
+    ),
+    "other tasks in a merged gallery": (
+        _changed(merged_rows(), 2, tasks=["00-other"]),
+        "data",
+        "tasks was ('00-smileys',) and is ('00-other',)",
+    ),
+    "other prompts for the same data": (
+        _changed(current(own_rows(), options={"prompts": "a"}), 1, options={"prompts": "b"}),
+        "options",
+        "prompts was a and is b",
+    ),
+    "one seed with two probe seeds": (
+        _changed(current(own_rows(), options={"seed": 0}), 1, options={"seed": 1}),
+        "options",
+        "seed was 0 and is 1",
+    ),
+}
+
+
+@pytest.mark.parametrize(("rows", "field", "said"), MIXED.values(), ids=MIXED)
+def test_mixed_rows_are_refused_by_name_unless_allowed(
+    tmp_path: Path, rows: list[dict[str, Any]], field: str, said: str
+) -> None:
+    with pytest.raises(BadInput) as caught:
+        _build(tmp_path, rows)
+    message = str(caught.value)
+    assert said in message
+    assert message.count(f"{tmp_path / 'r'}:") == 2
+    assert message.endswith(f"or use --allow-mixed {field}")
+    document = _build(tmp_path, rows, field)
+    (note,) = [note for note in document.notes if note.startswith("--allow-mixed")]
+    assert said in note
+    for mixed in as_json(document, {"rows": "x"})["mixed"]:
+        assert (mixed["field"], mixed["differs"]) == (field, said)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"n_images": 10}, "counts is 'n_images 50' there and 'n_images 10' here"),
+        ({"stream": "again"}, "stream is 's' there and 'again' here"),
+        ({"data": "other"}, "data is 'data of 00-smileys' there and 'other' here"),
+        ({"limit": 10}, "limit is None there and 10 here"),
+    ],
+)
+def test_a_repeated_row_that_says_otherwise_is_a_contradiction(
+    tmp_path: Path, fields: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(BadInput, match=r"r:7 contradicts .*r:1 about run ctp") as caught:
+        _build(tmp_path, [*FULL, FULL[0] | fields])
+    assert said in str(caught.value)
+
+
+def test_rows_in_two_files_are_one(tmp_path: Path) -> None:
+    paths = [write_rows(tmp_path / name, FULL) for name in ("a", "b")]
+    assert len(read_rows(paths)) == len(FULL)
+
+
+def test_a_row_of_an_earlier_version_gives_way_to_a_current_one(tmp_path: Path) -> None:
+    found = read_rows([write_rows(tmp_path / "r", own_rows() + FULL)])
+    assert [one.data for one in found] == [one["data"] for one in FULL]
+
+
+def test_what_may_differ_is_not_refused(tmp_path: Path) -> None:
+    options = {"prompts": "a", "seed": 0}
+    rows = [one | {"options": options | {"prompts": one["task"]}} for one in FULL]
+    rows += [one | {"options": one["options"] | {"seed": 1}, "seed": 1} for one in rows]
+    outside = row(task="coco", task_step=None, step=2)
+    assert _build(tmp_path, [*rows, *current([outside], limit=10, options={"seed": 0})]).tracks
+
+
+def test_data_that_were_rewritten_are_the_same(tmp_path: Path) -> None:
+    last = [one | {"data": "new", "data_was": [one["data"]]} for one in FULL[3:4]]
+    assert _build(tmp_path, [*FULL[:3], *last, *FULL[4:]]).tracks
+
+
+def test_seeds_may_have_other_data_with_a_note(tmp_path: Path) -> None:
+    rows = FULL + [one | {"data": one["data"] + " again"} for one in _other_seed()]
+    notes = _build(tmp_path, rows).notes
+    assert any("the seeds of run 'ctp' were evaluated on different data" in note for note in notes)
+
+
+def test_runs_with_other_data_have_a_note(tmp_path: Path) -> None:
+    rows = FULL + [one | {"data": one["data"] + " again"} for one in current(own_rows(run="er"))]
+    notes = _build(tmp_path, rows).notes
+    assert any("are not the same in all runs" in note for note in notes)
+
+
+def test_a_step_that_was_not_trained_from_the_one_before_has_a_note(tmp_path: Path) -> None:
+    rows = [one | {"parent": "c0" if one["step"] == 1 else "stranger"} for one in FULL]
+    (note,) = _build(tmp_path, rows).notes
+    assert note == "run 'ctp', seed 0: the model of step 2 was not trained from that of step 1"
+
+
+def test_earlier_rows_have_a_note(tmp_path: Path) -> None:
+    (note,) = _build(tmp_path, own_rows()).notes
+    assert note.startswith("rows of run 'ctp' were written by an earlier version and do not say")
+    assert not _build(tmp_path, FULL).notes
+
+
+def test_an_unknown_field_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="unknown field 'limits'; did you mean 'limit'"):
+        _build(tmp_path, FULL, "data,limits")
+
+
+def test_fields_can_be_given_together(tmp_path: Path) -> None:
+    rows = _changed(_changed(FULL, 1, limit=10, n_images=10), 2, data="other")
+    assert len(_build(tmp_path, rows, "limit, data").mixed) == 2
+    assert len(FIELDS) == 7
+
+
+def test_a_report_of_earlier_rows_keeps_its_identity(tmp_path: Path) -> None:
+    found = read_rows([write_rows(tmp_path / "r", own_rows(OWN[:1]))])
+    known = {"metric": None, "gallery": "both", "runs": [], "fail_if": [], "allow_missing": False}
+    made = identity(found, Request())
+    assert made == {"rows": made["rows"], **known}
+    assert made["rows"] == "ab21696a570db7bbfe20ab5dfc843ed4"

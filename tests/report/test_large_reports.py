@@ -1,0 +1,103 @@
+"""A report is as large as its rows warrant: long runs are cut with a note, absurd rows refused."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.eval_rows import current, read_back, row, write_rows
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.report.build import Request, build, identity, write_report
+from vlcpctl.report.scores import collect as collecting
+from vlcpctl.report.summary_json import as_json
+
+
+def _row(step: int, task: int, **fields: Any) -> dict[str, Any]:
+    about = {"step": step, "checkpoint": f"c{step}", "task_step": task, "task": f"t{task}"}
+    return row(task_step=0) | about | fields
+
+
+def _weekly(steps: int) -> list[dict[str, Any]]:
+    """Each week's model on its own week and the first, the last model on all."""
+    cells = {(step, task) for step in range(steps) for task in (0, step)}
+    cells |= {(steps - 1, task) for task in range(steps)}
+    return current([_row(step, task) for step, task in sorted(cells)])
+
+
+def test_one_row_of_a_late_step_costs_nothing(tmp_path: Path) -> None:
+    rows = read_back(tmp_path / "r", current([_row(0, 0), _row(999, 999)]))
+    started = time.process_time()
+    with pytest.raises(BadInput, match=r"and \d+ more; evaluate them, or use --allow-missing"):
+        build(rows, Request())
+    request = Request(allow_missing=True)
+    document = build(rows, request)
+    assert write_report(document, identity(rows, request), tmp_path / "out", force=False)
+    assert time.process_time() - started < 10
+    assert sum(path.stat().st_size for path in (tmp_path / "out").iterdir()) < 200_000
+    (run,) = as_json(document, {"rows": "x"})["tracks"][0]["runs"]
+    assert (run["matrix_steps"], run["matrix_tasks"]) == ([0, 999], [0, 999])
+    assert run["matrices"]["own"]["rm"] == [[50.0, None], [None, 50.0]]
+
+
+def test_a_thousand_weeks_make_a_report_of_some_megabytes(tmp_path: Path) -> None:
+    rows = read_back(tmp_path / "r", _weekly(1000))
+    request = Request(allow_missing=True)
+    started = time.process_time()
+    document = build(rows, request)
+    assert write_report(document, identity(rows, request), tmp_path / "out", force=False)
+    assert time.process_time() - started < 20
+    assert sum(path.stat().st_size for path in (tmp_path / "out").iterdir()) < 20_000_000
+    note = "shows 100 of 1000 steps and 100 of 1000 tasks"
+    assert note in (tmp_path / "out/report.html").read_text()
+    assert note in (tmp_path / "out/report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("limit", "fields", "said"),
+    [
+        ("MOST_RUNS", "run", "4 runs and seeds, more than 3"),
+        ("MOST_RUNS", "seed", "4 runs and seeds, more than 3"),
+        ("MOST_TRACKS", "split", "4 evaluators, protocols and splits, more than 3"),
+        ("MOST_OUTSIDE", "outside", "4 lines on data outside the stream, more than 3"),
+        ("MOST_KEYS", "metric", "4 metrics, more than 3"),
+    ],
+)
+def test_more_than_a_report_can_hold_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, fields: str, said: str
+) -> None:
+    monkeypatch.setattr(collecting, limit, 3)
+    rows = []
+    for number in range(4):
+        by_field = {
+            "run": {"run": f"r{number}"},
+            "seed": {"seed": number},
+            "split": {"split": f"s{number}"},
+            "outside": {"task": f"x{number}", "task_step": None},
+            "metric": {"task": f"x{number}", "task_step": 0, "metrics": {f"m{number}": 1.0}},
+        }
+        rows.append(_row(number if fields == "metric" else 0, 0) | by_field[fields])
+    if fields == "metric":
+        rows = [one | {"task": "t"} for one in rows]
+    with pytest.raises(BadInput, match=said):
+        build(read_back(tmp_path / "r", rows), Request(allow_missing=True))
+
+
+def test_matrices_that_would_fill_the_memory_are_refused(tmp_path: Path) -> None:
+    runs = [_row(999, 999, run=f"r{number}") for number in range(250)]
+    found = read_back(tmp_path / "r", runs)
+    with pytest.raises(BadInput, match="250000000 cells of score matrices"):
+        build(found, Request(allow_missing=True))
+
+
+def test_rows_of_two_files_are_counted_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vlcpctl.core import rows as reading
+
+    monkeypatch.setattr(reading, "MOST_ROWS", 5)
+    paths = [write_rows(tmp_path / name, current([_row(0, 0)] * 3)) for name in "ab"]
+    with pytest.raises(BadInput, match="b:3: more than 5 rows"):
+        reading.read_rows(paths)

@@ -269,21 +269,38 @@ def _words(place: Path, name: str) -> tuple[object, ...]:
     return words.get(name, ())
 
 
-@pytest.mark.parametrize(
-    ("name", "option"),
-    [
+def _options(*metavars: str) -> list[tuple[str, str]]:
+    """Each command with each of its options, or those with these metavars."""
+    return [
         (name, max(one.opts, key=len))
         for name in COMMANDS
         if name not in {"sample", "inspect", "check", "methods", "doctor"}
         for one in _parameters(name)
-    ],
-)
-def test_no_value_of_an_option_ends_in_a_traceback(
+        if not metavars or one.metavar in metavars
+    ]
+
+
+@pytest.mark.parametrize(("name", "option"), _options("X", "SHARE", "N,M", "LOW,HIGH", "N|P%"))
+def test_no_number_ends_in_a_traceback(
     program: Program, place: Path, tmp_path: Path, name: str, option: str
+) -> None:
+    _try_values(program, place, tmp_path, name, option, values=("nan", "-1", "0", "1e30"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "option"), _options())
+def test_no_value_ends_in_a_traceback(
+    program: Program, place: Path, tmp_path: Path, name: str, option: str
+) -> None:
+    _try_values(program, place, tmp_path, name, option, values=HOSTILE)
+
+
+def _try_values(
+    program: Program, place: Path, tmp_path: Path, name: str, option: str, values: tuple[str, ...]
 ) -> None:
     (tmp_path / "lines").write_text("methods\n")
     (tmp_path / "rows").write_text("")
-    for value in HOSTILE:
+    for value in values:
         ended = program(name, *_words(place, name), f"{option}={value}")
         assert ended.code in {0, 2, 3, 4, 5}, (value, ended.err)
         assert "Traceback" not in ended.err, (value, ended.err)

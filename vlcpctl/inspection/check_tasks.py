@@ -29,6 +29,7 @@ from vlcpctl.inspection.split_columns import opened_index
 
 IndexRow = dict[str, Any]
 _ROWS_AT_ONCE = 1000
+_MOST_JSON_BYTES = 1 << 26
 
 
 def check_stream(path: Path, *, deep: bool) -> Iterator[str]:
@@ -212,7 +213,7 @@ def _describes(tars: _TarReader, row: IndexRow, at: int) -> bool:
     block = tars.read(row["shard"], at, BLOCK) or b""
     digits = block[124:135]  # the header's size field, octal
     size = int(digits, 8) if digits.isdigit() and not set(digits) & set(b"89") else 0
-    if block != header(row["key"], "json", size):
+    if size > _MOST_JSON_BYTES or block != header(row["key"], "json", size):
         return False
     try:
         described = parse_json(tars.read(row["shard"], at + BLOCK, size) or b"")

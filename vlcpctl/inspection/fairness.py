@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.inspection.split_columns import (
+    UNREADABLE,
     CheckedSplit,
     Finding,
     as_text,
@@ -46,7 +47,7 @@ def _read_captions(splits: Sequence[CheckedSplit]) -> Iterator[_Captions]:
     for split in splits:
         try:
             yield _Captions(split)
-        except BadInput:
+        except UNREADABLE:
             continue
 
 
@@ -189,6 +190,6 @@ def _only_class(split: CheckedSplit) -> str | None:
             labels.update(as_text(batch.column(0), split.index, "label").unique().to_pylist())
             if len(labels) > 1:
                 return None
-    except BadInput:
+    except UNREADABLE:
         return None
     return next(iter(labels), None)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import struct
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -17,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vlcpctl.core.console import progress
-from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.core.errors import UsageError
 from vlcpctl.data.images.header import BrokenImage, read_header
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.inspection.leaks import TrainingImages, contains
 from vlcpctl.inspection.split_columns import (
+    UNREADABLE,
     CheckedSplit,
     Finding,
     Hashes,
@@ -32,10 +34,10 @@ from vlcpctl.inspection.split_columns import (
 
 Value = TypeVar("Value")
 
-MOST_BITS = 8  # of 64 in which near copies may differ; pictures of different things differ in 20
 _CANDIDATES_AT_ONCE = 1 << 22
 _FORMATS = ("JPEG", "PNG", "WEBP")
-_UNREADABLE = (BadInput, BrokenImage, OSError, SyntaxError, ValueError)
+# What Pillow's readers raise besides OSError.
+_BROKEN = (*UNREADABLE, BrokenImage, SyntaxError, LookupError, struct.error, ArithmeticError)
 
 
 def mixed_modes(splits: Sequence[CheckedSplit]) -> Iterator[Finding]:
@@ -71,9 +73,12 @@ def _per_image(
     split: CheckedSplit, look: Callable[[bytes], Value], label: str
 ) -> Iterator[tuple[int, Value]]:
     """The row of each image with what `look` returns; unreadable images are left out."""
+    from PIL import Image
+
+    broken = (*_BROKEN, Image.DecompressionBombError)
     try:
         opened = open_task(split.task).split(split.name)
-    except BadInput:
+    except UNREADABLE:
         return
     with progress(f"{label}: {split}", len(opened), "images") as bar:
         for row in range(len(opened)):
@@ -84,7 +89,7 @@ def _per_image(
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     value = look(data)
-            except _UNREADABLE:
+            except broken:
                 continue
             yield row, value
 
@@ -142,14 +147,13 @@ def _looks(split: CheckedSplit) -> tuple[NDArray[np.int64], Hashes]:
 def perceptual_hash(data: bytes) -> int:
     """The pHash of an encoded image: 64 signs of the low frequencies of its cosine transform.
 
-    Raises an error of Pillow if the image cannot be decoded.
+    The image is decoded as for training. Raises BadInput if that fails.
     """
     import imagehash
-    from PIL import Image
 
-    with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
-        image.draft("RGB", (128, 128))  # a JPEG need not be decoded at full size
-        return int(str(imagehash.phash(image)), 16)
+    from vlcpctl.data.images.transforms import decode_image
+
+    return int(str(imagehash.phash(decode_image(data))), 16)
 
 
 def nearest_within(known_T: Hashes, hash_N: Hashes, bits: int) -> NDArray[np.int64]:

@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from vlcpctl.core.errors import BadInput
 from vlcpctl.inspection.split_columns import (
+    UNREADABLE,
     CheckedSplit,
     Finding,
     Hashes,
@@ -37,7 +37,7 @@ def leaks(splits: Sequence[CheckedSplit], known: TrainingImages) -> Iterator[Fin
         if not split.is_trained_on and known.splits:
             try:
                 yield from _leaks_into(split, known)
-            except BadInput:
+            except UNREADABLE:
                 continue
 
 
@@ -83,7 +83,7 @@ def _readable(splits: Sequence[CheckedSplit], column: str) -> Iterator[tuple[Che
     for split in splits:
         try:
             yield split, id_hashes(split.index, column)
-        except BadInput:
+        except UNREADABLE:
             continue
 
 

@@ -22,10 +22,14 @@ from numpy.typing import NDArray
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import kind_of, read_manifest
+from vlcpctl.data.tasks.index import SPLITS
 
 Hashes = NDArray[np.uint64]
 
-_ROWS_AT_ONCE = 50_000
+# What reading an index that was changed may raise; `check` reports such an index as damage.
+UNREADABLE = (BadInput, OSError, ValueError, pa.ArrowException)
+
+_ROWS_AT_ONCE, _LONG_ROWS_AT_ONCE = 50_000, 4096  # captions may be long
 _HASH_DIGITS = 16  # of a hex id, 64 bits: enough to tell the images of one machine apart
 _NIBBLES = np.full(256, 255, np.uint8)
 _NIBBLES[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16, dtype=np.uint8)
@@ -73,9 +77,9 @@ def splits_of(paths: Iterable[Path]) -> list[CheckedSplit]:
     """
     found: dict[str, list[CheckedSplit]] = {}
     for given in paths:
-        with suppress(BadInput, OSError):
+        with suppress(*UNREADABLE):
             for task in _tasks_of(given):
-                with suppress(BadInput, OSError):
+                with suppress(*UNREADABLE):
                     found.setdefault(os.path.realpath(task), list(_splits_in(given, task)))
     return [split for splits in found.values() for split in splits]
 
@@ -84,7 +88,7 @@ def _tasks_of(path: Path) -> list[Path]:
     kind = kind_of(path)
     if kind == "stream":
         tasks = Fields(read_manifest(path, kind), path)("tasks", list)
-        return [path / one["path"] for one in tasks if _has_text(one, "path")]
+        return [path / one["path"] for one in tasks if _has_name(one, "path")]
     return [path] if kind == "task" else []
 
 
@@ -92,12 +96,14 @@ def _splits_in(given: Path, task: Path) -> Iterator[CheckedSplit]:
     manifest = read_manifest(task, "task")
     is_of_buffer = manifest.get("buffer") is not None
     for name, split in Fields(manifest, task)("splits", dict).items():
-        if isinstance(split, dict) and isinstance(split.get("images"), int):
+        if name in SPLITS and isinstance(split, dict) and isinstance(split.get("images"), int):
             yield CheckedSplit(given, task, name, split["images"], is_of_buffer)
 
 
-def _has_text(entry: object, name: str) -> bool:
-    return isinstance(entry, dict) and isinstance(entry.get(name), str)
+def _has_name(entry: object, field: str) -> bool:
+    """Whether a field is the name of a directory, not a path that leads elsewhere."""
+    name = entry.get(field) if isinstance(entry, dict) else None
+    return isinstance(name, str) and Path(name).name == name and "\0" not in name
 
 
 @contextmanager
@@ -123,7 +129,8 @@ def column_batches(index: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
                 missing = [name for name in names if name not in file.schema_arrow.names]
                 if missing:
                     raise BadInput(f"{index}: has no column {missing[0]!r}")
-                yield from file.iter_batches(_ROWS_AT_ONCE, columns=names, use_threads=False)
+                rows = _LONG_ROWS_AT_ONCE if "captions" in names else _ROWS_AT_ONCE
+                yield from file.iter_batches(rows, columns=names, use_threads=False)
         except pa.ArrowException as error:
             raise BadInput(unreadable(index, error)) from error
 

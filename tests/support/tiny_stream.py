@@ -10,13 +10,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from vlcpctl.data.tasks.manifests import (
-    TaskSummary,
-    slug,
-    stream_content,
-    write_sealed_manifest,
-    write_task_manifest,
-)
+from vlcpctl.core.seals import write_sealed_manifest
+from vlcpctl.data.tasks.manifests import TaskSummary, slug, stream_content, write_task_manifest
 from vlcpctl.data.tasks.samples import Pair, identify
 from vlcpctl.data.tasks.shards import SplitWriter
 from vlcpctl.data.tasks.tar import Appender

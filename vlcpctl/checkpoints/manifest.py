@@ -16,10 +16,9 @@ from vlcpctl.core.digests import FileDigest
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.fields import Fields
 from vlcpctl.core.hashing import content_id
-from vlcpctl.core.manifest import MANIFESTS, read_manifest, write_manifest
-from vlcpctl.core.seals import SEAL, broken_seal, seal_of
-
-MOST_STEP = 9999  # of a task in a run or stream; tables have a column for each
+from vlcpctl.core.limits import MOST_TASKS
+from vlcpctl.core.manifest import MANIFESTS, read_manifest
+from vlcpctl.core.seals import SEAL, broken_seal, write_sealed_manifest
 
 _KIND = "checkpoint"
 _HEAD = ("content", "identity", "files", "digests", "made_by", "more")  # not in the body
@@ -110,10 +109,7 @@ class CheckpointManifest:
         """
         content = content_id({"files": files, "identity": self.identity})
         body = {**self.body(), "files": files, "digests": digests}
-        sealed = {"content": content, "identity": self.identity, **body}
-        write_manifest(
-            directory, _KIND, dict(self.identity), content, {**body, SEAL: seal_of(sealed)}
-        )
+        write_sealed_manifest(directory, _KIND, dict(self.identity), content, body)
 
 
 _TYPES: dict[str, type | UnionType] = {
@@ -147,8 +143,8 @@ def _check_bounds(found: CheckpointManifest, place: Path) -> None:
     """Refuse numbers that no checkpoint has: readers count with them, or make a column of each."""
     steps = [found.step, found.stream_step, *found.task_steps]
     wrong = {
-        f"has a step outside of 0 to {MOST_STEP}": any(
-            step is not None and not 0 <= step <= MOST_STEP for step in steps
+        f"has a step outside of 0 to {MOST_TASKS - 1}": any(
+            step is not None and not 0 <= step < MOST_TASKS for step in steps
         ),
         "does not have one name and one step for each task": not (
             len(found.tasks) == len(found.task_names) == len(found.task_steps)

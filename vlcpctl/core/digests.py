@@ -1,4 +1,4 @@
-"""Digests that find changed files, and a cache that spares hashing a large file again.
+"""Digests that find changed files; large files are not hashed again unless they were touched.
 
 xxh3_128 reads ten times as fast as sha256. It finds faults and edits, not attackers: ids that
 stand for content keep their cryptographic hashes (see `core.hashing`).
@@ -7,27 +7,24 @@ stand for content keep their cryptographic hashes (see `core.hashing`).
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import stat
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 import xxhash
 
+from vlcpctl.core import digest_cache
 from vlcpctl.core.errors import BadInput, VlcpError, unreadable
-from vlcpctl.core.safe_json import parse_json
 
 ALGORITHM = "xxh3_128"
 _EARLIER = "sha256"  # without a size: how earlier versions recorded the files of a checkpoint
 _HASHES: dict[str, Callable[[], Any]] = {ALGORITHM: xxhash.xxh3_128, _EARLIER: hashlib.sha256}
-_CACHED_FROM = 1 << 22  # bytes; a smaller file is hashed sooner than its cache entry is opened
 _BLOCK = 1 << 20
-_SETTLED_SECONDS = 2  # a file changed more recently could change again within the clock's tick
+_DIGITS = 32
 
 FileDigest = Mapping[str, Any]  # {"bytes": size, "xxh3_128": hex digits}, or only "sha256"
 
@@ -65,13 +62,10 @@ def cached_digest(path: Path) -> str:
     Raises OSError as `file_digest` does.
     """
     found = path.stat()
-    with suppress(OSError, ValueError, IndexError):
-        text = _entry(path).read_text(encoding="utf-8")
-        digest = text.split(" ")[_DIGEST_AT]
-        if text == _state(path, found, digest):
-            return digest
-    digest = file_digest(path)
-    _remember(path, found, digest)
+    digest = digest_cache.digest_of(path, found)
+    if digest is None or len(digest) != _DIGITS:  # or a sha256
+        digest = file_digest(path)
+        digest_cache.remember(path, found, digest)
     return digest
 
 
@@ -156,7 +150,7 @@ def _problem(path: Path, entry: FileDigest, use_cache: bool) -> str | None:
         size, wanted = entry["bytes"] if name == ALGORITHM else found.st_size, entry[name]
         if found.st_size != size:
             return f"{changed}: it has {found.st_size} bytes and had {size}"
-        if use_cache and _is_cached(path, found, wanted):
+        if use_cache and digest_cache.digest_of(path, found) == wanted:
             return None
         if file_digest(path, name) != wanted:
             return f"{changed}: its {name} differs"
@@ -165,70 +159,5 @@ def _problem(path: Path, entry: FileDigest, use_cache: bool) -> str | None:
     except (KeyError, TypeError):
         return f"{path} has no valid size and {ALGORITHM} on record"
     if use_cache:
-        _remember(path, found, wanted)
+        digest_cache.remember(path, found, wanted)
     return None
-
-
-def recall(source: Path, state: str) -> dict[str, Any] | None:
-    """What `record` kept for a source that was in this state, or None."""
-    with suppress(OSError, ValueError):
-        kept = parse_json(_entry(source, _FILES).read_bytes())
-        if kept["state"] == state and isinstance(kept["facts"], dict):
-            return dict(kept["facts"])
-    return None
-
-
-def record(source: Path, state: str, facts: Mapping[str, Any]) -> None:
-    """Keep facts about the files of a source for `recall`; all must have been settled.
-
-    `state` stands for the names, sizes, times and inodes of the files.
-    """
-    _write_entry(_entry(source, _FILES), json.dumps({"state": state, "facts": facts}))
-
-
-def is_settled(found: os.stat_result) -> bool:
-    """Whether the next change of a file will change its times, whatever the clock's tick."""
-    return time.time() - max(found.st_mtime, found.st_ctime) >= _SETTLED_SECONDS
-
-
-def _is_cached(path: Path, found: os.stat_result, digest: str) -> bool:
-    if found.st_size < _CACHED_FROM:
-        return False
-    try:
-        return _entry(path).read_text(encoding="utf-8") == _state(path, found, digest)
-    except (OSError, ValueError):
-        return False
-
-
-def _remember(path: Path, found: os.stat_result, digest: str) -> None:
-    """Record a verified file; a cache that cannot be written costs time, so it is no error."""
-    if found.st_size < _CACHED_FROM or not is_settled(found):
-        return
-    _write_entry(_entry(path), _state(path, found, digest))
-
-
-def _write_entry(entry: Path, text: str) -> None:
-    with suppress(OSError):
-        entry.parent.mkdir(parents=True, exist_ok=True)
-        temporary = entry.with_name(f"{entry.name}.{os.getpid()}")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(entry)
-
-
-def _entry(path: Path, what: str = "") -> Path:
-    """The cache entry of a path, or of `what` depends on it, in the user's cache directory."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    name = hashlib.blake2b(
-        os.fsencode(f"{os.path.realpath(path)}{what and chr(0)}{what}"), digest_size=16
-    ).hexdigest()
-    return cache / "vlcpctl" / "verified" / name
-
-
-_FILES = "\0files"  # of a source; not the end of any path
-_DIGEST_AT = 5  # among the words of `_state`
-
-
-def _state(path: Path, found: os.stat_result, digest: str) -> str:
-    # ctime as well as mtime: programs that edit a file in place can set mtime back, not ctime.
-    parts = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-    return " ".join([*map(str, parts), digest, ascii(os.path.realpath(path))])

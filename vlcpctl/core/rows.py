@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.fields import Fields
+from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.core.printable import printable, printable_json
 from vlcpctl.core.row_lines import MOST_LINE_BYTES, STDIN, lines_of
 from vlcpctl.core.safe_json import parse_json
@@ -23,7 +24,6 @@ SCHEMA = f"{FAMILY}1.1"
 # differ in them are comparable all the same, unless they are of the same data, or of one seed.
 OPTIONS_OF_DATA = ("prompts",)
 OPTIONS_OF_SEED = ("seed",)
-MOST_TASKS = 1000  # one task a week for nineteen years; a row beyond that is damaged
 MOST_ROWS = 500_000  # that are read at once, in all files; they take about a gigabyte
 MOST_METRICS = 200  # of a row
 MOST_NAME = 1000  # characters of a name

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import xxhash
 
 from vlcpctl.core.hashing import canonical_json
+from vlcpctl.core.manifest import write_manifest
 from vlcpctl.core.printable import printable
 
 SEAL = "seal"  # the field
@@ -40,3 +42,11 @@ def broken_seal(place: object, manifest: Mapping[str, Any], *, required: bool) -
     if found == seal_of(manifest):
         return None
     return f"{place} has changed since it was written: its {SEAL} differs"
+
+
+def write_sealed_manifest(
+    directory: Path, kind: str, identity: dict[str, Any], content: str, body: dict[str, Any]
+) -> None:
+    """Write a manifest with its seal; see `write_manifest`."""
+    seal = seal_of({"content": content, "identity": identity, **body})
+    write_manifest(directory, kind, identity, content, {**body, SEAL: seal})

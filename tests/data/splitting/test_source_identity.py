@@ -16,7 +16,7 @@ from support.edits import edit_json
 from support.pair_files import rows, write_tar
 from support.tiny_stream import make_image
 
-from vlcpctl.core import digests
+from vlcpctl.core import digest_cache, digests
 from vlcpctl.core.errors import BadInput, OutputExists
 from vlcpctl.data.sources import file_log
 from vlcpctl.data.splitting import selection
@@ -134,8 +134,8 @@ def change_in_the_middle(path: Path) -> None:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of its own, that takes files of any size and age."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(digests, "_CACHED_FROM", 0)
-    monkeypatch.setattr(digests, "_SETTLED_SECONDS", -1e9)
+    monkeypatch.setattr(digest_cache, "_CACHED_FROM", 0)
+    monkeypatch.setattr(digest_cache, "_SETTLED_SECONDS", -1e9)
     return tmp_path / "cache"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vlcpctl.core.seals import write_sealed_manifest
 from vlcpctl.data.buffer.policies import CTP, NEEDS_FEATURES, PAPER
 from vlcpctl.data.buffer.segments import IndexRow
 from vlcpctl.data.buffer.size import BufferSize
@@ -15,7 +16,6 @@ from vlcpctl.data.tasks.manifests import (
     TaskSummary,
     content_with,
     file_facts,
-    write_sealed_manifest,
 )
 from vlcpctl.data.tasks.task import Task
 

@@ -27,9 +27,9 @@ from vlcpctl.core.digests import changed_files, digests_of, verify_files
 from vlcpctl.core.errors import BadInput, Incompatible
 from vlcpctl.core.fields import Fields
 from vlcpctl.core.hashing import content_id
-from vlcpctl.core.manifest import MANIFESTS, read_manifest, write_manifest
+from vlcpctl.core.manifest import MANIFESTS, read_manifest
 from vlcpctl.core.recorded_files import RESTORE
-from vlcpctl.core.seals import SEAL, broken_seal, seal_of
+from vlcpctl.core.seals import broken_seal, write_sealed_manifest
 from vlcpctl.data.precomputed.vector_files import VectorFile, join_vectors
 from vlcpctl.data.tasks.task import Split
 
@@ -221,8 +221,7 @@ def write_targets(
             files[name] = {"rows": rows, "content": content}
         content = _content(identity, files, facts["scale"])
         body = {**facts, "files": files, "digests": digests_of(directory)}
-        seal = seal_of({"content": content, "identity": identity, **body})
-        write_manifest(directory, "targets", identity, content, {**body, SEAL: seal})
+        write_sealed_manifest(directory, "targets", identity, content, body)
 
 
 def check_targets(path: Path, *, deep: bool) -> Iterator[str]:

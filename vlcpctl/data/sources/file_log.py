@@ -9,7 +9,8 @@ from typing import Any
 
 import xxhash
 
-from vlcpctl.core.digests import ALGORITHM, is_settled, recall, record
+from vlcpctl.core.digest_cache import is_settled, recall, record
+from vlcpctl.core.digests import ALGORITHM
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.images.header import Bytes
 

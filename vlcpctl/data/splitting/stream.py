@@ -10,6 +10,7 @@ from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.core.console import progress, say, warn
 from vlcpctl.core.errors import MOST_NAMES, OutputExists, UsageError, unknown_name
 from vlcpctl.core.manifest import kind_of
+from vlcpctl.core.seals import write_sealed_manifest
 from vlcpctl.core.seeds import generator
 from vlcpctl.data.sources.fingerprints import size_of
 from vlcpctl.data.splitting.holdout import Holdout
@@ -20,7 +21,6 @@ from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.manifests import (
     slug,
     stream_content,
-    write_sealed_manifest,
     write_task_manifest,
 )
 

@@ -11,11 +11,11 @@ from vlcpctl.core.fields import Fields
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.core.manifest import MANIFESTS, read_manifest
+from vlcpctl.core.recorded_files import RESTORE
+from vlcpctl.core.seals import broken_seal
 from vlcpctl.data.tasks.index import SPLITS
 from vlcpctl.data.tasks.index_checks import is_file_name
-from vlcpctl.data.tasks.manifests import SEAL, content_with, seal_of
-
-RESTORE = "; restore it, or make it again"
+from vlcpctl.data.tasks.manifests import content_with
 
 Manifest = dict[str, Any]
 
@@ -62,7 +62,9 @@ def task_problems(path: Path, manifest: Manifest) -> Iterator[str]:
     features = manifest.get("buffer", {}).get("features")
     if content_with(content, features) != manifest["content"]:
         yield f"{place}: its content id does not match its splits{RESTORE}"
-    yield from _seal_problems(place, manifest)
+    # What was written with digests of its indexes was written with a seal, too.
+    has_digests = any("index" in split for split in manifest["splits"].values())
+    yield from _seal_problems(place, manifest, required=has_digests)
 
 
 def stream_problems(path: Path, manifest: Manifest) -> Iterator[str]:
@@ -70,13 +72,13 @@ def stream_problems(path: Path, manifest: Manifest) -> Iterator[str]:
     place = path / MANIFESTS["stream"]
     if content_id({"tasks": [one["content"] for one in manifest["tasks"]]}) != manifest["content"]:
         yield f"{place}: its content id does not match its tasks{RESTORE}"
-    yield from _seal_problems(place, manifest)
+    yield from _seal_problems(place, manifest, required=False)
 
 
-def _seal_problems(place: Path, manifest: Manifest) -> Iterator[str]:
-    # Manifests of earlier versions have no seal.
-    if SEAL in manifest and manifest[SEAL] != seal_of(manifest):
-        yield f"{place} has changed since it was written: its {SEAL} differs{RESTORE}"
+def _seal_problems(place: Path, manifest: Manifest, *, required: bool) -> Iterator[str]:
+    broken = broken_seal(place, manifest, required=required)
+    if broken is not None:
+        yield f"{broken}{RESTORE}"
 
 
 def _check_task_types(fields: Fields) -> None:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import xxhash
-
 from vlcpctl.core.digests import digests_of
-from vlcpctl.core.hashing import canonical_json, content_id
-from vlcpctl.core.manifest import write_manifest
+from vlcpctl.core.hashing import content_id
+from vlcpctl.core.seals import write_sealed_manifest
 
-SEAL = "seal"  # the field with a digest of the manifest's other fields
-_UNSEALED = {SEAL, "schema", "made_by"}
 _SLUG_LENGTH = 40
 
 
@@ -58,21 +53,6 @@ def file_facts(directory: Path, split: str, shards: Sequence[str]) -> dict[str, 
         "index": digests_of(directory, [index])[index],
         "shard_bytes": [(directory / shard).stat().st_size for shard in shards],
     }
-
-
-def seal_of(manifest: Mapping[str, Any]) -> str:
-    """The xxh3_128 of a manifest's fields, except its own and those that no reader relies on."""
-    sealed = {name: value for name, value in manifest.items() if name not in _UNSEALED}
-    return xxhash.xxh3_128_hexdigest(canonical_json(sealed).encode())
-
-
-def write_sealed_manifest(
-    directory: Path, kind: str, identity: dict[str, Any], content: str, body: dict[str, Any]
-) -> None:
-    """Write the manifest of a task, buffer or stream with its seal; see `write_manifest`."""
-    # As it reads back: text for the keys of objects, lists for tuples.
-    written = json.loads(json.dumps({"content": content, "identity": identity, **body}))
-    write_manifest(directory, kind, identity, content, {**body, SEAL: seal_of(written)})
 
 
 def content_with(content: str, features: dict[str, Any] | None) -> str:

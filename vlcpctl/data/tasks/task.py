@@ -16,6 +16,7 @@ from vlcpctl.core.digests import verify_files
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.printable import printable
+from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.data.tasks.index import ContentId, read_index
 from vlcpctl.data.tasks.index_checks import file_size, row_problems

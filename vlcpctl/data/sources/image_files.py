@@ -29,25 +29,24 @@ class ImageFiles:
         """(bytes, None) for an image that can be read, else (None, reason)."""
         if not name:
             return None, "neither image bytes nor a path"
-        shown = shortened(name)
         if "://" in name or "\0" in name or name.startswith("pipe:") or not is_unicode(name):
-            return None, f"{shown!r} is not a file path"
-        found = f"cannot read {shown}"
+            return None, f"{shortened(name)!r} is not a file path"
+        found = "no directory to look in"
         for root in self.roots:
             try:
-                return self._logged(root / name, name, shown)
+                return self._logged(root / name, name)
             except BadInput as error:
                 cause = error.__cause__
                 if not isinstance(cause, OSError):
-                    return None, f"{shown} is not a regular file"
-                found = unreadable(shown, cause)
+                    return None, f"{shortened(name)} is not a regular file"
+                found = unreadable(shortened(name), cause)
                 if cause.errno not in _NOT_HERE:
                     break
         return None, found
 
-    def _logged(self, path: Path, name: str, shown: str) -> tuple[bytes | None, str | None]:
+    def _logged(self, path: Path, name: str) -> tuple[bytes | None, str | None]:
         before = state_of(path) if self.log is not None else None
-        data, flaw = (b"", None) if looks_only(self.log, path) else read_image_file(path, shown)
+        data, flaw = (b"", None) if looks_only(self.log, path) else _read(path, name)
         if self.log is not None:
             self.log.add(name, before, data)
         return data, flaw
@@ -60,13 +59,9 @@ class ImageFiles:
         return pair._replace(image=image, flaw=flaw)
 
 
-def read_image_file(path: Path, shown: str) -> tuple[bytes | None, str | None]:
-    """The bytes of a file of at most MAX_BYTES, or None and the reason; `shown` is its name there.
-
-    Raises BadInput if it cannot be opened.
-    """
+def _read(path: Path, name: str) -> tuple[bytes | None, str | None]:
     with open_regular(path, buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         if size > MAX_BYTES:
-            return None, f"{shown} has {size} bytes, the limit is {MAX_BYTES}"
+            return None, f"{shortened(name)} has {size} bytes, the limit is {MAX_BYTES}"
         return file.read(), None

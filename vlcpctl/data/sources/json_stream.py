@@ -117,7 +117,7 @@ class JsonReader:
         return BadInput(f"{self.path}, character {self._dropped + self._at}: {what}")
 
     def _check_depth(self, value: Any, end: int) -> None:
-        brackets = sum(self._text.count(bracket, self._at, end) for bracket in "[{")
+        brackets = self._text.count("[", self._at, end) + self._text.count("{", self._at, end)
         if brackets > JSON_DEPTH and is_too_deep(value):
             raise self.error(_TOO_DEEP)
 

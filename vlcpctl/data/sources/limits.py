@@ -57,10 +57,9 @@ class Caps:
             return over("captions", len(captions), self.captions)
         if (length := sum(map(len, captions))) > self.caption_length:
             return over("caption-length", length, self.caption_length)
-        names = (pair.source_key, pair.label, pair.value, pair.split)
-        longest = max([len(name) for name in names if isinstance(name, str)], default=0)
-        if longest > self.name_length:
-            return over("name-length", longest, self.name_length)
+        for name in (pair.source_key, pair.label, pair.value, pair.split):
+            if isinstance(name, str) and len(name) > self.name_length:
+                return over("name-length", len(name), self.name_length)
         return None
 
 

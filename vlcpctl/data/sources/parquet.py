@@ -70,14 +70,14 @@ class ParquetFile:
             names = list(dict.fromkeys(roles.names() + [_STATUS] * leaves_out))
             most = _BATCH_PATHS if _names_files(schema, roles) else _BATCH_ROWS
             files = ImageFiles(columns.image_roots or (self.path.parent,), columns.log)
-            row = 0
             with open_regular(self.path, buffering=0) as data:
                 facts = inspect_pages(self.path, data, file.metadata, names, columns.caps)
-            with self._open(facts.dictionaries) as bounded:
-                for batch in self._batches(bounded, names, most, facts.most_rows):
-                    pairs = self._pairs_of(batch, roles, files, row)
-                    yield _downloaded(batch, pairs) if leaves_out else pairs
-                    row += batch.num_rows
+        row = 0
+        with self._open(facts.dictionaries) as file:
+            for batch in self._batches(file, names, most, facts.most_rows):
+                pairs = self._pairs_of(batch, roles, files, row)
+                yield _downloaded(batch, pairs) if leaves_out else pairs
+                row += batch.num_rows
 
     def _open(self, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
         """The open file; the columns `dictionaries` are not expanded to one value for each row."""

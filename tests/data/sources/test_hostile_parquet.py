@@ -201,6 +201,12 @@ def test_a_pipe_or_a_directory_is_refused(tmp_path: Path) -> None:
         assert "not a regular file" in str(refusal(lambda: read(path), path))  # noqa: B023
 
 
+def test_a_page_header_with_a_number_for_a_struct_is_malformed() -> None:
+    """A run of ten thousand damaged files found it."""
+    assert parquet_pages._page_of({1: 0, 2: 9, 3: 9, 5: 2}) is None
+    assert parquet_pages._page_of({1: 0, 2: 9, 3: 9, 5: {1: 2, 2: 0}}) is not None
+
+
 def check_any_parquet(path: Path, count: int, seed: int) -> None:
     """Files with some bytes changed end in pairs or in one line."""
     draw = np.random.default_rng(seed)

@@ -18,7 +18,7 @@ from vlcpctl.core.printable import shortened
 from vlcpctl.data.sources.arrow import captions_of, images_of, names_of, plain, values_of
 from vlcpctl.data.sources.columns import ColumnOptions, Roles, roles_of
 from vlcpctl.data.sources.image_files import ImageFiles
-from vlcpctl.data.sources.parquet_pages import inspect_pages
+from vlcpctl.data.sources.parquet_pages import PageFacts, inspect_pages
 from vlcpctl.data.tasks.samples import Pair
 
 _BATCH_BYTES = 8 * 2**20  # four times faster than 32 MB: the allocator reuses its pages
@@ -70,11 +70,14 @@ class ParquetFile:
             names = list(dict.fromkeys(roles.names() + [_STATUS] * leaves_out))
             most = _BATCH_PATHS if _names_files(schema, roles) else _BATCH_ROWS
             files = ImageFiles(columns.image_roots or (self.path.parent,), columns.log)
-            with open_regular(self.path, buffering=0) as data:
-                facts = inspect_pages(self.path, data, file.metadata, names, columns.caps)
+            try:
+                with open_regular(self.path, buffering=0) as data:
+                    facts = inspect_pages(self.path, data, file.schema, names, columns.caps)
+            except _DAMAGE as error:
+                raise BadInput(unreadable(self.path, error)) from error
         row = 0
         with self._open(facts.dictionaries) as file:
-            for batch in self._batches(file, names, most, facts.most_rows):
+            for batch in self._batches(file, names, most, facts):
                 pairs = self._pairs_of(batch, roles, files, row)
                 yield _downloaded(batch, pairs) if leaves_out else pairs
                 row += batch.num_rows
@@ -103,15 +106,11 @@ class ParquetFile:
         return schema
 
     def _batches(
-        self, file: pq.ParquetFile, names: list[str], most: int, bounded: int
+        self, file: pq.ParquetFile, names: list[str], most: int, facts: PageFacts
     ) -> Iterator[pa.RecordBatch]:
-        size = sum(
-            file.metadata.row_group(group).total_byte_size
-            for group in range(file.metadata.num_row_groups)
-        )
-        mean = max(size // max(file.metadata.num_rows, 1), 1)
+        mean = max(facts.size // max(file.metadata.num_rows, 1), 1)
         most = _BATCH_ROWS if mean > _HOLDS_NO_IMAGE else most
-        rows = max(1, min(most, _BATCH_BYTES // mean, bounded))
+        rows = max(1, min(most, _BATCH_BYTES // mean, facts.most_rows))
         batches = file.iter_batches(rows, columns=names, use_threads=False)
         if mean >= _WORTH_A_THREAD:
             batches = prefetch(batches)

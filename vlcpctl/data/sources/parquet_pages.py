@@ -8,6 +8,7 @@ https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.m
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, BinaryIO
 import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput
+from vlcpctl.core.printable import shortened
 from vlcpctl.data.sources.limits import BATCH_BYTES, PAGE_RATIO, Caps, over
 
 _HEADER_BYTES = 1 << 10  # enough for most headers
@@ -27,14 +29,19 @@ _DELTA_BYTE_ARRAY = 7  # an encoding in which a value repeats part of the one be
 _KIND, _DECOMPRESSED, _COMPRESSED = 1, 2, 3
 _DATA, _DATA_V2 = 5, 8
 _VALUES, _ENCODING, _ENCODING_V2 = 1, 2, 4
-_MOST_NESTED = 8  # structs in structs
+_MOST_NESTED = 16  # structs and lists in each other
+# Field numbers: of the footer, and of the facts on a column in a row group.
+_ROW_GROUPS, _METADATA = 4, 3
+_NUM_VALUES, _DATA_OFFSET, _DICTIONARY_OFFSET = 5, 9, 11
+_TAIL = 8  # bytes after the footer: its length, and PAR1
 
 
 @dataclass
 class PageFacts:
     """What decides how many rows are decoded at once, over some columns of a file."""
 
-    most_rows: int
+    size: int  # bytes of all columns once decompressed, as the footer claims
+    most_rows: int = BATCH_BYTES
     dictionaries: list[str] = field(default_factory=list)  # columns to keep as dictionaries
 
 
@@ -54,51 +61,77 @@ class _Page:
 
 
 def inspect_pages(
-    path: Path, file: BinaryIO, metadata: pq.FileMetaData, names: Iterable[str], caps: Caps
+    path: Path, file: BinaryIO, schema: pq.ParquetSchema, names: Iterable[str], caps: Caps
 ) -> PageFacts:
     """How to read the columns `names` in bounded memory, from the headers of all their pages.
 
-    Raises BadInput if a page decompresses to more than the caps allow, or has a malformed header.
+    Raises BadInput if a page decompresses to more than the caps allow, or if the footer or the
+    header of a page is malformed.
     """
-    facts = PageFacts(BATCH_BYTES)
-    roots = set(names)
-    for number in _leaves(metadata, roots):
-        column = metadata.schema.column(number)
-        for group in range(metadata.num_row_groups):
-            chunk = metadata.row_group(group).column(number)
-            pages = _Chunk(path, file, chunk, caps).checked(is_list=column.max_repetition_level > 0)
-            for page in pages:
+    groups = _row_groups(path, file)
+    facts = PageFacts(sum(group.size for group in groups))
+    dictionaries = set()
+    for number in _leaves(schema, set(names)):
+        column = schema.column(number)
+        is_list = column.max_repetition_level > 0
+        for group in groups:
+            values, starts = group.chunk(path, number)
+            chunk = _Chunk(path, file, column.path, values, starts, caps)
+            for page in chunk.checked(is_list=is_list):
                 if not page.is_dictionary:
                     room = max(1, BATCH_BYTES // max(1, page.largest_value()))
                     facts.most_rows = min(facts.most_rows, room)
-                elif page.size * _decoded_at_once(chunk, column) > BATCH_BYTES:
-                    facts.dictionaries.append(column.path)
-    facts.dictionaries = sorted(set(facts.dictionaries))
+                # A batch has at most 500 values of a column, but any number of those of lists.
+                elif page.size * (values if is_list else 500) > BATCH_BYTES:
+                    dictionaries.add(column.path)
+    facts.dictionaries = sorted(dictionaries)
     return facts
 
 
-def _decoded_at_once(chunk: pq.ColumnChunkMetaData, column: pq.ColumnSchema) -> int:
-    """The most values that one batch of rows may have; a list may have all in one row."""
-    return int(chunk.num_values) if column.max_repetition_level else 500
+@dataclass(frozen=True)
+class _RowGroup:
+    columns: list[Any]
+    size: int  # bytes once decompressed
+
+    def chunk(self, path: Path, number: int) -> tuple[int, list[int]]:
+        """The number of values of a column, and where its pages may start."""
+        try:
+            facts = self.columns[number][_METADATA]
+            starts = [facts[_DATA_OFFSET], facts.get(_DICTIONARY_OFFSET)]
+            return int(facts[_NUM_VALUES]), [int(start) for start in starts if start is not None]
+        except (LookupError, TypeError, AttributeError) as error:
+            raise BadInput(f"{path}: column {number} in its footer is malformed") from error
 
 
-def _leaves(metadata: pq.FileMetaData, roots: set[str]) -> list[int]:
+def _row_groups(path: Path, file: BinaryIO) -> list[_RowGroup]:
+    """The row groups in the footer of a file that pyarrow has opened.
+
+    pyarrow.parquet.FileMetaData also has them, but ends the process for some malformed ones.
+    """
+    try:
+        end = file.seek(-_TAIL, os.SEEK_END)
+        length = int.from_bytes(file.read(4), "little")
+        file.seek(end - length)
+        footer = _Thrift(file.read(length)).struct()
+        return [_RowGroup(group[1], int(group[2])) for group in footer[_ROW_GROUPS]]
+    except (OSError, LookupError, ValueError, TypeError) as error:
+        raise BadInput(f"cannot read {path}: its footer is malformed") from error
+
+
+def _leaves(schema: pq.ParquetSchema, roots: set[str]) -> list[int]:
     """The numbers of the columns on disk that belong to the columns `roots`."""
-    paths = (
-        (number, metadata.schema.column(number).path) for number in range(metadata.num_columns)
-    )
-    return [number for number, path in paths if path in roots or _root(path, roots)]
-
-
-def _root(path: str, roots: set[str]) -> bool:
-    return any(path.startswith(f"{root}.") for root in roots)
+    starts = tuple(f"{root}." for root in roots)
+    paths = [schema.column(number).path for number in range(len(schema))]
+    return [n for n, path in enumerate(paths) if path in roots or path.startswith(starts)]
 
 
 @dataclass
 class _Chunk:
     path: Path
     file: BinaryIO
-    chunk: pq.ColumnChunkMetaData
+    column: str
+    values: int
+    starts: list[int]
     caps: Caps
 
     def checked(self, *, is_list: bool) -> Iterator[_Page]:
@@ -121,12 +154,10 @@ class _Chunk:
             )
 
     def _pages(self) -> Iterator[_Page]:
-        chunk = self.chunk
-        at = chunk.data_page_offset
-        if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < at:
-            at = chunk.dictionary_page_offset
+        # The dictionary comes first; some writers give 0 for one that is missing.
+        at = min((start for start in self.starts if start > 0), default=-1)
         seen = 0
-        while seen < chunk.num_values:
+        while seen < self.values:
             header, length = self._header(at)
             page = _page_of(header)
             if page is None:
@@ -153,12 +184,14 @@ class _Chunk:
         raise self._error(f"malformed page header at byte {at}")
 
     def _error(self, what: str) -> BadInput:
-        return BadInput(f"{self.path}, column {self.chunk.path_in_schema!r}: {what}")
+        return BadInput(f"{self.path}, column {shortened(self.column)!r}: {what}")
 
 
 def _page_of(header: dict[int, Any]) -> _Page | None:
     """The page that a header describes; None if a field is missing or is not possible."""
     inner = header.get(_DATA) or header.get(_DATA_V2) or {}
+    if not isinstance(inner, dict):
+        return None
     encoding = inner.get(_ENCODING_V2 if _DATA_V2 in header else _ENCODING, 0)
     numbers = [header.get(_DECOMPRESSED), header.get(_COMPRESSED), inner.get(_VALUES, 0), encoding]
     if not all(isinstance(number, int) and number >= 0 for number in numbers):
@@ -177,7 +210,7 @@ class _Thrift:
         self.data, self.at = data, 0
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
-        """The fields of a struct by number: integers, structs, and None for other values."""
+        """The fields of a struct by number: integers, structs, lists, and None for other values."""
         found: dict[int, Any] = {}
         number = 0
         if depth > _MOST_NESTED:
@@ -200,16 +233,18 @@ class _Thrift:
         sizes = {3: 1, 7: 8}
         return self._skip(sizes[kind] if kind in sizes else self._length(kind))
 
-    def _list(self, depth: int) -> None:
+    def _list(self, depth: int) -> list[Any]:
         byte = self._byte()
         count, kind = byte >> 4, byte & 0x0F
+        if depth > _MOST_NESTED:
+            raise ValueError
+        found = []
         for _ in range(self._varint() if count == 15 else count):
             if kind in (1, 2):
                 self._skip(1)  # in a list, a boolean is a byte
             else:
-                self._value(kind, depth)
-        if depth > _MOST_NESTED:
-            raise ValueError
+                found.append(self._value(kind, depth))
+        return found
 
     def _length(self, kind: int) -> int:
         if kind != 8:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.checkpoints import record_files_again
 from support.pair_files import img2dataset_members, rows, write_parquet, write_tar
 from support.program import QUEUE, TINY, ProgramResult, check_refused, make_inputs, run_program
 from support.tiny_stream import make_image, without_digests
@@ -136,6 +137,7 @@ def tampered(checkpoint: Path, name: str, change: Change, copy: Path) -> Path:
     tensors = load_file(copy / name)
     change(tensors)
     save_file(tensors, copy / name)
+    record_files_again(copy)
     return copy
 
 
@@ -180,6 +182,7 @@ def test_a_tokenizer_that_cannot_be_read_is_named(
     other = tmp_path / "other"
     shutil.copytree(place / "plain", other)
     (other / "tokenizer.json").write_text("{")
+    record_files_again(other)
     ended = program("eval-retrieval", place / "stream" / "00-part-0", "--checkpoint", other)
     check_refused(ended, "eval-retrieval", 5, other, "cannot read the tokenizer")
 

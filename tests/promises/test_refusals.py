@@ -184,7 +184,7 @@ def test_other_settings_for_the_same_output_are_listed(
     ("written", "said"),
     [
         ("{}", "lacks embed_dim (int), vision_cfg (dict), text_cfg (dict)"),
-        ("{", "is not a model configuration"),
+        ("{", "is not readable JSON"),
         (
             '{"embed_dim": 8, "vision_cfg": {}, "text_cfg": {"widht": 8}}',
             "open_clip cannot build a model from this configuration",

@@ -31,6 +31,6 @@ def write_checkpoint_manifest(directory: Path, content: str, **facts: Any) -> No
 def record_files_again(directory: Path, kind: str = "checkpoint") -> None:
     """Make the manifest record the files as they are now, as if they had been written so."""
     path = directory / MANIFESTS[kind]
-    names = [one.name for one in directory.iterdir() if one.is_file() and one != path]
-    entries = {**json.loads(path.read_text()), "digests": digests_of(directory, names)}
+    digests = {name: one for name, one in digests_of(directory).items() if name != path.name}
+    entries = {**json.loads(path.read_text()), "digests": digests}
     path.write_text(json.dumps({**entries, SEAL: seal_of(entries)}))

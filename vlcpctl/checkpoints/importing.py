@@ -13,10 +13,9 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.errors import BadInput, Diverged, UsageError
 from vlcpctl.core.hashing import file_sha256
-from vlcpctl.core.manifest import is_artifact
 from vlcpctl.core.tensors import first_not_finite
 from vlcpctl.models import dual_encoder, encoders
-from vlcpctl.models.checkpoint_files import TOKENIZER_FILES, verify_model
+from vlcpctl.models.checkpoint_files import TOKENIZER_FILES, is_checkpoint, verify_model
 from vlcpctl.models.configuration import CONFIG_FILE, fusion_configuration
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.models.fusion import build
@@ -86,7 +85,7 @@ def import_checkpoint(request: Request) -> Path:
 
 def read(request: Request) -> tuple[Encoder, WeightFile]:
     """The model with the imported weights, after checking every tensor."""
-    if is_artifact(request.source):
+    if is_checkpoint(request.source):
         verify_model(request.source)
     found = read_weights(request.file, trusts_pickle=request.trusts_pickle)
     _require_finite(found.tensors, request.file)

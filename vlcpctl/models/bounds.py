@@ -67,7 +67,7 @@ def dual_weights(model: Mapping[str, Any]) -> float:
 
 def transformer_weights(width: float, layers: float, ratio: float = 4) -> float:
     """How many weights a transformer's layers have; `ratio` is feed-forward width by width."""
-    return (4 + 2 * ratio) * width**2 * layers
+    return (4 + 2 * ratio) * width * width * layers
 
 
 def _number(config: Mapping[str, Any], name: str, default: float = 0) -> float:

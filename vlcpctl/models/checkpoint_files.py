@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vlcpctl.core.errors import Incompatible
+from vlcpctl.core.manifest import MANIFESTS, is_artifact
 from vlcpctl.core.recorded_files import verify_recorded
 from vlcpctl.models.configuration import CONFIG_FILE
 from vlcpctl.models.fusion.configuration import CONFIG_FILE as FUSION_CONFIG_FILE
@@ -22,6 +23,11 @@ TOKENIZER_FILES = (
 )
 WEIGHT_SUFFIXES = frozenset({".safetensors", ".pt", ".pth", ".bin"})
 _BY_NAME = frozenset({*TOKENIZER_FILES, CONFIG_FILE, FUSION_CONFIG_FILE})
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Whether a path is a checkpoint that vlcpctl wrote, whose manifest records its files."""
+    return (path / MANIFESTS["checkpoint"]).is_file() and is_artifact(path)
 
 
 def verify_model(checkpoint: Path) -> None:

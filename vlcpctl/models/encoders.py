@@ -10,9 +10,9 @@ from torch import Tensor
 
 from vlcpctl.core.devices import torch_device
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.manifest import MANIFESTS, is_artifact
+from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.models import dual_encoder
-from vlcpctl.models.checkpoint_files import verify_model
+from vlcpctl.models.checkpoint_files import is_checkpoint, verify_model
 from vlcpctl.models.configuration import fusion_configuration, is_path
 from vlcpctl.models.dual_encoder import DualEncoder
 from vlcpctl.models.fusion import build as building
@@ -42,7 +42,7 @@ def build(model: str | Path, options: NewModelOptions = NewModelOptions()) -> En
     Its weights are those of the checkpoint or of `pretrained`, else random from the seed. Raises
     UsageError, BadInput or Incompatible if the model or its weights cannot be found or do not fit.
     """
-    if is_artifact(Path(model)):
+    if is_checkpoint(Path(model)):
         verify_model(Path(model))
     with nullcontext() if _may_use_hub(str(model), options.pretrained) else offline():
         return _build(model, options)

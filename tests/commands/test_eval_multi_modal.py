@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.checkpoints import write_checkpoint_manifest
+from support.checkpoints import record_files_again, write_checkpoint_manifest
 from support.fused_by_colour import FusedByColour, feature
 from support.program import check_refused, run_program
 from support.tiny_stream import make_pair, make_stream, make_task
@@ -136,6 +136,7 @@ def test_rows_have_the_average_precisions_of_every_gallery(
 def test_a_fusion_model_is_measured_by_both_protocols(place: Path, tmp_path: Path) -> None:
     real = make_checkpoint(tmp_path / "real", place / "stream", 0)
     encoders.save(encoders.build("albef-micro"), real)
+    record_files_again(real)
     for protocol in ("multi-modal", "cross-modal"):
         run(tasks(place), [real], protocol=protocol, out=tmp_path / protocol, quiet=True)
     rows = read_rows([str(tmp_path / "multi-modal"), str(tmp_path / "cross-modal")])

@@ -12,13 +12,13 @@ import timm
 import torch
 from PIL import Image
 from safetensors.torch import save_file
+from support.checkpoints import write_checkpoint_manifest
 from support.pair_files import write_parquet
 from support.tiny_stream import make_image
 
 from vlcpctl.commands.split import run
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import Incompatible, UsageError
-from vlcpctl.core.manifest import write_manifest
 from vlcpctl.data.images.transforms import decode_image
 from vlcpctl.data.splitting.labels_from import Labelling, labelling_of, parse_labels_from
 from vlcpctl.data.splitting.pseudo_labels import Classifier
@@ -126,7 +126,7 @@ def test_labels_by_names_are_those_of_a_loop(tmp_path: Path, kind: str) -> None:
     encoder = encoders.build("micro")
     with new_directory(tmp_path / "model", "checkpoint.json") as temporary:
         encoders.save(encoder, temporary)
-        write_manifest(temporary, "checkpoint", {}, "content", {"tasks": []})
+        write_checkpoint_manifest(temporary, "content")
     found = labels(classifier_of(labelling(f"{kind}:{tmp_path / 'model'}", tmp_path), "cpu"))
     import open_clip
 
@@ -143,7 +143,7 @@ def test_labels_by_names_are_those_of_a_loop(tmp_path: Path, kind: str) -> None:
 def test_split_labels_by_a_checkpoint_and_refuses_what_has_no_effect(tmp_path: Path) -> None:
     with new_directory(tmp_path / "model", "checkpoint.json") as temporary:
         encoders.save(encoders.build("micro"), temporary)
-        write_manifest(temporary, "checkpoint", {}, "content", {"tasks": []})
+        write_checkpoint_manifest(temporary, "content")
     pairs = [{"image": make_image(n, 16), "caption": f"number {n}"} for n in range(40)]
     source = str(write_parquet(tmp_path / "pairs.parquet", pairs))
     (tmp_path / "names.txt").write_text("".join(f"{name}\n" for name in NAMES))

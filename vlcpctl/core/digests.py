@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -19,23 +19,23 @@ import xxhash
 
 from vlcpctl.core import digest_cache
 from vlcpctl.core.errors import BadInput, VlcpError, unreadable
+from vlcpctl.core.hashing import file_sha256
 
 ALGORITHM = "xxh3_128"
 _EARLIER = "sha256"  # without a size: how earlier versions recorded the files of a checkpoint
-_HASHES: dict[str, Callable[[], Any]] = {ALGORITHM: xxhash.xxh3_128, _EARLIER: hashlib.sha256}
 _BLOCK = 1 << 20
 _DIGITS = 32
 
 FileDigest = Mapping[str, Any]  # {"bytes": size, "xxh3_128": hex digits}, or only "sha256"
 
 
-def file_digest(path: Path, name: str = ALGORITHM) -> str:
-    """The digest of a file's bytes in hex: 32 digits of xxh3_128, or another one by its name.
+def file_digest(path: Path) -> str:
+    """The xxh3_128 of a file's bytes, 32 hex digits.
 
     Raises OSError if it cannot be read or is not a regular file (a pipe would block forever).
     """
     with _regular(path) as file:
-        return hashlib.file_digest(file, _HASHES[name]).hexdigest()
+        return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
 
 
 def prefix_digest(path: Path, size: int) -> str:
@@ -152,7 +152,7 @@ def _problem(path: Path, entry: FileDigest, use_cache: bool) -> str | None:
             return f"{changed}: it has {found.st_size} bytes and had {size}"
         if use_cache and digest_cache.digest_of(path, found) == wanted:
             return None
-        if file_digest(path, name) != wanted:
+        if (file_digest(path) if name == ALGORITHM else file_sha256(path)) != wanted:
             return f"{changed}: its {name} differs"
     except OSError as error:
         return f"{path} is missing" if not path.exists() else unreadable(path, error)

@@ -54,7 +54,7 @@ def dual_weights(model: Mapping[str, Any]) -> float:
     image: float
     if isinstance(layers, list):  # a ResNet: one number of blocks for each of its stages
         stages = [count for count in layers if isinstance(count, int)]
-        image = sum(17 * (wide * 2**at) ** 2 * count for at, count in enumerate(stages[:8]))
+        image = sum(17 * wide * wide * (1 << 2 * at) * count for at, count in enumerate(stages[:8]))
         wide *= _RESNET_WIDENS
     else:
         ratio = _number(vision, "mlp_ratio", 4)

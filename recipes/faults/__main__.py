@@ -1,0 +1,117 @@
+"""Tries every case and writes the table; run it with `bash recipes/faults.sh`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+import tempfile
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from case import Case
+from cases import CASES
+from running import MOST_BYTES, MOST_SECONDS, Outcome, run_case
+from world import make_world
+
+_HEAD = """\
+# Faults and hostile inputs: what vlcpctl does
+
+{count} cases, each in a fresh copy of a small world (a stream, runs, a buffer, rows, half-written
+runs). `bash recipes/faults.sh` makes this table. A case is right if its exit code is one that the
+table allows, stderr ends in one line that explains it, no traceback and no control character is
+printed, no file but its own output is changed, nothing half-written is left at the output, and it
+takes less than {seconds} s and {memory} MB above the idle program.
+
+{verdict}
+"""
+
+
+def main() -> int:
+    """Run the cases that match the words on the command line; all without words."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("words", nargs="*", help="run only the cases whose name contains a word")
+    parser.add_argument("-o", "--out", type=Path, help="write the table to this file")
+    parser.add_argument("--world", type=Path, help="a world that an earlier run made here")
+    parser.add_argument("--jobs", type=int, default=2, help="cases that run at once")
+    given = parser.parse_args()
+    words = given.words
+    numbers = [n for n, c in enumerate(CASES) if not words or any(w in c.name for w in words)]
+    chosen = [CASES[number] for number in numbers]
+    program = [sys.executable, "-m", "vlcpctl"]
+    world = given.world or Path(tempfile.mkdtemp(prefix="faults-")) / "world"
+    if not world.exists():
+        make_world(world, program)
+    _warm()
+    with ProcessPoolExecutor(given.jobs, get_context("fork")) as pool:
+        tried = [pool.submit(_run, number, world, program) for number in numbers]
+        ends = []
+        for case, future in zip(chosen, tried, strict=True):
+            ends.append(future.result())
+            _report(case, ends[-1])
+    if given.out:
+        given.out.write_text(_table(chosen, ends), encoding="utf-8")
+    wrong = sum(bool(end.faults) for end in ends)
+    print(f"{len(ends)} cases, {wrong} wrong")
+    print(f"slowest {max(end.seconds for end in ends):.1f} s, ", end="")
+    print(f"most memory {max(end.memory for end in ends) / 1e6:.0f} MB")
+    return int(bool(wrong))
+
+
+def _run(number: int, world: Path, program: list[str]) -> Outcome:
+    return run_case(CASES[number], world, program)  # a case holds functions, which cannot be sent
+
+
+def _warm() -> None:
+    """Import what every command needs, before the forks."""
+    import open_clip  # noqa: F401
+    import torch  # noqa: F401
+
+    from vlcpctl.commands import COMMANDS, module_name
+
+    for name in COMMANDS:
+        __import__(module_name(name))
+    os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def _report(case: Case, end: Outcome) -> None:
+    if end.faults:
+        print(f"WRONG {case.name}\n   {'; '.join(end.faults)}\n   {end.code}: {end.line[:300]}")
+
+
+def _table(cases: list[Case], ends: list[Outcome]) -> str:
+    wrong = sum(bool(end.faults) for end in ends)
+    verdict = f"**{len(ends) - wrong} of {len(ends)} are right.**"
+    text = _HEAD.format(
+        count=len(cases), seconds=MOST_SECONDS, memory=MOST_BYTES // 10**6, verdict=verdict
+    )
+    groups = Counter(case.group for case in cases)
+    for group in groups:
+        text += f"\n## {group}\n\n| fault | command | exit | what it prints |\n|---|---|---|---|\n"
+        for case, end in zip(cases, ends, strict=True):
+            if case.group == group:
+                text += _row(case, end)
+    return text
+
+
+def _row(case: Case, end: Outcome) -> str:
+    ran = case.command or case.bash
+    shown = ran if len(ran) < 90 else f"{ran[:87]}..."
+    line = end.line if len(end.line) < 200 else f"{end.line[:197]}..."
+    mark = f" **WRONG: {'; '.join(end.faults)}**" if end.faults else ""
+    cells = [case.fault, f"`{_cell(shown)}`", str(end.code), _cell(line) + mark]
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("`", "'")
+
+
+if __name__ == "__main__":
+    print(f"running {shlex.join(sys.argv)}")
+    sys.exit(main())

@@ -104,7 +104,9 @@ def _as_fifo(path: Path) -> None:
 
 _EVAL = f"eval-retrieval {A} --split train --checkpoint ctp -o out"
 for _what, _fault in index_faults(f"{A}/train.parquet").items():
-    TASK.add(f"index: {_what}", _TRAIN, 3, prepare=_fault)
+    # Two steps read eight of the images: they may not need the one that was changed.
+    _codes = (0, 3) if _what == "one bit of a shard flipped" else 3
+    TASK.add(f"index: {_what}", _TRAIN, _codes, prepare=_fault)
     TASK.add(f"index: {_what}", f"check {A}", (0, 3) if "shard" in _what else 3, prepare=_fault)
     TASK.add(f"index: {_what}", f"check {A} --deep", 3, prepare=_fault)
 for _what in ("captions swapped", "rows dropped", "labels edited", "a size below zero"):
@@ -123,7 +125,8 @@ for _what in ("captions swapped", "rows dropped", "labels edited"):
     ):
         TASK.add(f"test index: {_what}", _line, 3, prepare=_fault)
 for _what, _fault in index_faults("buf/train.parquet").items():
-    BUFFER.add(f"index: {_what}", _REPLAY, 3, prepare=_fault)
+    _codes = (0, 3) if _what == "one bit of a shard flipped" else 3
+    BUFFER.add(f"index: {_what}", _REPLAY, _codes, prepare=_fault)
 _EDITS = {
     "slug ../../x": {"slug": "../../x"},
     "slug with escape codes": {"slug": "00-\x1b[31m"},
@@ -245,7 +248,7 @@ for _what, _line, _codes in (
         "s/02-animals-nature --previous ctp1 --method er --buffer buf",
         0,
     ),
-    ("the buffer holds the task itself", f"{B} --previous ctp --method er --buffer buf1", 0),
+    ("the buffer holds the task itself", f"{B} --previous ctp --method er --buffer buf1", 2),
     ("a task of another stream", "t/01-symbols --previous ctp --method ctp", 0),
     ("a task that was learned already", f"{A} --previous ctp --method ctp", (0, 2, 3, 5)),
     ("a step of the stream skipped", "s/04-travel-places --previous ctp --method ctp", 0),

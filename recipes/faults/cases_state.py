@@ -140,14 +140,14 @@ for _name, _line in _USES.items():
         "one bit of the weights flipped",
         _line,
         (3, 5),
-        prepare=flipped("ctp/model.safetensors"),
-        says="model.safetensors",
+        prepare=flipped("ctp/open_clip_model.safetensors"),
+        says="open_clip_model.safetensors",
     )
 _TRAIN = _USES["train-step"]
 
 
 def _poison(world: Path) -> None:
-    path = world / "ctp/model.safetensors"
+    path = world / "ctp/open_clip_model.safetensors"
     tensors = load_file(path)
     name = max(tensors, key=lambda one: tensors[one].size)
     tensors[name] = np.full_like(tensors[name], np.nan)
@@ -158,8 +158,8 @@ CHECKPOINT.add("weights NaN", _USES["eval-retrieval"], (3, 5, 8), prepare=_poiso
 CHECKPOINT.add("weights NaN", _TRAIN, (3, 5, 8), prepare=_poison)
 CHECKPOINT.add("a slot flipped", _TRAIN, (3, 5), prepare=flipped("ctp/method/*/*.safetensors"))
 CHECKPOINT.add("a slot removed", _TRAIN, (3, 5), prepare=removed("ctp/method/*/*.safetensors"))
-CHECKPOINT.add("weights removed", _TRAIN, (3, 5), prepare=removed("ctp/model.safetensors"))
-CHECKPOINT.add("weights cut short", _TRAIN, (3, 5), prepare=cut("ctp/model.safetensors"))
+CHECKPOINT.add("weights removed", _TRAIN, (3, 5), prepare=removed("ctp/open_clip_model.safetensors"))
+CHECKPOINT.add("weights cut short", _TRAIN, (3, 5), prepare=cut("ctp/open_clip_model.safetensors"))
 _EDITS = {
     "step 'x'": {"step": "x"},
     "step []": {"step": []},
@@ -208,7 +208,7 @@ for _what, _data in {
 CHECKPOINT.add(
     "weights that diverge in the last step",
     f"train-step {A} -o out --method seqf --preset tiny --model micro --batch-size 4 --steps 1 "
-    "--lr 1e38",
+    "--lr 1e6",
     (0, 8),
 )
 for _lr in ("inf", "nan", "-1"):
@@ -247,5 +247,5 @@ TARGETS.add(
     "every file of the world at once",
     "check .",
     (3, 5),
-    prepare=both(flipped("ctp/model.safetensors"), written("s/stream.json", BOMB)),
+    prepare=both(flipped("ctp/open_clip_model.safetensors"), written("s/stream.json", BOMB)),
 )

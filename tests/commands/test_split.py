@@ -129,7 +129,9 @@ def test_check_prints_a_problem_per_line_and_ends_with_3(tmp_path: Path) -> None
     shard = next((tmp_path / "out").rglob("train-*.tar"))
     shard.unlink()
     done = run("check", tmp_path / "out")
-    assert (done.returncode, done.stdout) == (3, f"{shard}: is missing\n")
+    problem, *warnings = done.stdout.splitlines()
+    assert (done.returncode, problem) == (3, f"{shard}: is missing")
+    assert all(line.startswith("warning: ") for line in warnings)
 
 
 def test_inspect_shows_the_table_of_tasks(tmp_path: Path) -> None:

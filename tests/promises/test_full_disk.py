@@ -97,7 +97,8 @@ def test_a_full_disk_keeps_the_old_output_and_a_rerun_succeeds(
         if ended.code == 0:
             break
         failed += 1
-        (line,) = ended.err.splitlines()
+        *warnings, line = ended.err.splitlines()
+        assert all(one.startswith("warning: --previous ") for one in warnings)
         assert line.startswith(f"vlcpctl {command}: ")
         assert f"{disk}/" in line
         assert "No space left on device" in line or "disk is full" in line

@@ -199,7 +199,8 @@ def test_where_the_file_system_refuses_locks_one_warning_is_printed(
 
 def test_two_equal_train_steps_do_not_mix(place: Path, tmp_path: Path) -> None:
     words = [*lines(place)["train-step"], tmp_path / "out"]
-    assert sorted(race(tmp_path, words, words)) == [0, 4]
+    # One of them may start so late that it finds the other's result.
+    assert sorted(race(tmp_path, words, words)) in ([0, 4], [0, 0])
     assert "Traceback" not in logs(tmp_path)
     steps = (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()
     assert len(steps) == 3

@@ -38,11 +38,21 @@ Force = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+
+
+def wait_seconds(text: str) -> float:
+    """The seconds of --wait, infinity included. Raises ValueError for anything else."""
+    seconds = float(text)
+    if not seconds >= 0:
+        raise ValueError(f"'{text}' is not a number of seconds")
+    return seconds
+
+
 Wait = Annotated[
     float | None,
     typer.Option(
         "--wait",
-        min=0,
+        parser=wait_seconds,
         metavar="[SECONDS]",
         help="If another process is writing --out, wait until it has ended, or at most SECONDS "
         "(default: exit with code 4 at once).",

@@ -38,8 +38,9 @@ def checked_paths(arguments: dict[str, Any]) -> dict[str, Any]:
     from vlcpctl.core.atomic import check_output_path, is_pipe_or_device
     from vlcpctl.core.staging import Staging, read_path
 
-    for value in arguments.values():
-        _refuse_undecodable(value)
+    if OUTPUTS & arguments.keys():
+        for value in arguments.values():
+            _refuse_undecodable(value)
     inputs = [path for name, value in arguments.items() for path in _inputs(name, value)]
     for name in OUTPUTS & arguments.keys():
         out = arguments[name]

@@ -6,7 +6,6 @@ mistakes in pydantic's words.
 
 from __future__ import annotations
 
-import inspect
 import math
 import os
 import types
@@ -32,7 +31,7 @@ def convert_here(parameters: Sequence[Any], run: Callable[..., Any], prefix: str
     variables, such as VLCPCTL_TRAIN_STEP. Raises nothing itself; the parameters raise UsageError
     when they are given a value that does not fit.
     """
-    hints = typing.get_type_hints(inspect.unwrap(run), include_extras=True)
+    hints = typing.get_type_hints(run, include_extras=True)
     for parameter in parameters:
         if parameter.name in hints:
             kind, information = _kind_of(hints[parameter.name])

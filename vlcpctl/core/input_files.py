@@ -30,6 +30,18 @@ def open_regular(path: Path, *, buffering: int = -1) -> BinaryIO:
     return os.fdopen(descriptor, "rb", buffering)
 
 
+def arrow_source(path: Path) -> Path | BinaryIO:
+    """What pyarrow can open: the path, or an open file if the path is not UTF-8.
+
+    Raises BadInput as `open_regular` does.
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return open_regular(path)
+    return path
+
+
 def open_text(path: Path, *, newline: str | None = None) -> TextIO:
     """A UTF-8 file with or without a byte order mark; `newline` is that of `open`.
 

@@ -206,13 +206,18 @@ class Staging:
 
     def _open_marker(self) -> int:
         """Open the marker, in a directory that is made here or ours; any other is refused."""
-        for _ in range(_TRIES):  # another process may remove it between two of these lines
-            with suppress(FileNotFoundError, NotADirectoryError):
+        for number in range(_TRIES):  # another process may remove it between two of these lines
+            try:
                 with suppress(FileExistsError):
                     self.path.mkdir(parents=True)
-                if any(self.path.iterdir()) and not self.is_ours():
+                # One listing: between two looks, its last user may remove the marker.
+                names = {path.name for path in self.path.iterdir()}
+                if names and _MARKER not in names:
                     break
                 return _open_to_lock(self.marker)
+            except (FileNotFoundError, NotADirectoryError):
+                if number == _TRIES - 1 and not os.path.lexists(self.path):
+                    raise  # nothing can be made here, such as in /proc
         raise OutputExists(
             f"{self.path} already exists and was not made by vlcpctl, which needs this name for "
             "temporary files; move it away, or choose another --out"

@@ -23,7 +23,6 @@ def read(*sources: Path) -> list[Pair]:
     pairs = []
     for file in (file for one in found for file in one.files):
         file.check_columns(ColumnOptions())
-        file.fingerprint()
         pairs += [pair for batch in file.pairs(ColumnOptions()) for pair in batch]
     return pairs
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput, unreadable
+from vlcpctl.core.input_files import arrow_source
 from vlcpctl.data.tasks.index_checks import file_size
 
 # One row per image. `offset` and `size` locate the image's bytes in its shard. Captions are read
@@ -117,7 +118,7 @@ def read_index(path: Path) -> pa.Table:
     """
     file_size(path)  # of a directory, Arrow would read all files; a pipe would block forever
     try:
-        table = pq.read_table(path)
+        table = pq.read_table(arrow_source(path))
         for field in FIELDS:
             table = _with_checked(table, field, path)
     except (OSError, pa.ArrowException) as error:

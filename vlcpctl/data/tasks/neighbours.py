@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput, unreadable
+from vlcpctl.core.input_files import arrow_source
 from vlcpctl.core.manifest import MANIFESTS, read_manifest
 from vlcpctl.data.tasks.task import Task
 
@@ -81,7 +82,7 @@ def shared_pairs(keys: pa.ChunkedArray, others: pa.ChunkedArray) -> pa.ChunkedAr
 
 def _shared(keys: pa.ChunkedArray, index: Path) -> pa.ChunkedArray:
     try:
-        others = pq.read_table(index, columns=["key"])["key"].cast(keys.type)
+        others = pq.read_table(arrow_source(index), columns=["key"])["key"].cast(keys.type)
     except (OSError, pa.ArrowException, KeyError) as error:
         raise BadInput(unreadable(index, error)) from error
     return shared_pairs(keys, others)

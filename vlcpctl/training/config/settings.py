@@ -30,9 +30,9 @@ CHOICES = {
 # The values that numbers and pairs of numbers may have. The last two are those of our RandAugment:
 # its number of operations, and its magnitude (data/images/randaugment.py).
 _WITHIN = {
-    "lr": "(0, inf)",
-    "min_lr": "[0, inf)",
-    "weight_decay": "[0, inf)",
+    "lr": "(0, 1e6]",  # beyond it, the arithmetic of optimizers overflows
+    "min_lr": "[0, 1e6]",
+    "weight_decay": "[0, 1e6]",
     "eps": "(0, inf)",
     "momentum": "[0, 1)",
     "clip_norm": "(0, inf)",

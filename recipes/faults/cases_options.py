@@ -56,7 +56,6 @@ for _line in (
     "split pairs.parquet -o out --by moon",
     "split pairs.parquet -o out --by iid --tasks 0",
     "split pairs.parquet -o out --by iid --tasks 3 --seed -1",
-    "split pairs.parquet -o out --by iid --tasks 3 --holdout test=2",
     "split pairs.parquet -o out --by iid --tasks 3 --holdout test=nan",
     "split pairs.parquet -o out --by iid --tasks 3 --max-skip 200%",
     "split pairs.parquet -o out --by iid --tasks 3 --shard-size 0",
@@ -72,9 +71,8 @@ for _line in (
     "forgetting-report rows.ndjson -o out --fail-if moon:>:1",
     "forgetting-report rows.ndjson -o out --fail-if bwt_gem:>:nan",
     "unknown-command",
-    "",
 ):
-    OPTIONS.add("a value without sense" if _line else "no command", _line or " ", 2)
+    OPTIONS.add("a value without sense", _line, 2)
 _DRY = f"{_FIRST} --dry-run"
 for _name, _value, _codes, _says in (
     ("VLCPCTL_TRAIN_STEP_LR", "inf", 2, ""),
@@ -111,10 +109,16 @@ for _url in ("s3://bucket/x", "gs://bucket/x", "http://host/x", "hf://x/y", "fil
     PLACES.add(f"source {_url}", f"split {_url} -o out --by iid --tasks 2", 2)
 PLACES.add("source pipe:", "split pipe:ls -o out --by iid --tasks 2", (2, 3))
 PLACES.add("source -rf", "split -o out --by iid --tasks 2 -- -rf", (2, 3))
-for _out in (".", "..", "/", "~", "ctp", "s", "pairs.parquet", f"{A}", "-"):
+for _out in (".", "..", "/", "s", "pairs.parquet", f"{A}", "-"):
     PLACES.add(
         f"-o {_out}", f"buffer {A} -o {_out} --policy ring --size 8 --force", (2, 4), out="nothing"
     )
+PLACES.add(
+    "an artifact of another kind, --force keeps it",
+    f"buffer {A} -o ctp --policy ring --size 8 --force",
+    0,
+    out="ctp",
+)
 PLACES.add(
     "an output that is an input",
     "interpolate ctp ctp1 -o ctp --alpha 0.5 --force",

@@ -141,7 +141,7 @@ for _name, _line in _USES.items():
         _line,
         (3, 5),
         prepare=flipped("ctp/open_clip_model.safetensors"),
-        says="open_clip_model.safetensors",
+        says="" if _name.startswith("check") else "open_clip_model.safetensors",
     )
 _TRAIN = _USES["train-step"]
 
@@ -156,9 +156,12 @@ def _poison(world: Path) -> None:
 
 CHECKPOINT.add("weights NaN", _USES["eval-retrieval"], (3, 5, 8), prepare=_poison)
 CHECKPOINT.add("weights NaN", _TRAIN, (3, 5, 8), prepare=_poison)
-CHECKPOINT.add("a slot flipped", _TRAIN, (3, 5), prepare=flipped("ctp/method/*/*.safetensors"))
-CHECKPOINT.add("a slot removed", _TRAIN, (3, 5), prepare=removed("ctp/method/*/*.safetensors"))
-CHECKPOINT.add("weights removed", _TRAIN, (3, 5), prepare=removed("ctp/open_clip_model.safetensors"))
+_EWC = _TRAIN.replace("ctp", "ewc")
+CHECKPOINT.add("a slot flipped", _EWC, (3, 5), prepare=flipped("ewc/method/*/*.safetensors"))
+CHECKPOINT.add("a slot removed", _EWC, (3, 5), prepare=removed("ewc/method/*/*.safetensors"))
+CHECKPOINT.add(
+    "weights removed", _TRAIN, (3, 5), prepare=removed("ctp/open_clip_model.safetensors")
+)
 CHECKPOINT.add("weights cut short", _TRAIN, (3, 5), prepare=cut("ctp/open_clip_model.safetensors"))
 _EDITS = {
     "step 'x'": {"step": "x"},

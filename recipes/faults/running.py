@@ -37,8 +37,8 @@ class Outcome:
     def line(self) -> str:
         """The line that explains the end: the error line, or the last warning."""
         lines = [line for line in self.stderr.splitlines() if line.strip()]
-        chosen = [line for line in lines if line.startswith(("vlcpctl ", "warning:"))]
-        errors = [line for line in chosen if line.startswith("vlcpctl ")]
+        chosen = [line for line in lines if line.startswith(("vlcpctl ", "vlcpctl:", "warning:"))]
+        errors = [line for line in chosen if line.startswith("vlcpctl")]
         return (errors or chosen or lines or [""])[-1]
 
 
@@ -86,7 +86,7 @@ def _faults(case: Case, place: Path, before: dict[str, object], end: tuple) -> l
 
 
 def _one_error_line(err: bytes) -> bool:
-    lines = [line for line in err.splitlines() if line.startswith(b"vlcpctl ")]
+    lines = [line for line in err.splitlines() if line.startswith((b"vlcpctl ", b"vlcpctl:"))]
     return len(lines) == 1 and err.rstrip().splitlines()[-1] == lines[0]
 
 

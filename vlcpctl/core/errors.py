@@ -4,7 +4,7 @@ VlcpError 1
   UsageError 2          a command line that contradicts itself or names something unknown
   BadInput 3            data that is wrong, with its file and row
   OutputExists 4        the output exists and was made differently, or is being written
-  Incompatible 5        a checkpoint, state or model that does not fit
+  Incompatible 5        a checkpoint, state or model that does not fit or has changed
   TooManySkipped 6      more samples skipped than --max-skip allows
   GateFailed 7          a --fail-if condition is true
   Diverged 8            a loss became NaN or infinite
@@ -46,7 +46,7 @@ class OutputExists(VlcpError):
 
 
 class Incompatible(VlcpError):
-    """A checkpoint or a method's state does not fit the command."""
+    """A checkpoint or saved state does not fit the command, or has changed since it was written."""
 
     exit_code = 5
 

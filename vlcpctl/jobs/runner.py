@@ -184,7 +184,11 @@ def _run_in_child(words: Sequence[str], ends: Sequence[Connection]) -> None:
     # A group of its own: Ctrl-C in a terminal reaches the child once, forwarded by the parent.
     os.setpgid(0, 0)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-    for descriptor, end in enumerate(ends, start=1):
+    for descriptor, (end, name) in enumerate(
+        zip(ends, ("stdout", "stderr"), strict=False), start=1
+    ):
         os.dup2(end.fileno(), descriptor)
+        # The parent's stream may remember that it was a file, in which it could seek.
+        setattr(sys, name, os.fdopen(descriptor, "w", 1, "utf-8", closefd=False))
     sys.argv = ["vlcpctl", *words]
     runpy.run_module("vlcpctl", run_name="__main__", alter_sys=True)

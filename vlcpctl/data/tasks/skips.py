@@ -12,6 +12,10 @@ from vlcpctl.core.errors import TooManySkipped, UsageError
 from vlcpctl.core.printable import shortened
 
 
+def _is_percentage(number: str) -> bool:
+    return number.isascii() and number.replace(".", "", 1).isdigit() and float(number) <= 100
+
+
 @dataclass(frozen=True)
 class Tolerance:
     """How many samples may be skipped: a count, or a share of the samples read."""
@@ -28,9 +32,9 @@ class Tolerance:
         (True, False)
         """
         number = text.removesuffix("%")
-        if text.isdigit():
+        if text.isascii() and text.isdigit():
             return cls(text, int(text))
-        if text.endswith("%") and number.replace(".", "", 1).isdigit():
+        if text.endswith("%") and _is_percentage(number):
             return cls(text, None, float(number) / 100)
         raise UsageError(
             f"--max-skip {text!r} is neither a count nor a percentage; use, for example, 20 or 0.1%"

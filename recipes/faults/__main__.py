@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import sys
 import tempfile
 from collections import Counter
@@ -39,21 +38,26 @@ def main() -> int:
     parser.add_argument("-o", "--out", type=Path, help="write the table to this file")
     parser.add_argument("--world", type=Path, help="a world that an earlier run made here")
     parser.add_argument("--jobs", type=int, default=2, help="cases that run at once")
+    parser.add_argument("--list", action="store_true", help="print the names of all cases")
     given = parser.parse_args()
     words = given.words
     numbers = [n for n, c in enumerate(CASES) if not words or any(w in c.name for w in words)]
     chosen = [CASES[number] for number in numbers]
+    if given.list:
+        print("\n".join(case.name for case in chosen))
+        return 0
     program = [sys.executable, "-m", "vlcpctl"]
-    world = given.world or Path(tempfile.mkdtemp(prefix="faults-")) / "world"
-    if not world.exists():
-        make_world(world, program)
-    _warm()
-    with ProcessPoolExecutor(given.jobs, get_context("fork")) as pool:
-        tried = [pool.submit(_run, number, world, program) for number in numbers]
-        ends = []
-        for case, future in zip(chosen, tried, strict=True):
-            ends.append(future.result())
-            _report(case, ends[-1])
+    with tempfile.TemporaryDirectory(prefix="faults-") as scratch:
+        world = given.world or Path(scratch) / "world"
+        if not world.exists():
+            make_world(world, program)
+        _warm()
+        with ProcessPoolExecutor(given.jobs, get_context("fork")) as pool:
+            tried = [pool.submit(_run, number, world, program) for number in numbers]
+            ends = []
+            for case, future in zip(chosen, tried, strict=True):
+                ends.append(future.result())
+                _report(case, ends[-1])
     if given.out:
         given.out.write_text(_table(chosen, ends), encoding="utf-8")
     wrong = sum(bool(end.faults) for end in ends)
@@ -113,5 +117,4 @@ def _cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    print(f"running {shlex.join(sys.argv)}")
     sys.exit(main())

@@ -217,7 +217,7 @@ def _json_list(*more: str) -> str:
 
 SOURCES.add("json: good", _split("src/l.json"), 0, prepare=listed("l.json", _json_list()))
 for _what, _line in {
-    "nested 100,000 deep": '{"image": ' + "[" * 100_000,
+    "a path nested 100,000 deep": '{"image": ' + "[" * 100_000,
     "half a surrogate pair as path": '{"image": "\\ud800.png", "caption": "x"}',
     "half a surrogate pair as caption": '{"image": "1.png", "caption": "\\ud800"}',
     "an integer of 5,000 digits": '{"image": "1.png", "caption": "x", "id": ' + "1" * 5000 + "}",

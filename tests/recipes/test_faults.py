@@ -1,0 +1,38 @@
+"""recipes/faults.md shows every case, and every one is right; `slow`: some are tried."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(RECIPES / "faults"), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_table_has_a_row_for_each_case_and_none_is_wrong() -> None:
+    listed = run("--list").stdout.splitlines()
+    table = (RECIPES / "faults.md").read_text(encoding="utf-8")
+    rows = [line for line in table.splitlines() if line.startswith("| ")]
+    heads = sum(line.startswith("| fault |") for line in rows)
+    assert len(listed) == len(set(listed)) > 1000
+    assert len(rows) - heads == len(listed)
+    assert f"{len(listed)} of {len(listed)} are right" in table
+    assert "WRONG" not in table
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", ["A half-written", "Variables", "Inputs that", "split runs"])
+def test_the_cases_of_a_group_end_well(group: str, tmp_path: Path) -> None:
+    ended = run(group, "--world", str(tmp_path / "world"))
+    assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import runpy
 import signal
 import sys
 from collections import deque
@@ -191,4 +190,6 @@ def _run_in_child(words: Sequence[str], ends: Sequence[Connection]) -> None:
         # The parent's stream may remember that it was a file, in which it could seek.
         setattr(sys, name, os.fdopen(descriptor, "w", 1, "utf-8", closefd=False))
     sys.argv = ["vlcpctl", *words]
-    runpy.run_module("vlcpctl", run_name="__main__", alter_sys=True)
+    from vlcpctl.__main__ import main
+
+    main()

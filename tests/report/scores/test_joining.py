@@ -158,3 +158,19 @@ def test_an_upper_bound_has_the_places_of_the_runs(tmp_path: Path) -> None:
     (track,) = _document(tmp_path, current(own_rows()) + moved).tracks
     (bound,) = [run for run in track.runs if run.name == "joint"]
     np.testing.assert_array_equal(bound.scores["rm"][0].own[2], [40, 42, 30])
+
+
+def test_an_upper_bound_of_runs_with_a_trained_start_is_not_placed_by_that_start(
+    tmp_path: Path,
+) -> None:
+    """COCO is task 0 of the run that made the start, and outside the stream of all others."""
+    about = {"run": "coco", "checkpoint": "S"}
+    coco = current([row(task="00-coco", metrics={"rm": 70.0})], **about)
+    transfer = current(
+        [row(task="00-coco", task_step=None, step=2, metrics={"rm": 30.0})], start="S"
+    )
+    joint = {"run": "joint", "method": "joint", "checkpoint": "J", "step": 2}
+    bound = current([row(task="00-coco", task_step=None, metrics={"rm": 60.0})], **joint)
+    (track,) = _document(tmp_path, coco + _trained() + transfer + bound).tracks
+    (of_joint,) = [one for one in track.transfers if one.run == "joint"]
+    assert of_joint.scores["rm"] == ({2: 60.0},)

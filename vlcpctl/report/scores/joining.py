@@ -48,8 +48,8 @@ def joined(
     unless its name is in `kept`. Raises BadInput for rows that contradict each other.
     """
     known_as = _current_ids(rows)
-    places = _places(rows, known_as)
     chains = _chains_by_start(rows)
+    places = _places(rows, known_as, chains)
     names: dict[str, dict[str, None]] = {}
     found = []
     for row in rows:
@@ -94,17 +94,22 @@ def _chains_by_start(rows: Iterable[Row]) -> dict[str, dict[Chain, None]]:
     return chains
 
 
-def _places(rows: Iterable[Row], known_as: dict[str, str]) -> dict[Chain, dict[str, _Position]]:
+def _places(
+    rows: Iterable[Row], known_as: dict[str, str], starts: Collection[str]
+) -> dict[Chain, dict[str, _Position]]:
     """The place of each data id in each run, as the run's latest checkpoint has it.
 
     An upper bound has the places of the other runs where these agree: it is compared with them.
+    Runs with a checkpoint in `starts` do not count; the runs that start there are compared.
     """
     places: dict[Chain, dict[str, _Position]] = {}
-    bounds = set()
+    bounds, before = set(), set()
     for row in rows:
         of_run = places.setdefault((row.run, row.seed), {})
         if is_upper_bound(row.run, row.method):
             bounds.add((row.run, row.seed))
+        if row.checkpoint in starts:
+            before.add((row.run, row.seed))
         if row.gallery == "own" and row.data is not None:
             step = -1 if row.step is None else row.step
             found = _Position(step, row.task_step, row.task)
@@ -112,13 +117,15 @@ def _places(rows: Iterable[Row], known_as: dict[str, str]) -> dict[Chain, dict[s
             best = of_run.setdefault(data, found)
             if (found.rank, found.task) > (best.rank, best.task):
                 of_run[data] = found
-    _share(places, bounds)
+    _share(places, bounds, before)
     return places
 
 
-def _share(places: dict[Chain, dict[str, _Position]], bounds: Collection[Chain]) -> None:
-    """Give upper bounds the places on which all other runs with tasks agree."""
-    others = [of_run for chain, of_run in places.items() if chain not in bounds]
+def _share(
+    places: dict[Chain, dict[str, _Position]], bounds: set[Chain], before: set[Chain]
+) -> None:
+    """Give upper bounds the places on which all other runs with tasks agree, but those `before`."""
+    others = [of_run for chain, of_run in places.items() if chain not in bounds | before]
     trained = [of_run for of_run in others if any(one.known_at >= 0 for one in of_run.values())]
     for chain in bounds:
         for data in places[chain]:

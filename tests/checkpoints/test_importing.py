@@ -192,7 +192,7 @@ def test_a_file_that_is_no_weights_is_refused(tmp_path: Path, data: bytes, *, tr
         imported(source, tmp_path / "out", model="micro", trusts_pickle=trusts)
     said = str(caught.value)
     assert "\n" not in said
-    assert data[:1] == b"\x80" or "neither a .safetensors file nor a pickle of torch" in said
+    assert data[:1] == b"\x80" or "neither a .safetensors file nor a torch pickle" in said
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,9 @@ def test_a_missing_field_is_named_with_its_file(tmp_path: Path, name: str) -> No
     entries = written(tmp_path, TRAINED)
     del entries[name]
     (tmp_path / "checkpoint.json").write_text(json.dumps(entries))
-    with pytest.raises(BadInput, match=rf"checkpoint\.json has no '{name}': it was changed after"):
+    with pytest.raises(
+        BadInput, match=rf"checkpoint\.json has changed since it was written: it has no '{name}'"
+    ):
         CheckpointManifest.read(tmp_path)
 
 
@@ -126,10 +128,10 @@ def test_what_only_some_checkpoints_have_may_be_missing(tmp_path: Path) -> None:
         ("step", "x", "field 'step' is 'x', not an integer"),
         ("step", [], r"field 'step' is \[\], not an integer"),
         ("step", True, "field 'step' is True, not an integer"),
-        ("step", -1, "has a step outside of 0 to 999"),
-        ("step", 10**9, "has a step outside of 0 to 999"),
-        ("stream_step", 10**9, "has a step outside of 0 to 999"),
-        ("task_steps", [None, 10**9], "has a step outside of 0 to 999"),
+        ("step", -1, "has a step that is not between 0 and 999"),
+        ("step", 10**9, "has a step that is not between 0 and 999"),
+        ("stream_step", 10**9, "has a step that is not between 0 and 999"),
+        ("task_steps", [None, 10**9], "has a step that is not between 0 and 999"),
         ("task_steps", [None, "1"], "field 'task_steps' is '1', not an integer"),
         ("task_steps", [1], "does not have one name and one step for each task"),
         ("tasks", [1, 2], "field 'tasks' is 1, not text"),
@@ -139,9 +141,9 @@ def test_what_only_some_checkpoints_have_may_be_missing(tmp_path: Path) -> None:
         ("method", None, "field 'method' is None, not text"),
         ("seed", "0", "field 'seed' is '0', not an integer"),
         ("buffer", "ring", "field 'buffer' is 'ring', not an object"),
-        ("pairs", -1, "has negative pairs or seconds"),
+        ("pairs", -1, "its pairs or seconds are negative"),
         ("train_seconds", "x", "field 'train_seconds' is 'x', not a number"),
-        ("train_seconds", float("nan"), "has negative pairs or seconds"),
+        ("train_seconds", float("nan"), "its pairs or seconds are negative"),
         ("parent", 3, "field 'parent' is 3, not text"),
         ("origins", {"lr": 1}, "field 'lr' is 1, not text"),
         ("files", [], r"field 'files' is \[\], not an object"),

@@ -85,5 +85,7 @@ def test_what_a_manifest_lacks_is_named_with_its_file(tmp_path: Path) -> None:
     manifest = pickle.loads(pickle.dumps(read_manifest(tmp_path / "out", "task")))
     assert manifest["name"] == "one"
     assert manifest.get("step") is None
-    with pytest.raises(BadInput, match=r"task\.json has no 'step': it was changed after"):
+    with pytest.raises(
+        BadInput, match=r"task\.json has changed since it was written: it has no 'step'"
+    ):
         manifest["step"]

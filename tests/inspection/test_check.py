@@ -126,7 +126,8 @@ def change(task: Path, how: Callable[[dict[str, object]], object]) -> None:
 def test_a_changed_manifest_is_found(tmp_path: Path) -> None:
     task = make_task(tmp_path / "task")
     change(task, lambda manifest: manifest.update(name="other"))
-    assert any("task.json: its content id" in problem for problem in problems(task))
+    wanted = "task.json has changed since it was written: its content id"
+    assert any(wanted in problem for problem in problems(task))
     change(task, lambda manifest: manifest.pop("splits"))
     assert any(
         "task.json: field 'splits' is None, not an object" in problem for problem in problems(task)

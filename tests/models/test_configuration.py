@@ -101,9 +101,11 @@ def test_the_bound_is_named() -> None:
     stored = json.loads((PACKAGED / "albef-micro.json").read_text())
     for part in ("image_cfg", "text_cfg"):
         stored[part] |= {"width": 60_000, "heads": 6, "layers": 900}
-    with pytest.raises(BadInput, match=r"x: a model of these sizes would take \d+ GiB, and this"):
+    with pytest.raises(
+        BadInput, match=r"x: a model of these sizes would take \d+ GiB of memory, and this"
+    ):
         parse(stored, "x")
-    with pytest.raises(BadInput, match=r"x: image_cfg\.width is 70000, at most 65536 works"):
+    with pytest.raises(BadInput, match=r"x: image_cfg\.width is 70000; it must be at most 65536"):
         parse(changed(stored, "image_cfg.width", 70_000), "x")
 
 
@@ -141,4 +143,6 @@ def test_the_program_says_it_in_one_line(tmp_path: Path, capfd: pytest.CaptureFi
     task = make_task(tmp_path / "task")
     words = ("train-step", task, "-o", tmp_path / "out", "--method", "seqf", "--model", file)
     found = run_program(capfd, *words, "--preset", "tiny", "--batch-size", "4", "-q")
-    check_refused(found, "train-step", 3, f"{file}: vision_cfg.width is 10000000, at most 65536")
+    check_refused(
+        found, "train-step", 3, f"{file}: vision_cfg.width is 10000000; it must be at most"
+    )

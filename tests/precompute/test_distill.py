@@ -301,7 +301,7 @@ def test_check_finds_damage(place: Path, tmp_path: Path) -> None:
         assert f"{vectors} has changed since it was written: its xxh3_128 differs" in problem
     record_files_again(out, "targets")
     (problem,) = check(out, deep=True)
-    assert f"{IMAGES}: its rows were changed" in problem
+    assert f"{IMAGES} has changed since it was written" in problem
     vectors.write_bytes(whole[:-30])
     record_files_again(out, "targets")
     (problem,) = check(out, deep=False)
@@ -342,9 +342,9 @@ def test_targets_that_were_changed_are_not_used(
     ("change", "said"),
     [
         ({"scale": "x"}, "field 'scale' is 'x', not a number"),
-        ({"scale": -1}, "has the scale -1"),
+        ({"scale": -1}, "scale is -1, not positive and finite"),
         ({"scale": 3}, "its seal differs"),
-        ({"width": 0}, "less than one view or channel"),
+        ({"width": 0}, "views or a width below 1"),
         ({"teacher": 1}, "field 'teacher' is 1, not text"),
         ({"teacher": "0" * 32}, "its seal differs"),
         ({"sources": "x"}, "field 'sources' is 'x', not a list"),

@@ -286,5 +286,5 @@ def test_a_writer_says_who_it_is_in_the_file_it_locks(tmp_path: Path) -> None:
         with pytest.raises(OutputExists, match=r"out is being written by another process"):
             staging.locked().__enter__()
         staging.marker.write_text('{"pid": "\\u001b[31m", "host": "x", "since": 1}')
-        with pytest.raises(OutputExists, match=r"process \\x1b\[31m on host x since 1"):
+        with pytest.raises(OutputExists, match=r"process \\x1b\[31m on host x, started at 1"):
             staging.locked().__enter__()

@@ -38,68 +38,72 @@ MIXED = {
     "a limited row beside full ones": (
         _changed(FULL, 1, limit=10, n_images=10),
         "limit",
-        "limit was not set and is 10",
+        "limit is not set in one row and 10 in another",
     ),
     "separate beside unite": (
         _changed(FULL, 1, options={"duplicates": "separate"}),
         "options",
-        "duplicates was unite and is separate",
+        "duplicates is unite in one row and separate in another",
     ),
     "a stream that was split again": (
         _changed(FULL, 1, data="other", stream="again"),
         "data",
-        "data was data of 00-smileys and is other",
+        "data is data of 00-smileys in one row and other in another",
     ),
     "another stream, by an earlier version": (
         _changed(own_rows(), 1, stream="again"),
         "stream",
-        "stream was s and is again",
+        "stream is s in one row and again in another",
     ),
     "a limited row of an earlier version": (
         _changed(own_rows(), 1, limit=10),
         "limit",
-        "limit was not set and is 10",
+        "limit is not set in one row and 10 in another",
     ),
     "separate in a row of an earlier version": (
         _changed(own_rows(), 1, duplicates="separate"),
         "options",
-        "duplicates was unite and is separate",
+        "duplicates is unite in one row and separate in another",
     ),
     "an earlier row beside a current one": (
         _changed(FULL, 1, schema="vlcpctl.eval/1", options=None, limit=3),
         "limit",
-        "limit was not set and is 3",
+        "limit is not set in one row and 3 in another",
     ),
     "other images in a column": (
         _changed(FULL, 1, n_images=49),
         "counts",
-        "n_images was 50 and is 49",
+        "n_images is 50 in one row and 49 in another",
     ),
     "two checkpoints of one step": (
         _changed(FULL, 1, checkpoint="other"),
         "checkpoint",
-        "checkpoint was other and is c1",
+        "checkpoint is other in one row and c1 in another",
     ),
-    "seeds with other --lr": (FULL + _other_seed(**SLOW), "config", "lr was 0.1 and is 0.01"),
+    "seeds with other --lr": (
+        FULL + _other_seed(**SLOW),
+        "config",
+        "lr is 0.1 in one row and 0.01 in another",
+    ),
     "seeds with other --set": (
         FULL + _other_seed(**SET),
         "config",
-        "set was not set and is {'ewc.weight': 3}",
+        "set is not set in one row and {'ewc.weight': 3} in another",
     ),
     "other tasks in a merged gallery": (
         _changed(merged_rows(), 2, tasks=["00-other"]),
         "data",
-        "tasks was ('00-smileys',) and is ('00-other',)",
+        "tasks is ('00-smileys',) in one row and ('00-other',) in another",
     ),
     "other prompts for the same data": (
         _changed(current(own_rows(), options={"prompts": "a"}), 1, options={"prompts": "b"}),
         "options",
-        "prompts was a and is b",
+        "prompts is a in one row and b in another",
     ),
     "one seed with two probe seeds": (
         _changed(current(own_rows(), options={"seed": 0}), 1, options={"seed": 1}),
         "options",
-        "seed was 0 and is 1",
+        "seed is 0 in one row and 1 in another",
     ),
 }
 
@@ -181,7 +185,7 @@ def test_a_step_that_was_not_trained_from_the_one_before_has_a_note(tmp_path: Pa
 
 def test_earlier_rows_have_a_note(tmp_path: Path) -> None:
     (note,) = _build(tmp_path, own_rows()).notes
-    assert note.startswith("rows of run 'ctp' were written by an earlier version and do not say")
+    assert note.startswith("rows of run 'ctp' were written by an earlier version and do not record")
     assert not _build(tmp_path, FULL).notes
 
 

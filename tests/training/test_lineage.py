@@ -98,7 +98,7 @@ def test_a_buffer_of_another_stream_is_told(second: Request, tmp_path: Path) -> 
         "--buffer contains pairs of a task of another stream that --previous was not trained on",
         (
             "--buffer was not updated with a task that --previous was trained on (part 0): "
-            "no pairs of it are replayed"
+            "its pairs are not replayed"
         ),
     ]
 
@@ -128,7 +128,7 @@ def test_a_stream_that_was_split_again_is_told(second: Request, tmp_path: Path) 
     again = make_stream(tmp_path / "again", 3, 12, test=5)
     step = replace(second, tasks=(again / "01-part-1",), buffer=None)
     halfway = [one for one in warnings_of(with_seqf(step)) if "split again" in one]
-    assert "00-part-0 of it was not learned; was the stream split again?" in halfway[0]
+    assert "00-part-0 of that stream was not learned; was the stream split again?" in halfway[0]
     from_its_start = with_seqf(replace(step, tasks=(again / "00-part-0",)))
     found = [one for one in warnings_of(from_its_start) if "split again" in one]
     assert found[0].startswith("--previous was trained on a task 'part 0' of another stream")

@@ -21,7 +21,7 @@ _MAX_HEADER = 100_000_000  # bytes; the limit of the safetensors format
 def check_checkpoint(path: Path, *, deep: bool) -> Iterator[str]:
     """Yield a line for each problem of a checkpoint; `deep` hashes every file again.
 
-    Raises BadInput if the manifest cannot be read, or was changed after it was written.
+    Raises BadInput if the manifest cannot be read, or has changed since it was written.
     """
     manifest = CheckpointManifest.read(path)
     entries = {"digests": manifest.digests or None, "files": manifest.files}
@@ -37,7 +37,7 @@ def check_checkpoint(path: Path, *, deep: bool) -> Iterator[str]:
 def _problems_of(file: Path, sha256: str | None, *, deep: bool) -> Iterator[str]:
     """Yield a line for each problem of a file with the right digest: then it was written wrong."""
     if deep and sha256 is not None and file_sha256(file) != sha256:
-        yield f"{file}: is not the file listed in checkpoint.json (its sha256 differs)"
+        yield f"{file} is not the file listed in checkpoint.json: its sha256 differs"
     problem = _problem_of(file) if file.suffix == ".safetensors" else None
     if problem:
         yield f"{file}: {problem}"

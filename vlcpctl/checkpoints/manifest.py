@@ -18,6 +18,7 @@ from vlcpctl.core.fields import Fields
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.core.manifest import MANIFESTS, read_manifest
+from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.core.seals import SEAL, broken_seal, write_sealed_manifest
 
 _KIND = "checkpoint"
@@ -75,7 +76,7 @@ class CheckpointManifest:
         """The manifest of the checkpoint at a path.
 
         Raises BadInput if the path is not a checkpoint, or its manifest lacks a field, has one of a
-        wrong type or out of bounds, or was changed after it was written.
+        wrong type or out of bounds, or has changed since it was written.
         """
         entries, place = read_manifest(checkpoint, _KIND), checkpoint / MANIFESTS[_KIND]
         types = {one.name: str(one.type) for one in fields(cls) if one.name != "more"}
@@ -143,26 +144,27 @@ def _check_bounds(found: CheckpointManifest, place: Path) -> None:
     """Refuse numbers that no checkpoint has: readers count with them, or make a column of each."""
     steps = [found.step, found.stream_step, *found.task_steps]
     wrong = {
-        f"has a step outside of 0 to {MOST_TASKS - 1}": any(
+        f"it has a step that is not between 0 and {MOST_TASKS - 1}": any(
             step is not None and not 0 <= step < MOST_TASKS for step in steps
         ),
-        "does not have one name and one step for each task": not (
+        "it does not have one name and one step for each task": not (
             len(found.tasks) == len(found.task_names) == len(found.task_steps)
         ),
-        "has negative pairs or seconds": found.pairs < 0 or not 0 <= found.train_seconds < math.inf,
+        "its pairs or seconds are negative": found.pairs < 0
+        or not 0 <= found.train_seconds < math.inf,
     }
     for problem, holds in wrong.items():
         if holds:
-            raise BadInput(f"{place} {problem}; it was changed after it was written")
+            raise BadInput(f"{place} has changed since it was written: {problem}{RESTORE}")
 
 
 def _check_unchanged(entries: Mapping[str, Any], place: Path) -> None:
     """Refuse a manifest whose seal or content id is not that of its fields."""
     broken = broken_seal(place, entries, required="digests" in entries)
     if broken is not None:
-        raise BadInput(broken)
+        raise BadInput(broken + RESTORE)
     files, identity = entries.get("files"), entries["identity"]
     if files is not None and entries["content"] != content_id(
         {"files": files, "identity": identity}
     ):
-        raise BadInput(f"{place} has changed since it was written: its content id differs")
+        raise BadInput(f"{place} has changed since it was written: its content id differs{RESTORE}")

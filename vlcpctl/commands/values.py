@@ -58,7 +58,7 @@ def run_name(text: str) -> str:
     if text != text.strip():
         raise ValueError(f"{text!r} starts or ends with a space")
     if printable(text) != text:
-        raise ValueError(f"'{printable(text)}' contains characters that do not print")
+        raise ValueError(f"'{printable(text)}' contains characters that cannot be printed")
     return text
 
 
@@ -114,7 +114,7 @@ def _whole_number(text: str) -> int:
     if not digits.isascii() or not digits.removeprefix("-").removeprefix("+").isdigit():
         raise ValueError(f"'{printable(text)}' is not a whole number")
     if len(digits) > len(str(LARGEST)) + 1 or abs(int(digits)) > LARGEST:
-        raise ValueError(f"{digits:.30} is too large; at most {LARGEST} is possible")
+        raise ValueError(f"{digits:.30} is too large; it must be at most {LARGEST}")
     return int(digits)
 
 

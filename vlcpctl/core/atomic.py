@@ -182,7 +182,7 @@ def _refuse_long_name(out: Path) -> None:
     if len(os.fsencode(out.name)) > LONGEST_NAME:
         raise UsageError(
             f"the name of the output {printable(out)} has {len(os.fsencode(out.name))} bytes; "
-            f"at most {LONGEST_NAME} work, because temporary files are named after it"
+            f"use at most {LONGEST_NAME}, because temporary files are named after it"
         )
 
 

@@ -6,6 +6,7 @@ stand for content keep their cryptographic hashes (see `core.hashing`).
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -52,7 +53,7 @@ def prefix_digest(path: Path, size: int) -> str:
 def _regular(path: Path) -> Iterator[BufferedReader]:
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(f"{path} is not a regular file")
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         yield file
 
 

@@ -174,8 +174,8 @@ def _being_written(output: Path, holder: dict[str, Any]) -> str:
     if not {"pid", "host", "since"} <= holder.keys():
         return f"{output} is being written by another process"
     return printable(
-        f"{output} is being written by process {holder['pid']} on host {holder['host']} "
-        f"since {holder['since']}"
+        f"{output} is being written by process {holder['pid']} on host {holder['host']}, "
+        f"started at {holder['since']}"
     )
 
 

@@ -99,7 +99,7 @@ class _Manifest(dict[str, Any]):
         self._path = path
 
     def __missing__(self, name: str) -> Any:
-        raise BadInput(f"{self._path} has no {name!r}: it was changed after it was written")
+        raise BadInput(f"{self._path} has changed since it was written: it has no {name!r}")
 
 
 def kind_of(directory: Path) -> str | None:

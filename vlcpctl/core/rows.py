@@ -160,7 +160,7 @@ def _rows_of(sources: Iterable[str]) -> Iterator[Row]:
             read += 1
             if read > MOST_ROWS:
                 raise BadInput(
-                    f"{name}:{number}: more than {MOST_ROWS} rows; read the files of fewer runs"
+                    f"{name}:{number}: more than {MOST_ROWS} rows; give the files of fewer runs"
                 )
             if line.strip():
                 found = True
@@ -250,12 +250,14 @@ def _check_lengths(value: dict[str, Any], place: str) -> None:
         elif isinstance(found, list):
             _check_names(name, found, place)
             if len(found) > MOST_TASKS:
-                raise BadInput(f"{place}: field {name!r:.80} lists {len(found)}, over {MOST_TASKS}")
+                raise BadInput(
+                    f"{place}: field {name!r:.80} lists {len(found)} values, more than {MOST_TASKS}"
+                )
     metrics, since = value.get("metrics"), value.get("since")
     if isinstance(metrics, dict):
         _check_names("metrics", metrics, place)
         if len(metrics) > MOST_METRICS:
-            raise BadInput(f"{place}: it has {len(metrics)} metrics, more than {MOST_METRICS}")
+            raise BadInput(f"{place} has {len(metrics)} metrics, more than {MOST_METRICS}")
     if isinstance(since, dict):
         _check_names("since", since.values(), place)
 
@@ -273,7 +275,7 @@ def _position(take: Fields, name: str) -> int | None:
     step: int | None = take(name, int, None)
     if step is not None and not 0 <= step < MOST_TASKS:
         raise BadInput(
-            f"{take.place}: {name} is {step}, not null or between 0 and {MOST_TASKS - 1}"
+            f"{take.place}: {name} is {step}, neither null nor between 0 and {MOST_TASKS - 1}"
         )
     return step
 
@@ -310,7 +312,9 @@ def _metrics(found: dict[str, Any], place: str) -> dict[str, float]:
         if value is not None and not (is_number and math.isfinite(value)):
             raise BadInput(f"{place}: metric {key!r} is {value!r:.80}, not a finite number")
         if value is not None and abs(value) > MOST_VALUE:
-            raise BadInput(f"{place}: metric {key!r} is {value!r}, beyond {MOST_VALUE:g}")
+            raise BadInput(
+                f"{place}: metric {key!r} is {value!r}, above {MOST_VALUE:g} in magnitude"
+            )
     return {sys.intern(key): float(value) for key, value in found.items() if value is not None}
 
 

@@ -49,7 +49,7 @@ def check(path: Path, *, deep: bool) -> Iterator[str]:
         yield f"{path}: its manifest lacks an entry that a {kind} needs ({first_line(error)})"
     except _DAMAGE as error:
         found = f"{type(error).__name__}: {first_line(error)}"
-        yield f"{path}: is damaged in a way that stops the check ({found})"
+        yield f"{path} is damaged in a way that stops the check ({found})"
 
 
 def _problems(path: Path, *, deep: bool) -> Iterator[str]:

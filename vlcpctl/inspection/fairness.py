@@ -60,7 +60,7 @@ def _empty(splits: Sequence[CheckedSplit]) -> Iterator[Finding]:
     for found in _by_path([split for split in splits if not split.images]):
         text = (
             f"splits without images: {len(found)}, the first: {found[0]}; commands that "
-            "need the split refuse the task: take other shares for --holdout, or more data"
+            "need the split refuse the task: use other shares for --holdout, or more data"
         )
         yield Finding(found[0].given, "empty split", text, len(found), str(found[0]))
 
@@ -119,8 +119,8 @@ def _shared(read: Sequence[_Captions]) -> Iterator[Finding]:
         text = (
             f"captions shared by several images: {shared} of {sum(one.count for one in found)} in "
             f"{counted(len(found), 'split')}, the worst: {example!r:.{_MOST_SHOWN}} by "
-            f"{worst.images_of_worst} images of {worst.split}; each of them counts as a right "
-            "answer, so recall is higher than it should be: write captions that tell images apart"
+            f"{worst.images_of_worst} images of {worst.split}; each of them counts as a correct "
+            "answer, so recall is too high: write captions that distinguish the images"
         )
         yield Finding(given, "shared captions", text, shared, example)
 
@@ -153,7 +153,7 @@ def _caption_hashed(split: CheckedSplit, wanted: int) -> str:
         for text in _flat(batch.column(0), split)[1].to_pylist():
             if hash(text) == wanted:
                 return str(text)
-    raise BadInput(f"{split.index}: it was changed while it was checked")
+    raise BadInput(f"{split.index}: it changed while it was being checked")
 
 
 def _small_galleries(sizes: Mapping[CheckedSplit, int]) -> Iterator[Finding]:

@@ -99,7 +99,7 @@ def require_image_hashes() -> None:
     if importlib.util.find_spec("imagehash") is None:
         raise UsageError(
             "--near-duplicates needs a package that is not installed: "
-            "pip install 'vlcpctl[check]', or leave it out"
+            "pip install 'vlcpctl[check]', or leave the option out"
         )
 
 

@@ -175,7 +175,7 @@ def value_at(index: Path, column: str, row: int) -> Any:
         if row < len(batch):
             return batch.column(0)[row].as_py()
         row -= len(batch)
-    raise BadInput(f"{index} has fewer rows than before: it was changed while it was checked")
+    raise BadInput(f"{index} has fewer rows than before: it changed while it was being checked")
 
 
 def counted(count: int, noun: str) -> str:

@@ -30,7 +30,7 @@ def check_numbers(config: Mapping[str, Any], what: str) -> None:
         last = name.rpartition(".")[2]
         most = MOST_WORDS if last.endswith("_id") else _BOUNDS.get(last, MOST_SIZE)
         if not math.isfinite(value) or abs(value) > most:
-            raise BadInput(f"{what}: {name} is {value}, at most {most} works")
+            raise BadInput(f"{what}: {name} is {value}; it must be at most {most}")
 
 
 def check_weights(count: float, what: str) -> None:
@@ -38,8 +38,8 @@ def check_weights(count: float, what: str) -> None:
     size, memory = count * _WEIGHT_BYTES, _memory()
     if size > memory:
         raise BadInput(
-            f"{what}: a model of these sizes would take {size / 2**30:.0f} GiB, and this machine "
-            f"has {memory / 2**30:.0f}"
+            f"{what}: a model of these sizes would take {size / 2**30:.0f} GiB of memory, and this "
+            f"machine has {memory / 2**30:.0f} GiB"
         )
 
 

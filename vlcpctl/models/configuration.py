@@ -182,7 +182,9 @@ def _read(path: Path) -> Configuration:
     names("tokenizer_kwargs", dict, {})
     for size in (model["embed_dim"], text.get("context_length", 1)):
         if type(size) is not int or size < 1:
-            raise BadInput(f"{path}: embed_dim or context_length is {size!r:.80}, at least 1 works")
+            raise BadInput(
+                f"{path}: embed_dim or context_length is {size!r:.80}; it must be at least 1"
+            )
     beside = {
         name: os.path.abspath(path.parent / text[name])
         for name in ("hf_tokenizer_name", "hf_model_name")

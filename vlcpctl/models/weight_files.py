@@ -44,7 +44,7 @@ def read_weights(path: Path, *, trusts_pickle: bool = False) -> WeightFile:
         if path.is_file() and not _is_pickle(path):
             raise Incompatible(
                 f"cannot read the weights in {path}: it is neither a .safetensors file nor a "
-                "pickle of torch; restore it, or give another file"
+                "torch pickle; restore it, or give another file"
             ) from error
         if not trusts_pickle:
             raise Incompatible(

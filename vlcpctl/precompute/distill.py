@@ -138,7 +138,9 @@ def _join(plan: DistillPlan, facts: dict[str, Any], *, force: bool) -> None:
     out, files = plan.request.out, _part_files(plan)
     if force or not already_made(out, "targets", plan.identity, force=False):
         if not all(path.is_file() for pair in files for path in pair):
-            raise OutputExists(f"the parts of {out} were removed by another command")
+            raise OutputExists(
+                f"the parts of {out} were removed by another command; run this one again"
+            )
         for number, part in enumerate(files):
             verify_part(number, part)  # another shard may have computed it
         views = np.full(len(plan.pair_rows), plan.views)

@@ -125,10 +125,10 @@ def _refuse(field: str, first: Row, second: Row, differs: Difference) -> None:
 
 
 def _words(differs: Difference) -> str:
-    """Such as "lr was 0.1 and is 0.01"."""
+    """Such as "lr is 0.1 in one row and 0.01 in another"."""
     texts = [
-        f"{name} was {_text(was)} and is {_text(now)}"
-        for name, (was, now) in list(differs.items())[:_SHOWN]
+        f"{name} is {_text(one)} in one row and {_text(other)} in another"
+        for name, (one, other) in list(differs.items())[:_SHOWN]
     ]
     more = len(differs) - len(texts)
     return ", ".join(texts) + (f" and {more} more differences" if more > 0 else "")

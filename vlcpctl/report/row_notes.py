@@ -21,8 +21,8 @@ def _earlier_notes(rows: Iterable[Row]) -> list[str]:
     if not runs:
         return []
     note = (
-        f"rows of {_listed('run', runs)} were written by an earlier version and do not say which "
-        "data, protocol options and settings they are of: mixed rows may go unnoticed"
+        f"rows of {_listed('run', runs)} were written by an earlier version and do not "
+        "record their data, protocol options and settings: mixed rows may go unnoticed"
     )
     return [note]
 
@@ -41,8 +41,8 @@ def _seed_notes(rows: Iterable[Row]) -> list[str]:
     if not runs:
         return []
     note = (
-        f"the seeds of {_listed('run', sorted(runs))} were evaluated on different data, which "
-        "their standard deviation includes"
+        f"the seeds of {_listed('run', sorted(runs))} were evaluated on different data; "
+        "their standard deviation includes the difference"
     )
     return [note]
 

@@ -65,9 +65,9 @@ def _of_stream(tasks: Sequence[Task], parent: CheckpointManifest) -> Iterator[st
         new = [one.slug for one in entries[: task.step or 0] if one.content not in parent.tasks]
         is_grown = bool(task.step and entries and not new)
         if task.step and not is_grown:
-            which = f": {some_names(new)} of it" if new else "; its other tasks"
+            which = f": {some_names(new)} of that stream" if new else "; its other tasks"
             yield (
-                f"{task.slug} belongs to another stream than the tasks that --previous was "
+                f"{task.slug} belongs to a different stream from the tasks that --previous was "
                 f"trained on{which} {'was' if len(new) == 1 else 'were'} not learned; "
                 "was the stream split again?"
             )
@@ -90,14 +90,15 @@ def _of_buffer(
         _refuse_later(tasks, buffer, unknown)
         streams = {*(task.manifest.get("stream") for task in tasks), parent and parent.stream}
         other = " of another stream" if buffer.manifest.get("stream") not in streams else ""
-        model = "--previous was not trained on" if parent else "no --previous was trained on"
-        yield f"--buffer contains pairs of {_tasks(len(unknown))}{other} that {model}"
+        model = " that --previous was not trained on" if parent else ", but there is no --previous"
+        yield f"--buffer contains pairs of {_tasks(len(unknown))}{other}{model}"
     names = dict(zip(learned, parent.task_names, strict=False)) if parent is not None else {}
     lacking = [str(names.get(content, content)) for content in learned if content not in seen]
     if lacking:
+        whose = "its" if len(lacking) == 1 else "their"
         yield (
             f"--buffer was not updated with {_tasks(len(lacking))} that --previous was trained on "
-            f"({some_names(lacking)}): no pairs of it are replayed"
+            f"({some_names(lacking)}): {whose} pairs are not replayed"
         )
 
 

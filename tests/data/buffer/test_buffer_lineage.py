@@ -46,7 +46,7 @@ def test_a_skipped_task_is_told_without_the_stream_too(
     buffer(tasks[0], tmp_path / "0", **RING)
     shutil.move(tasks[2], tmp_path / "alone")
     buffer(tmp_path / "alone", tmp_path / "2", previous=tmp_path / "0", **RING)
-    assert "--previous was updated with 1 of its tasks, but" in capsys.readouterr().err
+    assert "--previous was updated with 1 of the tasks before" in capsys.readouterr().err
 
 
 def test_an_earlier_task_after_a_later_one_is_told(

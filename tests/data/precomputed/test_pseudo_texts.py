@@ -90,7 +90,7 @@ def test_a_whole_file_has_no_problem(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ({"second": ["x"] * 5}, "its rows were changed after it was written"),
+        ({"second": ["x"] * 5}, "has changed since it was written: its content id differs"),
         ({"end": [0, 1, 2, 3, 0]}, "ends outside its 3 tokens"),
         ({"embeddings": [[float("inf")] * 6] * 5}, "contains non-finite embeddings"),
     ],
@@ -144,7 +144,7 @@ def test_rows_that_were_changed_are_not_used(tmp_path: Path) -> None:
         (b'{"schema": "vlcpctl.pseudo-texts/1"}', "field 'content' is None"),
         (
             b'{"schema": "vlcpctl.pseudo-texts/1", "content": "a", "length": 0, "width": 1}',
-            "a text of no tokens",
+            "a length or width below 1",
         ),
     ],
 )

@@ -250,6 +250,6 @@ def test_a_source_that_changes_while_it_is_read_is_refused(
         return identify(*given, **how)  # type: ignore[arg-type]
 
     monkeypatch.setattr(selection, "identify", changing)
-    with pytest.raises(BadInput, match="changed while it was read"):
+    with pytest.raises(BadInput, match="changed while it was being read"):
         split(source, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -35,8 +35,8 @@ def update_warnings(request: Request) -> Iterator[str]:
         # Without the stream beside the task, only the number of tasks can be compared.
         count = len(held["seen"])
         yield (
-            f"--previous was updated with {count} of its tasks, but {task.slug} is task {step} of "
-            "the stream, counted from 0"
+            f"--previous was updated with {count} of the tasks before {task.slug}, which is task "
+            f"{step} of the stream (counted from 0)"
         )
     if later:
         yield f"--previous contains pairs of {some_names(later)}, later in the stream"

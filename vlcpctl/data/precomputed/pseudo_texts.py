@@ -168,7 +168,8 @@ def _metadata(path: Path, stored: bytes, count: int) -> dict[str, Any]:
     most = _MOST_COMPRESSED * path.stat().st_size
     if length * width > _MOST_NUMBERS or count * length * width > most:
         raise BadInput(
-            f"{path} cannot contain {count} texts of {length} x {width} numbers: it was damaged"
+            f"{path} cannot contain {count} texts of {length} x {width} numbers: it is damaged"
+            f"{RESTORE}"
         )
     return dict(fields.value)
 
@@ -176,7 +177,7 @@ def _metadata(path: Path, stored: bytes, count: int) -> dict[str, Any]:
 def _check_types(take: Fields) -> None:
     take("content", str)
     if take("length", int) < 1 or take("width", int) < 1:
-        raise BadInput(f"{take.place} has a text of no tokens or channels{RESTORE}")
+        raise BadInput(f"{take.place} has a length or width below 1{RESTORE}")
     identity = Fields(take("identity", dict), f"{take.place}, identity")
     for name in ("checkpoint", "buffer"):
         identity(name, str)
@@ -252,7 +253,7 @@ def check_pseudo_texts(path: Path, *, deep: bool) -> Iterator[str]:
     if not deep:
         return
     if file.computed_content() != file.content:
-        yield f"{path}: its rows were changed after it was written (its content id differs)"
+        yield f"{path} has changed since it was written: its content id differs"
     length, _ = file.shape
     if not ((file.ends >= 0) & (file.ends < length)).all():
         yield f"{path}: a text ends outside its {length} tokens"

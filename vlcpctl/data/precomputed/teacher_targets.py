@@ -155,7 +155,7 @@ class TeacherTargets:
 def open_targets(path: Path) -> TargetsDirectory:
     """Open a directory of targets, without reading its embeddings; see `TargetsDirectory.verify`.
 
-    Raises BadInput if it is not one, or its manifest was changed after it was written.
+    Raises BadInput if it is not one, or its manifest has changed since it was written.
     """
     manifest, place = read_manifest(path, "targets"), path / MANIFESTS["targets"]
     _check_types(Fields(manifest, place))
@@ -173,9 +173,10 @@ def _check_types(take: Fields) -> None:
     identity("transform", dict)
     identity("seed", int)
     if identity("views", int) < 1 or take("width", int) < 1:
-        raise BadInput(f"{take.place} has less than one view or channel{RESTORE}")
+        raise BadInput(f"{take.place} has views or a width below 1{RESTORE}")
     if not 0 < take("scale", int | float) < math.inf:
-        raise BadInput(f"{take.place} has the scale {take('scale', int | float)}{RESTORE}")
+        found = take("scale", int | float)
+        raise BadInput(f"{take.place}: scale is {found}, not positive and finite{RESTORE}")
     for name in ("pairs", "views"):
         take(name, int)
     take("teacher", str)
@@ -227,7 +228,7 @@ def write_targets(
 def check_targets(path: Path, *, deep: bool) -> Iterator[str]:
     """Yield a line for each problem of the directory; `deep` reads every embedding.
 
-    Raises BadInput if the manifest cannot be read, or was changed after it was written.
+    Raises BadInput if the manifest cannot be read, or has changed since it was written.
     """
     targets = open_targets(path)
     changed = list(changed_files(path, targets.manifest.get("digests", {}), use_cache=not deep))
@@ -252,6 +253,6 @@ def _check_file(
     if not deep:
         return
     if file.content() != listed["content"]:
-        yield f"{file.path}: its rows were changed after it was written (its content id differs)"
+        yield f"{file.path} has changed since it was written: its content id differs"
     if not file.is_finite():
         yield f"{file.path}: contains non-finite embeddings"

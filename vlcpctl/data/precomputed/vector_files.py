@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 from vlcpctl.core.atomic import new_part
 from vlcpctl.core.errors import BadInput, first_line
 from vlcpctl.core.input_files import open_regular
+from vlcpctl.core.recorded_files import RESTORE
 
 _ROWS_AT_ONCE = 1 << 16
 _HEADERS = {
@@ -117,7 +118,7 @@ class Matrix:
         if len(shape) != 2 or found != self.dtype or order != "C":
             raise BadInput(
                 f"{path} has {found.str} values of shape {shape} in {order} order, "
-                f"not a matrix of {self.dtype} in C order; restore the original file"
+                f"not a matrix of {self.dtype} in C order{RESTORE}"
             )
         self._rows, self.width = shape
         self._row_bytes = self.width * self.dtype.itemsize

@@ -55,7 +55,7 @@ class FileLog:
     def check_unchanged(self) -> None:
         """Raise BadInput if the source's own file has changed since this log was made."""
         if not self.source.is_dir() and _mark(self.source) != self._before:
-            raise BadInput(f"{self.source} changed while it was read; run the command again")
+            raise BadInput(f"{self.source} changed while it was being read; run the command again")
 
     def remember(self) -> None:
         """Keep the facts in the cache, for `recalled` when none of the files has been touched."""

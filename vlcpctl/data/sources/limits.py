@@ -120,7 +120,7 @@ def _number(word: str, text: str) -> int:
     digits = text.rstrip("KMGIBkmgib")
     unit = text[len(digits) :].upper().removesuffix("B")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 16) or unit not in _UNITS:
-        raise UsageError(f"--cap {word!r}: {text!r} is not a number; write it like 300 or 64MiB")
+        raise UsageError(f"--cap {word!r}: {text!r} is not a number; write it as 300 or 64MiB")
     if not int(digits):
-        raise UsageError(f"--cap {word!r}: a cap is at least 1")
+        raise UsageError(f"--cap {word!r}: a cap must be at least 1")
     return int(digits) * _UNITS[unit]

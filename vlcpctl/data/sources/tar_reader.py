@@ -120,7 +120,7 @@ class _TarWalk:
             return None
         data = self.file.read(padded)[:size]
         if len(data) < size:
-            raise self._error("the file became shorter while it was read")
+            raise self._error("the file was cut short while it was being read")
         return data
 
     def _number(self, digits: bytes) -> int:

@@ -80,7 +80,7 @@ def _is_finished(options: SplitOptions, plan: SplitPlan, out: Path, *, force: bo
         if "source_order" not in found and "sources" in found:
             raise OutputExists(
                 f"{out} was made with other settings: an earlier version identified its sources "
-                "by less than their content; --force replaces it"
+                "by only part of their content; --force replaces it"
             )
         identity = options.identity(plan)
     return already_made(out, "stream", identity, force=force)

@@ -18,6 +18,7 @@ from vlcpctl.data.tasks.index_checks import is_file_name
 from vlcpctl.data.tasks.manifests import content_with
 
 Manifest = dict[str, Any]
+_CHANGED = "has changed since it was written:"
 
 
 def read_task(path: Path) -> Manifest:
@@ -61,7 +62,7 @@ def task_problems(path: Path, manifest: Manifest) -> Iterator[str]:
     content = content_id({"name": manifest["name"], "splits": contents})
     features = manifest.get("buffer", {}).get("features")
     if content_with(content, features) != manifest["content"]:
-        yield f"{place}: its content id does not match its splits{RESTORE}"
+        yield f"{place} {_CHANGED} its content id does not match its splits{RESTORE}"
     # What was written with digests of its indexes was written with a seal, too.
     has_digests = any("index" in split for split in manifest["splits"].values())
     yield from _seal_problems(place, manifest, required=has_digests)
@@ -71,7 +72,7 @@ def stream_problems(path: Path, manifest: Manifest) -> Iterator[str]:
     """Yield a line for each contradiction in a stream's manifest, as `read_typed` returns it."""
     place = path / MANIFESTS["stream"]
     if content_id({"tasks": [one["content"] for one in manifest["tasks"]]}) != manifest["content"]:
-        yield f"{place}: its content id does not match its tasks{RESTORE}"
+        yield f"{place} {_CHANGED} its content id does not match its tasks{RESTORE}"
     yield from _seal_problems(place, manifest, required=False)
 
 
@@ -85,7 +86,7 @@ def _check_task_types(fields: Fields) -> None:
     fields("name", str)
     slug = fields("slug", str)
     if not is_file_name(slug):
-        raise BadInput(f"{fields.place}: slug is {slug!r:.80}, not a name for one directory")
+        raise BadInput(f"{fields.place}: slug is {slug!r:.80}, not the name of a directory")
     _check_step(fields)
     fields.texts("labels", ())
     for name, split in fields("splits", dict).items():

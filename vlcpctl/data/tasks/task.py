@@ -205,4 +205,4 @@ def open_stream(path: Path) -> list[Task]:
 
 def not_listed(path: Path, content: str) -> str:
     """The message for a task of another content id than stream.json lists for its directory."""
-    return f"{path}: is not the task listed in stream.json: its content id is {content}"
+    return f"{path} is not the task listed in stream.json: its content id is {content}"

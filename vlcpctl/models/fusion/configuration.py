@@ -237,7 +237,7 @@ def _check_sizes(found: FusionConfig, what: str) -> None:
     parts = (vars(found.image_cfg), vars(found.text_cfg), {"embed_dim": found.embed_dim})
     for name, value in (pair for part in parts for pair in part.items()):
         if type(value) is int and value < 1:
-            raise BadInput(f"{what}: {name} is {value}, at least 1 works")
+            raise BadInput(f"{what}: {name} is {value}; it must be at least 1")
 
 
 def _weights(found: FusionConfig) -> float:

@@ -31,19 +31,19 @@ def collect(rows: Iterable[Row], starts: Mapping[str, Sequence[str]] | None = No
     tracks = _grouped(
         rows, lambda row: (row.evaluator, row.protocol, row.map_variant or "", row.split)
     )
-    _refuse_more(len(tracks), MOST_TRACKS, "evaluators, protocols and splits")
+    _refuse_more(len(tracks), MOST_TRACKS, "combinations of evaluator, protocol and split")
     runs, outside = 0, 0
     for members in tracks.values():
         runs += len({(row.run, row.seed) for row in members if not _is_outside(row)})
         outside += len({(row.run, row.task, row.tasks) for row in members if _is_outside(row)})
-    _refuse_more(runs, MOST_RUNS, "runs and seeds")
+    _refuse_more(runs, MOST_RUNS, "combinations of run and seed")
     _refuse_more(outside, MOST_OUTSIDE, "lines on data outside the stream")
     return [_track(members, starts or {}) for _, members in sorted(tracks.items())]
 
 
 def _refuse_more(count: int, most: int, what: str) -> None:
     if count > most:
-        raise BadInput(f"the rows are of {count} {what}, more than {most}; report fewer at a time")
+        raise BadInput(f"the rows have {count} {what}, more than {most}; report fewer at a time")
 
 
 def _track(rows: list[Row], starts: Mapping[str, Sequence[str]]) -> Track:

@@ -170,7 +170,8 @@ def _check_number(name: str, value: Any, interval: str) -> None:
     numbers = value if isinstance(value, tuple) else () if value is None else (value,)
     for number in numbers:
         if not lies_within(number, interval):
-            finite = "" if math.isfinite(number) else " and finite"
+            is_bounded = "inf" not in interval
+            finite = "" if is_bounded or math.isfinite(number) else " and finite"
             raise UsageError(
                 f"--{name.replace('_', '-')} must be {in_words(interval)}{finite}, not {number}"
             )
@@ -192,7 +193,7 @@ def in_words(interval: str) -> str:
 def _check_augmentation(settings: Settings) -> None:
     low, high = settings.crop_scale
     if low > high:
-        raise UsageError(f"--crop-scale {low:g},{high:g}: the first number is the larger one")
+        raise UsageError(f"--crop-scale {low:g},{high:g}: the first number is above the second")
     for number, most in zip(settings.randaugment or (), RANDAUGMENT_MOST, strict=False):
         if not 0 <= number <= most:
             count, magnitude = RANDAUGMENT_MOST

@@ -1,4 +1,4 @@
-"""`vlcpctl check`: verify artifacts against their manifests, and look for flaws of their data."""
+"""`vlcpctl check`: verify artifacts against their manifests, and look for flaws in their data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ Paths = Annotated[
         metavar="PATH", help="Stream, task, buffer, checkpoint, targets or pseudo texts."
     ),
 ]
-Deep = Annotated[bool, typer.Option("--deep", help="Read and hash every byte, not only headers.")]
+Deep = Annotated[
+    bool, typer.Option("--deep", help="Read and hash every byte, whether verified before or not.")
+]
 NearDuplicates = Annotated[
     int | None,
     typer.Option(
@@ -29,11 +31,11 @@ NearDuplicates = Annotated[
         min=0,
         max=8,
         metavar="BITS",
-        help="Also report images that look like training images: their 64-bit perceptual hashes "
-        "differ in at most this many bits, such as 4 (default: only exact copies).",
+        help="Also report images whose 64-bit perceptual hash differs from that of a training "
+        "image in at most BITS bits, such as 4 (default: only exact copies).",
     ),
 ]
-Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 for warnings, too.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Exit with code 3 for warnings, too.")]
 
 
 def run(
@@ -46,14 +48,15 @@ def run(
 ) -> None:
     """Verify artifacts against their manifests: print one problem per line, exit 3 if there is any.
 
-    Without --deep, manifests, index and tar headers are compared with each other, and the end of
-    every tar is checked. With --deep, every image and caption is compared with the index, and
-    every content id with the parts it was computed from.
+    Without --deep, manifests, indexes and tar headers are compared with each other, the end of
+    every tar is checked, and large files are hashed only if they were touched since they were last
+    verified. With --deep, every image and caption is compared with the index, and every content id
+    with the parts it was computed from.
 
-    Flaws of the data are printed as warnings, which exit 0 unless --strict: test images that are
-    also training images, within a task, across tasks and across all PATHs; captions that several
-    images share; galleries of at most 10; splits that are empty, of one class, or smaller than a
-    batch; with --deep, images of different modes.
+    Flaws in the data are printed as warnings, which do not change the exit code unless --strict is
+    given: test images that are also training images, within a task, across tasks and across all
+    PATHs; captions that several images share; galleries of at most 10; splits that are empty, of
+    one class, or smaller than a batch; with --deep, images of different modes.
 
     Examples:
       vlcpctl check stream

@@ -76,10 +76,10 @@ def run(
     Seeds of the same run are averaged. Every definition of forgetting has its own name; the report
     prints formulas and signs.
 
-    Rows are only put together if they say that they can be compared: same data in a column, same
-    --limit and protocol options in a table, same settings in all seeds of a run. Other rows are an
-    error unless --allow-mixed names the field in which they differ; the report then says so. Rows
-    of a model from which a run started are that run's row before its first task.
+    Rows are combined only if they are comparable: the same data in a column, the same --limit and
+    protocol options in a table, the same settings in all seeds of a run. Other rows are an error
+    unless --allow-mixed names the field in which they differ; the report then has a note. Rows of
+    the model that a run started from become the run's row before its first task.
 
     --fail-if METRIC:OP:VALUE, with OP one of lt, le, gt and ge, exits with code 7 if the condition
     holds, and with 3 if its metric is undefined: bwt_gem:lt:-5, bwt_gem.t2i_r1:lt:-5. A bare key is

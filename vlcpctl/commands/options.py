@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ import typer
 from vlcpctl.commands.values import run_name
 from vlcpctl.core import console
 from vlcpctl.core.errors import UsageError
+from vlcpctl.core.printable import printable
 
 # The sections in which the help of a command with many options lists them, in this order.
 PANELS = INPUT, METHOD, MODEL, OPTIMIZATION, DATA, EXECUTION, OUTPUT = (
@@ -41,10 +43,10 @@ Force = Annotated[
 
 
 def wait_seconds(text: str) -> float:
-    """The seconds of --wait, infinity included. Raises ValueError for anything else."""
-    seconds = float(text)
+    """The seconds of --wait, which may be infinite. Raises ValueError for anything else."""
+    seconds = float(text) if _is_number(text) else math.nan
     if not seconds >= 0:
-        raise ValueError(f"'{text}' is not a number of seconds")
+        raise ValueError(f"'{printable(text)}' is not a number of seconds")
     return seconds
 
 
@@ -54,7 +56,7 @@ Wait = Annotated[
         "--wait",
         parser=wait_seconds,
         metavar="[SECONDS]",
-        help="If another process is writing --out, wait until it has ended, or at most SECONDS "
+        help="If another process is writing the output, wait until it ends, or for at most SECONDS "
         "(default: exit with code 4 at once).",
         rich_help_panel=EXECUTION,
     ),
@@ -234,8 +236,8 @@ SaveRanks = Annotated[
     typer.Option(
         "--save-ranks",
         metavar="FILE",
-        help="Parquet file to write, for each query, the rank of its best correct answer and its "
-        "best wrong answer to (default: none).",
+        help="Parquet file for the rank of each query's best correct answer, and its best wrong "
+        "answer (default: none).",
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -248,7 +250,7 @@ _TWO_NUMBERS: tuple[tuple[str, type[int] | type[float]], ...] = (
 
 
 def with_wait_values(words: Sequence[str]) -> list[str]:
-    """The words of a command line, with `--wait` that no number follows as `--wait=inf`.
+    """The words of a command line, in which a `--wait` without a number becomes `--wait=inf`.
 
     The parser's own optional values would take any next word, such as the name of a source.
 

@@ -194,7 +194,7 @@ Cap = Annotated[
     typer.Option(
         "--cap",
         metavar="NAME=N",
-        help="Limit on the data, which protects from damaged files; repeat for more (defaults: "
+        help="Change a limit that protects against damaged files; repeat for more (defaults: "
         "captions=10000 and caption-length=1000000 characters per image, name-length=4096 "
         "characters of keys and labels, columns=10000, page-bytes=64MiB per Parquet page).",
         rich_help_panel=options.DATA,
@@ -241,8 +241,8 @@ def run(
     tars, files with the same name form a pair: an image, a .txt with one caption per line, a .json.
     Failed downloads of img2dataset are skipped. Pickles are never read.
 
-    Images are JPEG, PNG or WebP of up to 40 million pixels and 256 MiB, in any colour mode. Of an
-    animated file the first frame is used. An orientation in EXIF is ignored, as open_clip does.
+    Images must be JPEG, PNG or WebP with at most 40 million pixels and 256 MiB, in any colour mode.
+    The first frame of an animation is used. EXIF orientation is ignored, as in open_clip.
 
     --labels-from takes class labels from a column, or from a classifier that predicts them: a timm
     model, or an image-text model with --class-names. --by classes needs labels; so does

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Tries some 1,200 faults and hostile inputs against vlcpctl and writes recipes/faults.md: what was
+# Tries some 1,100 faults and hostile inputs against vlcpctl and writes recipes/faults.md: what was
 # tried, the exit code, and what was printed. About 40 minutes on two cores.
 #
 #   bash recipes/faults.sh                all cases; writes recipes/faults.md
-#   bash recipes/faults.sh "Two processes"   only the cases with these words; writes nothing
+#   bash recipes/faults.sh "Two processes"   only the cases whose names contain it; writes nothing
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source recipes/environment.sh

@@ -32,7 +32,7 @@ takes less than {seconds} s and {memory} MB above the idle program.
 
 
 def main() -> int:
-    """Run the cases that match the words on the command line; all without words."""
+    """Run the cases whose names contain a word of the command line, or all if there is none."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("words", nargs="*", help="run only the cases whose name contains a word")
     parser.add_argument("-o", "--out", type=Path, help="write the table to this file")

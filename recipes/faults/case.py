@@ -1,4 +1,4 @@
-"""A case of the table: a fault or a hostile input, the command that meets it, how it may end."""
+"""A case of the table: a fault or hostile input, the command that is run, and how it may end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Case:
 
     group: str
     fault: str
-    command: str  # the words after `vlcpctl`, relative to the world; "" if `run` does it all
+    command: str  # the words after `vlcpctl`, relative to the world; "" if `bash` is given
     codes: tuple[int, ...]  # exit codes that are right
     prepare: Callable[[Path], object] | None = None
     says: str = ""  # must be part of what is printed to stderr
@@ -82,7 +82,7 @@ def written(name: str, data: bytes | str) -> Callable[[Path], None]:
 
 
 def removed(name: str) -> Callable[[Path], None]:
-    """A fault that removes a file of the world, found by a pattern that matches one or more."""
+    """A fault that removes the files of the world that match a pattern."""
 
     def prepare(world: Path) -> None:
         for path in found(world, name):

@@ -1,6 +1,7 @@
-"""The process of the program: its signals and streams before anything is imported, and its end.
+"""The entry point of the process: sets up signals and streams before the imports, and exits.
 
-An interrupt during imports or while the interpreter shuts down would be printed as a traceback.
+An interrupt during imports or while the interpreter shuts down would otherwise be printed as a
+traceback.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def main() -> None:
     _open_closed_streams()
     state, pid = _State(), os.getpid()
     # Registered first, it runs last: after everything else that runs at exit, and instead of the
-    # tearing down of modules.
+    # teardown of modules.
     atexit.register(_leave, state, pid)
     from vlcpctl.cli import main as run
 
@@ -47,7 +48,7 @@ def _exit(number: int, _frame: object) -> None:
 def _open_closed_streams() -> None:
     """Open streams that were closed at the start (`>&-`) on /dev/null.
 
-    Otherwise a file that is opened later gets the number of stdout, and results are written to it.
+    Otherwise a file that is opened later gets the number of stdout, and results would go into it.
     """
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:

@@ -63,7 +63,7 @@ class _Group(typer.core.TyperGroup):
             with _exiting_at_closed_pipe():
                 return super().make_context(info_name, args, parent=parent, **extra)
         except TYPER_ERROR as error:
-            if not words:  # the help is shown in the form of an error
+            if not words:  # typer shows the help by raising an error
                 raise
             raise _usage_exit("", usage_words(error, words)) from error
 
@@ -139,7 +139,7 @@ class _Command(typer.core.TyperCommand):
 
 @contextmanager
 def _exiting_at_closed_pipe() -> Iterator[None]:
-    """End as commands do when the reader of stdout has left; typer would exit with 1."""
+    """End as commands do when the reader of stdout has closed it; typer would exit with 1."""
     try:
         yield
     except BrokenPipeError:

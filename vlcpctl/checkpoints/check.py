@@ -35,7 +35,7 @@ def check_checkpoint(path: Path, *, deep: bool) -> Iterator[str]:
 
 
 def _problems_of(file: Path, sha256: str | None, *, deep: bool) -> Iterator[str]:
-    """Yield a line for each problem of a file with the right digest: then it was written wrong."""
+    """Yield a line for each problem of a file whose digest is right: it was wrong when written."""
     if deep and sha256 is not None and file_sha256(file) != sha256:
         yield f"{file} is not the file listed in checkpoint.json: its sha256 differs"
     problem = _problem_of(file) if file.suffix == ".safetensors" else None

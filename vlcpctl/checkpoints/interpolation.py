@@ -44,7 +44,7 @@ def interpolate(request: Request) -> Iterator[Path]:
     Raises Incompatible if the two checkpoints are of different models, and OutputExists if
     something else is at an output path.
     """
-    with ExitStack() as locks:  # of all outputs, before any is looked at
+    with ExitStack() as locks:  # of all outputs, before any is examined
         for _, out in request.outputs:
             locks.enter_context(Staging(out).locked_to_look())
         yield from _interpolate(request)

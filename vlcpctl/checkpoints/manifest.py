@@ -38,7 +38,8 @@ class CheckpointManifest:
     """The facts in checkpoint.json; the defaults are those of a model before any task.
 
     `content`, `files`, `digests` and `made_by` are empty until the manifest is written and read
-    again. `files` decide the content id; `digests` find changes of any file, and are read faster.
+    again. `files` decide the content id; `digests` detect changes of any file, and are faster
+    to verify.
     """
 
     content: str = ""
@@ -124,7 +125,7 @@ _TYPES: dict[str, type | UnionType] = {
 
 
 def _typed(take: Fields, name: str, annotation: str) -> Any:
-    """The value of a field, which must be what the annotation of its attribute says."""
+    """The value of a field, checked against the annotation of its attribute."""
     plain = annotation.removesuffix(" | None")
     default = (None,) if plain != annotation else ()
     if plain.startswith("Sequence["):
@@ -141,7 +142,7 @@ def _typed(take: Fields, name: str, annotation: str) -> Any:
 
 
 def _check_bounds(found: CheckpointManifest, place: Path) -> None:
-    """Refuse numbers that no checkpoint has: readers count with them, or make a column of each."""
+    """Refuse impossible numbers: readers compute with them, or allocate a column for each step."""
     steps = [found.step, found.stream_step, *found.task_steps]
     wrong = {
         f"it has a step that is not between 0 and {MOST_TASKS - 1}": any(

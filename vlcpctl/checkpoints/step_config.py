@@ -1,4 +1,4 @@
-"""The configuration of a train-step, by which rows of different seeds are comparable or not.
+"""The configuration of a train-step, which decides whether rows of different seeds are comparable.
 
 Unlike the identity of a checkpoint, it does not depend on seeds, data, names, paths, or on how the
 work is divided, but on everything else that a user may set.

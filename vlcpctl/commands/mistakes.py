@@ -1,4 +1,4 @@
-"""typer's errors for a command line that cannot be parsed, in the words of all other errors."""
+"""typer's errors for a command line that cannot be parsed, worded like all other errors."""
 
 from __future__ import annotations
 

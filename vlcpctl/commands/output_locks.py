@@ -1,4 +1,4 @@
-"""Commands that write hold the locks of their outputs while they run, and have --wait."""
+"""Adds --wait to commands that write, and locks their outputs while they run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WAIT = inspect.Parameter("wait", inspect.Parameter.KEYWORD_ONLY, default=None, 
 
 
 def with_locks(run: Callable[..., None]) -> Callable[..., None]:
-    """The command with --wait, locking its outputs before it looks at them; others unchanged."""
+    """The command with --wait, and its outputs locked before it runs; one without is unchanged."""
     parameters = inspect.signature(run, eval_str=True).parameters
     if not OUTPUTS & parameters.keys():
         return run
@@ -44,7 +44,7 @@ def _with_wait(parameters: Mapping[str, inspect.Parameter]) -> Iterator[inspect.
 
 @contextmanager
 def _locked_outputs(arguments: Mapping[str, Any], wait: float | None) -> Iterator[None]:
-    """Hold the lock of every output within the block, waiting as --wait says.
+    """Hold the lock of every output within the block, waiting as given by --wait.
 
     Raises OutputExists if another process writes one of them.
     """

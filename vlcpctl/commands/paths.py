@@ -55,7 +55,7 @@ def checked_paths(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_undecodable(value: Any) -> None:
-    """Refuse words that are not UTF-8 before the work, not when it is to be published."""
+    """Refuse words that are not UTF-8 before the work starts, not when its result is written."""
     for one in value if isinstance(value, list | tuple) else [value]:
         if isinstance(one, str | Path) and re.search("[\ud800-\udfff]", str(one)):
             raise UsageError(

@@ -102,7 +102,7 @@ def evaluate_rows(
 def with_ranks(
     ranks: RankFile | None, notes: AbstractContextManager[Note] | None = None
 ) -> Iterator[Note]:
-    """Open the file of ranks, if there is one, while rows are measured: for `notes` above."""
+    """Within the block, the file of ranks (if any) is open; yields what `notes` yields."""
     with notes or nullcontext(_ignore) as note, ranks.opened() if ranks else nullcontext():
         yield note
 

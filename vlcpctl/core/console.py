@@ -1,7 +1,7 @@
 """Output for people, log lines and progress, goes to stderr; only results go to stdout.
 
 Messages and results may contain names that others chose (of files, members of tars, runs, tasks).
-They are made safe for a terminal here, so that no caller needs to think of it.
+They are made safe for a terminal here, so that callers need not do so.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def drop_stderr() -> None:
 
 
 def log(text: str) -> None:
-    """Print text to stderr; work goes on without it if the reader has left or its disk is full.
+    """Print text to stderr; work goes on without it if the reader has gone or its disk is full.
 
     Results are written elsewhere, and the loss of a log line does not change them.
     """

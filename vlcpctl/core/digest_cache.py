@@ -1,7 +1,7 @@
-"""What was verified or read before, in the user's cache directory, so that it is not read again.
+"""Digests of files already read, in the user's cache directory, so that they are not read again.
 
 An entry is about a file in one state: its device, inode, size and times. A cache that cannot be
-written costs time, so it is no error.
+written only costs time, so that is not an error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from vlcpctl.core.safe_json import parse_json
 
-_CACHED_FROM = 1 << 22  # bytes; a smaller file is hashed sooner than its cache entry is opened
+_CACHED_FROM = 1 << 22  # bytes; hashing a smaller file is faster than opening its cache entry
 _SETTLED_SECONDS = 2  # a file changed more recently could change again within the clock's tick
 _NO_CACHE = (OSError, RuntimeError, LookupError, TypeError, ValueError)  # no home, damaged entry
 _FILES = "\0files"  # of a source; not the end of any path

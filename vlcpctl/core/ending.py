@@ -1,7 +1,7 @@
-"""How a signal ends the process: what is half-done is removed, then the process exits at once.
+"""How a signal ends the process: unfinished files are removed, then the process exits at once.
 
-Python's own way, an exception, can come where nobody can handle it: in an import, in a destructor,
-or while the interpreter shuts down. It is then printed as a traceback, or swallowed.
+Python's own way, an exception, can be raised where no code can handle it: in an import, in a
+destructor, or while the interpreter shuts down. It is then printed as a traceback, or swallowed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def at_signal(action: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(ValueError):  # a forked child has forgotten it
+        with suppress(ValueError):  # a forked child has cleared the list
             _actions.remove(action)
 
 

@@ -103,7 +103,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
 
 
 def some_names(names: Sequence[str]) -> str:
-    """The first names, and how many there are if these are not all.
+    """The first names, and the total number if there are more.
 
     >>> some_names(["a", "b"])
     'a, b'

@@ -1,6 +1,6 @@
 """Advisory locks on files: one process at a time writes an output.
 
-The lock is the kernel's (`flock`): it is free as soon as its holder is dead, however it died.
+The lock is the kernel's (`flock`): it is released as soon as its holder ends, however it ends.
 Children never hold a lock of their parent: a forked one closes the descriptors, and a program that
 a process starts does not inherit them.
 """
@@ -56,7 +56,7 @@ class HeldLock:
     def write_holder(self, text: str) -> None:
         """Replace the content of the lock's file by `text` and a line of JSON about this process.
 
-        Others show it when they find the lock held; a full disk only costs them that.
+        Others show it when they find the lock held; on a full disk, only that is lost.
         """
         holder = {
             "pid": os.getpid(),
@@ -103,11 +103,11 @@ def acquire(
 ) -> HeldLock:
     """Lock the file at `path`, which `open_file` opens or creates; `output` is for the message.
 
-    Waits `wait_s` seconds, or as `set_patience` has set. Raises OutputExists, naming the process
-    that holds it, if another process still does.
+    Waits `wait_s` seconds (None: as set with `set_patience`). Raises OutputExists, naming the
+    process that holds it, if another process still does.
     """
     wait_s = _state.patience if wait_s is None else wait_s
-    started, has_told = time.monotonic(), False
+    started, has_reported = time.monotonic(), False
     while True:
         descriptor = open_file()
         key = _key(os.fstat(descriptor))
@@ -126,9 +126,9 @@ def acquire(
         waited = time.monotonic() - started
         if waited >= max(wait_s, GRACE_S):
             raise OutputExists(_busy(output, holder, wait_s))
-        if wait_s and not has_told and waited >= GRACE_S:
+        if wait_s and not has_reported and waited >= GRACE_S:
             say(f"{_being_written(output, holder)}; waiting for it")
-            has_told = True
+            has_reported = True
         time.sleep(POLL_S)
 
 
@@ -161,7 +161,7 @@ def _is_at(path: Path, key: Key) -> bool:
 
 
 def _holder(descriptor: int) -> dict[str, Any]:
-    """What the lock's file says about its holder; {} if nothing readable."""
+    """What the lock's file records about its holder; {} if it cannot be read."""
     try:
         lines = os.pread(descriptor, MOST_BYTES, 0).decode(errors="replace").splitlines()
         found = json.loads(lines[-1])

@@ -37,8 +37,8 @@ def write_manifest(
     """Write the manifest that makes a directory of this kind exist.
 
     `identity` is the semantic settings, compared when the command runs again; `content` is the id
-    of the data; `body` is what readers need. Who made it and when is added, and is in no id.
-    Bytes of a path that are not UTF-8 are written as backslash escapes.
+    of the data; `body` is what readers need. Who made it and when is added, and is not part of
+    any id. Bytes of a path that are not UTF-8 are written as backslash escapes.
     """
     manifest = {
         "schema": f"vlcpctl.{kind}/1",

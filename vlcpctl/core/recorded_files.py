@@ -34,7 +34,7 @@ def verify_recorded(
 ) -> None:
     """Raise `error`, naming the file, if one that `is_wanted` is not what the manifest records.
 
-    So does a file that `is_read` if it is there, and that the manifest does not record. Raises
+    Also raises it for a file that exists and `is_read`, but that the manifest does not record, and
     BadInput if the manifest of the artifact, of this kind, cannot be read.
     """
     recorded = recorded_files(directory / MANIFESTS[kind], read_manifest(directory, kind))

@@ -1,4 +1,4 @@
-"""Limits on memory and processes, such as `ulimit -v`: one line when they are reached."""
+"""Limits on memory and processes, such as `ulimit -v`: errors of one line at the limit."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from vlcpctl.core.safe_json import parse_json
 FAMILY = "vlcpctl.eval/"
 SCHEMA = f"{FAMILY}1.1"
 # Options that depend on the evaluated data, or may differ between the seeds of a run: rows that
-# differ in them are comparable all the same, unless they are of the same data, or of one seed.
+# differ in them are comparable anyway, unless they are of the same data, or of one seed.
 OPTIONS_OF_DATA = ("prompts",)
 OPTIONS_OF_SEED = ("seed",)
 MOST_ROWS = 500_000  # that are read at once, in all files; they take about a gigabyte
@@ -82,7 +82,7 @@ class Row:
 
     `step` is the stream step of the checkpoint, `task_step` that of the evaluated task. The fields
     from `data` to `parent` are None in rows of schema 1.0, and so are those that do not apply;
-    `options` of such a row are those it names.
+    the `options` of such a row are those it records.
     """
 
     run: str
@@ -146,7 +146,7 @@ def distinct(rows: Iterable[Row], allow_mixed: Collection[str] = ()) -> list[Row
         if first is not row:
             _refuse_contradiction(first, row, allow_mixed)
             if first.is_earlier and not row.is_earlier:
-                seen[subject] = row  # it says more
+                seen[subject] = row  # it records more
     return list(seen.values())
 
 
@@ -243,7 +243,7 @@ def row_of(value: dict[str, Any], place: str) -> Row:
 
 
 def _check_lengths(value: dict[str, Any], place: str) -> None:
-    """Raise BadInput for names, lists of tasks and metrics beyond all use."""
+    """Raise BadInput for names, lists of tasks and metrics that are too long."""
     for name, found in value.items():
         if isinstance(found, str):
             _check_names(name, (found,), place)
@@ -271,7 +271,7 @@ def _check_names(field_: str, names: Iterable[object], place: str) -> None:
 
 
 def _position(take: Fields, name: str) -> int | None:
-    """A place in the stream, from 0; None: not trained on a stream, or not part of it."""
+    """A stream step, from 0; None: not trained on a stream, or not part of it."""
     step: int | None = take(name, int, None)
     if step is not None and not 0 <= step < MOST_TASKS:
         raise BadInput(
@@ -281,7 +281,7 @@ def _position(take: Fields, name: str) -> int | None:
 
 
 def _earlier_options(value: dict[str, Any], evaluator: str) -> dict[str, Any]:
-    """What a row of schema 1.0 says of its protocol's options."""
+    """The protocol options that a row of schema 1.0 records."""
     named = {new: value[old] for old, new in _EARLIER_OPTIONS.items() if old in value}
     return _EARLIER_USUAL.get(evaluator, {}) | named
 
@@ -346,7 +346,7 @@ def _degrees(found: dict[str, Any] | None, place: str) -> dict[str, tuple[int, .
 def differences(one: Row, other: Row) -> dict[str, tuple[object, object]]:
     """What two rows of one evaluation disagree about, by field, with both values.
 
-    A field that one of them does not have, because an earlier version wrote it, is no difference.
+    A field that one of them does not have, because an earlier version wrote it, is ignored.
 
     >>> fields = dict(run="a", method="a", seed=0, buffer=None, step=0, task_step=0, stream="s")
     >>> fields |= dict(evaluator="retrieval", protocol="", gallery="own", task="t", tasks=())
@@ -371,7 +371,7 @@ def differences(one: Row, other: Row) -> dict[str, tuple[object, object]]:
 def different_options(one: Row, other: Row) -> dict[str, tuple[object, object]]:
     """The protocol options that differ, with both values; None for one that is missing.
 
-    A row of schema 1.0 does not name all of its options: those it lacks are no difference.
+    A row of schema 1.0 does not record all of its options: those it lacks are ignored.
     """
     mine, others = one.options or {}, other.options or {}
     names = mine.keys() | others.keys()

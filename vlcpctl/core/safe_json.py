@@ -27,7 +27,7 @@ _SUSPICIOUS = re.compile(r"\\u[dD][89a-fA-F]|\d{18}|\d[eE]\+?\d{3}")
 def parse_json(text: str | bytes, *, finite: bool = False, unique: bool = False) -> Any:
     """The value of a JSON text. Raises ValueError, whose message says what is wrong.
 
-    With `finite`, the words NaN and Infinity are refused as the JSON standard asks, and numbers
+    With `finite`, the words NaN and Infinity are refused as the JSON standard requires, and numbers
     such as 1e999 that Python reads as infinite; with `unique`, an object that has a key twice, of
     which Python would keep the last.
 

@@ -1,6 +1,7 @@
 """The seal of a manifest: a digest of its own fields, so that a change of any of them is noticed.
 
-Digests of files and content ids are fields too. The seal does not stop those who recompute it.
+Digests of files and content ids are fields too. The seal detects accidents, not an
+attacker who recomputes it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The staging directory of an output: what is being written, and what a new output replaced.
 
 .NAME.vlcpctl/made-by-vlcpctl       the marker; a directory without it is never touched. Writers of
-                                    the output lock it, and store who they are on its last line
+                                    the output lock it, and record their process on its last line
 .NAME.vlcpctl/part-I-of-N           locked by a process that computes a part of the output
 .NAME.vlcpctl/writing-HOST-PID      what a process is writing, a file or a directory
 .NAME.vlcpctl/ready/NAME            complete, and about to take the place of NAME
@@ -37,7 +37,7 @@ _TRIES = 100
 
 @final
 class Staging:
-    """The staging directory of one output. It need not exist, and is made by `locked`."""
+    """The staging directory of one output. It need not exist: `locked` creates it."""
 
     def __init__(self, output: Path) -> None:
         self.output = Path(os.path.abspath(output))
@@ -77,7 +77,7 @@ class Staging:
     def locked_part(self, part: str, *, wait_s: float | None = None) -> Iterator[None]:
         """Hold the lock of one part of the output, of which others may be computed meanwhile.
 
-        Raises as `locked` does: nobody else may write the output or this part of it.
+        Raises as `locked` does: no other process may be writing the output or this part of it.
         """
         file = self.path / f"part-{part}"
         with self._locked(shared=True, wait_s=wait_s):
@@ -210,7 +210,7 @@ class Staging:
             try:
                 with suppress(FileExistsError):
                     self.path.mkdir(parents=True)
-                # One listing: between two looks, its last user may remove the marker.
+                # One listing: between two listings, its last user may remove the marker.
                 names = {path.name for path in self.path.iterdir()}
                 if names and _MARKER not in names:
                     break

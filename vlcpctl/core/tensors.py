@@ -38,7 +38,7 @@ def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
     """The first name, in order, of a tensor with NaN or infinity; None if all are finite."""
     for name in sorted(tensors):
         tensor = tensors[name]
-        # Smallest and largest value show NaN and infinity, and need no memory, as isfinite does.
+        # The extremes reveal NaN and infinity without the memory that isfinite would need.
         if tensor.is_floating_point() and tensor.numel():
             extremes = torch.stack(tensor.detach().aminmax())
             if not bool(torch.isfinite(extremes).all()):

@@ -10,7 +10,7 @@ lists all tasks that the run has learned so far. Data is a task of the run's str
    reordered stream the steps differ.
 
 All other data is outside the stream and has no step: also data that was learned before the run
-began, by the model it started from. A model before its first task has no run of its own. It gets
+started, by the model it started from. A model before its first task has no run of its own. It gets
 the steps of the runs that start from it if they are evaluated together, and none otherwise: rows
 name the data by content, so that a report can join them later.
 """
@@ -59,7 +59,7 @@ class RunCheckpoint:
 
 
 def run_checkpoints(manifests: Sequence[CheckpointManifest]) -> list[RunCheckpoint]:
-    """Each checkpoint with what the others say about its run, in the order given."""
+    """Each checkpoint with what the others show about its run, in the order given."""
     starts = [_start_of(one, manifests) for one in manifests]
     return [
         RunCheckpoint(one, _chain_of(one, manifests, starts), start)
@@ -111,7 +111,7 @@ def _learned_step(
 def _offsets(
     chain: CheckpointManifest, learned: Mapping[str, int | None], places: Sequence[TaskPlace]
 ) -> dict[str | None, int]:
-    """How far the run counts ahead of each stream that continues it."""
+    """What to add to the steps of each stream that continues the run, to get the run's steps."""
     if not learned:
         return _offsets_of_unlearned(chain, places)
     given: dict[str | None, list[bool]] = {}

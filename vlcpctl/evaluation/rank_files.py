@@ -1,4 +1,4 @@
-"""Files of ranks: for every query, how far down its best right answer is, and what is above it.
+"""Files of ranks: for every query, the rank of its best right answer, and its best wrong answer.
 
 Parquet, a row per query, in the order of the evaluation's rows. The columns:
 
@@ -137,8 +137,8 @@ def plan_ranks(
 ) -> RankFile | None:
     """The file of the ranks of these rows; None if none is wanted, or it is already finished.
 
-    Raises UsageError or OutputExists if it may not be written, because it is that of the rows, or
-    holds anything else.
+    Raises UsageError or OutputExists if it may not be written, because it is the file of the rows,
+    or contains anything else.
     """
     if out is None:
         return None
@@ -170,7 +170,7 @@ def _identity_of(path: Path) -> dict[str, Any] | None:
 
 
 def _metadata(path: Path) -> dict[str, Any] | None:
-    """What the file's footer says about it; None if it is not a file of ranks."""
+    """What the file's footer records about it; None if it is not a file of ranks."""
     try:
         found = parse_json((pq.read_metadata(path).metadata or {}).get(METADATA, b"null"))
     except (OSError, ValueError, pa.ArrowException):

@@ -1,4 +1,4 @@
-"""Check an artifact of any kind for damage, and data for what makes results mean less."""
+"""Check artifacts for damage, and data for flaws that make results less meaningful."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CHECKS = {
     "targets": check_targets,
     "file of pseudo texts": check_pseudo_texts,
 }
-# What a file may lead to that was changed in a way nobody thought of.
+# Errors that an unforeseen change of a file may cause.
 _DAMAGE = (ValueError, ArithmeticError, RecursionError, MemoryError, pa.ArrowException)
 
 
@@ -73,7 +73,7 @@ def _check_recorded(path: Path, manifest: dict[str, Any], *, deep: bool) -> Iter
 def findings(
     paths: Sequence[Path], *, deep: bool, near_bits: int | None = None
 ) -> Iterator[Finding]:
-    """Yield what makes training on these artifacts, or results on them, mean less than it seems.
+    """Yield flaws that make training on these artifacts, or results on them, less meaningful.
 
     All of them are taken together: an image of the test split of one is looked for in the training
     data of all. Damaged indexes are left out, as `check` reports them. `deep` also looks at every

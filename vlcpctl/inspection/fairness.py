@@ -1,4 +1,4 @@
-"""What makes a metric mean less, or a train-step impossible, without being damage.
+"""Flaws in data that make a metric less meaningful or a train-step impossible, but are not damage.
 
 Captions that many images share, galleries smaller than K, one class only, few or no images.
 """
@@ -132,7 +132,7 @@ def _hashed_captions(
     first = 0
     for batch in column_batches(split.index, ["captions"]):
         row_C, texts = _flat(batch.column(0), split)
-        # Python's hash is keyed anew in every process, so that nobody can plan collisions.
+        # Python's hash has a new key in every process, so that collisions cannot be planned.
         hashes = np.fromiter(map(hash, texts.to_pylist()), np.int64, len(texts))
         yield row_C + first, hashes
         first += len(batch)

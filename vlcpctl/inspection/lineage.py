@@ -34,7 +34,7 @@ _FACTS = {
     "skipped": dict,
     "warnings": list,
 }
-# What a manifest may lead to that was changed in a way nobody thought of.
+# Errors that an unforeseen change of a manifest may cause.
 _DAMAGE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError)
 _HEADLINE = ("name", "run", "method", "step", "texts", "pairs", "views", "width")
 

@@ -37,7 +37,7 @@ _NIBBLES[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16, dtype=np.
 
 @dataclass(frozen=True)
 class Finding:
-    """Something about data that is not damage, but makes training or a metric mean less."""
+    """A flaw in data that is not damage, but makes training or a metric less meaningful."""
 
     path: Path  # the artifact
     kind: str  # such as "leak"

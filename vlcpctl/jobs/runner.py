@@ -187,7 +187,7 @@ def _run_in_child(words: Sequence[str], ends: Sequence[Connection]) -> None:
         zip(ends, ("stdout", "stderr"), strict=False), start=1
     ):
         os.dup2(end.fileno(), descriptor)
-        # The parent's stream may remember that it was a file, in which it could seek.
+        # The parent's stream may have been a file, which can seek; the child's is a pipe.
         setattr(sys, name, os.fdopen(descriptor, "w", 1, "utf-8", closefd=False))
     sys.argv = ["vlcpctl", *words]
     from vlcpctl.__main__ import main

@@ -88,7 +88,7 @@ def _numbers(value: Any, name: str) -> Iterator[tuple[str, float]]:
 
 
 def _memory() -> float:
-    """The machine's memory in bytes; infinite where the system does not tell."""
+    """The machine's memory in bytes; infinite where the system does not report it."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):

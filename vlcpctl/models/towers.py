@@ -35,7 +35,7 @@ def new_module(config: dict[str, Any], seed: int) -> nn.Module:
             module: nn.Module = kind(**shape)
         except OSError as error:  # raised by the hub's clients
             raise Incompatible(_no_tower(config, error)) from error
-        except Exception as error:  # another library's code on a configuration of others
+        except Exception as error:  # another library's code on an untrusted configuration
             raise BadInput(
                 f"open_clip cannot build a model from this configuration: {first_line(error)}"
             ) from error

@@ -11,7 +11,7 @@ _SHOWN = 3  # names in a note before "and N more"
 
 
 def row_notes(rows: Sequence[Row]) -> list[str]:
-    """What the rows do not say, or say without being wrong, that a reader should know."""
+    """Notes about rows that are valid, but that a reader should know about."""
     return [*_earlier_notes(rows), *_seed_notes(rows), *_name_notes(rows), *_chain_notes(rows)]
 
 

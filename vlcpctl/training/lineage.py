@@ -1,4 +1,4 @@
-"""Mistakes in what a train-step continues from: each is a warning, or an error if it must be one.
+"""Possible mistakes in what a train-step continues from: warnings, and errors for clear ones.
 
 The warnings are shown with the plan and recorded in the checkpoint. Torch-free.
 """
@@ -18,14 +18,14 @@ from vlcpctl.data.tasks.task import Split, Task
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.task_history import TaskHistory
 
-# Names that 'split' gives to tasks of every stream: equal ones mean nothing.
+# Names that 'split' gives to tasks of every stream: the same name does not mean the same task.
 _NUMBERED = re.compile(r"(part|classes)-\d+")
 
 
 def lineage_warnings(
     request: Request, history: TaskHistory, splits: Sequence[Split], buffer: Task | None
 ) -> tuple[str, ...]:
-    """One line for everything about --previous and --buffer that may not be meant.
+    """One line for everything about --previous and --buffer that may not be intended.
 
     `splits` are the opened training splits of the tasks and, last, of the buffer. Raises
     UsageError for a buffer with pairs of a later task of the stream, and BadInput if an index of

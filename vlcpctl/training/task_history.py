@@ -42,10 +42,10 @@ class TaskHistory:
         return steps if self._same_run or self._same_stream else [None] * len(steps)
 
     def start(self) -> dict[str, Any]:
-        """The checkpoint that the run started from: its content id, and its config id if trained.
+        """Manifest fields of the checkpoint that the run started from: content id, and config id.
 
-        It is an imported model, or one of another run that was trained on other streams. None if
-        the run began with a new model.
+        It is an imported model, or one of another run that was trained on other streams. Empty if
+        the run started with a new model.
         """
         parent = self.parent
         if parent is None:

@@ -55,9 +55,8 @@ def train_step(
 
     Returns at once if this very checkpoint is already finished; resumes an unfinished run from its
     last saved state. Raises OutputExists if something else is at `request.out` or another process
-    writes it, UsageError,
-    BadInput or Incompatible if options and inputs do not fit together, Diverged if the loss is not
-    finite, and Interrupted after a signal.
+    is writing it, UsageError, BadInput or Incompatible if options and inputs do not fit together,
+    Diverged if the loss is not finite, and Interrupted after a signal.
     """
     world = world or World()
     partial = ResumeDirectory(request.out)
@@ -152,7 +151,7 @@ def _train(
 
 @contextmanager
 def _last_step(loop: TrainingLoop) -> Iterator[None]:
-    """Say what the loop says of weights that diverged in the last step: no later loss shows it."""
+    """Report weights that diverged in the last step as the loop does: no later loss shows it."""
     try:
         yield
     except Diverged as error:

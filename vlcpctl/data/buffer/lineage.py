@@ -1,4 +1,4 @@
-"""Warnings about a buffer update that may not be meant: they are printed and recorded."""
+"""Warnings about a buffer update that may not be intended: they are printed and recorded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vlcpctl.data.tasks.neighbours import stream_entries
 
 
 def update_warnings(request: Request) -> Iterator[str]:
-    """One line for everything about --previous that may not be meant."""
+    """One line for everything about --previous that may not be intended."""
     previous, task = request.previous, request.task
     if previous is None:
         return

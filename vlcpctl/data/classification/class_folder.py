@@ -73,7 +73,7 @@ class ClassFolder:
         paths = []
         for number in range(int(text)):
             paths.append(directory / f"{number}.tar")
-            if not paths[-1].is_file():  # at once: the number may be any
+            if not paths[-1].is_file():  # checked at once: the number may be huge
                 raise BadInput(
                     f"{paths[-1]} does not exist, but {SHARD_COUNT} says there are {text} tars"
                 )

@@ -16,8 +16,8 @@ MAX_PIXELS = 40_000_000
 MAX_BYTES = 256 * 2**20
 KINDS = ("jpg", "png", "webp")
 FORMATS = ("JPEG", "PNG", "WEBP")  # as Pillow names them
-# What Pillow raises for damaged files, besides its DecompressionBombError. Its readers are written
-# for honest files, so that a lie can end in an error of any of these kinds.
+# What Pillow raises for damaged files, besides its DecompressionBombError. Its readers assume
+# well-formed files, so that a malformed one can end in an error of any of these kinds.
 DECODING_FAILS = (
     *(OSError, SyntaxError, ValueError, LookupError, TypeError, ArithmeticError, AttributeError),
     *(EOFError, RuntimeError, AssertionError, struct.error, zlib.error),
@@ -58,8 +58,8 @@ class ImageHeader(NamedTuple):
 def read_header(data: Bytes) -> ImageHeader:
     """Format, width and height from the header, without decoding.
 
-    Of files with several images, as for animations, the first one counts; an orientation in EXIF is
-    ignored. Damage in the pixels is not found, nor some of that behind a JPEG's frame header or in
+    For files with several images, such as animations, the first one counts; EXIF orientation is
+    ignored. Damage in the pixels is not found, nor is some damage after a JPEG's frame header or in
     the frames of an animation; see `decode_fully`.
 
     Raises BrokenImage if the format is unknown, the header is damaged, the end is missing, or the
@@ -104,7 +104,7 @@ def decode_fully(data: Bytes) -> None:
 
 @cache  # a filter is global, and slow to add
 def _hush_pillow() -> None:
-    """Do not print Pillow's remarks on metadata, which have several lines for each image."""
+    """Suppress Pillow's warnings about metadata, which take several lines for each image."""
     warnings.filterwarnings("ignore", module=r"PIL\.")
 
 

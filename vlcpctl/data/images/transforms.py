@@ -19,7 +19,7 @@ from vlcpctl.data.images.header import DECODING_FAILS, FORMATS, read_header
 from vlcpctl.data.images.randaugment import randaugment
 
 _DECODING_FAILS = (*DECODING_FAILS, Image.DecompressionBombError)
-# Pillow remarks on damaged metadata in several lines, which say nothing about the pixels.
+# Pillow's warnings about damaged metadata take several lines, and do not concern the pixels.
 warnings.filterwarnings("ignore", module=r"PIL\.")
 
 FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
@@ -28,8 +28,8 @@ FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BIL
 def decode_image(data: bytes, what: str = "image") -> Image.Image:
     """Decode to an RGB image; `what` names the image in messages.
 
-    Of an animation it is the first frame. An orientation in EXIF is ignored, as open_clip and the
-    tools around it ignore it, so that embeddings stay comparable.
+    For an animation it is the first frame. EXIF orientation is ignored, as open_clip and the tools
+    around it do, so that embeddings stay comparable.
 
     Raises BadInput if it is damaged or too large; a size above the limit is found in the header,
     before any pixel is decoded.

@@ -3,9 +3,9 @@
 Row i of the array belongs to row i of the table NAME.parquet, which has the columns "key", of a
 sample, and "view" or "caption", the number of the sample's view or caption. Other programs read
 them with pandas.read_parquet("NAME.parquet") and numpy.load("NAME.npy", mmap_mode="r").
-Rows are read from disk when they are used, without verifying a checksum: whoever opens an artifact
-verifies its files first. They are read and not memory-mapped, because a mapped file that another
-program cuts short would end the process with SIGBUS; 64 rows of 512 channels take 0.13 ms.
+Rows are read from disk when they are used, without verifying a checksum: the code that opens an
+artifact verifies its files first. They are read and not memory-mapped, because a mapped file that
+another program cuts short would end the process with SIGBUS; 64 rows of 512 channels take 0.13 ms.
 Shapes: N rows, D channels, K samples.
 """
 
@@ -133,7 +133,7 @@ class Matrix:
         return self._array([self._read(row, 1) for row in rows.tolist()])
 
     def blocks(self) -> Iterator[np.ndarray]:
-        """All rows in order, some thousands at once."""
+        """All rows in order, in blocks (n, D) of at most _ROWS_AT_ONCE."""
         for start in range(0, self._rows, _ROWS_AT_ONCE):
             count = min(_ROWS_AT_ONCE, self._rows - start)
             yield self._array([self._read(start, count)])

@@ -18,7 +18,7 @@ from vlcpctl.data.images.header import Bytes
 class FileLog:
     """Collects name, size and bytes of files, in the order in which they are read.
 
-    With `reads=False`, readers only look at the files and give empty bytes: enough for `recalled`,
+    With `reads=False`, readers only stat the files and return empty bytes: enough for `recalled`,
     and much faster.
     """
 
@@ -81,5 +81,5 @@ def state_of(path: Path) -> os.stat_result | None:
 
 
 def looks_only(log: FileLog | None, path: Path) -> bool:
-    """Whether a reader should give empty bytes for a file instead of reading it."""
+    """Whether a reader should return empty bytes for a file instead of reading it."""
     return log is not None and not log.reads and path.is_file()

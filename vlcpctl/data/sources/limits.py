@@ -1,6 +1,6 @@
 """Caps on sources of unknown origin: what a reader accepts before it refuses or skips.
 
-Caps that `vlcpctl split --cap NAME=N` changes, because data of one's own may need more:
+Caps that `vlcpctl split --cap NAME=N` changes, because a user's own data may need more:
 
   captions          captions of one image; the image is skipped
   caption-length    characters in all captions of one image; the image is skipped
@@ -9,7 +9,7 @@ Caps that `vlcpctl split --cap NAME=N` changes, because data of one's own may ne
   page-bytes        bytes to which a Parquet page decompresses, if that is more than
                     `PAGE_RATIO` times its size in the file; the file is refused
 
-Fixed caps, and why nothing needs more of them:
+Fixed caps, and why none needs to be larger:
 
   RECORD_LENGTH     characters of one JSON value, text row or line: a record describes one image
   JSON_DEPTH        levels of nesting in a record (`core.safe_json`): records of lists are flat

@@ -1,8 +1,8 @@
 """Bound the memory that a Parquet file needs, by its page headers, before its values are decoded.
 
 The sizes in a file's footer are not trusted: a page of a few kilobytes may decompress to gigabytes,
-and one long value in a dictionary may be meant by every row. Headers of pages are Thrift structs
-in compact encoding, see https://github.com/apache/parquet-format (PageHeader) and
+and one long value in a dictionary may be referenced by every row. Headers of pages are Thrift
+structs in compact encoding, see https://github.com/apache/parquet-format (PageHeader) and
 https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md.
 """
 
@@ -29,7 +29,7 @@ _DELTA_BYTE_ARRAY = 7  # an encoding in which a value repeats part of the one be
 _KIND, _DECOMPRESSED, _COMPRESSED = 1, 2, 3
 _DATA, _DATA_V2 = 5, 8
 _VALUES, _ENCODING, _ENCODING_V2 = 1, 2, 4
-_MOST_NESTED = 16  # structs and lists in each other
+_MOST_NESTED = 16  # levels of structs and lists
 # Field numbers: of the footer, and of the facts on a column in a row group.
 _ROW_GROUPS, _METADATA = 4, 3
 _NUM_VALUES, _DATA_OFFSET, _DICTIONARY_OFFSET = 5, 9, 11
@@ -198,7 +198,7 @@ def _page_of(header: dict[int, Any]) -> _Page | None:
         return None
     kind = header.get(_KIND)
     if kind != _DICTIONARY_PAGE and not inner.get(_VALUES) and numbers[1] == 0:
-        return None  # it would not end
+        return None  # reading would never end
     size, stored, values, encoding = numbers
     return _Page(kind == _DICTIONARY_PAGE, size, stored, values, encoding)
 

@@ -81,7 +81,8 @@ def labelling_of(
 ) -> Labelling | None:
     """The classifier to use, or None.
 
-    Raises UsageError if it needs class names without any, and BadInput if a file cannot be read.
+    Raises UsageError if it needs class names and there are none, and BadInput if a file cannot be
+    read.
     """
     if source is None or source.kind not in CLASSIFIERS:
         return None

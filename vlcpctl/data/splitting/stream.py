@@ -70,7 +70,7 @@ def make_stream(
 
 
 def _is_finished(options: SplitOptions, plan: SplitPlan, out: Path, *, force: bool) -> bool:
-    """Whether the finished stream of this very split exists; raises OutputExists as needed.
+    """Whether the finished stream of this split exists; raises OutputExists if another one does.
 
     The sources are hashed only if there is a stream to compare with.
     """

@@ -1,4 +1,4 @@
-"""What task.json and stream.json say, checked: the types of their fields, and that they agree."""
+"""Reads task.json and stream.json, checking the types of their fields and that they agree."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read_stream(path: Path) -> Manifest:
 
 
 def read_typed(path: Path, kind: str) -> Manifest:
-    """The manifest of a task or stream, with every field that readers use of its type.
+    """The manifest of a task or stream; the type of every field that readers use is checked.
 
     Raises BadInput if there is none, or a field is missing, mistyped or out of bounds.
     """

@@ -1,4 +1,4 @@
-"""What the rows of an index must satisfy before anything is read by them."""
+"""Checks of the rows of an index, before images are read by them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vlcpctl.core.printable import printable
 
 
 def is_file_name(name: str) -> bool:
-    """Whether a name from a file of others is safe as one component of a path.
+    """Whether a name from an untrusted file is safe as one component of a path.
 
     >>> is_file_name("train-000000.tar"), is_file_name("../x"), is_file_name("")
     (True, False, False)
@@ -55,7 +55,7 @@ def row_problems(table: pa.Table, path: Path, shards: Mapping[str, int]) -> Iter
 
 
 class _Rows:
-    """Words for the first of some rows."""
+    """Messages that name the first of some rows."""
 
     def __init__(self, table: pa.Table, path: Path) -> None:
         self._keys, self._path = table["key"], path

@@ -134,7 +134,7 @@ def _rows(
 
 
 def _options(request: Request) -> dict[str, Any]:
-    """All options that decide the numbers; None for those without effect."""
+    """All options that decide the numbers; None for those that have no effect."""
     is_sgd, is_chosen = request.solver == SGD, request.strength is None
     return {
         "solver": request.solver,

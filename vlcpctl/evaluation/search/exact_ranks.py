@@ -60,7 +60,7 @@ class _Tile:
         best = np.full(len(self.rows), -np.inf)
         np.maximum.at(best, self.query_A, self.score_A)
         count, wrong, score = self._scan(best - BAND)
-        # Up to `top` both agree, but for a score that differs in its last bit at the band's edge.
+        # Up to `top` both agree, except for a score whose last bit differs at the band's edge.
         rank = np.where(known <= top, known, np.maximum(1 + count, top + 1))
         above = np.bincount(self.query_A, self._outranks(score), minlength=len(rank))
         wrong_rank = np.where(rank > 1, 1, np.maximum(1 + above, 2)).astype(np.int64)

@@ -57,7 +57,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     >>> ticks(3, 47)
     [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]
     """
-    # Not below what a float of this size can tell apart.
+    # Not below what a float of this size can distinguish.
     rough = max(high - low, 1e-9, 1e-9 * abs(low), 1e-9 * abs(high)) / count
     magnitude = 10.0 ** math.floor(math.log10(rough))
     step = next(m * magnitude for m in (1, 2, 5, 10) if m * magnitude >= rough)

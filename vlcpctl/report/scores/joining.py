@@ -1,7 +1,7 @@
 """Rows of one run joined: each run gets its start, and its data the places that its chain gave it.
 
-Rows of a run are written at different times. An early checkpoint does not know yet which data will
-be tasks of the stream, and a model that the run started from knows nothing of it. Data are matched
+Rows of a run are written at different times. An early checkpoint does not record which data will
+be tasks of the stream later, nor does the model that the run started from. Data are matched
 by their content id; rows that lack it, which an earlier version wrote, are left as they are.
 """
 
@@ -34,7 +34,7 @@ class _Position:
 
     @property
     def rank(self) -> tuple[int, bool, int]:
-        """A later checkpoint knows better, and a place in the stream says more than none."""
+        """The row of a later checkpoint counts more, and a place in the stream more than none."""
         step = self.task_step
         return self.known_at, step is not None, 0 if step is None else -step
 
@@ -130,7 +130,7 @@ def _share(
     for chain in bounds:
         for data in places[chain]:
             said = {one[data].task_step: one[data] for one in trained if data in one}
-            said.pop(None, None)  # a run that has not come as far as the upper bound
+            said.pop(None, None)  # a run that has not reached the last task of the upper bound
             if len(said) == 1:
                 (places[chain][data],) = said.values()
 

@@ -27,8 +27,8 @@ CHOICES = {
     "keep": ("last", "best:val_loss", "best:val_rmean"),
 }
 
-# The values that numbers and pairs of numbers may have. The last two are those of our RandAugment:
-# its number of operations, and its magnitude (data/images/randaugment.py).
+# The values that numbers and pairs of numbers may have. RANDAUGMENT_MOST are the limits of our
+# RandAugment: number of operations, and magnitude (data/images/randaugment.py).
 _WITHIN = {
     "lr": "(0, 1e6]",  # beyond it, the arithmetic of optimizers overflows
     "min_lr": "[0, 1e6]",

@@ -76,6 +76,14 @@ def test_the_warnings_are_printed_and_recorded(
     assert f"  warning: {warning}" in list(lines(describe(second.out)))
 
 
+def test_a_task_that_is_given_twice_is_refused(second: Request) -> None:
+    from vlcpctl.core.errors import UsageError
+
+    (task,) = second.tasks
+    with pytest.raises(UsageError, match=r"contains the same task as .*; give it once"):
+        make_plan(replace(second, tasks=(task, task)))
+
+
 def test_a_buffer_of_a_later_task_is_refused(second: Request, world: TrainingWorld) -> None:
     from vlcpctl.core.errors import UsageError
 

@@ -160,6 +160,7 @@ def _check_chain(
     parent: CheckpointManifest | None,
 ) -> None:
     """Refuse likely mistakes: --previous left out, a missing input, a task trained twice."""
+    _refuse_twice(tasks)
     steps = [task.step for task in tasks if task.step is not None]
     if steps and min(steps) > 0 and parent is None and not request.from_scratch:
         raise UsageError(
@@ -181,6 +182,15 @@ def _check_chain(
         configuration_here(request.settings.model)
     for method in request.methods:
         _check_needs(method.name, method.needs(first=_is_first(request)), buffer)
+
+
+def _refuse_twice(tasks: tuple[Task, ...]) -> None:
+    """Refuse a task that is given twice: its pairs would count twice, and its step too."""
+    first: dict[str, Task] = {}
+    for task in tasks:
+        same = first.setdefault(task.content, task)
+        if same is not task:
+            raise UsageError(f"{task.path} contains the same task as {same.path}; give it once")
 
 
 def _refuse_repeated(tasks: tuple[Task, ...], buffer: Task) -> None:

@@ -21,6 +21,7 @@ from support.battery import (
 from support.tiny_stream import make_task
 
 from vlcpctl.core.errors import Incompatible, UsageError
+from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.params import blend_
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.buffer import update as buffers
@@ -198,6 +199,36 @@ def test_a_buffer_without_stored_features_is_refused(
         train_step(step)
     with pytest.raises(UsageError, match=f"method {name} needs --buffer"):
         train_step(replace(step, buffer=None))
+
+
+def test_features_that_another_checkpoint_computed_are_told(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
+    train_step(request(world, "der", 0, tmp_path, buffered=False))
+    step = request(world, "der", 1, tmp_path, buffered=False)
+    assert step.previous is not None
+    own = read_manifest(step.previous, "checkpoint")["content"]
+    warnings = {}
+    for name, made_by in (("own", own), ("other", "0" * 32)):
+        update = buffers.Request(
+            task=open_task(world.tasks[0]),
+            previous=None,
+            policy="ring",
+            size=BufferSize(count=6, text=6),
+            seed=0,
+            checkpoint=made_by,
+            stores_features=True,
+        )
+        project = partial(stored_projections, width=8)
+        plan = buffers.plan_update(update)
+        buffers.write_buffer(tmp_path / name, update, plan, project, project)  # type: ignore[arg-type]
+        warnings[name] = make_plan(replace(step, buffer=tmp_path / name)).warnings
+    assert warnings["own"] == ()
+    (warning,) = warnings["other"]
+    assert warning == (
+        "--buffer was last updated with the features of another checkpoint than --previous: "
+        f"content {'0' * 32}, not {own}"
+    )
 
 
 def test_features_of_another_width_are_refused(world: TrainingWorld, tmp_path: Path) -> None:

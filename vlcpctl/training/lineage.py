@@ -36,7 +36,7 @@ def lineage_warnings(
     if parent is not None and parent.tasks:
         found += [*_of_run(request, parent), *_of_stream(tasks, parent)]
     if buffer is not None:
-        found += _of_buffer(tasks, buffer, parent)
+        found += [*_of_buffer(tasks, buffer, parent), *_of_features(request, buffer, parent)]
     return tuple(found)
 
 
@@ -99,6 +99,24 @@ def _of_buffer(
         yield (
             f"--buffer was not updated with {_tasks(len(lacking))} that --previous was trained on "
             f"({some_names(lacking)}): {whose} pairs are not replayed"
+        )
+
+
+def _of_features(
+    request: Request, buffer: Task, parent: CheckpointManifest | None
+) -> Iterator[str]:
+    """Stored features that another model than the parent added last, where a method uses them."""
+    entry = buffer.manifest[BUFFER_NAME]
+    used = any(method.needs(first=False).stored_features for method in request.methods)
+    made_by = entry.get("checkpoint") if entry.get("features") else None
+    if not used or parent is None or made_by is None:
+        return
+    # A buffer that was not updated with the parent's last task is told of by `_of_buffer`.
+    is_current = not parent.tasks or parent.tasks[-1] in entry["seen"]
+    if is_current and made_by not in {parent.content, *(parent.parents or ())}:
+        yield (
+            "--buffer was last updated with the features of another checkpoint than --previous: "
+            f"content {made_by}, not {parent.content}"
         )
 
 

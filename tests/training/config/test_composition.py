@@ -28,6 +28,7 @@ def test_order_of_names_does_not_matter() -> None:
         ("ctp", ["ctp.momentum=maybe"], "'maybe' is not a bool"),
         ("dha", ["dha.every=2.5"], "'2.5' is not a int"),
         ("dha", ["dha.every=0"], r"dha.every=0: the value must be within \[1, inf\)"),
+        ("ctp", ["ctp.queue=2147483648"], "too large; at most 2147483647 is possible"),
         ("dha", ["dha.main_share=nan"], r"the value must be within \[0, 1\]"),
         ("ema", ["ema.decay=2"], r"the value must be within \[0, 1\]"),
         ("modx", ["modx.alpha=inf"], r"the value must be within \[0, inf\)"),

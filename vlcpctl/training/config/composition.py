@@ -10,6 +10,8 @@ from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.core.method import Method, lies_within
 from vlcpctl.methods import TABLE
 
+_LARGEST = 2**31 - 1  # of whole numbers: torch cannot size a tensor by much larger ones
+
 
 def compose(names: str, assignments: Sequence[str] = ()) -> tuple[Method, ...]:
     """The methods of `a+b` with the `assignments` of --set, sorted by name.
@@ -76,6 +78,8 @@ def _parsed(method: type[Method], name: str, parameter: str, text: str) -> objec
         value = _boolean(text) if kind is bool else kind(text)
     except ValueError as error:
         raise UsageError(f"{given}: {text!r} is not a {kind.__name__}") from error
+    if kind is int and abs(value) > _LARGEST:
+        raise UsageError(f"{given}: the value is too large; at most {_LARGEST} is possible")
     interval = field.metadata["within"]
     if interval and not lies_within(value, interval):
         raise UsageError(f"{given}: the value must be within {interval}")

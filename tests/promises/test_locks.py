@@ -100,7 +100,12 @@ def test_wait_ends_after_its_seconds(
 ) -> None:
     words = [*lines(place)["sample"], tmp_path / "out"]
     with writer_of(tmp_path / "out"):
-        check_refused(run_program(capfd, *words, "--wait", 0.5), "sample", 4, "(waited 0.5 s)")
+        check_refused(
+            run_program(capfd, *words, "--wait", 0.5),
+            "sample",
+            4,
+            "(waited 0.5 s); give --wait more seconds",
+        )
 
 
 def test_what_only_reads_or_plans_does_not_lock(

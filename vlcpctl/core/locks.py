@@ -180,8 +180,9 @@ def _being_written(output: Path, holder: dict[str, Any]) -> str:
 
 
 def _busy(output: Path, holder: dict[str, Any], wait_s: float) -> str:
-    waited = f" (waited {wait_s:g} s)" if 0 < wait_s < math.inf else ""
-    return f"{_being_written(output, holder)}{waited}; wait for it, or use --wait"
+    if 0 < wait_s < math.inf:
+        return f"{_being_written(output, holder)} (waited {wait_s:g} s); give --wait more seconds"
+    return f"{_being_written(output, holder)}; wait for it, or use --wait"
 
 
 def _forget() -> None:

@@ -42,4 +42,4 @@ def verify_recorded(
     verify_files(directory, wanted, error=error, advice=RESTORE)
     for name in unlisted_files(directory, recorded):
         if is_read(name):
-            raise error(f"{directory / name} was added after the manifest was written{RESTORE}")
+            raise error(f"{directory / name} was added after the manifest was written; remove it")

@@ -6,6 +6,7 @@ saves each of them seconds. Elsewhere they are spawned.
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import signal
@@ -190,6 +191,5 @@ def _run_in_child(words: Sequence[str], ends: Sequence[Connection]) -> None:
         # The parent's stream may have been a file, which can seek; the child's is a pipe.
         setattr(sys, name, os.fdopen(descriptor, "w", 1, "utf-8", closefd=False))
     sys.argv = ["vlcpctl", *words]
-    from vlcpctl.__main__ import main
-
-    main()
+    # By its name: the program is above this module, and it is what `python -m vlcpctl` runs.
+    importlib.import_module("vlcpctl.__main__").main()

@@ -115,7 +115,7 @@ def test_a_broken_image_is_named(splits: list[Split], workers: int) -> None:
     data = bytearray(shard.read_bytes())
     data[512:600] = bytes(88)
     shard.write_bytes(data)
-    with pytest.raises(BadInput, match=r"^\S+: the image of key \w+ does not match the index"):
+    with pytest.raises(BadInput, match=r"^\S+: the image of key .* match the index .*check --deep"):
         list(read_batches(batches(splits), 0, STEPS, workers))
 
 

@@ -146,7 +146,7 @@ class Split:
         if hashlib.sha256(data).hexdigest() != self.table["sha256"][row].as_py():
             where = self.directory / self._shard_names[shard]
             found = f"{where}: the image of key {self.keys[row]} does not match the index"
-            raise BadInput(f"{found} (its sha256 differs); run 'vlcpctl check'")
+            raise BadInput(f"{found} (its sha256 differs); run 'vlcpctl check --deep'")
         return data
 
     def _descriptor(self, shard: int) -> int:

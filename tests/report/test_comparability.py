@@ -155,7 +155,11 @@ def test_a_row_of_an_earlier_version_gives_way_to_a_current_one(tmp_path: Path) 
 def test_what_may_differ_is_not_refused(tmp_path: Path) -> None:
     options = {"prompts": "a", "seed": 0}
     rows = [one | {"options": options | {"prompts": one["task"]}} for one in FULL]
-    rows += [one | {"options": one["options"] | {"seed": 1}, "seed": 1} for one in rows]
+    rows += [
+        one | {"options": one["options"] | {"seed": 1}, "seed": 1, "checkpoint": one["step"]}
+        for one in rows
+    ]
+    rows = [one | {"checkpoint": str(one["checkpoint"])} for one in rows]
     outside = row(task="coco", task_step=None, step=2)
     assert _build(tmp_path, [*rows, *current([outside], limit=10, options={"seed": 0})]).tracks
 
@@ -197,7 +201,7 @@ def test_an_unknown_field_is_a_usage_error(tmp_path: Path) -> None:
 def test_fields_can_be_given_together(tmp_path: Path) -> None:
     rows = _changed(_changed(FULL, 1, limit=10, n_images=10), 2, data="other")
     assert len(_build(tmp_path, rows, "limit, data").mixed) == 2
-    assert len(FIELDS) == 7
+    assert len(FIELDS) == 8
 
 
 def test_a_report_of_earlier_rows_keeps_its_identity(tmp_path: Path) -> None:
@@ -206,3 +210,11 @@ def test_a_report_of_earlier_rows_keeps_its_identity(tmp_path: Path) -> None:
     made = identity(found, Request())
     assert made == {"rows": made["rows"], **known}
     assert made["rows"] == "ab21696a570db7bbfe20ab5dfc843ed4"
+
+
+def test_a_copy_of_a_run_is_not_a_second_seed(tmp_path: Path) -> None:
+    """Its spread over seeds would be 0."""
+    copies = [one | {"seed": 1} for one in FULL]
+    with pytest.raises(BadInput, match="cannot share a checkpoint: seed is 0 in one row and 1"):
+        _build(tmp_path, FULL + copies)
+    assert _build(tmp_path, FULL + copies, "seed").mixed

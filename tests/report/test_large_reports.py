@@ -58,9 +58,9 @@ def test_a_thousand_weeks_make_a_report_of_some_megabytes(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("limit", "fields", "said"),
     [
-        ("MOST_RUNS", "run", "4 runs and seeds, more than 3"),
-        ("MOST_RUNS", "seed", "4 runs and seeds, more than 3"),
-        ("MOST_TRACKS", "split", "4 evaluators, protocols and splits, more than 3"),
+        ("MOST_RUNS", "run", "4 combinations of run and seed, more than 3"),
+        ("MOST_RUNS", "seed", "4 combinations of run and seed, more than 3"),
+        ("MOST_TRACKS", "split", "4 combinations of evaluator, protocol and split, more than 3"),
         ("MOST_OUTSIDE", "outside", "4 lines on data outside the stream, more than 3"),
         ("MOST_KEYS", "metric", "4 metrics, more than 3"),
     ],
@@ -73,7 +73,7 @@ def test_more_than_a_report_can_hold_is_refused(
     for number in range(4):
         by_field = {
             "run": {"run": f"r{number}"},
-            "seed": {"seed": number},
+            "seed": {"seed": number, "checkpoint": f"c{number}"},
             "split": {"split": f"s{number}"},
             "outside": {"task": f"x{number}", "task_step": None},
             "metric": {"task": f"x{number}", "task_step": 0, "metrics": {f"m{number}": 1.0}},

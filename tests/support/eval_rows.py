@@ -19,6 +19,7 @@ MERGED = ((60.0,), (None, 44.0), (45.0, 40.0, 35.0))
 def row(**fields: Any) -> dict[str, Any]:
     """One row as JSON, with the fields that a test does not care for."""
     step, task = fields.get("step", 0), fields.get("task_step", 0)
+    seed = fields.get("seed", 0)  # another seed is another checkpoint
     return {
         "schema": "vlcpctl.eval/1",
         "run": "ctp",
@@ -35,7 +36,7 @@ def row(**fields: Any) -> dict[str, Any]:
         "tasks": [],
         "split": "test",
         "metrics": {"rm": 50.0},
-        "checkpoint": f"c{step}",
+        "checkpoint": f"c{step}-{seed}" if seed else f"c{step}",
     } | fields
 
 

@@ -64,7 +64,7 @@ def run(
             "--allow-mixed",
             metavar="FIELD,...",
             help="Fields in which rows that share a table, a column or a mean may differ: limit, "
-            "options, data, stream, counts, checkpoint, config (default: none).",
+            "options, data, stream, counts, checkpoint, seed, config (default: none).",
         ),
     ] = None,
     force: options.Force = False,

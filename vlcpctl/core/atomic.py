@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.console import say
+from vlcpctl.core.digests import verify_files
 from vlcpctl.core.ending import at_signal
 from vlcpctl.core.errors import OutputExists, UsageError
+from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import (
+    MANIFESTS,
     identity_differences,
     is_artifact,
     kind_of,
@@ -106,7 +109,8 @@ def already_made(out: Path, kind: str, identity: dict[str, Any], *, force: bool)
     """Whether the finished output of this very command exists.
 
     With `force` the answer is False, and `new_directory` will replace it. Raises OutputExists if
-    another output is there, or anything that is not an artifact (that with `force`, too).
+    another output is there, one whose files have changed since they were written, or anything
+    that is not an artifact (that with `force`, too).
     """
     check_output_path(out)
     _refuse_foreign_directory(out)
@@ -118,7 +122,10 @@ def already_made(out: Path, kind: str, identity: dict[str, Any], *, force: bool)
             f"{out} already exists and is not {with_article(kind)}; choose another --out, "
             "or --force to replace it"
         )
-    refuse_other(out, read_manifest(found, kind)["identity"], identity)
+    manifest = read_manifest(found, kind)
+    refuse_other(out, manifest["identity"], identity)
+    recorded = Fields(manifest, found / MANIFESTS[kind])("digests", dict, {})
+    verify_files(found, recorded, error=OutputExists, advice="; --force replaces it")
     return True
 
 

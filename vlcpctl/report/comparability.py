@@ -17,6 +17,7 @@ FIELDS = {
     "stream": "a column",
     "counts": "a column",
     "checkpoint": "a step of one run",
+    "seed": "a checkpoint",
     "config": "a mean over seeds",
 }
 _ADVICE = {
@@ -26,6 +27,7 @@ _ADVICE = {
     "stream": "evaluate one run on one stream",
     "counts": "evaluate them again",
     "checkpoint": "give each its own run name",
+    "seed": "remove the copied rows",
     "config": "give each its own run name",
 }
 _SHOWN = 3  # differences named in a note, and settings named in a message
@@ -186,6 +188,12 @@ def _at_step(row: Row) -> Hashable:
     return row.run, row.seed, row.step
 
 
+def _of_checkpoint(row: Row) -> Hashable:
+    """Rows of one trained checkpoint; a copy under another seed would count as a second seed."""
+    is_known = row.step is not None and row.checkpoint is not None
+    return (row.run, row.step, row.checkpoint) if is_known else None
+
+
 def _over_seeds(row: Row) -> Hashable:
     return None if row.step is None else (row.run, row.step)
 
@@ -277,5 +285,6 @@ _RULES = (
     _Rule("stream", _curve, _stream_differ),
     _Rule("counts", _same_data, _counts_differ),
     _Rule("checkpoint", _at_step, _differ("checkpoint")),
+    _Rule("seed", _of_checkpoint, _differ("seed")),
     _Rule("config", _over_seeds, _config_differ),
 )

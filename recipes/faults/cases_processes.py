@@ -33,7 +33,8 @@ for _signal, _code in _CODES.items():
                 bash=f"$vlcpctl {_SHORT[_name]} -q & p=$!; sleep {_delay}; "
                 f"kill -{_signal} $p 2>/dev/null; wait $p",
             )  # fmt: skip
-for _delay in (0.1, 0.9, 2.0, 3.0):
+# Not sooner: while Python itself starts, a signal is Python's.
+for _delay in (0.5, 0.9, 2.0, 3.0):
     SIGNALS.add(
         f"SIGINT twice after {_delay} s", "", (0, 130, 75),
         bash=f"set -m; $vlcpctl {_TRAIN} -q & p=$!; sleep {_delay}; kill -INT $p; sleep 0.02; "

@@ -211,7 +211,7 @@ for _what, _data in {
 CHECKPOINT.add(
     "weights that diverge in the last step",
     f"train-step {A} -o out --method seqf --preset tiny --model micro --batch-size 4 --steps 1 "
-    "--lr 1e6",
+    "--lr 1e30",
     (0, 8),
 )
 for _lr in ("inf", "nan", "-1"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -124,7 +125,10 @@ def _listing(place: Path) -> dict[str, object]:
 
 
 def _run_bash(case: Case, place: Path, program: list[str]) -> tuple[int, bytes, bytes, int]:
-    environment = {**os.environ, **case.environment, "vlcpctl": " ".join(program)}
+    wrapper = place.parent / "vlcpctl"  # one word, wherever the program is
+    wrapper.write_text(f'#!/bin/sh\nexec {shlex.join(program)} "$@"\n')
+    wrapper.chmod(0o755)
+    environment = {**os.environ, **case.environment, "vlcpctl": str(wrapper)}
     process = subprocess.Popen(
         ["bash", "-c", case.bash],
         cwd=place,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -145,7 +146,7 @@ def test_a_second_signal_while_saving_keeps_the_older_state(
 @pytest.mark.parametrize("closed", [">&-", "<&-", "<&- >&-", "2>&-", "<&- >&- 2>&-"])
 def test_streams_closed_at_the_start_are_like_dev_null(tmp_path: Path, closed: str) -> None:
     for words in (" ".join(SAMPLE), "methods ctp", "-h", "--version"):
-        shell = ["/bin/sh", "-c", f"exec {sys.executable} -m vlcpctl {words} {closed}"]
+        shell = ["/bin/sh", "-c", f"exec {shlex.quote(sys.executable)} -m vlcpctl {words} {closed}"]
         ended = subprocess.run(shell, capture_output=True, text=True, check=False, cwd=tmp_path)
         assert (ended.returncode, ended.stderr) == (0, ""), words
     written = (tmp_path / "out").read_bytes()
@@ -188,7 +189,7 @@ def test_a_name_that_no_manifest_can_store_is_refused_before_the_work(
     ended = run_program(capfd, *words, tmp_path / "out", "--run", name)
     check_refused(ended, "train-step", 2, r"\xff\xfe")
     long = run_program(capfd, *words, tmp_path / ("x" * 250))
-    check_refused(long, "train-step", 2, "has 250 bytes; at most 246 work")
+    check_refused(long, "train-step", 2, "has 250 bytes; use at most 246")
     assert list(tmp_path.iterdir()) == []
     assert run_program(capfd, *words, tmp_path / ("x" * 246)).code == 0
 

@@ -30,9 +30,9 @@ CHOICES = {
 # The values that numbers and pairs of numbers may have. RANDAUGMENT_MOST are the limits of our
 # RandAugment: number of operations, and magnitude (data/images/randaugment.py).
 _WITHIN = {
-    "lr": "(0, 1e6]",  # beyond it, the arithmetic of optimizers overflows
-    "min_lr": "[0, 1e6]",
-    "weight_decay": "[0, 1e6]",
+    "lr": "(0, 1e30]",  # beyond it, the arithmetic of optimizers overflows
+    "min_lr": "[0, 1e30]",
+    "weight_decay": "[0, 1e30]",
     "eps": "(0, inf)",
     "momentum": "[0, 1)",
     "clip_norm": "(0, inf)",

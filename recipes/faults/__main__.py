@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -73,13 +74,12 @@ def _run(number: int, world: Path, program: list[str]) -> Outcome:
 
 def _warm() -> None:
     """Import what every command needs, before the forks."""
-    import open_clip  # noqa: F401
-    import torch  # noqa: F401
-
+    for name in ("open_clip", "torch", "vlcpctl.cli"):
+        import_module(name)
     from vlcpctl.commands import COMMANDS, module_name
 
     for name in COMMANDS:
-        __import__(module_name(name))
+        import_module(module_name(name))
     os.environ["OMP_NUM_THREADS"] = "1"
 
 

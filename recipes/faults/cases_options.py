@@ -1,4 +1,4 @@
-"""Options without effect or sense, variables of the environment, and outputs that are no place."""
+"""Options without effect or sense, environment variables, and outputs that are not file paths."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ VARIABLES.add(
     (0, 2),
     environment={"LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
 )
-for _url in ("s3://bucket/x", "gs://bucket/x", "http://host/x", "hf://x/y", "file:///tmp/x"):
+for _url in ("s3://bucket/x", "gs://bucket/x", "http://host/x", "hf://x/y", "file:///data/x"):
     PLACES.add(f"-o {_url}", f"buffer {A} -o {_url} --policy ring --size 8", 2)
     PLACES.add(f"-o {_url}", f"split pairs.parquet -o {_url} --by iid --tasks 2", 2)
     PLACES.add(f"-o {_url}", f"eval-retrieval {A} --checkpoint ctp -o {_url}", 2)

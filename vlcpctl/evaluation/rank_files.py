@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vlcpctl.core.atomic import already_written, new_file
-from vlcpctl.core.errors import UsageError
+from vlcpctl.core.errors import OutputExists, UsageError, unreadable
 from vlcpctl.core.hashing import canonical_json, content_id
 from vlcpctl.core.safe_json import parse_json
 from vlcpctl.evaluation.planned_rows import PlannedRow
@@ -138,7 +138,7 @@ def plan_ranks(
     """The file of the ranks of these rows; None if none is wanted, or it is already finished.
 
     Raises UsageError or OutputExists if it may not be written, because it is the file of the rows,
-    or contains anything else.
+    contains anything else, or was damaged.
     """
     if out is None:
         return None
@@ -149,13 +149,25 @@ def plan_ranks(
     }
     # The lists name what differs; the whole rows decide.
     identity["rows"] = content_id([row.fields for row in rows])
-    done = already_written(out, identity, holds_ranks, _identity_of, force=force)
-    return None if done else RankFile(out, identity)
+    if not already_written(out, identity, holds_ranks, _identity_of, force=force):
+        return RankFile(out, identity)
+    _verify(out)
+    return None
 
 
 def holds_ranks(path: Path) -> bool:
     """Whether a file is one of ranks, which `--force` may replace."""
     return _metadata(path) is not None
+
+
+def _verify(path: Path) -> None:
+    """Raise OutputExists if a page of a finished file is not what was written."""
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False) as file:
+            for _ in file.iter_batches(_GROUP_ROWS, use_threads=False):
+                pass
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise OutputExists(f"{unreadable(path, error)}; --force replaces it") from error
 
 
 def _different(values: Iterator[Any]) -> list[Any] | dict[str, Any]:

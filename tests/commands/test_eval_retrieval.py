@@ -365,6 +365,25 @@ def test_saved_ranks_follow_the_contract_of_reruns(
     assert capsys.readouterr().err.endswith(f"ranks of every query to {tmp_path / 'new'}\n")
 
 
+def test_finished_files_that_were_damaged_are_refused(place: Path, tmp_path: Path) -> None:
+    """They would otherwise be reported as finished, and read by others."""
+    ranks, embeddings = tmp_path / "ranks.parquet", tmp_path / "emb"
+
+    def again() -> None:
+        evaluate(place, tmp_path / "rows", save_ranks=ranks, save_embeddings=embeddings)
+
+    again()
+    for path in (ranks, next(embeddings.rglob("img_emb_0.npy"))):
+        whole = path.read_bytes()
+        damaged = bytearray(whole)
+        damaged[200] ^= 1
+        path.write_bytes(damaged)
+        with pytest.raises(OutputExists, match=f"{path.name}.*--force replaces it"):
+            again()
+        path.write_bytes(whole)
+    again()
+
+
 def test_ranks_are_not_written_over_other_files(place: Path, tmp_path: Path) -> None:
     other = tmp_path / "index.parquet"
     pq.write_table(pa.table({"key": ["a"]}), other)

@@ -30,7 +30,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vlcpctl.core.atomic import already_written, new_file
-from vlcpctl.core.errors import OutputExists, UsageError, unreadable
+from vlcpctl.core.digests import ALGORITHM, changed_prefix, prefix_digest
+from vlcpctl.core.errors import OutputExists, UsageError
 from vlcpctl.core.hashing import canonical_json, content_id
 from vlcpctl.core.safe_json import parse_json
 from vlcpctl.evaluation.planned_rows import PlannedRow
@@ -82,16 +83,21 @@ class RankFile:
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Open the file, which appears at its path when the block ends without an error."""
-        about = {"schema": SCHEMA, "identity": self.identity}
+        about: dict[str, Any] = {"schema": SCHEMA, "identity": self.identity}
         with (
             new_file(self.out, holds_ranks) as temporary,
+            temporary.open("wb") as sink,
             pq.ParquetWriter(
-                temporary, _COLUMNS, compression="zstd", write_page_checksum=True
+                sink, _COLUMNS, compression="zstd", write_page_checksum=True
             ) as writer,
         ):
             self._writer = writer
             yield
             self._flush()
+            sink.flush()
+            size = sink.tell()  # all but the footer
+            digest = {"bytes": size, ALGORITHM: prefix_digest(temporary, size)}
+            about = {**about, "digest": digest}
             writer.add_key_value_metadata({METADATA: json.dumps(about, ensure_ascii=False)})
 
     def add(
@@ -161,13 +167,10 @@ def holds_ranks(path: Path) -> bool:
 
 
 def _verify(path: Path) -> None:
-    """Raise OutputExists if a page of a finished file is not what was written."""
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False) as file:
-            for _ in file.iter_batches(_GROUP_ROWS, use_threads=False):
-                pass
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise OutputExists(f"{unreadable(path, error)}; --force replaces it") from error
+    """Raise OutputExists if a finished file is not what was written."""
+    changed = changed_prefix(path, (_metadata(path) or {}).get("digest", {}))
+    if changed is not None:
+        raise OutputExists(f"{changed}; --force replaces it")
 
 
 def _different(values: Iterator[Any]) -> list[Any] | dict[str, Any]:

@@ -137,43 +137,24 @@ def _last_own(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return next(r for r in rows if r["step"] == 1 and r["task_step"] == 0 and r["gallery"] == "own")
 
 
+def _with_other_seed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows, and again as those of a second seed that was trained with other settings."""
+    config = {"id": "1" * 32, "values": {"lr": 9}}
+    more = {"seed": 1, "checkpoint": "1" * 32, "config": config}
+    return rows + [{**row, **more} for row in rows]
+
+
 ROWS.add(
     "a second seed of another configuration",
     _REPORT,
     3,
-    prepare=edited(
-        lambda rows: (
-            rows
-            + [
-                {
-                    **row,
-                    "seed": 1,
-                    "checkpoint": "1" * 32,
-                    "config": {"id": "1" * 32, "values": {"lr": 9}},
-                }
-                for row in rows
-            ]
-        )
-    ),
+    prepare=edited(_with_other_seed),
 )
 ROWS.add(
     "a second seed of another configuration, --allow-mixed config",
     f"{_REPORT} --allow-mixed config",
     0,
-    prepare=edited(
-        lambda rows: (
-            rows
-            + [
-                {
-                    **row,
-                    "seed": 1,
-                    "checkpoint": "1" * 32,
-                    "config": {"id": "1" * 32, "values": {"lr": 9}},
-                }
-                for row in rows
-            ]
-        )
-    ),
+    prepare=edited(_with_other_seed),
 )
 ROWS.add(
     "rows of ten samples beside full rows (--limit 10)",

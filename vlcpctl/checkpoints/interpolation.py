@@ -22,6 +22,7 @@ from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.params import blend_, copy_of
 from vlcpctl.core.staging import Staging
 from vlcpctl.core.tensors import require_same_names
+from vlcpctl.core.versions import DATA_WAS, data_was
 from vlcpctl.models.encoders import Encoder
 
 METHOD = "interpolate"
@@ -128,11 +129,14 @@ def _manifest(
 ) -> CheckpointManifest:
     """The manifest of an average: the tasks of both, else as the second's."""
     one, other = first.manifest, second.manifest
-    learned = {
-        task: (name, step)
-        for made in (one, other)
-        for task, name, step in zip(made.tasks, made.task_names, made.task_steps, strict=True)
-    }
+    versions = one.versions | other.versions
+    learned: dict[str, tuple[str, str, int | None]] = {}  # by the first id of each task
+    for made in (one, other):
+        for task, name, step in zip(made.tasks, made.task_names, made.task_steps, strict=True):
+            # Of two versions of a task, the older one is recorded: it has all of their pairs.
+            known = learned.get(versions.first(task), (task, "", None))[0]
+            oldest = task if task == versions.first(task) else known
+            learned[versions.first(task)] = (oldest, name, step)
     return CheckpointManifest(
         identity=identity(request, first, second, alpha),
         run=request.run,
@@ -143,9 +147,10 @@ def _manifest(
         stream=other.stream or one.stream,
         stream_step=other.stream_step,
         step=max((step for step in (one.step, other.step) if step is not None), default=None),
-        task_steps=[step for _, step in learned.values()],
-        tasks=list(learned),
-        task_names=[name for name, _ in learned.values()],
+        task_steps=[step for _, _, step in learned.values()],
+        tasks=[task for task, _, _ in learned.values()],
+        task_names=[name for _, name, _ in learned.values()],
+        data_was=data_was([{DATA_WAS: one.data_was}, {DATA_WAS: other.data_was}]) or None,
         parents=[one.content, other.content],
         configs=[config_id(one), config_id(other)],
         **_start(one, other),

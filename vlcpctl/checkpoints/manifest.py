@@ -20,12 +20,13 @@ from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.core.manifest import MANIFESTS, read_manifest
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.core.seals import SEAL, broken_seal, write_sealed_manifest
+from vlcpctl.core.versions import DATA_WAS, Versions
 
 _KIND = "checkpoint"
 _HEAD = ("content", "identity", "files", "digests", "made_by", "more")  # not in the body
 _NOT_IN_ALL = (
     *("alpha", "parent", "parents", "configs", "start", "start_config", "origin"),
-    *("inverting_seconds", "warnings", "files", "digests", "made_by"),
+    *("inverting_seconds", "warnings", "data_was", "files", "digests", "made_by"),
 )
 # The four facts of `task_history` stand together in a trained checkpoint, and apart in one that was
 # imported or averaged. Readers do not care; the bytes of a manifest stay what they were.
@@ -67,6 +68,7 @@ class CheckpointManifest:
     origin: Mapping[str, Any] | None = None  # the imported file; only of imported checkpoints
     inverting_seconds: float | None = None  # only of runs that generated pseudo texts
     warnings: Sequence[str] | None = None  # about what the run continued from, if there were any
+    data_was: Mapping[str, Any] | None = None  # earlier ids of tasks that were rewritten before
     files: Mapping[str, str] = field(default_factory=dict)  # sha256 by relative path
     digests: Mapping[str, Any] = field(default_factory=dict)  # size and xxh3_128, likewise
     made_by: Mapping[str, Any] = field(default_factory=dict)
@@ -89,6 +91,11 @@ class CheckpointManifest:
         _check_bounds(found, place)
         _check_unchanged(entries, place)
         return found
+
+    @property
+    def versions(self) -> Versions:
+        """What is known about rewritten tasks among those that it was trained on."""
+        return Versions.of([{DATA_WAS: self.data_was}])
 
     def body(self) -> dict[str, Any]:
         """The entries of the JSON object between the identity and the files, in their order."""

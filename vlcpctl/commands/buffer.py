@@ -167,7 +167,7 @@ def run(
         checkpoint=content_of(checkpoint, "checkpoint") if checkpoint else None,
         stores_features=store_features,
     )
-    if already_made(out, "task", request.identity(), force=force):
+    if already_made(out, "task", request.identity(), force=force, versions=request.versions()):
         say(f"buffer: {out} is already finished")
     else:
         plan = plan_update(request)

@@ -172,9 +172,10 @@ def _make_targets(
     from vlcpctl.core.atomic import already_made
     from vlcpctl.precompute.resumable_parts import drop_finished
 
-    if already_made(plan.request.out, "targets", plan.identity, force=force):
-        say(f"distill: {plan.request.out} is already finished")
-        drop_finished(plan.request.out, plan.identity)
+    out, versions = plan.request.out, plan.versions
+    if already_made(out, "targets", plan.identity, force=force, versions=versions):
+        say(f"distill: {out} is already finished")
+        drop_finished(out, plan.identity, versions)
         return True
     from vlcpctl.precompute.distill import Shard, distill
 

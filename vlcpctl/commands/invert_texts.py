@@ -144,7 +144,7 @@ def run(
     if already_inverted(plan, force=force):
         say(f"invert-texts: {out} is already finished")
         if not dry_run:
-            drop_finished(out, plan.identity)
+            drop_finished(out, plan.identity, plan.versions)
     else:
         say(f"invert-texts: {plan}")
         if dry_run:

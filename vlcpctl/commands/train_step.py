@@ -522,10 +522,13 @@ def _request(flags: dict[str, Any]) -> Request:
 
 def _say_plan(request: Request) -> None:
     from vlcpctl.core.atomic import already_made
-    from vlcpctl.training.identity import semantic
+    from vlcpctl.training.identity import semantic, versions
     from vlcpctl.training.plan import make_plan
 
-    if already_made(request.out, "checkpoint", semantic(request), force=request.force):
+    known = versions(request)
+    if already_made(
+        request.out, "checkpoint", semantic(request), force=request.force, versions=known
+    ):
         console.say(f"{request.out} is already finished")
     else:
         plan = make_plan(request)

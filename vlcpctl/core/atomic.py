@@ -28,10 +28,12 @@ from vlcpctl.core.manifest import (
 )
 from vlcpctl.core.printable import printable
 from vlcpctl.core.staging import Staging, read_path, sync
+from vlcpctl.core.versions import NO_VERSIONS, Versions
 
 LONGEST_NAME = 255 - len("..vlcpctl")  # bytes; 255 is what Linux and macOS allow
 _OTHER = "was made with other settings"
-UNFINISHED = "is an unfinished run of a different command"
+_UNFINISHED = "is an unfinished run of a different command"
+_REWRITTEN = "is an unfinished run on data from which 'vlcpctl forget' has removed pairs since"
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -105,10 +107,18 @@ def new_part(final: Path) -> Iterator[Path]:
             discard()
 
 
-def already_made(out: Path, kind: str, identity: dict[str, Any], *, force: bool) -> bool:
+def already_made(
+    out: Path,
+    kind: str,
+    identity: dict[str, Any],
+    *,
+    force: bool,
+    versions: Versions = NO_VERSIONS,
+) -> bool:
     """Whether the finished output of this very command exists.
 
-    With `force` the answer is False, and `new_directory` will replace it. Raises OutputExists if
+    `versions` are those of the inputs: one that was rewritten since is still the same input. With
+    `force` the answer is False, and `new_directory` will replace it. Raises OutputExists if
     another output is there, one whose files have changed since they were written, or anything
     that is not an artifact (that with `force`, too).
     """
@@ -123,7 +133,7 @@ def already_made(out: Path, kind: str, identity: dict[str, Any], *, force: bool)
             "or --force to replace it"
         )
     manifest = read_manifest(found, kind)
-    refuse_other(out, manifest["identity"], identity)
+    refuse_other(out, manifest["identity"], identity, versions)
     recorded = Fields(manifest, found / MANIFESTS[kind])("digests", dict, {})
     verify_files(found, recorded, error=OutputExists, advice="; --force replaces it")
     return True
@@ -136,6 +146,7 @@ def already_written(
     identity_of: Callable[[Path], dict[str, Any] | None],
     *,
     force: bool,
+    versions: Versions = NO_VERSIONS,
 ) -> bool:
     """Whether the finished file of this very command exists: as `already_made`, for a file.
 
@@ -145,17 +156,38 @@ def already_written(
     refuse_foreign_file(out, is_ours)
     if force or not out.exists():
         return False
-    refuse_other(out, identity_of(out) or {}, identity)
+    refuse_other(out, identity_of(out) or {}, identity, versions)
     return True
 
 
 def refuse_other(
-    out: Path, found: dict[str, Any], wanted: dict[str, Any], what: str = _OTHER
+    out: Path,
+    found: dict[str, Any],
+    wanted: dict[str, Any],
+    versions: Versions = NO_VERSIONS,
 ) -> None:
-    """Raise OutputExists, saying `what` and the differences, if two identities differ."""
-    differences = identity_differences(found, wanted)
+    """Raise OutputExists, naming the differences, if a finished output has another identity."""
+    differences = identity_differences(found, wanted, versions)
     if differences:
-        raise OutputExists(f"{out} {what}: {'; '.join(differences)}; --force replaces it")
+        raise OutputExists(f"{out} {_OTHER}: {'; '.join(differences)}; --force replaces it")
+
+
+def refuse_unfinished(
+    partial: Path,
+    found: dict[str, Any],
+    wanted: dict[str, Any],
+    versions: Versions = NO_VERSIONS,
+) -> None:
+    """Raise OutputExists if unfinished work has another identity, or its data was rewritten since.
+
+    Work that was begun on one version of the data cannot go on with another.
+    """
+    differences = identity_differences(found, wanted)
+    if not differences:
+        return
+    is_rewritten = not identity_differences(found, wanted, versions)
+    what = _REWRITTEN if is_rewritten else _UNFINISHED
+    raise OutputExists(f"{partial} {what}: {'; '.join(differences)}; --force replaces it")
 
 
 def check_output_path(out: Path, inputs: Iterable[Path] = ()) -> None:

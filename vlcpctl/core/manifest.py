@@ -16,6 +16,7 @@ from vlcpctl.core.fields import Fields
 from vlcpctl.core.printable import printable
 from vlcpctl.core.safe_json import read_json
 from vlcpctl.core.staging import read_path
+from vlcpctl.core.versions import NO_VERSIONS, Versions, earlier_ids, recorded_versions
 
 # What an artifact is, and the manifest that makes its directory exist.
 MANIFESTS = {
@@ -60,7 +61,7 @@ def write_manifest(
 
 
 def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
-    """The manifest of an artifact; its content id is text and its identity an object.
+    """The manifest of an artifact; its content ids are text and its identity is an object.
 
     Raises BadInput if there is no manifest, it cannot be read, or it is of another schema.
     """
@@ -83,6 +84,8 @@ def read_manifest(directory: Path, kind: str) -> dict[str, Any]:
     for name, type_ in (("content", str), ("identity", dict)):
         _ = manifest[name]  # raises BadInput if it is missing
         Fields(manifest, path)(name, type_)
+    earlier_ids(manifest, path)
+    recorded_versions(manifest, path)
     return manifest
 
 
@@ -134,8 +137,12 @@ def _described(directory: Path) -> str:
     return f" (it is {with_article(kind)})" if kind else ""
 
 
-def identity_differences(found: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+def identity_differences(
+    found: dict[str, Any], wanted: dict[str, Any], versions: Versions = NO_VERSIONS
+) -> list[str]:
     """The differences between two identities, one phrase per value, sorted by dotted name.
+
+    Ids that are of the same data by `versions` are equal.
 
     >>> identity_differences({"seed": 0}, {"seed": 1})
     ['seed was 0 and is now 1']
@@ -146,7 +153,7 @@ def identity_differences(found: dict[str, Any], wanted: dict[str, Any]) -> list[
     return [
         f"{name} was {_shown(there.get(name))} and is now {_shown(here.get(name))}"
         for name in sorted(there.keys() | here.keys())
-        if there.get(name) != here.get(name)
+        if not versions.agree(name, there.get(name), here.get(name))
     ]
 
 

@@ -114,6 +114,11 @@ class Row:
     is_earlier: bool = False  # of schema 1.0
     place: str = field(default="", compare=False)
 
+    @property
+    def first_data(self) -> str | None:
+        """The content id under which the evaluated data was written first."""
+        return self.data_was[0] if self.data_was else self.data
+
     def subject(self) -> tuple[object, ...]:
         """What was evaluated, and on what: two rows with the same subject must agree."""
         what = (self.evaluator, self.protocol, self.map_variant)
@@ -138,12 +143,17 @@ def read_rows(sources: Iterable[str], allow_mixed: Collection[str] = ()) -> list
 
 
 def distinct(rows: Iterable[Row], allow_mixed: Collection[str] = ()) -> list[Row]:
-    """The rows, each evaluation once. Raises BadInput for two that contradict each other."""
+    """The rows, each evaluation once. Raises BadInput for two that contradict each other.
+
+    An evaluation of rewritten data replaces the same one of the data as it was before.
+    """
     seen: dict[tuple[object, ...], Row] = {}
     for row in rows:
         subject = row.subject()
         first = seen.setdefault(subject, row)
-        if first is not row:
+        if first.data in row.data_was:
+            seen[subject] = row
+        elif first is not row and row.data not in first.data_was:
             _refuse_contradiction(first, row, allow_mixed)
             if first.is_earlier and not row.is_earlier:
                 seen[subject] = row  # it records more
@@ -356,7 +366,7 @@ def differences(one: Row, other: Row) -> dict[str, tuple[object, object]]:
     """
     fields = {name: (getattr(one, name), getattr(other, name)) for name in ("limit", "stream")}
     fields |= {name: (getattr(one, name), getattr(other, name)) for name in ("data", "config")}
-    if set(fields["data"]) & {*one.data_was, *other.data_was}:
+    if one.first_data == other.first_data:
         del fields["data"]
     is_known = {name: None not in pair or name == "limit" for name, pair in fields.items()}
     found = {name: pair for name, pair in fields.items() if is_known[name] and pair[0] != pair[1]}

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.rows import run_label
@@ -70,6 +70,7 @@ def run_checkpoints(manifests: Sequence[CheckpointManifest]) -> list[RunCheckpoi
 def steps_of(chain: CheckpointManifest, places: Sequence[TaskPlace]) -> list[int | None]:
     """The step of each task in the stream of a run, given its last checkpoint; None if outside."""
     learned = _learned(chain)
+    places = [_under_first_ids(chain, place) for place in places]
     steps = [_learned_step(chain, learned, place) for place in places]
     offsets = _offsets(chain, learned, places)
     taken = {step for step in learned.values() if step is not None}
@@ -89,8 +90,18 @@ def steps_of(chain: CheckpointManifest, places: Sequence[TaskPlace]) -> list[int
 
 
 def _learned(chain: CheckpointManifest) -> dict[str, int | None]:
-    """The step of each learned task by its content id."""
-    return dict(zip(chain.tasks, chain.task_steps, strict=True)) if chain.task_steps else {}
+    """The step of each learned task by the oldest of its content ids that the chain knows."""
+    if not chain.task_steps:
+        return {}
+    return dict(zip(map(chain.versions.first, chain.tasks), chain.task_steps, strict=True))
+
+
+def _under_first_ids(chain: CheckpointManifest, place: TaskPlace) -> TaskPlace:
+    """The place, with its ids as `_learned` has them: the data may be older than what was learned.
+
+    A later version of the data records its earlier ids by itself.
+    """
+    return replace(place, was=[chain.versions.first(one) for one in (place.content, *place.was)])
 
 
 def _learned_id(learned: Mapping[str, int | None], place: TaskPlace) -> str | None:

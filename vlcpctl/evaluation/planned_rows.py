@@ -11,7 +11,6 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import step_config
 from vlcpctl.core.console import warn
 from vlcpctl.core.errors import OutputExists
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.rows import FAMILY, SCHEMA
 from vlcpctl.core.safe_json import parse_json
@@ -34,8 +33,7 @@ def place_of(data: Task | DataSet, *splits: str) -> TaskPlace:
     """
     task = data.task if isinstance(data, TaskData) else data
     if isinstance(task, Task):
-        was = Fields(task.manifest, task.path).texts("was", [])
-        return TaskPlace(task.slug, task.step, task.manifest.get("stream"), task.content, was)
+        return TaskPlace(task.slug, task.step, task.manifest.get("stream"), task.content, task.was)
     return TaskPlace(task.name, None, None, task.content(*splits))
 
 
@@ -91,7 +89,8 @@ def gallery_rows(
 def holds(path: Path, expected: Iterable[PlannedRow]) -> bool:
     """Whether a file holds these rows, whatever their measured values.
 
-    Raises OutputExists if its rows have an older schema, which lacks fields to compare.
+    Rows of data that was rewritten since are the same: they say what was evaluated. Raises
+    OutputExists if its rows have an older schema, which lacks fields to compare.
     """
     try:
         rows = [parse_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -104,9 +103,18 @@ def holds(path: Path, expected: Iterable[PlannedRow]) -> bool:
         )
     planned = list(expected)
     return len(rows) == len(planned) and all(
-        isinstance(row, dict) and _fixed(row, one.measured) == {"schema": SCHEMA, **one.fields}
+        isinstance(row, dict)
+        and as_first_written(_fixed(row, one.measured))
+        == as_first_written({"schema": SCHEMA, **one.fields})
         for row, one in zip(rows, planned, strict=True)
     )
+
+
+def as_first_written(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fixed fields of a row as if the data had never been rewritten."""
+    found = dict(fields)
+    was = found.pop("data_was", None)
+    return found | {"data": was[0]} if isinstance(was, list) and was else found
 
 
 def _fixed(row: Mapping[str, Any], measured: Sequence[str]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from vlcpctl.core.digests import ALGORITHM, changed_prefix, prefix_digest
 from vlcpctl.core.errors import OutputExists, UsageError
 from vlcpctl.core.hashing import canonical_json, content_id
 from vlcpctl.core.safe_json import parse_json
-from vlcpctl.evaluation.planned_rows import PlannedRow
+from vlcpctl.evaluation.planned_rows import PlannedRow, as_first_written
 from vlcpctl.evaluation.search.index import Ids
 from vlcpctl.evaluation.search.ranks import ExactRanks
 
@@ -150,11 +150,13 @@ def plan_ranks(
         return None
     if rows_out is not None and out.resolve() == rows_out.resolve():
         raise UsageError(f"--save-ranks and --out are both {out}; give two files")
+    # The ranks of data that was rewritten since are finished, as the rows are.
+    known = [as_first_written(row.fields) for row in rows]
     identity: dict[str, Any] = {
-        name: _different(row.fields[name] for row in rows) for name in _IN_IDENTITY
+        name: _different(fields[name] for fields in known) for name in _IN_IDENTITY
     }
     # The lists name what differs; the whole rows decide.
-    identity["rows"] = content_id([row.fields for row in rows])
+    identity["rows"] = content_id(known)
     if not already_written(out, identity, holds_ranks, _identity_of, force=force):
         return RankFile(out, identity)
     _verify(out)

@@ -18,6 +18,7 @@ from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.hashing import sample_key
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.safe_json import parse_json
+from vlcpctl.core.versions import Versions
 from vlcpctl.data.images.header import KINDS
 from vlcpctl.data.precomputed.stored_features import check_features
 from vlcpctl.data.tasks.facts import read_typed, stream_problems, task_problems
@@ -42,9 +43,9 @@ def check_stream(path: Path, *, deep: bool) -> Iterator[str]:
     for entry in manifest["tasks"]:
         task = path / entry["path"]
         try:
-            found = read_manifest(task, "task")["content"]
-            if found != entry["content"]:
-                yield not_listed(task, found)
+            found = read_manifest(task, "task")
+            if not Versions.of([found]).same(found["content"], entry["content"]):
+                yield not_listed(task, found["content"])
             yield from check_task(task, deep=deep)
         except BadInput as error:
             yield str(error)

@@ -13,8 +13,9 @@ from typing import Any
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, first_line
 from vlcpctl.core.fields import Fields
-from vlcpctl.core.manifest import MANIFESTS, content_of, kind_of, read_manifest
+from vlcpctl.core.manifest import MANIFESTS, kind_of, read_manifest
 from vlcpctl.core.printable import printable
+from vlcpctl.core.versions import WAS, earlier_ids
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.inspection.diagnosis import why_no_artifact
 
@@ -66,16 +67,17 @@ def describe(path: Path) -> dict[str, Any]:
 
 @dataclass
 class _Search:
-    """Kind and path by content id of the artifacts near the one described."""
+    """Artifacts near the one described, by content id: kind, path and present content id."""
 
-    near: dict[str, tuple[str, Path]]
+    near: dict[str, tuple[str, Path, str]]
     described: int = 0
 
     def place_of(self, content: str, seen: Sequence[str]) -> tuple[str, Path] | None:
         """Kind and path of a parent; None if it is not near, or too many were described."""
-        if self.described >= _MOST_PARENTS or len(seen) >= _MOST_GENERATIONS or content in seen:
+        kind, path, present = self.near.get(content, ("", Path(), content))
+        if self.described >= _MOST_PARENTS or len(seen) >= _MOST_GENERATIONS or present in seen:
             return None
-        return self.near.get(content)
+        return (kind, path) if kind else None
 
 
 def _described_texts(path: Path, search: _Search) -> dict[str, Any]:
@@ -84,11 +86,12 @@ def _described_texts(path: Path, search: _Search) -> dict[str, Any]:
         file = open_pseudo_texts(path)
         identity = Fields(file.identity, path)
         made_from = [ParentArtifact(role, identity(role, str)) for role in ("checkpoint", "buffer")]
-        content, texts = str(file.content), file.count
+        content, texts, was = str(file.content), file.count, _was(file.metadata)
     return {
         "path": str(path),
         "kind": "pseudo texts",
         "content": content,
+        **was,
         "texts": texts,
         "parents": [_parent(parent, search, ()) for parent in made_from],
     }
@@ -142,6 +145,7 @@ def _facts(fields: Fields, kind: str) -> dict[str, Any]:
     facts = {
         "kind": "buffer" if is_buffer else kind,
         "content": fields("content", str),
+        **_was(manifest),
         **{name: fields(name, type_, None) for name, type_ in _FACTS.items() if name in manifest},
     }
     if kind == "targets":
@@ -155,6 +159,11 @@ def _facts(fields: Fields, kind: str) -> dict[str, Any]:
             for split in _objects(task("splits", dict), task.place).values():
                 split("images", int)
     return facts
+
+
+def _was(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The earlier content ids, if the artifact was rewritten."""
+    return {WAS: manifest[WAS]} if manifest.get(WAS) else {}
 
 
 def _objects(values: Mapping[Any, Any], place: object) -> dict[Any, Fields]:
@@ -175,7 +184,8 @@ def _parent(parent: ParentArtifact, search: _Search, seen: Sequence[str]) -> dic
         except (BadInput, OSError) as error:  # a damaged neighbour must not stop the description
             note = f"cannot be described: {error}"
     elif parent.content in search.near:
-        note = "not described again" if parent.content in seen else "too many parents"
+        is_seen = search.near[parent.content][2] in seen
+        note = "not described again" if is_seen else "too many parents"
     return {"role": parent.role, "content": parent.content, "note": note}
 
 
@@ -217,21 +227,27 @@ def _input(one: dict[str, Any] | str) -> ParentArtifact:
     return ParentArtifact("raw data", str(one["content"]), f"{one['name']}, {one['bytes']} bytes")
 
 
-def _artifacts_near(path: Path) -> dict[str, tuple[str, Path]]:
-    """Kind and path by content id of the artifacts near `path`.
+def _artifacts_near(path: Path) -> dict[str, tuple[str, Path, str]]:
+    """Kind, path and present content id of the artifacts near `path`, by content id.
 
-    The search covers its parent directory and grandparent directory, to a limited depth.
+    Rewritten data is also there under its earlier ids, unless other data has them. The search
+    covers its parent directory and grandparent directory, to a limited depth.
     """
     path = path.resolve()
-    found: dict[str, tuple[str, Path]] = {}
+    found: dict[str, tuple[str, Path, str]] = {}
+    earlier: dict[str, tuple[str, Path, str]] = {}
     for top in (path.parent, path.parent.parent):
         for place in islice(_directories(top), _MOST_DIRECTORIES):
             # A neighbour that is damaged or not ours to read must not stop the description.
             with suppress(BadInput, OSError):
                 kind = kind_of(place)
                 if kind is not None:
-                    found.setdefault(content_of(place, kind), (kind, place))
-    return found
+                    manifest = read_manifest(place, kind)
+                    here = kind, place, str(manifest["content"])
+                    found.setdefault(here[2], here)
+                    for content in earlier_ids(manifest, place):
+                        earlier.setdefault(content, here)
+    return earlier | found
 
 
 def _directories(top: Path) -> Iterator[Path]:
@@ -259,6 +275,8 @@ def lines(facts: dict[str, Any], depth: int = 0) -> Iterator[str]:
     )
     yield f"{margin}{role}{facts['kind']} {facts['path']}"
     yield f"{margin}  {line_of_parent + ', ' if line_of_parent else ''}content {facts['content']}"
+    if WAS in facts:
+        yield f"{margin}  rewritten by 'vlcpctl forget', was {', '.join(facts[WAS][::-1])}"
     if facts["kind"] == "stream":
         yield from (margin + "  " + line for line in _table(facts["tasks"]))
     if "splits" in facts:

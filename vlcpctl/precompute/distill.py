@@ -65,8 +65,8 @@ def distill(
     out, staging = plan.request.out, Staging(plan.request.out)
     alone, part = shard.count == 1, f"{shard.index}-of-{shard.count}"
     with staging.locked() if alone else staging.locked_part(part):
-        if already_made(out, "targets", plan.identity, force=force):
-            drop_finished(out, plan.identity)
+        if _is_made(plan, force=force):
+            drop_finished(out, plan.identity, plan.versions)
             return True
         facts = _compute(plan, compute, shard, force=force)
         if alone and facts is not None:
@@ -79,6 +79,11 @@ def distill(
         with staging.locked(wait_s=math.inf):
             _join(plan, facts, force=force)
     return True
+
+
+def _is_made(plan: DistillPlan, *, force: bool) -> bool:
+    out, versions = plan.request.out, plan.versions
+    return already_made(out, "targets", plan.identity, force=force, versions=versions)
 
 
 def _part_files(plan: DistillPlan) -> list[tuple[Path, Path]]:
@@ -99,7 +104,7 @@ def _compute(
     """
     out = plan.request.out
     torch.set_num_threads(compute.threads)
-    claim(out, plan.identity, compute, force=force)
+    claim(out, plan.identity, compute, force=force, versions=plan.versions)
     files = _part_files(plan)
     own = range(shard.index, plan.parts, shard.count)
     missing = missing_parts(out, {number: files[number] for number in own})
@@ -136,7 +141,7 @@ def _join(plan: DistillPlan, facts: dict[str, Any], *, force: bool) -> None:
     Raises Incompatible if a part is not what was written.
     """
     out, files = plan.request.out, _part_files(plan)
-    if force or not already_made(out, "targets", plan.identity, force=False):
+    if force or not _is_made(plan, force=False):
         if not all(path.is_file() for pair in files for path in pair):
             raise OutputExists(
                 f"the parts of {out} were removed by another command; run this one again"

@@ -13,6 +13,7 @@ import numpy as np
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.transform import ImageTransform
+from vlcpctl.core.versions import NO_VERSIONS, Versions
 from vlcpctl.data.buffer.update import open_buffer
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.models.configuration import checkpoint_transform
@@ -49,6 +50,7 @@ class DistillPlan:
     transform: ImageTransform
     views: int
     identity: dict[str, Any]
+    versions: Versions = NO_VERSIONS  # of the tasks and the buffer
 
     @cached_property
     def pair_rows(self) -> np.ndarray:
@@ -113,8 +115,10 @@ def make_plan(request: Request) -> DistillPlan:
         "seed": request.seed,
         "transform": transform.facts(),
     }
-    splits = [_train_split(task) for task in [*tasks, *([buffer] if buffer else [])]]
-    return DistillPlan(request, splits, transform, views, identity)
+    sources = [*tasks, *([buffer] if buffer else [])]
+    splits = [_train_split(task) for task in sources]
+    versions = Versions.of(one.manifest for one in sources)
+    return DistillPlan(request, splits, transform, views, identity, versions)
 
 
 def _settings(request: Request, teacher: CheckpointManifest) -> Settings:

@@ -42,7 +42,7 @@ def invert_texts(plan: InvertPlan, compute: ComputeOptions, *, force: bool = Fal
     """
     request = plan.request
     torch.set_num_threads(compute.threads)
-    partial = claim(request.out, plan.identity, compute, force=force)
+    partial = claim(request.out, plan.identity, compute, force=force, versions=plan.versions)
     encoder = encoders.load_for_inference(request.checkpoint, compute.device)
     encoder.module.requires_grad_(False)
     texts = TextParts(plan, compute, encoder)

@@ -19,13 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.atomic import UNFINISHED, new_part, refuse_other
+from vlcpctl.core.atomic import new_part, refuse_unfinished
 from vlcpctl.core.console import say
 from vlcpctl.core.digests import digests_of, verify_files
 from vlcpctl.core.errors import BadInput, Incompatible, VlcpError
 from vlcpctl.core.manifest import identity_differences
 from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.staging import Staging
+from vlcpctl.core.versions import NO_VERSIONS, Versions
 
 IDENTITY = "identity.json"
 _ADVICE = "; --force starts over"
@@ -56,20 +57,28 @@ class ComputeOptions:
         }
 
 
-def claim(out: Path, identity: dict[str, Any], compute: ComputeOptions, *, force: bool) -> Path:
+def claim(
+    out: Path,
+    identity: dict[str, Any],
+    compute: ComputeOptions,
+    *,
+    force: bool,
+    versions: Versions = NO_VERSIONS,
+) -> Path:
     """Create the directory of parts, or accept an existing one to resume from; return its path.
 
-    Raises OutputExists if it belongs to a different command, and Incompatible if its identity.json
+    Raises OutputExists if it belongs to a different command, or the data was rewritten since
+    (`versions` are those of the inputs), and Incompatible if its identity.json
     cannot be read or is missing beside finished parts; `force` deletes it first.
     """
     staging = Staging(out)
     own = {**identity, "numeric": compute.numeric()}
     # Two shards may start at the same moment: without a lock, both would find no settings there.
     with staging.locked_part("settings", wait_s=math.inf):
-        return _claimed(staging, own, force=force)
+        return _claimed(staging, own, versions, force=force)
 
 
-def _claimed(staging: Staging, own: dict[str, Any], *, force: bool) -> Path:
+def _claimed(staging: Staging, own: dict[str, Any], versions: Versions, *, force: bool) -> Path:
     if force:
         staging.drop_partial()
     else:
@@ -77,7 +86,7 @@ def _claimed(staging: Staging, own: dict[str, Any], *, force: bool) -> Path:
     partial = staging.partial
     stored = partial / IDENTITY
     if stored.exists() or any(partial.glob("part-*.json")):
-        refuse_other(partial, _read(stored), own, UNFINISHED)
+        refuse_unfinished(partial, _read(stored), own, versions)
         return partial
     staging.open_partial()
     with new_part(stored) as temporary:
@@ -85,7 +94,7 @@ def _claimed(staging: Staging, own: dict[str, Any], *, force: bool) -> Path:
     return partial
 
 
-def drop_finished(out: Path, identity: dict[str, Any]) -> None:
+def drop_finished(out: Path, identity: dict[str, Any], versions: Versions = NO_VERSIONS) -> None:
     """Delete the parts of an output that is finished, if a kill has left them.
 
     Those of another command stay, and so does everything while another process is at work.
@@ -94,7 +103,8 @@ def drop_finished(out: Path, identity: dict[str, Any]) -> None:
     stored = staging.partial / IDENTITY
     with suppress(OSError, VlcpError):
         found = read_json_object(stored) if stored.exists() else identity
-        if not identity_differences({**found, "numeric": None}, {**identity, "numeric": None}):
+        alike = {**found, "numeric": None}, {**identity, "numeric": None}
+        if not identity_differences(*alike, versions):
             staging.drop_partial()
 
 

@@ -214,7 +214,7 @@ def _data_differ(one: Row, other: Row) -> Difference:
     if one.data is None or other.data is None:
         # The tasks of a merged gallery are its data.
         return {"tasks": (one.tasks, other.tasks)} if _merged_differ(one, other) else {}
-    is_same = {one.data, *one.data_was} & {other.data, *other.data_was}
+    is_same = one.first_data == other.first_data
     return {} if is_same else {"data": (one.data, other.data)}
 
 

@@ -12,7 +12,8 @@ _SHOWN = 3  # names in a note before "and N more"
 
 def row_notes(rows: Sequence[Row]) -> list[str]:
     """Notes about rows that are valid, but that a reader should know about."""
-    return [*_earlier_notes(rows), *_seed_notes(rows), *_name_notes(rows), *_chain_notes(rows)]
+    about_data = [*_seed_notes(rows), *_name_notes(rows), *_rewritten_notes(rows)]
+    return [*_earlier_notes(rows), *about_data, *_chain_notes(rows)]
 
 
 def _earlier_notes(rows: Iterable[Row]) -> list[str]:
@@ -35,7 +36,7 @@ def _seed_notes(rows: Iterable[Row]) -> list[str]:
         if row.data is not None:
             key = (*track_of(row), row.run, row.gallery, column_of(row))
             seeds = found.setdefault(key, {})
-            seeds.setdefault(row.data, row.seed)
+            seeds.setdefault(row.first_data or row.data, row.seed)
             if len(set(seeds.values())) > 1:
                 runs.add(row.run)
     if not runs:
@@ -53,7 +54,7 @@ def _name_notes(rows: Iterable[Row]) -> list[str]:
     for row in rows:
         if row.data is not None and row.gallery == "own":
             by_run = found.setdefault((*track_of(row), row.task, row.tasks), {})
-            by_run.setdefault(row.run, set()).add(row.data)
+            by_run.setdefault(row.run, set()).add(row.first_data or row.data)
     tasks = {
         str(key[4])
         for key, by_run in found.items()
@@ -63,6 +64,25 @@ def _name_notes(rows: Iterable[Row]) -> list[str]:
         return []
     listed = _listed("task", sorted(tasks))
     return [f"the data of {listed} are not the same in all runs: compare them with care"]
+
+
+def _rewritten_notes(rows: Iterable[Row]) -> list[str]:
+    """Data of which some rows are from before pairs were removed, and some from afterwards."""
+    ids: dict[Hashable, set[str]] = {}
+    names: dict[Hashable, str] = {}
+    for row in rows:
+        if row.data is not None:
+            key = *track_of(row), row.first_data
+            ids.setdefault(key, set()).add(row.data)
+            names.setdefault(key, row.task)
+    found = sorted({names[key] for key, versions in ids.items() if len(versions) > 1})
+    if not found:
+        return []
+    note = (
+        f"some rows of {_listed('task', found)} were evaluated before 'vlcpctl forget' removed "
+        "pairs, others after it: compare them with care"
+    )
+    return [note]
 
 
 def _chain_notes(rows: Iterable[Row]) -> list[str]:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.hashing import file_sha256
-from vlcpctl.core.manifest import content_of
+from vlcpctl.core.manifest import content_of, read_manifest
+from vlcpctl.core.versions import Versions
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.training.config.composition import hyper_of
@@ -44,6 +45,16 @@ def semantic(request: Request) -> dict[str, Any]:
         "fresh_state": request.fresh_state,
         "limit": request.limit,
     }
+
+
+def versions(request: Request) -> Versions:
+    """The versions of the inputs, by which `semantic` may differ from that of a finished run."""
+    inputs = [open_task(path).manifest for path in request.tasks]
+    for path, kind in ((request.buffer, "task"), (request.targets, "targets")):
+        inputs += [read_manifest(path, kind)] if path is not None else []
+    texts = request.pseudo_texts
+    inputs += [open_pseudo_texts(texts).metadata] if texts is not None else []
+    return Versions.of(inputs)
 
 
 def numeric(request: Request, device: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from vlcpctl.core.staging import Staging
 from vlcpctl.models.imports import preload
 from vlcpctl.training.config.processes import ProcessRanks, process_ranks
 from vlcpctl.training.config.request import Request
-from vlcpctl.training.identity import semantic
+from vlcpctl.training.identity import semantic, versions
 from vlcpctl.training.loop.process_group import LostProcess, join_processes
 from vlcpctl.training.loop.signals import forward_signals
 from vlcpctl.training.plan import make_plan
@@ -64,11 +64,13 @@ def train(request: Request, *, quiet: bool = False) -> Path | None:
 
 
 def _launch(request: Request, *, quiet: bool) -> Path | None:
-    identity = semantic(request)
+    identity, known = semantic(request), versions(request)
     # Rank 0 takes the lock again, so that it is held for as long as there is a writer, not for as
     # long as there is a launcher.
     with Staging(request.out).locked_to_look():
-        is_made = already_made(request.out, "checkpoint", identity, force=request.force)
+        is_made = already_made(
+            request.out, "checkpoint", identity, force=request.force, versions=known
+        )
     if is_made:
         return request.out
     make_plan(request)  # so that wrong input gives one error, before any process starts

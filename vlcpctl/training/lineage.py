@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import UsageError, some_names
+from vlcpctl.core.versions import Versions
 from vlcpctl.data.buffer.manifest import BUFFER_NAME
 from vlcpctl.data.tasks.neighbours import shared_pairs, shared_with_evaluation, stream_entries
 from vlcpctl.data.tasks.task import Split, Task
@@ -62,7 +63,11 @@ def _of_stream(tasks: Sequence[Task], parent: CheckpointManifest) -> Iterator[st
         if None in {stream, parent.stream} or stream == parent.stream:
             continue
         entries = stream_entries(task)
-        new = [one.slug for one in entries[: task.step or 0] if one.content not in parent.tasks]
+        new = [
+            one.slug
+            for one in entries[: task.step or 0]
+            if not (parent.versions | one.versions).among(one.content, parent.tasks)
+        ]
         is_grown = bool(task.step and entries and not new)
         if task.step and not is_grown:
             which = f": {some_names(new)} of that stream" if new else "; its other tasks"
@@ -84,16 +89,17 @@ def _of_buffer(
     """Tasks that only the buffer or only the model has seen."""
     seen: dict[str, int] = buffer.manifest[BUFFER_NAME]["seen"]
     learned = parent.tasks if parent is not None else ()
-    unknown = [content for content in seen if content not in learned]
+    versions = _versions(buffer, parent)
+    unknown = versions.missing(seen, learned)
     # An imported model is not known to have learned any task: its buffer may hold what it did.
     if unknown and (parent is None or learned):
-        _refuse_later(tasks, buffer, unknown)
+        _refuse_later(tasks, buffer, unknown, versions)
         streams = {*(task.manifest.get("stream") for task in tasks), parent and parent.stream}
         other = " of another stream" if buffer.manifest.get("stream") not in streams else ""
         model = " that --previous was not trained on" if parent else ", but there is no --previous"
         yield f"--buffer contains pairs of {_tasks(len(unknown))}{other}{model}"
     names = dict(zip(learned, parent.task_names, strict=False)) if parent is not None else {}
-    lacking = [str(names.get(content, content)) for content in learned if content not in seen]
+    lacking = [str(names.get(content, content)) for content in versions.missing(learned, seen)]
     if lacking:
         whose = "its" if len(lacking) == 1 else "their"
         yield (
@@ -112,7 +118,8 @@ def _of_features(
     if not used or parent is None or made_by is None:
         return
     # A buffer that was not updated with the parent's last task is told of by `_of_buffer`.
-    is_current = not parent.tasks or parent.tasks[-1] in entry["seen"]
+    versions = _versions(buffer, parent)
+    is_current = not parent.tasks or versions.among(parent.tasks[-1], entry["seen"])
     if is_current and made_by not in {parent.content, *(parent.parents or ())}:
         yield (
             "--buffer was last updated with the features of another checkpoint than --previous: "
@@ -120,11 +127,23 @@ def _of_features(
         )
 
 
-def _refuse_later(tasks: Sequence[Task], buffer: Task, unknown: Sequence[str]) -> None:
+def _versions(buffer: Task, parent: CheckpointManifest | None) -> Versions:
+    """Of the tasks that the buffer and the model have seen."""
+    known = Versions.of([buffer.manifest])
+    return known if parent is None else known | parent.versions
+
+
+def _refuse_later(
+    tasks: Sequence[Task], buffer: Task, unknown: Sequence[str], versions: Versions
+) -> None:
     """Refuse a buffer with pairs of a task that comes later in the stream."""
     for task in tasks:
         later = stream_entries(task)[(task.step or 0) + 1 :]
-        found = [entry.slug for entry in later if entry.content in unknown]
+        found = [
+            entry.slug
+            for entry in later
+            if (versions | entry.versions).among(entry.content, unknown)
+        ]
         if found:
             raise UsageError(
                 f"--buffer {buffer.path} contains pairs of {some_names(found)}, later in the "

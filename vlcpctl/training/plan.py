@@ -14,6 +14,7 @@ from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.method import Needs
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.core.staging import Staging
+from vlcpctl.core.versions import Versions
 from vlcpctl.data.loading.sampler import PairSampler
 from vlcpctl.data.precomputed.stored_features import StoredProjections, read_features
 from vlcpctl.data.precomputed.teacher_targets import TeacherTargets
@@ -186,16 +187,18 @@ def _check_chain(
 
 def _refuse_twice(tasks: tuple[Task, ...]) -> None:
     """Refuse a task that is given twice: its pairs would count twice, and its step too."""
+    versions = Versions.of(task.manifest for task in tasks)
     first: dict[str, Task] = {}
     for task in tasks:
-        same = first.setdefault(task.content, task)
+        same = first.setdefault(versions.first(task.content), task)
         if same is not task:
             raise UsageError(f"{task.path} contains the same task as {same.path}; give it once")
 
 
 def _refuse_repeated(tasks: tuple[Task, ...], buffer: Task) -> None:
+    versions = Versions.of([buffer.manifest, *(task.manifest for task in tasks)])
     for task in tasks:
-        if task.content in buffer.manifest["buffer"]["seen"]:
+        if versions.among(task.content, buffer.manifest["buffer"]["seen"]):
             raise UsageError(
                 f"--buffer {buffer.path} contains pairs of {task.path}, which this run trains on; "
                 "use the buffer made before this task"
@@ -233,7 +236,8 @@ def _check_parent(request: Request, tasks: tuple[Task, ...], parent: CheckpointM
                 f"method {method.name} needs a model that was not trained on any task; "
                 f"{request.previous} was trained on {len(parent.tasks)}"
             )
-    seen = [task.path for task in tasks if task.content in parent.tasks]
+    versions = parent.versions | Versions.of(task.manifest for task in tasks)
+    seen = [task.path for task in tasks if versions.among(task.content, parent.tasks)]
     if seen:
         raise UsageError(f"{request.previous} was already trained on {seen[0]}")
 

@@ -11,6 +11,7 @@ from vlcpctl.core.batch import InversionSettings
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.manifest import content_of
 from vlcpctl.core.method import Method
+from vlcpctl.core.versions import Versions
 from vlcpctl.data.loading.order import Order
 from vlcpctl.data.loading.sampler import BufferSampler
 from vlcpctl.data.precomputed.pseudo_texts import PseudoTextFile, open_pseudo_texts
@@ -133,8 +134,9 @@ def _from_file(request: Request, settings: InversionSettings, buffer: Task | Non
     paths = {"checkpoint": teacher}
     if buffer is not None:
         wanted["buffer"], paths["buffer"] = buffer.content, buffer.path
+    versions = Versions.of([buffer.manifest] if buffer is not None else [])
     for name, content in wanted.items():
-        if file.identity[name] != content:
+        if not versions.same(file.identity[name], content):
             raise Incompatible(
                 f"{file.path} was made with a different {name} than {paths[name]}: "
                 f"content {file.metadata['identity'][name]}, not {content}"

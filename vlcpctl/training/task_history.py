@@ -8,6 +8,7 @@ from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import config_id
+from vlcpctl.core.versions import DATA_WAS, data_was
 from vlcpctl.data.tasks.task import Task
 
 
@@ -67,6 +68,7 @@ class TaskHistory:
             "step": max(steps, default=len(self.earlier_steps())),
             "task_steps": [*self.earlier_steps(), *self.steps()],
             "tasks": [*(parent.tasks if parent else ()), *(task.content for task in self.tasks)],
+            "data_was": self._data_was() or None,
             "task_names": [
                 *(parent.task_names if parent else ()),
                 *(task.name for task in self.tasks),
@@ -93,6 +95,10 @@ class TaskHistory:
         if first <= last:
             which = f"task {first}" if first == last else f"tasks {first} to {last}"
             yield f"the model was not trained on {which} of the stream"
+
+    def _data_was(self) -> dict[str, list[str]]:
+        learned = {DATA_WAS: self.parent.data_was if self.parent is not None else None}
+        return data_was([learned, *(task.manifest for task in self.tasks)])
 
     @property
     def _stream(self) -> str | None:

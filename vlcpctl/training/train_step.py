@@ -70,7 +70,8 @@ def _locked_train_step(
     request: Request, partial: ResumeDirectory, observe: Observer, world: World
 ) -> Path:
     semantic = identity.semantic(request)
-    if already_made(request.out, "checkpoint", semantic, force=request.force):
+    versions = identity.versions(request)
+    if already_made(request.out, "checkpoint", semantic, force=request.force, versions=versions):
         if world.rank == 0:
             partial.remove()
         return request.out
@@ -100,7 +101,13 @@ def _train(
     validation = _validation(plan, run)
     if leads:
         numeric = identity.numeric(request, run.device.type)
-        partial.claim(semantic, numeric, force=request.force, accept_inexact=request.accept_inexact)
+        partial.claim(
+            semantic,
+            numeric,
+            force=request.force,
+            accept_inexact=request.accept_inexact,
+            versions=identity.versions(request),
+        )
     # Rank 0 may move an older run aside: the others must not read its state before that.
     world.barrier()
     saved, tensors = partial.load() or (SavedProgress(), {})

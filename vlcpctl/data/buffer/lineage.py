@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vlcpctl.core.errors import some_names
+from vlcpctl.core.versions import Versions
 from vlcpctl.data.buffer.manifest import Request
 from vlcpctl.data.tasks.neighbours import stream_entries
 
@@ -26,8 +27,10 @@ def update_warnings(request: Request) -> Iterator[str]:
     step = task.step or 0
     same_stream = previous.manifest.get("stream") == task.manifest.get("stream")
     entries = stream_entries(task)
-    skipped = [one.slug for one in entries[:step] if one.content not in held["seen"]]
-    later = [one.slug for one in entries[step + 1 :] if one.content in held["seen"]]
+    known = Versions.of([previous.manifest])
+    seen = [(known | one.versions).among(one.content, held["seen"]) for one in entries]
+    skipped = [one.slug for one, is_seen in zip(entries[:step], seen, strict=False) if not is_seen]
+    later = [entries[place].slug for place in range(step + 1, len(entries)) if seen[place]]
     if skipped:
         what = "was not updated with" if same_stream else "is of another stream and lacks"
         yield f"--previous {what} {some_names(skipped)}, earlier in the stream than {task.slug}"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.seals import write_sealed_manifest
+from vlcpctl.core.versions import DATA_WAS, Versions, data_was
 from vlcpctl.data.buffer.policies import CTP, NEEDS_FEATURES, PAPER
 from vlcpctl.data.buffer.segments import IndexRow
 from vlcpctl.data.buffer.size import BufferSize
@@ -65,6 +66,10 @@ def write_buffer_manifest(directory: Path, request: Request, contents: BufferCon
     }
     if contents.warnings:
         body["warnings"] = contents.warnings
+    known = request.previous.manifest if request.previous is not None else {}
+    rewritten = data_was([{DATA_WAS: known.get(DATA_WAS)}, request.task.manifest])
+    if rewritten:
+        body[DATA_WAS] = rewritten
     content = content_with(summary.content, contents.features)
     write_sealed_manifest(directory, "task", request.identity(), content, body)
 
@@ -121,6 +126,15 @@ class Request:
             "checkpoint": self.checkpoint,
         }
         return {**identity, "features": True} if self.stores_features else identity
+
+    def versions(self) -> Versions:
+        """The versions of the inputs, by which `identity` may differ from that of a finished one.
+
+        A percentage of the stream was of as many images as the stream had then.
+        """
+        inputs = [self.task, *([self.previous] if self.previous is not None else [])]
+        counts = ("of",) if self.size.is_of_stream else ()
+        return Versions.of((one.manifest for one in inputs), counts)
 
     def ranks_by(self) -> str:
         """The index column with the items' priority; the highest value is evicted first."""

@@ -22,6 +22,7 @@ class BufferSize:
     add: int | None = None
     text: int | str  # as recorded in manifests and rows, such as 10000, "5%" or "+100"
     of: int | None = None  # the number of images that a percentage refers to
+    is_of_stream: bool = False  # and whether these are all that the stream has now
 
     @property
     def kind(self) -> str:
@@ -56,7 +57,8 @@ def parse_size(size: str | None, of: str | None, add: int | None, task: Task) ->
     if of is None:
         return BufferSize(share=share, text=size)
     stream_images = _stream_images(task) if of == OF_STREAM else _whole_number(of, "--of")
-    return BufferSize(count=max(1, round(share * stream_images)), text=size, of=stream_images)
+    count = max(1, round(share * stream_images))
+    return BufferSize(count=count, text=size, of=stream_images, is_of_stream=of == OF_STREAM)
 
 
 def _whole_number(text: str, option: str = "--size") -> int:

@@ -158,7 +158,7 @@ def _check_continues(request: Request, previous: Task) -> None:
     fields = Fields(held, previous.path / MANIFESTS["task"])
     for name, kind in _SETTINGS.items():
         fields(name, kind, None)
-    if request.task.content in held["seen"]:
+    if request.versions().among(request.task.content, held["seen"]):
         raise BadInput(
             f"{previous.path} was already updated with {request.task.path}; give the next task"
         )

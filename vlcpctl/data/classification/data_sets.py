@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, final
+from typing import Any, Protocol, final
 
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.manifest import MANIFESTS
+from vlcpctl.core.versions import Versions
 from vlcpctl.data.classification import benchmarks
 from vlcpctl.data.classification.benchmarks import find_benchmark, usual_name
 from vlcpctl.data.classification.class_folder import (
@@ -190,7 +191,7 @@ def _stream_of(task: Task, given: Sequence[Task]) -> list[Task]:
         return [task]
     beside = task.path.absolute().parent
     has_manifest = (beside / MANIFESTS["stream"]).is_file()
-    if has_manifest and read_stream(beside)["content"] == stream:
+    if has_manifest and _is_stream(read_stream(beside), stream):
         return open_stream(beside)
     same = (one for one in given if one.manifest.get("stream") == stream)
     stream_tasks = {one.step: one for one in same if one.step is not None}  # a buffer has no step
@@ -200,3 +201,7 @@ def _stream_of(task: Task, given: Sequence[Task]) -> list[Task]:
             f"other classes; give all {task.manifest['tasks_in_stream']} tasks, or --classes task"
         )
     return list(stream_tasks.values())
+
+
+def _is_stream(manifest: Mapping[str, Any], content: str) -> bool:
+    return Versions.of([manifest]).same(manifest["content"], content)

@@ -26,6 +26,7 @@ from vlcpctl.core.hashing import content_id
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.core.safe_json import parse_json
+from vlcpctl.core.versions import earlier_ids
 
 SCHEMA = "vlcpctl.pseudo-texts/1"
 METADATA = b"vlcpctl.pseudo-texts"
@@ -176,6 +177,7 @@ def _metadata(path: Path, stored: bytes, count: int) -> dict[str, Any]:
 
 def _check_types(take: Fields) -> None:
     take("content", str)
+    earlier_ids(take.value, take.place)
     if take("length", int) < 1 or take("width", int) < 1:
         raise BadInput(f"{take.place} has a length or width below 1{RESTORE}")
     identity = Fields(take("identity", dict), f"{take.place}, identity")

@@ -30,6 +30,7 @@ from vlcpctl.core.hashing import content_id
 from vlcpctl.core.manifest import MANIFESTS, read_manifest
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.core.seals import broken_seal, write_sealed_manifest
+from vlcpctl.core.versions import WAS
 from vlcpctl.data.precomputed.vector_files import VectorFile, join_vectors
 from vlcpctl.data.tasks.task import Split
 
@@ -111,9 +112,15 @@ class TargetsDirectory:
         for split in splits:
             missing = [key for key in split.keys if key not in place]
             if missing:
+                advice = (
+                    "'vlcpctl forget' has removed pairs from the targets, remove them from the "
+                    "data, too"
+                    if self.manifest.get(WAS)
+                    else "run 'vlcpctl distill' on all tasks used"
+                )
                 raise Incompatible(
                     f"{self.path} has no targets for {len(missing)} of the {len(split)} pairs in "
-                    f"{split.path}, such as {missing[0]}; run 'vlcpctl distill' on all tasks used"
+                    f"{split.path}, such as {missing[0]}; {advice}"
                 )
             places.append(np.array([place[key] for key in split.keys], dtype=np.int64))
         return TeacherTargets(self, places, first_K)

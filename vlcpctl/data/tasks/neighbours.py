@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.input_files import arrow_source
 from vlcpctl.core.manifest import MANIFESTS, read_manifest
+from vlcpctl.core.versions import Versions
 from vlcpctl.data.tasks.task import Task
 
 TRAIN = "train"
@@ -24,11 +25,22 @@ class StreamEntry:
 
     content: str
     path: Path
+    known: Versions  # what its stream records of rewritten tasks
 
     @property
     def slug(self) -> str:
         """The name of its directory, such as 02-animals-nature."""
         return self.path.name
+
+    @property
+    def versions(self) -> Versions:
+        """The versions of the task, if the stream was rewritten and it is still there."""
+        if not self.known.firsts:
+            return self.known
+        try:
+            return self.known | Versions.of([read_manifest(self.path, "task")])
+        except BadInput:
+            return self.known
 
 
 def stream_entries(task: Task) -> list[StreamEntry]:
@@ -38,14 +50,15 @@ def stream_entries(task: Task) -> list[StreamEntry]:
         return []
     try:
         manifest = read_manifest(directory, "stream")
-        entries = [
-            StreamEntry(str(entry["content"]), directory / Path(str(entry["path"])).name)
+        versions = Versions.of([manifest])
+        if not versions.same(manifest["content"], str(task.manifest.get("stream"))):
+            return []
+        return [
+            StreamEntry(str(entry["content"]), directory / Path(str(entry["path"])).name, versions)
             for entry in manifest["tasks"]
         ]
     except (BadInput, KeyError, TypeError):  # it only helps to find mistakes: not needed to train
         return []
-    is_the_same = manifest["content"] == task.manifest.get("stream")
-    return entries if is_the_same else []
 
 
 @dataclass(frozen=True)

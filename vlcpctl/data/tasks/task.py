@@ -17,6 +17,7 @@ from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.printable import printable
 from vlcpctl.core.recorded_files import RESTORE
+from vlcpctl.core.versions import WAS, Versions
 from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.data.tasks.index import ContentId, read_index
 from vlcpctl.data.tasks.index_checks import file_size, row_problems
@@ -49,6 +50,11 @@ class Task:
     def content(self) -> str:
         """The content id of the task's data."""
         return str(self.manifest["content"])
+
+    @property
+    def was(self) -> tuple[str, ...]:
+        """Earlier content ids of the data, oldest first, if 'vlcpctl forget' has rewritten it."""
+        return tuple(self.manifest.get(WAS) or ())
 
     @property
     def counts(self) -> dict[str, int]:
@@ -192,12 +198,13 @@ def open_task(path: Path) -> Task:
 def open_stream(path: Path) -> list[Task]:
     """The tasks of a stream directory, in order.
 
-    Raises BadInput if it is not a stream, or if a task is not the one that it lists.
+    Raises BadInput if it is not a stream, or if a task is not the one that it lists. A task that
+    was rewritten since is still the same.
     """
     tasks = []
     for entry in read_stream(path)["tasks"]:
         task = open_task(path / entry["path"])
-        if task.content != entry["content"]:
+        if not Versions.of([task.manifest]).same(task.content, entry["content"]):
             raise BadInput(f"{not_listed(task.path, task.content)}{RESTORE}")
         tasks.append(task)
     return tasks

@@ -10,6 +10,7 @@ from typing import Any
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError, unknown_name
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
+from vlcpctl.core.versions import Versions
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.evaluation.jobs import Job, read_checkpoints
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
@@ -175,7 +176,9 @@ def _embeddings(
         }
         several = len(checkpoints) > 1
         out = request.save_embeddings / path.name if several else request.save_embeddings
-        if not already_made(out, "embeddings", identity, force=request.force):
+        versions = Versions.of(task.manifest for task in request.tasks)
+        force = request.force
+        if not already_made(out, "embeddings", identity, force=force, versions=versions):
             found[path] = SavedEmbeddings(out, identity)
     return found
 

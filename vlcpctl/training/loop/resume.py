@@ -25,7 +25,7 @@ from typing import Any
 
 from torch import Tensor
 
-from vlcpctl.core.atomic import UNFINISHED, new_part, refuse_other
+from vlcpctl.core.atomic import new_part, refuse_unfinished
 from vlcpctl.core.digests import (
     FileDigest,
     changed_prefix,
@@ -39,6 +39,7 @@ from vlcpctl.core.manifest import identity_differences
 from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.staging import Staging, sync
 from vlcpctl.core.tensors import read_tensors, write_tensors
+from vlcpctl.core.versions import NO_VERSIONS, Versions
 from vlcpctl.training.loop.metrics_log import FILE_NAME
 from vlcpctl.training.loop.optim import Plateau
 
@@ -98,10 +99,12 @@ class ResumeDirectory:
         *,
         force: bool,
         accept_inexact: bool,
+        versions: Versions = NO_VERSIONS,
     ) -> None:
         """Create the directory, or accept an existing one to resume from.
 
-        Raises OutputExists if it belongs to a run with other settings (`semantic`), and
+        Raises OutputExists if it belongs to a run with other settings (`semantic`) or on data that
+        was rewritten since (`versions` are those of the inputs), and
         Incompatible if the machine or library differs (`numeric`) without `accept_inexact`, or if
         a file of the saved state is missing, changed or added.
         """
@@ -111,7 +114,7 @@ class ResumeDirectory:
             state = _read_state(newest)
             _verify(self.path, {IDENTITY: state[IDENTITY]})
             found = self._stored_identity()
-            refuse_other(self.path, found["semantic"], semantic, UNFINISHED)
+            refuse_unfinished(self.path, found["semantic"], semantic, versions)
             inexact = identity_differences(found["numeric"], numeric)
             if inexact and not accept_inexact:
                 raise Incompatible(

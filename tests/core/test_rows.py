@@ -262,3 +262,19 @@ def _read_or_refuse(paths: pytest.TempPathFactory, data: bytes) -> None:
     path.write_bytes(data)
     with contextlib.suppress(BadInput):
         read_rows([str(path)])
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_evaluation_of_rewritten_data_replaces_that_of_the_data_before(
+    tmp_path: Path, order: int
+) -> None:
+    before = row(data="a0", n_images=9, metrics={"rm": 50.0})
+    after = row(data="a2", data_was=["a0", "a1"], n_images=8, metrics={"rm": 51.0})
+    (found,) = read_rows([write_rows(tmp_path / "r", [before, after][::order])])
+    assert (found.data, found.metrics, found.first_data) == ("a2", {"rm": 51.0}, "a0")
+    between = row(data="a1", data_was=["a0"], metrics={"rm": 52.0})
+    (found,) = read_rows([write_rows(tmp_path / "r", [between, after, before][::order])])
+    assert found.data == "a2"
+    other = row(data="b", metrics={"rm": 51.0})
+    with pytest.raises(BadInput, match="data is"):
+        read_rows([write_rows(tmp_path / "r", [after, other][::order])])

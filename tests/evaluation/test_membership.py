@@ -163,3 +163,12 @@ def test_data_that_was_rewritten_is_the_same_task() -> None:
 def test_names_follow_steps_and_data_outside_keeps_its_own() -> None:
     weeks = [TaskPlace("00-week", 0, f"week {week}", f"task {week}") for week in range(2)]
     assert [weeks[1].name_at(step) for step in (None, 0, 1)] == ["00-week", "00-week", "01-week"]
+
+
+def test_rewritten_data_has_the_step_at_which_it_was_learned_whichever_is_newer() -> None:
+    old, new = TaskPlace("01-t", 1, "home", "a0"), TaskPlace("01-t", 1, "home", "a2", ["a0", "a1"])
+    for learned in ("a0", "a1", "a2"):
+        chain = made("c1", {"task 0": 0, learned: 1})
+        assert steps([chain], [new]) == [[1]], learned
+    chain = made("c3", {"task 0": 3, "a1": 4}, data_was={"a1": ["a0"]}, stream="other")
+    assert steps([chain], [old]) == steps([chain], [new]) == [[4]]

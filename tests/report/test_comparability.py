@@ -169,6 +169,17 @@ def test_data_that_were_rewritten_are_the_same(tmp_path: Path) -> None:
     assert _build(tmp_path, [*FULL[:3], *last, *FULL[4:]]).tracks
 
 
+def test_rows_from_before_and_after_data_were_rewritten_have_one_note(tmp_path: Path) -> None:
+    """Also where runs or seeds differ in it: it is no reason for a note about other data."""
+    later = {one["data"]: {"data": "new " + one["data"], "data_was": [one["data"]]} for one in FULL}
+    other = [one | later[one["data"]] for one in _other_seed()]
+    run = [one | later[one["data"]] for one in current(own_rows(run="er"))]
+    notes = [note for note in _build(tmp_path, [*FULL, *other, *run]).notes if "data" in note]
+    assert notes == []
+    (note,) = [one for one in _build(tmp_path, [*FULL, *other, *run]).notes if "forget" in one]
+    assert "'00-smileys', '01-people' and '02-animals'" in note
+
+
 def test_seeds_may_have_other_data_with_a_note(tmp_path: Path) -> None:
     rows = FULL + [one | {"data": one["data"] + " again"} for one in _other_seed()]
     notes = _build(tmp_path, rows).notes

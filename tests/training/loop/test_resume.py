@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 from support.battery import TrainingWorld, in_child, kill_at, make_world, request
+from support.rewritten import rewrite_stream
 
 from vlcpctl.core.digests import digests_of
 from vlcpctl.core.errors import Diverged, Incompatible, OutputExists
+from vlcpctl.core.manifest import read_manifest
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.loop.metrics_log import MetricsLog
 from vlcpctl.training.train_step import train_step
@@ -169,6 +171,26 @@ def test_what_another_command_left_is_refused_even_without_its_identity(
     (partial / "identity.json").unlink()
     with pytest.raises(Incompatible, match=r"identity\.json is missing; --force starts over"):
         train_step(_step(world, tmp_path, seed=1))
+
+
+def test_a_run_on_data_that_were_rewritten_since_does_not_go_on(
+    world: TrainingWorld, killed: Path, tmp_path: Path
+) -> None:
+    _copied(killed, tmp_path)
+    step = _step(world, tmp_path)
+    stream = Path(shutil.copytree(step.tasks[0].parent, tmp_path / "stream"))
+    task = stream / step.tasks[0].name
+    rewrite_stream(stream, task)
+    with pytest.raises(OutputExists) as refused:
+        train_step(replace(step, tasks=(task,)))
+    said = str(refused.value)
+    assert "is an unfinished run on data from which 'vlcpctl forget' has removed pairs" in said
+    assert said.endswith("; --force replaces it")
+    assert "\n" not in said
+    assert not (tmp_path / "00").exists()
+    train_step(replace(step, tasks=(task,), force=True))
+    made = read_manifest(tmp_path / "00", "checkpoint")
+    assert made["tasks"] == [read_manifest(task, "task")["content"]]
 
 
 def _rewritten(partial: Path, name: str, change: Callable[[Path], object]) -> None:

@@ -214,6 +214,23 @@ def test_a_learned_task_is_not_learned_again(program: Program, place: Path, tmp_
     check_refused(program(*words), "buffer", 3, "was already updated with", first)
 
 
+def test_a_later_task_is_known_by_its_new_id(program: Program, place: Path, tmp_path: Path) -> None:
+    """Here the buffer has the id from before, and the stream lists the new one."""
+    stream = shutil.copytree(as_it_was(place) / "stream", tmp_path / "stream")
+    buffer = tmp_path / "buffer"
+    assert program("buffer", stream / "01-part-1", "-o", buffer, *RING, "-q").code == 0
+    rewrite_stream(stream, stream / "01-part-1")
+    for name in ("01-part-1", "nowhere"):  # the stream itself records it, too
+        words = ("train-step", stream / "00-part-0", "--buffer", buffer, "-o", tmp_path / "out")
+        result = program(*words, *TINY, *MICRO)
+        check_refused(result, "train-step", 2, "contains pairs of 01-part-1, later in the stream")
+        words = ("buffer", stream / "00-part-0", "--previous", buffer, "-o", tmp_path / "out")
+        result = program(*words, *RING, "--dry-run")
+        assert "--previous contains pairs of 01-part-1, later in the stream" in result.err
+        if name != "nowhere":
+            (stream / name).rename(stream / "nowhere")
+
+
 @pytest.fixture(scope="module")
 def later(place: Path) -> Path:
     """A checkpoint and a buffer of the first task that were made after it was rewritten."""
@@ -262,6 +279,19 @@ def test_an_old_copy_of_a_task_that_was_learned_later_is_known(
     found = read_manifest(average, "checkpoint")
     assert found["tasks"] == read_manifest(as_it_was(place) / "00", "checkpoint")["tasks"]
     assert program("check", average, "-q").code == 0
+
+
+@pytest.mark.parametrize("made", ["", "as it was"])
+@pytest.mark.parametrize("name", ["train-step --targets", "train-step --pseudo-texts"])
+def test_what_was_computed_from_the_data_before_still_fits(
+    program: Program, place: Path, tmp_path: Path, made: str, name: str
+) -> None:
+    words = list(lines(place)[name])
+    words[words.index("-o") + 1] = tmp_path / "another"
+    option = words.index(name.split()[1])
+    words[option + 1] = place / made / words[option + 1].name  # type: ignore[attr-defined]
+    result = program(*words, "--dry-run")
+    assert (result.code, "finished" in result.err) == (0, False), result.err
 
 
 def test_targets_of_fewer_pairs_than_the_data_say_why(

@@ -30,7 +30,10 @@ def rewrite_stream(stream: Path, task: Path, split: str = "train", row: int = 0)
     manifest = json.loads((stream / "stream.json").read_text())
     for entry in manifest["tasks"]:
         if entry["path"] == task.name:
-            entry["content"] = open_task(task).content
+            found = open_task(task)
+            manifest.setdefault("data_was", {}).pop(entry["content"], None)
+            manifest["data_was"][found.content] = list(found.was)
+            entry["content"] = found.content
             entry["splits"][split]["images"] -= 1
     content = content_id({"tasks": [entry["content"] for entry in manifest["tasks"]]})
     _write(stream / "stream.json", manifest, content)

@@ -129,14 +129,15 @@ def _manifest(
 ) -> CheckpointManifest:
     """The manifest of an average: the tasks of both, else as the second's."""
     one, other = first.manifest, second.manifest
+    rewritten = data_was([{DATA_WAS: one.data_was}, {DATA_WAS: other.data_was}])
     versions = one.versions | other.versions
     learned: dict[str, tuple[str, str, int | None]] = {}  # by the first id of each task
     for made in (one, other):
         for task, name, step in zip(made.tasks, made.task_names, made.task_steps, strict=True):
-            # Of two versions of a task, the older one is recorded: it has all of their pairs.
-            known = learned.get(versions.first(task), (task, "", None))[0]
-            oldest = task if task == versions.first(task) else known
-            learned[versions.first(task)] = (oldest, name, step)
+            known = learned.get(versions.first(task), (task, name, step))[0]
+            # Of two versions of a task, the older one is recorded: it has the pairs of both.
+            older = task if task in rewritten.get(known, ()) else known
+            learned[versions.first(task)] = (older, name, step)
     return CheckpointManifest(
         identity=identity(request, first, second, alpha),
         run=request.run,
@@ -150,7 +151,7 @@ def _manifest(
         task_steps=[step for _, _, step in learned.values()],
         tasks=[task for task, _, _ in learned.values()],
         task_names=[name for _, name, _ in learned.values()],
-        data_was=data_was([{DATA_WAS: one.data_was}, {DATA_WAS: other.data_was}]) or None,
+        data_was=rewritten or None,
         parents=[one.content, other.content],
         configs=[config_id(one), config_id(other)],
         **_start(one, other),

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from support.rewritten import rewrite_task
 from support.tiny_stream import make_stream
 
 from vlcpctl.commands.buffer import run as buffer
@@ -66,3 +67,13 @@ def test_the_buffer_of_a_stream_that_was_split_again_is_told(
     buffer(again / "01-part-1", tmp_path / "1", previous=tmp_path / "0", **RING)
     said = "--previous is of another stream and lacks 00-part-0, earlier in the stream than"
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("size", "told"), [("6", False), ("4", True)])
+def test_a_buffer_with_fewer_images_because_it_was_rewritten_has_evicted_none(
+    tasks: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], size: str, *, told: bool
+) -> None:
+    buffer(tasks[0], tmp_path / "0", policy="ring", size=size, quiet=True)
+    rewrite_task(tmp_path / "0")
+    buffer(tasks[1], tmp_path / "1", policy="ring", size="9", previous=tmp_path / "0", quiet=True)
+    assert ("the items of earlier tasks that it evicted" in capsys.readouterr().err) == told

@@ -19,7 +19,10 @@ def update_warnings(request: Request) -> Iterator[str]:
     grows = (size.count or 0) > (held.get("count") or 0) or (size.share or 0) > (
         held.get("share") or 0
     )
-    if grows and previous.counts["train"] < sum(held["seen"].values()):
+    images = sum(held["seen"].values())
+    # A buffer with room for all images may have fewer because it was rewritten.
+    has_evicted = not (previous.was and (held.get("count") or 0) >= images)
+    if grows and previous.counts["train"] < images and has_evicted:
         yield (
             f"{previous.path} was smaller: the items of earlier tasks that it evicted are not "
             "restored"

@@ -71,7 +71,18 @@ HoldoutOption = Annotated[
         "--holdout",
         metavar="SPLIT=SHARE",
         help="Held-out splits: shares (test=0.1,val=0.05), images per task (test=5000) or none "
-        "(default: test=0.1).",
+        "(default: test=0.1). Shares are drawn by image hash and never leak into the training data "
+        "of other streams; images per task can.",
+        rich_help_panel=options.METHOD,
+    ),
+]
+HoldoutMost = Annotated[
+    str | None,
+    typer.Option(
+        "--holdout-most",
+        metavar="P%",
+        help="Share of a task that a --holdout of N images per task may take: a task too small "
+        "for that holds out P% instead (default: no limit; a task of fewer than N is refused).",
         rich_help_panel=options.METHOD,
     ),
 ]
@@ -128,6 +139,16 @@ LabelColumn = Annotated[
         "--label-column",
         metavar="NAME",
         help="Column with class labels (default: found by its name).",
+        rich_help_panel=options.INPUT,
+    ),
+]
+KeepColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--keep-columns",
+        metavar="NAMES",
+        help="Columns to keep in the index, separated by commas, such as customer,date: 'vlcpctl "
+        "forget --where' finds pairs by them. In folders and tars, fields of the .json.",
         rich_help_panel=options.INPUT,
     ),
 ]
@@ -196,7 +217,8 @@ Cap = Annotated[
         metavar="NAME=N",
         help="Change a limit that protects against damaged files; repeat for more (defaults: "
         "captions=10000 and caption-length=1000000 characters per image, name-length=4096 "
-        "characters of keys and labels, columns=10000, page-bytes=64MiB per Parquet page).",
+        "characters of keys, labels and kept values, kept-values=10000 per kept column and image, "
+        "columns=10000, page-bytes=64MiB per Parquet page).",
         rich_help_panel=options.DATA,
     ),
 ]
@@ -210,11 +232,13 @@ def run(
     take: Take = None,
     order: Order = None,
     holdout: HoldoutOption = None,
+    holdout_most: HoldoutMost = None,
     split_column: SplitColumn = None,
     shard_size: ShardSize = "256MB",
     image_column: ImageColumn = None,
     caption_column: CaptionColumn = None,
     label_column: LabelColumn = None,
+    keep_columns: KeepColumns = None,
     labels_from: LabelsFrom = None,
     class_names: ClassNames = None,
     templates: Templates = None,
@@ -236,6 +260,13 @@ def run(
     Images are copied byte for byte; pairs that cannot be used are counted and reported. An image
     is held out by its own hash, so it is in the same split in every task and in every later stream.
 
+    With --holdout test=500, each task holds out the 500 images with the lowest hashes, so one may
+    be in test here and in train in another stream, such as next week's. --holdout-most 10% keeps
+    small tasks from losing more than that.
+
+    --keep-columns keeps columns of the sources, as text, for each image the distinct values of all
+    rows that became this image, skipped duplicates included. Buffers carry them on.
+
     Lists can be the JSON of ALBEF, Karpathy, COCO or P9D, or text tables with a header.
     Consecutive rows with the same image become one image with several captions. In folders and
     tars, files with the same name form a pair: an image, a .txt with one caption per line, a .json.
@@ -256,6 +287,8 @@ def run(
       vlcpctl split dataset_coco.json -o stream --by iid --tasks 5 \
           --split-column split --image-root coco
       vlcpctl split week1.parquet week2.parquet -o stream --by source
+      vlcpctl split week3.parquet -o weeks/03 --by source --keep-columns customer,date \
+          --holdout test=500 --holdout-most 10%
       vlcpctl split pairs.parquet -o stream --by time:date --tasks 12 \
           --order reverse
       vlcpctl split shards/ -o stream --by classes --tasks 4 \
@@ -272,11 +305,13 @@ def run(
         take=take,
         order=order,
         holdout=holdout,
+        holdout_most=holdout_most,
         split_column=split_column,
         shard_size=shard_size,
         image_column=image_column,
         caption_column=caption_column,
         label_column=label_column,
+        keep_columns=keep_columns,
         labels_from=labels_from,
         class_names=class_names,
         templates=templates,

@@ -35,11 +35,21 @@ class TaskPlace:
     content: str
     was: Sequence[str] = ()  # earlier content ids of the same data
 
-    def name_at(self, step: int | None) -> str:
-        """Its slug, numbered by the step at which the model learned it if that is another."""
-        if step is None or step == self.step:
+    def name_at(self, step: int | None, digits: int = 2) -> str:
+        """Its slug, numbered by the step at which the model learned it if that is another.
+
+        The number has at least this many digits, so that the names of a run sort; see
+        `RunCheckpoint.digits`.
+        """
+        if step is None or (step == self.step and digits <= self._digits):
             return self.slug
-        return f"{step:02d}-{self.slug.split('-', 1)[-1]}"
+        return f"{step:0{max(digits, self._digits)}d}-{self.slug.split('-', 1)[-1]}"
+
+    @property
+    def _digits(self) -> int:
+        """How many digits number the tasks of its own stream."""
+        number = self.slug.split("-", 1)[0]
+        return len(number) if number.isdigit() else 2
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -58,8 +58,9 @@ def check_task(path: Path, *, deep: bool) -> Iterator[str]:
     """
     manifest = read_typed(path, "task")
     yield from task_problems(path, manifest)
+    kept = manifest.get("kept_columns") or ()
     for name, split in manifest["splits"].items():
-        yield from _check_split(path, name, split, deep=deep)
+        yield from _check_split(path, name, split, kept, deep=deep)
     features = manifest.get("buffer", {}).get("features")
     if features:
         try:
@@ -68,12 +69,14 @@ def check_task(path: Path, *, deep: bool) -> Iterator[str]:
             yield str(error)
 
 
-def _check_split(directory: Path, name: str, split: dict[str, Any], *, deep: bool) -> Iterator[str]:
+def _check_split(
+    directory: Path, name: str, split: dict[str, Any], kept: Sequence[str], *, deep: bool
+) -> Iterator[str]:
     index = directory / f"{name}.parquet"
     if "index" in split:  # not in tasks of earlier versions
         yield from changed_files(directory, {index.name: split["index"]}, use_cache=not deep)
     yield from _check_shards(directory, split)
-    impossible = list(_impossible_rows(index, split))
+    impossible = list(_impossible_rows(index, split, kept))
     if impossible:
         yield from impossible
         return
@@ -103,7 +106,7 @@ def _check_split(directory: Path, name: str, split: dict[str, Any], *, deep: boo
         yield f"{index}: refers to shard {unlisted[0]!r}, which task.json does not list"
 
 
-def _impossible_rows(index: Path, split: dict[str, Any]) -> Iterator[str]:
+def _impossible_rows(index: Path, split: dict[str, Any], kept: Sequence[str]) -> Iterator[str]:
     """Yield why the rows of an index cannot be looked up in the tars, if so."""
     places = {shard: index.parent / shard for shard in split["shards"]}
     sizes = {
@@ -111,7 +114,7 @@ def _impossible_rows(index: Path, split: dict[str, Any]) -> Iterator[str]:
         for shard, path in places.items()
     }
     try:
-        yield from row_problems(read_index(index), index, sizes)
+        yield from row_problems(read_index(index, kept), index, sizes, kept)
     except BadInput as error:
         yield str(error)
 

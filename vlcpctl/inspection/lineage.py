@@ -14,7 +14,7 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, first_line
 from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import MANIFESTS, kind_of, read_manifest
-from vlcpctl.core.printable import printable
+from vlcpctl.core.printable import printable, shortened
 from vlcpctl.core.versions import WAS, earlier_ids
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.inspection.diagnosis import why_no_artifact
@@ -33,6 +33,7 @@ _FACTS = {
     "tasks": list,
     "totals": dict,
     "skipped": dict,
+    "kept_columns": list,
     "warnings": list,
 }
 # Errors that an unforeseen change of a manifest may cause.
@@ -285,6 +286,8 @@ def lines(facts: dict[str, Any], depth: int = 0) -> Iterator[str]:
     if facts.get("skipped"):
         counts = ", ".join(f"{reason} {count}" for reason, count in facts["skipped"].items())
         yield f"{margin}  skipped: {counts}"
+    if facts.get("kept_columns"):
+        yield f"{margin}  kept columns: {', '.join(map(shortened, facts['kept_columns']))}"
     for warning in facts.get("warnings") or ():
         yield f"{margin}  warning: {printable(warning)}"
     for parent in facts["parents"]:

@@ -55,6 +55,7 @@ def write_buffer_manifest(directory: Path, request: Request, contents: BufferCon
         "splits": summary.splits,
         "labels": summary.labels,
         "skipped": {},
+        **request.kept_entry(),
         "inputs": [one for one in (request.task.content, request.checkpoint) if one],
         BUFFER_NAME: {
             **_settings(request),
@@ -125,6 +126,8 @@ class Request:
             "seed": self.seed,
             "checkpoint": self.checkpoint,
         }
+        # Content ids do not cover kept columns, so they are compared by themselves.
+        identity |= self.kept_entry()
         return {**identity, "features": True} if self.stores_features else identity
 
     def versions(self) -> Versions:
@@ -135,6 +138,16 @@ class Request:
         inputs = [self.task, *([self.previous] if self.previous is not None else [])]
         counts = ("of",) if self.size.is_of_stream else ()
         return Versions.of((one.manifest for one in inputs), counts)
+
+    def kept_columns(self) -> list[str]:
+        """The columns that the buffer keeps: those of the previous one, and more of the task."""
+        earlier = [] if self.previous is None else self.previous.kept_columns
+        return list(dict.fromkeys([*earlier, *self.task.kept_columns]))
+
+    def kept_entry(self) -> dict[str, Any]:
+        """Their entry in a manifest; none without kept columns."""
+        kept = self.kept_columns()
+        return {"kept_columns": kept} if kept else {}
 
     def ranks_by(self) -> str:
         """The index column with the items' priority; the highest value is evicted first."""

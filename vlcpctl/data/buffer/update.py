@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Incompatible
@@ -29,7 +30,8 @@ from vlcpctl.data.buffer.policies import (
 )
 from vlcpctl.data.buffer.segments import IndexRow, SegmentWriter, carry, next_number
 from vlcpctl.data.precomputed.stored_features import Project, carry_over, write_features
-from vlcpctl.data.tasks.index import BUFFER_SCHEMA, IndexWriter
+from vlcpctl.data.tasks.index import BUFFER_SCHEMA, IndexWriter, schema_with
+from vlcpctl.data.tasks.kept_columns import distinct
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.select.order import hash_order
 
@@ -119,11 +121,12 @@ def write_buffer(
             if request.previous is not None:
                 previous = request.previous.split("train")
                 rows += carry(previous, plan.allotment.stays, held["shard_rows"], writer)
+                _add_kept(rows, split, request.task.kept_columns)
             rows += _admit(request, split, plan, picked, writer)
             writer.close()
         finally:
             writer.abandon()
-        _write_index(directory, rows)
+        _write_index(directory, rows, request.kept_columns())
         stored = _store(directory, request, plan.fresh[picked], rows, project)
         written = BufferContents(
             seen=plan.seen,
@@ -223,10 +226,27 @@ def _store(
     return {"width": found.width, "dtype": "float16", "content": found.content(keys)}
 
 
-def _write_index(directory: Path, rows: list[IndexRow]) -> None:
+def _add_kept(rows: list[IndexRow], split: Split, kept: list[str]) -> None:
+    """Add the task's kept values to held rows whose pairs it has too; they are not admitted again.
+
+    The earlier task may be deleted: then only the buffer knows that its pair had a later value.
+    """
+    if not kept:
+        return
+    row_of = {key: row for row, key in enumerate(split.keys)}
+    repeated = [row for row in rows if row["key"] in row_of]
+    numbers = [row_of[str(row["key"])] for row in repeated]
+    found = split.table.select(kept).take(pa.array(numbers, pa.int64())).to_pylist()
+    for row, more in zip(repeated, found, strict=True):
+        row |= {name: distinct((*row.get(name, ()), *more[name])) for name in kept}
+
+
+def _write_index(directory: Path, rows: list[IndexRow], kept: list[str]) -> None:
     # Sorted by key, so that the same items give the same content id however they were collected.
     rows.sort(key=lambda row: str(row["key"]))
-    index = IndexWriter(directory / "train.parquet", BUFFER_SCHEMA)
+    index = IndexWriter(directory / "train.parquet", schema_with(kept, BUFFER_SCHEMA))
     for row in rows:
-        index.add(tuple(row[name] for name in BUFFER_SCHEMA.names))
+        # A task without a kept column of the others has no value in it.
+        values = (row.get(name, ()) for name in kept)
+        index.add((*(row[name] for name in BUFFER_SCHEMA.names), *values))
     index.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -12,8 +13,11 @@ import pyarrow.compute as pc
 
 from vlcpctl.data.images.header import Bytes
 from vlcpctl.data.sources.image_files import ImageFiles
+from vlcpctl.data.sources.kept_values import kept_text
 from vlcpctl.data.sources.records import number_or_text
+from vlcpctl.data.tasks.kept_columns import distinct
 
+_ZEROS = re.compile(r"\.0+(?!\d)")
 Images = tuple[list[Bytes | None], list[str | None]]
 T = TypeVar("T")
 
@@ -37,7 +41,7 @@ def _spread(column: pa.Array, values: Callable[[pa.Array], list[T]]) -> list[T |
 
 def captions_of(column: pa.Array) -> list[list[str]]:
     """The captions of each row; an empty list for a null."""
-    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+    if _is_list(column.type):
         ends = column.offsets.to_pylist()
         first = ends[0]  # the offsets of a slice count from the start of what it is a slice of
         texts = names_of(plain(column.values.slice(first, ends[-1] - first)))
@@ -74,6 +78,31 @@ def values_of(column: pa.Array) -> list[Any]:
     return names_of(column)
 
 
+def kept_of(column: pa.Array) -> list[tuple[str, ...]]:
+    """The distinct values of each row of a kept column, of scalars or of lists, as text."""
+    if _is_list(column.type):
+        ends = column.offsets.to_pylist()
+        first = ends[0]  # see `captions_of`
+        parts = _kept_texts(plain(column.values.slice(first, ends[-1] - first)))
+        valid = column.is_valid().to_pylist()
+        return [
+            distinct(parts[start - first : end - first]) if there else ()
+            for (start, end), there in zip(pairwise(ends), valid, strict=True)
+        ]
+    return [() if text is None else (text,) for text in _kept_texts(column)]
+
+
+def _kept_texts(column: pa.Array) -> list[str | None]:
+    if pa.types.is_dictionary(column.type):
+        return _spread(column, _kept_texts)
+    if pa.types.is_floating(column.type) or pa.types.is_boolean(column.type):
+        return [kept_text(value) for value in column.to_pylist()]  # Arrow writes 1e9 for 10**9
+    texts = names_of(column)
+    if pa.types.is_timestamp(column.type):  # a fraction of zeros only shows the column's unit
+        texts = [text and _ZEROS.sub("", text) for text in texts]
+    return [text or None for text in texts]
+
+
 def images_of(column: pa.Array, files: ImageFiles) -> Images:
     """The bytes of each image (None if missing), and the reason for each that is missing."""
     if pa.types.is_struct(column.type):
@@ -83,6 +112,10 @@ def images_of(column: pa.Array, files: ImageFiles) -> Images:
         return [image for image, _ in read], [flaw for _, flaw in read]
     images = _views(column)
     return images, [None if image is not None else "the image is null" for image in images]
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def _is_text(column: pa.Array) -> bool:

@@ -40,6 +40,7 @@ class ColumnOptions:
     label: str | None = None
     value: str | None = None  # decides the task
     split: str | None = None  # decides the split
+    keep: tuple[str, ...] = ()  # whose values the index keeps
     image_roots: tuple[Path, ...] = ()  # that image paths are relative to; none: beside the list
     caps: Caps = field(default_factory=Caps)
     log: FileLog | None = None  # of the files that are read besides the source's own
@@ -55,10 +56,11 @@ class Roles:
     value: str | None
     split: str | None
     key: str | None
+    keep: tuple[str, ...] = ()
 
     def names(self) -> list[str]:
         """Every column that has a role, once."""
-        every = (self.image, self.caption, self.label, self.value, self.split, self.key)
+        every = (self.image, self.caption, self.label, self.value, self.split, self.key, *self.keep)
         return list(dict.fromkeys(name for name in every if name is not None))
 
 
@@ -77,6 +79,7 @@ def roles_of(path: Path, names: list[str], columns: ColumnOptions, *, images: bo
         value=pick(path, names, columns.value, ()),
         split=pick(path, names, columns.split, ()),
         key=pick(path, names, None, KEY) if images else None,
+        keep=tuple(_existing(path, names, name) for name in columns.keep) if images else (),
     )
     repeated = [name for name in roles.names() if names.count(name) > 1]
     if repeated:
@@ -101,11 +104,15 @@ def pick(path: Path, names: list[str], given: str | None, usual: Iterable[str]) 
     Raises BadInput if the column `given` does not exist.
     """
     if given is not None:
-        if given not in names:
-            raise BadInput(f"{path}: {unknown_name('column', given, names)}")
-        return given
+        return _existing(path, names, given)
     lowered = {name.lower(): name for name in reversed(names)}
     return next((lowered[name] for name in usual if name in lowered), None)
+
+
+def _existing(path: Path, names: list[str], given: str) -> str:
+    if given not in names:
+        raise BadInput(f"{path}: {unknown_name('column', given, names)}")
+    return given
 
 
 def _listed(names: list[str]) -> str:

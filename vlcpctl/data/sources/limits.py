@@ -4,7 +4,10 @@ Caps that `vlcpctl split --cap NAME=N` changes, because a user's own data may ne
 
   captions          captions of one image; the image is skipped
   caption-length    characters in all captions of one image; the image is skipped
-  name-length       characters of a key, label, task or split of one image; the image is skipped
+  name-length       characters of a key, label, task, split or kept value of one image; the image
+                    is skipped
+  kept-values       distinct values of a kept column (--keep-columns) of one image, whose rows
+                    may be many; the image is skipped, or the split refused if they are duplicates
   columns           columns of a table or Parquet file; the file is refused
   page-bytes        bytes to which a Parquet page decompresses, if that is more than
                     `PAGE_RATIO` times its size in the file; the file is refused
@@ -28,7 +31,7 @@ from dataclasses import dataclass, fields
 
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.core.safe_json import MOST_DEPTH
-from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.data.tasks.samples import KeptValues, Pair
 
 RECORD_LENGTH = 1 << 24
 JSON_DEPTH = MOST_DEPTH
@@ -47,6 +50,7 @@ class Caps:
     captions: int = 10_000
     caption_length: int = 1_000_000
     name_length: int = 4096
+    kept_values: int = 10_000
     columns: int = 10_000
     page_bytes: int = 1 << 26
 
@@ -60,6 +64,17 @@ class Caps:
         for name in (pair.source_key, pair.label, pair.value, pair.split):
             if isinstance(name, str) and len(name) > self.name_length:
                 return over("name-length", len(name), self.name_length)
+        return self.exceeded_by(pair.kept) if pair.kept else None
+
+    def exceeded_by(self, kept: KeptValues) -> str | None:
+        """The cap that the values of an image's kept columns exceed, as `exceeded`."""
+        for values in kept:
+            if len(values) > self.kept_values:
+                return over("kept-values", len(values), self.kept_values)
+            longest = max(map(len, values), default=0)
+            if longest > self.name_length:
+                what, cap = f"{longest} characters in a kept column", self.name_length
+                return f"{what}, the limit is {cap} (--cap name-length=N)"
         return None
 
 
@@ -76,6 +91,7 @@ _NOUNS = {
     "captions": "captions",
     "caption-length": "characters in its captions",
     "name-length": "characters in its key, label, task or split",
+    "kept-values": "values in a kept column",
     "columns": "columns",
     "page-bytes": "bytes in a page",
 }

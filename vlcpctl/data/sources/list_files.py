@@ -19,8 +19,10 @@ from vlcpctl.data.sources.csv_tables import (
 )
 from vlcpctl.data.sources.image_files import ImageFiles
 from vlcpctl.data.sources.json_formats import NumberedRecord, json_records
+from vlcpctl.data.sources.limits import Caps
 from vlcpctl.data.sources.records import in_batches, pair_of, text_of
 from vlcpctl.data.tasks.index import split_named
+from vlcpctl.data.tasks.kept_columns import united
 from vlcpctl.data.tasks.samples import Pair
 
 JSON, TABLES = frozenset({".json"}), frozenset({".csv", ".tsv", ".txt"})
@@ -94,6 +96,7 @@ class ListFile:
                 pair = pair._replace(value=number_in(pair.value))
             if before is not None and _is_same(before, (pair, name)):
                 # Beyond a cap the image is skipped: its other captions need not be kept.
+                before = _with_kept_of(before[0], pair, most), name
                 if len(before[0].captions) <= most.captions and length <= most.caption_length:
                     before[0].captions.extend(pair.captions)
                     length += sum(map(len, pair.captions))
@@ -111,6 +114,13 @@ class ListFile:
             for base in (self.path.parent, self.path.parent.parent):
                 if (base / folder).is_dir():
                     yield base / folder
+
+
+def _with_kept_of(first: Pair, second: Pair, caps: Caps) -> Pair:
+    """The first pair, with the kept values of both unless it exceeds a cap already."""
+    if first.kept == second.kept or caps.exceeded_by(first.kept) is not None:
+        return first
+    return first._replace(kept=united(first.kept, second.kept))
 
 
 def _is_same(before: tuple[Pair, str | None], after: tuple[Pair, str | None]) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 from vlcpctl.core.errors import BadInput, first_line, unreadable
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.printable import shortened
-from vlcpctl.data.sources.arrow import captions_of, images_of, names_of, plain, values_of
+from vlcpctl.data.sources.arrow import captions_of, images_of, kept_of, names_of, plain, values_of
 from vlcpctl.data.sources.columns import ColumnOptions, Roles, roles_of
 from vlcpctl.data.sources.image_files import ImageFiles
 from vlcpctl.data.sources.parquet_pages import PageFacts, inspect_pages
@@ -132,10 +133,12 @@ class ParquetFile:
     def _roles(self, schema: pa.Schema, columns: ColumnOptions, *, images: bool) -> Roles:
         roles = roles_of(self.path, schema.names, columns, images=images)
         # A column that merely has a usual name is not used if its type does not fit.
-        unfit = {
+        unfit: dict[str, Any] = {
             part: None
             for part, given in (("label", columns.label), ("key", None))
-            if given is None and (name := getattr(roles, part)) and not _is_scalar(schema, name)
+            if given is None
+            and (name := getattr(roles, part))
+            and not _is_scalar(schema.field(name).type)
         }
         roles = replace(roles, **unfit)
         if images:
@@ -171,7 +174,10 @@ class ParquetFile:
         if roles.image:
             images, flaws = column(roles.image, partial(images_of, files=files))
         places = range(first_row, first_row + count)
-        rows = zip(places, key, images, captions, label, value, split, flaws, strict=True)
+        kept = [column(name, kept_of) for name in roles.keep]
+        kept_rows = zip(*kept, strict=True) if kept else repeat((), count)
+        parts = (places, key, images, captions, label, value, split, flaws, kept_rows)
+        rows = zip(*parts, strict=True)
         return [tuple.__new__(Pair, row) for row in rows]  # Pair(...) is slower; see `identify`
 
 
@@ -181,10 +187,7 @@ def _check_types(path: Path, schema: pa.Schema, roles: Roles) -> None:
         found = f"column {shortened(roles.image)!r} is {_shown(image)}"
         allowed = "images must be bytes, a struct of bytes and path, or paths"
         raise BadInput(f"{path}: {found}; {allowed} (see --image-column)")
-    texts = _is_text(caption) or (
-        (pa.types.is_list(caption) or pa.types.is_large_list(caption))
-        and _is_text(_bare(caption.value_type))
-    )
+    texts = _is_text(caption) or (_is_list(caption) and _is_text(_bare(caption.value_type)))
     if not texts:
         found = f"column {shortened(roles.caption)!r} is {_shown(caption)}"
         raise BadInput(
@@ -192,10 +195,18 @@ def _check_types(path: Path, schema: pa.Schema, roles: Roles) -> None:
         )
     for part in ("label", "value", "split", "key"):
         name = getattr(roles, part)
-        if name is not None and not _is_scalar(schema, name):
+        if name is not None and not _is_scalar(schema.field(name).type):
             raise BadInput(
                 f"{path}: column {shortened(name)!r} is {_shown(schema.field(name).type)}; "
                 f"a {_PARTS[part]} must be text, a number or a date"
+            )
+    for name in roles.keep:
+        kind = _bare(schema.field(name).type)
+        of_each = kind.value_type if _is_list(kind) else kind
+        if not _is_scalar(of_each):
+            raise BadInput(
+                f"{path}: column {shortened(name)!r} is {_shown(kind)}; a kept column must be "
+                "text, numbers, booleans or dates, or lists of these (see --keep-columns)"
             )
 
 
@@ -203,9 +214,13 @@ def _shown(kind: pa.DataType) -> str:
     return shortened(" ".join(str(kind).split()))
 
 
-def _is_scalar(schema: pa.Schema, name: str) -> bool:
-    """Whether each value of a column is one text, number or point in time."""
-    kind = _bare(schema.field(name).type)
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _is_scalar(kind: pa.DataType) -> bool:
+    """Whether each value of this type is one text, number or point in time."""
+    kind = _bare(kind)
     allowed = (
         pa.types.is_integer,
         pa.types.is_floating,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from vlcpctl.data.sources.columns import Roles
+from vlcpctl.data.sources.kept_values import kept_of_record
 from vlcpctl.data.tasks.samples import Pair
 
 Record = dict[str, Any]
@@ -23,11 +25,12 @@ def pair_of(place: str | int, record: Record, roles: Roles) -> Pair:
     captions = listed(field(roles.caption))
     key, label, split = (text_of(field(name)) for name in (roles.key, roles.label, roles.split))
     value = number_or_text(field(roles.value))
-    flaw = None
-    if not all(map(is_unicode, (*captions, key, label, split, value))):
-        captions, key, label, split, value = [], None, None, None, None
+    kept, flaw = kept_of_record(record, roles.keep)
+    texts = (*captions, key, label, split, value, *chain(*kept))
+    if not all(map(is_unicode, texts)):
+        captions, key, label, split, value, kept = [], None, None, None, None, ()
         flaw = "text with a lone surrogate, which UTF-8 cannot encode"
-    return Pair(place, key, None, captions, label, value, split, flaw)
+    return Pair(place, key, None, captions, label, value, split, flaw, kept)
 
 
 def listed(value: object) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 from vlcpctl.core.printable import shortened
 from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.columns import CAPTION, LABEL, ColumnOptions
+from vlcpctl.data.sources.kept_values import kept_of_record
 from vlcpctl.data.sources.limits import JSON_DEPTH, TEXT_BYTES, is_too_deep
 from vlcpctl.data.sources.records import listed, number_or_text, text_of
 from vlcpctl.data.sources.tar_reader import TarMember
@@ -36,15 +37,17 @@ def pair_of_parts(key: str, parts: dict[str, TarMember], columns: ColumnOptions)
         why = f"cannot read its .txt, .cls or .json: {error}"
         return Pair(key, key, None, [], None, None, None, why)
     image, flaw = _image(parts)
+    kept, unfit = kept_of_record(described, columns.keep)
     return Pair(
         key,
         text_of(described.get("source_key")) or key,
-        image,
+        None if unfit else image,
         _captions(texts.get("txt"), described, columns.caption),
         _label(texts.get("cls"), described, columns.label),
         None if columns.value is None else number_or_text(described.get(columns.value)),
         None if columns.split is None else text_of(described.get(columns.split)),
-        flaw,
+        flaw or unfit,
+        kept,
     )
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.core.printable import printable
 from vlcpctl.data.tasks.index import SPLITS
+from vlcpctl.select.quotas import proportional
 
 _SALT = b"hold-out of 2026"  # 16 bytes; another value would reassign every image
 
@@ -25,6 +29,7 @@ class Holdout:
 
     parts: Mapping[str, float]
     counted: bool
+    most: Fraction | None = None  # share of a task's images that counts may take
 
     def split_of(self, sha256: str) -> str:
         """The split of an image; only for parts that are shares."""
@@ -69,11 +74,33 @@ def parse_holdout(text: str) -> Holdout:
     return Holdout(parts, counted=False)
 
 
+def parse_most(text: str, holdout: Holdout | None) -> Holdout:
+    """The hold-out limited by --holdout-most, a percentage. Raises UsageError if that is no use.
+
+    >>> parse_most("10%", parse_holdout("test=500")).most
+    Fraction(1, 10)
+    """
+    number = text.removesuffix("%")
+    is_number = number.isascii() and number.replace(".", "", 1).isdigit()
+    if not (text.endswith("%") and is_number and 0 < Fraction(number) < 100):
+        raise UsageError(
+            f"--holdout-most {text!r}: write it as a percentage between 0% and 100%, such as 10%"
+        )
+    if holdout is None or not holdout.counted:
+        raise UsageError(
+            "--holdout-most has no effect: it limits a --holdout of N images per task, such as "
+            "test=500"
+        )
+    return replace(holdout, most=Fraction(number) / 100)
+
+
 @dataclass
 class CountedHoldout:
     """Holds out a number of images per task: those with the lowest positions.
 
-    Call `count` for every image, then `decide` once; `split_of` then gives the split of each.
+    With `holdout.most` a smaller task holds out at most that share of its images, and at least
+    one if it has two. Call `count` for every image, then `decide` once; `split_of` then gives the
+    split of each.
     """
 
     holdout: Holdout
@@ -83,33 +110,63 @@ class CountedHoldout:
     _splits: dict[str, dict[float, str]] = field(default_factory=dict)
     _everywhere: set[float] = field(default_factory=set)  # held out in any task
 
+    def __post_init__(self) -> None:
+        self._wanted = int(sum(self.holdout.parts.values()))
+        # A task with this many images can spare all that are wanted, so more need not be counted.
+        most = self.holdout.most
+        self._enough = self._wanted if most is None else math.ceil(self._wanted / most)
+
     def count(self, task: str, sha256: str) -> None:
         """Count one image of a task; memory grows only with the number of images held out."""
         at = position(sha256)
         heap, held = self._nearest.setdefault(task, []), self._held.setdefault(task, set())
         if at in held:
             return
-        if len(heap) < sum(self.holdout.parts.values()):
+        if len(heap) < self._enough:
             heapq.heappush(heap, -at)
             held.add(at)
         elif at < -heap[0]:
             held.remove(-heapq.heapreplace(heap, -at))
             held.add(at)
 
-    def decide(self) -> None:
-        """Assign the images held out to the parts. Raises BadInput if a task has too few images."""
+    def decide(self) -> list[str]:
+        """Assign the images held out to the parts; returns warnings of tasks that hold out fewer.
+
+        Raises BadInput if a task has too few images and `holdout.most` is not set.
+        """
+        warnings = []
         for task, held in self._held.items():
-            wanted = int(sum(self.holdout.parts.values()))
-            if len(held) < wanted:
-                found = f"task {task!r} has {len(held)} images"
-                raise BadInput(f"{found}, fewer than the {wanted} of --holdout")
+            counts = [int(count) for count in self.holdout.parts.values()]
+            if len(held) < self._enough:
+                counts = self._fewer(task, len(held), counts)
+                warnings.append(self._said(task, len(held), counts))
             ranked = iter(sorted(held))
             self._splits[task] = {
                 next(ranked): name
-                for name, count in self.holdout.parts.items()
-                for _ in range(int(count))
+                for name, count in zip(self.holdout.parts, counts, strict=True)
+                for _ in range(count)
             }
-        self._everywhere = set().union(*self._held.values())
+        self._everywhere = set().union(*self._splits.values())
+        return warnings
+
+    def _fewer(self, task: str, images: int, counts: list[int]) -> list[int]:
+        """The number of images of each part that a small task holds out."""
+        if self.holdout.most is None:
+            raise BadInput(
+                f"task {task!r} has {images} images, fewer than the {self._wanted} of --holdout; "
+                "--holdout-most 10% holds out at most that share of a task"
+            )
+        total = max(math.floor(images * self.holdout.most), min(images - 1, 1))
+        return proportional(counts, total, counts)
+
+    def _said(self, task: str, images: int, counts: list[int]) -> str:
+        given = ",".join(f"{name}={int(count)}" for name, count in self.holdout.parts.items())
+        found = zip(self.holdout.parts, counts, strict=True)
+        fewer = ",".join(f"{name}={count}" for name, count in found)
+        return (
+            f"task {printable(task):.80} has {images} images: it holds out {fewer} instead of "
+            f"{given} (--holdout-most)"
+        )
 
     def split_of(self, task: str, sha256: str) -> str | None:
         """The split of an image in a task; None when another task holds it out."""

@@ -13,7 +13,8 @@ from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import Source, find_inputs
 from vlcpctl.data.sources.fingerprints import identify, identity_of
 from vlcpctl.data.sources.limits import parse_caps
-from vlcpctl.data.splitting.holdout import Holdout, parse_holdout
+from vlcpctl.data.sources.records import is_unicode
+from vlcpctl.data.splitting.holdout import Holdout, parse_holdout, parse_most
 from vlcpctl.data.splitting.labels_from import (
     CLASSIFIERS,
     ZEROSHOT,
@@ -25,9 +26,11 @@ from vlcpctl.data.splitting.labels_from import (
 from vlcpctl.data.splitting.rules import SplitBy
 from vlcpctl.data.splitting.selection import PairReader
 from vlcpctl.data.splitting.writing import SplitPlan
+from vlcpctl.data.tasks.index import is_own_column
 from vlcpctl.data.tasks.skips import Tolerance
 
 DEFAULT_HOLDOUT = "test=0.1"
+_MOST_KEPT = 100  # kept columns
 
 _GOES_WITH = (
     GoesWith("tasks", "by", ("iid", "classes", "time")),
@@ -58,11 +61,13 @@ class SplitOptions:
     take: int | None = None
     order: str | None = None
     holdout: str | None = None
+    holdout_most: str | None = None
     split_column: str | None = None
     shard_size: str = "256MB"
     image_column: str | None = None
     caption_column: str | None = None
     label_column: str | None = None
+    keep_columns: str | None = None
     labels_from: str | None = None
     class_names: Path | None = None
     templates: Path | None = None
@@ -84,6 +89,7 @@ class SplitOptions:
             label=self._label_column(),
             value=by.column,
             split=self.split_column,
+            keep=self.kept_columns(),
             image_roots=tuple(map(Path, self.image_root)),
             caps=parse_caps(self.cap),
         )
@@ -119,8 +125,11 @@ class SplitOptions:
         """
         settings = asdict(self)
         del settings["sources"]
-        if not self.cap:
-            del settings["cap"]  # so that earlier splits keep their identity
+        for name in ("cap", "holdout_most", "keep_columns"):
+            if not settings[name]:
+                del settings[name]  # so that earlier splits keep their identity
+        if self.keep_columns:
+            settings["keep_columns"] = list(self.kept_columns())
         labelling = self.labelling()
         for name in ("labels_from", "class_names", "templates"):
             del settings[name]
@@ -136,6 +145,10 @@ class SplitOptions:
         settings["source_order"] = [one.name for one in reader.inputs]
         return {**settings, "sources": identity_of(reader.inputs, fingerprints)}
 
+    def kept_columns(self) -> tuple[str, ...]:
+        """The columns of --keep-columns, in order. Raises UsageError for one that cannot be."""
+        return () if self.keep_columns is None else parse_columns(self.keep_columns)
+
     def _labels_from(self) -> LabelsFrom | None:
         return None if self.labels_from is None else parse_labels_from(self.labels_from)
 
@@ -144,13 +157,35 @@ class SplitOptions:
         return source.name if source and source.kind == "column" else self.label_column
 
     def _holdout(self) -> Holdout | None:
-        return None if self.split_column else parse_holdout(self.holdout or DEFAULT_HOLDOUT)
+        found = None if self.split_column else parse_holdout(self.holdout or DEFAULT_HOLDOUT)
+        return found if self.holdout_most is None else parse_most(self.holdout_most, found)
 
 
 def _check_roots(roots: tuple[Path, ...]) -> None:
     missing = [root for root in roots if not root.is_dir()]
     if missing:
         raise BadInput(f"--image-root {missing[0]} is not a directory")
+
+
+def parse_columns(text: str) -> tuple[str, ...]:
+    """The names in --keep-columns. Raises UsageError for one that the index uses itself.
+
+    >>> parse_columns("customer, date")
+    ('customer', 'date')
+    """
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise UsageError(f"--keep-columns {text!r}: write it like customer,date, each name once")
+    if len(names) > _MOST_KEPT:
+        raise UsageError(f"--keep-columns has {len(names)} names, the limit is {_MOST_KEPT}")
+    own = next((name for name in names if is_own_column(name)), None)
+    if own is not None:
+        raise UsageError(
+            f"--keep-columns {own}: the index has a column of its own of that name; rename yours"
+        )
+    if not is_unicode(text):
+        raise UsageError(f"--keep-columns {text!r} is not UTF-8")
+    return names
 
 
 def parse_bytes(text: str) -> int:

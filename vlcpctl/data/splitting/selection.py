@@ -15,6 +15,7 @@ from vlcpctl.data.sources.discovery import NamedSource, Source
 from vlcpctl.data.sources.file_log import FileLog
 from vlcpctl.data.sources.fingerprints import fingerprint
 from vlcpctl.data.splitting.pseudo_labels import PseudoLabels, labelled
+from vlcpctl.data.splitting.repeats import RepeatedValues
 from vlcpctl.data.splitting.rules import Rule
 from vlcpctl.data.splitting.seen_keys import SeenKeys, scratch_table
 from vlcpctl.data.tasks.index import split_named
@@ -88,6 +89,7 @@ class SelectionPass:
     rule: Rule
     skips: SkipLog
     is_last: bool = True
+    repeats: RepeatedValues | None = None  # gets the kept values of repeated pairs
     read: int = 0
     beyond_take: Counter[str] = field(default_factory=Counter)
     _per_task: Counter[str] = field(default_factory=Counter)
@@ -159,6 +161,8 @@ class SelectionPass:
                 fresh.remove(key)  # the batch may hold it twice
                 yield pair, sample
             else:
+                if self.repeats is not None:
+                    self.repeats.add(key, pair.kept)
                 detail = f"repeats an earlier pair (key {sample.key})"
                 self.skips.add(file.path, pair.place, "duplicate", detail)
 

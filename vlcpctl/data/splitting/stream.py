@@ -10,6 +10,7 @@ from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.core.console import progress, say, warn
 from vlcpctl.core.errors import MOST_NAMES, OutputExists, UsageError, unknown_name
 from vlcpctl.core.manifest import kind_of
+from vlcpctl.core.printable import printable
 from vlcpctl.core.seals import write_sealed_manifest
 from vlcpctl.core.seeds import generator
 from vlcpctl.data.sources.fingerprints import size_of
@@ -19,10 +20,14 @@ from vlcpctl.data.splitting.pseudo_labels import Classifier, LoadClassifier, wri
 from vlcpctl.data.splitting.writing import SplitPlan, WrittenTasks, write_tasks
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.manifests import (
+    digits_for,
     slug,
     stream_content,
     write_task_manifest,
 )
+
+_TWO_DIGITS = 100  # tasks, numbered from 00
+_NEAR = 10  # tasks before that at which a growing stream is warned of: ten weeks
 
 
 def make_stream(
@@ -57,16 +62,53 @@ def make_stream(
             "tasks": options.tasks,
             "order": options.order,
             "holdout": identity["holdout"],
+            **_given(options, "holdout_most"),
         }
-        body = {"name": out.name, "rule": rule, "seed": options.seed}
+        kept = list(plan.reader.columns.keep)
+        more = {"kept_columns": kept} if kept else {}
+        body = {"name": out.name, "rule": rule, "seed": options.seed, **more}
         manifest = publish_stream(result, order, directory, identity, body)
     if result.skipped:
         counts = ", ".join(f"{reason} {count}" for reason, count in sorted(result.skipped.items()))
         total, listed = sum(result.skipped.values()), out / "skipped.ndjson"
         warn(f"skipped {total} of {result.read} samples ({counts}); listed in {listed}")
+    _warn(plan, result, manifest)
+    return manifest
+
+
+def _given(options: SplitOptions, *names: str) -> dict[str, Any]:
+    """Those of the newer options that were given: manifests of others stay as they were."""
+    found = {name: getattr(options, name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _warn(plan: SplitPlan, result: WrittenTasks, manifest: dict[str, Any]) -> None:
+    """Print what may not be intended in a new stream."""
+    for warning in result.warnings[:MOST_NAMES]:
+        warn(warning)
+    if len(result.warnings) > MOST_NAMES:
+        warn(f"{len(result.warnings)} tasks in all hold out fewer images (--holdout-most)")
     if plan.holdout:
         _warn_of_empty_parts(plan.holdout, manifest["tasks"])
-    return manifest
+    images = sum(split["images"] for split in manifest["totals"].values())
+    for column, count in result.lacking.items():
+        if count:
+            warn(
+                f"column {printable(column)!r} has no value for {count} of {images} images; they "
+                "cannot be found by it"
+            )
+    if _is_near_renaming(plan, len(manifest["tasks"])):
+        warn(
+            f"the stream has {len(manifest['tasks'])} tasks: with more than {_TWO_DIGITS} their "
+            "directories are numbered with three digits, so that all of them get other names "
+            "(000-... for 00-...)"
+        )
+
+
+def _is_near_renaming(plan: SplitPlan, tasks: int) -> bool:
+    """Whether a stream that may have more tasks next time will soon number them otherwise."""
+    grows = plan.by.kind in {"source", "column", "time"} and plan.tasks is None
+    return grows and _TWO_DIGITS - _NEAR < tasks <= _TWO_DIGITS
 
 
 def _is_finished(options: SplitOptions, plan: SplitPlan, out: Path, *, force: bool) -> bool:
@@ -94,6 +136,9 @@ def _warn_of_empty_parts(holdout: Holdout, tasks: list[dict[str, Any]]) -> None:
             continue
         names = ", ".join(empty[:MOST_NAMES])
         rest = f", ... {len(empty)} in all" if len(empty) > MOST_NAMES else ""
+        if holdout.counted:
+            warn(f"no {part} images in {names}{rest}: too few to hold one out with --holdout-most")
+            continue
         way_out = ",".join(f"{name}=N" for name in holdout.parts)
         warn(
             f"no {part} images in {names}{rest}: the share is small and drawn by image hash; "
@@ -125,6 +170,8 @@ def describe_plan(options: SplitOptions, out: Path, *, force: bool = False) -> d
         "tasks": len(plan.reader.inputs) if plan.by.kind == "source" else plan.tasks,
         "holdout": dict(plan.holdout.parts) if plan.holdout else f"column {options.split_column}",
         "shard_bytes": plan.shard_bytes,
+        **_given(options, "holdout_most"),
+        **({"kept_columns": list(plan.reader.columns.keep)} if plan.reader.columns.keep else {}),
     }
 
 
@@ -182,11 +229,12 @@ def publish_stream(
     """Rename the task directories, write each task.json and then stream.json; return its body."""
     tasks = [result.tasks[place] for place in order]
     content = stream_content(tasks)
+    kept = {name: body[name] for name in ("kept_columns",) if name in body}
     entries = []
     for step, (place, task) in enumerate(zip(order, tasks, strict=True)):
-        path = directory / slug(step, task.name)
+        path = directory / slug(step, task.name, digits_for(len(tasks)))
         result.directories[place].rename(path)
-        more = {"tasks_in_stream": len(tasks), "stream": content, "inputs": result.inputs}
+        more = {"tasks_in_stream": len(tasks), "stream": content, "inputs": result.inputs, **kept}
         write_task_manifest(path, task, identity, step=step, more=more)
         entries.append(
             {"path": path.name, "name": task.name, "content": task.content, "splits": task.counts()}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.data.sources.discovery import Source
 from vlcpctl.data.splitting.holdout import CountedHoldout, Holdout
+from vlcpctl.data.splitting.repeats import RepeatedValues, repeated_values
 from vlcpctl.data.splitting.rules import (
     MAX_CLASSES,
     NO_CLASSES,
@@ -28,7 +30,7 @@ from vlcpctl.data.splitting.rules import (
 from vlcpctl.data.splitting.selection import PairReader, SelectedPair, SelectionPass
 from vlcpctl.data.tasks.index import SPLITS
 from vlcpctl.data.tasks.manifests import TaskSummary
-from vlcpctl.data.tasks.samples import Pair, Sample
+from vlcpctl.data.tasks.samples import KeptValues, Pair, Sample
 from vlcpctl.data.tasks.shards import DEFAULT_SHARD_BYTES, SplitWriter
 from vlcpctl.data.tasks.skips import SkipLog, Tolerance
 from vlcpctl.data.tasks.tar import Appender
@@ -36,6 +38,7 @@ from vlcpctl.data.tasks.tar import Appender
 ELSEWHERE = "held out in another task"
 BEYOND = "beyond --take"
 SplitOf = Callable[[str, Sample, str | None], str | None]
+MoreOfSplit = Callable[[str, list[str]], Mapping[str, KeptValues]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +64,8 @@ class WrittenTasks:
     read: int
     inputs: list[dict[str, Any]]
     fingerprints: dict[Source, dict[str, Any]] = field(default_factory=dict)  # of the files read
+    lacking: Counter[str] = field(default_factory=Counter)  # images without a value, by column
+    warnings: list[str] = field(default_factory=list)
 
 
 def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]) -> WrittenTasks:
@@ -70,16 +75,21 @@ def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]
     BadInput if a task would be empty.
     """
     rule = make_rule(plan, directory)
-    split_of = _split_chooser(plan, rule, directory)
+    split_of, warnings = _split_chooser(plan, rule, directory)
     skips = SkipLog(directory / "skipped.ndjson")
-    selection = SelectionPass(plan.reader, rule, skips)
-    writers = _Writers(directory, plan.shard_bytes)
+    columns = plan.reader.columns
+    writers = _Writers(directory, plan.shard_bytes, columns.keep)
     gc.disable()  # the loop creates millions of small tuples, and no reference cycles
     try:
-        for batch in selection.batches(directory / "seen.sqlite"):
-            writers.add(batch, split_of)
-            advance(len(batch))
-        tasks = writers.close(rule.names, selection.beyond_take)
+        with repeated_values(
+            directory / "repeats.sqlite", len(columns.keep), columns.caps
+        ) as repeats:
+            selection = SelectionPass(plan.reader, rule, skips, repeats=repeats)
+            for batch in selection.batches(directory / "seen.sqlite"):
+                writers.add(batch, split_of)
+                advance(len(batch))
+            more = _more_values(repeats, is_by_row=columns.split is not None)
+            tasks = writers.close(rule.names, selection.beyond_take, more)
     except BaseException:
         writers.abandon()
         raise
@@ -96,7 +106,24 @@ def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]
         selection.read,
         selection.inputs(),
         selection.fingerprints(),
+        writers.lacking,
+        warnings,
     )
+
+
+def _more_values(repeats: RepeatedValues | None, *, is_by_row: bool) -> MoreOfSplit | None:
+    """The function that gives, by key, the kept values of rows that repeat pairs of a split."""
+    if repeats is None or repeats.is_empty:
+        return None
+
+    def more(split: str, keys: list[str]) -> dict[str, KeptValues]:
+        # As in `SelectionPass`: with a split column, duplicates are per split.
+        suffix = split.encode() if is_by_row else b""
+        place_of = {key: bytes.fromhex(key) + suffix for key in keys}
+        found = repeats.of(list(place_of.values()))
+        return {key: found[place] for key, place in place_of.items() if place in found}
+
+    return more
 
 
 def make_rule(plan: SplitPlan, scratch: Path) -> Rule:
@@ -114,26 +141,28 @@ def make_rule(plan: SplitPlan, scratch: Path) -> Rule:
     return by_time(batches, str(by.column), tasks, scratch / "values.sqlite")
 
 
-def _split_chooser(plan: SplitPlan, rule: Rule, directory: Path) -> SplitOf:
+def _split_chooser(plan: SplitPlan, rule: Rule, directory: Path) -> tuple[SplitOf, list[str]]:
+    """The function that chooses the split of a sample, and warnings."""
     holdout = plan.holdout
     if holdout is None:
-        return lambda _task, _sample, split: split
+        return lambda _task, _sample, split: split, []
     if not holdout.counted:
-        return lambda _task, sample, _split: holdout.split_of(sample.sha256)
+        return lambda _task, sample, _split: holdout.split_of(sample.sha256), []
     counted = CountedHoldout(holdout)
     selection = SelectionPass(plan.reader, rule, SkipLog(None), is_last=False)
     for batch in selection.batches(directory / "seen.sqlite"):
         for task, sample, _ in batch:
             counted.count(task, sample.sha256)
-    counted.decide()
-    return lambda task, sample, _split: counted.split_of(task, sample.sha256)
+    warnings = counted.decide()
+    return lambda task, sample, _split: counted.split_of(task, sample.sha256), warnings
 
 
 class _Writers:
     """The writers of all splits of all tasks."""
 
-    def __init__(self, directory: Path, shard_bytes: int) -> None:
-        self._directory, self._shard_bytes = directory, shard_bytes
+    def __init__(self, directory: Path, shard_bytes: int, kept: tuple[str, ...] = ()) -> None:
+        self._directory, self._shard_bytes, self._kept = directory, shard_bytes, kept
+        self.lacking: Counter[str] = Counter()  # images without a value of each kept column
         self._appender = Appender()
         self.directories: dict[str, Path] = {}
         self._splits: dict[str, dict[str, SplitWriter]] = {}
@@ -155,19 +184,35 @@ class _Writers:
                 continue
             if split not in splits:
                 splits[split] = SplitWriter(
-                    self.directories[task], split, task, self._appender, self._shard_bytes
+                    self.directories[task],
+                    split,
+                    task,
+                    self._appender,
+                    self._shard_bytes,
+                    self._kept,
                 )
             splits[split].extend(samples)
             self._labels[task].update([sample.label for sample in samples])
             if len(self._labels[task]) > MAX_CLASSES:
                 raise BadInput(f"task {task!r} has more than {MAX_CLASSES} labels {NO_CLASSES}")
 
-    def close(self, names: list[str], beyond_take: Counter[str]) -> list[TaskSummary]:
-        """Finish every split; returns the tasks in the order of `names`, or of first appearance."""
+    def close(
+        self, names: list[str], beyond_take: Counter[str], more: MoreOfSplit | None = None
+    ) -> list[TaskSummary]:
+        """Finish every split; returns the tasks in the order of `names`, or of first appearance.
+
+        `more` gives kept values of rows that repeat pairs of a split, by key.
+        """
         tasks = []
         for name in names or list(self._splits):
             open_splits = self._splits.get(name, {})
-            splits = {split: open_splits[split].close() for split in SPLITS if split in open_splits}
+            splits = {
+                split: open_splits[split].close(more and partial(more, split))
+                for split in SPLITS
+                if split in open_splits
+            }
+            for writer in open_splits.values():
+                self.lacking.update(writer.lacking)
             labels = sorted(label for label in self._labels.get(name, ()) if label is not None)
             skipped = {ELSEWHERE: self._left_out[name], BEYOND: beyond_take[name]}
             skipped = {reason: count for reason, count in skipped.items() if count}

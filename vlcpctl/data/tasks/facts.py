@@ -13,7 +13,7 @@ from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.core.manifest import MANIFESTS, read_manifest
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.core.seals import broken_seal
-from vlcpctl.data.tasks.index import SPLITS
+from vlcpctl.data.tasks.index import SPLITS, is_own_column
 from vlcpctl.data.tasks.index_checks import is_file_name
 from vlcpctl.data.tasks.manifests import content_with
 
@@ -89,6 +89,7 @@ def _check_task_types(fields: Fields) -> None:
         raise BadInput(f"{fields.place}: slug is {slug!r:.80}, not the name of a directory")
     _check_step(fields)
     fields.texts("labels", ())
+    _check_kept(fields)
     for name, split in fields("splits", dict).items():
         if name not in SPLITS:
             raise BadInput(f"{fields.place}: unknown split {name!r:.80}")
@@ -96,6 +97,14 @@ def _check_task_types(fields: Fields) -> None:
     fields("stream", str, None)
     if "buffer" in fields.value:
         _check_buffer(_nested(fields.value["buffer"], fields.place, "field 'buffer'"))
+
+
+def _check_kept(fields: Fields) -> None:
+    kept = fields.texts("kept_columns", ())
+    wrong = [name for name in kept if is_own_column(name) or kept.count(name) > 1]
+    if wrong:
+        found = f"kept_columns has {wrong[0]!r:.80} twice, or it is the index's own"
+        raise BadInput(f"{fields.place}: {found}")
 
 
 def _check_step(fields: Fields) -> None:

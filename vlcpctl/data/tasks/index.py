@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from vlcpctl.core.errors import BadInput, unreadable
+from vlcpctl.core.errors import BadInput, unknown_name, unreadable
 from vlcpctl.core.input_files import arrow_source
 from vlcpctl.data.tasks.index_checks import file_size
 
@@ -43,6 +43,10 @@ BUFFER_SCHEMA = pa.schema(
     ]
 )
 
+# Columns of the sources (--keep-columns) follow those of the program: per image the distinct values
+# of all source rows that became this image, as text, sorted.
+_KEPT = pa.list_(pa.string())
+
 SPLITS = ("train", "val", "test", "query", "gallery")
 
 _ROWS_PER_GROUP = 2048
@@ -57,15 +61,27 @@ _SPLIT_ALIASES = {
 }
 
 
+def schema_with(kept: Sequence[str], schema: pa.Schema = SCHEMA) -> pa.Schema:
+    """The schema of an index with these kept columns, after its own."""
+    return pa.schema([*schema, *map(_kept_field, kept)])
+
+
+def _kept_field(name: str) -> pa.Field:
+    return pa.field(name, _KEPT, nullable=False)
+
+
 class IndexWriter:
     """Writes an index row by row, with at most about one row group in memory.
 
     `content` is the content id of the rows flushed so far; it is complete after `close`.
+    `lacking` counts the rows without a value in each kept column.
     """
 
     def __init__(self, path: Path, schema: pa.Schema = SCHEMA) -> None:
         self.path, self.schema = path, schema
         self.content = ContentId()
+        own = set(BUFFER_SCHEMA.names)
+        self.lacking = {name: 0 for name in schema.names if name not in own}
         self._rows: list[Sequence[Any]] = []
         self._writer: pq.ParquetWriter | None = None
 
@@ -105,21 +121,25 @@ class IndexWriter:
         rows, self._rows = self._rows[:_ROWS_PER_GROUP], self._rows[_ROWS_PER_GROUP:]
         columns = list(zip(*rows, strict=True)) or [() for _ in self.schema]
         self.content.add(columns[_KEY], columns[_LABEL])
+        for name in self.lacking:
+            values_N = columns[self.schema.get_field_index(name)]
+            self.lacking[name] += sum(not values for values in values_N)
         arrays = [
             pa.array(values, field.type) for values, field in zip(columns, self.schema, strict=True)
         ]
         self._writer.write_batch(pa.record_batch(arrays, schema=self.schema))
 
 
-def read_index(path: Path) -> pa.Table:
+def read_index(path: Path, kept: Sequence[str] = ()) -> pa.Table:
     """Read an index; every column of `FIELDS` is present, of its type and without nulls.
 
-    Raises BadInput if the file cannot be read or a column does not fit.
+    So are the columns `kept`, which task.json lists as kept from the sources. Raises BadInput if
+    the file cannot be read or a column does not fit.
     """
     file_size(path)  # of a directory, Arrow would read all files; a pipe would block forever
     try:
         table = pq.read_table(arrow_source(path))
-        for field in FIELDS:
+        for field in (*FIELDS, *map(_kept_field, kept)):
             table = _with_checked(table, field, path)
     except (OSError, pa.ArrowException) as error:
         raise BadInput(unreadable(path, error)) from error
@@ -175,6 +195,45 @@ class ContentId:
     def hexdigest(self) -> str:
         """The content id of all rows added so far."""
         return self._digest.hexdigest()
+
+
+def is_own_column(name: str) -> bool:
+    """Whether the index of a task or buffer has a column of its own of this name."""
+    return name in BUFFER_SCHEMA.names
+
+
+def kept_columns(table: pa.Table) -> list[str]:
+    """The names of the columns of an index that were kept from the sources, in order."""
+    return [
+        field.name
+        for field in table.schema
+        if not is_own_column(field.name) and _is_texts(field.type)
+    ]
+
+
+def rows_where(table: pa.Table, column: str, value: str) -> np.ndarray:
+    """(M,) int64: the rows of an index where a column is `value`, compared as text, in order.
+
+    In a column of lists, such as a kept one, the rows that have it among their values. Raises
+    BadInput if there is no such column, or its values cannot be compared with text.
+    """
+    if column not in table.column_names:
+        raise BadInput(unknown_name("column", column, table.column_names))
+    found = table[column].combine_chunks()
+    rows = None
+    if pa.types.is_list(found.type) or pa.types.is_large_list(found.type):
+        rows, found = pc.list_parent_indices(found).to_numpy(), pc.list_flatten(found)
+    try:
+        equal = pc.equal(found.cast(pa.large_string()), pa.scalar(value, pa.large_string()))
+    except pa.ArrowException as error:
+        raise BadInput(f"column {column!r} is {found.type}, not text or numbers") from error
+    hits = np.flatnonzero(equal.fill_null(False).to_numpy(zero_copy_only=False))
+    return hits.astype(np.int64) if rows is None else np.unique(rows[hits]).astype(np.int64)
+
+
+def _is_texts(kind: pa.DataType) -> bool:
+    """Whether a type is one that programs write for a list of texts."""
+    return kind in (_KEPT, pa.large_list(pa.string()), pa.list_(pa.large_string()))
 
 
 def split_named(value: str | None) -> str | None:

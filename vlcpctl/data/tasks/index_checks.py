@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -37,10 +37,13 @@ def file_size(path: Path) -> int:
     return found.st_size
 
 
-def row_problems(table: pa.Table, path: Path, shards: Mapping[str, int]) -> Iterator[str]:
+def row_problems(
+    table: pa.Table, path: Path, shards: Mapping[str, int], kept: Sequence[str] = ()
+) -> Iterator[str]:
     """Yield a line for each kind of mistake in the rows of an index, naming the first such row.
 
-    `shards` maps the tars that the manifest lists to their sizes in bytes.
+    `shards` maps the tars that the manifest lists to their sizes in bytes; `kept` are the columns
+    that it lists as kept from the sources.
     """
     try:
         table.validate(full=True)
@@ -52,6 +55,8 @@ def row_problems(table: pa.Table, path: Path, shards: Mapping[str, int]) -> Iter
     for name in ("width", "height"):
         yield from at.where(table[name].to_numpy() < 1, f"{name} is less than 1")
     yield from _caption_problems(table["captions"].combine_chunks(), at)
+    for name in kept:
+        yield from _kept_problems(name, table[name].combine_chunks(), at)
 
 
 class _Rows:
@@ -89,17 +94,34 @@ def _place_problems(table: pa.Table, at: _Rows, shards: Mapping[str, int]) -> It
 
 def _caption_problems(captions: pa.ListArray, at: _Rows) -> Iterator[str]:
     """Yield mistakes of the captions, one list per image."""
-    starts = captions.offsets.to_numpy()
-    texts = captions.values
-    if texts.null_count:
-        null = np.flatnonzero(texts.is_null().to_numpy(zero_copy_only=False))
-        missing = np.zeros(len(captions), dtype=bool)
-        missing[np.searchsorted(starts, null, side="right") - 1] = True
-        yield from at.where(missing, "one of its captions is null")
-        texts = texts.fill_null("")
-    yield from at.where(np.diff(starts) == 0, "it has no caption")
+    yield from at.where(_with_null(captions), "one of its captions is null")
+    yield from at.where(np.diff(captions.offsets.to_numpy()) == 0, "it has no caption")
+    long_N = _bytes_of(captions) > MOST_CAPTION_BYTES
+    yield from at.where(long_N, f"it has more than {MOST_CAPTION_BYTES} bytes of captions")
+
+
+def _kept_problems(name: str, values: pa.ListArray, at: _Rows) -> Iterator[str]:
+    """Yield mistakes of a column that was kept from the sources, one list per image."""
+    yield from at.where(_with_null(values), f"one of its values of {name!r:.80} is null")
+    long_N = _bytes_of(values) > MOST_CAPTION_BYTES
+    yield from at.where(long_N, f"it has more than {MOST_CAPTION_BYTES} bytes in {name!r:.80}")
+
+
+def _with_null(lists: pa.ListArray) -> np.ndarray:
+    """(N,) bool: whether a list of texts has a null among them."""
+    has_null_N = np.zeros(len(lists), dtype=bool)
+    if lists.values.null_count:
+        null = np.flatnonzero(lists.values.is_null().to_numpy(zero_copy_only=False))
+        has_null_N[np.searchsorted(lists.offsets.to_numpy(), null, side="right") - 1] = True
+    return has_null_N
+
+
+def _bytes_of(lists: pa.ListArray) -> np.ndarray:
+    """(N,) int64: the bytes of the texts of each list, and one for each text."""
+    starts = lists.offsets.to_numpy()
+    texts = lists.values.fill_null("")
     # One more byte for each, so that their number is limited as well.
     bytes_T = pc.binary_length(texts).to_numpy().astype(np.int64) + 1
     total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(bytes_T)])
-    long_N = total[starts[1:]] - total[starts[:-1]] > MOST_CAPTION_BYTES
-    yield from at.where(long_N, f"it has more than {MOST_CAPTION_BYTES} bytes of captions")
+    bytes_N: np.ndarray = total[starts[1:]] - total[starts[:-1]]
+    return bytes_N

@@ -62,15 +62,24 @@ def content_with(content: str, features: dict[str, Any] | None) -> str:
     return content_id({"task": content, "features": features["content"]})
 
 
-def slug(step: int, name: str) -> str:
+def digits_for(tasks: int) -> int:
+    """How many digits number the tasks of a stream so that their names sort: at least two.
+
+    >>> digits_for(3), digits_for(100), digits_for(101)
+    (2, 2, 3)
+    """
+    return max(2, len(str(tasks - 1)))
+
+
+def slug(step: int, name: str, digits: int = 2) -> str:
     """A directory name: the position in the stream, and the task's name in safe characters.
 
-    >>> slug(2, "Animals & Nature"), slug(0, "food/health")
-    ('02-animals-nature', '00-food-health')
+    >>> slug(2, "Animals & Nature"), slug(0, "food/health"), slug(7, "week", digits=3)
+    ('02-animals-nature', '00-food-health', '007-week')
     """
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:_SLUG_LENGTH].strip("-")
-    return f"{step:02d}-{words or 'task'}"
+    return f"{step:0{digits}d}-{words or 'task'}"
 
 
 def stream_content(tasks: list[TaskSummary]) -> str:
@@ -86,10 +95,13 @@ def write_task_manifest(
     step: int | None,
     more: dict[str, Any],
 ) -> None:
-    """Write task.json; `more` has the fields that only a stream's task, or only a buffer, has."""
+    """Write task.json; `more` has the fields that only a stream's task, or only a buffer, has.
+
+    The directory has the name that it has in the stream: it is the task's slug.
+    """
     body = {
         "name": task.name,
-        "slug": directory.name if step is None else slug(step, task.name),
+        "slug": directory.name,
         "step": step,
         "splits": task.splits,
         "labels": task.labels,

@@ -8,6 +8,9 @@ from typing import NamedTuple
 from vlcpctl.core.hashing import sample_key
 from vlcpctl.data.images.header import MAX_BYTES, BrokenImage, Bytes, decode_fully, read_header
 
+# The distinct values, sorted, of each column in --keep-columns; () without any such column.
+KeptValues = tuple[tuple[str, ...], ...]
+
 
 class UnusablePair(ValueError):
     """A pair that has to be skipped; `reason` is the category to count, `detail` the message."""
@@ -42,9 +45,9 @@ def identify(pair: Pair, *, decode: bool = False) -> Sample:
         raise UnusablePair("broken image", str(error)) from error
     sha256 = hashlib.sha256(image).hexdigest()
     key = sample_key(sha256, captions)
-    label, source_key = pair.label, pair.source_key
+    label, source_key, kept = pair.label, pair.source_key, pair.kept
     # The constructor of a NamedTuple is a Python function and takes three times as long.
-    fields = (key, source_key, image, kind, captions, label, width, height, sha256)
+    fields = (key, source_key, image, kind, captions, label, width, height, sha256, kept)
     return tuple.__new__(Sample, fields)
 
 
@@ -62,6 +65,7 @@ class Pair(NamedTuple):
     value: str | int | float | None  # value of the column that determines the task
     split: str | None
     flaw: str | None = None
+    kept: KeptValues = ()
 
 
 class Sample(NamedTuple):
@@ -76,3 +80,4 @@ class Sample(NamedTuple):
     width: int
     height: int
     sha256: str  # of the image file
+    kept: KeptValues = ()

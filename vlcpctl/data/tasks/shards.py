@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.data.images.header import Bytes
-from vlcpctl.data.tasks.index import IndexWriter
+from vlcpctl.data.tasks.index import IndexWriter, schema_with
+from vlcpctl.data.tasks.kept_columns import MoreValues, with_more_values
 from vlcpctl.data.tasks.manifests import file_facts
 from vlcpctl.data.tasks.samples import Sample
 from vlcpctl.data.tasks.tar import BLOCK, END, Appender, frame
@@ -24,6 +25,7 @@ class SplitWriter:
     task: str
     appender: Appender
     shard_bytes: int = DEFAULT_SHARD_BYTES
+    kept: tuple[str, ...] = ()  # columns of the sources that the index keeps
     _shards: list[str] = field(default_factory=list)
     _used: int = 0
     _total: int = 0
@@ -31,7 +33,8 @@ class SplitWriter:
     _captions: int = 0
 
     def __post_init__(self) -> None:
-        self._index = IndexWriter(self.directory / f"{self.split}.parquet")
+        path = self.directory / f"{self.split}.parquet"
+        self._index = IndexWriter(path, schema_with(self.kept))
 
     def extend(self, samples: list[Sample]) -> None:
         """Append samples; their images have been written when this returns."""
@@ -40,7 +43,7 @@ class SplitWriter:
         room = self.shard_bytes - len(END)
         for sample in samples:
             before, after = frame(sample, self.task)
-            key, source_key, image, _, captions, label, width, height, sha256 = sample
+            key, source_key, image, _, captions, label, width, height, sha256, kept = sample
             size = len(image)
             length = BLOCK + size + len(after)
             if not self._shards or (self._used and self._used + length > room):
@@ -48,9 +51,8 @@ class SplitWriter:
                 pieces = []
                 self._next_shard()
             place = (self._shards[-1], self._used + BLOCK, size)
-            rows.append(
-                (key, source_key, *place, captions, label, self.task, width, height, sha256)
-            )
+            own = (key, source_key, *place, captions, label, self.task, width, height, sha256)
+            rows.append(own + kept)
             pieces += (before, image, after)
             self._used += length
             self._captions += len(captions)
@@ -58,11 +60,21 @@ class SplitWriter:
         self._append(pieces)
         self._index.extend(rows)
 
-    def close(self) -> dict[str, Any]:
-        """Finish the last shard and the index, and return the split's entry in the manifest."""
+    @property
+    def lacking(self) -> dict[str, int]:
+        """The number of images without a value in each kept column, after `close`."""
+        return self._index.lacking
+
+    def close(self, repeats: MoreValues | None = None) -> dict[str, Any]:
+        """Finish the last shard and the index, and return the split's entry in the manifest.
+
+        `repeats` gives the kept values of rows that repeat a sample, by its key.
+        """
         if self._shards:
             self._end_shard()
         self._index.close()
+        if repeats is not None:
+            self._index = with_more_values(self._index, repeats)
         return {
             "images": self._images,
             "captions": self._captions,

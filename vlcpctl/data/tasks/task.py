@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,11 @@ class Task:
         return tuple(self.manifest.get(WAS) or ())
 
     @property
+    def kept_columns(self) -> list[str]:
+        """The columns of the sources that its indexes keep (--keep-columns), in order."""
+        return list(self.manifest.get("kept_columns", ()))
+
+    @property
     def counts(self) -> dict[str, int]:
         """Number of images in each split."""
         return {name: int(split["images"]) for name, split in self.manifest["splits"].items()}
@@ -71,23 +76,27 @@ class Task:
         """Open one split. Raises BadInput if there is no such split or its index is damaged."""
         if name not in self.manifest["splits"]:  # a split without images can be opened
             self.require(name)
-        return Split(self.path, name, self.manifest["splits"][name])
+        return Split(self.path, name, self.manifest["splits"][name], self.kept_columns)
 
 
 class Split:
     """A split of N images: the index is held in memory, images are read from disk on demand.
 
-    `listed` is the split's entry in task.json. Raises BadInput if the index is not the one that
-    was written with it, if a row of it cannot be right, or if a tar is missing or truncated.
+    `listed` is the split's entry in task.json, `kept` the columns listed there as kept. Raises
+    BadInput if the index is not the one that was written with it, if a row of it cannot be right,
+    or if a tar is missing or truncated.
     """
 
-    def __init__(self, directory: Path, name: str, listed: Mapping[str, Any]) -> None:
+    def __init__(
+        self, directory: Path, name: str, listed: Mapping[str, Any], kept: Sequence[str] = ()
+    ) -> None:
         self.directory, self.name = directory, name
         self.path = directory / f"{name}.parquet"
         if "index" in listed:  # not in tasks of earlier versions
             verify_files(directory, {self.path.name: listed["index"]}, advice=RESTORE)
-        self.table = read_index(self.path)
-        for problem in row_problems(self.table, self.path, _shard_sizes(directory, listed)):
+        self.table = read_index(self.path, kept)
+        shards = _shard_sizes(directory, listed)
+        for problem in row_problems(self.table, self.path, shards, kept):
             raise BadInput(f"{problem}; run 'vlcpctl check'")
         self.keys: list[str] = self.table["key"].to_pylist()
         self._check_against(listed)

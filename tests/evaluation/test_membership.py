@@ -172,3 +172,21 @@ def test_rewritten_data_has_the_step_at_which_it_was_learned_whichever_is_newer(
         assert steps([chain], [new]) == [[1]], learned
     chain = made("c3", {"task 0": 3, "a1": 4}, data_was={"a1": ["a0"]}, stream="other")
     assert steps([chain], [old]) == steps([chain], [new]) == [[4]]
+
+
+def test_names_have_as_many_digits_as_the_steps_of_the_run() -> None:
+    weeks = [TaskPlace("00-week", 0, f"stream {week}", f"week {week}") for week in range(150)]
+
+    def names(learned: int) -> list[str]:
+        manifest = made("c", {f"week {week}": week for week in range(learned)}, stream="stream 0")
+        (run,) = run_checkpoints([manifest])
+        found = zip(weeks[:learned], run.steps(weeks[:learned]), strict=True)
+        return [place.name_at(step, run.digits) for place, step in found]
+
+    for learned, seventh in ((100, "07-week"), (101, "007-week"), (150, "007-week")):
+        assert names(learned) == sorted(names(learned))
+        assert names(learned)[7] == seventh
+    wide = TaskPlace("007-week", 7, "wide", "week 7")
+    assert [wide.name_at(step) for step in (None, 7, 8)] == ["007-week", "007-week", "008-week"]
+    named = TaskPlace("food-101", None, None, "food")  # a data set
+    assert named.name_at(None, 3) == "food-101"

@@ -119,6 +119,15 @@ def test_weeks_that_are_streams_of_their_own_are_counted_as_they_were_learned() 
     assert task_steps(second, weeks) == [0, 1, None]
 
 
+def test_all_names_in_the_rows_of_a_long_run_sort() -> None:
+    weeks = [TaskPlace("00-week", 0, f"week {week}", f"task {week}") for week in range(102)]
+    last = checkpoint(101, 102, stream="week 101")
+    own = [row.fields["task"] for row in rows(last, weeks, "own")]
+    assert own == sorted(own)
+    assert (own[5], own[101]) == ("005-week", "101-week")
+    assert rows(last, weeks, "merged")[-1].fields["tasks"] == own
+
+
 def test_a_stream_that_grew_is_at_home_with_its_earlier_tasks() -> None:
     grown = [TaskPlace(f"0{step}-t", step, "grown", f"task {step}") for step in range(3)]
     assert task_steps(checkpoint(0, 1, stream="home"), grown) == [0, 1, 2]

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.rows import run_label
+from vlcpctl.data.tasks.manifests import digits_for
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,12 @@ class RunCheckpoint:
     def steps(self, places: Sequence[TaskPlace]) -> list[int | None]:
         """The step of each task in the stream of the run; None for data outside of it."""
         return steps_of(self.chain, places)
+
+    @property
+    def digits(self) -> int:
+        """How many digits number the tasks that the run learned, so that they sort; see `slug`."""
+        learned = [step for step in self.chain.task_steps or () if step is not None]
+        return digits_for(max(learned, default=0) + 1)
 
 
 def run_checkpoints(manifests: Sequence[CheckpointManifest]) -> list[RunCheckpoint]:

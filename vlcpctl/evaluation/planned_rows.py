@@ -70,7 +70,7 @@ def gallery_rows(
     found = []
     if gallery in {"own", "both"}:
         for number, (place, step) in enumerate(zip(places, steps, strict=True)):
-            where = {**own_fields(place, step), "gallery": "own"}
+            where = {**own_fields(place, step, checkpoint.digits), "gallery": "own"}
             found.append(PlannedRow((number,), row_fields(checkpoint, where, common), measured))
     if gallery in {"merged", "both"}:
         for members in _prefixes(checkpoint.manifest, steps):
@@ -79,7 +79,9 @@ def gallery_rows(
                 "stream": places[members[0]].stream,
                 "gallery": "merged",
                 "task": "merged",
-                "tasks": [places[number].name_at(steps[number]) for number in members],
+                "tasks": [
+                    places[number].name_at(steps[number], checkpoint.digits) for number in members
+                ],
                 **data_fields([places[number] for number in members]),
             }
             found.append(PlannedRow(members, row_fields(checkpoint, where, common), measured))
@@ -132,9 +134,12 @@ def checkpoint_fields(checkpoint: RunCheckpoint) -> dict[str, Any]:
     return {**about, **lineage, "checkpoint": made.content}
 
 
-def own_fields(place: TaskPlace, step: int | None) -> dict[str, Any]:
-    """The fields that describe one task or data set by itself, given its step in the run."""
-    name = place.name_at(step)
+def own_fields(place: TaskPlace, step: int | None, digits: int = 2) -> dict[str, Any]:
+    """The fields that describe one task or data set by itself, given its step in the run.
+
+    `digits` are those of the run's tasks.
+    """
+    name = place.name_at(step, digits)
     where = {"task_step": step, "stream": place.stream, "task": name, "tasks": [name]}
     return {**where, **data_fields([place])}
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from fractions import Fraction
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.data.splitting.holdout import CountedHoldout, parse_holdout, position
+from vlcpctl.data.splitting.holdout import CountedHoldout, parse_holdout, parse_most, position
 
 HASHES = [f"{number:064x}" for number in range(2000)]
 
@@ -53,7 +56,7 @@ def test_a_number_holds_out_exactly_so_many_images(numbers: list[int]) -> None:
     for sha in hashes:
         counted.count("a", sha)
     if len(set(numbers)) < 3:
-        with pytest.raises(BadInput, match="fewer than the 3"):
+        with pytest.raises(BadInput, match="fewer than the 3 of --holdout; --holdout-most 10%"):
             counted.decide()
         return
     counted.decide()
@@ -82,3 +85,40 @@ def test_what_one_task_holds_out_is_trained_on_in_none() -> None:
     }
     assert held
     assert not held & trained
+
+
+@given(st.sets(st.integers(0, 1999), min_size=1), st.sampled_from(["1%", "10%", "33.3%", "90%"]))
+def test_a_small_task_holds_out_a_share_instead(numbers: set[int], most: str) -> None:
+    counted = CountedHoldout(parse_most(most, parse_holdout("test=20,val=10")))
+    for number in [*numbers, *numbers]:  # repeated images count once
+        counted.count("a", HASHES[number])
+    warnings = counted.decide()
+    sides = Counter(counted.split_of("a", HASHES[number]) for number in numbers)
+    share = Fraction(most.rstrip("%")) / 100
+    if share * len(numbers) >= 30:
+        assert (sides["test"], sides["val"], warnings) == (20, 10, [])
+    else:
+        held = sides["test"] + sides["val"]
+        assert held == max(int(share * len(numbers)), min(1, len(numbers) - 1))
+        assert abs(2 * sides["val"] - sides["test"]) <= 2
+        assert sides["train"] >= 1
+        (said,) = warnings
+        assert f"task a has {len(numbers)} images: it holds out test={sides['test']}" in said
+        assert "instead of test=20,val=10" in said
+    # Those with the lowest positions, as without the option.
+    ranked = sorted(numbers, key=lambda number: position(HASHES[number]))
+    outside = [counted.split_of("a", HASHES[number]) == "train" for number in ranked]
+    assert outside == sorted(outside)
+
+
+@pytest.mark.parametrize("text", ["10", "0%", "100%", "-1%", "x%", "%", "1e1%", "nan%"])
+def test_a_limit_that_cannot_be_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--holdout-most"):
+        parse_most(text, parse_holdout("test=5"))
+
+
+@pytest.mark.parametrize("holdout", ["test=0.1", "none", None])
+def test_a_limit_without_counts_is_refused(holdout: str | None) -> None:
+    given = None if holdout is None else parse_holdout(holdout)
+    with pytest.raises(UsageError, match="--holdout-most has no effect"):
+        parse_most("10%", given)

@@ -193,6 +193,51 @@ def test_a_part_that_stays_empty_is_named_with_the_way_out(
     assert "images in" not in capsys.readouterr().err
 
 
+def test_small_weeks_hold_out_a_share_and_say_so(
+    tmp_path: Path, split: Split, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = [
+        {**row, "group": f"week {min(number // 30, 2)}"} for number, row in enumerate(rows(61))
+    ]
+    pairs = write_parquet(tmp_path / "p.parquet", table)
+    tasks = split(pairs, by="column:group", holdout="test=5", holdout_most="10%")
+    assert [task.counts for task in tasks] == [*[{"train": 27, "test": 3}] * 2, {"train": 1}]
+    said = capsys.readouterr().err
+    assert "task week 0 has 30 images: it holds out test=3 instead of test=5 (--holdout-m" in said
+    assert "no test images in 02-week-2: too few to hold one out with --holdout-most" in said
+    found = json.loads((tmp_path / "stream" / "stream.json").read_text())
+    assert found["identity"]["holdout_most"] == found["rule"]["holdout_most"] == "10%"
+    with pytest.raises(BadInput, match="--holdout-most 10% holds out at most that share"):
+        split(pairs, by="column:group", holdout="test=5")
+
+
+def weeks(path: Path, count: int) -> Path:
+    table = [{**row, "group": f"week {number}"} for number, row in enumerate(rows(count))]
+    return write_parquet(path, table)
+
+
+@pytest.mark.parametrize(("count", "digits"), [(100, 2), (101, 3)])
+def test_directories_sort_with_any_number_of_tasks(
+    tmp_path: Path, split: Split, count: int, digits: int
+) -> None:
+    tasks = split(weeks(tmp_path / "p.parquet", count), by="column:group", holdout="none")
+    slugs = [task.slug for task in tasks]
+    assert slugs == sorted(slugs) == [task.path.name for task in tasks]
+    assert slugs[7] == f"{7:0{digits}d}-week-7"
+
+
+@pytest.mark.parametrize(("count", "is_said"), [(90, False), (91, True), (100, True), (101, False)])
+def test_a_growing_stream_warns_before_its_names_change(
+    tmp_path: Path, split: Split, capsys: pytest.CaptureFixture[str], count: int, is_said: bool
+) -> None:
+    pairs = weeks(tmp_path / "p.parquet", count)
+    split(pairs, by="column:group", holdout="none")
+    said = capsys.readouterr().err
+    assert ("with more than 100 their directories are numbered with three" in said) == is_said
+    split(pairs, by="iid", tasks=95 - 5 * (count < 95), holdout="none")  # does not grow by itself
+    assert "three digits" not in capsys.readouterr().err
+
+
 def test_split_column_decides_every_row(tmp_path: Path, split: Split) -> None:
     (task,) = split(
         write_parquet(tmp_path / "p.parquet", rows(40)), by="source", split_column="split"

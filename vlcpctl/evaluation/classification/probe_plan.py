@@ -128,7 +128,8 @@ def _rows(
     found = []
     for number, (data, place, step) in enumerate(zip(data_sets, places, steps, strict=True)):
         more = {**common, "n_classes": len(data.classes)}
-        fields = row_fields(checkpoint, own_fields(place, step), more)
+        where = own_fields(place, step, checkpoint.digits)
+        fields = row_fields(checkpoint, where, more)
         found.append(PlannedRow((number,), fields, _MEASURED))
     return found
 

@@ -143,7 +143,7 @@ class _RowPlanner:
         for number, (one, place, step) in enumerate(members):
             which = self.request.classes if isinstance(one.data, TaskData) else "all"
             more = {"n_classes": len(one.prompts), "prompts": one.digest}
-            where = {**own_fields(place, step), **_protocol(which, one.digest)}
+            where = {**own_fields(place, step, checkpoint.digits), **_protocol(which, one.digest)}
             fields = row_fields(checkpoint, where, {**self._common(), **more})
             found.append(PlannedRow((number,), fields, _MEASURED))
         outside = self._outside(checkpoint, steps)

@@ -170,7 +170,11 @@ def _rows(
         "options": {},  # none decides the numbers
         "since": _since(before),
     }
+    wheres = [
+        own_fields(place, step, after.digits)
+        for place, step in zip(places, after.steps(places), strict=True)
+    ]
     return [
-        PlannedRow((number,), row_fields(after, own_fields(place, step), common), _MEASURED)
-        for number, (place, step) in enumerate(zip(places, after.steps(places), strict=True))
+        PlannedRow((number,), row_fields(after, where, common), _MEASURED)
+        for number, where in enumerate(wheres)
     ]

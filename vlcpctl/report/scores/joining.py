@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from vlcpctl.core.rows import Row, distinct
+from vlcpctl.report.scores.numbered_names import numbered_alike
 from vlcpctl.report.scores.runs import is_upper_bound
 
 Chain = tuple[str, int]  # the run and seed
@@ -63,7 +64,8 @@ def joined(
             place = places.get((row.run, row.seed), {})
             found.append(_placed(_since_start(row, chains), place, known_as))
     starts = {run: tuple(sorted(models)) for run, models in names.items()}
-    return JoinedRows(distinct(_with_one_name(found, known_as), allow_mixed), starts)
+    found = numbered_alike(_with_one_name(found, known_as))
+    return JoinedRows(distinct(found, allow_mixed), starts)
 
 
 def _current_ids(rows: Iterable[Row]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from vlcpctl.report.scores.numbered_names import number_of, padded
 from vlcpctl.report.scores.runs import START, RunScores, Track, TransferScores
 from vlcpctl.report.scores.summary import Spread, cell_spread, mean_matrix
 from vlcpctl.report.tables.table import (
@@ -102,11 +103,15 @@ def start_means(run: RunScores, key: str) -> np.ndarray:
 
 
 def step_label(run: RunScores, step: int) -> str:
-    """The step and its task, such as "02 food"; a slug that starts with its number is kept."""
+    """The step and its task, such as "02 food"; a slug that starts with its number is kept.
+
+    All labels of a run have as many digits, so that they sort.
+    """
     if step == START:
         return "start"
-    name = run.tasks[step]
-    return name if name.startswith(f"{step:02d}-") else f"{step:02d} {name}"
+    name, digits = run.tasks[step], max(2, len(str(len(run.tasks) - 1)))
+    is_numbered = number_of(name, step) is not None
+    return padded(name, step, digits) if is_numbered else f"{step:0{digits}d} {name}"
 
 
 def own_means(run: RunScores, key: str, gallery: str = "own") -> np.ndarray:

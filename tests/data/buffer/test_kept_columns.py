@@ -1,0 +1,118 @@
+"""Buffers carry the columns that their tasks keep from the sources."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.pair_files import rows, write_parquet
+
+from vlcpctl.core.atomic import already_made
+from vlcpctl.core.errors import OutputExists
+from vlcpctl.data.buffer.manifest import Request
+from vlcpctl.data.buffer.size import BufferSize
+from vlcpctl.data.buffer.update import open_buffer, plan_update, write_buffer
+from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.stream import make_stream
+from vlcpctl.data.tasks.index import kept_columns
+from vlcpctl.data.tasks.task import Task, open_stream
+from vlcpctl.inspection.check import check
+from vlcpctl.inspection.lineage import describe, lines
+
+
+def week(place: Path, pairs: list[dict[str, Any]], keep: str | None) -> Task:
+    source = write_parquet(place.with_suffix(".parquet"), pairs)
+    given = {"by": "source", "holdout": "none", "keep_columns": keep}
+    make_stream(SplitOptions(sources=[str(source)], **given), place)
+    return open_stream(place)[0]
+
+
+def request(task: Task, previous: Task | None = None, size: int = 100) -> Request:
+    wanted = BufferSize(count=size, text=str(size))
+    return Request(task=task, previous=previous, policy="reservoir", size=wanted, seed=0)
+
+
+def update(out: Path, wanted: Request) -> Task:
+    write_buffer(out, wanted, plan_update(wanted), features=lambda _split, rows: np.ones((1, 1)))
+    assert not list(check(out, deep=True))
+    return open_buffer(out)
+
+
+def kept(buffer: Task) -> dict[str, dict[str, list[str]]]:
+    """The kept values of each image, by its key in the source."""
+    table = buffer.split("train").table
+    columns = kept_columns(table)
+    return {
+        row["source_key"]: {name: row[name] for name in columns}
+        for row in table.select(["source_key", *columns]).to_pylist()
+    }
+
+
+def customers(count: int, name: str, first: int = 0) -> list[dict[str, Any]]:
+    return [{**row, "customer": name} for row in rows(count, first)]
+
+
+def test_a_buffer_has_the_columns_of_all_its_tasks(tmp_path: Path) -> None:
+    plain = week(tmp_path / "w0", rows(4), None)
+    first = week(tmp_path / "w1", customers(4, "ada", 4), "customer")
+    second = week(tmp_path / "w2", customers(4, "bob", 8), "date,customer")
+    buffer = update(tmp_path / "b0", request(plain))
+    assert kept_columns(buffer.split("train").table) == []
+    assert "kept_columns" not in buffer.manifest
+    buffer = update(tmp_path / "b1", request(first, buffer))
+    assert buffer.kept_columns == ["customer"]
+    buffer = update(tmp_path / "b2", request(second, buffer))
+    assert buffer.kept_columns == ["customer", "date"]
+    found = kept(buffer)
+    assert len(found) == 12
+    assert found["id-0"] == {"customer": [], "date": []}
+    assert found["id-4"] == {"customer": ["ada"], "date": []}
+    assert found["id-8"] == {"customer": ["bob"], "date": ["2024-09-01"]}
+    later = update(tmp_path / "b3", request(week(tmp_path / "w3", rows(4, 12), None), buffer))
+    assert kept(later) == found | {f"id-{n}": {"customer": [], "date": []} for n in range(12, 16)}
+
+
+def test_pairs_that_stay_keep_their_values_when_others_are_evicted(tmp_path: Path) -> None:
+    first = week(tmp_path / "w1", customers(20, "ada"), "customer,id")
+    second = week(tmp_path / "w2", customers(60, "bob", 20), "customer")
+    size = BufferSize(count=20, text="20")
+    one = Request(task=first, previous=None, policy="ring", size=size, seed=0)
+    buffer = update(tmp_path / "b1", one)
+    two = Request(task=second, previous=buffer, policy="ring", size=size, seed=0)
+    found = kept(update(tmp_path / "b2", two))
+    assert len(found) == 20
+    for key, values in found.items():
+        is_first = int(key.removeprefix("id-")) < 20
+        expected = (
+            {"customer": ["ada"], "id": [key]} if is_first else {"customer": ["bob"], "id": []}
+        )
+        assert values == expected
+
+
+def test_a_pair_that_comes_again_has_the_values_of_both_weeks(tmp_path: Path) -> None:
+    first = week(tmp_path / "w1", customers(4, "bob"), "customer")
+    second = week(tmp_path / "w2", customers(6, "ada"), "customer,date")
+    buffer = update(tmp_path / "b1", request(first))
+    found = kept(update(tmp_path / "b2", request(second, buffer)))
+    assert found["id-0"] == {"customer": ["ada", "bob"], "date": ["2024-01-01"]}
+    assert found["id-5"] == {"customer": ["ada"], "date": ["2024-06-01"]}
+
+
+def test_the_same_data_with_other_columns_is_another_buffer(tmp_path: Path) -> None:
+    plain = week(tmp_path / "a" / "w", customers(4, "ada"), None)
+    keeping = week(tmp_path / "b" / "w", customers(4, "ada"), "customer")
+    assert plain.content == keeping.content
+    update(tmp_path / "out", request(plain))
+    with pytest.raises(OutputExists, match="kept_columns"):
+        already_made(tmp_path / "out", "task", request(keeping).identity(), force=False)
+
+
+def test_inspect_names_the_columns(tmp_path: Path) -> None:
+    task = week(tmp_path / "w", customers(4, "ada"), "customer,date")
+    buffer = update(tmp_path / "b", request(task))
+    for path in (tmp_path / "w", task.path, buffer.path):
+        facts = describe(path)
+        assert facts["kept_columns"] == ["customer", "date"]
+        assert "  kept columns: customer, date" in list(lines(facts))

@@ -1,0 +1,107 @@
+"""Kept columns of an index are verified like its own, and rewritten with further values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.edits import Edit, column, edit_json, manifest
+from support.pair_files import rows, write_parquet
+from support.tiny_stream import without_digests
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.limits import MOST_CAPTION_BYTES
+from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.stream import make_stream
+from vlcpctl.data.tasks.index import SCHEMA, IndexWriter, kept_columns, schema_with
+from vlcpctl.data.tasks.kept_columns import with_more_values
+from vlcpctl.data.tasks.task import open_task
+from vlcpctl.inspection.check import check
+
+
+def retyped(kind: pa.DataType) -> Edit:
+    """The edit that stores the column of dates as another type."""
+
+    def edit(task: Path) -> None:
+        path = task / "train.parquet"
+        table = pq.read_table(path)
+        place = table.schema.get_field_index("date")
+        dates = table["date"].combine_chunks()
+        changed = dates.cast(kind) if pa.types.is_nested(kind) else pa.nulls(len(table), kind)
+        pq.write_table(table.set_column(place, "date", changed), path)
+
+    return edit
+
+
+EDITS: dict[str, tuple[Edit, str]] = {
+    "a null among the values": (column("date", ["x", None]), "one of its values of 'date' is null"),
+    "a huge value": (column("date", ["x" * MOST_CAPTION_BYTES]), "bytes in 'date'"),
+    "not listed at all": (manifest(kept_columns=["customer"]), "has no column 'customer'"),
+    "another type": (retyped(pa.int64()), "column 'date' contains nulls"),
+    "listed as a number": (manifest(kept_columns=[1]), "contains 1, not only text"),
+    "listed twice": (manifest(kept_columns=["date", "date"]), "kept_columns has 'date' twice"),
+    "the index's own": (manifest(kept_columns=["sha256"]), "or it is the index's own"),
+}
+
+
+def make(place: Path) -> Path:
+    source = write_parquet(place / "p.parquet", rows(6))
+    given = {"by": "source", "holdout": "none", "keep_columns": "date"}
+    make_stream(SplitOptions(sources=[str(source)], **given), place / "out")
+    return place / "out" / "00-p"
+
+
+@pytest.mark.parametrize(("edit", "said"), EDITS.values(), ids=EDITS)
+def test_kept_columns_that_cannot_be_are_named(tmp_path: Path, edit: Edit, said: str) -> None:
+    task = without_digests(make(tmp_path))
+    assert not list(check(task, deep=True))
+    edit(task)
+    with pytest.raises(BadInput) as refused:
+        open_task(task).split("train")
+    assert said in str(refused.value)
+    try:
+        problems = list(check(task, deep=False))
+    except BadInput as error:
+        problems = [str(error)]
+    assert any(said in problem for problem in problems)
+
+
+def test_an_edited_value_breaks_the_digest_and_an_edited_list_the_seal(tmp_path: Path) -> None:
+    task = make(tmp_path)
+    column("date", ["2099-01-01"])(task)
+    with pytest.raises(BadInput, match="has changed since it was written"):
+        open_task(task).split("train")
+    edit_json(task / "task.json", lambda value: value.pop("kept_columns"))
+    with pytest.raises(BadInput, match="has changed since it was written"):
+        open_task(task)
+
+
+def test_an_equivalent_type_of_another_program_is_read(tmp_path: Path) -> None:
+    task = without_digests(make(tmp_path))
+    before = open_task(task).split("train").column("date")
+    retyped(pa.large_list(pa.large_string()))(task)
+    assert open_task(task).split("train").column("date") == before
+
+
+def test_a_rewritten_index_has_the_bytes_of_one_written_at_once(tmp_path: Path) -> None:
+    def write(name: str, kept: list[tuple[str, ...]]) -> IndexWriter:
+        writer = IndexWriter(tmp_path / name, schema_with(["customer"]))
+        for number, values in enumerate(kept):
+            own = (f"k{number}", None, "t", number, 1, ["c"], None, "task", 1, 1, "ab")
+            writer.add((*own, values))
+        writer.close()
+        return writer
+
+    first = write("a.parquet", [(), ("x",)] * 3000)
+    more = {"k0": (("b", "a"),), "k5999": (("a", "x"),)}
+    changed = with_more_values(first, lambda keys: {key: more[key] for key in keys if key in more})
+    whole = write("b.parquet", [("a", "b"), *[("x",), ()] * 2999, ("a", "x")])
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    assert changed.content.hexdigest() == whole.content.hexdigest()
+    assert (first.lacking, changed.lacking) == ({"customer": 3000}, {"customer": 2999})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "b.parquet"]
+    table = pq.read_table(tmp_path / "a.parquet")
+    assert kept_columns(table) == ["customer"]
+    assert table.schema.names[: len(SCHEMA.names)] == SCHEMA.names

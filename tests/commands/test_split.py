@@ -51,6 +51,31 @@ def test_json_prints_one_object(tmp_path: Path) -> None:
     assert len(printed["tasks"]) == 1
 
 
+def test_a_small_week_with_customers(tmp_path: Path) -> None:
+    pairs = write_parquet(tmp_path / "week.parquet", rows(20))
+    words = ("split", pairs, "-o", tmp_path / "out", "--by", "source", "--keep-columns", "id,date")
+    most = ("--holdout-most", "10%")
+    done = run(*words, *most)
+    assert done.returncode == 2
+    assert "vlcpctl split: --holdout-most has no effect: it limits a --holdout of N" in done.stderr
+    done = run(*words, "--holdout", "test=500")
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+    assert "has 20 images, fewer than the 500 of --holdout; --holdout-most 10%" in done.stderr
+    plan = json.loads(run(*words, "--holdout", "test=500", *most, "--dry-run").stdout)
+    assert (plan["holdout_most"], plan["kept_columns"]) == ("10%", ["id", "date"])
+    done = run(*words, "--holdout", "test=500", *most, "--json")
+    assert "holds out test=2 instead of test=500 (--holdout-most)" in done.stderr
+    printed = json.loads(done.stdout)
+    assert (done.returncode, printed["kept_columns"]) == (0, ["id", "date"])
+    assert {name: part["images"] for name, part in printed["totals"].items()} == {
+        "train": 18,
+        "test": 2,
+    }
+    again = run(*words, "--holdout", "test=500", *most)
+    assert (again.returncode, "is already finished" in again.stderr) == (0, True)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["00-week", "stream.json"]
+
+
 @pytest.mark.parametrize(
     ("name", "value", "code"),
     [

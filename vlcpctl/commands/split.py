@@ -257,15 +257,13 @@ def run(
 ) -> None:
     r"""Split image-text pairs into a stream of tasks.
 
-    Images are copied byte for byte; pairs that cannot be used are counted and reported. An image
-    is held out by its own hash, so it is in the same split in every task and in every later stream.
+    Images are copied byte for byte; pairs that cannot be used are counted and reported. With
+    --holdout test=0.1 an image is held out by its own hash, so it is in the same split in every
+    task and in every later stream. With test=500 each task holds out the 500 images with the lowest
+    hashes: an image may be in test here and in train in another stream, such as next week's.
 
-    With --holdout test=500, each task holds out the 500 images with the lowest hashes, so one may
-    be in test here and in train in another stream, such as next week's. --holdout-most 10% keeps
-    small tasks from losing more than that.
-
-    --keep-columns keeps columns of the sources, as text, for each image the distinct values of all
-    rows that became this image, skipped duplicates included. Buffers carry them on.
+    --keep-columns stores columns of the sources in the index, as text: for each image the distinct
+    values of all rows that became this image, skipped duplicates included. Buffers carry them on.
 
     Lists can be the JSON of ALBEF, Karpathy, COCO or P9D, or text tables with a header.
     Consecutive rows with the same image become one image with several captions. In folders and

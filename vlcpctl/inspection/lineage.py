@@ -278,20 +278,25 @@ def lines(facts: dict[str, Any], depth: int = 0) -> Iterator[str]:
     yield f"{margin}  {line_of_parent + ', ' if line_of_parent else ''}content {facts['content']}"
     if WAS in facts:
         yield f"{margin}  rewritten by 'vlcpctl forget', was {', '.join(facts[WAS][::-1])}"
-    if facts["kind"] == "stream":
-        yield from (margin + "  " + line for line in _table(facts["tasks"]))
-    if "splits" in facts:
-        counts = ", ".join(f"{images} {split}" for split, images in facts["splits"].items())
-        yield f"{margin}  images: {counts}"
-    if facts.get("skipped"):
-        counts = ", ".join(f"{reason} {count}" for reason, count in facts["skipped"].items())
-        yield f"{margin}  skipped: {counts}"
-    if facts.get("kept_columns"):
-        yield f"{margin}  kept columns: {', '.join(map(shortened, facts['kept_columns']))}"
-    for warning in facts.get("warnings") or ():
-        yield f"{margin}  warning: {printable(warning)}"
+    yield from (f"{margin}  {line}" for line in _lines_of_facts(facts))
     for parent in facts["parents"]:
         yield from lines(parent, depth + 1)
+
+
+def _lines_of_facts(facts: dict[str, Any]) -> Iterator[str]:
+    """Lines about an artifact that only some kinds have."""
+    if facts["kind"] == "stream":
+        yield from _table(facts["tasks"])
+    if "splits" in facts:
+        counts = ", ".join(f"{images} {split}" for split, images in facts["splits"].items())
+        yield f"images: {counts}"
+    if facts.get("skipped"):
+        counts = ", ".join(f"{reason} {count}" for reason, count in facts["skipped"].items())
+        yield f"skipped: {counts}"
+    if facts.get("kept_columns"):
+        yield f"kept columns: {', '.join(map(shortened, facts['kept_columns']))}"
+    for warning in facts.get("warnings") or ():
+        yield f"warning: {printable(warning)}"
 
 
 def _table(tasks: list[dict[str, Any]]) -> list[str]:

@@ -27,7 +27,9 @@ def test_what_is_written_says_what_is_meant(task: Task) -> None:
 
 def test_share_of_the_stream_counts_its_training_images(tmp_path: Path) -> None:
     first = open_stream(make_stream(tmp_path / "stream", tasks=3, n=10, test=2))[0]
-    assert parse_size("50%", "stream", None, first) == BufferSize(count=15, text="50%", of=30)
+    assert parse_size("50%", "stream", None, first) == BufferSize(
+        count=15, text="50%", of=30, is_of_stream=True
+    )
 
 
 def test_share_of_the_stream_needs_one(task: Task) -> None:

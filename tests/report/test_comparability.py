@@ -129,7 +129,7 @@ def test_mixed_rows_are_refused_by_name_unless_allowed(
     ("fields", "said"),
     [
         ({"n_images": 10}, "counts is 'n_images 50' there and 'n_images 10' here"),
-        ({"stream": "again"}, "stream is 's' there and 'again' here"),
+        ({"stream": "again", "data": None}, "stream is 's' there and 'again' here"),
         ({"data": "other"}, "data is 'data of 00-smileys' there and 'other' here"),
         ({"limit": 10}, "limit is None there and 10 here"),
     ],

@@ -19,19 +19,21 @@ one query and one answer, unless `--duplicates separate`; it has the key of its 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from vlcpctl.core.atomic import already_written, new_file
 from vlcpctl.core.digests import ALGORITHM, changed_prefix, prefix_digest
-from vlcpctl.core.errors import OutputExists, UsageError
+from vlcpctl.core.errors import BadInput, OutputExists, UsageError, unreadable
 from vlcpctl.core.hashing import canonical_json, content_id
 from vlcpctl.core.safe_json import parse_json
 from vlcpctl.evaluation.planned_rows import PlannedRow, as_first_written
@@ -54,6 +56,9 @@ _COLUMNS = pa.schema(
 )
 _VALUES_SHOWN = 3
 _GROUP_ROWS = 1 << 16  # of a row group, which is all that is held in memory
+_GALLERY = ("checkpoint", "data", "split")  # what names one own gallery of a checkpoint
+_QUERY = ("direction", "query", "query_caption")  # what names a query of a gallery
+_MOST_ROWS = 10**8  # of a file that is read
 
 
 @dataclass(frozen=True)
@@ -163,6 +168,122 @@ def plan_ranks(
     return None
 
 
+@dataclass(frozen=True)
+class GalleryRanks:
+    """The ranks of a checkpoint on the own gallery of one data set, by direction.
+
+    `protocols` are those of the evaluation: an evaluator and a protocol each.
+    """
+
+    path: Path
+    protocols: frozenset[tuple[str, str]]
+    checkpoint: str
+    data: str
+    split: str
+    ways: Mapping[str, QueryRanks]
+
+
+@dataclass(frozen=True)
+class QueryRanks:
+    """Queries (Q,) of one direction, sorted by key and caption, and the ranks of right answers.
+
+    `captions` are -1, and `labels` None, where they do not apply.
+    """
+
+    keys: pa.StringArray
+    captions: Ids
+    labels: pa.StringArray | None
+    rank: Ids
+
+    def has_queries_of(self, other: QueryRanks) -> bool:
+        """Whether both are of the same queries."""
+        is_same = np.array_equal(self.captions, other.captions)
+        return is_same and self.keys.equals(other.keys)
+
+
+@dataclass(frozen=True)
+class SavedRanks:
+    """A file of ranks that --save-ranks wrote, found intact; `digest` is that of its data."""
+
+    path: Path
+    digest: str
+    protocols: frozenset[tuple[str, str]]
+
+    @classmethod
+    def open(cls, path: Path) -> SavedRanks:
+        """The file. Raises BadInput if it is not a file of ranks or has changed."""
+        about = _metadata(path)
+        if about is None:
+            try:
+                path.open("rb").close()
+            except (OSError, ValueError) as error:
+                raise BadInput(unreadable(path, error)) from error
+            raise BadInput(f"{path} is not a file of ranks, which --save-ranks writes")
+        digest = about.get("digest")
+        changed = changed_prefix(path, digest if isinstance(digest, dict) else {})
+        if changed is not None:
+            raise BadInput(f"{changed}; write it again with --save-ranks and --force")
+        evaluators, protocols = (
+            _identity_list(about, "evaluator"),
+            _identity_list(about, "protocol"),
+        )
+        return cls(path, about["digest"][ALGORITHM], frozenset(product(evaluators, protocols)))
+
+    def read(self, checkpoints: Collection[str]) -> list[GalleryRanks]:
+        """The ranks of these checkpoints on own galleries.
+
+        Raises BadInput if the file cannot be read, or does not have the columns of a file of ranks.
+        """
+        columns = [*_GALLERY, *_QUERY, "label", "rank"]
+        wanted = (pc.field("gallery") == "own") & pc.field("checkpoint").isin(list(checkpoints))
+        try:
+            if pq.read_metadata(self.path).num_rows > _MOST_ROWS:
+                raise BadInput(f"{self.path} has more than {_MOST_ROWS} ranks")
+            if not pq.read_schema(self.path).equals(_COLUMNS):
+                raise BadInput(f"{self.path} does not have the columns of a file of ranks")
+            table = pq.read_table(self.path, columns=columns, filters=wanted)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise BadInput(unreadable(self.path, error)) from error
+        order = [(name, "ascending") for name in (*_GALLERY, *_QUERY)]
+        table = table.take(pc.sort_indices(table, sort_keys=order)).combine_chunks()
+        groups = _parts(table, _GALLERY)
+        return [self._gallery(names, part) for names, part in groups]
+
+    def _gallery(self, names: tuple[str, ...], table: pa.Table) -> GalleryRanks:
+        ways = {way: self._ranks(part) for (way,), part in _parts(table, ("direction",))}
+        checkpoint, data, split = names
+        return GalleryRanks(self.path, self.protocols, checkpoint, data, split, ways)
+
+    def _ranks(self, table: pa.Table) -> QueryRanks:
+        rank = table["rank"]
+        if rank.null_count or table["query"].null_count or pc.min(rank).as_py() < 1:
+            raise BadInput(f"{self.path} has a query without a rank")
+        # Data given twice, from two directories, has each query twice.
+        table = table.filter(pa.array(_is_new(table, _QUERY[1:])))
+        captions = pc.fill_null(table["query_caption"], -1).to_numpy().astype(np.int64)
+        labels = None if table["label"].null_count else table["label"].combine_chunks()
+        keys = table["query"].combine_chunks()
+        return QueryRanks(keys, captions, labels, table["rank"].to_numpy())
+
+
+def _parts(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[tuple[str, ...], pa.Table]]:
+    """The parts of a table, sorted by these columns, in which they have one value each."""
+    starts = [*np.flatnonzero(_is_new(table, names)).tolist(), len(table)]
+    for start, end in pairwise(starts):
+        yield tuple(str(table[name][start]) for name in names), table.slice(start, end - start)
+
+
+def _is_new(table: pa.Table, names: Sequence[str]) -> np.ndarray:
+    """(rows,) bool: whether a row differs from the row before in any of these columns."""
+    is_new = np.ones(len(table), dtype=np.bool_)
+    if len(table) > 1:
+        is_new[1:] = False
+        for name in names:
+            codes = table[name].combine_chunks().dictionary_encode(null_encoding="encode").indices
+            is_new[1:] |= np.diff(codes.to_numpy()) != 0
+    return is_new
+
+
 def holds_ranks(path: Path) -> bool:
     """Whether a file is one of ranks, which `--force` may replace."""
     return _metadata(path) is not None
@@ -184,6 +305,13 @@ def _different(values: Iterator[Any]) -> list[Any] | dict[str, Any]:
 def _identity_of(path: Path) -> dict[str, Any] | None:
     found = (_metadata(path) or {}).get("identity")
     return found if isinstance(found, dict) else None
+
+
+def _identity_list(about: Mapping[str, Any], name: str) -> list[str]:
+    """The different values of a field of the rows; empty if the footer does not list them."""
+    identity = about.get("identity")
+    found = identity.get(name) if isinstance(identity, dict) else None
+    return [str(value) for value in found] if isinstance(found, list) else []
 
 
 def _metadata(path: Path) -> dict[str, Any] | None:

@@ -6,24 +6,35 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.core.hashing import canonical_json, content_id
 from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.core.rows import Row
-from vlcpctl.report.comparability import mixed_notes, parse_fields, require_comparable
+from vlcpctl.report.comparability import (
+    mixed_notes,
+    parse_fields,
+    require_alike,
+    require_comparable,
+)
 from vlcpctl.report.document import TITLE, Document, check_metric, definitions_table
 from vlcpctl.report.gates import judge, parse_gate
 from vlcpctl.report.render.markdown import markdown
 from vlcpctl.report.render.page import page
 from vlcpctl.report.row_notes import row_notes
+from vlcpctl.report.scores.baseline import find_baseline
 from vlcpctl.report.scores.collect import collect
+from vlcpctl.report.scores.drops import curves, drops
 from vlcpctl.report.scores.joining import joined
 from vlcpctl.report.scores.missing import notes, require_complete
+from vlcpctl.report.scores.saved_ranks import RankIntervals, files_digest
 from vlcpctl.report.summary_json import as_json
 from vlcpctl.report.tables.angles import collect_spatial_tracks
+
+if TYPE_CHECKING:
+    from vlcpctl.evaluation.rank_files import SavedRanks
 
 # Fields that rows got with schema 1.1: rows that lack them have the identity that they had before.
 _NEW_FIELDS = frozenset(
@@ -43,19 +54,22 @@ class Request:
     fail_if: Sequence[str] = ()
     allow_missing: bool = False
     allow_mixed: Sequence[str] = ()
+    baseline: str | None = None
+    guards: Sequence[str] = ()
 
 
-def build(rows: Sequence[Row], request: Request) -> Document:
-    """Build the report of these rows.
+def build(rows: Sequence[Row], request: Request, ranks: Sequence[SavedRanks] = ()) -> Document:
+    """Build the report of these rows, with intervals from these ranks.
 
-    Raises UsageError for an unknown gallery, run, metric, field or condition, and BadInput if rows
-    contradict each other, cannot be compared (but for the fields of `allow_mixed`) or (without
-    `allow_missing`) are missing.
+    Raises UsageError for an unknown gallery, run, metric, field, condition, baseline or guard, and
+    BadInput if rows contradict each other, cannot be compared (but for the fields of
+    `allow_mixed`) or (without `allow_missing`) are missing, or if the rows lack the baseline.
     """
     if request.gallery not in GALLERIES:
         raise UsageError(f"--gallery: {unknown_name('gallery', request.gallery, GALLERIES)}")
     allowed = parse_fields(request.allow_mixed)
-    found = joined(rows, kept=request.runs, allow_mixed=allowed)
+    baseline = None if request.baseline is None else find_baseline(request.baseline, rows)
+    found = joined(rows, kept=request.runs, allow_mixed=allowed, baseline=baseline)
     chosen = _selected(found.rows, request)
     mixed = require_comparable(chosen, allowed)
     tracks = tuple(collect((row for row in chosen if row.since is None), found.starts))
@@ -63,21 +77,31 @@ def build(rows: Sequence[Row], request: Request) -> Document:
     if not request.allow_missing:
         for track in tracks:
             require_complete(track)
+    compared = curves(tracks, found, chosen, baseline, request.guards)
+    require_alike((pair for one in compared for pair in one.pairs), allowed)
+    intervals = RankIntervals(compared, ranks)
     document = Document(
         tracks,
         request.metric,
         GALLERIES[request.gallery],
         (*mixed_notes(mixed), *notes(tracks), *row_notes(chosen)),
         mixed=mixed,
+        curves=tuple(compared),
+        drops=tuple(drops(compared, lambda track: track.keys, intervals.of)),
+        baseline=request.baseline,
+        has_ranks=bool(ranks),
         spatial_tracks=collect_spatial_tracks(row for row in chosen if row.since is not None),
     )
+    document = replace(document, notes=(*document.notes, *intervals.notes))
     keys = dict.fromkeys(key for track in tracks for key in track.keys)
     gates = [parse_gate(text, keys) for text in request.fail_if]
     return replace(document, verdicts=tuple(judge(gates, tracks, document.key)))
 
 
-def identity(rows: Sequence[Row], request: Request) -> dict[str, Any]:
-    """What determines a written report: rows and options, not the order or files of the rows."""
+def identity(
+    rows: Sequence[Row], request: Request, ranks: Sequence[SavedRanks] = ()
+) -> dict[str, Any]:
+    """What determines a written report: rows, options, ranks, not the order or files of these."""
     texts = []
     names = [one.name for one in fields(Row) if one.name != "place"]
     for row in rows:
@@ -89,7 +113,12 @@ def identity(rows: Sequence[Row], request: Request) -> dict[str, Any]:
         wanted["allow_mixed"] = sorted(parse_fields(request.allow_mixed))
     else:
         del wanted["allow_mixed"]
-    return {"rows": content_id(sorted(texts)), **wanted}
+    wanted["guards"] = sorted(set(request.guards))
+    for name in ("baseline", "guards"):
+        if not wanted[name]:
+            del wanted[name]
+    of_ranks = {"ranks": files_digest(ranks)} if ranks else {}
+    return {"rows": content_id(sorted(texts)), **wanted, **of_ranks}
 
 
 def _is_unknown(row: Row, name: str) -> bool:
@@ -131,7 +160,12 @@ def write_report(document: Document, identity: dict[str, Any], out: Path, *, for
     with new_directory(out, manifest) as directory:
         (directory / "report.html").write_text(page(document), encoding="utf-8")
         (directory / "report.md").write_text(
-            markdown(TITLE, document.notes, document.sections(), definitions_table()),
+            markdown(
+                TITLE,
+                document.notes,
+                document.sections(has_every_metric=True),
+                definitions_table(),
+            ),
             encoding="utf-8",
         )
         (directory / manifest).write_text(summary + "\n", encoding="utf-8")

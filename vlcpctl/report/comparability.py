@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.core.printable import printable
-from vlcpctl.core.rows import OPTIONS_OF_DATA, OPTIONS_OF_SEED, Row, different_options
+from vlcpctl.core.rows import (
+    OPTIONS_OF_DATA,
+    OPTIONS_OF_SEED,
+    Row,
+    are_same_data,
+    different_options,
+)
 
 # The fields of --allow-mixed, and what rows cannot share if one of them differs.
 FIELDS = {
@@ -77,6 +83,18 @@ def require_comparable(rows: Sequence[Row], allow_mixed: Collection[str] = ()) -
     curve, a table or a mean over seeds differ in any other field.
     """
     return tuple(one for rule in _RULES for one in _mixed(rule, rows, rule.field in allow_mixed))
+
+
+def require_alike(pairs: Iterable[tuple[Row, Row]], allow_mixed: Collection[str] = ()) -> None:
+    """Raise BadInput, naming both rows, if a baseline was measured unlike what it is compared with.
+
+    The rows of a pair may differ in the fields of `allow_mixed`.
+    """
+    for one, other in pairs:
+        for field, differ in _ALIKE.items():
+            differs = {} if field in allow_mixed else differ(one, other)
+            if differs:
+                _refuse(field, one, other, differs)
 
 
 def mixed_notes(mixed: Iterable[Mixed]) -> list[str]:
@@ -214,8 +232,7 @@ def _data_differ(one: Row, other: Row) -> Difference:
     if one.data is None or other.data is None:
         # The tasks of a merged gallery are its data.
         return {"tasks": (one.tasks, other.tasks)} if _merged_differ(one, other) else {}
-    is_same = one.first_data == other.first_data
-    return {} if is_same else {"data": (one.data, other.data)}
+    return {} if are_same_data(one, other) else {"data": (one.data, other.data)}
 
 
 def _merged_differ(one: Row, other: Row) -> bool:
@@ -288,3 +305,10 @@ _RULES = (
     _Rule("seed", _of_checkpoint, _differ("seed")),
     _Rule("config", _over_seeds, _config_differ),
 )
+# A baseline may be of another run, seed and stream.
+_ALIKE: dict[str, Callable[[Row, Row], Difference]] = {
+    "limit": _differ("limit"),
+    "options": _options_differ(lambda name: name not in OPTIONS_OF_SEED),
+    "data": _data_differ,
+    "counts": _counts_differ,
+}

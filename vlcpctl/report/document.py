@@ -9,9 +9,11 @@ from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
 from vlcpctl.report.comparability import Mixed
 from vlcpctl.report.gates import Verdict
+from vlcpctl.report.scores.drops import Curve, Drop
 from vlcpctl.report.scores.runs import Track
 from vlcpctl.report.tables.angles import SpatialTrack
 from vlcpctl.report.tables.comparison import comparison_tables, ordered_runs
+from vlcpctl.report.tables.guards import every_metric_table, guards_table, shown_guards
 from vlcpctl.report.tables.matrices import matrix_table, transfer_table
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell
 
@@ -31,26 +33,48 @@ class Document:
     verdicts: tuple[Verdict, ...] = ()
     spatial_tracks: tuple[SpatialTrack, ...] = ()
     mixed: tuple[Mixed, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    drops: tuple[Drop, ...] = ()
+    baseline: str | None = None  # as it was given; None: each run's start
+    has_ranks: bool = False
 
     def key(self, track: Track) -> str:
         """The metric key that a track's tables and charts show."""
         return main_key(track, self.metric)
 
-    def sections(self) -> list[tuple[str, list[Table]]]:
-        """(heading, tables) per track and space, then the --fail-if table without a heading."""
-        sections = [(track.title, self._tables(track)) for track in self.tracks]
+    def sections(self, *, has_every_metric: bool = False) -> list[tuple[str, list[Table]]]:
+        """(heading, tables) per track and space, then the --fail-if table without a heading.
+
+        `has_every_metric` adds the table of guards in every metric, which is long.
+        """
+        sections = [(track.title, self._tables(track, has_every_metric)) for track in self.tracks]
         sections += [(track_.title, track_.tables()) for track_ in self.spatial_tracks]
         conditions = [("", [verdicts_table(self.verdicts)])] if self.verdicts else []
         return [*sections, *conditions]
 
-    def _tables(self, track: Track) -> list[Table]:
+    def outside_tables(self, track: Track, *, has_every_metric: bool) -> list[Table]:
+        """The tables of data outside the stream: the guards, and what has no baseline."""
+        key = self.key(track)
+        curves = self.guards(track)
+        of_track = [one for one in self.drops if one.track is track and one.is_guard]
+        compared = {(one.run.name, one.data) for one in curves}
+        found = [guards_table(curves, of_track, key)]
+        if has_every_metric:
+            found.append(every_metric_table(of_track, compared))
+        found.append(transfer_table(track, key, compared))
+        return [table for table in found if table is not None]
+
+    def guards(self, track: Track) -> list[Curve]:
+        """The guards of the runs of a track that have a baseline."""
+        return shown_guards([one for one in self.curves if one.track is track])
+
+    def _tables(self, track: Track, has_every_metric: bool) -> list[Table]:
         key = self.key(track)
         tables = comparison_tables(track, key, self.galleries)
         tables += [
             matrix_table(run, key, self.galleries) for run in ordered_runs(track, key) if run.steps
         ]
-        transfer = transfer_table(track, key)
-        return [*tables, transfer] if transfer else tables
+        return [*tables, *self.outside_tables(track, has_every_metric=has_every_metric)]
 
 
 def main_key(track: Track, metric: str | None) -> str:

@@ -12,6 +12,8 @@ import numpy as np
 
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
 from vlcpctl.report.document import Document
+from vlcpctl.report.scores.drops import Drop
+from vlcpctl.report.scores.intervals import LEVEL, RESAMPLES, SEED
 from vlcpctl.report.scores.runs import START, RunScores, Track, TransferScores
 from vlcpctl.report.scores.summary import Spread, summarise
 from vlcpctl.report.tables.angles import SpatialTrack
@@ -27,6 +29,12 @@ from vlcpctl.report.tables.matrices import (
 SCHEMA = "vlcpctl.report/1"
 
 _DECIMALS = 6
+_INTERVALS = {
+    "method": "paired bootstrap over samples, percentiles",
+    "level": LEVEL,
+    "resamples": RESAMPLES,
+    "seed": SEED,
+}
 # Control characters that JSON does not escape, and marks that reverse the direction of text.
 _UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -51,6 +59,14 @@ def as_json(document: Document, identity: dict[str, Any]) -> dict[str, Any]:
         **({"mixed": mixed} if mixed else {}),
         "tracks": [_track_json(track, document.key(track)) for track in document.tracks],
         "spatial": [_spatial_json(spatial_track) for spatial_track in document.spatial_tracks],
+        "baseline": _baseline_json(document),
+        "guards": [
+            {**_track_names(track), "data": names}
+            for track in document.tracks
+            if (names := sorted({one.data for one in document.drops if _is_guard_of(one, track)}))
+        ],
+        "drops": [_drop_json(one) for one in document.drops if one.is_guard or one.drop],
+        **({"intervals": _INTERVALS} if document.has_ranks else {}),
         "gates": [verdict.as_json() for verdict in document.verdicts],
     }
 
@@ -63,13 +79,45 @@ def as_line(document: Document, identity: dict[str, Any]) -> str:
 
 def _track_json(track: Track, key: str) -> dict[str, Any]:
     return {
+        **_track_names(track),
+        "metric": key,
+        "runs": [_run_json(run) for run in ordered_runs(track, key)],
+        "transfer": [_transfer_json(transfer) for transfer in track.transfers],
+    }
+
+
+def _track_names(track: Track) -> dict[str, Any]:
+    return {
         "evaluator": track.evaluator,
         "protocol": track.protocol,
         "map_variant": track.map_variant,
         "split": track.split,
-        "metric": key,
-        "runs": [_run_json(run) for run in ordered_runs(track, key)],
-        "transfer": [_transfer_json(transfer) for transfer in track.transfers],
+    }
+
+
+def _baseline_json(document: Document) -> dict[str, Any]:
+    """The baseline as it was given (null: each run's start), and its models for each run."""
+    runs = {one.run.name: list(one.run.models) for one in document.curves if one.run.models}
+    return {"given": document.baseline, "runs": dict(sorted(runs.items()))}
+
+
+def _is_guard_of(drop: Drop, track: Track) -> bool:
+    return drop.is_guard and drop.track is track
+
+
+def _drop_json(drop: Drop) -> dict[str, Any]:
+    ends = None if drop.interval is None else [drop.interval.low, drop.interval.high]
+    return {
+        **_track_names(drop.track),
+        "run": drop.run,
+        "data": drop.data,
+        "is_guard": drop.is_guard,
+        "metric": drop.key,
+        "baseline": _spread_json(drop.baseline),
+        "last": _spread_json(drop.last),
+        "drop": _spread_json(drop.drop),
+        "interval": _rounded(ends),
+        "undefined": drop.undefined,
     }
 
 

@@ -57,7 +57,7 @@ def test_an_imported_model_is_the_start_of_the_runs_that_start_from_it(tmp_path:
 def test_the_start_is_in_every_table_and_chart(tmp_path: Path) -> None:
     document = _document(tmp_path, _trained() + _trained(run="er") + _imported())
     text = _text(document)
-    assert "| *Before the first task* |  |  |\n| openai |  | 11.00 |\n" in text
+    assert "| *Before the first task* |  |  |  |\n| openai |  | 11.00 |  |\n" in text
     assert text.count("| start | 10.0 | 11.0 | 12.0 |  |") == 2
     shown = page(document)
     assert "Start: the model before the first task, on the first task." in shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from vlcpctl.report.charts.histograms import HistogramPanel as Angles
 from vlcpctl.report.charts.histograms import histograms, scale_of
 from vlcpctl.report.charts.lines import Series, line_chart
 from vlcpctl.report.markup import Markup, element
+from vlcpctl.report.scores.drops import Curve
 from vlcpctl.report.scores.runs import START, RunScores
 from vlcpctl.report.tables.angles import SIDES, AngleMeasure, SpatialTrack
 from vlcpctl.report.tables.comparison import GROUPS
@@ -25,6 +27,8 @@ from vlcpctl.report.tables.matrices import (
     start_means,
     step_label,
 )
+
+_MOST_GUARDS = 24  # charts of guards in a track
 
 
 def colours(runs: list[RunScores]) -> dict[str, str]:
@@ -55,6 +59,69 @@ def curves(runs: list[RunScores], key: str, gallery: str) -> Markup:
         " Dotted: evaluated at the last step only." if any(one.is_level for one in series) else ""
     )
     return _figure(chart, caption)
+
+
+def guards(curves: Sequence[Curve], runs: list[RunScores], key: str) -> list[Markup]:
+    """Line charts of the scores after each step, one for each guard, a line for each run.
+
+    A baseline that is not the run's start is a level line. Of many guards, those with the largest
+    drops are drawn.
+    """
+    by_data: dict[str, list[Curve]] = {}
+    for one in curves:
+        by_data.setdefault(one.data, []).append(one)
+    drops = {data: max(map(_drop(key), members)) for data, members in by_data.items()}
+    shown = sorted(sorted(by_data, key=lambda data: -drops[data])[:_MOST_GUARDS])
+    css = colours(runs)
+    # A run without rows on its stream is in no other chart.
+    others = sorted({one.run.name for one in curves} - css.keys())
+    css |= {name: colour(len(css) + place) for place, name in enumerate(others)}
+    charts = [_guard(data, by_data[data], css, key) for data in shown]
+    if len(by_data) > len(shown):
+        note = f"Drawn: the {len(shown)} of {len(by_data)} guards with the largest drops."
+        charts.append(element("p", note))
+    return [chart for chart in charts if chart]
+
+
+def _drop(key: str) -> Callable[[Curve], float]:
+    def of(curve: Curve) -> float:
+        drop = curve.drop(key).drop
+        return -math.inf if drop is None else drop.mean
+
+    return of
+
+
+def _guard(data: str, curves: list[Curve], css: Mapping[str, str], key: str) -> Markup:
+    series = [Series(one.run.name, css[one.run.name], _guard_points(one, key)) for one in curves]
+    levels: dict[str, float] = {}
+    for one in curves:
+        baseline = one.baseline(key)
+        if baseline is not None and one.is_apart:
+            name = f"baseline {' and '.join(one.run.models)}"
+            levels.setdefault(name, baseline.mean)
+    series += [
+        Series(name, "run-joint", ((START, level, level, level),), is_level=True)
+        for name, level in levels.items()
+    ]
+    chart = line_chart(f"{key} on {data} after each step", series)
+    caption = f"{key} on {data} after each step."
+    caption += (
+        " Start: the model before the first task."
+        if any(START in one.steps for one in curves)
+        else ""
+    )
+    caption += " Dotted: the baseline." if levels else ""
+    caption += " Band: lowest to highest seed." if any(len(one.seeds) > 1 for one in curves) else ""
+    return _figure(chart, caption)
+
+
+def _guard_points(curve: Curve, key: str) -> tuple[tuple[int, float, float, float], ...]:
+    scores = [(step, curve.at(step, key)) for step in curve.steps]
+    return tuple(
+        (step, one.mean, min(one.values), max(one.values))
+        for step, one in scores
+        if one is not None
+    )
 
 
 def heatmaps(runs: list[RunScores], key: str, galleries: tuple[str, ...]) -> Markup:

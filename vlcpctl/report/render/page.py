@@ -11,7 +11,7 @@ from vlcpctl.report.render.html_table import html_table
 from vlcpctl.report.scores.runs import Track
 from vlcpctl.report.tables.angles import MEASURES, SpatialTrack
 from vlcpctl.report.tables.comparison import comparison_tables, ordered_runs
-from vlcpctl.report.tables.matrices import matrix_table, transfer_table
+from vlcpctl.report.tables.matrices import matrix_table
 
 
 def page(document: Document) -> str:
@@ -86,8 +86,10 @@ def _section(document: Document, track: Track) -> Markup:
             element("h3", f"{key} per task, last model"),
             figures.bars(runs, key),
         ]
-    transfer = transfer_table(track, key)
-    return joined(*parts, html_table(transfer) if transfer else "")
+    charts = figures.guards(document.guards(track), ordered_runs(track, key), key)
+    parts += [element("h3", f"{key} on guards"), *charts] if charts else []
+    outside = document.outside_tables(track, has_every_metric=True)
+    return joined(*parts, *map(html_table, outside))
 
 
 def _spatial_section(spatial_track: SpatialTrack) -> Markup:

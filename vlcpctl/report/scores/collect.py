@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ from vlcpctl.core.rows import Row
 from vlcpctl.report.scores.runs import START, RunScores, SeedScores, Track, TransferScores
 
 K = TypeVar("K")
+TrackKey = tuple[str, str, str, str]
 # What one report can hold. A run of 1000 tasks with ten metrics, its merged galleries included,
 # takes a tenth of the cells.
 MOST_TRACKS = 100
@@ -28,9 +30,7 @@ def collect(rows: Iterable[Row], starts: Mapping[str, Sequence[str]] | None = No
     for a row that fits into no score matrix, for rows of one run that contradict each other, and
     for more than one report can hold.
     """
-    tracks = _grouped(
-        rows, lambda row: (row.evaluator, row.protocol, row.map_variant or "", row.split)
-    )
+    tracks = _grouped(rows, track_key)
     _refuse_more(len(tracks), MOST_TRACKS, "combinations of evaluator, protocol and split")
     runs, outside = 0, 0
     for members in tracks.values():
@@ -39,6 +39,24 @@ def collect(rows: Iterable[Row], starts: Mapping[str, Sequence[str]] | None = No
     _refuse_more(runs, MOST_RUNS, "combinations of run and seed")
     _refuse_more(outside, MOST_OUTSIDE, "lines on data outside the stream")
     return [_track(members, starts or {}) for _, members in sorted(tracks.items())]
+
+
+def track_key(row: Row | Track) -> TrackKey:
+    """What separates tracks: evaluator, protocol, variant and split."""
+    return row.evaluator, row.protocol, row.map_variant or "", row.split
+
+
+def outside_names(rows: Iterable[Row]) -> dict[tuple[str, tuple[str, ...]], str]:
+    """A name for all data outside the stream in these rows, by their task and tasks.
+
+    Averages over different data sets share a name ("average of 2"); `tasks` keeps them apart.
+    """
+    known = dict.fromkeys((row.task, row.tasks) for row in rows if _is_outside(row))
+    count = Counter(task for task, _ in known)
+    return {
+        (task, tasks): task if count[task] == 1 or len(tasks) < 2 else f"{task}: {', '.join(tasks)}"
+        for task, tasks in known
+    }
 
 
 def _refuse_more(count: int, most: int, what: str) -> None:
@@ -53,7 +71,7 @@ def _track(rows: list[Row], starts: Mapping[str, Sequence[str]]) -> Track:
     inside = [row for row in rows if not _is_foreign(row, foreign)]
     outside = [row for row in rows if _is_outside(row)]
     runs = _grouped(inside, lambda row: row.run)
-    # Averages over different data sets share a name ("average of 2"); `tasks` keeps them apart.
+    names = outside_names(outside)
     transfers = _grouped(outside, lambda row: (row.run, row.task, row.tasks))
     keys = tuple(dict.fromkeys(key for row in rows for key in row.metrics))
     _refuse_more(len(keys), MOST_KEYS, "metrics")
@@ -71,7 +89,8 @@ def _track(rows: list[Row], starts: Mapping[str, Sequence[str]]) -> Track:
             for name, members in sorted(runs.items())
         ),
         transfers=tuple(
-            _transfer(run, task, members) for (run, task, _), members in sorted(transfers.items())
+            _transfer(run, names[task, tasks], members)
+            for (run, task, tasks), members in sorted(transfers.items())
         ),
     )
 

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
-from vlcpctl.report.scores.runs import Track
+from vlcpctl.core.errors import BadInput, UsageError, some_names
+from vlcpctl.core.rows import Row
+from vlcpctl.report.scores.baseline import Baseline
+from vlcpctl.report.scores.collect import TrackKey, outside_names, track_key
+from vlcpctl.report.scores.joining import JoinedRows
+from vlcpctl.report.scores.runs import START, Track
 from vlcpctl.report.scores.summary import Spread
+
+# A column of a run's matrix, or the task and tasks of data outside its stream.
+Place = int | tuple[str, tuple[str, ...]]
+_BySeed = dict[int, dict[int, Row]]  # by seed, and by step or START
 
 
 @dataclass(frozen=True)
@@ -34,3 +45,233 @@ class Drop:
     drop: Spread | None
     interval: Interval | None = None
     undefined: str | None = None
+
+
+@dataclass(frozen=True)
+class SeedRows:
+    """The rows of one seed on one data set: of the baseline, and by step (or START)."""
+
+    seed: int
+    baseline: Row | None
+    steps: Mapping[int, Row]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A run that is compared: the names of its baseline, or why it has none.
+
+    `last` is its last step; START: it was not trained on a stream.
+    """
+
+    name: str
+    last: int
+    models: tuple[str, ...]
+    unknown: str | None
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A run on one data set: the rows of every seed at the baseline and after each step."""
+
+    track: Track
+    run: Compared
+    data: str
+    is_guard: bool
+    is_task: bool
+    seeds: tuple[SeedRows, ...]
+
+    @property
+    def pairs(self) -> list[tuple[Row, Row]]:
+        """The rows of the baseline and of the last model, of the seeds that have both."""
+        return [
+            (one.baseline, one.steps[self.run.last])
+            for one in self.seeds
+            if one.baseline is not None and self.run.last in one.steps
+        ]
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps at which any seed was measured, START included, in order."""
+        return sorted({step for one in self.seeds for step in one.steps})
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether the baseline is another model than the one that the run started from."""
+        for one in self.seeds:
+            start = one.steps.get(START)
+            if one.baseline is not None and (start is None or start.models != one.baseline.models):
+                return True
+        return False
+
+    def at(self, step: int, key: str) -> Spread | None:
+        """The scores after a step; None if a seed lacks one."""
+        return _spread([one.steps.get(step) for one in self.seeds], key)
+
+    def baseline(self, key: str) -> Spread | None:
+        """The scores of the baseline, one for each seed; None if a seed lacks one."""
+        return _spread([one.baseline for one in self.seeds], key)
+
+    def drop(self, key: str) -> Drop:
+        """The drop in one metric, without an interval."""
+        baseline, last = self.baseline(key), self.at(self.run.last, key)
+        found = Drop(self.track, self.run.name, self.data, self.is_guard, key, baseline, last, None)
+        if baseline is None or last is None:
+            return replace(found, undefined=self._why_undefined(key))
+        values = zip(baseline.values, last.values, strict=True)
+        return replace(found, drop=Spread(tuple(one - other for one, other in values)))
+
+    def _why_undefined(self, key: str) -> str:
+        if self.run.unknown:
+            return self.run.unknown
+        no_baseline = [one.seed for one in self.seeds if one.baseline is None]
+        no_last = [one.seed for one in self.seeds if self.run.last not in one.steps]
+        if not no_baseline and not no_last:
+            return f"its baseline or its last model has no {key} on {self.data}"
+        who = "its baseline" if no_baseline else f"its last model (step {self.run.last})"
+        lacking = no_baseline or no_last
+        seeds = f", seed {', '.join(map(str, lacking))}" if len(self.seeds) > 1 else ""
+        return f"{who} was not evaluated on {self.data}{seeds}"
+
+
+def curves(
+    tracks: Sequence[Track],
+    found: JoinedRows,
+    rows: Iterable[Row],
+    baseline: Baseline | None = None,
+    guards: Sequence[str] = (),
+) -> list[Curve]:
+    """Every run of these rows on every data set; starts and the baseline itself are not runs.
+
+    `rows` are those of `found` that are reported. `guards` are the patterns of --guard: data
+    outside the stream that match none of them are not guards. Raises UsageError for a pattern that
+    matches nothing, and BadInput if no run was evaluated on any data of the given baseline.
+    """
+    own = [row for row in rows if row.since is None and row.gallery == "own"]
+    runs = {run.name: run for run in _compared(own, found, baseline)}
+    data = _Data(tracks, own)
+    data.check(guards)
+    measured = _by_place(own)
+    seeds_of: dict[tuple[TrackKey, str], set[int]] = {}
+    for row in own:
+        seeds_of.setdefault((track_key(row), row.run), set()).add(row.seed)
+    at_start = measured if baseline is None else _by_place(found.baseline or [])
+    curves_ = []
+    for (track, name, place), seeds in measured.items():
+        if name in runs:
+            of_baseline = at_start.get((track, name, place), {})
+            members = tuple(
+                SeedRows(seed, of_baseline.get(seed, {}).get(START), seeds.get(seed, {}))
+                for seed in sorted(seeds_of[track, name])
+            )
+            label = data.name(track, name, place)
+            is_task = isinstance(place, int)
+            is_guard = not is_task and (not guards or _matches(label, guards))
+            of_track = data.tracks[track]
+            curves_.append(Curve(of_track, runs[name], label, is_guard, is_task, members))
+    if baseline is not None and not any(one.pairs for one in curves_):
+        raise BadInput(
+            f"--baseline: {baseline.text} and the last models of the runs have no data in common; "
+            "evaluate it on theirs"
+        )
+    return sorted(
+        curves_, key=lambda one: (one.track.title, not one.is_guard, one.data, one.run.name)
+    )
+
+
+def drops(
+    found: Iterable[Curve],
+    keys: Callable[[Track], Sequence[str]],
+    intervals: Callable[[Curve], Mapping[str, Interval]],
+) -> list[Drop]:
+    """A drop for every run, data set and metric key that the run has there."""
+    drops_ = []
+    for curve in found:
+        has = {key for one in curve.seeds for row in one.steps.values() for key in row.metrics}
+        ends = intervals(curve)
+        drops_ += [
+            replace(one, interval=ends.get(key)) if one.drop is not None else one
+            for key in keys(curve.track)
+            if key in has
+            for one in [curve.drop(key)]
+        ]
+    return drops_
+
+
+class _Data:
+    """What the data of runs are called in a report."""
+
+    def __init__(self, tracks: Sequence[Track], rows: Sequence[Row]) -> None:
+        self.tracks = {track_key(track): track for track in tracks}
+        self._tasks = {
+            (track_key(track), run.name): run.tasks for track in tracks for run in track.runs
+        }
+        by_track: dict[TrackKey, list[Row]] = {}
+        for row in rows:
+            by_track.setdefault(track_key(row), []).append(row)
+        self._outside = {track: outside_names(members) for track, members in by_track.items()}
+
+    def name(self, track: TrackKey, run: str, place: Place) -> str:
+        if isinstance(place, int):
+            return self._tasks[track, run][place]
+        return self._outside[track][place]
+
+    def check(self, patterns: Iterable[str]) -> None:
+        """Raise UsageError for a pattern of --guard that matches no data outside the stream."""
+        known = sorted({name for names in self._outside.values() for name in names.values()})
+        for pattern in patterns:
+            if not any(fnmatchcase(name, pattern) for name in known):
+                raise UsageError(
+                    f"--guard: {pattern!r} matches no data outside the stream "
+                    f"(known: {some_names(known) or 'none'})"
+                )
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _compared(
+    rows: Sequence[Row], found: JoinedRows, baseline: Baseline | None
+) -> Iterable[Compared]:
+    """The runs of the rows, but the baseline itself, and untrained models unless it is given."""
+    by_run: dict[str, list[Row]] = {}
+    for row in rows:
+        by_run.setdefault(row.run, []).append(row)
+    for name, members in sorted(by_run.items()):
+        last = max(START if row.step is None else row.step for row in members)
+        models = {
+            (row.seed, row.checkpoint)
+            for row in members
+            if row.step == (None if last == START else last)
+        }
+        if baseline is None:
+            if last != START:
+                yield _from_start(name, members, last, found.starts.get(name, ()))
+        elif any(baseline.of(seed) != checkpoint for seed, checkpoint in models):
+            yield Compared(name, last, (baseline.text,), None)
+
+
+def _from_start(run: str, rows: Sequence[Row], last: int, models: tuple[str, ...]) -> Compared:
+    unknown = None
+    if not any(row.step is None for row in rows):
+        unknown = (
+            "the model that it started from was not evaluated"
+            if any(row.start for row in rows)
+            else "it did not start from an imported model; use --baseline"
+        )
+    return Compared(run, last, models or (() if unknown else ("start",)), unknown)
+
+
+def _by_place(rows: Iterable[Row]) -> dict[tuple[TrackKey, str, Place], _BySeed]:
+    found: dict[tuple[TrackKey, str, Place], _BySeed] = {}
+    for row in rows:
+        place = (row.task, row.tasks) if row.task_step is None else row.task_step
+        seeds = found.setdefault((track_key(row), row.run, place), {})
+        seeds.setdefault(row.seed, {})[START if row.step is None else row.step] = row
+    return found
+
+
+def _spread(rows: Sequence[Row | None], key: str) -> Spread | None:
+    values = [row.metrics.get(key) for row in rows if row is not None]
+    known = tuple(value for value in values if value is not None)
+    return Spread(known) if known and len(known) == len(rows) else None

@@ -7,22 +7,30 @@ by their content id; rows that lack it, which an earlier version wrote, are left
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from vlcpctl.core.errors import BadInput
 from vlcpctl.core.rows import Row, distinct
+from vlcpctl.report.scores.baseline import Baseline
 from vlcpctl.report.scores.numbered_names import numbered_alike
 from vlcpctl.report.scores.runs import is_upper_bound
 
 Chain = tuple[str, int]  # the run and seed
+_DIGITS = 6  # of the content id that tells data of one name apart
 
 
 @dataclass(frozen=True)
 class JoinedRows:
-    """Rows with their start and places; `starts` has the names of each run's starting models."""
+    """Rows with their start and places; `starts` has the names of each run's starting models.
+
+    `baseline` has the rows of the model given with --baseline, once for each run and seed that it
+    is compared with, as if they were that run's start; it is None if no model was given.
+    """
 
     rows: list[Row]
     starts: dict[str, tuple[str, ...]]
+    baseline: list[Row] | None = None
 
 
 @dataclass(frozen=True)
@@ -41,14 +49,18 @@ class _Position:
 
 
 def joined(
-    rows: Sequence[Row], kept: Collection[str] = (), allow_mixed: Collection[str] = ()
+    rows: Sequence[Row],
+    kept: Collection[str] = (),
+    allow_mixed: Collection[str] = (),
+    baseline: Baseline | None = None,
 ) -> JoinedRows:
     """The rows, each once, those of a run's start as rows before its first task.
 
     An untrained model from which a run starts is shown there, and is no longer a run of its own,
-    unless its name is in `kept`. Raises BadInput for rows that contradict each other.
+    unless its name is in `kept`. Raises BadInput for rows that contradict each other, and for a
+    baseline without rows on own galleries.
     """
-    known_as = _current_ids(rows)
+    known_as = current_ids(rows)
     chains = _chains_by_start(rows)
     places = _places(rows, known_as, chains)
     names: dict[str, dict[str, None]] = {}
@@ -64,11 +76,40 @@ def joined(
             place = places.get((row.run, row.seed), {})
             found.append(_placed(_since_start(row, chains), place, known_as))
     starts = {run: tuple(sorted(models)) for run, models in names.items()}
-    found = numbered_alike(_with_one_name(found, known_as))
-    return JoinedRows(distinct(found, allow_mixed), starts)
+    of_baseline = _baseline_rows(rows, places, known_as, baseline) if baseline else []
+    named = numbered_alike(_with_one_name([*found, *of_baseline], known_as))
+    return JoinedRows(
+        distinct(named[: len(found)], allow_mixed),
+        starts,
+        distinct(named[len(found) :], allow_mixed) if baseline else None,
+    )
 
 
-def _current_ids(rows: Iterable[Row]) -> dict[str, str]:
+def _baseline_rows(
+    rows: Iterable[Row],
+    places: Mapping[Chain, dict[str, _Position]],
+    known_as: dict[str, str],
+    baseline: Baseline,
+) -> list[Row]:
+    """The rows of the baseline with the places that each run gave its data."""
+    measured: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.checkpoint is not None and row.since is None and row.gallery == "own":
+            measured.setdefault(row.checkpoint, []).append(row)
+    found = [
+        _placed(replace(row, run=run, seed=seed, step=None), of_run, known_as, is_start=True)
+        for (run, seed), of_run in places.items()
+        for row in measured.get(baseline.of(seed) or "", ())
+    ]
+    if not found:
+        raise BadInput(
+            f"--baseline: {baseline.text} has no rows on the own gallery of any data; "
+            "evaluate it on the data to compare"
+        )
+    return found
+
+
+def current_ids(rows: Iterable[Row]) -> dict[str, str]:
     """For each id of data that were rewritten: one id that all of their versions share."""
     leader: dict[str, str] = {}
 
@@ -162,19 +203,48 @@ def _since_start(row: Row, chains: dict[str, dict[Chain, None]]) -> Row:
 
 
 def _with_one_name(rows: Sequence[Row], known_as: dict[str, str]) -> list[Row]:
-    """The rows, with one name for data outside the stream that have several."""
+    """The rows, with one name for data outside the stream that have several, and no other's."""
     names: dict[str, str] = {}
     for row in rows:
-        if row.gallery == "own" and row.task_step is None and row.data is not None:
+        if _is_outside(row) and row.data is not None:
             data = known_as.get(row.data, row.data)
             names[data] = min(names.get(data, row.task), row.task)
-    found = []
+    named = [
+        _renamed(row, names.get(known_as.get(row.data or "", row.data or ""), row.task))
+        for row in rows
+    ]
+    shared = _with_name_of_another(named, known_as)
+    return [
+        _renamed(row, f"{row.task} ({data[:_DIGITS]})") if data in shared else row
+        for row in named
+        for data in [known_as.get(row.data or "", row.data or "")]
+    ]
+
+
+def _renamed(row: Row, name: str) -> Row:
+    if not _is_outside(row) or row.task == name:
+        return row
+    return replace(row, task=name, tasks=(name,) if len(row.tasks) == 1 else row.tasks)
+
+
+def _with_name_of_another(rows: Iterable[Row], known_as: dict[str, str]) -> set[str]:
+    """The data outside the stream with the name of other data, evaluated on the same checkpoint.
+
+    Data of one name that no checkpoint was evaluated on together may be one data set that was
+    changed, which is an error elsewhere.
+    """
+    found: dict[tuple[object, ...], dict[str, bool]] = {}  # for each id, whether it is outside
     for row in rows:
-        data = known_as.get(row.data or "", row.data or "")
-        is_outside = row.gallery == "own" and row.task_step is None
-        if is_outside and names.get(data, row.task) != row.task:
-            tasks = (names[data],) if len(row.tasks) == 1 else row.tasks
-            found.append(replace(row, task=names[data], tasks=tasks))
-        else:
-            found.append(row)
-    return found
+        if row.gallery == "own" and row.data is not None:
+            ids = found.setdefault(row.subject(), {})
+            ids[known_as.get(row.data, row.data)] = row.task_step is None
+    return {
+        data
+        for ids in found.values()
+        for data, is_outside in ids.items()
+        if len(ids) > 1 and is_outside
+    }
+
+
+def _is_outside(row: Row) -> bool:
+    return row.gallery == "own" and row.task_step is None

@@ -59,6 +59,21 @@ def start_score(run: RunScores, key: str) -> Spread | None:
     return Spread(tuple(means[:1] if len(set(means)) == 1 else means))
 
 
+def change_from_start(run: RunScores, key: str) -> Spread | None:
+    """The final score minus that of the model before the first task, both means over the tasks.
+
+    None if either lacks a task.
+    """
+    final = summarise(run, key, "own_final")
+    if final is None:
+        return None
+    starts = [float(np.mean(scores.start[: run.steps])) for scores in run.scores[key]]
+    if any(math.isnan(start) for start in starts):
+        return None
+    changes = zip(final.values, starts, strict=True)
+    return Spread(tuple(value - start for value, start in changes))
+
+
 def why_undefined(run: RunScores, definition: Definition) -> str | None:
     """Why a summary metric is undefined for a run in any metric key; None if it can be defined."""
     gallery = "own" if definition.gallery == "start" else definition.gallery

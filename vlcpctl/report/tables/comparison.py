@@ -7,7 +7,13 @@ from collections.abc import Callable
 
 from vlcpctl.metrics.definitions import DEFINITIONS
 from vlcpctl.report.scores.runs import RunScores, Track
-from vlcpctl.report.scores.summary import Spread, start_score, summarise, why_undefined
+from vlcpctl.report.scores.summary import (
+    Spread,
+    change_from_start,
+    start_score,
+    summarise,
+    why_undefined,
+)
 from vlcpctl.report.tables.table import (
     Column,
     RowGroup,
@@ -25,6 +31,10 @@ _TITLES = {
     "own_final": "Last model, mean over the tasks' own galleries",
 }
 
+_CHANGE = "change"
+_CHANGE_READING = (
+    "against the start, the model before the first task, on the same tasks; negative is worse"
+)
 _RANKS = {"_rmean": 4, "_r10": 3, "_10": 3, "_r5": 2, "_5": 2}
 _WORDS_RANK = 5
 _OWN = tuple(name for name, definition in DEFINITIONS.items() if definition.gallery != "merged")
@@ -53,7 +63,10 @@ def headline(run: RunScores, key: str) -> float:
 
 
 def _final_scores(track: Track, runs: list[RunScores], key: str, name: str) -> Table:
-    """Every metric key of the last model; the merged table also has CTP's BWT in `key`."""
+    """Every metric key of the last model, and a column in `key` alone.
+
+    That is CTP's BWT for merged galleries, and the change against the start for own ones.
+    """
     scores = [(name, column) for column in track.keys]
     scores += (
         [("bwt_ctp", key)] if name == "merged_final" and _is_defined(runs, key, "bwt_ctp") else []
@@ -64,18 +77,28 @@ def _final_scores(track: Track, runs: list[RunScores], key: str, name: str) -> T
         *(_column(summary) for summary, _ in scores[len(track.keys) :]),
     )
     trained = [run for run in runs if run.steps or name != "own_final"]
-    groups = _groups(
-        runs, trained, columns, lambda run: [summarise(run, k, summary) for summary, k in scores]
-    )
+    has_change = name == "own_final" and any(change_from_start(run, key) for run in runs)
+
+    def values(run: RunScores) -> list[Spread | None]:
+        found = [summarise(run, k, summary) for summary, k in scores]
+        return [*found, change_from_start(run, key)] if has_change else found
+
+    if has_change:
+        columns = (*columns, Column(_CHANGE, higher_is_better=True))
+    groups = _groups(runs, trained, columns, values)
     if name == "own_final":
-        groups = (*_starts(track, runs), *groups)
+        groups = (*_starts(track, runs, len(columns)), *groups)
     signs = (f"bwt_ctp (in {key}): {DEFINITIONS['bwt_ctp'].reading}",)
     notes = signs if len(scores) > len(track.keys) else ()
+    notes = (f"{_CHANGE} (in {key}): {_CHANGE_READING}",) if has_change else notes
     return Table(_TITLES[name], columns, groups, (*notes, *_seed_notes(runs)))
 
 
-def _starts(track: Track, runs: list[RunScores]) -> tuple[RowGroup, ...]:
-    """The models that runs start from, and those not trained on a stream, each on one line."""
+def _starts(track: Track, runs: list[RunScores], width: int) -> tuple[RowGroup, ...]:
+    """The models that runs start from, and those not trained on a stream, each on one line.
+
+    A line has `width` cells, of which those after the scores are empty.
+    """
     found: dict[tuple[str, tuple[Spread | None, ...]], list[RunScores]] = {}
     for run in runs:
         scores = tuple(start_score(run, key) for key in track.keys)
@@ -87,7 +110,8 @@ def _starts(track: Track, runs: list[RunScores]) -> tuple[RowGroup, ...]:
     for (name, scores), members in found.items():
         of = f" (of {members[0].name})" if names.count(name) > 1 else ""
         words = [f"{name}{of}", *("" for _ in _words(runs)[1:])]
-        rows.append((*map(TableCell, words), *map(number_cell, scores)))
+        cells = (*map(TableCell, words), *map(number_cell, scores))
+        rows.append((*cells, *[TableCell("")] * (width - len(cells))))
     return (RowGroup(_START, tuple(rows)),) if rows else ()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -150,9 +151,19 @@ def _forgotten(run: RunScores, key: str, tasks: list[int]) -> list[TableCell]:
     return cells
 
 
-def transfer_table(track: Track, key: str) -> Table | None:
-    """Scores on data outside the stream at the first and last evaluated step; None without any."""
-    rows = [row for transfer in track.transfers if (row := _transfer_row(transfer, key))]
+def transfer_table(
+    track: Track, key: str, left_out: Collection[tuple[str, str]] = ()
+) -> Table | None:
+    """Scores on data outside the stream at the first and last evaluated step; None without any.
+
+    The runs and data in `left_out` are in another table.
+    """
+    rows = [
+        row
+        for transfer in track.transfers
+        if (transfer.run, transfer.task) not in left_out
+        if (row := _transfer_row(transfer, key))
+    ]
     if not rows:
         return None
     columns = (

@@ -1,0 +1,96 @@
+"""Which saved ranks belong to a drop, and the intervals that follow from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from vlcpctl.core.rows import Row
+from vlcpctl.report.scores.drops import Curve, Interval
+from vlcpctl.report.scores.intervals import have_same_queries, intervals, scores_of
+from vlcpctl.report.scores.joining import current_ids
+
+if TYPE_CHECKING:
+    from vlcpctl.evaluation.rank_files import GalleryRanks, SavedRanks
+
+_CLOSE = 1e-6  # points between a score in a row and the same score computed from ranks
+
+
+class RankIntervals:
+    """The intervals of the drops on curves, from the ranks that --ranks gives.
+
+    `notes` says why ranks were not used: a file may have none of a baseline or a last model, and
+    ranks count only if they give the scores in the rows, and are of the same queries on both sides.
+    """
+
+    def __init__(self, curves: Sequence[Curve], files: Sequence[SavedRanks]) -> None:
+        rows = [row for curve in curves for pair in curve.pairs for row in pair]
+        self._known_as = current_ids(rows)
+        self._found: dict[tuple[str, str, str], list[GalleryRanks]] = {}
+        self._used: set[object] = set()
+        self._notes: dict[str, None] = {}
+        wanted = {row.checkpoint for row in rows if row.checkpoint is not None}
+        self._files = len(files)
+        for file in files:
+            for one in file.read(wanted):
+                place = (one.checkpoint, self._known_as.get(one.data, one.data), one.split)
+                self._found.setdefault(place, []).append(one)
+
+    def of(self, curve: Curve) -> Mapping[str, Interval]:
+        """The intervals on a curve by metric; empty if a seed has no ranks of the same queries."""
+        pairs = []
+        for baseline, last in curve.pairs:
+            one, other = self._ranks(baseline, curve), self._ranks(last, curve)
+            if one is None or other is None:
+                return {}
+            if not have_same_queries(one, other):
+                self._note(
+                    f"the ranks of {curve.run.name!r} and its baseline on {curve.data!r} are not "
+                    "of the same queries: its drop there has no interval"
+                )
+                return {}
+            pairs.append((one, other))
+        if not pairs or len(pairs) < len(curve.seeds):
+            return {}
+        return {key: Interval(*ends) for key, ends in intervals(pairs).items()}
+
+    @property
+    def notes(self) -> list[str]:
+        """Why ranks were not used, one sentence each."""
+        unused = self._files - len(self._used)
+        if not unused:
+            return list(self._notes)
+        note = (
+            f"{unused} of {self._files} files of --ranks have no ranks of a baseline or a last "
+            "model that belong to the rows; they are not used"
+        )
+        return [*self._notes, note]
+
+    def _ranks(self, row: Row, curve: Curve) -> GalleryRanks | None:
+        """The ranks that belong to a row: of its checkpoint and data, and with its scores."""
+        data = self._known_as.get(row.data or "", row.data or "")
+        found = self._found.get((row.checkpoint or "", data, row.split), [])
+        found = [one for one in found if (row.evaluator, row.protocol) in one.protocols]
+        for one in found:
+            if _agree(scores_of(one), row.metrics):
+                self._used.add(one.path)
+                return one
+        if found:
+            self._note(
+                f"the ranks of {curve.run.name!r} or its baseline on {curve.data!r} do not give "
+                "the scores in the rows, so they were made with another --limit or other options: "
+                "its drop there has no interval"
+            )
+        return None
+
+    def _note(self, text: str) -> None:
+        self._notes[text] = None
+
+
+def _agree(found: Mapping[str, float], wanted: Mapping[str, float]) -> bool:
+    return all(abs(found[key] - wanted[key]) < _CLOSE for key in found.keys() & wanted.keys())
+
+
+def files_digest(files: Iterable[SavedRanks]) -> list[str]:
+    """What identifies files of ranks, whatever their names and order."""
+    return sorted({file.digest for file in files})

@@ -10,7 +10,8 @@ from support.eval_rows import OWN, merged_rows, own_rows, read_back, row
 from vlcpctl.core.errors import BadInput, GateFailed, UsageError
 from vlcpctl.report.build import Request, build
 from vlcpctl.report.document import Document
-from vlcpctl.report.gates import enforce, parse_gate
+from vlcpctl.report.gates.grammar import parse_gate
+from vlcpctl.report.gates.verdicts import enforce
 
 JOINT = (*[()] * 2, (70.0, 70.0, 70.0))
 

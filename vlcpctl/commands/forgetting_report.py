@@ -41,12 +41,16 @@ def run(
             "--gallery",
             metavar="NAME",
             help="Galleries to report: own (each task alone), merged or both.",
+            rich_help_panel=options.INPUT,
         ),
     ] = "both",
     runs: Annotated[
         list[str] | None,
         typer.Option(
-            "--run", metavar="NAME", help="Run to report; repeat for more (default: all)."
+            "--run",
+            metavar="NAME",
+            help="Run to report; repeat for more (default: all).",
+            rich_help_panel=options.INPUT,
         ),
     ] = None,
     baseline: Annotated[
@@ -57,6 +61,7 @@ def run(
             help="Model to compare the last models with: a run in the rows (its last checkpoint), "
             "the directory of a checkpoint, or the first digits of its content id, at least 6 "
             "(default: the model that each run started from).",
+            rich_help_panel=options.INPUT,
         ),
     ] = None,
     guards: Annotated[
@@ -66,6 +71,7 @@ def run(
             metavar="GLOB",
             help="Data outside the stream that must not get worse; repeat for more (default: all "
             "data outside the stream).",
+            rich_help_panel=options.INPUT,
         ),
     ] = None,
     ranks: Annotated[
@@ -75,19 +81,41 @@ def run(
             metavar="FILE",
             help="Ranks of queries, from --save-ranks, for 95 % intervals of drops; repeat for "
             "more (default: none).",
+            rich_help_panel=options.INPUT,
         ),
     ] = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
             "--fail-if",
-            metavar="METRIC:OP:VALUE",
+            metavar="METRIC[@FIELD=GLOB,...]:OP:VALUE",
             help="Condition that makes the command exit with 7; repeat for more.",
+        ),
+    ] = None,
+    undefined: Annotated[
+        str,
+        typer.Option(
+            "--undefined",
+            metavar="POLICY",
+            help="Exit code of a --fail-if on forgetting while a run has learned only one task: "
+            "error (3) or pass (0).",
+        ),
+    ] = "error",
+    junit: Annotated[
+        Path | None,
+        typer.Option(
+            "--junit",
+            metavar="FILE",
+            help="File for the verdicts of --fail-if as JUnit XML (default: none).",
         ),
     ] = None,
     allow_missing: Annotated[
         bool,
-        typer.Option("--allow-missing", help="Leave values empty if rows they need are missing."),
+        typer.Option(
+            "--allow-missing",
+            help="Leave values empty if rows they need are missing.",
+            rich_help_panel=options.INPUT,
+        ),
     ] = False,
     allow_mixed: Annotated[
         list[str] | None,
@@ -96,6 +124,7 @@ def run(
             metavar="FIELD,...",
             help="Fields in which rows that share a table, a column or a mean may differ: limit, "
             "options, data, stream, counts, checkpoint, seed, config (default: none).",
+            rich_help_panel=options.INPUT,
         ),
     ] = None,
     force: options.Force = False,
@@ -117,9 +146,29 @@ def run(
     ranks of both models; they resample the queries 2,000 times, an image with its captions.
 
     --fail-if METRIC:OP:VALUE, with OP one of lt, le, gt and ge, exits with code 7 if the condition
-    holds, and with 3 if its metric is undefined: bwt_gem:lt:-5, bwt_gem.t2i_r1:lt:-5. A bare key is
-    the score of the last model on the merged gallery or, without one, the mean over tasks:
-    rm:lt:40.
+    is true. It can be repeated; value, bound and verdict of every condition are printed.
+
+    METRIC is one of
+      bwt_gem, forgetting_max, ...  a summary of a run over its tasks
+      rm, acc1, ...                 the score of the last checkpoint: on the
+                                    merged gallery or else the mean over tasks
+      drop                          points lost against the baseline, on each
+                                    data set outside the stream
+      worst_drop                    the largest of these drops
+      drop_low, drop_high           the ends of the 95 % interval of drop
+
+    Summaries and drops are those of the main metric unless another key follows, as in
+    bwt_gem.t2i_r1:lt:-5.
+
+    METRIC@FIELD=GLOB,... applies the condition only where names match. FIELD is data, run,
+    evaluator or gallery (own or merged). GLOB may contain *, ? and [...]; a comma or an opening
+    bracket of a name is written [,] or [[]. With data=, rm is the score on each data set and drop
+    also covers tasks of the stream: rm@data=coco*:lt:40.
+
+    A condition that matches nothing or whose metric is undefined exits with code 3. After the
+    first task, metrics of forgetting are not defined yet: --undefined pass accepts that, and
+    nothing else. --junit writes a test case for each verdict. If the environment variable
+    GITHUB_STEP_SUMMARY is set, as in GitHub Actions, the verdicts are appended to that file.
 
     Examples:
       vlcpctl forgetting-report rows/*.ndjson -o report
@@ -127,13 +176,16 @@ def run(
       vlcpctl forgetting-report rows.ndjson --run weekly --fail-if fr_dha:gt:10
       vlcpctl forgetting-report rows/*.ndjson --baseline production --guard 'coco*' \
           --ranks production.parquet --ranks week-3.parquet
+      vlcpctl forgetting-report rows.ndjson --fail-if worst_drop:gt:3 --junit gates.xml
     """
     options.start(quiet=quiet)
     from vlcpctl.core.console import emit
     from vlcpctl.core.rows import read_rows
     from vlcpctl.report.build import Request, build, identity, write_report
     from vlcpctl.report.comparability import parse_fields
-    from vlcpctl.report.gates import enforce
+    from vlcpctl.report.gates.verdicts import enforce
+    from vlcpctl.report.render.junit import check_junit_path, write_junit
+    from vlcpctl.report.render.step_summary import append_step_summary
     from vlcpctl.report.render.terminal import print_report
     from vlcpctl.report.summary_json import as_line
 
@@ -146,12 +198,18 @@ def run(
         allow_mixed=tuple(allow_mixed or ()),
         baseline=baseline,
         guards=tuple(guards or ()),
+        undefined=undefined,
     )
+    if junit:
+        check_junit_path(junit, out)
     found = read_rows(rows, parse_fields(request.allow_mixed))
     files = _open_ranks(ranks or [])
     document, identity_ = build(found, request, files), identity(found, request, files)
     if out:
         write_report(document, identity_, out, force=force)
+    if junit:
+        write_junit(document.verdicts, junit)
+    append_step_summary(document)
     if json_:
         emit(as_line(document, identity_))
     elif not quiet:

@@ -62,11 +62,14 @@ def new_directory(final: Path, manifest: str) -> Iterator[Path]:
 
 
 @contextmanager
-def new_file(final: Path, is_ours: Callable[[Path], bool]) -> Iterator[Path]:
+def new_file(
+    final: Path, is_ours: Callable[[Path], bool], *, keeps_replaced: bool = True
+) -> Iterator[Path]:
     """A path to write to, which is renamed to `final` when the block ends without an error.
 
-    A file at `final` that `is_ours` recognises, or an empty one, is kept in the staging directory;
-    any other is refused with OutputExists. A pipe or a device is written to as it is.
+    A file at `final` that `is_ours` recognises, or an empty one, is kept in the staging directory,
+    unless `keeps_replaced` is False; any other is refused with OutputExists. A pipe or a device is
+    written to as it is.
     """
     if is_pipe_or_device(final):
         with naming_output(final):
@@ -81,7 +84,8 @@ def new_file(final: Path, is_ours: Callable[[Path], bool]) -> Iterator[Path]:
             yield temporary
             sync(temporary)
             refuse_foreign_file(final, is_ours)
-            kept = staging.keep_file() if final.exists() and final.stat().st_size else None
+            replaces = keeps_replaced and final.exists() and final.stat().st_size
+            kept = staging.keep_file() if replaces else None
             temporary.replace(final)
             sync(Path(os.path.abspath(final)).parent)
             _report_kept(final, kept)

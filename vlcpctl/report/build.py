@@ -20,7 +20,8 @@ from vlcpctl.report.comparability import (
     require_comparable,
 )
 from vlcpctl.report.document import TITLE, Document, check_metric, definitions_table
-from vlcpctl.report.gates import judge, parse_gate
+from vlcpctl.report.gates.grammar import parse_gate
+from vlcpctl.report.gates.verdicts import POLICIES, judge
 from vlcpctl.report.render.markdown import markdown
 from vlcpctl.report.render.page import page
 from vlcpctl.report.row_notes import row_notes
@@ -56,17 +57,20 @@ class Request:
     allow_mixed: Sequence[str] = ()
     baseline: str | None = None
     guards: Sequence[str] = ()
+    undefined: str = "error"
 
 
 def build(rows: Sequence[Row], request: Request, ranks: Sequence[SavedRanks] = ()) -> Document:
     """Build the report of these rows, with intervals from these ranks.
 
-    Raises UsageError for an unknown gallery, run, metric, field, condition, baseline or guard, and
-    BadInput if rows contradict each other, cannot be compared (but for the fields of
+    Raises UsageError for an unknown gallery, run, metric, field, condition, policy, baseline or
+    guard, and BadInput if rows contradict each other, cannot be compared (but for the fields of
     `allow_mixed`) or (without `allow_missing`) are missing, or if the rows lack the baseline.
     """
     if request.gallery not in GALLERIES:
         raise UsageError(f"--gallery: {unknown_name('gallery', request.gallery, GALLERIES)}")
+    if request.undefined not in POLICIES:
+        raise UsageError(f"--undefined: {unknown_name('policy', request.undefined, POLICIES)}")
     allowed = parse_fields(request.allow_mixed)
     baseline = None if request.baseline is None else find_baseline(request.baseline, rows)
     found = joined(rows, kept=request.runs, allow_mixed=allowed, baseline=baseline)
@@ -95,7 +99,8 @@ def build(rows: Sequence[Row], request: Request, ranks: Sequence[SavedRanks] = (
     document = replace(document, notes=(*document.notes, *intervals.notes))
     keys = dict.fromkeys(key for track in tracks for key in track.keys)
     gates = [parse_gate(text, keys) for text in request.fail_if]
-    return replace(document, verdicts=tuple(judge(gates, tracks, document.key)))
+    verdicts = judge(gates, tracks, document.drops, document.key, request.undefined)
+    return replace(document, verdicts=tuple(verdicts))
 
 
 def identity(
@@ -113,6 +118,8 @@ def identity(
         wanted["allow_mixed"] = sorted(parse_fields(request.allow_mixed))
     else:
         del wanted["allow_mixed"]
+    if request.undefined == "error":  # reports that were written before there was a choice
+        del wanted["undefined"]
     wanted["guards"] = sorted(set(request.guards))
     for name in ("baseline", "guards"):
         if not wanted[name]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
 from vlcpctl.report.comparability import Mixed
-from vlcpctl.report.gates import Verdict
+from vlcpctl.report.gates.verdicts import Verdict, advice, names_tracks
 from vlcpctl.report.scores.drops import Curve, Drop
 from vlcpctl.report.scores.runs import Track
 from vlcpctl.report.tables.angles import SpatialTrack
@@ -99,21 +99,28 @@ def definitions_table() -> Table:
     return Table("Definitions", columns, (RowGroup("", rows),), (LEGEND,))
 
 
-def verdicts_table(verdicts: tuple[Verdict, ...]) -> Table:
-    """A table of the --fail-if conditions, per run with value and outcome."""
-    names = ("condition", "run", "metric", "value", "holds")
-    columns = tuple(Column(name, is_number=name == "value") for name in names)
-    rows = tuple(
-        (
-            TableCell(v.condition),
-            TableCell(v.run),
-            TableCell(v.metric),
-            TableCell(_value_text(v)),
-            _outcome(v),
-        )
-        for v in verdicts
-    )
-    return Table("Conditions (--fail-if)", columns, (RowGroup("", rows),))
+def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
+    """A table of the --fail-if conditions: what each applies to, its value, bound and verdict.
+
+    The columns of data and tracks are left out if no verdict needs them.
+    """
+    words: list[tuple[Column, Callable[[Verdict], str]]] = [
+        (Column("condition", is_number=False), lambda one: one.condition),
+        (Column("run", is_number=False), lambda one: one.run),
+    ]
+    if any(one.data is not None for one in verdicts):
+        words.append((Column("data", is_number=False), lambda one: one.data or ""))
+    if names_tracks(verdicts):
+        words.append((Column("track", is_number=False, rank=3), lambda one: one.track or ""))
+    words += [
+        (Column("metric", is_number=False, rank=2), lambda one: one.metric),
+        (Column("value"), _value_text),
+        (Column("bound", rank=1), lambda one: one.comparison),
+    ]
+    columns = (*(column for column, _ in words), Column("verdict", is_number=False))
+    rows = tuple((*(TableCell(text(one)) for _, text in words), _outcome(one)) for one in verdicts)
+    notes = tuple(advice(verdicts))
+    return Table("Conditions (--fail-if)", columns, (RowGroup("", rows),), notes)
 
 
 def _value_text(verdict: Verdict) -> str:
@@ -121,6 +128,4 @@ def _value_text(verdict: Verdict) -> str:
 
 
 def _outcome(verdict: Verdict) -> TableCell:
-    if verdict.value is None:
-        return TableCell(f"undefined: {verdict.undefined}", is_strong=True)
-    return TableCell("yes", is_strong=True) if verdict.holds else TableCell("no")
+    return TableCell(verdict.outcome, is_strong=not verdict.passes)

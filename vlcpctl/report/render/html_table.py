@@ -9,7 +9,7 @@ from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell
 
 _RECALL = re.compile(r"(i2t|t2i)_(r\d+|rmean)")
 _CODE = frozenset({"formula", "metric", "condition"})
-_PROSE = frozenset({"formula", "reading", "holds"})
+_PROSE = frozenset({"formula", "reading", "verdict"})
 
 
 def html_table(table: Table) -> Markup:

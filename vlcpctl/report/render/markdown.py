@@ -24,12 +24,13 @@ def markdown(
     parts = [f"# {escaped(title)}", *(f"> {_line_of(note)}" for note in notes)]
     for heading, tables in sections:
         parts += [f"## {escaped(heading)}"] if heading else []
-        parts += [_table(table) for table in tables]
-    parts.append(_table(definitions))
+        parts += [table_text(table) for table in tables]
+    parts.append(table_text(definitions))
     return "\n\n".join(parts) + "\n"
 
 
-def _table(table: Table) -> str:
+def table_text(table: Table) -> str:
+    """The table under a heading, and its notes as a list."""
     heads = [escaped(column.name) for column in table.columns]
     marks = ["---:" if column.is_number else ":---" for column in table.columns]
     lines = [_line(heads), _line(marks)]
@@ -37,8 +38,13 @@ def _table(table: Table) -> str:
         if group.name:
             lines.append(_line([f"*{escaped(group.name)}*"] + [""] * (len(heads) - 1)))
         lines += [_line([_cell(cell) for cell in row]) for row in group.rows]
-    notes = ["", *(f"- {_line_of(note)}" for note in table.notes)] if table.notes else []
+    notes = ["", bullets(table.notes)] if table.notes else []
     return "\n".join([f"### {escaped(table.title)}", "", *lines, *notes])
+
+
+def bullets(lines: Iterable[str]) -> str:
+    """The lines as a list."""
+    return "\n".join(f"- {_line_of(line)}" for line in lines)
 
 
 def escaped(text: str) -> str:

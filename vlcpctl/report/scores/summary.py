@@ -83,9 +83,16 @@ def why_undefined(run: RunScores, definition: Definition) -> str | None:
         return "it has not been trained on the stream"
     if run.final_only and definition.compares_steps:
         return "it was evaluated at its last step only"
-    if run.steps == 1 and definition.compares_steps and definition.name != "own_learned":
+    if needs_second_task(run, definition):
         return "it has one step, and forgetting needs two"
     return None
+
+
+def needs_second_task(run: RunScores, definition: Definition) -> bool:
+    """Whether a run of a single task so far lacks only another one for this summary metric."""
+    has_rows = definition.gallery != "merged" or "merged" in run.galleries
+    compares = definition.compares_steps and definition.name != "own_learned"
+    return run.steps == 1 and compares and has_rows
 
 
 def mean_matrix(matrices: list[Matrix]) -> Matrix:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 from support.eval_rows import merged_rows, own_rows, row, write_rows
@@ -62,10 +63,71 @@ def test_a_gate_that_does_not_hold_exits_with_0(rows: str) -> None:
     assert _run(rows, "--fail-if", "bwt_gem:lt:-10").returncode == 0
 
 
+def test_verdicts_are_printed_for_every_gate(rows: str) -> None:
+    done = _run(rows, "--fail-if", "bwt_gem:lt:-10", "--fail-if", "rm:lt:1")
+    assert (done.returncode, done.stderr) == (0, "")
+    table = done.stdout.split("Conditions (--fail-if)")[1]
+    assert [line.split()[-1] for line in table.splitlines() if ":lt:" in line] == ["passes"] * 2
+    for words in ("-9.0000", "< -10", "35.0000", "< 1"):
+        assert words in table
+
+
+def test_a_quiet_gate_still_says_why_it_fails(rows: str) -> None:
+    done = _run(rows, "-q", "--fail-if", "bwt_gem:lt:-5")
+    assert (done.returncode, done.stdout) == (7, "")
+    assert done.stderr.startswith("vlcpctl forgetting-report: --fail-if holds: ctp: bwt_gem.rm")
+    assert done.stderr.count("\n") == 1
+
+
+def test_in_the_first_week_forgetting_is_not_defined_yet(tmp_path: Path) -> None:
+    rows = write_rows(tmp_path / "r", own_rows()[:1])
+    refused = _run(rows, "--fail-if", "bwt_gem:lt:-5")
+    assert refused.returncode == 3
+    assert "--undefined pass" in refused.stderr
+    done = _run(rows, "--fail-if", "bwt_gem:lt:-5", "--undefined", "pass")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "not defined yet (1 task)" in done.stdout
+    failed = _run(rows, "--fail-if", "bwt_gem:lt:-5", "--fail-if", "rm:gt:1", "--undefined", "pass")
+    assert failed.returncode == 7
+
+
+@pytest.mark.parametrize(
+    ("condition", "code"), [("bwt_gem:lt:-10", 0), ("bwt_gem:lt:-5", 7), ("fwt_gem:lt:1", 3)]
+)
+def test_junit_and_step_summary_are_written_whatever_the_verdict(
+    rows: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str, code: int
+) -> None:
+    junit, summary = tmp_path / "gates.xml", tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    for _ in range(2):
+        done = _run(rows, "-q", "--fail-if", condition, "--junit", str(junit))
+        assert done.returncode == code
+    (case,) = ET.parse(junit).iter("testcase")
+    assert case[0].tag == {0: "system-out", 7: "failure", 3: "error"}[code]
+    assert summary.read_text().count("## Forgetting report") == 2
+
+
+def test_a_foreign_junit_file_is_refused_before_anything_is_written(
+    rows: str, tmp_path: Path
+) -> None:
+    junit, out = tmp_path / "gates.xml", tmp_path / "report"
+    junit.write_text("mine")
+    done = _run(rows, "-o", str(out), "--fail-if", "rm:lt:1", "--junit", str(junit))
+    assert (done.returncode, done.stdout) == (4, "")
+    assert not out.exists()
+    inside = _run(rows, "-o", str(out), "--junit", str(out / "gates.xml"))
+    assert inside.returncode == 2
+    assert not out.exists()
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [
         (["--fail-if", "bwt_gm:lt:1"], 2),
+        (["--fail-if", "rm@dta=x:lt:1"], 2),
+        (["--fail-if", "rm@run=x:lt:1"], 3),
+        (["--undefined", "ignore"], 2),
+        (["--junit", "-"], 2),
         (["--metric", "top5"], 2),
         (["--gallery", "mine"], 2),
         (["--run", "nobody"], 2),

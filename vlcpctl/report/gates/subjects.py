@@ -15,6 +15,7 @@ from vlcpctl.report.scores.summary import needs_second_task, summarise, why_unde
 
 _GALLERY_SUMMARIES = {"own": "own_final", "merged": "merged_final"}
 _LACKS_ROWS = "it lacks rows that the metric needs"
+_NO_RANKS = "give --ranks with files of --save-ranks of the baseline and of the last checkpoint"
 _OTHER_RUNS = "use --run or @run=GLOB to select other runs"
 
 
@@ -112,12 +113,7 @@ def _measured_on_data(gate: Gate, drop: Drop) -> Measured:
     if gate.summary in ("drop", "worst_drop"):
         return Measured(drop.drop.mean)
     if drop.interval is None:
-        return Measured(
-            None,
-            "it has no interval",
-            f"give --ranks with the ranks of the baseline and of the last checkpoint on {drop.data}"
-            " (--save-ranks writes them)",
-        )
+        return Measured(None, "it has no interval", _NO_RANKS)
     return Measured(drop.interval.low if gate.summary == "drop_low" else drop.interval.high)
 
 
@@ -188,7 +184,7 @@ def _nothing(gate: Gate, drops: Sequence[Drop]) -> Unmatched:
         return Unmatched("no run has rows on tasks of its stream", advice)
     with_key = f" in {gate.key}" if gate.key else ""
     if gate.glob("data") is not None or not drops:
-        return Unmatched(f"no data were evaluated{with_key}", None)
+        return Unmatched(f"no trained run was evaluated on any data{with_key}", None)
     return Unmatched(
         f"no data outside the stream were evaluated{with_key}",
         "evaluate the run and its baseline on a guard set and add the rows, or select tasks of the "
@@ -199,5 +195,6 @@ def _nothing(gate: Gate, drops: Sequence[Drop]) -> Unmatched:
 def _no_match(field: str, glob: str, known: set[str]) -> Unmatched:
     names = sorted(known)
     near = difflib.get_close_matches(glob, names, n=1)
-    guess = f"did you mean {near[0]!r}? " if near else ""
-    return Unmatched(f"no {field} matches {glob!r}", f"{guess}(known: {some_names(names)})")
+    known_names = f"known: {some_names(names)}"
+    advice = f"did you mean {near[0]!r}? ({known_names})" if near else known_names
+    return Unmatched(f"no {field} matches {glob!r}", advice)

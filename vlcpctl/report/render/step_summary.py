@@ -48,12 +48,13 @@ def step_summary(document: Document) -> str:
 
 
 def _outcome(verdicts: Sequence[Verdict]) -> str:
-    """Such as "fails: 1 of 3 verdicts fails, 1 is undefined"."""
+    """Such as "passes: 3 of 3 verdicts" or "fails: 1 of 3 verdicts, and 1 undefined"."""
     count = len(verdicts)
     failing = sum(one.holds for one in verdicts)
     undefined = sum(not one.passes for one in verdicts) - failing
-    if not failing and not undefined:
-        return f"passes: {count} of {count} verdicts"
-    parts = [f"{failing} fail"] if failing else []
-    parts += [f"{undefined} undefined"] if undefined else []
-    return f"{'fails' if failing else 'undefined'}: of {count} verdicts, {' and '.join(parts)}"
+    if failing:
+        rest = f", and {undefined} undefined" if undefined else ""
+        return f"fails: {failing} of {count} verdicts{rest}"
+    if undefined:
+        return f"undefined: {undefined} of {count} verdicts"
+    return f"passes: {count} of {count} verdicts"

@@ -1,0 +1,191 @@
+"""--fail-if on drops against the baseline and on single data sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.eval_rows import own_rows, read_back
+
+from vlcpctl.core.errors import BadInput, GateFailed
+from vlcpctl.report.build import Request, build
+from vlcpctl.report.gates.grammar import parse_gate
+from vlcpctl.report.gates.verdicts import Verdict, enforce, judge
+from vlcpctl.report.scores.drops import Drop, Interval
+from vlcpctl.report.scores.runs import Track
+from vlcpctl.report.scores.summary import Spread
+
+RETRIEVAL = Track("retrieval", "cross-modal", None, "test", ("rm", "t2i_r1"), (), ())
+ZEROSHOT = Track("zeroshot", "classes", None, "test", ("acc1",), (), ())
+
+
+def _drop(
+    data: str = "coco", before: float | None = 80.0, after: float | None = 70.0, **fields: Any
+) -> Drop:
+    is_known = before is not None and after is not None
+    return Drop(
+        track=fields.get("track", RETRIEVAL),
+        run=fields.get("run", "weekly"),
+        data=data,
+        is_guard=fields.get("is_guard", True),
+        key=fields.get("key", "rm"),
+        baseline=None if before is None else Spread((before,)),
+        last=None if after is None else Spread((after,)),
+        drop=Spread((before - after,)) if is_known else None,  # type: ignore[operator]
+        interval=fields.get("interval"),
+        undefined=None if is_known else f"{data} was not measured",
+    )
+
+
+def _judged(conditions: str | list[str], *drops: Drop, undefined: str = "error") -> list[Verdict]:
+    texts = [conditions] if isinstance(conditions, str) else conditions
+    gates = [parse_gate(text, ["rm", "t2i_r1", "acc1"]) for text in texts]
+    tracks = [RETRIEVAL, ZEROSHOT]
+    return judge(gates, tracks, drops, lambda track: track.keys[0], undefined)
+
+
+def test_a_drop_is_judged_on_every_guard() -> None:
+    verdicts = _judged(
+        "drop:gt:3",
+        _drop(),
+        _drop("flickr", 50.0, 49.0),
+        _drop("cars", 60.0, 50.0, track=ZEROSHOT, key="acc1"),
+        _drop("00-food", is_guard=False),
+        _drop(key="t2i_r1"),
+    )
+    assert [(one.data, one.metric, one.value, one.outcome) for one in verdicts] == [
+        ("coco", "drop.rm", 10.0, "fails"),
+        ("flickr", "drop.rm", 1.0, "passes"),
+        ("cars", "drop.acc1", 10.0, "fails"),
+    ]
+    with pytest.raises(GateFailed, match=r"weekly: drop.rm on coco .* = 10.0000 > 3; weekly"):
+        enforce(verdicts)
+
+
+def test_a_data_selector_also_covers_tasks_of_the_stream() -> None:
+    drops = _drop(), _drop("00-food", 60.0, 55.0, is_guard=False)
+    (verdict,) = _judged("drop@data=00-*:gt:3", *drops)
+    assert (verdict.data, verdict.value, verdict.holds) == ("00-food", 5.0, True)
+
+
+def test_a_drop_has_a_key_and_its_evaluator_and_run_can_be_selected() -> None:
+    drops = _drop(), _drop(key="t2i_r1", after=79.0), _drop(run="other", after=60.0)
+    (one,) = _judged("drop.t2i_r1@run=weekly:gt:3", *drops)
+    assert (one.metric, one.value) == ("drop.t2i_r1", 1.0)
+    assert [one.run for one in _judged("drop@evaluator=retr*:gt:3", *drops)] == ["weekly", "other"]
+
+
+@pytest.mark.parametrize("name", ["a,b", "a@b", "a:b:gt:1", "a=b", "[x]", "*", "\x1b[31m", "\n"])
+def test_names_of_data_and_runs_are_any_text(name: str) -> None:
+    pattern = "".join(f"[{char}]" if char in "[*," else char for char in name)
+    drops = _drop(name, run=name), _drop(f"x{name}", run=f"x{name}")
+    (verdict,) = _judged(f"drop@data={pattern},run={pattern}:gt:1", *drops)
+    assert (verdict.data, verdict.run, verdict.holds) == (name, name, True)
+
+
+def test_the_worst_drop_is_one_verdict_per_run_and_names_the_data() -> None:
+    verdicts = _judged(
+        "worst_drop:gt:3",
+        _drop("flickr", 50.0, 49.0),
+        _drop(),
+        _drop("cars", 60.0, 48.0, track=ZEROSHOT, key="acc1"),
+        _drop("00-food", 60.0, 0.0, is_guard=False),
+        _drop(run="good", after=80.5),
+    )
+    assert [(one.run, one.data, one.metric, one.value, one.holds) for one in verdicts] == [
+        ("weekly", "cars", "worst_drop.acc1", 12.0, True),
+        ("good", "coco", "worst_drop.rm", -0.5, False),
+    ]
+    (one,) = _judged("worst_drop@data=flickr:gt:3", _drop("flickr", 50.0, 49.0), _drop())
+    assert (one.data, one.value) == ("flickr", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("condition", "outcome"),
+    [
+        ("worst_drop:gt:3", "fails"),
+        ("worst_drop:gt:30", "undefined: flickr was not measured"),
+        ("worst_drop:lt:3", "passes"),
+        ("worst_drop:lt:30", "undefined: flickr was not measured"),
+    ],
+)
+def test_a_guard_that_was_not_measured_may_be_the_worst(condition: str, outcome: str) -> None:
+    for order in (1, -1):
+        drops = [_drop(), _drop("flickr", 50.0, None)][::order]
+        (verdict,) = _judged(condition, *drops)
+        assert verdict.outcome == outcome
+
+
+def test_the_ends_of_the_interval_are_judged() -> None:
+    drop = _drop(interval=Interval(2.0, 18.0))
+    low, high = _judged(["drop_low:gt:3", "drop_high.rm:gt:3"], drop)
+    assert (low.value, low.holds, high.value, high.holds) == (2.0, False, 18.0, True)
+    assert (low.metric, high.metric) == ("drop_low.rm", "drop_high.rm")
+
+
+@pytest.mark.parametrize("metric", ["drop_low", "drop_high"])
+def test_without_an_interval_its_ends_are_undefined(metric: str) -> None:
+    with pytest.raises(BadInput, match=f"{metric}.rm on coco is undefined.*--ranks"):
+        enforce(_judged(f"{metric}:gt:3", _drop(), undefined="pass"))
+
+
+@pytest.mark.parametrize("metric", ["drop", "worst_drop", "drop_low", "drop_high"])
+@pytest.mark.parametrize(
+    ("before", "after", "advice"),
+    [
+        (None, 70.0, "evaluate the baseline on coco and add the rows, or .* --baseline"),
+        (80.0, None, "evaluate the last checkpoint on coco and add the rows"),
+        (None, None, "evaluate the baseline and the last checkpoint on coco"),
+    ],
+)
+def test_a_side_without_rows_is_undefined(
+    metric: str, before: float | None, after: float | None, advice: str
+) -> None:
+    verdicts = _judged(f"{metric}:gt:3", _drop(before=before, after=after), undefined="pass")
+    with pytest.raises(BadInput, match=f"coco was not measured; {advice}"):
+        enforce(verdicts)
+
+
+def test_a_key_with_data_is_the_score_of_the_last_checkpoint() -> None:
+    drops = (
+        _drop(before=None),
+        _drop("00-food", 60.0, 55.0, is_guard=False),
+        _drop("flickr", 50.0, None),
+    )
+    verdicts = _judged("rm@data=*:lt:60", *drops)
+    assert [(one.data, one.metric, one.value, one.outcome) for one in verdicts[:2]] == [
+        ("coco", "rm", 70.0, "passes"),
+        ("00-food", "rm", 55.0, "fails"),
+    ]
+    assert verdicts[2].undefined == "it lacks rows of its last checkpoint on flickr"
+    with pytest.raises(GateFailed, match=r"weekly: rm on 00-food = 55.0000 < 60"):
+        enforce(verdicts)
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("drop@data=cocoa:gt:3", "no data matches 'cocoa'; did you mean 'coco'? (known: 00-food,"),
+        ("rm@data=cocoa:gt:3", "no data matches 'cocoa'; did you mean 'coco'?"),
+        ("drop.acc1:gt:3", "no data outside the stream were evaluated in acc1"),
+        ("drop@gallery=merged:gt:3", "no gallery matches 'merged'; known: own"),
+        ("worst_drop@run=weakly:gt:3", "no run matches 'weakly'; did you mean 'weekly'?"),
+    ],
+)
+def test_what_matches_nothing_is_an_error_that_names_what_is_known(
+    condition: str, said: str
+) -> None:
+    verdicts = _judged(condition, _drop(), _drop("00-food", is_guard=False), undefined="pass")
+    with pytest.raises(BadInput) as caught:
+        enforce(verdicts)
+    assert said in str(caught.value)
+
+
+def test_drops_without_guards_are_an_error(tmp_path: Path) -> None:
+    (verdict,) = _judged("drop:gt:3", _drop(is_guard=False))
+    with pytest.raises(BadInput, match="no data outside the stream were evaluated; evaluate"):
+        enforce([verdict])
+    request = Request(fail_if=("worst_drop:gt:3",))
+    with pytest.raises(BadInput, match="evaluated"):
+        enforce(build(read_back(tmp_path / "r", own_rows()), request).verdicts)

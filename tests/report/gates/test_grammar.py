@@ -1,0 +1,109 @@
+"""The grammar of --fail-if: what is accepted, whatever the names, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from vlcpctl.core.errors import UsageError
+from vlcpctl.metrics.definitions import DEFINITIONS
+from vlcpctl.report.gates.grammar import DROPS, Gate, parse_gate
+
+KEYS = ("rm", "t2i_r1", "acc1")
+
+
+def _parsed(text: str) -> Gate:
+    return parse_gate(text, KEYS)
+
+
+@pytest.mark.parametrize("name", [*DEFINITIONS, *DROPS])
+@pytest.mark.parametrize("key", [None, "acc1"])
+def test_every_summary_and_drop_takes_a_key(name: str, key: str | None) -> None:
+    gate = _parsed(f"{name}.{key}:gt:1" if key else f"{name}:gt:1")
+    assert (gate.summary, gate.key, gate.selectors) == (name, key, ())
+
+
+@pytest.mark.parametrize(
+    ("selectors", "expected"),
+    [
+        ("data=coco", {"data": "coco"}),
+        ("run=w*,data=c?,evaluator=r*", {"run": "w*", "data": "c?", "evaluator": "r*"}),
+        ("data=a:b:lt:5", {"data": "a:b:lt:5"}),
+        ("data=me@host", {"data": "me@host"}),
+        ("data=a=b", {"data": "a=b"}),
+        ("data=a[,]b,run=x", {"data": "a[,]b", "run": "x"}),
+        ("data=[],]x,run=y", {"data": "[],]x", "run": "y"}),
+        ("data=a[b,run=x", {"data": "a[b", "run": "x"}),
+        ("data= ", {"data": " "}),
+    ],
+)
+def test_a_pattern_may_contain_anything(selectors: str, expected: dict[str, str]) -> None:
+    gate = _parsed(f"drop@{selectors}:gt:3")
+    assert dict(gate.selectors) == expected
+    assert (gate.metric, gate.comparison, gate.bound) == ("drop", "gt", 3.0)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [("a[,]b", "a,b"), ("[[]x]", "[x]"), ("[*]", "*"), ("a[@]b:c=d", "a@b:c=d"), ("*", "\n")],
+)
+def test_brackets_escape_as_in_fnmatch(pattern: str, name: str) -> None:
+    gate = _parsed(f"rm@data={pattern}:lt:1")
+    assert gate.selects("data", name)
+    assert not gate.selects("data", f"{name}?") or pattern == "*"
+    assert gate.selects("run", "any other field")
+
+
+def test_patterns_are_case_sensitive() -> None:
+    assert not _parsed("rm@data=COCO:lt:1").selects("data", "coco")
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "selectors"),
+    [
+        ("r@1:lt:5", "r@1", {}),
+        ("r@1@run=a@b:lt:5", "r@1", {"run": "a@b"}),
+        ("drop.r@1@data=x:lt:5", "r@1", {"data": "x"}),
+        ("r:lt:5", "r", {}),
+        ("a:b@run=x:lt:5", "a:b", {"run": "x"}),
+        ("bwt_gem.a.b:lt:5", "a.b", {}),
+    ],
+)
+def test_keys_of_rows_may_contain_anything(text: str, key: str, selectors: dict[str, str]) -> None:
+    gate = parse_gate(text, ["r", "r@1", "a:b", "a.b"])
+    assert (gate.key, dict(gate.selectors)) == (key, selectors)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("bwt_gm:lt:1", "unknown metric 'bwt_gm'; did you mean 'bwt_gem'"),
+        ("worst_dorp:lt:1", "unknown metric 'worst_dorp'; did you mean 'worst_drop'"),
+        ("bwt_gem.t2i_r2:lt:1", "unknown metric key 't2i_r2'; did you mean 't2i_r1'"),
+        ("drop.rmm:lt:1", "unknown metric key 'rmm'; did you mean 'rm'"),
+        ("bwt_gem:<:1", "unknown operator '<'"),
+        ("bwt_gem:lt:five", "'five' is not a number"),
+        ("bwt_gem:lt:nan", "'nan' is not a number"),
+        ("bwt_gem:lt:", "'' is not a number"),
+        ("bwt_gem", "takes METRIC:OP:VALUE"),
+        ("", "takes METRIC:OP:VALUE"),
+        ("drop@data=coco", "takes METRIC:OP:VALUE"),
+        ("@data=coco:lt:1", "unknown metric ''"),
+        ("drop@dta=coco:lt:1", "unknown field 'dta'; did you mean 'data'"),
+        ("drop@:lt:1", "'' is not FIELD=GLOB"),
+        ("drop@coco:lt:1", "'coco' is not FIELD=GLOB"),
+        ("drop@data=a,b:lt:1", r"'b' is not FIELD=GLOB; write a comma in a name as \[,\]"),
+        ("drop@data=:lt:1", "data= has no pattern"),
+        ("drop@data=a,data=b:lt:1", "data= is given twice"),
+        ("bwt_gem.rm@data=coco:lt:1", "takes no data=; use rm@data=... or drop@data=..."),
+    ],
+)
+def test_what_cannot_be_meant_is_a_usage_error(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        _parsed(text)
+
+
+def test_a_difference_that_is_a_bound_but_for_rounding_is_the_bound() -> None:
+    assert 0.3 - 0.2 != 0.1
+    assert not _parsed("drop:gt:0.1").is_met_by(0.1 + 1e-13)
+    assert _parsed("drop:ge:0.1").is_met_by(0.3 - 0.2)
+    assert _parsed("drop:gt:0.1").is_met_by(0.1001)

@@ -25,11 +25,12 @@ from vlcpctl.report.gates.verdicts import POLICIES, judge
 from vlcpctl.report.render.markdown import markdown
 from vlcpctl.report.render.page import page
 from vlcpctl.report.row_notes import row_notes
-from vlcpctl.report.scores.baseline import find_baseline
+from vlcpctl.report.scores.baseline import Baseline, find_baseline
 from vlcpctl.report.scores.collect import collect
 from vlcpctl.report.scores.drops import curves, drops
 from vlcpctl.report.scores.joining import joined
 from vlcpctl.report.scores.missing import notes, require_complete
+from vlcpctl.report.scores.runs import Track
 from vlcpctl.report.scores.saved_ranks import RankIntervals, files_digest
 from vlcpctl.report.summary_json import as_json
 from vlcpctl.report.tables.angles import collect_spatial_tracks
@@ -99,8 +100,25 @@ def build(rows: Sequence[Row], request: Request, ranks: Sequence[SavedRanks] = (
     document = replace(document, notes=(*document.notes, *intervals.notes))
     keys = dict.fromkeys(key for track in tracks for key in track.keys)
     gates = [parse_gate(text, keys) for text in request.fail_if]
-    verdicts = judge(gates, tracks, document.drops, document.key, request.undefined)
+    judged = [_without_baseline(track, chosen, baseline) for track in tracks]
+    verdicts = judge(gates, judged, document.drops, document.key, request.undefined)
     return replace(document, verdicts=tuple(verdicts))
+
+
+def _without_baseline(track: Track, rows: Sequence[Row], baseline: Baseline | None) -> Track:
+    """The track without the baseline if it is an untrained model: conditions are about the runs."""
+    if baseline is None:
+        return track
+    names = {
+        row.run
+        for row in rows
+        if row.step is None
+        and row.checkpoint is not None
+        and row.checkpoint == baseline.of(row.seed)
+    }
+    return replace(
+        track, runs=tuple(run for run in track.runs if run.steps or run.name not in names)
+    )
 
 
 def identity(

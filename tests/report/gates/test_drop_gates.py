@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.eval_rows import own_rows, read_back
+from support.eval_rows import OWN, current, own_rows, read_back, row
 
 from vlcpctl.core.errors import BadInput, GateFailed
 from vlcpctl.report.build import Request, build
+from vlcpctl.report.document import Document
 from vlcpctl.report.gates.grammar import parse_gate
 from vlcpctl.report.gates.verdicts import Verdict, enforce, judge
 from vlcpctl.report.scores.drops import Drop, Interval
@@ -17,13 +18,14 @@ from vlcpctl.report.scores.runs import Track
 from vlcpctl.report.scores.summary import Spread
 
 RETRIEVAL = Track("retrieval", "cross-modal", None, "test", ("rm", "t2i_r1"), (), ())
+EIGHTY = {"rm": 80.0, "t2i_r1": 40.0}
 ZEROSHOT = Track("zeroshot", "classes", None, "test", ("acc1",), (), ())
 
 
 def _drop(
     data: str = "coco", before: float | None = 80.0, after: float | None = 70.0, **fields: Any
 ) -> Drop:
-    is_known = before is not None and after is not None
+    drop = None if before is None or after is None else Spread((before - after,))
     return Drop(
         track=fields.get("track", RETRIEVAL),
         run=fields.get("run", "weekly"),
@@ -32,9 +34,9 @@ def _drop(
         key=fields.get("key", "rm"),
         baseline=None if before is None else Spread((before,)),
         last=None if after is None else Spread((after,)),
-        drop=Spread((before - after,)) if is_known else None,  # type: ignore[operator]
+        drop=drop,
         interval=fields.get("interval"),
-        undefined=None if is_known else f"{data} was not measured",
+        undefined=None if drop else f"{data} was not measured",
     )
 
 
@@ -134,9 +136,9 @@ def test_without_an_interval_its_ends_are_undefined(metric: str) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "advice"),
     [
-        (None, 70.0, "evaluate the baseline on coco and add the rows, or .* --baseline"),
-        (80.0, None, "evaluate the last checkpoint on coco and add the rows"),
-        (None, None, "evaluate the baseline and the last checkpoint on coco"),
+        (None, 70.0, "evaluate the baseline on these data and add the rows, or .* --baseline"),
+        (80.0, None, "evaluate the last checkpoint on these data and add the rows"),
+        (None, None, "evaluate the baseline and the last checkpoint on these data"),
     ],
 )
 def test_a_side_without_rows_is_undefined(
@@ -182,10 +184,71 @@ def test_what_matches_nothing_is_an_error_that_names_what_is_known(
     assert said in str(caught.value)
 
 
-def test_drops_without_guards_are_an_error(tmp_path: Path) -> None:
+def test_drops_without_guards_are_an_error() -> None:
     (verdict,) = _judged("drop:gt:3", _drop(is_guard=False))
     with pytest.raises(BadInput, match="no data outside the stream were evaluated; evaluate"):
         enforce([verdict])
-    request = Request(fail_if=("worst_drop:gt:3",))
-    with pytest.raises(BadInput, match="evaluated"):
-        enforce(build(read_back(tmp_path / "r", own_rows()), request).verdicts)
+
+
+def _rows(*, start: str | None = "s0", steps: int = 3) -> list[dict[str, Any]]:
+    """Three weeks, each with a guard that loses 10 points, and the model before them at 80."""
+    weeks = own_rows(OWN[:steps])
+    weeks += [_guard(step, 70.0 - 10 * step, f"c{step}") for step in range(steps)]
+    tasks = [row(step=None, task_step=place, metrics=EIGHTY) for place in range(steps)]
+    before = [one | {"checkpoint": "s0"} for one in (*tasks, _guard(None, 80.0, "s0"))]
+    return [
+        *current(weeks, run="weekly", start=start),
+        *current(before, run="production", method="imported", config=None),
+    ]
+
+
+def _guard(step: int | None, score: float, checkpoint: str) -> dict[str, Any]:
+    metrics = {"rm": score, "t2i_r1": score / 2}
+    return row(step=step, task_step=None, metrics=metrics, checkpoint=checkpoint)
+
+
+def _built(path: Path, rows: list[dict[str, Any]], *conditions: str, **options: Any) -> Document:
+    return build(read_back(path / "rows", rows), Request(fail_if=conditions, **options))
+
+
+def test_rows_of_a_run_and_its_start_are_judged(tmp_path: Path) -> None:
+    conditions = ("worst_drop:gt:3", "drop.t2i_r1:gt:15", "drop@data=0*:gt:45", "rm@data=coco:lt:1")
+    verdicts = _built(tmp_path, _rows(), *conditions).verdicts
+    assert [(one.run, one.data, one.value, one.outcome) for one in verdicts] == [
+        ("weekly", "coco", 30.0, "fails"),
+        ("weekly", "coco", 15.0, "passes"),
+        ("weekly", "00-smileys", 40.0, "passes"),
+        ("weekly", "01-people", 38.0, "passes"),
+        ("weekly", "02-animals", 50.0, "fails"),
+        ("weekly", "coco", 50.0, "passes"),
+    ]
+
+
+def test_drops_are_defined_in_the_first_week(tmp_path: Path) -> None:
+    conditions = ("worst_drop:gt:9", "bwt_gem:lt:-5")
+    drop, forgetting = _built(tmp_path, _rows(steps=1), *conditions, undefined="pass").verdicts
+    assert (drop.value, drop.outcome) == (10.0, "fails")
+    assert (forgetting.outcome, forgetting.passes) == ("not defined yet (1 task)", True)
+
+
+def test_a_guard_that_was_not_measured_this_week_is_undefined(tmp_path: Path) -> None:
+    rows = [one for one in _rows() if (one["step"], one["task"]) != (2, "coco")]
+    document = _built(tmp_path, rows, "drop:gt:50", undefined="pass")
+    with pytest.raises(BadInput, match=r"was not evaluated on coco.*evaluate the last checkpoint"):
+        enforce(document.verdicts)
+
+
+def test_without_a_baseline_drops_are_undefined(tmp_path: Path) -> None:
+    rows = [one for one in _rows(start=None) if one["run"] == "weekly"]
+    document = _built(tmp_path, rows, "worst_drop:gt:50", undefined="pass")
+    with pytest.raises(BadInput, match=r"worst_drop.rm on coco is undefined, .*--baseline"):
+        enforce(document.verdicts)
+
+
+def test_an_untrained_baseline_is_compared_with_and_not_judged(tmp_path: Path) -> None:
+    conditions = ("bwt_gem:lt:-50", "rm:lt:1", "worst_drop:gt:50")
+    document = _built(tmp_path, _rows(start=None), *conditions, baseline="production")
+    assert {one.run for one in document.verdicts} == {"weekly"}
+    enforce(document.verdicts)
+    with pytest.raises(BadInput, match=r"production: bwt_gem.rm is undefined"):
+        enforce(_built(tmp_path, _rows(start=None), *conditions).verdicts)

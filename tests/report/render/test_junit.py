@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -14,18 +16,20 @@ from vlcpctl.report.gates.verdicts import Verdict
 from vlcpctl.report.render.junit import check_junit_path, is_junit, junit, write_junit
 
 
-def _verdict(run: str = "weekly", value: float | None = 5.0, **fields: object) -> Verdict:
-    known: dict[str, object] = {
-        "condition": "drop:gt:3",
-        "metric": "drop.rm",
-        "holds": value is not None and value > 3,
-        "undefined": None if value is not None else "it lacks rows",
-        "data": "coco",
-        "track": "retrieval, cross-modal, test split",
-        "bound": 3.0,
-        "passes": value is not None and value <= 3,
-    }
-    return Verdict(run=run, value=value, **known | fields)  # type: ignore[arg-type]
+def _verdict(run: str = "weekly", value: float | None = 5.0, **fields: Any) -> Verdict:
+    usual = Verdict(
+        condition="drop:gt:3",
+        run=run,
+        metric="drop.rm",
+        value=value,
+        holds=value is not None and value > 3,
+        undefined=None if value is not None else "it lacks rows",
+        data="coco",
+        track="retrieval, cross-modal, test split",
+        bound=3.0,
+        passes=value is not None and value <= 3,
+    )
+    return replace(usual, **fields)
 
 
 FAILS, PASSES = _verdict(), _verdict(value=1.0)

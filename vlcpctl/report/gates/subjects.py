@@ -131,7 +131,7 @@ def _not_measured(drop: Drop, *, needs_baseline: bool) -> Measured:
     if not models:
         return Measured(None, drop.undefined or _LACKS_ROWS)
     known = drop.undefined if needs_baseline else None
-    advice = f"evaluate {models.replace('its', 'the')} on {drop.data} and add the rows"
+    advice = f"evaluate {models.replace('its', 'the')} on these data and add the rows"
     if lacks_baseline:
         advice += ", or name another model with --baseline"
     return Measured(None, known or f"it lacks rows of {models} on {drop.data}", advice)

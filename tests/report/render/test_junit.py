@@ -66,7 +66,7 @@ def test_every_verdict_is_a_test_case() -> None:
     assert root.attrib["tests"] == "4"
     failing, passing, undefined, excused = root[0]
     assert failing.attrib["classname"] == "vlcpctl.weekly"
-    assert failing.attrib["name"] == "drop:gt:3 (coco)"
+    assert failing.attrib["name"] == "drop:gt:3: drop.rm on coco"
     assert failing[0].tag == "failure"
     assert failing[0].attrib["message"] == "weekly: drop.rm on coco = 5.0000 > 3"
     assert (passing[0].tag, passing[0].text) == (
@@ -83,9 +83,21 @@ def test_tracks_are_part_of_the_name_where_there_are_several() -> None:
     other = _verdict(track="zeroshot, test split")
     names = [case.attrib["name"] for case in ET.fromstring(junit([FAILS, other]))[0]]
     assert names == [
-        "drop:gt:3 (coco) (retrieval, cross-modal, test split)",
-        "drop:gt:3 (coco) (zeroshot, test split)",
+        "drop:gt:3: drop.rm on coco (retrieval, cross-modal, test split)",
+        "drop:gt:3: drop.rm on coco (zeroshot, test split)",
     ]
+
+
+def test_the_name_of_a_case_is_unique_and_does_not_change() -> None:
+    galleries = [_verdict(data=None, metric=metric) for metric in ("own_final", "merged_final")]
+    names = [case.attrib["name"] for case in ET.fromstring(junit(galleries))[0]]
+    assert len(set(names)) == 2
+    worst = [
+        _verdict(condition="worst_drop:gt:3", metric="worst_drop.rm", data=data)
+        for data in ("coco", "flickr")
+    ]
+    names = [case.attrib["name"] for case in ET.fromstring(junit(worst))[0]]
+    assert names == ["worst_drop:gt:3"] * 2
 
 
 def test_no_verdicts_are_an_empty_suite() -> None:

@@ -74,8 +74,7 @@ def junit(verdicts: Sequence[Verdict]) -> str:
 
 
 def _add_case(suite: ET.Element, verdict: Verdict, *, names_track: bool) -> None:
-    places = [verdict.data, verdict.track if names_track else None]
-    name = " ".join([verdict.condition, *(f"({place})" for place in places if place)])
+    name = _name(verdict, names_track=names_track)
     attributes = {"classname": _text(f"vlcpctl.{verdict.run}"), "name": _text(name)}
     case = ET.SubElement(suite, "testcase", {**attributes, "time": "0.000"})
     sentence = verdict.sentence(names_track=names_track)
@@ -87,6 +86,15 @@ def _add_case(suite: ET.Element, verdict: Verdict, *, names_track: bool) -> None
     kind = "error" if _is_error(verdict) else "failure"
     attributes = {"message": _text(sentence), "type": "undefined" if _is_error(verdict) else "gate"}
     ET.SubElement(case, kind, attributes).text = _text(sentence)
+
+
+def _name(verdict: Verdict, *, names_track: bool) -> str:
+    """The name of a case, which is unique in a run and the same for every run of a pipeline."""
+    if verdict.metric.startswith("worst_drop"):  # its data may be another one every time
+        return verdict.condition
+    data = f" on {verdict.data}" if verdict.data is not None else ""
+    track = f" ({verdict.track})" if names_track and verdict.track else ""
+    return f"{verdict.condition}: {verdict.metric}{data}{track}"
 
 
 def _is_error(verdict: Verdict) -> bool:

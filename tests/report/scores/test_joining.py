@@ -174,3 +174,78 @@ def test_an_upper_bound_of_runs_with_a_trained_start_is_not_placed_by_that_start
     (track,) = _document(tmp_path, coco + _trained() + transfer + bound).tracks
     (of_joint,) = [one for one in track.transfers if one.run == "joint"]
     assert of_joint.scores["rm"] == ({2: 60.0},)
+
+
+def _weeks() -> list[dict[str, Any]]:
+    """Weekly tasks of separate streams that all have one name, as has the model's own test set."""
+    ids = {0: "week 0", 1: "week 1", 2: "week 2", None: "prod"}
+    names = {None: "00-part", 0: "00-part", 1: "01-part", 2: "02-part"}
+    rows = []
+    for step in range(3):
+        for task in [None, *range(step + 1)]:
+            score = {"rm": 50.0 - step if task is None else 60.0 + task}
+            one = row(step=step, task_step=task, task=names[task], metrics=score, tasks=[])
+            rows += current([one], data=ids[task], stream=f"stream of {ids[task]}", start="S")
+    alone = {"run": "openai", "method": "imported", "checkpoint": "S", "step": None, "config": None}
+    return rows + [
+        one | alone
+        for number, name in enumerate(ids.values())
+        for one in current(
+            [row(task="00-part", task_step=None, metrics={"rm": 10.0 + number})],
+            data=name,
+            stream=f"stream of {name}",
+        )
+    ]
+
+
+def test_weekly_streams_with_one_name_are_reported_with_the_model_they_start_from(
+    tmp_path: Path,
+) -> None:
+    """The model that was imported knows nothing of the weeks: all four are 00-part to it."""
+    rows = _weeks()
+    for ordered in (rows, rows[::-1]):
+        (track,) = _document(tmp_path, ordered).tracks
+        ((run,), (outside,)) = track.runs, track.transfers
+        assert run.tasks == ("00-part", "01-part", "02-part")
+        np.testing.assert_array_equal(run.scores["rm"][0].start, [10, 11, 12])
+        assert (outside.task, outside.scores["rm"]) == (
+            "00-part (prod)",
+            ({-1: 13.0, 0: 50.0, 1: 49.0, 2: 48.0},),
+        )
+
+
+def test_merged_galleries_survive_data_with_the_name_of_a_task(tmp_path: Path) -> None:
+    merged = [
+        one | {"task": "merged", "gallery": "merged", "tasks": ["00-part", "01-part"]}
+        for one in _weeks()
+        if (one["step"], one["task_step"]) == (1, 1)
+    ]
+    rows = [*_weeks(), *[one | {"data": "both"} for one in merged]]
+    ((run,),) = (track.runs for track in _document(tmp_path, rows, allow_missing=True).tracks)
+    assert "merged" in run.galleries
+
+
+def test_a_start_with_a_step_has_no_place_in_the_run(tmp_path: Path) -> None:
+    """import-checkpoint --step 0: its own test set is not task 0 of the run."""
+    rows = [one | {"step": 0, "task_step": 0, "task": "prod"} for one in _imported(("prod",))]
+    (track,) = _document(tmp_path, _trained() + rows).tracks
+    assert {(one.run, one.task) for one in track.transfers} == {("ctp", "prod")}
+    assert track.runs[0].name == "ctp"
+
+
+def test_data_of_one_name_that_changed_between_steps_are_refused(tmp_path: Path) -> None:
+    rows = [
+        one | {"data": f"version {step}"}
+        for step in (0, 2)
+        for one in current([row(task="coco", task_step=None, step=step)])
+    ]
+    with pytest.raises(BadInput, match=r"r:7 and .*r:8 cannot share a column: data is version 0"):
+        _document(tmp_path, [*current(own_rows()), *rows])
+
+
+def test_a_task_evaluated_through_two_streams_is_one(tmp_path: Path) -> None:
+    """Two directories of the same content, in two streams: the data decide."""
+    rows = current(own_rows())
+    again = [one | {"stream": "a copy"} for one in rows]
+    (track,) = _document(tmp_path, rows + again).tracks
+    assert track.runs[0].steps == 3

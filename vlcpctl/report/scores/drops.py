@@ -233,7 +233,11 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 def _compared(
     rows: Sequence[Row], found: JoinedRows, baseline: Baseline | None
 ) -> Iterable[Compared]:
-    """The runs of the rows, but the baseline itself, and untrained models unless it is given."""
+    """The runs of the rows that are updates of a baseline.
+
+    Not the baseline itself, nor, without one, models that other runs start from or untrained ones.
+    """
+    begun = {row.start for row in rows}
     by_run: dict[str, list[Row]] = {}
     for row in rows:
         by_run.setdefault(row.run, []).append(row)
@@ -245,8 +249,10 @@ def _compared(
             if row.step == (None if last == START else last)
         }
         if baseline is None:
-            if last != START:
-                yield _from_start(name, members, last, found.starts.get(name, ()))
+            run = _from_start(name, members, last, found.starts.get(name, ()))
+            is_start = any(checkpoint in begun for _, checkpoint in models if checkpoint)
+            if last != START and not (run.unknown and is_start):
+                yield run
         elif any(baseline.of(seed) != checkpoint for seed, checkpoint in models):
             yield Compared(name, last, (baseline.text,), None)
 

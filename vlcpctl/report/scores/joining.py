@@ -71,13 +71,15 @@ def joined(
         for run, seed in starting:
             names.setdefault(run, {})[row.run] = None
             start = replace(row, run=run, seed=seed, step=None)
-            found.append(_placed(start, places[run, seed], known_as, is_start=True))
+            found.append(
+                _placed(start, places[run, seed], known_as, keeps_place=_is_untrained(row))
+            )
         if not starting or row.step is not None or row.run in kept:
             place = places.get((row.run, row.seed), {})
             found.append(_placed(_since_start(row, chains), place, known_as))
     starts = {run: tuple(sorted(models)) for run, models in names.items()}
     of_baseline = _baseline_rows(rows, places, known_as, baseline) if baseline else []
-    named = numbered_alike(_with_one_name([*found, *of_baseline], known_as))
+    named = numbered_alike(_with_one_name([*found, *of_baseline], known_as, len(found)))
     return JoinedRows(
         distinct(named[: len(found)], allow_mixed),
         starts,
@@ -97,7 +99,12 @@ def _baseline_rows(
         if row.checkpoint is not None and row.since is None and row.gallery == "own":
             measured.setdefault(row.checkpoint, []).append(row)
     found = [
-        _placed(replace(row, run=run, seed=seed, step=None), of_run, known_as, is_start=True)
+        _placed(
+            replace(row, run=run, seed=seed, step=None),
+            of_run,
+            known_as,
+            keeps_place=_is_untrained(row),
+        )
         for (run, seed), of_run in places.items()
         for row in measured.get(baseline.of(seed) or "", ())
     ]
@@ -179,19 +186,23 @@ def _share(
 
 
 def _placed(
-    row: Row, places: dict[str, _Position], known_as: dict[str, str], *, is_start: bool = False
+    row: Row, places: dict[str, _Position], known_as: dict[str, str], *, keeps_place: bool = True
 ) -> Row:
-    """The row with the place of its data in the run."""
+    """The row with the place of its data in the run; data unknown to the run keep theirs if `keeps_place`."""
     if row.gallery != "own" or row.data is None:
         return row
     place = places.get(known_as.get(row.data, row.data))
     if place is None:
-        # A start that was trained has places of its own stream, which are not those of this run.
-        return replace(row, task_step=None) if is_start and row.config is not None else row
+        return row if keeps_place else replace(row, task_step=None)
     if (place.task_step, place.task) == (row.task_step, row.task):
         return row
     tasks = (place.task,) if len(row.tasks) == 1 else row.tasks
     return replace(row, task_step=place.task_step, task=place.task, tasks=tasks)
+
+
+def _is_untrained(start: Row) -> bool:
+    """Whether a start has no places of its own stream, which are not those of the run."""
+    return start.config is None and start.step is None
 
 
 def _since_start(row: Row, chains: dict[str, dict[Chain, None]]) -> Row:
@@ -202,8 +213,11 @@ def _since_start(row: Row, chains: dict[str, dict[Chain, None]]) -> Row:
     return replace(row, since=replace(since, run=row.run, step=None))
 
 
-def _with_one_name(rows: Sequence[Row], known_as: dict[str, str]) -> list[Row]:
-    """The rows, with one name for data outside the stream that have several, and no other's."""
+def _with_one_name(rows: Sequence[Row], known_as: dict[str, str], first: int) -> list[Row]:
+    """The rows, with one name for data outside the stream that have several, and no other's.
+
+    The `first` of the rows are of other checkpoints than the rest, whatever their runs.
+    """
     names: dict[str, str] = {}
     for row in rows:
         if _is_outside(row) and row.data is not None:
@@ -213,7 +227,8 @@ def _with_one_name(rows: Sequence[Row], known_as: dict[str, str]) -> list[Row]:
         _renamed(row, names.get(known_as.get(row.data or "", row.data or ""), row.task))
         for row in rows
     ]
-    shared = _with_name_of_another(named, known_as)
+    parts = named[:first], named[first:]
+    shared = set().union(*(_with_name_of_another(part, known_as) for part in parts))
     return [
         _renamed(row, f"{row.task} ({data[:_DIGITS]})") if data in shared else row
         for row in named

@@ -26,7 +26,7 @@ def _run(name: str, scores: dict[str, list[float]], **fields: Any) -> Rows:
         for step, score in enumerate(found):
             one = row(run=name, task=data, task_step=None, step=step)
             rows += current([one | {"metrics": {"rm": score, "i2t_r1": score / 2}}], start="S")
-    return [one | fields for one in rows]
+    return [one | {"checkpoint": f"{name}-{one['step']}"} | fields for one in rows]
 
 
 def _start(scores: dict[str, float]) -> Rows:
@@ -58,9 +58,7 @@ def _lines(table: Table) -> list[str]:
 
 
 def test_guards_have_baseline_steps_drop_and_the_largest_drop(tmp_path: Path) -> None:
-    table = _tables(_document(tmp_path, ROWS))[
-        "Guards: rm on data outside the stream, against production"
-    ]
+    table = _tables(_document(tmp_path, ROWS))["Guards: rm on data outside the stream"]
     names = [column.name for column in table.columns]
     assert names == ["run", "baseline", "after 0", "after 1", "after 2", "drop"]
     rows = {
@@ -76,9 +74,10 @@ def test_guards_have_baseline_steps_drop_and_the_largest_drop(tmp_path: Path) ->
 
 def test_the_terminal_leaves_out_early_steps_and_other_metrics(tmp_path: Path) -> None:
     document = _document(tmp_path, ROWS)
-    table = _tables(document)["Guards: rm on data outside the stream, against production"]
+    table = _tables(document)["Guards: rm on data outside the stream"]
     narrow = styled(table, 40).plain
-    assert all(len(line) <= 40 for line in narrow.splitlines())
+    assert all(len(line) <= 40 for line in narrow.splitlines()[1:])
+    assert "baseline: production" in narrow
     assert "left out at this width: after 0, after 1" in " ".join(narrow.split())
     assert re.search(r"ctp +80.00 +76.00 +4.00", narrow)
     assert max(map(len, _lines(table))) <= WIDTH
@@ -96,15 +95,18 @@ def test_a_long_run_shows_its_first_and_last_steps(tmp_path: Path) -> None:
     tasks = [
         one
         for step in range(150)
-        for one in current([row(step=step, task_step=step, task=f"{step:03d}")], start="S")
+        for one in current(
+            [row() | {"step": step, "task_step": step, "task": f"{step:03d}"}], start="S"
+        )
     ]
     outside = [
         one
         for step in range(150)
         for one in current([row(step=step, task_step=None, task="coco")], start="S")
     ]
+    tasks = [one | {"checkpoint": f"c{one['step']}"} for one in tasks]
     document = _document(tmp_path, [*tasks, *outside, *_start({"coco": 80})], allow_missing=True)
-    table = _tables(document)["Guards: rm on data outside the stream, against production"]
+    table = _tables(document)["Guards: rm on data outside the stream"]
     shown = [column.name for column in table.columns]
     assert shown == [
         *("run", "baseline", "after 0", "after 1", "after 2"),

@@ -188,7 +188,10 @@ def _share(
 def _placed(
     row: Row, places: dict[str, _Position], known_as: dict[str, str], *, keeps_place: bool = True
 ) -> Row:
-    """The row with the place of its data in the run; data unknown to the run keep theirs if `keeps_place`."""
+    """The row with the place of its data in the run.
+
+    Data that the run does not know are outside its stream, unless the row `keeps_place`.
+    """
     if row.gallery != "own" or row.data is None:
         return row
     place = places.get(known_as.get(row.data, row.data))

@@ -70,22 +70,24 @@ def guards_table(curves: Sequence[Curve], drops: Iterable[Drop], key: str) -> Ta
     worst = [row(one, f"{one.run.name}: {one.data}") for one in _worst(curves, of)]
     if len(groups) > 1 and worst:
         groups.append(RowGroup("Largest drop", tuple(worst)))
-    notes = (*_reasons(of[one.run.name, one.data] for one in curves), _DROP)
+    notes = (*_models(curves), *_reasons(of[one.run.name, one.data] for one in curves), _DROP)
     notes = (*notes, _INTERVAL) if has_intervals else notes
     return Table(
-        f"Guards: {key} on data outside the stream{against(curves)}",
+        f"Guards: {key} on data outside the stream",
         columns,
         tuple(groups),
         (*_cut_note(curves, steps), *notes),
     )
 
 
-def against(curves: Sequence[Curve]) -> str:
-    """Such as ", against openai", if all runs have the same baseline."""
-    models = {one.run.models for one in curves}
-    if len(models) != 1:
-        return ""
-    return f", against {' and '.join(models.pop())}"
+def _models(curves: Sequence[Curve]) -> list[str]:
+    """The baseline in words, or that of each run where they differ."""
+    runs = {one.run.models: one.run.name for one in curves}
+    if len(runs) == 1:
+        return [f"baseline: {' and '.join(*runs)}"]
+    found = [f"baseline of {name}: {' and '.join(models)}" for models, name in runs.items()]
+    more = [f"and {len(found) - _REASONS} more baselines"] if len(found) > _REASONS else []
+    return [*found[:_REASONS], *more]
 
 
 def shown_steps(curves: Sequence[Curve]) -> list[int]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from support.eval_rows import merged_rows, own_rows, row, write_rows
+from support.eval_rows import current, merged_rows, own_rows, row, write_rows
 
 COMMAND = [sys.executable, "-m", "vlcpctl", "forgetting-report"]
 
@@ -138,6 +139,67 @@ def test_what_cannot_be_answered_has_its_code(rows: str, words: list[str], code:
     done = _run(rows, *words)
     assert done.returncode == code
     assert done.stderr.startswith("vlcpctl forgetting-report: ")
+
+
+@pytest.fixture
+def weeks(tmp_path: Path) -> str:
+    """Rows of a run on its tasks and a guard, and of the imported model that it starts from."""
+    about = {"run": "production", "method": "imported", "checkpoint": "abcdef0", "step": None}
+    outside = [row(task_step=None, step=step, metrics={"rm": 60.0 - step}) for step in range(3)]
+    trained = [*own_rows(), *merged_rows(), *outside]
+    found = [
+        one | {"metrics": {"rm": one["metrics"]["rm"]}} for one in current(trained, start="abcdef0")
+    ]
+    start = current([row(task_step=None, metrics={"rm": 80.0})])[0] | about | {"config": None}
+    return write_rows(tmp_path / "weeks.ndjson", [*found, start])
+
+
+def test_guards_are_compared_with_the_model_that_the_run_started_from(weeks: str) -> None:
+    done = _run(weeks)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Guards: rm on data outside the stream" in done.stdout
+    assert "every metric" not in done.stdout
+    assert re.search(r"ctp +80.00 +60.00 +59.00 +58.00 +22.00", done.stdout)
+
+
+def test_guards_are_in_every_file_of_a_report(weeks: str, tmp_path: Path) -> None:
+    out = tmp_path / "report"
+    assert _run(weeks, "-o", str(out), "-q").returncode == 0
+    for name in ("report.md", "report.html"):
+        assert "Guards: every metric" in (out / name).read_text()
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["baseline"] == {"given": None, "runs": {"ctp": ["production"]}}
+    assert [one["data"] for one in summary["guards"]] == [["coco"]]
+    (guard,) = [one for one in summary["drops"] if one["is_guard"]]
+    assert (guard["data"], guard["metric"], guard["drop"]["mean"]) == ("coco", "rm", 22)
+
+
+def test_a_report_with_another_baseline_is_another_report(weeks: str, tmp_path: Path) -> None:
+    words = (weeks, "-o", str(tmp_path / "report"), "-q")
+    assert _run(*words).returncode == 0
+    done = _run(*words, "--baseline", "abcdef")
+    assert done.returncode == 4
+    assert "baseline" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--baseline", "nobody"), 2, "--baseline: unknown run 'nobody'"),
+        (("--baseline", "."), 3, "checkpoint.json"),
+        (("--guard", "flickr*"), 2, "(known: coco)"),
+        (("--ranks", "nowhere.parquet"), 3, "cannot read nowhere.parquet"),
+        (("--ranks", __file__), 3, "is not a file of ranks"),
+    ],
+)
+def test_options_about_guards_are_refused_in_one_line(
+    weeks: str, words: tuple[str, str], code: int, said: str
+) -> None:
+    done = _run(weeks, *words)
+    assert (done.returncode, done.stdout) == (code, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("vlcpctl forgetting-report: ")
+    assert said in line
 
 
 def test_bad_rows_exit_with_3_and_their_place(tmp_path: Path) -> None:

@@ -331,7 +331,7 @@ def test_ranks_of_other_data_are_left_out_with_a_note(tmp_path: Path) -> None:
     document = report(tmp_path, rows, files)
     assert drop_of(document).interval is None
     (note,) = document.notes
-    assert note.startswith("2 of 2 files of --ranks have no ranks of a baseline or a last model")
+    assert note.startswith("not used: 2 of 2 files of --ranks, without ranks of a baseline")
 
 
 def test_ranks_of_other_queries_are_left_out_with_a_note(tmp_path: Path) -> None:

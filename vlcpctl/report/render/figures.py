@@ -94,13 +94,14 @@ def _drop(key: str) -> Callable[[Curve], float]:
 def _guard(data: str, curves: list[Curve], css: Mapping[str, str], key: str) -> Markup:
     series = [Series(one.run.name, css[one.run.name], _guard_points(one, key)) for one in curves]
     levels: dict[str, float] = {}
+    first = min(step for one in curves for step in one.steps)
     for one in curves:
         baseline = one.baseline(key)
         if baseline is not None and one.is_apart:
             name = f"baseline {' and '.join(one.run.models)}"
             levels.setdefault(name, baseline.mean)
     series += [
-        Series(name, "run-joint", ((START, level, level, level),), is_level=True)
+        Series(name, "run-joint", ((first, level, level, level),), is_level=True)
         for name, level in levels.items()
     ]
     chart = line_chart(f"{key} on {data} after each step", series)

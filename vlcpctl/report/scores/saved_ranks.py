@@ -61,8 +61,8 @@ class RankIntervals:
         if not unused:
             return list(self._notes)
         note = (
-            f"{unused} of {self._files} files of --ranks have no ranks of a baseline or a last "
-            "model that belong to the rows; they are not used"
+            f"not used: {unused} of {self._files} files of --ranks, without ranks of a baseline "
+            "or a last model that belong to the rows"
         )
         return [*self._notes, note]
 

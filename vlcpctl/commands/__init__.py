@@ -41,6 +41,7 @@ COMMANDS = {
     "batch": Command("Run many command lines in one warm process."),
     "inspect": Command("Show what an artifact is and what it was made from."),
     "check": Command("Verify artifacts against their manifests."),
+    "forget": Command("Remove pairs from everything that stores them."),
     "methods": Command("List the methods, or describe one of them."),
     "doctor": Command("Show what this machine can do."),
 }

@@ -94,6 +94,39 @@ def new_file(
 
 
 @contextmanager
+def rewritten_directory(final: Path) -> Iterator[Path]:
+    """A fresh directory that takes the place of the artifact at `final`, which is deleted for good.
+
+    As `new_directory`, but nothing is kept. The block writes all files.
+    """
+    staging = Staging(final)
+    temporary = staging.writing
+    with naming_output(final), staging.locked():
+        try:
+            temporary.mkdir()
+            yield temporary
+            _sync_tree(temporary)
+            staging.swap_out(temporary)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def rewritten_file(final: Path) -> Iterator[Path]:
+    """A path to write to, which takes the place of the file at `final`; nothing is kept of that."""
+    staging = Staging(final)
+    temporary = staging.writing
+    with naming_output(final), staging.locked():
+        try:
+            yield temporary
+            sync(temporary)
+            temporary.replace(final)
+            sync(Path(os.path.abspath(final)).parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
 def new_part(final: Path) -> Iterator[Path]:
     """A path to write to, renamed to `final` at the end: for files inside a directory of ours."""
     temporary = final.with_name(f".{final.name}.tmp-{os.getpid()}")

@@ -15,8 +15,9 @@ from typing import Any
 import xxhash
 
 from vlcpctl.core.hashing import canonical_json
-from vlcpctl.core.manifest import write_manifest
+from vlcpctl.core.manifest import MANIFESTS, write_manifest
 from vlcpctl.core.printable import printable
+from vlcpctl.core.versions import WAS
 
 SEAL = "seal"  # the field
 _UNSEALED = frozenset({SEAL, "schema", "made_by"})  # no reader relies on the other two
@@ -51,3 +52,22 @@ def write_sealed_manifest(
     """Write a manifest with its seal; see `write_manifest`."""
     seal = seal_of({"content": content, "identity": identity, **body})
     write_manifest(directory, kind, identity, content, {**body, SEAL: seal})
+
+
+def renewed(
+    manifest: Mapping[str, Any], content: str, changes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The fields of a manifest with some changed and a new content id; the old one is in `was`.
+
+    The identity stays: the command that made the artifact finds it finished when it runs again.
+    """
+    earlier = [*manifest.get(WAS, ()), manifest["content"]]
+    was = [one for one in dict.fromkeys(earlier) if one != content]
+    return {**manifest, "content": content, **changes, **({WAS: was} if was else {})}
+
+
+def rewrite_sealed_manifest(directory: Path, kind: str, manifest: Mapping[str, Any]) -> None:
+    """Write all fields of a manifest, with a new seal; who made it and when stays what it was."""
+    sealed = {**manifest, SEAL: seal_of(manifest)}
+    text = json.dumps(sealed, indent=1, ensure_ascii=False) + "\n"
+    (directory / MANIFESTS[kind]).write_text(text, encoding="utf-8")

@@ -166,6 +166,21 @@ class Staging:
         sync(self.output.parent)
         return kept
 
+    def swap_out(self, written: Path) -> None:
+        """Put a complete directory in the output's place, and delete the old one for good.
+
+        A kill at any point leaves the old or the new one, at its place or in `ready`; the next
+        writer deletes what is left of the old one. Raises OSError if it cannot be deleted.
+        """
+        _remove(self.ready)
+        self.ready.parent.mkdir(exist_ok=True)
+        written.rename(self.ready)
+        old = self.path / f"{self.writing.name}-old"  # dead writers' files are deleted
+        self.output.rename(old)
+        self.ready.rename(self.output)
+        sync(self.output.parent)
+        delete(old)
+
     def keep(self, path: Path) -> Path:
         """Move the output, or its partial state, to `replaced`; drops what was kept before."""
         kept = self.replaced.with_name(path.name)
@@ -258,6 +273,15 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def delete(path: Path) -> None:
+    """Delete a file or a directory. Raises OSError if something of it would be left."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+    sync(path.parent)
 
 
 def _remove(path: Path) -> None:

@@ -6,15 +6,20 @@ three is one image with one of its captions. P numbers the tasks from 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from vlcpctl.core.atomic import new_part
+from vlcpctl.core.errors import BadInput, unreadable
+from vlcpctl.core.recorded_files import RESTORE
+from vlcpctl.data.precomputed.vector_files import Matrix, kept_blocks, write_vectors
 from vlcpctl.evaluation.search.gallery import Embeddings
 
 
@@ -58,3 +63,58 @@ def _metadata(embedded: Embeddings, samples: Samples) -> Any:
 def _save(path: Path, vectors: np.ndarray) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     np.save(path, vectors.astype(np.float16))
+
+
+def rows_of(directory: Path, keys: Collection[str]) -> dict[str, np.ndarray]:
+    """(N,) bool for each part, by its number as text: which rows are of the samples `keys`.
+
+    Raises BadInput if a table cannot be read.
+    """
+    wanted = pa.array(sorted(keys), pa.string())
+    found = {}
+    for path in sorted((directory / "metadata").glob("metadata_*.parquet")):
+        column = _table(path)["image_path"].cast(pa.string())
+        found[path.stem.removeprefix("metadata_")] = pc.is_in(column, value_set=wanted).to_numpy()
+    return found
+
+
+def keys_of(directory: Path) -> set[str]:
+    """The keys of all samples. Raises BadInput if a table cannot be read."""
+    paths = (directory / "metadata").glob("metadata_*.parquet")
+    return {key for path in paths for key in _table(path)["image_path"].to_pylist()}
+
+
+def part_files(part: str) -> tuple[str, str, str]:
+    """The files of a part: image embeddings, text embeddings and metadata."""
+    return (
+        f"img_emb/img_emb_{part}.npy",
+        f"text_emb/text_emb_{part}.npy",
+        f"metadata/metadata_{part}.parquet",
+    )
+
+
+def write_part_without(source: Path, target: Path, part: str, drop_N: np.ndarray) -> None:
+    """Write the files of a part again, without some of its rows, (N,) bool.
+
+    Raises BadInput if a file cannot be read, or if they do not have the same rows.
+    """
+    *vectors, metadata = part_files(part)
+    for name in vectors:
+        matrix = Matrix(source / name, np.float16)
+        if len(matrix) != len(drop_N):
+            raise BadInput(
+                f"{source / name} has {len(matrix)} rows, but {source / metadata} has "
+                f"{len(drop_N)}{RESTORE}"
+            )
+        shape = (int((~drop_N).sum()), matrix.width)
+        write_vectors(target / name, kept_blocks(matrix, ~drop_N), shape, np.float16)
+    table = _table(source / metadata).filter(pa.array(~drop_N))
+    with new_part(target / metadata) as temporary:
+        pq.write_table(table, temporary)
+
+
+def _table(path: Path) -> pa.Table:
+    try:
+        return pq.read_table(path)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise BadInput(unreadable(path, error)) from error

@@ -8,7 +8,8 @@ query           the key of the sample
 query_caption   the index of the caption in the sample; null if the query is an image
 label           the class of the image, in zero-shot classification
 rank            of the best right answer, from 1; a right answer loses its ties
-wrong           the key of the best wrong answer, or its class; null if no answer is wrong
+wrong           the key of the best wrong answer, or its class; null if no answer is wrong, or if
+                `vlcpctl forget` removed that pair
 wrong_caption   the index of the caption, if the wrong answer is a text
 wrong_rank      the rank of the best wrong answer, from 1; right answers may be above it
 
@@ -35,7 +36,9 @@ from vlcpctl.core.atomic import already_written, new_file
 from vlcpctl.core.digests import ALGORITHM, changed_prefix, prefix_digest
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError, unreadable
 from vlcpctl.core.hashing import canonical_json, content_id
+from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.core.safe_json import parse_json
+from vlcpctl.core.versions import WAS
 from vlcpctl.evaluation.planned_rows import PlannedRow, as_first_written
 from vlcpctl.evaluation.search.index import Ids
 from vlcpctl.evaluation.search.ranks import ExactRanks
@@ -282,6 +285,66 @@ def _is_new(table: pa.Table, names: Sequence[str]) -> np.ndarray:
             codes = table[name].combine_chunks().dictionary_encode(null_encoding="encode").indices
             is_new[1:] |= np.diff(codes.to_numpy()) != 0
     return is_new
+
+
+def named_in(path: Path) -> set[str]:
+    """All keys and classes that are queries or wrong answers.
+
+    Raises BadInput if the file cannot be read.
+    """
+    columns = _columns(path, ["query", "wrong"]).columns
+    return {name for column in columns for name in column.unique().to_pylist()}
+
+
+def rows_about(path: Path, keys: Collection[str]) -> tuple[np.ndarray, np.ndarray]:
+    """(N,) bool twice: the rows whose query has one of these keys, and whose wrong answer does.
+
+    Raises BadInput if the file cannot be read.
+    """
+    wanted = pa.array(sorted(keys), _TEXT)
+    table = _columns(path, ["query", "wrong"])
+    query_N, wrong_N = (
+        pc.is_in(column.cast(_TEXT), value_set=wanted).to_numpy() for column in table.columns
+    )
+    return query_N, wrong_N
+
+
+def write_without(path: Path, out: Path, keys: Collection[str]) -> None:
+    """Write ranks again without the queries of some pairs, and without their names as answers.
+
+    The ranks of other queries stay what they are. The digest of the old file is added to `was` in
+    the metadata. Raises BadInput if the file cannot be read or was changed since it was written.
+    """
+    about = _metadata(path) or {}
+    if "digest" in about and (changed := changed_prefix(path, about["digest"])):
+        raise BadInput(f"{changed}{RESTORE}")
+    query_N, wrong_N = rows_about(path, keys)
+    table = _columns(path, None)
+    for name in ("wrong", "wrong_caption"):
+        place = table.schema.get_field_index(name)
+        empty = pa.scalar(None, table.schema.field(name).type)
+        table = table.set_column(place, name, pc.if_else(pa.array(wrong_N), empty, table[name]))
+    table = table.filter(pa.array(~query_N)).replace_schema_metadata(None)
+    was = [*about.get(WAS, ()), *([about["digest"][ALGORITHM]] if "digest" in about else [])]
+    with (
+        out.open("wb") as sink,
+        pq.ParquetWriter(
+            sink, table.schema, compression="zstd", write_page_checksum=True
+        ) as writer,
+    ):
+        writer.write_table(table, row_group_size=_GROUP_ROWS)
+        sink.flush()
+        size = sink.tell()
+        digest = {"bytes": size, ALGORITHM: prefix_digest(out, size)}
+        found = {**about, "digest": digest, WAS: was}
+        writer.add_key_value_metadata({METADATA: json.dumps(found, ensure_ascii=False)})
+
+
+def _columns(path: Path, names: list[str] | None) -> pa.Table:
+    try:
+        return pq.read_table(path, columns=names)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise BadInput(unreadable(path, error)) from error
 
 
 def holds_ranks(path: Path) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from vlcpctl.core.atomic import new_file, new_part
@@ -26,12 +27,14 @@ from vlcpctl.core.hashing import content_id
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.core.safe_json import parse_json
-from vlcpctl.core.versions import earlier_ids
+from vlcpctl.core.seals import renewed
+from vlcpctl.core.versions import WAS, earlier_ids
 
 SCHEMA = "vlcpctl.pseudo-texts/1"
 METADATA = b"vlcpctl.pseudo-texts"
 
 PARENTS = ("first", "second")
+REMOVED = "removed"  # in the metadata: the number of texts that 'vlcpctl forget' removed
 # Measures of a text's fit to its images, right after mixing (_before) and after optimisation.
 SCORES = tuple(name + when for name in ("loss", "similarity", "within") for when in ("_before", ""))
 
@@ -81,6 +84,13 @@ class PseudoTextFile:
         """(N,) the values of any column except the embeddings."""
         values: np.ndarray = self._table[name].to_numpy()
         return values
+
+    def column_of_texts(self, name: str) -> pa.ChunkedArray:
+        """The column of the first or second parents' keys, read without the embeddings."""
+        try:
+            return pq.read_table(self.path, columns=[name])[name].cast(pa.string())
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise BadInput(unreadable(self.path, error)) from error
 
     def computed_content(self) -> str:
         """The content id computed from the rows; if it differs from `content`, they are damaged."""
@@ -139,6 +149,34 @@ def join_parts(out: Path, parts: Iterable[Path], facts: dict[str, Any]) -> None:
         writer.add_key_value_metadata({METADATA: json.dumps(metadata, ensure_ascii=False)})
 
 
+def texts_of_parents(file: PseudoTextFile, keys: Collection[str]) -> np.ndarray:
+    """(N,) bool: which texts were generated from a pair with one of these keys."""
+    wanted = pa.array(sorted(keys), pa.string())
+    found: np.ndarray = np.zeros(file.count, dtype=bool)
+    for name in PARENTS:
+        found |= pc.is_in(file.column_of_texts(name), value_set=wanted).to_numpy()
+    return found
+
+
+def write_without(file: PseudoTextFile, out: Path, drop_N: np.ndarray) -> None:
+    """Write a file of pseudo texts again without some of them, (N,) bool, under a new content id.
+
+    Its metadata counts the texts `removed` so far. Raises BadInput if the rows cannot be read or
+    were changed since they were written.
+    """
+    file.verify()
+    kept = _read(file.path, file.shape).filter(pa.array(~drop_N))
+    content = _Content(file.shape, file.identity)
+    content.add(kept)
+    removed = file.metadata.get(REMOVED, 0) + int(drop_N.sum())
+    metadata = renewed(file.metadata, content.id(), {REMOVED: removed})
+    with pq.ParquetWriter(
+        out, _schema(file.shape), compression="zstd", write_page_checksum=True
+    ) as writer:
+        writer.write_table(kept)
+        writer.add_key_value_metadata({METADATA: json.dumps(metadata, ensure_ascii=False)})
+
+
 def open_pseudo_texts(path: Path) -> PseudoTextFile:
     """Open a file of pseudo texts, reading only its footer. Raises BadInput if it is not one."""
     open_regular(path).close()  # a pipe would block
@@ -184,6 +222,9 @@ def _check_types(take: Fields) -> None:
     for name in ("checkpoint", "buffer"):
         identity(name, str)
     identity("count", int)
+    take.texts(WAS, ())
+    if take(REMOVED, int, 0) < 0:
+        raise BadInput(f"{take.place}: field {REMOVED!r} is negative{RESTORE}")
 
 
 def holds_pseudo_texts(path: Path) -> bool:
@@ -250,8 +291,9 @@ def check_pseudo_texts(path: Path, *, deep: bool) -> Iterator[str]:
     Raises BadInput if the file is not one of pseudo texts or cannot be read.
     """
     file = open_pseudo_texts(path)
-    if file.count != file.identity["count"]:
-        yield f"{path}: has {file.count} texts; its metadata says {file.identity['count']}"
+    written = file.identity["count"] - file.metadata.get(REMOVED, 0)
+    if file.count != written:
+        yield f"{path}: has {file.count} texts; its metadata says {written}"
     if not deep:
         return
     if file.computed_content() != file.content:

@@ -14,7 +14,7 @@ Shapes: K samples, V views of each image, n pairs of a batch, D channels.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,9 +29,14 @@ from vlcpctl.core.fields import Fields
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.manifest import MANIFESTS, read_manifest
 from vlcpctl.core.recorded_files import RESTORE
-from vlcpctl.core.seals import broken_seal, write_sealed_manifest
+from vlcpctl.core.seals import (
+    broken_seal,
+    renewed,
+    rewrite_sealed_manifest,
+    write_sealed_manifest,
+)
 from vlcpctl.core.versions import WAS
-from vlcpctl.data.precomputed.vector_files import VectorFile, join_vectors
+from vlcpctl.data.precomputed.vector_files import VectorFile, join_vectors, write_rows_without
 from vlcpctl.data.tasks.task import Split
 
 # The tables; the manifest lists each with its .npy file under this name.
@@ -230,6 +235,27 @@ def write_targets(
         content = _content(identity, files, facts["scale"])
         body = {**facts, "files": files, "digests": digests_of(directory)}
         write_sealed_manifest(directory, "targets", identity, content, body)
+
+
+def write_without(targets: TargetsDirectory, out: Path, keys: Collection[str]) -> dict[str, Any]:
+    """Write targets again without those of the samples `keys`, into an existing directory.
+
+    They get a new content id; returns the manifest. Raises BadInput if a file was changed since it
+    was written.
+    """
+    targets.verify()
+    files = {}
+    for file in (targets.images, targets.texts):
+        rows, content = write_rows_without(file, out / file.path.name, keys)
+        files[file.path.name] = {"rows": rows, "content": content}
+    pairs = len(set(targets.texts.keys) - set(keys))
+    manifest = targets.manifest
+    content = _content(manifest["identity"], files, manifest["scale"])
+    names = [one for name in files for one in (name, str(Path(name).with_suffix(".npy")))]
+    changes = {"files": files, "pairs": pairs, "digests": digests_of(out, names)}
+    found = renewed(manifest, content, changes)
+    rewrite_sealed_manifest(out, "targets", found)
+    return found
 
 
 def check_targets(path: Path, *, deep: bool) -> Iterator[str]:

@@ -15,7 +15,7 @@ import hashlib
 import os
 import stat
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from tokenize import TokenError
@@ -24,6 +24,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from vlcpctl.core.atomic import new_part
@@ -78,6 +79,10 @@ class VectorFile:
     def vectors(self, rows: np.ndarray) -> np.ndarray:
         """(n, D) float32: the vectors of these rows, (n,) int. Raises BadInput as `Matrix` does."""
         return self._matrix[rows]
+
+    def kept(self, keep_N: np.ndarray) -> Iterator[np.ndarray]:
+        """The vectors of the rows that stay, (N,) bool, in order and in blocks (n, D)."""
+        return kept_blocks(self._matrix, keep_N)
 
     def content(self) -> str:
         """The content id of all rows: one digest each of the keys, the numbers and the vectors."""
@@ -239,6 +244,31 @@ def join_vectors(
     write_vectors(path.with_suffix(".npy"), blocks, (len(owners), width), np.float32)
     written = VectorFile(path, number)
     return len(written), written.content()
+
+
+def write_rows_without(file: VectorFile, path: Path, keys: Collection[str]) -> tuple[int, str]:
+    """Write a table and its vectors again without the rows of some samples, as new files.
+
+    Returns the number of rows left and the content id. Raises BadInput as `VectorFile` does.
+    """
+    names = pa.array(file.keys, pa.string())
+    drop_N = pc.is_in(names, value_set=pa.array(sorted(keys), pa.string())).to_numpy(False)
+    columns = [names, pa.array(file.numbers, pa.int32())]
+    table = pa.table(columns, schema=_schema(file.number)).filter(pa.array(~drop_N))
+    write_table(path, table)
+    write_vectors(
+        path.with_suffix(".npy"), file.kept(~drop_N), (len(table), file.width), np.float32
+    )
+    written = VectorFile(path, file.number)
+    return len(written), written.content()
+
+
+def kept_blocks(matrix: Matrix, keep_N: np.ndarray) -> Iterator[np.ndarray]:
+    """The rows of a matrix that stay, (N,) bool, in order and in blocks (n, D)."""
+    start = 0
+    for block in matrix.blocks():
+        yield block[keep_N[start : start + len(block)]]
+        start += len(block)
 
 
 def _schema(number: str) -> pa.Schema:

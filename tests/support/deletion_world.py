@@ -1,0 +1,130 @@
+"""A directory in which one pair is stored everywhere, copies of it, and a search for its bytes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from support.program import run_program
+from support.tiny_stream import make_stream
+
+from vlcpctl.data.tasks.task import open_task
+
+NEXT = ("--method", "seqf", "--preset", "tiny", "--batch-size", "4", "--epochs", "1", "-q")
+TRAIN = (*NEXT, "--model", "micro")
+
+
+@dataclass(frozen=True)
+class StoredPair:
+    """A pair, and what must not be left of it."""
+
+    key: str
+    source_key: str
+    sha256: str
+    image: bytes
+    captions: list[str]
+
+
+def make_deletion_world(root: Path, capfd: pytest.CaptureFixture[str]) -> Path:
+    """Four tasks and buffers with features, two checkpoints, targets, texts, embeddings, ranks."""
+    stream = make_stream(root / "stream", 4, 8)
+    tasks = sorted(path for path in stream.iterdir() if path.is_dir())
+
+    def run(*words: object) -> None:
+        ended = run_program(capfd, *words)
+        assert ended.code == 0, ended.err
+
+    run("train-step", tasks[0], "-o", root / "run/00", *TRAIN)
+    previous: list[object] = []
+    for number, task in enumerate(tasks):
+        out = root / f"buffers/{number:02d}"
+        how = ["--policy", "ring", "--size", 6, "--store-features"]
+        run("buffer", task, "-o", out, *how, "--checkpoint", root / "run/00", *previous, "-q")
+        previous = ["--previous", out]
+    run(
+        *("train-step", tasks[1], "-o", root / "run/01", *NEXT),
+        *("--previous", root / "run/00", "--buffer", root / "buffers/00"),
+    )
+    run("train-step", tasks[3], "-o", root / "apart/00", *TRAIN, "--from-scratch")
+    run("distill", tasks[0], "--teacher", root / "run/00", "-o", root / "targets", "-q")
+    run(
+        *("invert-texts", "--checkpoint", root / "run/00", "--buffer", root / "buffers/00"),
+        *("-o", root / "texts.parquet", "--count", 12, "--iterations", 1, "-q"),
+    )
+    run(
+        *("eval-retrieval", tasks[0], "--split", "train", "--checkpoint", root / "run/00", "-q"),
+        *("--save-embeddings", root / "emb", "--save-ranks", root / "ranks.parquet"),
+        *("-o", root / "rows.ndjson"),
+    )
+    # An output that --force replaced is kept beside the new one.
+    run("buffer", tasks[0], "-o", root / "other", "--policy", "ring", "--size", 8, "-q")
+    run("buffer", tasks[3], "-o", root / "other", "--policy", "ring", "--size", 8, "-q", "--force")
+    return root
+
+
+def copy_of(world: Path, target: Path) -> Path:
+    """A copy that has the same hard links."""
+    subprocess.run(["cp", "-a", world, target], check=True)
+    return target
+
+
+def pair_at(task: Path, row: int, split: str = "train") -> StoredPair:
+    """The pair in a row of a split."""
+    opened = open_task(task).split(split)
+    facts = {name: opened.column(name)[row] for name in ("key", "source_key", "sha256")}
+    return StoredPair(**facts, image=opened.image(row), captions=opened.captions(row))
+
+
+def evicted_pair(world: Path) -> StoredPair:
+    """A pair that the second buffer has evicted, and still has in a tar."""
+    first, second = (open_task(world / f"buffers/0{number}").split("train") for number in (0, 1))
+    key = next(key for key in first.keys if key not in second.keys)
+    return pair_at(world / "buffers/00", first.keys.index(key))
+
+
+def held_pair(world: Path) -> StoredPair:
+    """A pair that all buffers have."""
+    splits = [open_task(world / f"buffers/0{number}").split("train") for number in range(4)]
+    key = next(key for key in splits[0].keys if all(key in split.keys for split in splits))
+    task = next(iter(sorted((world / "stream").glob("00-*"))))
+    return pair_at(task, open_task(task).split("train").keys.index(key))
+
+
+def traces(root: Path, pair: StoredPair) -> list[str]:
+    """Where something of a pair is left, in raw bytes or in the values of Parquet files."""
+    found = []
+    texts = [pair.key, pair.sha256, *pair.captions]
+    for directory, _, names in os.walk(root):
+        for path in (Path(directory) / name for name in names):
+            data = path.read_bytes()
+            if any(what in data for what in (pair.image, *(text.encode() for text in texts))):
+                found.append(str(path.relative_to(root)))
+            elif data.startswith(b"PAR1"):
+                values = str(pq.read_table(path).drop_columns(_numbers(path)).to_pylist())
+                found += [f"{path.relative_to(root)} (value)" for text in texts if text in values]
+    return sorted(one for one in found if not one.startswith("receipts/"))
+
+
+def _numbers(path: Path) -> list[str]:
+    return [name for name in pq.read_schema(path).names if name == "embeddings"]
+
+
+def vectors_of(root: Path, pair: StoredPair) -> list[np.ndarray]:
+    """What the targets of a pair are, before it is removed."""
+    table = pq.read_table(root / "targets/images.parquet").to_pydict()
+    rows = [row for row, key in enumerate(table["key"]) if key == pair.key]
+    return list(np.load(root / "targets/images.npy")[rows])
+
+
+def tree_bytes(root: Path) -> dict[str, bytes]:
+    """Every file below a directory."""
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }

@@ -1,0 +1,144 @@
+"""`vlcpctl forget`: remove pairs from everything that stores them, and write a receipt."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vlcpctl.commands import options
+
+Paths = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="PATH",
+        help="Directories to search, with everything below them, or single artifacts.",
+    ),
+]
+Key = Annotated[
+    list[str] | None,
+    typer.Option("--key", metavar="HEX", help="Key of a pair; repeat for more (default: none)."),
+]
+SourceKey = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--source-key",
+        metavar="TEXT",
+        help="Key of a pair in the source; repeat for more (default: none).",
+    ),
+]
+Sha256 = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sha256",
+        metavar="HEX",
+        help="Digest of an image file, which selects all pairs with this image; repeat for more "
+        "(default: none).",
+    ),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        metavar="COLUMN=VALUE",
+        help="Value of a column of the index: label, task, or one that 'split --keep-columns' "
+        "kept; repeat for more (default: none).",
+    ),
+]
+Keys = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--keys",
+        metavar="FILE",
+        help="File with the key of a pair on each line; - is stdin (default: none).",
+    ),
+]
+ReceiptFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--receipt",
+        metavar="FILE",
+        help="File to write the receipt to (default: the next number in the directory receipts of "
+        "the first PATH, or beside it if it is an artifact).",
+    ),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Print what would be removed, and change nothing."),
+]
+
+
+def run(
+    paths: Paths,
+    key: Key = None,
+    source_key: SourceKey = None,
+    sha256: Sha256 = None,
+    where: Where = None,
+    keys: Keys = None,
+    receipt: ReceiptFile = None,
+    wait: options.Wait = None,
+    dry_run: DryRun = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    r"""Remove pairs from everything under PATH that stores them, and write a receipt.
+
+    Searched are tasks, streams, buffers (also the samples that they evicted and still have in their
+    tars), targets, stored features, pseudo texts, saved embeddings and files of ranks, including
+    the hidden directories beside them. What contains the pairs is written again without them and
+    swapped in; nothing of the old files is kept. Outputs that --force replaced, and unfinished work
+    of distill and invert-texts, are deleted if they contain the pairs. Rewritten artifacts list
+    their earlier content ids as "was", and other commands treat them as the same data.
+
+    Options that select pairs can be combined: each adds pairs. If nothing matches, the exit code is
+    3; if the same request has removed everything before, it is 0.
+
+    Checkpoints are not changed. The receipt lists those that were trained on the pairs, also by way
+    of other checkpoints, and those of which this is not known. It is written before the first
+    removal; if the command is interrupted, run it again.
+
+    Nothing is changed if an unfinished train-step needs the pairs (exit code 4), or if files with
+    the pairs have hard links elsewhere (exit code 3). Files that vlcpctl did not write, such as the
+    sources, are not searched.
+
+    Examples:
+      vlcpctl forget --where customer=4711 --dry-run production
+      vlcpctl forget --where customer=4711 production
+      vlcpctl forget --keys keys.txt --receipt receipt.json stream buffers targets
+    """
+    options.start(quiet=quiet)
+    from json import dumps
+
+    from vlcpctl.core import locks
+    from vlcpctl.core.console import emit
+    from vlcpctl.deletion.records import lines
+    from vlcpctl.deletion.request import Request, forget, look
+    from vlcpctl.deletion.selectors import Words, parse
+
+    locks.set_patience(wait or 0.0)
+    words = Words(key or (), source_key or (), sha256 or (), where or (), keys or ())
+    request = Request(selectors=parse(words), paths=paths, receipt=receipt)
+    with _without_words():
+        found = look(request) if dry_run else forget(request)
+    if json:
+        emit(dumps(found.fields))
+    elif dry_run:
+        for line in lines(found.fields):
+            emit(line)
+    else:
+        emit(found.path)
+
+
+@contextmanager
+def _without_words() -> Iterator[None]:
+    """Locks record the command line of their holder; here it would name what is to be deleted."""
+    words = sys.argv
+    sys.argv = [words[0], "forget"]
+    try:
+        yield
+    finally:
+        sys.argv = words

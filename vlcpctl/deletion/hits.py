@@ -1,0 +1,160 @@
+"""Where the pairs of a request are stored: in each artifact and file, and how much of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vlcpctl.core.digests import verify_files
+from vlcpctl.core.fields import Fields
+from vlcpctl.core.manifest import MANIFESTS, read_manifest
+from vlcpctl.core.recorded_files import RESTORE
+from vlcpctl.core.versions import WAS
+from vlcpctl.data.precomputed.pseudo_texts import (
+    PARENTS,
+    open_pseudo_texts,
+    texts_of_parents,
+)
+from vlcpctl.data.precomputed.teacher_targets import open_targets
+from vlcpctl.data.tasks.facts import read_stream, read_task
+from vlcpctl.data.tasks.task import Task
+from vlcpctl.deletion.places import PSEUDO_TEXTS, RANKS, Stored
+from vlcpctl.deletion.tars import Tars
+from vlcpctl.deletion.tasks import FEATURES, SKIPPED, Drop, hits_of, skipped_lines
+from vlcpctl.evaluation.embedding_files import keys_of, part_files, rows_of
+from vlcpctl.evaluation.rank_files import named_in, rows_about
+
+_TRAINED = ("train", "val")  # splits that a model depends on; others are only evaluated
+
+
+@dataclass
+class Hit:
+    """Pairs in one artifact or file: `removed` counts them by split, or rows by what they are."""
+
+    stored: Stored
+    removed: dict[str, int] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)  # that contain them; relative paths
+    keys: set[str] = field(default_factory=set)  # of the pairs that are in it
+
+    @property
+    def path(self) -> Path:
+        """The path of the artifact or file."""
+        return self.stored.path
+
+    @property
+    def trains(self) -> bool:
+        """Whether a model that is trained with it depends on the pairs."""
+        is_data = self.stored.kind in {"task", "targets", PSEUDO_TEXTS}
+        return is_data and any(
+            self.stored.kind != "task" or name in _TRAINED for name in self.removed
+        )
+
+    def add(self, name: str, count: int, files: list[str]) -> None:
+        """Count pairs or rows, if there are any, in these files."""
+        if count:
+            self.removed[name] = count
+        if files:
+            self.files += files
+
+
+def ids_of(stored: Stored) -> list[str]:
+    """The content id of an artifact, after its earlier ones; [] for ranks, which have none.
+
+    Raises BadInput if its manifest cannot be read.
+    """
+    if stored.kind == RANKS:
+        return []
+    if stored.kind == PSEUDO_TEXTS:
+        manifest = open_pseudo_texts(stored.path).metadata
+    else:
+        manifest = _manifest(stored)
+    return [*manifest.get(WAS, ()), str(manifest["content"])]
+
+
+def hit_of(stored: Stored, drop: Drop, tars: Tars) -> Hit | None:
+    """Where the pairs are in an artifact or file; None if nowhere.
+
+    Raises BadInput if it is damaged, so that what it contains is not known.
+    """
+    hit = Hit(stored)
+    if stored.kind == "task":
+        _in_task(hit, drop, tars)
+    elif stored.kind in _LOOKERS:
+        _LOOKERS[stored.kind](hit, drop)
+    return hit if hit.removed else None
+
+
+def _manifest(stored: Stored) -> dict[str, Any]:
+    if stored.kind == "task":
+        return read_task(stored.path)
+    if stored.kind == "stream":
+        return read_stream(stored.path)
+    return read_manifest(stored.path, stored.kind)
+
+
+def _in_task(hit: Hit, drop: Drop, tars: Tars) -> None:
+    task = Task(hit.path, read_task(hit.path))
+    for name in task.manifest["splits"]:
+        found = hits_of(task, task.split(name), tars, drop)
+        hit.keys.update(*found.shards.values())
+        hit.add(name, int(found.drop_N.sum()), found.files())
+        hit.add("evicted", found.evicted, [])
+    hit.keys &= drop.keys
+    if hit.removed:
+        has_features = task.manifest.get("buffer", {}).get("features")
+        hit.files += [*(FEATURES if has_features else ()), MANIFESTS["task"]]
+
+
+def _in_stream(hit: Hit, drop: Drop) -> None:
+    hit.add("skipped", skipped_lines(hit.path, drop), [SKIPPED])
+
+
+def _in_targets(hit: Hit, drop: Drop) -> None:
+    targets = open_targets(hit.path)
+    for file in (targets.images, targets.texts):
+        count = sum(key in drop.keys for key in file.keys)
+        hit.keys.update(drop.keys.intersection(file.keys))
+        name = file.path.name
+        hit.add(file.path.stem, count, [name, f"{file.path.stem}.npy"] if count else [])
+    if hit.removed:
+        hit.files.append(MANIFESTS["targets"])
+
+
+def _in_embeddings(hit: Hit, drop: Drop) -> None:
+    manifest = read_manifest(hit.path, "embeddings")
+    recorded = Fields(manifest, hit.path)("digests", dict, {})  # not by earlier versions
+    verify_files(hit.path, recorded, advice=RESTORE)
+    hit.keys = keys_of(hit.path) & drop.keys
+    for part, drop_N in rows_of(hit.path, drop.keys).items():
+        if drop_N.any():
+            hit.removed["rows"] = hit.removed.get("rows", 0) + int(drop_N.sum())
+            hit.files += part_files(part)
+    if hit.removed:
+        hit.files.append(MANIFESTS["embeddings"])
+
+
+def _in_pseudo_texts(hit: Hit, drop: Drop) -> None:
+    file = open_pseudo_texts(hit.path)
+    hit.add("texts", int(texts_of_parents(file, drop.keys).sum()), [""])
+    for name in PARENTS:
+        hit.keys.update(drop.keys.intersection(file.column_of_texts(name).to_pylist()))
+
+
+def _in_ranks(hit: Hit, drop: Drop) -> None:
+    query_N, wrong_N = rows_about(hit.path, drop.keys)
+    hit.add("queries", int(query_N.sum()), [])
+    hit.add("answers", int(np.count_nonzero(wrong_N & ~query_N)), [])
+    hit.files, hit.keys = [""], named_in(hit.path) & drop.keys
+
+
+_LOOKERS: dict[str, Callable[[Hit, Drop], None]] = {
+    "stream": _in_stream,
+    "targets": _in_targets,
+    "embeddings": _in_embeddings,
+    PSEUDO_TEXTS: _in_pseudo_texts,
+    RANKS: _in_ranks,
+}

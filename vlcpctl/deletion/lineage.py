@@ -1,0 +1,128 @@
+"""Which checkpoints, and which unfinished work, depend on data that contains some pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.core.errors import BadInput, OutputExists
+from vlcpctl.core.safe_json import read_json_object
+from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
+from vlcpctl.data.precomputed.teacher_targets import open_targets
+from vlcpctl.deletion.places import PSEUDO_TEXTS, Stored
+
+_DATA = ("tasks", "buffer", "targets", "pseudo_texts")
+_MODELS = ("previous", "teacher", "checkpoint")
+
+
+@dataclass(frozen=True)
+class Dependent:
+    """A checkpoint, or what a model computed: its content id, and the ids that it depends on."""
+
+    path: Path
+    content: str
+    data: frozenset[str]
+    models: frozenset[str]
+    about: Mapping[str, Any]  # for the receipt; empty for what is not a checkpoint
+
+
+def dependents(stored: Iterable[Stored]) -> list[Dependent]:
+    """All that depends on data or models. Raises BadInput if a manifest cannot be read."""
+    makers = {"checkpoint": _checkpoint, "targets": _targets, PSEUDO_TEXTS: _pseudo_texts}
+    return [makers[one.kind](one.path) for one in stored if one.kind in makers]
+
+
+def affected(found: Sequence[Dependent], ids: Collection[str]) -> list[Dependent]:
+    """Those that depend on one of the ids, directly or by way of other models.
+
+    A pair is in the lineage of a model if the model was trained on a task or with a buffer, targets
+    or pseudo texts that contained it, or continues, or learned from, such a model.
+    """
+    chosen: list[Dependent] = []
+    known, left = set(ids), list(found)
+    while True:
+        more = [one for one in left if known & (one.data | one.models)]
+        if not more:
+            return chosen
+        chosen += more
+        left = [one for one in left if one not in more]
+        known.update(one.content for one in more)
+
+
+def _checkpoint(path: Path) -> Dependent:
+    made = CheckpointManifest.read(path)
+    models = {made.parent, made.start, *(made.parents or ()), *ids_in(made.identity, _MODELS)}
+    about = {"run": made.run, "step": made.step, "seed": made.seed}
+    return Dependent(
+        path,
+        made.content,
+        frozenset({*made.tasks, *ids_in(made.identity, _DATA)}),
+        frozenset(one for one in models if one is not None),
+        about,
+    )
+
+
+def _targets(path: Path) -> Dependent:
+    found = open_targets(path)
+    sources = frozenset(found.manifest["sources"])
+    return Dependent(path, found.content, sources, frozenset({found.manifest["teacher"]}), {})
+
+
+def _pseudo_texts(path: Path) -> Dependent:
+    found = open_pseudo_texts(path)
+    data, models = ids_in(found.identity, _DATA), ids_in(found.identity, _MODELS)
+    return Dependent(path, found.content, frozenset(data), frozenset(models), {})
+
+
+def ids_in(values: Mapping[str, Any], names: Iterable[str]) -> set[str]:
+    """The content ids in some fields of an identity, which are texts or lists of texts."""
+    found: set[str] = set()
+    for name in names:
+        value = values.get(name)
+        found.update(one for one in (value if isinstance(value, list) else [value]) if one)
+    return found
+
+
+def outdated_parts(
+    unfinished: Iterable[Path], ids: Collection[str], known: Collection[str]
+) -> list[Path]:
+    """The unfinished work to delete: what `distill` and `invert-texts` computed of this data.
+
+    Also the state of a run that --force has put aside. Raises OutputExists for an unfinished
+    training run on the data, and for all work on data whose content is not `known`.
+    """
+    found = []
+    for partial in unfinished:
+        identity = _identity(partial)
+        uses = ids_in(identity or {}, _DATA)
+        is_kept = partial.parent.name == "replaced"
+        is_run = identity is not None and "run" in identity and not is_kept
+        if identity is None or not uses <= set(known):
+            raise OutputExists(
+                f"{partial} is unfinished work on data that is not under the given paths; give "
+                "the paths of its data, too, or finish it or remove it"
+            )
+        if not uses & set(ids):
+            continue
+        if is_run:
+            raise OutputExists(
+                f"{partial} is an unfinished run on data that contains the pairs; finish it or "
+                "remove it"
+            )
+        found.append(partial)
+    return found
+
+
+def _identity(partial: Path) -> Mapping[str, Any] | None:
+    """The settings of unfinished work; {} if it has not begun, None if they cannot be read."""
+    if not any(partial.iterdir()):
+        return {}
+    try:
+        found = read_json_object(partial / "identity.json")
+    except BadInput:
+        return None
+    semantic = found.get("semantic")
+    return semantic if isinstance(semantic, dict) else found

@@ -1,0 +1,124 @@
+"""The pairs that a request names, found in the indexes of tasks and in the tars of buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from vlcpctl.core.errors import BadInput, some_names
+from vlcpctl.data.tasks.task import Split, Task, open_task
+from vlcpctl.deletion.places import Places
+from vlcpctl.deletion.selectors import Selectors, is_among
+from vlcpctl.deletion.tars import Tars
+from vlcpctl.deletion.tasks import Drop, unlisted_shards
+
+
+@dataclass
+class Matches:
+    """The pairs found: their keys, images (sha256), and the keys that the source gave them."""
+
+    keys: set[str] = field(default_factory=set)
+    images: set[str] = field(default_factory=set)
+    source_keys: set[str] = field(default_factory=set)
+    evicted: set[str] = field(default_factory=set)  # keys that no index lists any more
+    same_image: set[str] = field(default_factory=set)  # keys of other pairs with one of the images
+
+    def drop(self) -> Drop:
+        """What to remove."""
+        return Drop(frozenset(self.keys), frozenset(self.source_keys), frozenset(self.evicted))
+
+
+def find(places: Places, selectors: Selectors, tars: Tars, more: frozenset[str]) -> Matches:
+    """The pairs that the conditions select, and those with the keys `more`.
+
+    Where a column selects them, samples that all indexes have evicted are `evicted`: nothing
+    records their columns, and no command reads them, so they are removed, too. Raises BadInput if
+    a column is in no index, or if a task is damaged.
+    """
+    found = Matches(keys=set(selectors.keys | more))
+    tasks = [open_task(one.path) for one in places.stored if one.kind == "task"]
+    columns: set[str] = set()
+    for task, split in _splits(tasks):
+        columns.update(split.table.column_names)
+        _add_rows(found, split, selectors)
+        _add_samples(found, task, split, selectors, tars)
+    _require_columns(selectors, columns)
+    if selectors.hidden_columns():
+        found.evicted = _evicted(tasks, tars) - found.keys
+    for _, split in _splits(tasks):
+        _add_facts(found, split)
+    return found
+
+
+def _splits(tasks: Sequence[Task]) -> Iterator[tuple[Task, Split]]:
+    for task in tasks:
+        for name in task.manifest["splits"]:
+            yield task, task.split(name)
+
+
+def _add_rows(found: Matches, split: Split, selectors: Selectors) -> None:
+    rows = split.table.filter(pa.array(selectors.matching(split.table)))
+    found.keys.update(rows["key"].to_pylist())
+
+
+def _add_samples(
+    found: Matches, task: Task, split: Split, selectors: Selectors, tars: Tars
+) -> None:
+    """Add samples of a buffer's tars that its index does not list any more."""
+    listed = set(split.keys)
+    for shard in unlisted_shards(task, split):
+        path = task.path / shard
+        for sample in tars.samples(path):
+            if sample.key in listed:
+                continue
+            described = {"key": sample.key, **tars.description(path, sample)}
+            if sample.key in found.keys or selectors.match(described):
+                found.keys.add(sample.key)
+                found.images.update(_texts(described.get("sha256")))
+                found.source_keys.update(_texts(described.get("source_key")))
+
+
+def _texts(value: object) -> list[str]:
+    return [value] if isinstance(value, str) else []
+
+
+def _evicted(tasks: Sequence[Task], tars: Tars) -> set[str]:
+    """The keys of samples in tars that no index lists."""
+    unlisted = {
+        sample.key
+        for task, split in _splits(tasks)
+        for shard in unlisted_shards(task, split)
+        for sample in tars.samples(task.path / shard)
+    }
+    for _, split in _splits(tasks) if unlisted else ():
+        unlisted.difference_update(split.keys)
+    return unlisted
+
+
+def _add_facts(found: Matches, split: Split) -> None:
+    """Add the images and source keys of the pairs, and the other pairs that have these images."""
+    table = split.table.select(["key", "sha256", "source_key"])
+    rows = table.filter(pa.array(is_among(table["key"], found.keys)))
+    found.images.update(rows["sha256"].to_pylist())
+    found.source_keys.update(key for key in rows["source_key"].to_pylist() if key is not None)
+
+
+def add_same_images(found: Matches, places: Places) -> None:
+    """Add the keys of other pairs that have one of the images."""
+    for one in places.stored:
+        if one.kind != "task" or not found.images:
+            continue
+        for _, split in _splits([open_task(one.path)]):
+            alike = split.table.filter(pa.array(is_among(split.table["sha256"], found.images)))
+            found.same_image.update(set(alike["key"].to_pylist()) - found.keys)
+
+
+def _require_columns(selectors: Selectors, columns: set[str]) -> None:
+    for name, _ in selectors.columns:
+        if name not in columns:
+            raise BadInput(
+                f"--where: no index has a column {name!r}; 'vlcpctl split --keep-columns' keeps "
+                f"columns of the source (found: {some_names(sorted(columns)) or 'no index'})"
+            )

@@ -1,0 +1,219 @@
+"""Everything that is stored under some paths: artifacts, files, hidden directories, hard links."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.core.manifest import MANIFESTS, is_artifact, kind_of
+from vlcpctl.core.staging import Staging
+from vlcpctl.data.precomputed import pseudo_texts
+from vlcpctl.data.precomputed.stored_features import FILE, IMAGES, TEXTS
+from vlcpctl.data.tasks.facts import read_stream, read_task
+from vlcpctl.deletion.tars import Inode
+from vlcpctl.evaluation import rank_files
+
+_WHOLE = ("stream", "task", "checkpoint", "targets", "embeddings")
+PSEUDO_TEXTS, RANKS = "pseudo texts", "ranks"
+_FORMATS = {pseudo_texts.METADATA: PSEUDO_TEXTS, rank_files.METADATA: RANKS}
+_HIDDEN = re.compile(r"\.(?P<name>.+)\.vlcpctl")
+_OURS = re.compile(rb'"schema": ?"vlcpctl\.')
+_LEFT = re.compile("writing-|ready$")
+_START_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A directory or file that vlcpctl made; `unit` is the output that it is a part of.
+
+    `kept` is what is deleted as a whole if it has to be: an output that --force replaced.
+    """
+
+    path: Path
+    kind: str
+    unit: Path
+    kept: Path | None = None
+
+
+@dataclass
+class Places:
+    """What a walk has found."""
+
+    stored: list[Stored] = field(default_factory=list)
+    hidden: list[Staging] = field(default_factory=list)
+    unfinished: list[Path] = field(default_factory=list)  # directories of saved states or parts
+    links: dict[Inode, list[Path]] = field(default_factory=dict)  # files with hard links
+    skipped: list[Path] = field(default_factory=list)  # symbolic links, which are not followed
+    others: list[Path] = field(default_factory=list)  # files that vlcpctl did not write
+
+
+def tops_of(paths: Sequence[Path]) -> list[Path]:
+    """The paths to search: absolute, whole artifacts instead of parts of them, and each once.
+
+    Raises BadInput if a path does not exist, and UsageError for the root of the file system.
+    """
+    found = {_whole(path) for path in paths}
+    for top in found:
+        if top == top.parent:
+            raise UsageError(
+                f"{top} is the root of the file system; give the directories to search"
+            )
+    return sorted(top for top in found if not found & set(top.parents))
+
+
+def _whole(path: Path) -> Path:
+    real = Path(os.path.realpath(path))
+    if not os.path.lexists(real):
+        raise BadInput(f"{path} does not exist")
+    for at in (real, *real.parents):
+        hidden = _HIDDEN.fullmatch(at.name)
+        if hidden and Staging(at.with_name(hidden["name"])).is_ours():
+            return _whole_artifact(at.with_name(hidden["name"]))
+    return _whole_artifact(real)
+
+
+def _whole_artifact(path: Path) -> Path:
+    """The outermost artifact that contains a path, or the path itself."""
+    return next(
+        (at for at in reversed(path.parents) if kind_of(at) in _WHOLE and is_artifact(at)), path
+    )
+
+
+def places_under(tops: Iterable[Path]) -> Places:
+    """Everything under these paths, and in the hidden directory beside each of them.
+
+    Raises OSError if a directory cannot be read: the search would not be complete.
+    """
+    walk = _Walk(Places())
+    for top in tops:
+        if os.path.lexists(top):
+            walk.visit(top, None, None)
+        if Staging(top).is_ours():
+            walk.visit(Staging(top).path, None, None)
+    return walk.found
+
+
+@dataclass
+class _Walk:
+    found: Places
+    _own: dict[Path, set[str] | None] = field(default_factory=dict)
+
+    def visit(self, path: Path, owner: Stored | None, kept: Path | None) -> None:
+        """Record a path and everything below it; `owner` is the artifact that it is inside of."""
+        about = path.lstat()
+        if stat.S_ISLNK(about.st_mode):
+            self.found.skipped.append(path)
+        elif stat.S_ISDIR(about.st_mode):
+            self._visit_directory(path, owner, kept)
+        elif stat.S_ISREG(about.st_mode):
+            self._note_link(path, about)
+            self._visit_file(path, owner, kept)
+
+    def _note_link(self, path: Path, about: os.stat_result) -> None:
+        if about.st_nlink > 1:
+            self.found.links.setdefault((about.st_dev, about.st_ino), []).append(path)
+
+    def _visit_directory(self, path: Path, owner: Stored | None, kept: Path | None) -> None:
+        hidden = _HIDDEN.fullmatch(path.name)
+        if hidden and (staging := Staging(path.with_name(hidden["name"]))).is_ours():
+            self._visit_hidden(staging)
+            return
+        kind = kind_of(path)
+        if kind is not None and is_artifact(path):
+            owner = self._artifact(path, kind, owner, kept)
+        for child in sorted(path.iterdir()):
+            self.visit(child, owner, kept)
+
+    def _artifact(self, path: Path, kind: str, owner: Stored | None, kept: Path | None) -> Stored:
+        is_listed = kind == "task" and owner is not None and owner.kind == "stream"
+        if is_listed and owner is not None and path.name in _listed(owner.path):
+            found = Stored(path, kind, owner.unit, kept)
+        else:
+            found = Stored(path, kind, path, kept)
+        self.found.stored.append(found)
+        self._own[path] = _own_files(found)
+        return found
+
+    def _visit_hidden(self, staging: Staging) -> None:
+        self.found.hidden.append(staging)
+        for path in _below(staging.path):  # of dead writers, too: they are hard links
+            about = path.lstat()
+            if stat.S_ISREG(about.st_mode):
+                self._note_link(path, about)
+        inside = _Walk(Places())
+        if staging.partial.is_dir():
+            self.found.unfinished.append(staging.partial)
+        for kept in _children(staging.replaced.parent):
+            if (kept / "identity.json").is_file() and kept.name == staging.partial.name:
+                self.found.unfinished.append(kept)
+            else:
+                inside.visit(kept, None, kept)
+        if staging.ready.exists() and not os.path.lexists(staging.output):
+            inside.visit(staging.ready, None, None)
+        self.found.stored += inside.found.stored
+        self.found.skipped += inside.found.skipped
+        self.found.others += inside.found.others
+
+    def _visit_file(self, path: Path, owner: Stored | None, kept: Path | None) -> None:
+        own = None if owner is None else self._own[owner.path]
+        if owner is not None and (own is None or path.name in own):
+            return
+        kind, is_ours = _kind_of_file(path)
+        if kind is not None:
+            self.found.stored.append(Stored(path, kind, path, kept))
+        elif not is_ours:
+            self.found.others.append(path)
+
+
+def is_left_over(path: Path) -> bool:
+    """Whether a path is what a writer leaves when it is killed, which the next one deletes."""
+    return any(_HIDDEN.fullmatch(at.parent.name) and _LEFT.match(at.name) for at in path.parents)
+
+
+def _listed(stream: Path) -> set[str]:
+    return {entry["path"] for entry in read_stream(stream)["tasks"]}
+
+
+def _own_files(stored: Stored) -> set[str] | None:
+    """The names of the files of a stream or task; None for artifacts that list their own."""
+    if stored.kind == "stream":
+        return {MANIFESTS["stream"], "skipped.ndjson"}
+    if stored.kind != "task":
+        return None
+    splits: dict[str, dict[str, list[str]]] = read_task(stored.path)["splits"]
+    shards = [shard for split in splits.values() for shard in split["shards"]]
+    indexes = [f"{name}.parquet" for name in splits]
+    return {MANIFESTS["task"], *indexes, *shards, FILE, IMAGES, TEXTS}
+
+
+def _kind_of_file(path: Path) -> tuple[str | None, bool]:
+    """The kind of a Parquet file of ours, and whether vlcpctl wrote a file."""
+    with path.open("rb") as file:
+        start = file.read(_START_BYTES)
+    if start.startswith(b"PAR1"):
+        try:
+            metadata = pq.read_metadata(path).metadata or {}
+        except (OSError, ValueError, pa.ArrowException):
+            return None, False
+        kind = next((kind for name, kind in _FORMATS.items() if name in metadata), None)
+        return kind, kind is not None
+    return None, not start or _OURS.search(start) is not None
+
+
+def _below(top: Path) -> Iterator[Path]:
+    for path in _children(top):
+        yield path
+        if path.is_dir() and not path.is_symlink():
+            yield from _below(path)
+
+
+def _children(directory: Path) -> list[Path]:
+    return sorted(directory.iterdir()) if directory.is_dir() else []

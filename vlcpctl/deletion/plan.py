@@ -1,0 +1,111 @@
+"""The plan of a deletion: what contains the pairs, what to rewrite or delete, what depends on it.
+
+Making it changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.manifest import MANIFESTS
+from vlcpctl.deletion.hits import Hit, hit_of, ids_of
+from vlcpctl.deletion.lineage import Dependent, affected, dependents, outdated_parts
+from vlcpctl.deletion.matches import Matches, add_same_images, find
+from vlcpctl.deletion.places import PSEUDO_TEXTS, Places, is_left_over, places_under
+from vlcpctl.deletion.selectors import Selectors
+from vlcpctl.deletion.tars import Tars, inode_of
+
+_DATA = ("task", "targets", PSEUDO_TEXTS)
+_WITHOUT_DATA = frozenset(MANIFESTS.values())  # with labels at most, and content ids
+
+
+@dataclass
+class Plan:
+    """What a deletion will do."""
+
+    tops: Sequence[Path]
+    places: Places
+    matches: Matches
+    hits: list[Hit]
+    parts: list[Path] = field(default_factory=list)  # unfinished work to delete
+    checkpoints: list[Dependent] = field(default_factory=list)  # that depend on the pairs
+    unknown: list[Dependent] = field(default_factory=list)  # checkpoints with data not found here
+
+    def units(self) -> list[Hit]:
+        """One hit of each output to rewrite, outputs inside of others first."""
+        found = {hit.stored.unit: hit for hit in self.hits if hit.stored.kept is None}
+        return [found[path] for path in sorted(found, key=lambda one: (-len(one.parts), one))]
+
+    def deleted(self) -> list[Path]:
+        """What is deleted as a whole: outputs that --force replaced, and unfinished work."""
+        kept = {hit.stored.kept for hit in self.hits if hit.stored.kept is not None}
+        return [*sorted(kept), *self.parts]
+
+    def is_empty(self) -> bool:
+        """Whether nothing is left to remove."""
+        return not self.hits
+
+
+def make_plan(
+    selectors: Selectors,
+    tops: Sequence[Path],
+    more: frozenset[str] = frozenset(),
+    done: frozenset[Path] = frozenset(),
+) -> Plan:
+    """Find the pairs that the conditions select, and those with the keys `more`.
+
+    `done` are artifacts from which an interrupted deletion may have removed them: checkpoints may
+    depend on those, too. Raises BadInput if an artifact is damaged or its data is reachable from
+    outside of `tops`, and OutputExists if unfinished work needs it.
+    """
+    places, tars = places_under(tops), Tars()
+    matches = find(places, selectors, tars, more)
+    drop = matches.drop()
+    hits = [hit for one in places.stored if (hit := hit_of(one, drop, tars)) is not None]
+    add_same_images(matches, places)
+    plan = Plan(tops, places, matches, hits)
+    _refuse_other_links(plan)
+    known = {one for stored in places.stored if stored.kind in _DATA for one in ids_of(stored)}
+    touched = [hit.stored for hit in hits if hit.stored.kind in _DATA]
+    data = {one for stored in touched for one in ids_of(stored)}
+    plan.parts = outdated_parts(places.unfinished, data, known)
+    trained = [hit.stored for hit in hits if hit.trains]
+    trained += [one for one in places.stored if one.path in done and one.kind in _DATA]
+    found = dependents(places.stored)
+    chosen = affected(found, {one for stored in trained for one in ids_of(stored)})
+    plan.checkpoints = [one for one in chosen if one.about]
+    plan.unknown = [
+        one for one in found if one.about and one not in chosen and not one.data <= known
+    ]
+    return plan
+
+
+def _refuse_other_links(plan: Plan) -> None:
+    """Refuse files whose data would stay under other names after they are rewritten."""
+    names = [
+        (hit.path / name) for hit in plan.hits for name in hit.files if name not in _WITHOUT_DATA
+    ]
+    for path in names:
+        if path.is_symlink():
+            raise BadInput(
+                f"{path} is a symbolic link to {os.path.realpath(path)}, whose bytes would stay; "
+                "put the file itself in its place"
+            )
+    planned = {path for path in names if path.stat().st_nlink > 1}
+    for path in sorted(planned):
+        links = plan.places.links[inode_of(path)]
+        if path.stat().st_nlink > len(links):
+            raise BadInput(
+                f"{path} has {path.stat().st_nlink} hard links, {len(links)} of them under the "
+                "given paths: other hard links exist outside the given paths; give their "
+                "directories too"
+            )
+        strange = [one for one in links if one not in planned and not is_left_over(one)]
+        if strange:
+            raise BadInput(
+                f"{strange[0]} is a hard link to {path} and not part of an artifact; remove it"
+            )

@@ -1,0 +1,137 @@
+"""The receipt of a deletion: what was removed where and when, and what is known to depend on it.
+
+It is written before the first removal, as pending: with its keys, the same request finds the rest
+of the pairs if it was interrupted, even where their columns are gone. It names pairs by their keys
+and images by their sha256; of texts that select pairs it only has the sha256.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import vlcpctl
+from vlcpctl.core.atomic import new_part
+from vlcpctl.core.errors import BadInput, OutputExists
+from vlcpctl.core.manifest import kind_of
+from vlcpctl.core.safe_json import read_json_object
+from vlcpctl.core.staging import sync
+from vlcpctl.deletion.selectors import Selectors
+
+SCHEMA = "vlcpctl.receipt/1"
+PENDING, FINISHED = "pending", "finished"
+DIRECTORY = "receipts"
+_NUMBERED = re.compile(r"(\d{4,})\.json")
+
+
+@dataclass
+class Receipt:
+    """A receipt and its file."""
+
+    path: Path
+    fields: dict[str, Any]
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the deletion was begun and not finished."""
+        return bool(self.fields["state"] == PENDING)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether it was written before: the deletion was interrupted."""
+        return self.is_pending and self.path.exists()
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The keys of the pairs."""
+        return frozenset(self.fields.get("keys", ()))
+
+    def write(self, state: str) -> None:
+        """Write the file, which is on disk when this returns."""
+        self.fields["state"] = state
+        if state == FINISHED:
+            self.fields["finished"] = now()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        sync(self.path.parent.parent)
+        with new_part(self.path) as temporary:
+            temporary.write_text(json.dumps(self.fields, indent=1) + "\n", encoding="utf-8")
+
+
+def now() -> str:
+    """The time, as receipts have it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def directory_for(top: Path) -> Path:
+    """Where receipts about a path are: inside of it, or beside the artifact or file that it is."""
+    is_plain = top.is_dir() and kind_of(top) is None
+    return (top if is_plain else top.parent) / DIRECTORY
+
+
+def earlier_receipts(given: Path | None, top: Path) -> list[Receipt]:
+    """The receipts that exist: the one given, or all in the usual directory, oldest first.
+
+    Raises OutputExists if the file given is something else.
+    """
+    if given is not None:
+        found = read(given) if os.path.lexists(given) else None
+        if found is None and os.path.lexists(given):
+            raise OutputExists(
+                f"{given} already exists and is not a receipt; choose another --receipt"
+            )
+        return [] if found is None else [found]
+    directory = directory_for(top)
+    paths = sorted(directory.iterdir(), key=_number) if directory.is_dir() else []
+    return [found for path in paths if _number(path) and (found := read(path)) is not None]
+
+
+def next_path(given: Path | None, top: Path) -> Path:
+    """Where to write a new receipt: the path given, or the next number."""
+    if given is not None:
+        return given
+    directory = directory_for(top)
+    numbers = map(_number, directory.iterdir()) if directory.is_dir() else ()
+    return directory / f"{max(numbers, default=0) + 1:04d}.json"
+
+
+def read(path: Path) -> Receipt | None:
+    """The receipt in a file; None if it is not one."""
+    try:
+        found = read_json_object(path)
+    except BadInput:
+        return None
+    is_ours = found.get("schema") == SCHEMA and found.get("state") in {PENDING, FINISHED}
+    lists = all(isinstance(found.get(name), list) for name in ("keys", "artifacts", "checkpoints"))
+    return Receipt(path, found) if is_ours and lists else None
+
+
+def new_receipt(path: Path, selectors: Selectors, tops: Iterable[Path]) -> Receipt:
+    """A receipt without findings, which is not written yet."""
+    fields = {
+        "schema": SCHEMA,
+        "state": PENDING,
+        "request": selectors.request(),
+        "started": now(),
+        "finished": None,
+        "paths": [str(top) for top in tops],
+        "selectors": selectors.described(),
+        "keys": [],
+        "images": [],
+        "not_found": [],
+        "artifacts": [],
+        "checkpoints": [],
+        "versions": {"vlcpctl": vlcpctl.__version__, "python": platform.python_version()},
+    }
+    return Receipt(path, fields)
+
+
+def _number(path: Path) -> int:
+    found = _NUMBERED.fullmatch(path.name)
+    return int(found[1]) if found else 0

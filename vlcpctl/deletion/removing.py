@@ -1,0 +1,158 @@
+"""Carry out a deletion: rewrite or delete what contains the pairs, until nothing does."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from vlcpctl.core.atomic import rewritten_directory, rewritten_file
+from vlcpctl.core.console import say
+from vlcpctl.core.digests import digests_of
+from vlcpctl.core.errors import OutputExists
+from vlcpctl.core.hashing import content_id
+from vlcpctl.core.manifest import read_manifest
+from vlcpctl.core.seals import renewed, rewrite_sealed_manifest
+from vlcpctl.core.staging import Staging, delete, link_or_copy
+from vlcpctl.data.precomputed import pseudo_texts, teacher_targets
+from vlcpctl.data.tasks.task import open_task
+from vlcpctl.deletion.hits import Hit
+from vlcpctl.deletion.places import PSEUDO_TEXTS, RANKS, places_under
+from vlcpctl.deletion.plan import Plan, make_plan
+from vlcpctl.deletion.receipt import FINISHED, PENDING, Receipt
+from vlcpctl.deletion.records import complete, record
+from vlcpctl.deletion.selectors import Selectors
+from vlcpctl.deletion.tars import Tars
+from vlcpctl.deletion.tasks import Drop, TaskRewriter, rewrite_stream
+from vlcpctl.evaluation import embedding_files, rank_files
+
+Observe = Callable[[str], None]  # called with the name of each point at which a kill is tested
+_ROUNDS = 3  # another process may write more while pairs are removed
+
+
+def tidy(tops: Sequence[Path]) -> None:
+    """Delete what dead writers left under the paths, and complete their swaps.
+
+    Raises OutputExists if another process is writing there: what it writes may contain the pairs.
+    """
+    for staging in places_under(tops).hidden:
+        with staging.locked():
+            pass
+
+
+def remove(
+    plan: Plan, selectors: Selectors, receipt: Receipt, observe: Observe = lambda _: None
+) -> None:
+    """Remove the pairs, and write the receipt before and after.
+
+    Raises OutputExists if another process writes one of the outputs, and goes on writing data with
+    the pairs; OSError if the disk is full. The same call then removes the rest.
+    """
+    for _ in range(_ROUNDS):
+        with ExitStack() as locks:
+            for unit in plan.units():
+                locks.enter_context(Staging(unit.stored.unit).locked())
+            record(plan, selectors, receipt, digests=True)
+            receipt.write(PENDING)
+            observe("pending")
+            _carry_out(plan, observe)
+        observe("removed")
+        tidy(plan.tops)
+        done = frozenset(Path(one["path"]) for one in receipt.fields["artifacts"])
+        plan = make_plan(selectors, plan.tops, receipt.keys, done)
+        if plan.is_empty() and not plan.parts:
+            break
+    else:
+        raise OutputExists(
+            f"{plan.hits[0].path} contains the pairs again: another process writes them; run the "
+            "same command again when it has ended"
+        )
+    record(plan, selectors, receipt)
+    complete(plan, receipt)
+    receipt.write(FINISHED)
+    observe("finished")
+
+
+def _carry_out(plan: Plan, observe: Observe) -> None:
+    tars, drop = Tars(), plan.matches.drop()
+    for path in plan.deleted():
+        observe(f"deleting {path.name}")
+        _delete(path)
+        say(f"deleted {path}")
+    for hit in plan.units():
+        observe(f"rewriting {hit.stored.unit.name}")
+        _rewrite(hit, tars, drop, observe)
+        say(f"rewrote {hit.stored.unit}")
+
+
+def _delete(path: Path) -> None:
+    """Delete something in the hidden directory of an output, which goes, too, if it is empty."""
+    staging = _staging_of(path)
+    with staging.locked():
+        delete(path)
+
+
+def _staging_of(path: Path) -> Staging:
+    """The hidden directory that contains a path."""
+    hidden = next(at for at in path.parents if at.name.endswith(".vlcpctl"))
+    name = hidden.name.removeprefix(".").removesuffix(".vlcpctl")
+    return Staging(hidden.with_name(name))
+
+
+def _rewrite(hit: Hit, tars: Tars, drop: Drop, observe: Observe) -> None:
+    unit, kind = hit.stored.unit, hit.stored.kind
+    if kind in {PSEUDO_TEXTS, RANKS}:
+        with rewritten_file(unit) as temporary:
+            if kind == RANKS:
+                rank_files.write_without(unit, temporary, drop.keys)
+            else:
+                file = pseudo_texts.open_pseudo_texts(unit)
+                drop_N = pseudo_texts.texts_of_parents(file, drop.keys)
+                pseudo_texts.write_without(file, temporary, drop_N)
+            observe(f"written {unit.name}")
+        return
+    with rewritten_directory(unit) as target:
+        mirror(unit, target)
+        if unit != hit.path or kind == "stream":
+            rewrite_stream(unit, target, tars, drop)
+        elif kind == "task":
+            TaskRewriter(open_task(unit), target, unit, tars, drop).rewrite()
+        elif kind == "targets":
+            _rewrite_targets(unit, target, drop)
+        else:
+            _rewrite_embeddings(unit, target, drop)
+        observe(f"written {unit.name}")
+
+
+def mirror(source: Path, target: Path) -> None:
+    """Fill an empty directory with hard links to all files of another, or copies of them."""
+    for path in sorted(source.iterdir()):
+        place = target / path.name
+        if path.is_dir() and not path.is_symlink():
+            place.mkdir()
+            shutil.copystat(path, place)
+            mirror(path, place)
+        else:
+            link_or_copy(path, place)
+
+
+def _rewrite_targets(path: Path, target: Path, drop: Drop) -> None:
+    targets = teacher_targets.open_targets(path)
+    for file in target.iterdir():
+        if file.suffix in {".npy", ".parquet"} or file.name == "targets.json":
+            file.unlink()
+    teacher_targets.write_without(targets, target, drop.keys)
+
+
+def _rewrite_embeddings(path: Path, target: Path, drop: Drop) -> None:
+    for part, drop_N in embedding_files.rows_of(path, drop.keys).items():
+        if drop_N.any():
+            for name in embedding_files.part_files(part):
+                (target / name).unlink()
+            embedding_files.write_part_without(path, target, part, drop_N)
+    manifest = read_manifest(path, "embeddings")
+    (target / "embeddings.json").unlink()
+    digests = digests_of(target)
+    content = content_id({"identity": manifest["identity"], "digests": digests})
+    rewrite_sealed_manifest(target, "embeddings", renewed(manifest, content, {"digests": digests}))

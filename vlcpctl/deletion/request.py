@@ -1,0 +1,117 @@
+"""A deletion request from its conditions to its receipt, continued if it was interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vlcpctl.core.console import say, warn
+from vlcpctl.core.errors import BadInput, OutputExists
+from vlcpctl.core.staging import Staging
+from vlcpctl.deletion.places import tops_of
+from vlcpctl.deletion.plan import Plan, make_plan
+from vlcpctl.deletion.receipt import (
+    Receipt,
+    earlier_receipts,
+    new_receipt,
+    next_path,
+)
+from vlcpctl.deletion.records import record, warnings
+from vlcpctl.deletion.removing import Observe, remove, tidy
+from vlcpctl.deletion.selectors import Selectors
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A deletion request: its conditions, where to search, and the file of the receipt if given."""
+
+    selectors: Selectors
+    paths: Sequence[Path]
+    receipt: Path | None = None
+
+
+def forget(request: Request, observe: Observe = lambda _: None) -> Receipt:
+    """Remove the pairs everywhere under the paths; returns the receipt.
+
+    A deletion that the same conditions began is completed. If nothing is left to remove, it is the
+    receipt of the last such deletion. Raises BadInput if nothing was found, ever; and as
+    `make_plan` and `remove` do, then without a change.
+    """
+    tops = tops_of(request.paths)
+    receipt, last = _receipts(request, tops)
+    with Staging(receipt.path).locked():
+        tidy(tops)
+        plan = _plan(request, tops, receipt)
+        if plan.is_empty() and not receipt.is_begun:
+            return _last(request, last)
+        _refuse_finished(request, last)
+        remove(plan, request.selectors, receipt, observe)
+    for line in warnings(receipt.fields, plan):
+        warn(line)
+    return receipt
+
+
+def look(request: Request) -> Receipt:
+    """The receipt that `forget` would begin with; changes nothing. Raises as `forget` does."""
+    tops = tops_of(request.paths)
+    receipt, last = _receipts(request, tops)
+    plan = _plan(request, tops, receipt)
+    if plan.is_empty() and not receipt.is_begun:
+        return _last(request, last)
+    _refuse_finished(request, last)
+    record(plan, request.selectors, receipt)
+    for line in warnings(receipt.fields, plan):
+        warn(line)
+    return receipt
+
+
+def _plan(request: Request, tops: Sequence[Path], receipt: Receipt) -> Plan:
+    done = frozenset(Path(one["path"]) for one in receipt.fields["artifacts"])
+    return make_plan(request.selectors, tops, receipt.keys, done)
+
+
+def _receipts(request: Request, tops: Sequence[Path]) -> tuple[Receipt, Receipt | None]:
+    """The receipt to write: a pending one of the same conditions, or a new one; the last finished.
+
+    Raises OutputExists if the file given for it is something else.
+    """
+    wanted = request.selectors.request()
+    found = earlier_receipts(request.receipt, tops[0])
+    own = [one for one in found if one.fields.get("request") == wanted]
+    if request.receipt is not None and found and not own:
+        raise OutputExists(
+            f"{request.receipt} is the receipt of another deletion; choose another --receipt"
+        )
+    for one in found:
+        if one.is_pending and one not in own:
+            warn(f"{one.path} is of a deletion that was interrupted; run its command again")
+    pending = [one for one in own if one.is_pending]
+    finished = [one for one in own if not one.is_pending]
+    last = finished[-1] if finished else None
+    if pending:
+        say(f"resuming the deletion of {pending[-1].path}")
+        return pending[-1], last
+    return new_receipt(next_path(request.receipt, tops[0]), request.selectors, tops), last
+
+
+def _last(request: Request, last: Receipt | None) -> Receipt:
+    """The receipt of the last deletion, after which nothing was left; BadInput if there is none."""
+    if last is None:
+        raise _nothing_found(request)
+    say(f"nothing is left to remove; {last.path} is the receipt of the deletion")
+    return last
+
+
+def _refuse_finished(request: Request, last: Receipt | None) -> None:
+    """Refuse to replace a finished receipt by one of pairs that came later."""
+    if last is not None and request.receipt is not None:
+        raise OutputExists(
+            f"{last.path} is the receipt of a finished deletion, and there are more pairs now; "
+            "choose another --receipt"
+        )
+
+
+def _nothing_found(request: Request) -> BadInput:
+    places = ", ".join(map(str, request.paths))
+    return BadInput(f"no pair under {places} matches; nothing was changed and no receipt written")

@@ -1,0 +1,153 @@
+"""Which pairs a deletion request names: by key, by the key of the source, by image, by column."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vlcpctl.core.errors import UsageError
+from vlcpctl.core.hashing import content_id
+from vlcpctl.core.input_files import read_text
+from vlcpctl.core.printable import printable
+
+_DIGITS = {"--key": 32, "--sha256": 64}
+_DESCRIBED = ("label", "task")  # columns that the .json member of a tar has, too
+
+
+@dataclass(frozen=True)
+class Selectors:
+    """A union of conditions on pairs."""
+
+    keys: frozenset[str] = frozenset()
+    source_keys: frozenset[str] = frozenset()
+    images: frozenset[str] = frozenset()  # sha256 of image files
+    columns: tuple[tuple[str, str], ...] = ()  # column and value
+
+    def described(self) -> list[dict[str, str]]:
+        """The conditions as JSON values, sorted; text that may be personal only by its sha256."""
+        return [
+            *({"by": "key", "key": key} for key in sorted(self.keys)),
+            *({"by": "source-key", "sha256": _sha256(text)} for text in sorted(self.source_keys)),
+            *({"by": "sha256", "sha256": image} for image in sorted(self.images)),
+            *(
+                {"by": "where", "column": column, "sha256": _sha256(value)}
+                for column, value in sorted(self.columns)
+            ),
+        ]
+
+    def request(self) -> str:
+        """An id of the conditions: the same ones continue an interrupted deletion."""
+        return content_id(self.described())
+
+    def matching(self, table: pa.Table) -> np.ndarray:
+        """(N,) bool: the rows of an index that one of the conditions selects."""
+        found = np.zeros(len(table), dtype=bool)
+        for name, wanted in self._exact().items():
+            if wanted:
+                found |= is_among(table[name], wanted)
+        for name, value in self.columns:
+            if name in table.column_names:
+                found |= _has_value(table[name], value)
+        return found
+
+    def match(self, description: Mapping[str, Any]) -> bool:
+        """Whether a condition selects a sample by the .json member in its tar."""
+        exact = any(description.get(name) in wanted for name, wanted in self._exact().items())
+        return exact or any(
+            name in description and str(description[name]) == value
+            for name, value in self.columns
+            if name in _DESCRIBED
+        )
+
+    def hidden_columns(self) -> list[str]:
+        """The columns of conditions that tars do not record, only indexes."""
+        return [name for name, _ in self.columns if name not in _DESCRIBED]
+
+    def _exact(self) -> dict[str, frozenset[str]]:
+        return {"key": self.keys, "source_key": self.source_keys, "sha256": self.images}
+
+
+@dataclass
+class Words:
+    """The options of a command line that select pairs, as they were given."""
+
+    key: Collection[str] = ()
+    source_key: Collection[str] = ()
+    sha256: Collection[str] = ()
+    where: Collection[str] = ()
+    keys_from: Collection[Path] = field(default_factory=tuple)
+
+
+def parse(words: Words) -> Selectors:
+    """The conditions of a command line.
+
+    Raises UsageError if there is none or one is malformed, and BadInput if a file of keys cannot
+    be read.
+    """
+    listed = [line for path in words.keys_from for line in _lines(path)]
+    found = Selectors(
+        keys=frozenset(_hex("--key", text) for text in [*words.key, *listed]),
+        source_keys=frozenset(words.source_key),
+        images=frozenset(_hex("--sha256", text) for text in words.sha256),
+        columns=tuple(sorted({_column(text) for text in words.where})),
+    )
+    if not any(vars(found).values()):
+        what = "no key is listed in --keys" if words.keys_from else "no pair is selected"
+        raise UsageError(f"{what}; give --key, --source-key, --sha256, --where or --keys")
+    return found
+
+
+def is_among(column: pa.ChunkedArray, wanted: Iterable[str]) -> np.ndarray:
+    """(N,) bool: which values of a column of text are among these."""
+    values = pa.array(sorted(wanted), pa.string())
+    found: np.ndarray = pc.is_in(column.cast(pa.string()), value_set=values).to_numpy()
+    return found
+
+
+def _has_value(column: pa.ChunkedArray, value: str) -> np.ndarray:
+    """(N,) bool: which values are this text; of a list, one of its elements."""
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        flat = _has_value(pa.chunked_array([pc.list_flatten(column)]), value)
+        rows = pc.list_parent_indices(column).to_numpy()
+        found = np.zeros(len(column), dtype=bool)
+        found[rows[flat]] = True
+        return found
+    try:
+        return is_among(column, [value])
+    except pa.ArrowException:  # of a type without a text
+        return np.array([str(one) == value for one in column.to_pylist()], dtype=bool)
+
+
+def _lines(path: Path) -> list[str]:
+    text = sys.stdin.read() if path == Path("-") else read_text(path)
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _hex(option: str, text: str) -> str:
+    digits = _DIGITS[option]
+    if not re.fullmatch(f"[0-9a-fA-F]{{{digits}}}", text):
+        what = "the sha256 of an image" if option == "--sha256" else "the key of a sample"
+        raise UsageError(
+            f"{option} '{printable(text):.80}' is not {what}: {digits} hexadecimal digits"
+        )
+    return text.lower()
+
+
+def _column(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise UsageError(f"--where '{printable(text):.80}' is not COLUMN=VALUE")
+    return name, value
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()

@@ -1,0 +1,147 @@
+"""Samples in tars, found by the names of their members, and tars rewritten without some of them.
+
+Buffers hard-link the tars of earlier buffers, and keep the samples that they evicted in them: what
+a tar contains is known from the tar alone.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from vlcpctl.core.errors import BadInput, unreadable
+from vlcpctl.core.input_files import open_regular
+from vlcpctl.core.safe_json import parse_json
+from vlcpctl.core.staging import link_or_copy
+from vlcpctl.data.tasks.tar import BLOCK, END
+
+Inode = tuple[int, int]
+_MOST_JSON_BYTES = 1 << 26
+_AT_ONCE = 1 << 20
+
+
+class TarSample(NamedTuple):
+    """The members of one sample, which follow each other, and where its .json member is."""
+
+    key: str
+    start: int  # of the first header
+    end: int  # of the padding after the last member
+    json_start: int = 0
+    json_size: int = 0
+
+
+@dataclass(frozen=True)
+class Moves:
+    """How much earlier each byte of a tar is, once some of its samples were removed."""
+
+    starts: np.ndarray  # (D,) of the samples removed
+    removed: np.ndarray  # (D + 1,) bytes removed before each of them, and in all
+    samples: int  # that are left
+
+    def moved(self, offsets: np.ndarray) -> np.ndarray:
+        """(N,) int64: the new offsets of bytes that are still there."""
+        places = np.searchsorted(self.starts, offsets, side="right")
+        found: np.ndarray = offsets - self.removed[places]
+        return found
+
+
+def inode_of(path: Path) -> Inode:
+    """The device and inode of a file. Raises OSError if there is none."""
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+@dataclass
+class Tars:
+    """Tars by inode: each is read once, and written once for all its hard links."""
+
+    _samples: dict[Inode, list[TarSample]] = field(default_factory=dict)
+    _written: dict[Inode, tuple[Path, Moves]] = field(default_factory=dict)
+
+    def samples(self, path: Path) -> list[TarSample]:
+        """The samples in a tar, in order. Raises BadInput if it cannot be read."""
+        inode = inode_of(path)
+        if inode not in self._samples:
+            self._samples[inode] = _samples(path)
+        return self._samples[inode]
+
+    def description(self, path: Path, sample: TarSample) -> dict[str, Any]:
+        """The .json member of a sample; {} if it has none. Raises BadInput if it is not JSON."""
+        if not 0 < sample.json_size <= _MOST_JSON_BYTES:
+            return {}
+        with open_regular(path) as file:
+            data = os.pread(file.fileno(), sample.json_size, sample.json_start)
+        try:
+            found = parse_json(data)
+        except ValueError as error:
+            raise BadInput(
+                f"{path}: the .json member of {sample.key} is damaged: {error}"
+            ) from error
+        return found if isinstance(found, dict) else {}
+
+    def rewrite(self, path: Path, target: Path, final: Path, drop: Collection[str]) -> Moves:
+        """Write a tar without the samples `drop` to `target`, which will be renamed to `final`.
+
+        Nothing is written if no sample is left. A tar of the same inode that was written before is
+        linked. Raises BadInput if the tar cannot be read.
+        """
+        inode = inode_of(path)
+        if inode in self._written:
+            earlier, moves = self._written[inode]
+            if moves.samples:
+                link_or_copy(earlier, target)
+            return moves
+        samples = self.samples(path)
+        moves = _moves(samples, drop)
+        if moves.samples:
+            _copy(path, target, [one for one in samples if one.key not in drop])
+        self._written[inode] = final, moves
+        return moves
+
+
+def _moves(samples: list[TarSample], drop: Collection[str]) -> Moves:
+    gone = [one for one in samples if one.key in drop]
+    sizes = np.array([one.end - one.start for one in gone], dtype=np.int64)
+    removed = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
+    starts = np.array([one.start for one in gone], dtype=np.int64)
+    return Moves(starts, removed, len(samples) - len(gone))
+
+
+def _samples(path: Path) -> list[TarSample]:
+    found: list[TarSample] = []
+    try:
+        with open_regular(path) as file, tarfile.open(fileobj=file, mode="r:") as tar:
+            for member in tar:
+                key, _, extension = member.name.partition(".")
+                end = member.offset_data + -(-member.size // BLOCK) * BLOCK
+                if not found or found[-1].key != key:
+                    found.append(TarSample(key, member.offset, end))
+                json = (member.offset_data, member.size) if extension == "json" else found[-1][3:]
+                found[-1] = TarSample(key, found[-1].start, end, *json)
+                tar.members = []  # which would grow
+    except (OSError, tarfile.TarError) as error:
+        raise BadInput(unreadable(path, error)) from error
+    return found
+
+
+def _copy(path: Path, target: Path, samples: list[TarSample]) -> None:
+    with open_regular(path) as source, target.open("xb") as file:
+        for sample in samples:
+            source.seek(sample.start)
+            _copy_range(source, file, sample.end - sample.start, path)
+        file.write(END)
+
+
+def _copy_range(source: BinaryIO, file: BinaryIO, size: int, path: Path) -> None:
+    while size > 0:
+        data = source.read(min(size, _AT_ONCE))
+        if not data:
+            raise BadInput(f"cannot read {path}: it is truncated")
+        file.write(data)
+        size -= len(data)

@@ -1,0 +1,310 @@
+"""Remove pairs from a task, a buffer or a stream: indexes, tars, stored features and manifests.
+
+The functions write into a directory that already has a hard link to every file of the original;
+what changes is written to a new file under the same name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.hashing import content_id
+from vlcpctl.core.safe_json import parse_json
+from vlcpctl.core.seals import renewed, rewrite_sealed_manifest
+from vlcpctl.data.precomputed import stored_features
+from vlcpctl.data.tasks.facts import read_stream
+from vlcpctl.data.tasks.index import ContentId
+from vlcpctl.data.tasks.manifests import content_with, file_facts
+from vlcpctl.data.tasks.task import Split, Task, open_task
+from vlcpctl.deletion.selectors import is_among
+from vlcpctl.deletion.tars import Moves, Tars
+
+SKIPPED = "skipped.ndjson"
+FEATURES = (stored_features.FILE, stored_features.IMAGES, stored_features.TEXTS)
+_ROWS_PER_GROUP = 2048
+_COUNTS = ("images", "captions", "bytes")
+
+
+@dataclass(frozen=True)
+class Drop:
+    """What to remove: the keys of pairs, and what else their skipped repeats are named by.
+
+    `evicted` are the keys of samples to remove from the tars of buffers only.
+    """
+
+    keys: frozenset[str]
+    source_keys: frozenset[str] = frozenset()
+    evicted: frozenset[str] = frozenset()
+
+    @cached_property
+    def samples(self) -> frozenset[str]:
+        """The keys of all samples to remove from tars."""
+        return self.keys | self.evicted
+
+
+@dataclass(frozen=True)
+class SplitHits:
+    """Where the pairs are in one split: rows of the index, and samples in tars."""
+
+    name: str
+    drop_N: np.ndarray  # (N,) bool, over the rows of the index
+    shards: Mapping[str, Sequence[str]]  # keys of the samples to remove, by tar
+
+    @property
+    def evicted(self) -> int:
+        """The number of samples in tars that the index does not list."""
+        return sum(map(len, self.shards.values())) - int(self.drop_N.sum())
+
+    def files(self) -> list[str]:
+        """The names of the files that change."""
+        return [f"{self.name}.parquet", *self.shards] if self.shards else []
+
+
+def unlisted_shards(task: Task, split: Split) -> list[str]:
+    """The tars of a buffer that contain samples which its index does not list."""
+    recorded = task.manifest.get("buffer", {}).get("shard_rows", {})
+    listed = Counter(split.column("shard"))
+    return [shard for shard, count in recorded.items() if count != listed[shard]]
+
+
+def hits_of(task: Task, split: Split, tars: Tars, drop: Drop) -> SplitHits:
+    """Where the pairs are in a split. Raises BadInput if a tar cannot be read."""
+    drop_N = is_among(split.table["key"], drop.keys)
+    by_shard = Counter(split.table["shard"].filter(pa.array(drop_N)).to_pylist())
+    shards = {}
+    for shard in sorted({*by_shard, *unlisted_shards(task, split)}):
+        samples = tars.samples(task.path / shard)
+        found = [one.key for one in samples if one.key in drop.samples]
+        if len(found) < by_shard[shard]:
+            raise BadInput(
+                f"{task.path / shard} lacks a sample that {split.path} lists in it; run "
+                "'vlcpctl check'"
+            )
+        if found:
+            shards[shard] = found
+    return SplitHits(split.name, drop_N, shards)
+
+
+@dataclass
+class TaskRewriter:
+    """Writes a task without some pairs; `target` will be renamed to `final`."""
+
+    task: Task
+    target: Path
+    final: Path
+    tars: Tars
+    drop: Drop
+
+    def rewrite(self) -> dict[str, Any]:
+        """Write what changes; returns the new manifest, or the old one if nothing does.
+
+        Raises BadInput if the task is damaged.
+        """
+        manifest = dict(self.task.manifest)
+        splits, tables, shard_rows = {}, {}, self._shard_rows()
+        is_changed = False
+        for name, listed in manifest["splits"].items():
+            split = self.task.split(name)
+            hits = hits_of(self.task, split, self.tars, self.drop)
+            tables[name] = split.table.filter(pa.array(~hits.drop_N))
+            splits[name] = listed
+            if hits.shards:
+                is_changed = True
+                splits[name] = self._split(listed, hits, tables[name], shard_rows)
+        if not is_changed:
+            return manifest
+        features = self._features() if manifest.get("buffer", {}).get("features") else None
+        content = content_id(
+            {"name": manifest["name"], "splits": {n: one["content"] for n, one in splits.items()}}
+        )
+        changes = {"splits": splits, "labels": _labels(manifest["labels"], tables)}
+        if "buffer" in manifest:
+            changes["buffer"] = _buffer(manifest["buffer"], tables["train"], shard_rows, features)
+        found = renewed(manifest, content_with(content, features), changes)
+        rewrite_sealed_manifest(_emptied(self.target, "task.json"), "task", found)
+        return found
+
+    def _shard_rows(self) -> dict[str, int]:
+        return dict(self.task.manifest.get("buffer", {}).get("shard_rows", {}))
+
+    def _split(
+        self,
+        listed: Mapping[str, Any],
+        hits: SplitHits,
+        table: pa.Table,
+        shard_rows: dict[str, int],
+    ) -> dict[str, Any]:
+        """Write the tars and the index of a split; returns its entry in the manifest."""
+        shards = list(listed["shards"])
+        for shard in hits.shards:
+            moves = self._tar(shard)
+            table = _with_moves(table, shard, moves)
+            if not moves.samples:
+                shards.remove(shard)
+                shard_rows.pop(shard, None)
+            elif shard in shard_rows:
+                shard_rows[shard] = moves.samples
+        index = f"{hits.name}.parquet"
+        content = write_index(_emptied(self.target, index) / index, table)
+        facts = file_facts(self.target, hits.name, shards)
+        return {
+            **listed,
+            "images": len(table),
+            "captions": int(pc.sum(pc.list_value_length(table["captions"])).as_py() or 0),
+            "shards": shards,
+            "bytes": sum(facts["shard_bytes"]),
+            "content": content,
+            **facts,
+        }
+
+    def _tar(self, shard: str) -> Moves:
+        place = _emptied(self.target, shard) / shard
+        return self.tars.rewrite(
+            self.task.path / shard, place, self.final / shard, self.drop.samples
+        )
+
+    def _features(self) -> dict[str, Any]:
+        """Write the stored features of the pairs that stay; returns their manifest entry."""
+        keys = self.task.split("train").keys
+        rows = [row for row, key in enumerate(keys) if key not in self.drop.keys]
+        kept = [keys[row] for row in rows]
+        found = stored_features.read_features(self.task).take(rows)
+        for name in FEATURES:
+            _emptied(self.target, name)
+        stored_features.write_features(self.target, kept, found)
+        listed: dict[str, Any] = self.task.manifest["buffer"]["features"]
+        return {**listed, "content": found.content(kept)}
+
+
+def write_index(path: Path, table: pa.Table) -> str:
+    """Write the index of a split as `split` and `buffer` do; returns its content id."""
+    content, table = ContentId(), table.combine_chunks()
+    if len(table):
+        content.add_columns(table["key"], table["label"])
+    with pq.ParquetWriter(
+        path,
+        table.schema,
+        use_dictionary=["shard", "label", "task"],
+        write_statistics=False,
+        write_page_checksum=True,
+    ) as writer:
+        writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
+    return content.hexdigest()
+
+
+def rewrite_stream(path: Path, target: Path, tars: Tars, drop: Drop) -> None:
+    """Write a stream without some pairs: the tasks that have them, and what lists those.
+
+    Raises BadInput if the stream or a task is damaged.
+    """
+    manifest = read_stream(path)
+    entries = []
+    for entry in manifest["tasks"]:
+        name = entry["path"]
+        task = open_task(path / name)
+        rewriter = TaskRewriter(task, target / name, path / name, tars, drop)
+        entries.append({**entry, **_listed(rewriter.rewrite())})
+    content = content_id({"tasks": [entry["content"] for entry in entries]})
+    totals = _totals(entries) if manifest.get("totals") else manifest.get("totals")
+    changes = {"tasks": entries, **({} if totals is None else {"totals": totals})}
+    rewrite_sealed_manifest(
+        _emptied(target, "stream.json"), "stream", renewed(manifest, content, changes)
+    )
+    _rewrite_skipped(path, target, drop)
+
+
+def skipped_lines(stream: Path, drop: Drop) -> int:
+    """The number of lines about these pairs in a stream's list of skipped samples."""
+    return sum(_names(line, drop) for line in _lines(stream / SKIPPED))
+
+
+def _rewrite_skipped(path: Path, target: Path, drop: Drop) -> None:
+    if not skipped_lines(path, drop):
+        return
+    kept = [line for line in _lines(path / SKIPPED) if not _names(line, drop)]
+    (_emptied(target, SKIPPED) / SKIPPED).write_bytes(b"".join(kept))
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    if path.is_file():
+        with path.open("rb") as file:
+            yield from file
+
+
+def _names(line: bytes, drop: Drop) -> bool:
+    """Whether a line about a skipped sample names one of the pairs: by key, or as its member."""
+    try:
+        row = parse_json(line)
+    except ValueError:
+        return False
+    place, detail = str(row.get("place")), str(row.get("detail"))
+    if any(key in drop.keys for key in detail.replace(")", " ").split()):
+        return True
+    member = place.removeprefix("member ")
+    names = {member, member.rpartition("/")[2].partition(".")[0], member.rpartition(".")[0]}
+    return place != member and bool(names & drop.source_keys)
+
+
+def _listed(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What stream.json lists of a task."""
+    counts = {
+        name: {field: split[field] for field in _COUNTS}
+        for name, split in manifest["splits"].items()
+    }
+    return {"content": manifest["content"], "splits": counts}
+
+
+def _totals(entries: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    totals: dict[str, Counter[str]] = {}
+    for entry in entries:
+        for name, counts in entry["splits"].items():
+            totals.setdefault(name, Counter()).update(counts)
+    return {name: dict(total) for name, total in totals.items()}
+
+
+def _with_moves(table: pa.Table, shard: str, moves: Moves) -> pa.Table:
+    """The rows with the new offsets of those in this tar."""
+    offsets = table["offset"].to_numpy().astype(np.int64)
+    here = is_among(table["shard"], [shard])
+    offsets = np.where(here, moves.moved(offsets), offsets)
+    place = table.schema.get_field_index("offset")
+    return table.set_column(place, table.schema.field(place), pa.array(offsets, pa.int64()))
+
+
+def _labels(labels: list[str], tables: Mapping[str, pa.Table]) -> list[str]:
+    """The labels that pairs still have."""
+    left = {label for table in tables.values() for label in table["label"].unique().to_pylist()}
+    return [label for label in labels if label in left]
+
+
+def _buffer(
+    entry: Mapping[str, Any],
+    table: pa.Table,
+    shard_rows: Mapping[str, int],
+    features: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """A buffer's own section of the manifest. What it has seen stays: that is history."""
+    items = Counter(table["task"].to_pylist())
+    return {
+        **entry,
+        "items": dict(items),
+        "shard_rows": dict(shard_rows),
+        **({"features": features} if "features" in entry else {}),
+    }
+
+
+def _emptied(directory: Path, name: str) -> Path:
+    """The directory, without the hard link to the original of a file: that must not change."""
+    (directory / name).unlink(missing_ok=True)
+    return directory

@@ -139,6 +139,20 @@ def test_the_last_step_is_that_of_the_run_in_all_protocols(tmp_path: Path) -> No
     assert found.undefined == "its last model (step 2) was not evaluated on cifar"
 
 
+def test_the_order_of_rows_does_not_matter(tmp_path: Path) -> None:
+    rows = [*WEEKS, *outside([7, 6, 5], "flickr"), *start({"flickr": 8})]
+    one, other = (as_json(report(tmp_path, found), {"rows": "x"}) for found in (rows, rows[::-1]))
+    assert one == other
+
+
+def test_a_run_that_is_selected_keeps_its_baseline(tmp_path: Path) -> None:
+    rows = [*WEEKS, *other()]
+    for given in (None, "er"):
+        document = report(tmp_path, rows, runs=("ctp",), baseline=given)
+        assert drop_of(document).drop
+        assert {one.run for one in document.drops} == {"ctp"}
+
+
 # --guard
 
 

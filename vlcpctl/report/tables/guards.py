@@ -19,6 +19,7 @@ from vlcpctl.report.tables.table import (
 )
 
 _FIRST, _LAST = 3, 7  # steps of a long run that are shown
+_MOST_ROWS = 5000  # of the table of every metric
 _REASONS = 6  # reasons for undefined drops that are shown
 
 _DROP = "drop: baseline minus last model, in points; positive is worse"
@@ -144,9 +145,11 @@ def every_metric_table(
     drops: Iterable[Drop], compared: Collection[tuple[str, str]]
 ) -> Table | None:
     """A row for each guard, metric and run of those that are compared; None without any."""
-    found = [one for one in drops if (one.run, one.data) in compared]
-    if not found:
+    every = [one for one in drops if (one.run, one.data) in compared]
+    if not every:
         return None
+    found = every[:_MOST_ROWS]
+    cut = (f"shows {len(found)} of {len(every)} rows; summary.json has all",)
     columns = (
         Column("metric", is_number=False),
         Column("run", is_number=False),
@@ -162,7 +165,8 @@ def every_metric_table(
         keys = dict.fromkeys(one.key for one in of_data)
         rows = [_metric_row(one) for key in keys for one in of_data if one.key == key]
         groups.append(RowGroup(data, tuple(rows)))
-    return Table("Guards: every metric", columns, tuple(groups), (_DROP,))
+    notes = (*(cut if len(found) < len(every) else ()), _DROP)
+    return Table("Guards: every metric", columns, tuple(groups), notes)
 
 
 def _metric_row(drop: Drop) -> tuple[TableCell, ...]:

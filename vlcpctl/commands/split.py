@@ -285,8 +285,8 @@ def run(
       vlcpctl split dataset_coco.json -o stream --by iid --tasks 5 \
           --split-column split --image-root coco
       vlcpctl split week1.parquet week2.parquet -o stream --by source
-      vlcpctl split week3.parquet -o weeks/03 --by source --keep-columns customer,date \
-          --holdout test=500 --holdout-most 10%
+      vlcpctl split week3.parquet -o weeks/03 --by source \
+          --keep-columns customer,date --holdout test=500 --holdout-most 10%
       vlcpctl split pairs.parquet -o stream --by time:date --tasks 12 \
           --order reverse
       vlcpctl split shards/ -o stream --by classes --tasks 4 \

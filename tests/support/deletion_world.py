@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.program import run_program
 from support.tiny_stream import make_stream
 
+from vlcpctl.core.digests import digests_of
+from vlcpctl.core.seals import seal_of
 from vlcpctl.data.tasks.task import open_task
 
 NEXT = ("--method", "seqf", "--preset", "tiny", "--batch-size", "4", "--epochs", "1", "-q")
@@ -31,7 +35,7 @@ class StoredPair:
 
 
 def make_deletion_world(root: Path, capfd: pytest.CaptureFixture[str]) -> Path:
-    """Four tasks and buffers with features, two checkpoints, targets, texts, embeddings, ranks."""
+    """Four tasks, four buffers, three checkpoints, targets, pseudo texts, embeddings, ranks."""
     stream = make_stream(root / "stream", 4, 8)
     tasks = sorted(path for path in stream.iterdir() if path.is_dir())
 
@@ -95,6 +99,16 @@ def held_pair(world: Path) -> StoredPair:
     return pair_at(task, open_task(task).split("train").keys.index(key))
 
 
+def add_column(task: Path, name: str, values: list[list[str]]) -> None:
+    """Add a column to the train index, as `split --keep-columns` does."""
+    path = task / "train.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.append_column(name, pa.array(values, pa.list_(pa.string()))), path)
+    manifest = json.loads((task / "task.json").read_text())
+    manifest["splits"]["train"]["index"] = digests_of(task, [path.name])[path.name]
+    (task / "task.json").write_text(json.dumps({**manifest, "seal": seal_of(manifest)}))
+
+
 def traces(root: Path, pair: StoredPair) -> list[str]:
     """Where something of a pair is left, in raw bytes or in the values of Parquet files."""
     found = []
@@ -122,9 +136,9 @@ def vectors_of(root: Path, pair: StoredPair) -> list[np.ndarray]:
 
 
 def tree_bytes(root: Path) -> dict[str, bytes]:
-    """Every file below a directory."""
+    """Every file below a directory, except those that are locked: they name who locked them last."""
     return {
         str(path.relative_to(root)): path.read_bytes()
         for path in sorted(root.rglob("*"))
-        if path.is_file()
+        if path.is_file() and path.name != "made-by-vlcpctl"
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from vlcpctl.deletion.tasks import FEATURES, SKIPPED, Drop, hits_of, skipped_lin
 from vlcpctl.evaluation.embedding_files import keys_of, part_files, rows_of
 from vlcpctl.evaluation.rank_files import named_in, rows_about
 
-_TRAINED = ("train", "val")  # splits that a model depends on; others are only evaluated
+_TRAINED = frozenset({"train", "val"})  # splits that a model depends on; others are only evaluated
 
 
 @dataclass
@@ -39,6 +39,12 @@ class Hit:
     removed: dict[str, int] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)  # that contain them; relative paths
     keys: set[str] = field(default_factory=set)  # of the pairs that are in it
+    shown: str = ""  # the kind in words, if that is another
+
+    @property
+    def kind(self) -> str:
+        """The kind of artifact, as receipts call it."""
+        return self.shown or self.stored.kind
 
     @property
     def path(self) -> Path:
@@ -48,10 +54,7 @@ class Hit:
     @property
     def trains(self) -> bool:
         """Whether a model that is trained with it depends on the pairs."""
-        is_data = self.stored.kind in {"task", "targets", PSEUDO_TEXTS}
-        return is_data and any(
-            self.stored.kind != "task" or name in _TRAINED for name in self.removed
-        )
+        return trains(self.kind, self.removed)
 
     def add(self, name: str, count: int, files: list[str]) -> None:
         """Count pairs or rows, if there are any, in these files."""
@@ -59,6 +62,13 @@ class Hit:
             self.removed[name] = count
         if files:
             self.files += files
+
+
+def trains(kind: str, removed: Collection[str]) -> bool:
+    """Whether models are trained on the pairs that an artifact has, counted under these names."""
+    if kind in {"task", "buffer"}:
+        return not _TRAINED.isdisjoint(removed)
+    return kind in {"targets", PSEUDO_TEXTS}
 
 
 def ids_of(stored: Stored) -> list[str]:
@@ -106,6 +116,7 @@ def _in_task(hit: Hit, drop: Drop, tars: Tars) -> None:
     hit.keys &= drop.keys
     if hit.removed:
         has_features = task.manifest.get("buffer", {}).get("features")
+        hit.shown = "buffer" if "buffer" in task.manifest else "task"
         hit.files += [*(FEATURES if has_features else ()), MANIFESTS["task"]]
 
 

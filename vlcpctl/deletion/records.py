@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.digests import digests_of
-from vlcpctl.deletion.hits import Hit, ids_of
+from vlcpctl.deletion.hits import Hit, ids_of, trains
 from vlcpctl.deletion.lineage import Dependent
 from vlcpctl.deletion.places import Stored
 from vlcpctl.deletion.plan import Plan
@@ -45,6 +45,15 @@ def record(plan: Plan, selectors: Selectors, receipt: Receipt, *, digests: bool 
         listed = {one["path"]: one for one in fields.get(name, ())}
         listed |= {str(one.path): _checkpoint(one) for one in checkpoints}
         fields[name] = [listed[path] for path in sorted(listed)]
+
+
+def trained_before(fields: Mapping[str, Any]) -> frozenset[Path]:
+    """The artifacts of a receipt from which pairs were removed that models may be trained on."""
+    return frozenset(
+        Path(entry["path"])
+        for entry in fields["artifacts"]
+        if trains(entry["kind"], entry["removed"])
+    )
 
 
 def complete(plan: Plan, receipt: Receipt) -> None:
@@ -104,7 +113,7 @@ def warnings(fields: Mapping[str, Any], plan: Plan) -> Iterator[str]:
             yield f"not searched: {_count(len(found), noun)}, such as {found[0]}"
     if fields.get("mentions"):
         some = fields["mentions"][0]
-        yield f"{_count(len(fields['mentions']), 'file')} still name a key, such as {some}"
+        yield f"a key is still named in {_count(len(fields['mentions']), 'file')}, such as {some}"
 
 
 def _count(count: int, noun: str) -> str:
@@ -122,7 +131,7 @@ def _entries(plan: Plan, *, digests: bool) -> Iterator[dict[str, Any]]:
             stream = Hit(Stored(hit.stored.unit, "stream", hit.stored.unit), {}, ["stream.json"])
             yield _entry(stream, digests=digests)
     for path in plan.parts:
-        before = {"content": None, "files": {}}
+        before: dict[str, Any] = {"content": None, "files": {}}
         yield {
             "path": str(path),
             "kind": "unfinished work",
@@ -137,7 +146,7 @@ def _entry(hit: Hit, *, digests: bool) -> dict[str, Any]:
     files = _digests(hit.path, hit.files) if digests else dict.fromkeys(hit.files)
     return {
         "path": str(hit.path),
-        "kind": hit.stored.kind,
+        "kind": hit.kind,
         "action": "rewritten" if hit.stored.kept is None else "deleted",
         "removed": hit.removed,
         "before": {"content": _content(hit.stored), "files": files},

@@ -21,7 +21,7 @@ from vlcpctl.deletion.hits import Hit
 from vlcpctl.deletion.places import PSEUDO_TEXTS, RANKS, places_under
 from vlcpctl.deletion.plan import Plan, make_plan
 from vlcpctl.deletion.receipt import FINISHED, PENDING, Receipt
-from vlcpctl.deletion.records import complete, record
+from vlcpctl.deletion.records import complete, record, trained_before
 from vlcpctl.deletion.selectors import Selectors
 from vlcpctl.deletion.tars import Tars
 from vlcpctl.deletion.tasks import Drop, TaskRewriter, rewrite_stream
@@ -59,7 +59,7 @@ def remove(
             _carry_out(plan, observe)
         observe("removed")
         tidy(plan.tops)
-        done = frozenset(Path(one["path"]) for one in receipt.fields["artifacts"])
+        done = trained_before(receipt.fields)
         plan = make_plan(selectors, plan.tops, receipt.keys, done)
         if plan.is_empty() and not plan.parts:
             break

@@ -17,7 +17,7 @@ from vlcpctl.deletion.receipt import (
     new_receipt,
     next_path,
 )
-from vlcpctl.deletion.records import record, warnings
+from vlcpctl.deletion.records import record, trained_before, warnings
 from vlcpctl.deletion.removing import Observe, remove, tidy
 from vlcpctl.deletion.selectors import Selectors
 
@@ -67,7 +67,7 @@ def look(request: Request) -> Receipt:
 
 
 def _plan(request: Request, tops: Sequence[Path], receipt: Receipt) -> Plan:
-    done = frozenset(Path(one["path"]) for one in receipt.fields["artifacts"])
+    done = trained_before(receipt.fields)
     return make_plan(request.selectors, tops, receipt.keys, done)
 
 

@@ -7,7 +7,6 @@ a tar contains is known from the tar alone.
 from __future__ import annotations
 
 import os
-import tarfile
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,7 @@ from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.safe_json import parse_json
 from vlcpctl.core.staging import link_or_copy
-from vlcpctl.data.tasks.tar import BLOCK, END
+from vlcpctl.data.tasks.tar import BLOCK, END, header
 
 Inode = tuple[int, int]
 _MOST_JSON_BYTES = 1 << 26
@@ -116,18 +115,36 @@ def _moves(samples: list[TarSample], drop: Collection[str]) -> Moves:
 def _samples(path: Path) -> list[TarSample]:
     found: list[TarSample] = []
     try:
-        with open_regular(path) as file, tarfile.open(fileobj=file, mode="r:") as tar:
-            for member in tar:
-                key, _, extension = member.name.partition(".")
-                end = member.offset_data + -(-member.size // BLOCK) * BLOCK
+        with open_regular(path) as file:
+            at, size = 0, os.fstat(file.fileno()).st_size
+            while (block := os.pread(file.fileno(), len(END), at)) != END:
+                key, extension, length = _member(block[:BLOCK], path)
+                end = at + BLOCK + -(-length // BLOCK) * BLOCK
                 if not found or found[-1].key != key:
-                    found.append(TarSample(key, member.offset, end))
-                json = (member.offset_data, member.size) if extension == "json" else found[-1][3:]
+                    found.append(TarSample(key, at, end))
+                json = (at + BLOCK, length) if extension == "json" else found[-1][3:]
                 found[-1] = TarSample(key, found[-1].start, end, *json)
-                tar.members = []  # which would grow
-    except (OSError, tarfile.TarError) as error:
+                at = end
+    except OSError as error:
         raise BadInput(unreadable(path, error)) from error
+    if at + len(END) != size:
+        raise BadInput(f"{path} has more than its samples; run 'vlcpctl check --deep'")
     return found
+
+
+def _member(block: bytes, path: Path) -> tuple[str, str, int]:
+    """Key, extension and size of a member; only headers as `tar.header` writes them are accepted.
+
+    Not by the tar reader of Python, which takes a damaged header for the end of the file.
+    """
+    try:
+        key, _, extension = block[:100].rstrip(b"\0").decode("ascii").partition(".")
+        size = int(block[124:135], 8)
+        if block == header(key, extension, size):
+            return key, extension, size
+    except ValueError:
+        pass
+    raise BadInput(f"{path} is damaged: it has a header of no sample; run 'vlcpctl check --deep'")
 
 
 def _copy(path: Path, target: Path, samples: list[TarSample]) -> None:

@@ -1,4 +1,4 @@
-"""`vlcpctl forget`: nothing of a pair is left, all else stays, and a receipt lists what was done."""
+"""`vlcpctl forget`: nothing of a pair is left, all else stays, and a receipt lists what it did."""
 
 from __future__ import annotations
 
@@ -319,8 +319,9 @@ def test_unfinished_targets_start_over(world: Path, capfd: pytest.CaptureFixture
     mine = {"teacher": "t", "tasks": [content(world / "stream/00-part-0")], "buffer": None}
     other = {"teacher": "t", "tasks": [content(world / "stream/03-part-3")], "buffer": None}
     gone, stays = make_partial(world, "gone", mine), make_partial(world, "stays", other)
+    kept = Staging(world / "run/00").keep(make_partial(world, "run/00", {"semantic": mine}))
     receipt = receipt_of(capfd, "--key", pair.key, world)
-    assert (gone.exists(), stays.exists()) == (False, True)
+    assert (gone.exists(), stays.exists(), kept.exists()) == (False, True, False)
     assert str(gone) in [one["path"] for one in receipt["artifacts"]]
 
 
@@ -348,7 +349,12 @@ def test_a_given_receipt(world: Path, tmp_path: Path, capfd: pytest.CaptureFixtu
     assert run_program(capfd, *words, out, "--key", first.key).out == f"{out}\n"
     ended = run_program(capfd, *words, out, "--key", second.key)
     check_refused(ended, "forget", 4, "receipt of another deletion")
+    ended = run_program(capfd, *words, world / "stream/00-part-0/r.json", "--key", second.key)
+    check_refused(ended, "forget", 2, "is inside", world / "stream")
     assert not (world / "receipts").exists()
+    # Without the option, it is at the first path; that of an artifact is beside it.
+    ended = run_program(capfd, "forget", world / "stream/02-part-2", world, "--key", second.key)
+    assert ended.out == f"{world}/receipts/0001.json\n"
 
 
 @pytest.mark.parametrize(
@@ -488,6 +494,20 @@ def test_skipped_repeats_of_a_pair_are_no_longer_listed(
     listed.write_text("".join(json.dumps(row) + "\n" for row in rows))
     receipt_of(capfd, "--key", pair.key, world)
     assert [json.loads(line) for line in listed.read_text().splitlines()] == rows[2:]
+
+
+def test_artifacts_inside_of_a_stream_are_rewritten_too(
+    world: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pair = held_pair(world)
+    (world / "buffers").rename(world / "stream/buffers")
+    (world / "stream/notes").mkdir()
+    (world / "stream/notes/mine.txt").write_text("my notes")
+    receipt_of(capfd, "--key", pair.key, world / "stream")
+    assert traces(world / "stream", pair) == []
+    assert problems(world, ("stream", "stream/buffers/00", "stream/buffers/03")) == []
+    assert (world / "stream/notes/mine.txt").read_text() == "my notes"
+    assert not list((world / "stream").rglob(".*"))
 
 
 def test_a_damaged_artifact_is_refused_before_anything_changes(

@@ -136,7 +136,7 @@ def vectors_of(root: Path, pair: StoredPair) -> list[np.ndarray]:
 
 
 def tree_bytes(root: Path) -> dict[str, bytes]:
-    """Every file below a directory, except those that are locked: they name who locked them last."""
+    """Every file below a directory, except those that name the command that locked them last."""
     return {
         str(path.relative_to(root)): path.read_bytes()
         for path in sorted(root.rglob("*"))

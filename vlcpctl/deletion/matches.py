@@ -67,8 +67,9 @@ def _add_samples(
     found: Matches, task: Task, split: Split, selectors: Selectors, tars: Tars
 ) -> None:
     """Add samples of a buffer's tars that its index does not list any more."""
-    listed = set(split.keys)
-    for shard in unlisted_shards(task, split):
+    shards = unlisted_shards(task, split)
+    listed = set(split.keys) if shards else set()
+    for shard in shards:
         path = task.path / shard
         for sample in tars.samples(path):
             if sample.key in listed:

@@ -60,7 +60,7 @@ def tops_of(paths: Sequence[Path]) -> list[Path]:
 
     Raises BadInput if a path does not exist, and UsageError for the root of the file system.
     """
-    found = {_whole(path) for path in paths}
+    found = {whole(path) for path in paths}
     for top in found:
         if top == top.parent:
             raise UsageError(
@@ -69,22 +69,25 @@ def tops_of(paths: Sequence[Path]) -> list[Path]:
     return sorted(top for top in found if not found & set(top.parents))
 
 
-def _whole(path: Path) -> Path:
+def whole(path: Path) -> Path:
+    """The absolute path of the artifact that a path is a part of, else of the path itself.
+
+    Raises BadInput if it does not exist.
+    """
     real = Path(os.path.realpath(path))
     if not os.path.lexists(real):
         raise BadInput(f"{path} does not exist")
     for at in (real, *real.parents):
         hidden = _HIDDEN.fullmatch(at.name)
         if hidden and Staging(at.with_name(hidden["name"])).is_ours():
-            return _whole_artifact(at.with_name(hidden["name"]))
-    return _whole_artifact(real)
+            return around(at.with_name(hidden["name"])) or at.with_name(hidden["name"])
+    return around(real) or real
 
 
-def _whole_artifact(path: Path) -> Path:
-    """The outermost artifact that contains a path, or the path itself."""
-    return next(
-        (at for at in reversed(path.parents) if kind_of(at) in _WHOLE and is_artifact(at)), path
-    )
+def around(path: Path) -> Path | None:
+    """The outermost artifact whose directory contains a path, or None."""
+    parents = (at for at in reversed(path.parents) if kind_of(at) in _WHOLE)
+    return next(filter(is_artifact, parents), None)
 
 
 def places_under(tops: Iterable[Path]) -> Places:

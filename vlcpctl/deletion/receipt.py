@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import vlcpctl
-from vlcpctl.core.atomic import new_part
-from vlcpctl.core.errors import BadInput, OutputExists
+from vlcpctl.core.atomic import check_output_path, new_part
+from vlcpctl.core.errors import BadInput, OutputExists, UsageError
 from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.staging import sync
+from vlcpctl.deletion.places import around
 from vlcpctl.deletion.selectors import Selectors
 
 SCHEMA = "vlcpctl.receipt/1"
@@ -78,9 +79,14 @@ def directory_for(top: Path) -> Path:
 def earlier_receipts(given: Path | None, top: Path) -> list[Receipt]:
     """The receipts that exist: the one given, or all in the usual directory, oldest first.
 
-    Raises OutputExists if the file given is something else.
+    Raises OutputExists if the file given is something else, and UsageError if it is inside an
+    artifact or no file can be written there.
     """
     if given is not None:
+        check_output_path(given)
+        artifact = around(Path(os.path.realpath(given)))
+        if artifact is not None:
+            raise UsageError(f"--receipt {given} is inside {artifact}; give a path outside of it")
         found = read(given) if os.path.lexists(given) else None
         if found is None and os.path.lexists(given):
             raise OutputExists(

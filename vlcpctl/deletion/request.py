@@ -9,7 +9,7 @@ from pathlib import Path
 from vlcpctl.core.console import say, warn
 from vlcpctl.core.errors import BadInput, OutputExists
 from vlcpctl.core.staging import Staging
-from vlcpctl.deletion.places import tops_of
+from vlcpctl.deletion.places import tops_of, whole
 from vlcpctl.deletion.plan import Plan, make_plan
 from vlcpctl.deletion.receipt import (
     Receipt,
@@ -77,7 +77,8 @@ def _receipts(request: Request, tops: Sequence[Path]) -> tuple[Receipt, Receipt 
     Raises OutputExists if the file given for it is something else.
     """
     wanted = request.selectors.request()
-    found = earlier_receipts(request.receipt, tops[0])
+    first = whole(request.paths[0])
+    found = earlier_receipts(request.receipt, first)
     own = [one for one in found if one.fields.get("request") == wanted]
     if request.receipt is not None and found and not own:
         raise OutputExists(
@@ -92,7 +93,7 @@ def _receipts(request: Request, tops: Sequence[Path]) -> tuple[Receipt, Receipt 
     if pending:
         say(f"resuming the deletion of {pending[-1].path}")
         return pending[-1], last
-    return new_receipt(next_path(request.receipt, tops[0]), request.selectors, tops), last
+    return new_receipt(next_path(request.receipt, first), request.selectors, tops), last
 
 
 def _last(request: Request, last: Receipt | None) -> Receipt:

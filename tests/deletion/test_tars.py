@@ -1,0 +1,76 @@
+"""Samples in tars, and tars without some of them."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.tiny_stream import make_task
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.data.tasks.task import open_task
+from vlcpctl.deletion.tars import Tars
+
+
+@pytest.fixture
+def tar(tmp_path: Path) -> Path:
+    return make_task(tmp_path / "task", 5) / "train-000000.tar"
+
+
+def test_samples_are_what_other_programs_read(tar: Path) -> None:
+    with tarfile.open(tar) as file:
+        wanted = list(dict.fromkeys(member.name.split(".")[0] for member in file))
+    tars = Tars()
+    samples = tars.samples(tar)
+    assert [one.key for one in samples] == wanted
+    assert [tars.description(tar, one)["key"] for one in samples] == wanted
+
+
+def test_a_tar_without_samples_is_the_tar_of_the_others(tar: Path, tmp_path: Path) -> None:
+    split = open_task(tar.parent).split("train")
+    drop = {split.keys[1], split.keys[4]}
+    out = tmp_path / "out.tar"
+    moves = Tars().rewrite(tar, out, out, drop)
+    rest = [row for row, key in enumerate(split.keys) if key not in drop]
+    offsets = moves.moved(np.array([split.column("offset")[row] for row in rest]))
+    data = out.read_bytes()
+    for row, offset in zip(rest, offsets.tolist(), strict=True):
+        assert data[offset : offset + split.column("size")[row]] == split.image(row)
+    with tarfile.open(out) as file:
+        assert len(file.getnames()) == 3 * len(rest)
+    assert moves.samples == 3
+
+
+def test_nothing_is_written_if_no_sample_is_left(tar: Path, tmp_path: Path) -> None:
+    keys = open_task(tar.parent).split("train").keys
+    out = tmp_path / "out.tar"
+    assert Tars().rewrite(tar, out, out, set(keys)).samples == 0
+    assert not out.exists()
+
+
+def test_hard_links_stay_links(tar: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.tar"
+    other.hardlink_to(tar)
+    keys, tars = open_task(tar.parent).split("train").keys, Tars()
+    outs = [tmp_path / name for name in ("first.tar", "second.tar")]
+    for path, out in zip((tar, other), outs, strict=True):
+        tars.rewrite(path, out, out, keys[:1])
+    assert outs[0].samefile(outs[1])
+    assert outs[0].stat().st_size < tar.stat().st_size == other.stat().st_size
+
+
+@pytest.mark.parametrize("place", [0, 3000, -900])
+def test_a_damaged_tar_is_not_taken_for_a_shorter_one(tar: Path, place: int) -> None:
+    """Python's own reader takes a damaged header for the end of the file."""
+    data = bytearray(tar.read_bytes())
+    samples = Tars().samples(tar)
+    at = {0: 0, 3000: samples[2].start, -900: len(data) - 900}[place]
+    data[at] ^= 1
+    tar.write_bytes(data)
+    with pytest.raises(BadInput, match=r"damaged|more than its samples"):
+        Tars().samples(tar)
+    tar.write_bytes(data[:-2000])
+    with pytest.raises(BadInput):
+        Tars().samples(tar)

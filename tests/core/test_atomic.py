@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from vlcpctl.core import atomic, staging
-from vlcpctl.core.atomic import already_made, check_output_path, new_directory, new_file
+from vlcpctl.core.atomic import (
+    already_made,
+    check_output_path,
+    new_directory,
+    new_file,
+    rewritten_directory,
+    rewritten_file,
+)
 from vlcpctl.core.errors import OutputExists, UsageError
 from vlcpctl.core.manifest import is_artifact, kind_of, read_manifest, write_manifest
 from vlcpctl.core.staging import Staging, read_path
@@ -103,6 +110,52 @@ def test_a_kill_leaves_the_old_or_the_new_one(
     _make(final, "three")
     assert read_manifest(final, "task")["content"] == "three"
     assert _names(tmp_path / ".a.vlcpctl") == ["made-by-vlcpctl", "replaced"]
+
+
+def _rewrite(final: Path, content: str) -> None:
+    with rewritten_directory(final) as directory:
+        (directory / "data").write_text(content)
+        write_manifest(directory, "task", {"seed": 0}, content, {"name": content})
+
+
+@pytest.mark.parametrize(
+    ("holder", "name", "calls"),
+    [
+        (atomic, "_sync_tree", 1),
+        (Staging, "swap_out", 1),
+        *((Path, "rename", number) for number in (1, 2, 3)),
+        (staging, "sync", 1),
+        (staging, "delete", 1),
+        (Staging, "close", 1),
+    ],
+)
+def test_nothing_is_kept_of_what_is_rewritten_even_after_a_kill(
+    tmp_path: Path, holder: object, name: str, calls: int
+) -> None:
+    final = tmp_path / "a"
+    _make(final, "one")
+    _make(final, "two")
+    kept = tmp_path / ".a.vlcpctl/replaced/a"
+    _killed_at(holder, name, lambda: _rewrite(final, "three"), calls=calls)
+    assert read_manifest(final, "task")["content"] in {"two", "three"}
+    with Staging(final).locked():
+        pass
+    left = {path.read_text() for path in tmp_path.rglob("data")}
+    assert left in ({"one", "two"}, {"one", "three"})
+    _rewrite(final, "four")
+    assert {path.read_text() for path in tmp_path.rglob("data")} == {"one", "four"}
+    assert read_manifest(kept, "task")["content"] == "one"
+
+
+def test_a_file_is_rewritten_without_keeping_the_old_one(tmp_path: Path) -> None:
+    final = tmp_path / "a"
+    final.write_text("one")
+    with rewritten_file(final) as temporary:
+        temporary.write_text("two")
+    assert (final.read_text(), _names(tmp_path)) == ("two", ["a"])
+    with pytest.raises(KeyError), rewritten_file(final) as temporary:
+        _fail_after_writing(temporary)
+    assert (final.read_text(), _names(tmp_path)) == ("two", ["a"])
 
 
 def test_readers_read_through_a_swap_killed_half_way_and_rename_nothing(tmp_path: Path) -> None:

@@ -46,6 +46,10 @@ def run(
     if does == "write-late":
         time.sleep(0.5)
         file.write_text("here")
+    if does == "write-very-late":
+        out.touch()
+        time.sleep(2)
+        file.write_text("here")
     if does == "expect":
         assert file.exists()
     if does == "meet":  # ends only when another one runs at the same time
@@ -202,6 +206,22 @@ def test_a_signal_reaches_the_lines_once_and_their_code_comes_back(
         assert process.wait(timeout=30) == code
         assert process.stderr is not None
         assert "1 not started" in process.stderr.read()
+
+
+def test_a_killed_batch_leaves_no_line_running(tmp_path: Path) -> None:
+    begun, late = tmp_path / "begun", tmp_path / "late"
+    command = [sys.executable, "-c", PROGRAM, "batch", "-"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        process.stdin.write(f"check write-very-late {late} -o {begun}\n")
+        process.stdin.close()
+        deadline = time.monotonic() + 30
+        while not begun.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.kill()
+    time.sleep(3)
+    assert begun.exists()
+    assert not late.exists()
 
 
 def test_commands_that_load_models_are_those_that_import_them() -> None:

@@ -29,7 +29,8 @@ ByOption = Annotated[
     typer.Option(
         "--by",
         metavar="RULE",
-        help="Rule that assigns pairs to tasks: column:NAME, iid, classes, source or time:COLUMN.",
+        help="Rule that assigns pairs to tasks: column:NAME, iid, classes, source or time:COLUMN; "
+        "all:NAME makes one task of this name.",
         show_default=False,
         rich_help_panel=options.METHOD,
     ),
@@ -287,6 +288,7 @@ def run(
       vlcpctl split week1.parquet week2.parquet -o stream --by source
       vlcpctl split week3.parquet -o weeks/03 --by source \
           --keep-columns customer,date --holdout test=500 --holdout-most 10%
+      vlcpctl split july/ -o july-2026 --by all:july-2026
       vlcpctl split pairs.parquet -o stream --by time:date --tasks 12 \
           --order reverse
       vlcpctl split shards/ -o stream --by classes --tasks 4 \

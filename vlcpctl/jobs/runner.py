@@ -19,6 +19,7 @@ from typing import BinaryIO, Final
 
 from vlcpctl.core import console
 from vlcpctl.core.ending import SIGNALS, held_signals
+from vlcpctl.jobs.orphans import end_with
 from vlcpctl.jobs.script import CommandLine
 
 # On macOS a forked process may crash in the system's libraries, so children are spawned there.
@@ -130,7 +131,8 @@ class _ChildProcess:
                 reader, writer = CONTEXT.Pipe(duplex=False)
                 self.outputs.append(_OutputPipe(reader, target, mark))
                 ends.append(writer)
-        self.process = CONTEXT.Process(target=_run_in_child, args=(line.words, ends))
+        arguments = (line.words, ends, os.getpid())
+        self.process = CONTEXT.Process(target=_run_in_child, args=arguments)
         self.process.start()
         for end in ends:
             end.close()
@@ -176,8 +178,9 @@ class _OutputPipe:
         self.target.flush()
 
 
-def _run_in_child(words: Sequence[str], ends: Sequence[Connection]) -> None:
-    """In the child: run what `python -m vlcpctl WORDS` would run."""
+def _run_in_child(words: Sequence[str], ends: Sequence[Connection], parent: int) -> None:
+    """In the child of the process `parent`: run what `python -m vlcpctl WORDS` would run."""
+    end_with(parent)
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)

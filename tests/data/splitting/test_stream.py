@@ -117,6 +117,15 @@ def test_every_source_is_a_task_of_its_own(tmp_path: Path, split: Split) -> None
     assert [task.name for task in split(*weeks, by="source")] == ["week2/p", "week1/p"]
 
 
+def test_all_pairs_can_be_one_task_of_a_given_name(tmp_path: Path, split: Split) -> None:
+    weeks = [write_parquet(tmp_path / name, rows(9, 9 * n)) for n, name in enumerate("ab")]
+    (task,) = split(*weeks, by="all:week-0003")
+    assert (task.name, task.path.name, images_of(task)) == ("week-0003", "00-week-0003", 18)
+    for wrong in ("all", "all:"):
+        with pytest.raises(UsageError, match="all:NAME"):
+            split(*weeks, by=wrong)
+
+
 def test_time_without_tasks_makes_one_per_value_in_order(tmp_path: Path, split: Split) -> None:
     tasks = split(write_parquet(tmp_path / "p.parquet", reversed(rows(24))), by="time:date")
     assert [task.name for task in tasks] == [f"2024-{month:02d}-01" for month in range(1, 13)]

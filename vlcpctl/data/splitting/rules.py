@@ -1,4 +1,4 @@
-"""Which task a pair belongs to: by column, by source, at random (iid), by class or by time.
+"""Which task a pair belongs to: one for all, by column, by source, at random, by class or by time.
 
 The rules by class and by time scan the data once before they can assign pairs.
 """
@@ -24,6 +24,7 @@ Value = str | int | float
 TaskOf = Callable[[str, Pair], str]
 
 KINDS = {
+    "all": "all:NAME",
     "column": "column:NAME",
     "iid": "iid",
     "classes": "classes",
@@ -42,23 +43,24 @@ ON CONFLICT (value) DO UPDATE SET pairs = pairs + excluded.pairs
 
 @dataclass(frozen=True)
 class SplitBy:
-    """The value of --by: its kind, and the column for the kinds `column` and `time`."""
+    """The value of --by: its kind, and what that kind takes after a colon."""
 
     kind: str
-    column: str | None
+    column: str | None  # of the kinds `column` and `time`
+    task: str | None = None  # of the kind `all`, the name of the task
 
     @classmethod
     def parse(cls, text: str, tasks: int | None) -> SplitBy:
         """Parse --by. Raises UsageError if it is malformed or needs --tasks."""
-        kind, colon, column = text.partition(":")
-        wants_column = kind in ("column", "time")
+        kind, colon, name = text.partition(":")
+        wants_name = kind in ("all", "column", "time")
         if kind not in KINDS:
             raise UsageError(f"--by: {unknown_name('rule', kind, KINDS.values())}")
-        if wants_column != bool(column) or (colon and not wants_column):
+        if wants_name != bool(name) or (colon and not wants_name):
             raise UsageError(f"--by {text!r}: write it as one of {', '.join(KINDS.values())}")
         if kind in ("iid", "classes") and tasks is None:
             raise UsageError(f"--by {kind} needs --tasks, the number of tasks")
-        return cls(kind, column or None)
+        return cls(kind, None, name) if kind == "all" else cls(kind, name or None)
 
 
 class Rule(Protocol):
@@ -73,6 +75,17 @@ class Rule(Protocol):
 
         It must be called for the kept pairs in order. It raises Unfit for a pair without a task.
         """
+
+
+@dataclass(frozen=True)
+class AllInOne:
+    """A single task for all pairs."""
+
+    names: list[str]
+
+    def begin(self) -> TaskOf:
+        """See `Rule`."""
+        return lambda _source, _pair: self.names[0]
 
 
 @dataclass(frozen=True)

@@ -167,12 +167,18 @@ def describe_plan(options: SplitOptions, out: Path, *, force: bool = False) -> d
         "pairs": _rows(plan) or None,
         "by": options.by,
         "labels_from": options.labels_from,
-        "tasks": len(plan.reader.inputs) if plan.by.kind == "source" else plan.tasks,
+        "tasks": _known_tasks(plan),
         "holdout": dict(plan.holdout.parts) if plan.holdout else f"column {options.split_column}",
         "shard_bytes": plan.shard_bytes,
         **_given(options, "holdout_most"),
         **({"kept_columns": list(plan.reader.columns.keep)} if plan.reader.columns.keep else {}),
     }
+
+
+def _known_tasks(plan: SplitPlan) -> int | None:
+    """The number of tasks, if it is known before the pairs are read."""
+    of_rule = {"source": len(plan.reader.inputs), "all": 1}
+    return of_rule.get(plan.by.kind, plan.tasks)
 
 
 def _check_columns(plan: SplitPlan) -> None:

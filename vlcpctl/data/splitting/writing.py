@@ -18,6 +18,7 @@ from vlcpctl.data.splitting.repeats import RepeatedValues, repeated_values
 from vlcpctl.data.splitting.rules import (
     MAX_CLASSES,
     NO_CLASSES,
+    AllInOne,
     ByColumn,
     BySource,
     ByTurn,
@@ -129,6 +130,8 @@ def _more_values(repeats: RepeatedValues | None, *, is_by_row: bool) -> MoreOfSp
 def make_rule(plan: SplitPlan, scratch: Path) -> Rule:
     """The rule of the plan; the kinds `classes` and `time` scan the data first."""
     by, tasks = plan.by, plan.tasks
+    if by.kind == "all":
+        return AllInOne([str(by.task)])
     if by.kind == "source":
         return BySource([one.name for one in plan.reader.inputs])
     if by.kind == "column":

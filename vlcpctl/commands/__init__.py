@@ -38,6 +38,11 @@ COMMANDS = {
     ),
     "spatial-report": Command("Report how embedding angles drift between checkpoints.", warm=True),
     "forgetting-report": Command("Report learning and forgetting from evaluation rows."),
+    "update": Command(
+        "Update a model in production with new data, or reject the update.",
+        warm=True,
+        has_optimizer=True,
+    ),
     "batch": Command("Run many command lines in one warm process."),
     "inspect": Command("Show what an artifact is and what it was made from."),
     "check": Command("Verify artifacts against their manifests."),

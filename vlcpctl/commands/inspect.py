@@ -12,7 +12,8 @@ from vlcpctl.commands import options
 ArtifactPath = Annotated[
     Path,
     typer.Argument(
-        metavar="PATH", help="Stream, task, buffer, checkpoint, targets or pseudo texts."
+        metavar="PATH",
+        help="Stream, task, buffer, checkpoint, targets, pseudo texts or state of update.",
     ),
 ]
 
@@ -21,10 +22,12 @@ def run(path: ArtifactPath, json: options.Json = False, quiet: options.Quiet = F
     """Show what an artifact is, and follow its parents back to the raw data.
 
     Parents are found by their content id in the surrounding directories. For a stream, its tasks
-    are listed.
+    are listed; for a state directory of update, its weeks, their verdicts and the current
+    checkpoint.
 
     Examples:
       vlcpctl inspect stream
+      vlcpctl inspect prod
       vlcpctl inspect --json runs/ctp/task-2 | jq .parents
     """
     options.start(quiet=quiet)
@@ -32,10 +35,11 @@ def run(path: ArtifactPath, json: options.Json = False, quiet: options.Quiet = F
 
     from vlcpctl.core.console import emit
     from vlcpctl.inspection.lineage import describe, lines
+    from vlcpctl.production.describe import KIND, describe_state, is_state, state_lines
 
-    facts = describe(path)
+    facts = describe_state(path) if is_state(path) else describe(path)
     if json:
         emit(dumps(facts, ensure_ascii=False))
         return
-    for line in lines(facts):
+    for line in state_lines(facts) if facts["kind"] == KIND else lines(facts):
         emit(line)

@@ -1,0 +1,504 @@
+"""`vlcpctl update`: the weekly job of a model in production."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vlcpctl.commands import options
+from vlcpctl.core import console
+from vlcpctl.core.errors import UsageError
+
+Sources = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="NEW_DATA", help="New image-text pairs, in any form that split takes."),
+]
+StateDir = Annotated[
+    Path,
+    typer.Option(
+        "--state",
+        metavar="DIR",
+        help="State directory: the accepted weeks, and everything that the next one needs.",
+        rich_help_panel=options.INPUT,
+    ),
+]
+Init = Annotated[
+    str | None,
+    typer.Option(
+        "--init",
+        metavar="CKPT|open_clip:MODEL,TAG",
+        help="Start a new state directory from this checkpoint or pretrained model; it is "
+        "linked or copied (default: continue).",
+        rich_help_panel=options.INPUT,
+    ),
+]
+BufferFrom = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--buffer-from",
+        metavar="DATA",
+        help="Earlier training data that fill the first buffer, with --init; repeat for more "
+        "(default: week 1 replays nothing).",
+        rich_help_panel=options.INPUT,
+    ),
+]
+GuardTasks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--guard",
+        metavar="TASK",
+        help="Task outside the stream on whose test split the model must not get worse; repeat "
+        "for more, none for none.",
+        rich_help_panel=options.INPUT,
+    ),
+]
+GuardClasses = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--guard-classes",
+        metavar="DATASET",
+        help="The same for zero-shot classification: a data set as eval-zeroshot takes it; repeat "
+        "for more, none for none.",
+        rich_help_panel=options.INPUT,
+    ),
+]
+FailIf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-if",
+        metavar="METRIC:OP:VALUE",
+        help="Condition that rejects a week, as forgetting-report takes it; repeat for more, none "
+        "for none (default: worst_drop:gt:2, with a guard, and bwt_gem.rm:lt:-2).",
+        rich_help_panel=options.METHOD,
+    ),
+]
+Undefined = Annotated[
+    str | None,
+    typer.Option(
+        "--undefined",
+        metavar="POLICY",
+        help="What a condition on forgetting does in the first week, where there is none yet: "
+        "error or pass (default: error with --fail-if, else pass).",
+        rich_help_panel=options.METHOD,
+    ),
+]
+Junit = Annotated[
+    Path | None,
+    typer.Option(
+        "--junit",
+        metavar="FILE",
+        help="File for the verdicts as JUnit XML (default: none).",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
+Rollback = Annotated[
+    int | None,
+    typer.Option(
+        "--rollback",
+        min=0,
+        metavar="WEEK",
+        help="Make this week the last accepted one again, 0 for the start; later weeks are moved "
+        "to DIR/rolled-back.",
+        rich_help_panel=options.METHOD,
+    ),
+]
+Method = Annotated[
+    str | None,
+    typer.Option(
+        "--method",
+        "-m",
+        metavar="NAME[+NAME...]",
+        help="Method, as train-step takes it (default: ctp).",
+        rich_help_panel=options.METHOD,
+    ),
+]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        metavar="NAME",
+        help="Training budget, as train-step takes it (default: update).",
+        rich_help_panel=options.METHOD,
+    ),
+]
+Assign = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="METHOD.PARAMETER=VALUE",
+        help="Hyper-parameter of a method; repeat for more, none for none.",
+        rich_help_panel=options.METHOD,
+    ),
+]
+FreshState = Annotated[
+    bool,
+    typer.Option(
+        "--fresh-state",
+        help="Initialise the method's state, this week only: for a change of --method.",
+        rich_help_panel=options.METHOD,
+    ),
+]
+BufferSize = Annotated[
+    str | None,
+    typer.Option(
+        "--buffer-size",
+        metavar="N|P%",
+        help="Size of the replay buffer: images, or a share of each week (default: 20000).",
+        rich_help_panel=options.METHOD,
+    ),
+]
+Policy = Annotated[
+    str | None,
+    typer.Option(
+        "--policy",
+        metavar="NAME",
+        help="Rule that chooses the pairs of the buffer (default: reservoir, or as the method "
+        "needs it).",
+        rich_help_panel=options.METHOD,
+    ),
+]
+
+
+def _setting(name: str, metavar: str, text: str, panel: str) -> Any:
+    return typer.Option(name, metavar=metavar, help=text, rich_help_panel=panel)
+
+
+_O, _D, _E = options.OPTIMIZATION, options.DATA, options.EXECUTION
+_PRESET = "(default: from the preset)"
+Epochs = Annotated[
+    int | None,
+    typer.Option(
+        "--epochs", min=1, metavar="N", help=f"Number of epochs {_PRESET}.", rich_help_panel=_O
+    ),
+]
+Steps = Annotated[
+    int | None,
+    typer.Option(
+        "--steps",
+        min=1,
+        metavar="N",
+        help="Number of optimizer steps, instead of --epochs (default: from --epochs).",
+        rich_help_panel=_O,
+    ),
+]
+Rate = Annotated[float | None, _setting("--lr", "X", f"Peak learning rate, above 0 {_PRESET}.", _O)]
+BatchSize = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-size",
+        min=2,
+        metavar="N",
+        help="Pairs per batch; a larger one than the week is refused (default: from the preset, "
+        "or what the week has).",
+        rich_help_panel=_O,
+    ),
+]
+MicroBatch = Annotated[
+    int | None,
+    typer.Option(
+        "--micro-batch",
+        min=1,
+        metavar="N",
+        help="Pairs to encode at once, to save memory (default: the batch size).",
+        rich_help_panel=_E,
+    ),
+]
+Precision = Annotated[
+    str | None,
+    _setting("--precision", "NAME", "Precision, as train-step takes it (default: its own).", _E),
+]
+Replay = Annotated[
+    str | None,
+    _setting(
+        "--replay",
+        "union|share=X",
+        "Use of the buffer, as train-step takes it (default: its own).",
+        options.METHOD,
+    ),
+]
+HoldoutOption = Annotated[
+    str | None,
+    _setting("--holdout", "SPLIT=SHARE", "Held-out splits of each week (default: test=0.1).", _D),
+]
+HoldoutMost = Annotated[
+    str | None,
+    _setting(
+        "--holdout-most",
+        "P%",
+        "Most that a hold-out of N images takes of a week (default: 10%).",
+        _D,
+    ),
+]
+KeepColumns = Annotated[
+    str | None,
+    _setting(
+        "--keep-columns",
+        "NAME,...",
+        "Columns of the data to keep in the index, as split takes them (default: none).",
+        _D,
+    ),
+]
+ImageColumn = Annotated[
+    str | None,
+    _setting("--image-column", "NAME", "Column with images (default: found by its name).", _D),
+]
+CaptionColumn = Annotated[
+    str | None,
+    _setting("--caption-column", "NAME", "Column with captions (default: found by its name).", _D),
+]
+ImageRoot = Annotated[
+    list[str] | None,
+    _setting(
+        "--image-root",
+        "DIR",
+        "Directory that image paths are relative to; repeat for more, none for none.",
+        _D,
+    ),
+]
+MaxSkip = Annotated[
+    str | None,
+    _setting("--max-skip", "N|SHARE", "Bad samples to tolerate in a week (default: 0.1%).", _D),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        min=0,
+        metavar="N",
+        help="Seed of all random choices (default: 0).",
+        rich_help_panel=_E,
+    ),
+]
+Device = Annotated[
+    str | None,
+    _setting("--device", "NAME", "Device to compute on (default: auto).", _E),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        min=0,
+        max=1024,
+        metavar="N",
+        help="Processes that decode images (default: 0).",
+        rich_help_panel=_E,
+    ),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        min=1,
+        max=1024,
+        metavar="N",
+        help="CPU threads for arithmetic (default: 1).",
+        rich_help_panel=_E,
+    ),
+]
+RunName = Annotated[
+    str | None,
+    typer.Option(
+        "--run",
+        parser=options.run_name,
+        metavar="NAME",
+        help="Name of the run in rows and reports, given with --init (default: the name of DIR).",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force",
+        help="Start the week over, and discard an unfinished one.",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
+_SAME = {
+    "method", "preset", "epochs", "steps", "lr", "batch_size", "micro_batch", "precision",
+    "replay", "buffer_size", "policy", "holdout", "holdout_most", "keep_columns", "image_column",
+    "caption_column", "max_skip", "undefined", "seed", "device", "workers", "threads",
+}  # fmt: skip
+_OF_CALL = {"state", "quiet", "dry_run", "as_json", "wait", "force"}  # fit --rollback, too
+
+
+def run(
+    state: StateDir,
+    sources: Sources = None,
+    init: Init = None,
+    buffer_from: BufferFrom = None,
+    rollback: Rollback = None,
+    guard: GuardTasks = None,
+    guard_classes: GuardClasses = None,
+    data: options.Data = None,
+    fail_if: FailIf = None,
+    undefined: Undefined = None,
+    method: Method = None,
+    preset: Preset = None,
+    set_: Assign = None,
+    fresh_state: FreshState = False,
+    epochs: Epochs = None,
+    steps: Steps = None,
+    lr: Rate = None,
+    batch_size: BatchSize = None,
+    micro_batch: MicroBatch = None,
+    precision: Precision = None,
+    replay: Replay = None,
+    buffer_size: BufferSize = None,
+    policy: Policy = None,
+    holdout: HoldoutOption = None,
+    holdout_most: HoldoutMost = None,
+    keep_columns: KeepColumns = None,
+    image_column: ImageColumn = None,
+    caption_column: CaptionColumn = None,
+    image_root: ImageRoot = None,
+    max_skip: MaxSkip = None,
+    run_name: RunName = None,
+    seed: Seed = None,
+    device: Device = None,
+    workers: Workers = None,
+    threads: Threads = None,
+    junit: Junit = None,
+    wait: options.Wait = None,
+    force: Force = False,
+    dry_run: options.DryRun = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    r"""Update a model in production with the new data of a week.
+
+    Splits the data, trains from the last accepted checkpoint with the last accepted buffer,
+    updates the buffer, evaluates the new checkpoint on the guards and on the test parts of all
+    weeks, writes a report and judges it. If no condition is true, the week is accepted:
+    DIR/weeks/0001 appears, and DIR/current is a link to its checkpoint. Otherwise it is rejected
+    with exit code 7: the state stays as it was, and DIR/pending keeps the attempt with its report
+    until the next week starts. With code 3, a condition is undefined, and nothing is accepted.
+
+    The first call needs --init. Options are kept in the state: later calls need only NEW_DATA and
+    --state, and an option that is given again holds from that week on. Killed anywhere, the
+    same command continues. Data that were accepted before are not trained on again.
+
+    --dry-run prints the command lines, which 'vlcpctl batch' takes.
+
+    Examples:
+      vlcpctl update week1.parquet --state prod --init runs/production \
+          --buffer-from 2025.parquet --guard golden/00-all
+      vlcpctl update week2.parquet --state prod
+      vlcpctl update week3.parquet --state prod --fail-if worst_drop:gt:1 \
+          --fail-if bwt_gem:lt:-1
+      vlcpctl update --state prod --rollback 1
+      vlcpctl inspect prod
+    """
+    given = options.given(run, locals())
+    options.start(quiet=quiet, threads=threads or options.DEFAULT_THREADS)
+    if rollback is not None:
+        _refuse_beside_rollback(given)
+        _roll_back(state, rollback, wait, dry_run=dry_run, as_json=as_json)
+        return
+    if not sources:
+        raise UsageError("NEW_DATA is missing; see 'vlcpctl update --help'")
+    from vlcpctl.production.lines import Call
+    from vlcpctl.production.update import Request, run_lines, update
+    from vlcpctl.production.update import dry_run as lines_of
+
+    _check_place(state, [*sources, *(buffer_from or []), *([init] if init else [])])
+    request = Request(
+        state=state,
+        call=Call(data=tuple(sources), fresh_state=fresh_state, junit=junit, quiet=quiet),
+        given=_settings(state, given),
+        init=init,
+        buffer_from=tuple(buffer_from or ()),
+        force=force,
+    )
+    if dry_run:
+        for line in lines_of(request):
+            console.emit(line)
+        return
+    with _locked(state, wait):
+        outcome = update(request, run_lines)
+    if as_json:
+        console.emit(json.dumps(outcome.as_json(), ensure_ascii=False))
+    elif outcome.judged.accepted:
+        console.emit(outcome.checkpoint)
+    outcome.refuse()
+
+
+def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
+    """The given options by the names of the settings, with paths as they are recorded."""
+    from vlcpctl.production.guards import find_guards, record_classes
+    from vlcpctl.production.layout import relative_to_root
+    from vlcpctl.production.settings import NONE
+
+    found = {name: given[name] for name in _SAME & given.keys()}
+    if "run_name" in given:
+        found["run"] = given["run_name"]
+    if "data" in given:
+        found["data"] = relative_to_root(state, given["data"])
+    if "image_root" in given:
+        roots = given["image_root"]
+        found["image_root"] = tuple(
+            one if roots == [NONE] else relative_to_root(state, Path(one)) for one in roots
+        )
+    if "guard" in given:
+        found["guards"] = find_guards(state, given["guard"])
+    if "guard_classes" in given:
+        found["classes"] = record_classes(state, given["guard_classes"])
+    for option, name in (("set_", "assignments"), ("fail_if", "fail_if")):
+        if option in given:
+            found[name] = tuple(given[option])
+    return found
+
+
+def _refuse_beside_rollback(given: dict[str, Any]) -> None:
+    if given.get("sources"):
+        raise UsageError("--rollback takes no NEW_DATA; update with it in a second command")
+    others = sorted(name for name in given.keys() - _OF_CALL - {"rollback"} if given[name])
+    if others or given.get("force"):
+        name = others[0].rstrip("_") if others else "force"
+        raise UsageError(f"--{name.replace('_', '-')} has no effect with --rollback")
+
+
+def _roll_back(state: Path, week: int, wait: float | None, *, dry_run: bool, as_json: bool) -> None:
+    from vlcpctl.production.layout import Layout
+    from vlcpctl.production.rollback import require_week, rollback
+    from vlcpctl.production.state import read_state
+    from vlcpctl.production.update import recover
+
+    place = Layout(state)
+    before = read_state(place)  # before a lock is made beside what is not a state directory
+    if dry_run:
+        require_week(place, before, week)
+        for number in range(week + 1, before.last + 1):
+            console.emit(f"# {place.week(number)} becomes {place.rolled_back(number)}")
+        return
+    with _locked(state, wait):
+        before = recover(place)
+        rollback(place, before, week)
+    for number in range(week + 1, before.last + 1):
+        console.say(f"week {number} is kept in {place.rolled_back(number)}")
+    checkpoint = place.week(week) / "checkpoint"
+    found = {"week": week, "checkpoint": str(checkpoint)}
+    console.emit(json.dumps(found, ensure_ascii=False) if as_json else checkpoint)
+
+
+def _check_place(state: Path, inputs: list[str]) -> None:
+    """Refuse a state directory that is or contains an input, or that cannot be one."""
+    from vlcpctl.core.atomic import check_output_path
+
+    check_output_path(state, [Path(one) for one in inputs if Path(one).exists()])
+
+
+@contextmanager
+def _locked(state: Path, wait: float | None) -> Iterator[None]:
+    """Hold the lock of the state directory within the block, waiting as given by --wait."""
+    from vlcpctl.core import locks
+    from vlcpctl.core.atomic import naming_output
+    from vlcpctl.core.staging import Staging
+
+    locks.set_patience(wait or 0.0)
+    with naming_output(state), Staging(state).locked():
+        yield

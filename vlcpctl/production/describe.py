@@ -1,0 +1,140 @@
+"""What a state directory holds, for `vlcpctl inspect`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.production.attempt import Judgement, read_attempt
+from vlcpctl.production.layout import Layout
+from vlcpctl.production.state import State, Week, read_state
+
+KIND = "state"
+
+
+def is_state(path: Path) -> bool:
+    """Whether a path is a state directory."""
+    return Layout(path).state.is_file()
+
+
+def describe_state(path: Path) -> dict[str, Any]:
+    """A state directory as a JSON object: settings, start, weeks, and the week being made.
+
+    Raises BadInput if state.json cannot be read. Nothing is completed or changed.
+    """
+    place = Layout(path)
+    state = read_state(place)
+    return {
+        "path": str(path),
+        "kind": KIND,
+        "current": str(place.week(state.last) / "checkpoint") if state.start.ready else None,
+        "week": state.last,
+        "start": {
+            "given": state.start.given,
+            "checkpoint": state.start.checkpoint or None,
+            "buffer_from": list(state.start.buffer_from),
+            "ready": state.start.ready,
+        },
+        "settings": state.settings.as_json(),
+        "gates": list(state.settings.gates),
+        "weeks": [_week(place, week) for week in state.weeks],
+        "pending": _pending(place, state),
+        "rolled_back": sorted(int(one.name) for one in place.rolled_back(1).parent.glob("[0-9]*")),
+    }
+
+
+def state_lines(facts: Mapping[str, Any]) -> Iterator[str]:
+    """The lines that show a state directory; `facts` is what `describe_state` returns."""
+    settings = facts["settings"]
+    yield f"state {facts['path']}"
+    yield f"  current: {facts['current'] or 'none, the start is not complete'}"
+    yield (
+        f"  run {settings['run']}, method {settings['method']}, preset {settings['preset']}, "
+        f"buffer {settings['buffer_size']}, hold-out {settings['holdout']}"
+    )
+    guards = [guard["name"] for guard in settings["guards"]]
+    guards += [word.partition(":")[2] for word in settings["classes"]]
+    yield f"  guards: {', '.join(guards) or 'none'}"
+    yield f"  gates: {', '.join(facts['gates']) or 'none'}"
+    yield from ("  " + line for line in _table(facts))
+    pending = facts["pending"]
+    if pending is not None:
+        yield f"  pending: week {pending['week']}, {pending['outcome']}: {pending['path']}"
+        yield from (f"    {one}" for one in _verdict_lines(pending["verdicts"]))
+    if facts["rolled_back"]:
+        yield f"  rolled back: {', '.join(map(str, facts['rolled_back']))}"
+
+
+def _week(place: Layout, week: Week) -> dict[str, Any]:
+    judged = None
+    with suppress(BadInput):  # shown without its time
+        judged = Judgement.read(place.week(week.number))
+    return {
+        "week": week.number,
+        "data": week.data,
+        "sources": list(week.sources),
+        "pairs": week.pairs,
+        "checkpoint": week.checkpoint,
+        "path": str(place.week(week.number)),
+        "time": judged.time if judged else None,
+        "verdicts": list(week.verdicts),
+    }
+
+
+def _pending(place: Layout, state: State) -> dict[str, Any] | None:
+    try:
+        attempt, judged = read_attempt(place.pending), Judgement.read(place.pending)
+    except BadInput as error:
+        return _of_pending(state.last + 1, place, [], f"damaged: {error}", ())
+    if attempt is None:
+        return None
+    outcome = "not finished" if judged is None else "rejected"
+    if judged is not None and judged.accepted:
+        outcome = "accepted, but not recorded yet; run the same update again"
+    verdicts = () if judged is None else judged.verdicts
+    return _of_pending(attempt.number, place, list(attempt.sources), outcome, verdicts)
+
+
+def _of_pending(
+    week: int,
+    place: Layout,
+    sources: list[str],
+    outcome: str,
+    verdicts: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    return {
+        "week": week,
+        "sources": sources,
+        "path": str(place.pending),
+        "outcome": outcome,
+        "verdicts": list(verdicts),
+    }
+
+
+def _table(facts: Mapping[str, Any]) -> list[str]:
+    """A header, and a line for the start and each week: data, pairs, checkpoint and verdicts."""
+    rows = [("week", "pairs", "checkpoint", "gates", "data")]
+    rows += [("start", "", str(facts["start"]["checkpoint"])[:12], "", facts["start"]["given"])]
+    for week in facts["weeks"]:
+        passed = sum(one.get("holds") is False for one in week["verdicts"])
+        gates = f"{passed} of {len(week['verdicts'])}" if week["verdicts"] else "none"
+        sources = ", ".join(week["sources"])
+        rows.append(
+            (str(week["week"]), str(week["pairs"]), week["checkpoint"][:12], gates, sources)
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]])
+        for row in rows
+    ]
+
+
+def _verdict_lines(verdicts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for one in verdicts:
+        value = one.get("value")
+        shown = f"{value:.4f}" if isinstance(value, int | float) else f"{one.get('undefined')}"
+        outcome = one.get("outcome") or ("fails" if one.get("holds") else "passes")
+        yield f"{one.get('condition')}: {shown}, {outcome}"

@@ -1,0 +1,19 @@
+"""The conditions of --fail-if, checked before a week is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vlcpctl.report.gates import parse_gate
+
+# Metrics of the evaluations that an update runs: retrieval and zero-shot classification.
+_KEYS = (
+    *("i2t_r1", "i2t_r5", "i2t_r10", "i2t_rmean", "t2i_r1", "t2i_r5", "t2i_r10", "t2i_rmean"),
+    *("rm", "acc1", "acc5", "mean_per_class_recall"),
+)
+
+
+def check_gates(texts: Sequence[str]) -> None:
+    """Raise UsageError for a condition that the report would refuse after the training."""
+    for text in texts:
+        parse_gate(text, _KEYS)

@@ -1,0 +1,65 @@
+"""The guards of an update: found when they are given, and unchanged whenever they are used."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.core.fields import Fields
+from vlcpctl.data.tasks.facts import read_task
+from vlcpctl.data.tasks.task import open_task
+from vlcpctl.production.layout import relative_to_root, shown_path
+from vlcpctl.production.settings import NONE, Guard, Settings
+
+
+def find_guards(root: Path, paths: Sequence[str]) -> tuple[Guard, ...] | tuple[str, ...]:
+    """The guards at these paths, in order, or the word that stands for none.
+
+    Raises BadInput if a path is not a task with a test split, and UsageError if two of them have
+    the same name, by which reports and gates know them.
+    """
+    if list(paths) == [NONE]:
+        return (NONE,)
+    found = []
+    for path in dict.fromkeys(map(Path, paths)):
+        task = open_task(path)
+        if "test" not in task.manifest["splits"]:
+            raise BadInput(f"--guard {path} has no test split; give a task that has one")
+        found.append(Guard(relative_to_root(root, path), task.content, task.slug))
+    name, count = Counter(guard.name for guard in found).most_common(1)[0]
+    if count > 1:
+        raise UsageError(
+            f"--guard: {count} tasks have the name {name}, and reports could not tell them apart; "
+            "split them again with --by all:NAME"
+        )
+    return tuple(found)
+
+
+def record_classes(root: Path, words: Sequence[str]) -> tuple[str, ...]:
+    """The data sets of --guard-classes as they are recorded: `path:` and a path, or `name:`."""
+    if list(words) == [NONE]:
+        return (NONE,)
+    return tuple(
+        f"path:{relative_to_root(root, Path(word))}" if Path(word).exists() else f"name:{word}"
+        for word in dict.fromkeys(words)
+    )
+
+
+def require_unchanged(root: Path, settings: Settings) -> None:
+    """Raise BadInput if a guard is missing, or is not the data that it was when it was given.
+
+    Data that `vlcpctl forget` rewrote count as the same.
+    """
+    for guard in settings.guards:
+        path = shown_path(root, guard.path)
+        if not path.exists():
+            raise BadInput(f"the guard {path} does not exist; --guard gives its new place")
+        manifest = read_task(path)
+        known = {manifest["content"], *Fields(manifest, path).texts("was", [])}
+        if guard.content not in known:
+            raise BadInput(
+                f"the guard {path} has changed: its content id was {guard.content} and is now "
+                f"{manifest['content']}; restore it, or give all guards again with --guard"
+            )

@@ -1,0 +1,200 @@
+"""The settings of weekly updates: kept in the state, replaced by options that are given again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from types import UnionType
+from typing import Any, Final, Self
+
+from vlcpctl.core.errors import UsageError
+from vlcpctl.core.fields import Fields
+from vlcpctl.data.buffer.policies import NEEDS_FEATURES, check_policy
+from vlcpctl.data.splitting.holdout import parse_holdout
+from vlcpctl.production.gate_texts import check_gates
+from vlcpctl.training.config.composition import compose, settings_of_methods
+from vlcpctl.training.config.settings import resolve
+
+NONE: Final = "none"  # the value of an option that empties a list
+UNDEFINED: Final = ("error", "pass")
+# Settings that do not decide what a week's training makes: with others, an unfinished week goes on
+# and a rejected one is judged again. If guards differ, its evaluations are made again.
+_OF_GATES: Final = frozenset({"fail_if", "undefined"})
+_OF_EVALUATION: Final = frozenset({"guards", "classes", "data"})
+_OF_MACHINE: Final = frozenset({"device", "workers", "threads"})
+_SIZE = re.compile(r"0*[1-9][0-9]*|[0-9]+(\.[0-9]+)?%")
+_COUNTED_SHARE = "10%"  # of a week that a counted hold-out takes at most
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A retrieval task outside the stream: its path from the state directory, id and name."""
+
+    path: str
+    content: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The resolved options of an update. None: the default of the command that takes it.
+
+    The attributes have the names of the options, but for `assignments`, the values of --set, and
+    `classes`, the data sets of --guard-classes.
+    """
+
+    run: str
+    method: str = "ctp"
+    preset: str = "update"
+    assignments: tuple[str, ...] = ()
+    epochs: int | None = None
+    steps: int | None = None
+    lr: float | None = None
+    batch_size: int | None = None
+    micro_batch: int | None = None
+    precision: str | None = None
+    replay: str | None = None
+    buffer_size: str = "20000"
+    policy: str | None = None
+    holdout: str = "test=0.1"
+    holdout_most: str | None = None
+    keep_columns: str | None = None
+    image_column: str | None = None
+    caption_column: str | None = None
+    image_root: tuple[str, ...] = ()
+    max_skip: str | None = None
+    guards: tuple[Guard, ...] = ()
+    classes: tuple[str, ...] = ()
+    data: str | None = None
+    fail_if: tuple[str, ...] | None = None
+    undefined: str | None = None
+    seed: int = 0
+    device: str = "auto"
+    workers: int = 0
+    threads: int = 1
+
+    @classmethod
+    def read(cls, take: Fields) -> Self:
+        """The settings in a record. Raises BadInput if a field is missing or has another type."""
+        found: dict[str, Any] = {}
+        for one in fields(cls):
+            if one.name == "guards":
+                guards = [Fields(g, take.place) for g in take("guards", list)]
+                found["guards"] = tuple(
+                    Guard(*(g(name, str) for name in ("path", "content", "name"))) for g in guards
+                )
+            elif "tuple" in str(one.type):
+                is_missing = "None" in str(one.type) and take.value.get(one.name) is None
+                found[one.name] = None if is_missing else tuple(take.texts(one.name))
+            else:
+                optional = (None,) if "None" in str(one.type) else ()
+                found[one.name] = take(one.name, _TYPES[str(one.type).split(" |")[0]], *optional)
+        return cls(**found)
+
+    def with_given(self, given: Mapping[str, Any]) -> Self:
+        """These settings, with the given ones in their place.
+
+        Raises UsageError if they contradict each other or name something unknown.
+        """
+        changes = dict(given)
+        if "steps" in given and "epochs" not in given:
+            changes["epochs"] = None
+        if "epochs" in given and "steps" not in given:
+            changes["steps"] = None
+        for name in ("guards", "classes", "assignments", "fail_if", "image_root"):
+            if name in changes:
+                changes[name] = () if changes[name] == (NONE,) else tuple(changes[name])
+        found = replace(self, **changes)
+        found.check()
+        return found
+
+    def check(self) -> None:
+        """Raise UsageError for what a command would refuse only after hours of training."""
+        methods = compose(self.method, self.assignments)
+        resolve(self.preset, self.of_training(), settings_of_methods(methods))
+        parse_holdout(self.holdout)
+        check_policy(
+            self.buffer_policy,
+            adds=False,
+            has_checkpoint=self.buffer_needs_checkpoint,
+            stores_features=self.stores_features,
+        )
+        check_gates(self.gates)
+        if self.undefined not in {None, *UNDEFINED}:
+            raise UsageError(f"--undefined takes error or pass, not {self.undefined!r}")
+        if not _SIZE.fullmatch(self.buffer_size):
+            raise UsageError(
+                f"--buffer-size is {self.buffer_size!r}; write a number of images or a share, such "
+                "as 20000 or 5%"
+            )
+
+    def of_training(self) -> dict[str, Any]:
+        """The settings that `train-step` takes by the same name, without those that are None."""
+        names = ("epochs", "steps", "lr", "batch_size", "micro_batch", "precision", "replay")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    @property
+    def gates(self) -> tuple[str, ...]:
+        """The conditions that reject a week; without --fail-if, those named in the help."""
+        if self.fail_if is not None:
+            return self.fail_if
+        return (*(("worst_drop:gt:2",) if self.has_guards else ()), "bwt_gem.rm:lt:-2")
+
+    @property
+    def undefined_gates(self) -> str:
+        """What a gate on forgetting does in the first week, where there is none yet."""
+        return self.undefined or ("pass" if self.fail_if is None else "error")
+
+    @property
+    def has_guards(self) -> bool:
+        """Whether data outside the stream are evaluated."""
+        return bool(self.guards or self.classes)
+
+    @property
+    def buffer_policy(self) -> str:
+        """The policy of the buffer: as given, as the method needs it, or reservoir."""
+        needed = (
+            method.needs(first=False).policy for method in compose(self.method, self.assignments)
+        )
+        return self.policy or next((one for one in needed if one), "reservoir")
+
+    @property
+    def stores_features(self) -> bool:
+        """Whether the method needs features in the buffer."""
+        methods = compose(self.method, self.assignments)
+        return any(method.needs(first=False).stored_features for method in methods)
+
+    @property
+    def buffer_needs_checkpoint(self) -> bool:
+        """Whether a model chooses the pairs of the buffer, or its features are stored."""
+        return self.stores_features or self.buffer_policy in NEEDS_FEATURES
+
+    @property
+    def holdout_share(self) -> str | None:
+        """The most that a counted hold-out takes of a week; None for hold-outs by share."""
+        if self.holdout_most is not None:
+            return self.holdout_most
+        return _COUNTED_SHARE if parse_holdout(self.holdout).counted else None
+
+    def as_json(self) -> dict[str, Any]:
+        """The settings as a JSON object."""
+        return asdict(self)
+
+    def different_training(self, other: Settings) -> dict[str, tuple[Any, Any]]:
+        """Settings that make another training: by name, the values here and there."""
+        others = _OF_GATES | _OF_EVALUATION | _OF_MACHINE
+        names = [one.name for one in fields(self) if one.name not in others]
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in names}
+        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+    def same_gates(self, other: Settings) -> bool:
+        """Whether a week is judged by the same conditions."""
+        return (self.gates, self.undefined_gates) == (other.gates, other.undefined_gates)
+
+    def same_evaluation(self, other: Settings) -> bool:
+        """Whether the same data outside the stream are evaluated."""
+        return all(getattr(self, name) == getattr(other, name) for name in _OF_EVALUATION)
+
+
+_TYPES: dict[str, type | UnionType] = {"str": str, "int": int, "float": int | float}

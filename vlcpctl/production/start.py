@@ -1,0 +1,143 @@
+"""The start of a model in production: the checkpoint that the first week continues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.core.errors import BadInput, OutputExists, UsageError
+from vlcpctl.core.printable import printable
+from vlcpctl.jobs.script import CommandLine
+from vlcpctl.production.layout import Layout
+from vlcpctl.production.lines import Lines, is_pretrained
+from vlcpctl.production.settings import Settings
+from vlcpctl.production.state import Start, State, guard_ids
+
+
+def begin(
+    place: Layout,
+    init: str | None,
+    buffer_from: Sequence[str],
+    given: Mapping[str, Any],
+) -> State:
+    """The state before its start is made; nothing is written.
+
+    Raises UsageError without --init, OutputExists if
+    the directory has other files, and BadInput if --init is not a checkpoint.
+    """
+    if init is None:
+        raise UsageError(f"{place.root} is not a state directory; --init CHECKPOINT starts one")
+    if _has_other_files(place):
+        raise OutputExists(
+            f"{place.root} already exists and is not a state directory; choose another --state"
+        )
+    made = None if is_pretrained(init) else CheckpointManifest.read(Path(init))
+    run = made.run if made is not None and made.tasks else None
+    for data in buffer_from:
+        if not Path(data).exists():
+            raise BadInput(f"--buffer-from {data} does not exist")
+    settings = Settings(run=_run_name(place, given, run)).with_given(given)
+    start = Start(
+        given=init, source=_source(init), buffer_from=tuple(buffer_from), settings=settings
+    )
+    return State(start=start, settings=settings)
+
+
+def make_start(lines: Lines, run: Callable[[Sequence[CommandLine]], None]) -> State:
+    """Make what is missing of the start, and record that it is ready; returns the state."""
+    place, state = lines.place, lines.state
+    checkpoint = place.start / "checkpoint"
+    place.start.mkdir(exist_ok=True)
+    if not (is_pretrained(state.start.given) or checkpoint.exists()):
+        place.link_tree(Path(state.start.given), checkpoint)
+    run(lines.of_start())
+    content = CheckpointManifest.read(checkpoint).content
+    if not is_pretrained(state.start.given) and content != state.start.source:
+        raise BadInput(f"{state.start.given} has changed while it was being linked; try again")
+    start = replace(
+        state.start,
+        ready=True,
+        checkpoint=content,
+        settings=lines.settings,
+        measured=tuple(guard_ids(lines.settings)),
+    )
+    state = replace(state, start=start, settings=lines.settings)
+    state.write(place)
+    place.point_to(0)
+    return state
+
+
+def restarted(
+    place: Layout,
+    state: State,
+    init: str | None,
+    buffer_from: Sequence[str],
+    settings: Settings,
+    *,
+    writes: bool = True,
+) -> State:
+    """The state, after --init and --buffer-from have been compared with what it was started from.
+
+    A start that is not complete gives way to another one, and with `writes` is removed. Raises
+    UsageError if the start is complete and another one is given.
+    """
+    start = state.start
+    is_same = (init is None or _is_start(start, init)) and tuple(buffer_from) in {
+        (),
+        start.buffer_from,
+    }
+    if start.ready:
+        if is_same:
+            return state
+        with_buffer = "".join(f" --buffer-from {one}" for one in start.buffer_from)
+        raise UsageError(
+            f"{place.root} was started with --init {start.given}{with_buffer}; leave these options "
+            "out, or choose another --state"
+        )
+    if is_same and settings == start.settings:
+        return state
+    if writes:
+        place.discard(place.start)
+    new = replace(
+        start,
+        given=init or start.given,
+        source=_source(init) if init else start.source,
+        buffer_from=tuple(buffer_from) or start.buffer_from,
+        settings=settings,
+    )
+    return replace(state, start=new, settings=settings)
+
+
+def _source(init: str) -> str:
+    return init if is_pretrained(init) else CheckpointManifest.read(Path(init)).content
+
+
+def _is_start(start: Start, init: str) -> bool:
+    """Whether --init, given again, names the start; its directory may have been removed since."""
+    if is_pretrained(init) or not Path(init).exists():
+        return init == start.given
+    return _source(init) == start.source
+
+
+def _has_other_files(place: Layout) -> bool:
+    """Whether the directory has files that no killed call has left."""
+    names = [path.name for path in place.root.iterdir()] if place.root.is_dir() else []
+    is_file = place.root.exists() and not place.root.is_dir()
+    return is_file or any(not name.startswith(f".{place.state.name}.tmp-") for name in names)
+
+
+def _run_name(place: Layout, given: Mapping[str, Any], of_start: str | None) -> str:
+    """The name of the run in rows: the state directory's, unless --run is given.
+
+    A start that was trained under the same name would make the weeks continue its run, whose rows
+    are not here. Raises UsageError if --run has that name.
+    """
+    name = str(given.get("run") or printable(Path(place.root).resolve().name).strip() or "update")
+    if name != of_start:
+        return name
+    if given.get("run"):
+        raise UsageError(f"--run {name} is the run of --init; choose another name")
+    return f"{name}-updates"

@@ -1,0 +1,160 @@
+"""state.json: the start of a model in production, the settings, and the weeks accepted so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.fields import Fields
+from vlcpctl.production.layout import MOST_WEEKS, Layout
+from vlcpctl.production.records import STATE, objects, read_record, write_record
+from vlcpctl.production.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """What the first week continues: a checkpoint, and a buffer of the data behind it, if given.
+
+    `source` is the content id of the checkpoint that was given, or the words that name a pretrained
+    model; `ready` is whether everything of the start is made.
+    """
+
+    given: str
+    source: str
+    buffer_from: tuple[str, ...]
+    settings: Settings
+    ready: bool = False
+    checkpoint: str = ""  # the content id; empty until it is ready
+    measured: tuple[str, ...] = ()  # guards that the start was evaluated on, by `guard_ids`
+
+    @classmethod
+    def read(cls, take: Fields) -> Self:
+        """The start in a record. Raises BadInput as `Fields` does."""
+        return cls(
+            given=take("given", str),
+            source=take("source", str),
+            buffer_from=tuple(take.texts("buffer_from")),
+            settings=Settings.read(Fields(take("settings", dict), take.place)),
+            ready=take("ready", bool),
+            checkpoint=take("checkpoint", str),
+            measured=tuple(take.texts("measured")),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The start as a JSON object."""
+        return {**vars(self), "settings": self.settings.as_json()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Week:
+    """An accepted week."""
+
+    number: int
+    data: str  # the id of what was given as NEW_DATA
+    sources: tuple[str, ...]  # its names
+    pairs: int  # images, those held out included
+    checkpoint: str  # its content id
+    verdicts: tuple[dict[str, Any], ...]
+    measured: tuple[str, ...] = ()  # guards that the start was first evaluated on in this week
+
+    @classmethod
+    def read(cls, take: Fields) -> Self:
+        """A week in a record. Raises BadInput as `Fields` does."""
+        return cls(
+            number=take("number", int),
+            data=take("data", str),
+            sources=tuple(take.texts("sources")),
+            pairs=take("pairs", int),
+            checkpoint=take("checkpoint", str),
+            verdicts=tuple(dict(one.value) for one in objects(take, "verdicts")),
+            measured=tuple(take.texts("measured")),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """The content of state.json; `rolling_back` are weeks that are still to be moved away."""
+
+    start: Start
+    settings: Settings
+    weeks: tuple[Week, ...] = ()
+    rolling_back: tuple[int, ...] = ()
+
+    @property
+    def last(self) -> int:
+        """The number of the last accepted week; 0 is the start."""
+        return len(self.weeks)
+
+    @property
+    def checkpoint(self) -> str:
+        """The content id of the last accepted checkpoint."""
+        return self.weeks[-1].checkpoint if self.weeks else self.start.checkpoint
+
+    @property
+    def measured(self) -> set[str]:
+        """The guards on which the start was evaluated, or will be as it is made, by `guard_ids`."""
+        if not self.start.ready:
+            return set(guard_ids(self.start.settings))
+        return {*self.start.measured, *(one for week in self.weeks for one in week.measured)}
+
+    def week_of(self, data: str) -> Week | None:
+        """The accepted week that was made from this data, if there is one."""
+        return next((week for week in self.weeks if week.data == data), None)
+
+    def write(self, place: Layout) -> None:
+        """Write state.json."""
+        body = {
+            "start": self.start.as_json(),
+            "settings": self.settings.as_json(),
+            "weeks": [dict(vars(week)) for week in self.weeks],
+            "rolling_back": list(self.rolling_back),
+        }
+        write_record(place.state, STATE, body)
+
+
+def read_state(place: Layout) -> State:
+    """The state in a state directory.
+
+    Raises BadInput if there is none, it cannot be read, or it has changed since it was written.
+    """
+    if not place.state.is_file():
+        why = "has no state.json" if place.root.exists() else "does not exist"
+        raise BadInput(f"{place.root} is not a state directory: it {why}; --init starts one")
+    take = read_record(place.state, STATE)
+    weeks = tuple(Week.read(one) for one in objects(take, "weeks"))
+    moved = tuple(take("rolling_back", list))
+    _check(take, [week.number for week in weeks], moved)
+    return State(
+        start=Start.read(Fields(take("start", dict), take.place)),
+        settings=Settings.read(Fields(take("settings", dict), take.place)),
+        weeks=weeks,
+        rolling_back=moved,
+    )
+
+
+def guard_ids(settings: Settings) -> list[str]:
+    """An id for each guard: the content id of a task; the path or name of a set of classes."""
+    return [*(guard.content for guard in settings.guards), *map(_class_id, settings.classes)]
+
+
+def unmeasured(state: State, settings: Settings) -> Settings:
+    """The settings with only those guards that the start was not evaluated on yet."""
+    known = state.measured
+    return replace(
+        settings,
+        guards=tuple(one for one in settings.guards if one.content not in known),
+        classes=tuple(one for one in settings.classes if _class_id(one) not in known),
+    )
+
+
+def _class_id(word: str) -> str:
+    return f"classes:{word}"
+
+
+def _check(take: Fields, numbers: Sequence[int], moved: Sequence[object]) -> None:
+    if len(numbers) > MOST_WEEKS or numbers != list(range(1, len(numbers) + 1)):
+        raise BadInput(f"{take.place}: the weeks are not numbered from 1 to at most {MOST_WEEKS}")
+    if not all(isinstance(one, int) and len(numbers) < one <= MOST_WEEKS for one in moved):
+        raise BadInput(f"{take.place}: field 'rolling_back' has a number that is not a later week")

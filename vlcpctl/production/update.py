@@ -1,0 +1,321 @@
+"""The weekly update: split, train, evaluate, report, judge, and then accept or reject.
+
+A week is made in `pending/` by ordinary command lines, each of which can be repeated: killed
+anywhere, the same call continues. Accepting it is a rename, then a new state.json, then the link
+`current`; the next call completes what was killed between them.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.core.console import say
+from vlcpctl.core.errors import GateFailed, OutputExists, UsageError, VlcpError
+from vlcpctl.core.staging import Staging
+from vlcpctl.jobs.runner import JobRunner
+from vlcpctl.jobs.script import CommandLine
+from vlcpctl.production.attempt import (
+    Attempt,
+    Judgement,
+    read_attempt,
+    require_judged,
+)
+from vlcpctl.production.guards import require_unchanged
+from vlcpctl.production.layout import MOST_WEEKS, Layout
+from vlcpctl.production.lines import Call, Lines, is_pretrained
+from vlcpctl.production.rollback import move_away
+from vlcpctl.production.settings import Settings
+from vlcpctl.production.sources import NewData, identify_data
+from vlcpctl.production.start import begin, make_start, restarted
+from vlcpctl.production.state import State, guard_ids, read_state, unmeasured
+
+Observe = Callable[[str], None]
+_WITHOUT_MODEL = frozenset({"split", "forgetting-report"})
+_REJECTED, _UNDEFINED = 7, 3  # exit codes of a report whose gates are met, or are undefined
+
+
+class LineFailed(VlcpError):
+    """A command line of the update failed; its exit code becomes that of the update."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.exit_code = code
+
+
+class RunLines(Protocol):
+    """Runs command lines; `Runner.run` but for tests."""
+
+    def __call__(self, lines: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:
+        """Run the lines one after the other; the first that failed, with its exit code."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A call of `update` for new data; `given` are the settings that were given with it."""
+
+    state: Path
+    call: Call
+    given: dict[str, Any]
+    init: str | None = None
+    buffer_from: tuple[str, ...] = ()
+    force: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """The week that the data make: accepted now or earlier, or rejected."""
+
+    number: int
+    directory: Path
+    judged: Judgement
+
+    @property
+    def checkpoint(self) -> Path:
+        """The checkpoint of the week."""
+        return self.directory / "checkpoint"
+
+    def as_json(self) -> dict[str, Any]:
+        """The outcome as a JSON object."""
+        return {
+            "week": self.number,
+            "accepted": self.judged.accepted,
+            "checkpoint": str(self.checkpoint),
+            "content": CheckpointManifest.read(self.checkpoint).content,
+            "report": str(self.directory / "report"),
+            "verdicts": list(self.judged.verdicts),
+        }
+
+    def refuse(self) -> None:
+        """Raise GateFailed if the week was rejected."""
+        if not self.judged.accepted:
+            raise GateFailed(
+                f"week {self.number} is rejected: {'; '.join(self.judged.against)}; the state "
+                f"stays at week {self.number - 1}; see {self.directory / 'report' / 'report.html'}"
+            )
+
+
+def update(request: Request, run: RunLines, observe: Observe = lambda _point: None) -> Outcome:
+    """Make the next week from new data, and accept or reject it; the lock must be held.
+
+    Data that were accepted before are not trained on again. `observe` is called at the points
+    between which a kill matters. Raises LineFailed, and what reading the state raises.
+    """
+    place = Layout(request.state)
+    state, settings, data = prepare(request, place)
+    known = state.week_of(data.content)
+    if known is not None:
+        say(f"{request.state}: this data is already accepted as week {known.number}")
+        _, judged = require_judged(place.week(known.number))
+        return Outcome(number=known.number, directory=place.week(known.number), judged=judged)
+    observe("prepared")
+    lines = Lines(place, state, settings, request.call)
+    if not state.start.ready:
+        state = make_start(lines, partial(_run, run))
+        observe("start")
+        lines = replace(lines, state=state)
+    attempt = _attempt(state, settings, data, request.call)
+    is_made = _continue(place, attempt, force=request.force)
+    observe("pending")
+    judged = _make(lines, attempt, run, lines.of_week()[-1:] if is_made else lines.of_week())
+    observe("judged")
+    if not judged.accepted:
+        return Outcome(number=attempt.number, directory=place.pending, judged=judged)
+    accept(place, state, observe)
+    return Outcome(number=attempt.number, directory=place.week(attempt.number), judged=judged)
+
+
+def dry_run(request: Request) -> list[str]:
+    """The lines of the update as `vlcpctl batch` takes them; other steps are comments.
+
+    Nothing is written. Raises what `update` raises before its first line.
+    """
+    place = Layout(request.state)
+    state, settings, data = prepare(request, place, writes=False)
+    known = state.week_of(data.content)
+    if known is not None:
+        return [f"# this data is already accepted as week {known.number}"]
+    lines = Lines(place, state, settings, request.call)
+    number, week = state.last + 1, place.week(state.last + 1)
+    found = []
+    if not state.start.ready:
+        checkpoint, given = place.start / "checkpoint", state.start.given
+        found.append("# the start")
+        if not is_pretrained(given):
+            found += [
+                _comment("mkdir", "-p", place.start),
+                _comment("cp", "-al", given, checkpoint),
+            ]
+        found += [str(line) for line in lines.of_start()]
+    found += [f"# week {number}", *(str(line) for line in lines.of_week())]
+    found += [
+        "# if the last line exits with 0, the week is accepted",
+        _comment("mv", place.pending, week),
+    ]
+    found += [f"# and {place.state} lists it; with {_REJECTED}, it is rejected"]
+    return found
+
+
+def _comment(*words: object) -> str:
+    """A step that is not a line of `batch`, as a shell would take it."""
+    return f"# {shlex.join(map(str, words))}"
+
+
+def prepare(
+    request: Request, place: Layout, *, writes: bool = True
+) -> tuple[State, Settings, NewData]:
+    """The state, the settings of this week and its data, all of them checked.
+
+    Without `writes`, what a killed call left is not completed. Raises UsageError, BadInput or
+    OutputExists.
+    """
+    if place.state.is_file():
+        state = recover(place) if writes else read_state(place)
+        settings = state.settings.with_given(request.given)
+        start = request.init, request.buffer_from
+        state = restarted(place, state, *start, settings, writes=writes)
+    else:
+        state = begin(place, request.init, request.buffer_from, request.given)
+        settings = state.settings
+    if state.last >= MOST_WEEKS:
+        raise UsageError(f"{request.state} has {MOST_WEEKS} weeks, the most possible")
+    require_unchanged(place.root, settings)
+    data = identify_data(request.call.data, settings, place.root)
+    if writes and not state.start.ready:
+        place.root.mkdir(parents=True, exist_ok=True)
+        state.write(place)
+    return state, settings, data
+
+
+def recover(place: Layout) -> State:
+    """The state, after what a killed call left half-done has been completed."""
+    place.tidy()
+    state = read_state(place)
+    if state.rolling_back:
+        place.point_to(state.last)
+        state = move_away(place, state)
+    if place.week(state.last + 1).exists():  # moved there, but not in state.json yet
+        state = _record(place, state)
+    if state.start.ready:
+        place.point_to(state.last)
+    return state
+
+
+def accept(place: Layout, state: State, observe: Observe) -> State:
+    """Make the pending week the last accepted one."""
+    place.move(place.pending, place.week(state.last + 1))
+    observe("moved")
+    state = _record(place, state)
+    observe("recorded")
+    place.point_to(state.last)
+    observe("accepted")
+    return state
+
+
+def run_lines(lines: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:
+    """Run the lines in children of this process; raises LineFailed if a signal stopped them."""
+    from vlcpctl.models.imports import preload
+
+    if any(line.words[0] not in _WITHOUT_MODEL for line in lines):
+        preload()
+    runner = JobRunner(lines, 1)
+    runner.run()
+    if runner.failed is None and runner.signal is not None:
+        raise LineFailed(f"stopped by signal {runner.signal}", 128 + runner.signal)
+    return runner.failed
+
+
+def _record(place: Layout, state: State) -> State:
+    """Add the week that was moved to `weeks/` to state.json."""
+    directory = place.week(state.last + 1)
+    attempt, judged = require_judged(directory)
+    week = attempt.accepted(directory, judged.verdicts)
+    state = replace(state, settings=attempt.settings, weeks=(*state.weeks, week))
+    state.write(place)
+    return state
+
+
+def _attempt(state: State, settings: Settings, data: NewData, call: Call) -> Attempt:
+    return Attempt(
+        number=state.last + 1,
+        parent=state.checkpoint,
+        data=data.content,
+        sources=data.names,
+        settings=settings,
+        fresh_state=call.fresh_state,
+        measured=tuple(guard_ids(unmeasured(state, settings))),
+    )
+
+
+def _continue(place: Layout, attempt: Attempt, *, force: bool) -> bool:
+    """Prepare `pending/` for this attempt; returns whether all but its report is made already.
+
+    A rejected week gives way to another one. Raises OutputExists for the unfinished training of
+    another one, unless `force`.
+    """
+    pending = place.pending
+    before = read_attempt(pending) if not force else None
+    judged = Judgement.read(pending) if before is not None else None
+    differences = before.differences(attempt) if before is not None else []
+    is_made = judged is not None
+    if before is None or differences:
+        if differences and judged is None and _has_trained(pending):
+            raise OutputExists(
+                f"{pending} is an unfinished week of a different command: {'; '.join(differences)};"
+                " finish it with that command, or --force starts over"
+            )
+        place.discard(pending)
+        pending.mkdir()
+        is_made = False
+    elif not before.settings.same_evaluation(attempt.settings):
+        for name in ("verdict.json", "report", "ranks", "rows"):
+            place.discard(pending / name)
+        is_made = False
+    elif not before.settings.same_gates(attempt.settings):
+        for name in ("verdict.json", "report"):
+            place.discard(pending / name)
+    attempt.write(pending)
+    return is_made
+
+
+def _has_trained(pending: Path) -> bool:
+    checkpoint = pending / "checkpoint"
+    return checkpoint.exists() or Staging(checkpoint).partial.exists()
+
+
+def _make(lines: Lines, attempt: Attempt, run: RunLines, todo: Sequence[CommandLine]) -> Judgement:
+    """Run the lines of the week, and write its judgement."""
+    pending = lines.place.pending
+    failed = run(todo)
+    is_report = failed is not None and failed[0].words[0] == "forgetting-report"
+    if failed is not None and not (is_report and failed[1] == _REJECTED):
+        raise LineFailed(_why_failed(lines.place, attempt, *failed), failed[1])
+    judged = Judgement.of(pending, attempt.settings, accepted=failed is None)
+    judged.write(pending)
+    return judged
+
+
+def _why_failed(place: Layout, attempt: Attempt, line: CommandLine, code: int) -> str:
+    said = f"week {attempt.number} is not accepted: line {line.number} ended with code {code}"
+    report = place.pending / "report" / "summary.json"
+    if code == _UNDEFINED and line.words[0] == "forgetting-report" and report.is_file():
+        return (
+            f"{said}: a condition of --fail-if is undefined; run the same command with other "
+            "conditions or with --undefined pass, and the week is judged again"
+        )
+    return f"{said}: {line}; the same command continues"
+
+
+def _run(run: RunLines, lines: Sequence[CommandLine]) -> None:
+    """Run lines that must succeed."""
+    failed = run(lines) if lines else None
+    if failed is not None:
+        line, code = failed
+        raise LineFailed(
+            f"the start is not made: line {line.number} ended with {code}: {line}", code
+        )

@@ -87,6 +87,7 @@ Undefined = Annotated[
         rich_help_panel=options.METHOD,
     ),
 ]
+# Not called junit: that would lock the file, which the line that writes it does itself.
 Junit = Annotated[
     Path | None,
     typer.Option(
@@ -362,7 +363,7 @@ def run(
     device: Device = None,
     workers: Workers = None,
     threads: Threads = None,
-    junit: Junit = None,
+    junit_xml: Junit = None,
     wait: options.Wait = None,
     force: Force = False,
     dry_run: options.DryRun = False,
@@ -408,7 +409,7 @@ def run(
     _check_place(state, [*sources, *(buffer_from or []), *([init] if init else [])])
     request = Request(
         state=state,
-        call=Call(data=tuple(sources), fresh_state=fresh_state, junit=junit, quiet=quiet),
+        call=Call(data=tuple(sources), fresh_state=fresh_state, junit=junit_xml, quiet=quiet),
         given=_settings(state, given),
         init=init,
         buffer_from=tuple(buffer_from or ()),

@@ -288,11 +288,11 @@ def run(
       vlcpctl split week1.parquet week2.parquet -o stream --by source
       vlcpctl split week3.parquet -o weeks/03 --by source \
           --keep-columns customer,date --holdout test=500 --holdout-most 10%
-      vlcpctl split july/ -o july-2026 --by all:july-2026
       vlcpctl split pairs.parquet -o stream --by time:date --tasks 12 \
           --order reverse
       vlcpctl split shards/ -o stream --by classes --tasks 4 \
           --labels-from timm:resnet50
+      vlcpctl split july/ -o july-2026 --by all:july-2026
     """
     options.start(quiet=quiet)
     from vlcpctl.core.console import emit

@@ -13,6 +13,7 @@ from vlcpctl.production.layout import Layout
 from vlcpctl.production.state import State, Week, read_state
 
 KIND = "state"
+_SHOWN = 3  # verdicts of a week in the table
 
 
 def is_state(path: Path) -> bool:
@@ -119,8 +120,8 @@ def _table(facts: Mapping[str, Any]) -> list[str]:
     rows = [("week", "pairs", "checkpoint", "gates", "data")]
     rows += [("start", "", str(facts["start"]["checkpoint"])[:12], "", facts["start"]["given"])]
     for week in facts["weeks"]:
-        passed = sum(one.get("holds") is False for one in week["verdicts"])
-        gates = f"{passed} of {len(week['verdicts'])}" if week["verdicts"] else "none"
+        gates = ", ".join(map(_shortly, week["verdicts"][:_SHOWN])) or "none"
+        gates += ", ..." if len(week["verdicts"]) > _SHOWN else ""
         sources = ", ".join(week["sources"])
         rows.append(
             (str(week["week"]), str(week["pairs"]), week["checkpoint"][:12], gates, sources)
@@ -132,9 +133,17 @@ def _table(facts: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def _shortly(verdict: Mapping[str, Any]) -> str:
+    """What a condition is about, and what was found, such as "worst_drop.rm 1.25"."""
+    value = verdict.get("value")
+    return f"{verdict.get('metric')} {_number(value)}"
+
+
+def _number(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, int | float) else "not defined"
+
+
 def _verdict_lines(verdicts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for one in verdicts:
-        value = one.get("value")
-        shown = f"{value:.4f}" if isinstance(value, int | float) else f"{one.get('undefined')}"
-        outcome = one.get("outcome") or ("fails" if one.get("holds") else "passes")
-        yield f"{one.get('condition')}: {shown}, {outcome}"
+        data = f" on {one['data']}" if one.get("data") else ""
+        yield f"{one.get('condition')}: {_number(one.get('value'))}{data}, {one.get('outcome')}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vlcpctl.report.gates import parse_gate
+from vlcpctl.report.gates.grammar import parse_gate
 
 # Metrics of the evaluations that an update runs: retrieval and zero-shot classification.
 _KEYS = (

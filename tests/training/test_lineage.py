@@ -111,6 +111,26 @@ def test_a_buffer_of_another_stream_is_told(second: Request, tmp_path: Path) -> 
     ]
 
 
+def test_what_a_start_may_have_learned_is_not_told(second: Request, tmp_path: Path) -> None:
+    from vlcpctl.commands.buffer import run as buffer
+    from vlcpctl.commands.import_checkpoint import run as import_checkpoint
+
+    (task,) = second.tasks
+    start, weeks = tmp_path / "start", make_stream(tmp_path / "weeks", 1, 12)
+    import_checkpoint(second.previous or Path(), start, quiet=True)
+    earlier = make_stream(tmp_path / "earlier", 1, 12, pair=lambda number: make_pair(number + 500))
+    first = make_buffer(earlier / "00-part-0", tmp_path / "buffer-0")
+    train_step(replace(second, tasks=(weeks / "00-part-0",), previous=start, buffer=first))
+    follows = replace(second, previous=second.out, out=tmp_path / "03")
+    later = make_buffer(weeks / "00-part-0", tmp_path / "buffer-1", previous=first)
+    assert not [one for one in warnings_of(replace(follows, buffer=later)) if "--buffer" in one]
+    buffer(task, tmp_path / "buffer-2", size="6", previous=later, quiet=True)
+    third = make_stream(tmp_path / "third", 1, 12, pair=lambda number: make_pair(number + 900))
+    after = replace(follows, tasks=(third / "00-part-0",), buffer=tmp_path / "buffer-2")
+    (warning,) = [one for one in warnings_of(after) if "--buffer" in one]
+    assert warning.startswith("--buffer contains pairs of a task")
+
+
 def test_a_buffer_that_lacks_a_learned_task_is_told(
     second: Request, world: TrainingWorld, tmp_path: Path
 ) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.fields import Fields
+from vlcpctl.core.manifest import MANIFESTS
+from vlcpctl.data.classification.benchmarks import expand_groups, usual_name
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.production.layout import relative_to_root, shown_path
 from vlcpctl.production.settings import NONE, Guard, Settings
+
+_SPECIAL = re.compile(r"[*?\[]")  # in patterns of `fnmatch`
 
 
 def find_guards(root: Path, paths: Sequence[str]) -> tuple[Guard, ...] | tuple[str, ...]:
@@ -45,6 +50,24 @@ def record_classes(root: Path, words: Sequence[str]) -> tuple[str, ...]:
         f"path:{relative_to_root(root, Path(word))}" if Path(word).exists() else f"name:{word}"
         for word in dict.fromkeys(words)
     )
+
+
+def guard_patterns(root: Path, settings: Settings) -> list[str]:
+    """Patterns of --guard of a report that match the guards of these settings, and no others."""
+    found = [guard.name for guard in settings.guards]
+    classes = [name for word in settings.classes for name in _class_names(root, word)]
+    average = [f"average of {len(classes)}*"] if len(classes) > 1 else []
+    return [*(_SPECIAL.sub(r"[\g<0>]", name) for name in [*found, *classes]), *average]
+
+
+def _class_names(root: Path, recorded: str) -> list[str]:
+    """The names that rows give to a data set of --guard-classes, of which a group has several."""
+    kind, _, word = recorded.partition(":")
+    if kind != "path":
+        return [usual_name(name) for name in expand_groups([word])]
+    path = shown_path(root, word)
+    is_task = (path / MANIFESTS["task"]).is_file()
+    return [str(read_task(path)["slug"]) if is_task else usual_name(path.name)]
 
 
 def require_unchanged(root: Path, settings: Settings) -> None:

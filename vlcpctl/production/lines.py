@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vlcpctl.jobs.script import CommandLine
+from vlcpctl.production.guards import guard_patterns
 from vlcpctl.production.layout import TASK, Layout, shown_path
 from vlcpctl.production.settings import Settings
-from vlcpctl.production.state import State, unmeasured
+from vlcpctl.production.state import State, guard_ids, unmeasured
 
 Words = list[str]
 
@@ -166,11 +167,17 @@ class Lines:
         of_new = (_value(one, "--save-ranks") for one in new if "--save-ranks" in one)
         words += _options(
             *(("--ranks", one) for one in (*ranks, *of_new)),
+            *(("--guard", one) for one in self._patterns()),
             *(("--fail-if", one) for one in how.gates),
             ("--undefined", how.undefined_gates if how.undefined_gates != "error" else None),
             ("--junit", self.call.junit),
         )
         return words
+
+    def _patterns(self) -> list[str]:
+        """Patterns that leave out guards of earlier weeks, if there are any and others are left."""
+        is_all = self.state.measured <= set(guard_ids(self.settings))
+        return [] if is_all else guard_patterns(self.place.root, self.settings)
 
     def _files(self, week: int, below: str, pattern: str) -> list[str]:
         """Files of an accepted week; of the start only if it is complete."""

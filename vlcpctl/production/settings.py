@@ -120,7 +120,7 @@ class Settings:
             has_checkpoint=self.buffer_needs_checkpoint,
             stores_features=self.stores_features,
         )
-        check_gates(self.gates)
+        check_gates(self.gates, has_classes=bool(self.classes))
         if self.undefined not in {None, *UNDEFINED}:
             raise UsageError(f"--undefined takes error or pass, not {self.undefined!r}")
         if not _SIZE.fullmatch(self.buffer_size):

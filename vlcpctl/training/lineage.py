@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 import pyarrow as pa
 
@@ -94,6 +95,10 @@ def _of_buffer(
     # An imported model is not known to have learned any task: its buffer may hold what it did.
     if unknown and (parent is None or learned):
         _refuse_later(tasks, buffer, unknown, versions)
+        # Nor is the start of a run: what its first buffer was filled with stays in later ones.
+        before = list(takewhile(lambda content: not versions.among(content, learned), seen))
+        unknown = unknown[len(before) :] if parent and parent.start else unknown
+    if unknown and (parent is None or learned):
         streams = {*(task.manifest.get("stream") for task in tasks), parent and parent.stream}
         other = " of another stream" if buffer.manifest.get("stream") not in streams else ""
         model = " that --previous was not trained on" if parent else ", but there is no --previous"

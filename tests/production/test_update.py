@@ -1,0 +1,397 @@
+"""`vlcpctl update`: weeks are accepted or rejected, and nothing in between is ever seen."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.production import (
+    FAILS,
+    PASSES,
+    first_words,
+    make_place,
+    tree,
+    week_words,
+    write_week,
+)
+from support.program import ProgramResult, check_refused, run_program
+from support.tiny_stream import make_task
+
+Run = Callable[..., ProgramResult]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs `vlcpctl WORDS` in this process."""
+    return lambda *words: run_program(capfd, *words)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Weeks of pairs, a guard and a model."""
+    return make_place(tmp_path_factory.mktemp("place"))
+
+
+@pytest.fixture(scope="module")
+def after_one(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state directory after its first week; tests copy it."""
+    state = tmp_path_factory.mktemp("after") / "prod"
+    capture = pytest.MonkeyPatch()
+    with capture.context() as patched:
+        from vlcpctl import cli
+
+        words = [str(one) for one in ["vlcpctl", *first_words(place, state), *PASSES]]
+        patched.setattr("sys.argv", words)
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+    assert not stop.value.code
+    return state
+
+
+@pytest.fixture
+def state(after_one: Path) -> Path:
+    """A copy of it, beside the original, so that relative paths stay right."""
+    copy = after_one.with_name("copy")
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(after_one, copy, symlinks=True)
+    return copy
+
+
+def rows_of(directory: Path) -> list[dict[str, object]]:
+    files = sorted((directory / "rows").glob("*.ndjson"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def test_a_week_is_accepted_and_the_link_names_its_checkpoint(
+    run: Run, place: Path, state: Path
+) -> None:
+    assert (state / "current").readlink() == Path("weeks/0001/checkpoint")
+    done = run(*week_words(place, state, 2), "-q")
+    assert (done.code, done.out) == (0, f"{state}/weeks/0002/checkpoint\n")
+    assert (state / "current").readlink() == Path("weeks/0002/checkpoint")
+    assert sorted(path.name for path in state.iterdir()) == [
+        *("current", "start", "state.json", "weeks")
+    ]
+    assert not (state.parent / ".copy.vlcpctl").exists()
+    recorded = json.loads((state / "state.json").read_text())
+    assert [week["number"] for week in recorded["weeks"]] == [1, 2]
+    (gate,) = recorded["weeks"][1]["verdicts"]
+    assert (gate["condition"], gate["holds"]) == ("rm:lt:0", False)
+    # The new checkpoint on both weeks; the start and the last one on the new week, once.
+    tasks = [(row["run"], row["step"], row["task"]) for row in rows_of(state / "weeks" / "0002")]
+    assert sorted(tasks, key=str) == [
+        ("prod", 0, "00-week-0002"),
+        ("prod", 1, "00-golden"),
+        ("prod", 1, "00-week-0001"),
+        ("prod", 1, "01-week-0002"),
+        ("trained", None, "00-week-0002"),
+    ]
+
+
+def test_the_report_has_the_start_the_guard_and_a_gate_on_both(
+    run: Run, place: Path, state: Path
+) -> None:
+    gates = ["--fail-if", "worst_drop:gt:200", "--fail-if", "bwt_gem:lt:-200"]
+    assert run(*week_words(place, state, 2), *gates, "-q").code == 0
+    summary = json.loads((state / "weeks" / "0002" / "report" / "summary.json").read_text())
+    drop, bwt = summary["gates"]
+    assert (drop["data"], drop["holds"]) == ("00-golden", False)
+    assert bwt["value"] is not None
+    text = (state / "weeks" / "0002" / "report" / "report.md").read_text()
+    assert "start" in text
+    assert "fwt\\_gem" in text
+
+
+def test_the_same_line_again_prints_the_same_path(run: Run, place: Path, state: Path) -> None:
+    before = tree(state)
+    moved = shutil.copy(place / "week-1.parquet", state.parent / "renamed.parquet")
+    for data in (place / "week-1.parquet", moved):
+        done = run("update", data, "--state", state, "--init", place / "model")
+        assert (done.code, done.out) == (0, f"{state}/weeks/0001/checkpoint\n")
+        assert "already accepted as week 1" in done.err
+    assert tree(state) == before
+
+
+def test_a_rejected_week_changes_nothing_and_leaves_no_rows(
+    run: Run, place: Path, state: Path
+) -> None:
+    before = {name: one for name, one in tree(state).items() if not name.startswith("pending")}
+    for _ in range(2):
+        done = run(*week_words(place, state, 2), *FAILS, "-q")
+        assert (done.code, done.out) == (7, "")
+        assert "week 2 is rejected: own_final.rm is" in done.err
+        assert "the state stays at week 1" in done.err
+        after = tree(state)
+        assert before.items() <= after.items()
+        assert all(name.startswith("pending/") for name in after.keys() - before.keys())
+    assert (state / "pending" / "report" / "report.html").is_file()
+    # Another week: nothing of the rejected one is left, in the rows, in the report or on the disk.
+    rejected = json.loads((state / "pending" / "checkpoint" / "checkpoint.json").read_text())
+    assert run(*week_words(place, state, 3), *PASSES, "-q").code == 0
+    assert not (state / "pending").exists()
+    for name, content in tree(state).items():
+        assert rejected["content"] not in str(content), name
+
+
+def test_a_rejected_week_is_judged_again_by_other_gates_without_training(
+    run: Run, place: Path, state: Path
+) -> None:
+    assert run(*week_words(place, state, 2), *FAILS, "-q").code == 7
+    weights = state / "pending" / "checkpoint" / "open_clip_model.safetensors"
+    inode = weights.stat().st_ino
+    done = run(*week_words(place, state, 2), *PASSES, "--json")
+    assert done.code == 0
+    assert "train-step" not in done.err
+    found = json.loads(done.out)
+    assert (found["week"], found["accepted"]) == (2, True)
+    assert found["checkpoint"] == f"{state}/weeks/0002/checkpoint"
+    checkpoint = state / "weeks" / "0002" / "checkpoint"
+    assert (checkpoint / "open_clip_model.safetensors").stat().st_ino == inode
+
+
+def test_a_rejected_week_with_other_settings_is_trained_again(
+    run: Run, place: Path, state: Path
+) -> None:
+    assert run(*week_words(place, state, 2), *FAILS, "-q").code == 7
+    assert run(*week_words(place, state, 2), *PASSES, "--steps", "2", "-q").code == 0
+    trained = json.loads((state / "weeks/0002/checkpoint/checkpoint.json").read_text())
+    assert trained["pairs"] == 8
+    # The options are kept: the next week has them, too.
+    dry = run(*week_words(place, state, 3), "--dry-run")
+    assert "--steps 2" in dry.out
+    assert "--fail-if rm:lt:0" in dry.out
+
+
+def test_an_undefined_gate_accepts_nothing_and_says_what_to_do(
+    run: Run, place: Path, tmp_path: Path
+) -> None:
+    state, gate = tmp_path / "prod", ["--fail-if", "bwt_gem:lt:-200"]
+    done = run(*first_words(place, state), *gate)
+    assert (done.code, done.out) == (3, "")
+    assert "not defined yet (1 task)" in done.err
+    assert "--undefined pass" in done.err.splitlines()[-1]
+    assert not (state / "weeks").exists()
+    done = run(*first_words(place, state), *gate, "--undefined", "pass")
+    assert (done.code, done.out) == (0, f"{state}/weeks/0001/checkpoint\n")
+
+
+def test_without_conditions_the_defaults_judge(run: Run, place: Path, tmp_path: Path) -> None:
+    done = run(*first_words(place, tmp_path / "prod"), "--dry-run")
+    (report,) = [line for line in done.out.splitlines() if "forgetting-report" in line]
+    gates = "--fail-if worst_drop:gt:2 --fail-if bwt_gem.rm:lt:-2 --undefined pass"
+    assert report == f"{report.partition(' --fail-if')[0]} {gates} -q"
+    assert not (tmp_path / "prod").exists()
+
+
+def test_the_printed_lines_run_through_batch_make_the_same_week(
+    run: Run, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, here = tmp_path / "there", tmp_path / "with a space"
+    assert run(*first_words(place, there / "prod"), *PASSES).code == 0
+    here.mkdir()
+    monkeypatch.chdir(here)
+    printed = run(*first_words(place, Path("prod")), *PASSES, "--dry-run").out
+    lines = here / "lines"
+    lines.write_text(printed)
+    links = [line for line in printed.splitlines() if line.startswith(("# mkdir", "# cp"))]
+    for line in links:
+        words = shlex.split(line.removeprefix("# "))
+        if words[0] == "mkdir":
+            Path(words[-1]).mkdir(parents=True)
+        else:
+            shutil.copytree(words[-2], words[-1])
+    assert len(links) == 2
+    assert run("batch", lines).code == 0
+    made, wanted = tree(here / "prod"), tree(there / "prod")
+    assert {name for name in wanted if not name.startswith(("weeks/0001/", "start/"))} == {
+        *("current", "state.json")
+    }
+    for name, content in made.items():
+        assert content == wanted[name.replace("pending", "weeks/0001")], name
+    left = {name.replace("pending", "weeks/0001") for name in made}
+    assert wanted.keys() - left == {
+        *("current", "state.json", "weeks/0001/week.json", "weeks/0001/verdict.json")
+    }
+
+
+def test_rollback_takes_weeks_back_and_their_rows(run: Run, place: Path, state: Path) -> None:
+    first = tree(state)
+    for number in (2, 3):
+        assert run(*week_words(place, state, number), "-q", "--steps", "2").code == 0
+    done = run("update", "--state", state, "--rollback", "1")
+    assert (done.code, done.out) == (0, f"{state}/weeks/0001/checkpoint\n")
+    assert f"week 3 is kept in {state}/rolled-back/0003" in done.err
+    after = tree(state)
+    kept = {name for name in after if name.startswith("rolled-back/")}
+    assert {name: after[name] for name in after.keys() - kept} == first
+    # Its data can be accepted again; the rows of the other model are in no report.
+    other = json.loads((state / "rolled-back/0002/checkpoint/checkpoint.json").read_text())
+    assert run(*week_words(place, state, 2), "-q").code == 0
+    summary = (state / "weeks/0002/report/summary.json").read_text()
+    assert other["content"] not in summary
+    assert all(row["checkpoint"] != other["content"] for row in rows_of(state / "weeks/0002"))
+    assert run("update", "--state", state, "--rollback", "0", "--json").code == 0
+    assert (state / "current").readlink() == Path("start/checkpoint")
+    assert sorted(path.name for path in (state / "rolled-back").iterdir()) == [
+        *("0001", "0002", "0003")
+    ]
+    check_refused(run("update", "--state", state, "--rollback", "1"), "update", 2, "only 0")
+
+
+def test_rollback_takes_nothing_else(run: Run, place: Path, state: Path) -> None:
+    for more, said in (
+        (["--lr", "1"], "--lr has no effect with --rollback"),
+        (["--force"], "--force has no effect"),
+        ([place / "week-2.parquet"], "takes no NEW_DATA"),
+    ):
+        check_refused(run("update", "--state", state, "--rollback", "0", *more), "update", 2, said)
+    before = tree(state)
+    dry = run("update", "--state", state, "--rollback", "0", "--dry-run")
+    assert dry.out == f"# {state}/weeks/0001 becomes {state}/rolled-back/0001\n"
+    assert tree(state) == before
+
+
+def test_a_new_guard_is_measured_on_the_start_and_an_old_one_can_be_dropped(
+    run: Run, place: Path, state: Path
+) -> None:
+    silver = ["--guard", place / "silver" / "00-silver"]
+    gate = ["--fail-if", "worst_drop:gt:200"]
+    assert run(*week_words(place, state, 2), *silver, *gate, "-q").code == 0
+    rows = [row for row in rows_of(state / "weeks" / "0002") if row["task"] == "00-silver"]
+    assert sorted(str(row["step"]) for row in rows) == ["1", "None"]
+    summary = json.loads((state / "weeks/0002/report/summary.json").read_text())
+    assert [one["data"] for one in summary["gates"]] == ["00-silver"]
+    # The third week measures the start on neither again.
+    dry = run(*week_words(place, state, 3), "--dry-run").out
+    assert dry.count("00-silver") == 2  # the evaluation of the new checkpoint, and --guard
+    without = run(*week_words(place, state, 3), "--guard", "none", "--fail-if", "none", "--dry-run")
+    assert "silver" not in without.out
+    assert "--fail-if" not in without.out
+
+
+def test_classes_are_guards_too(run: Run, place: Path, state: Path) -> None:
+    words = ["--guard-classes", place / "golden" / "00-golden"]
+    gate = ["--fail-if", "drop:gt:200", "--fail-if", "bwt_gem.rm:lt:-200"]
+    assert run(*week_words(place, state, 2), *words, *gate, "-q").code == 0
+    gates = json.loads((state / "weeks/0002/report/summary.json").read_text())["gates"]
+    assert sorted(one["metric"] for one in gates) == ["bwt_gem.rm", "drop.acc1", "drop.rm"]
+    # Dropped again, its rows in earlier weeks are no reason for a gate.
+    without = [*week_words(place, state, 3), "--guard-classes", "none", "-q"]
+    assert run(*without).code == 0
+    gates = json.loads((state / "weeks/0003/report/summary.json").read_text())["gates"]
+    assert sorted(one["metric"] for one in gates) == ["bwt_gem.rm", "drop.rm"]
+
+
+def test_a_guard_that_changed_is_refused(run: Run, place: Path, state: Path) -> None:
+    guard = place / "golden" / "00-golden" / "task.json"
+    text = guard.read_text()
+    try:
+        shutil.move(guard.parent, guard.parent.with_name("moved"))
+        make_task(guard.parent, splits={"train": 4, "test": 4})
+        refused = run(*week_words(place, state, 2))
+        check_refused(refused, "update", 3, "00-golden has changed: its content id was", "--guard")
+        shutil.rmtree(guard.parent)
+        check_refused(run(*week_words(place, state, 2)), "update", 3, "00-golden does not exist")
+    finally:
+        shutil.rmtree(guard.parent, ignore_errors=True)
+        shutil.move(guard.parent.with_name("moved"), guard.parent)
+    assert guard.read_text() == text
+
+
+def test_guards_of_one_name_are_refused(run: Run, place: Path, tmp_path: Path) -> None:
+    make_task(tmp_path / "one", splits={"train": 4, "test": 4})
+    make_task(tmp_path / "two", splits={"train": 4, "test": 4}, first=50)
+    guards = ["--guard", tmp_path / "one", "--guard", tmp_path / "two"]
+    refused = run(*first_words(place, tmp_path / "prod"), *guards)
+    check_refused(refused, "update", 2, "2 tasks have the name 00-tiny", "--by all:NAME")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--fail-if", "rm:lt"], 2, "--fail-if takes METRIC:OP:VALUE"),
+        (["--fail-if", "worst_dorp:gt:2"], 2, "did you mean 'worst_drop'"),
+        (["--fail-if", "acc1:lt:2"], 2, "unknown metric 'acc1'"),
+        (["--undefined", "maybe"], 2, "--undefined takes error or pass"),
+        (["--method", "ctpp"], 2, "did you mean 'ctp'"),
+        (["--policy", "rservoir"], 2, "did you mean 'reservoir'"),
+        (["--buffer-size", "many"], 2, "--buffer-size is 'many'"),
+        (["--holdout", "test"], 2, "--holdout 'test'"),
+        (["--preset", "tinny"], 2, "did you mean 'tiny'"),
+        (["--guard", "nowhere"], 3, "nowhere does not exist"),
+    ],
+)
+def test_a_mistake_is_found_before_anything_is_made(
+    run: Run, place: Path, state: Path, words: list[str], code: int, said: str
+) -> None:
+    before = tree(state)
+    check_refused(run(*week_words(place, state, 2), *words), "update", code, said)
+    assert tree(state) == before
+
+
+def test_a_start_is_asked_for_once(run: Run, place: Path, state: Path, tmp_path: Path) -> None:
+    data = place / "week-2.parquet"
+    check_refused(run("update", data, "--state", tmp_path / "new"), "update", 2, "--init")
+    other = run("update", data, "--state", state, "--init", place / "trained")
+    check_refused(other, "update", 2, "was started with --init", "leave these options out")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis").touch()
+    foreign = run("update", data, "--state", tmp_path / "mine", "--init", place / "model")
+    check_refused(foreign, "update", 4, "is not a state directory")
+    check_refused(run("update", "--state", state), "update", 2, "NEW_DATA is missing")
+    lost = run("update", tmp_path / "nothing.parquet", "--state", state)
+    check_refused(lost, "update", 3, "nothing.parquet")
+
+
+def test_an_unfinished_week_is_not_lost_to_other_data(
+    run: Run, place: Path, state: Path, tmp_path: Path
+) -> None:
+    undefined = ["--fail-if", "drop@data=nowhere:gt:2"]
+    assert run(*week_words(place, state, 2), *undefined, "-q").code == 3
+    write_week(tmp_path / "late.parquet", 7)
+    late = ["update", tmp_path / "late.parquet", "--state", state, *PASSES, "-q"]
+    refused = run(*late)
+    assert refused.code == 4
+    assert "its data was week-2 and is now late" in refused.err
+    assert "--force starts over" in refused.err
+    assert run(*late, "--force").code == 0
+    assert json.loads((state / "state.json").read_text())["weeks"][1]["sources"] == ["late"]
+
+
+def test_inspect_shows_weeks_and_the_rejected_attempt(run: Run, place: Path, state: Path) -> None:
+    assert run(*week_words(place, state, 2), *FAILS, "-q").code == 7
+    shown = run("inspect", state)
+    assert f"current: {state}/weeks/0001/checkpoint" in shown.out
+    assert "own_final.rm" in shown.out
+    assert f"pending: week 2, rejected: {state}/pending" in shown.out
+    facts = json.loads(run("inspect", state, "--json").out)
+    assert (facts["kind"], facts["week"], len(facts["weeks"])) == ("state", 1, 1)
+    assert facts["weeks"][0]["pairs"] == 24
+    assert facts["pending"]["outcome"] == "rejected"
+    assert facts["pending"]["verdicts"][0]["holds"] is True
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"schema": "vlcpctl.state/2"}, "this version reads vlcpctl.state/1"),
+        ({"weeks": []}, "has changed since it was written"),
+        ({"schema": 7}, "has schema 7"),
+    ],
+)
+def test_a_state_that_was_changed_is_refused(
+    run: Run, place: Path, state: Path, change: dict[str, object], said: str
+) -> None:
+    file = state / "state.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    before = tree(state)
+    check_refused(run(*week_words(place, state, 2)), "update", 3, "state.json", said)
+    check_refused(run("inspect", state), "inspect", 3, said)
+    check_refused(run("update", "--state", state, "--rollback", "0"), "update", 3, said)
+    assert tree(state) == before
+    file.write_text("[" * 500)
+    check_refused(run(*week_words(place, state, 2)), "update", 3, "state.json")

@@ -1,0 +1,116 @@
+"""The table of recipes/production.md, from the weekly reports that recipes/production.sh has made.
+
+    python recipes/production_table.py DIR    prints Markdown; DIR is the recipe's --out
+
+Every number and verdict is from summary.json of a report; only means and spreads are computed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+OLD, NEW = "bwt_gem:", "worst_drop:"  # how the conditions of the two gates start
+LIBRARIES = ("vlcpctl", "torch", "open_clip_torch", "numpy")
+
+
+def read_reports(out: Path) -> list[dict[str, Any]]:
+    """The summaries of the weekly reports, from the first week on."""
+    return [json.loads(path.read_text()) for path in sorted(out.glob("report/*/summary.json"))]
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean and, of several seeds, standard deviation.
+
+    >>> spread([70.0, 72.0])
+    '71.0 (1.4)'
+    """
+    deviation = f" ({statistics.stdev(values):.1f})" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{deviation}"
+
+
+def guard_scores(report: dict[str, Any], run: str) -> dict[str, list[float]]:
+    """The guard's mean recall by step ("start", "0", ...), one value per seed."""
+    track = report["tracks"][0]
+    (transfer,) = [one for one in track["transfer"] if one["run"] == run]
+    seeds = transfer["scores"][track["metric"]]
+    return {step: [seed[step] for seed in seeds] for step in seeds[0]}
+
+
+def learned(report: dict[str, Any], run: str) -> float:
+    """The last model's mean recall over the weeks so far, averaged over seeds."""
+    track = report["tracks"][0]
+    (found,) = [one for one in track["runs"] if one["run"] == run]
+    return statistics.mean(found["matrices"]["own"][track["metric"]][-1])
+
+
+def backward(report: dict[str, Any], run: str) -> str:
+    """Mean and spread of bwt_gem; a dash where it is not defined."""
+    track = report["tracks"][0]
+    (found,) = [one for one in track["runs"] if one["run"] == run]
+    value = found["summary"]["bwt_gem"][track["metric"]]
+    return spread(value["values"]) if value else "-"
+
+
+def outcomes(reports: Sequence[dict[str, Any]], run: str, gate: str) -> str:
+    """The verdicts of a gate week by week; a verdict that stays the same is written once."""
+    found = [
+        verdict["outcome"]
+        for report in reports
+        for verdict in report["gates"]
+        if verdict["run"] == run and verdict["condition"].startswith(gate)
+    ]
+    found = [one for one in found if not one.startswith("not defined yet")]
+    if len(set(found)) == 1:
+        return found[0]
+    first = len(reports) - len(found) + 1
+    return ", ".join(f"week {week}: {one}" for week, one in enumerate(found, start=first))
+
+
+def table(reports: Sequence[dict[str, Any]]) -> list[str]:
+    """The lines of the table: one row per run, in the order of the guard's last score."""
+    last = reports[-1]
+    runs = [one["run"] for one in last["tracks"][0]["runs"] if one["method"] != "imported"]
+    guard = {run: guard_scores(last, run) for run in runs}
+    weeks = len(reports)
+    heads = ("method", "guard, week 1", f"guard, week {weeks}", f"weeks 1 to {weeks}", "`bwt_gem`")
+    heads += ("gate on `bwt_gem`", "gate on `worst_drop`")
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for run in sorted(runs, key=lambda run: -statistics.mean(guard[run][str(weeks - 1)])):
+        cells = (
+            f"`{run}`",
+            spread(guard[run]["0"]),
+            spread(guard[run][str(weeks - 1)]),
+            f"{learned(last, run):.1f}",
+            backward(last, run),
+            outcomes(reports, run, OLD),
+            outcomes(reports, run, NEW),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    start = statistics.mean(guard[runs[0]]["start"])
+    return [f"The production model has {start:.1f} on its own test set.", "", *lines]
+
+
+def machine() -> str:
+    """Processor, cores and versions in one line."""
+    libraries = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
+    return (
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
+        f"{libraries}"
+    )
+
+
+def main(out: Path) -> None:
+    """Print the table and the line of the machine."""
+    print("\n".join([*table(read_reports(out)), "", f"Made on: {machine()}."]))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

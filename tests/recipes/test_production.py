@@ -5,17 +5,28 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
+import subprocess
 import sys
 import tarfile
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from support.recipe_lines import RECIPES
+from support.recipe_lines import (
+    RECIPES,
+    dry_run_of,
+    options_of,
+    options_of_command,
+    paths_read,
+)
 
+from vlcpctl.commands.train_step import _request
+from vlcpctl.data.buffer.policies import check_policy
 from vlcpctl.data.emoji9.glyphs import read_glyphs
+from vlcpctl.jobs.script import CommandLine
 
 
 def script(name: str) -> ModuleType:
@@ -31,6 +42,10 @@ def script(name: str) -> ModuleType:
 
 weeks = script("production_weeks")
 maker = script("make_openmoji")
+table = script("production_table")
+
+WEEKS = ("00-week1", "01-week2", "02-week3", "03-week4")
+METHODS = ("seqf", "er", "ctp", "modx", "dha")
 
 
 def one(code: str, name: str, **more: str) -> dict[str, str]:
@@ -115,3 +130,127 @@ def test_the_same_glyphs_give_the_same_bytes(tmp_path: Path) -> None:
         weeks.write_weeks(tmp_path / name, weeks.read_glyphs()[::100])
     for path in (tmp_path / "a").iterdir():
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+
+
+def test_every_line_is_one_that_the_program_takes() -> None:
+    lines = dry_run_of("production.sh")
+    for line in lines:
+        assert options_of(line), line
+    for given in options_of_command(lines, "train-step"):
+        _request({name: value for name, value in given.items() if value is not None})
+    for given in options_of_command(lines, "buffer"):
+        check_policy(given["policy"], adds=False, has_checkpoint=False, stores_features=False)
+
+
+def test_what_a_line_reads_is_written_by_a_line_before_it() -> None:
+    made: list[str | None] = [f"week{number}.parquet" for number in (1, 2, 3, 4)]
+    for line in dry_run_of("production.sh"):
+        for path in paths_read(line) if line.words[0] != "sample" else []:
+            assert CommandLine(0, (path,)).reads(made), f"{line} reads {path} too early"
+        assert line.makes is not None
+        assert line.makes not in made
+        made.append(line.makes)
+
+
+def weekly_steps() -> list[dict[str, Any]]:
+    """The options of the updates, without the step that makes the production model."""
+    steps = options_of_command(dry_run_of("production.sh"), "train-step")
+    assert str(steps[0]["out"]) == "model"
+    return steps[1:]
+
+
+def test_five_methods_update_the_same_model_under_one_budget_with_three_seeds() -> None:
+    steps = weekly_steps()
+    keys = ("preset", "steps", "lr", "epochs", "batch_size", "set_")
+    assert len({tuple(str(one[key]) for key in keys) for one in steps}) == 1
+    for week in WEEKS:
+        runs = [(one["method"], one["seed"]) for one in steps if one["out"].name == week]
+        assert sorted(runs) == sorted((name, seed) for name in METHODS for seed in range(3))
+    firsts = [one for one in steps if one["out"].name == WEEKS[0]]
+    assert {str(one["previous"]) for one in firsts} == {"start"}
+
+
+def test_replay_starts_with_pairs_of_the_production_model_and_goes_on_with_the_weeks() -> None:
+    lines = dry_run_of("production.sh")
+    buffers = {str(one["out"]): one for one in options_of_command(lines, "buffer")}
+    for step in weekly_steps():
+        if step["method"] not in {"er", "ctp"}:
+            assert step["buffer"] is None
+            continue
+        held, tasks = buffers[str(step["buffer"])], []
+        while True:
+            tasks.append(str(held["task"]))
+            if held["previous"] is None:
+                break
+            held = buffers[str(held["previous"])]
+        past = WEEKS[: WEEKS.index(step["out"].name)]
+        assert tasks[::-1] == ["production/00-pairs", *(f"weeks/{week}" for week in past)]
+
+
+def test_each_week_is_judged_by_both_gates_on_what_is_known_then() -> None:
+    reports = options_of_command(dry_run_of("production.sh"), "forgetting-report")
+    assert [one["out"].name for one in reports] == list(WEEKS)
+    for number, given in enumerate(reports, start=1):
+        assert list(given["fail_if"]) == ["worst_drop:gt:5", "bwt_gem:lt:-10"]
+        start, *rows = [str(path) for path in given["rows"]]
+        assert start == "start.ndjson"
+        assert len(rows) == number * (len(METHODS) + 1) * 3
+        assert {Path(path).stem for path in rows} == set(WEEKS[:number])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--methods", "ewcc"), "unknown method 'ewcc'"),
+        (("--methods", "er interpolate"), "interpolate needs seqf"),
+        (("--speed", "9"), "unknown option '--speed'"),
+        (("--out",), "--out needs a value"),
+        (("--emoji9",), "it runs on Emoji-9 and OpenMoji always"),
+    ],
+)
+def test_words_that_mean_nothing_are_refused(words: tuple[str, ...], message: str) -> None:
+    command = ["bash", RECIPES / "production.sh", "--dry-run", *words]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert message in ended.stderr
+
+
+def verdict(run: str, condition: str, outcome: str) -> dict[str, Any]:
+    return {"run": run, "condition": condition, "outcome": outcome}
+
+
+def report_of(guard: dict[str, list[float]], backward: float | None, worst: str) -> dict[str, Any]:
+    """A summary of one run with two seeds, as far as the table reads it."""
+    scores = [{step: values[seed] for step, values in guard.items()} for seed in (0, 1)]
+    spread = None if backward is None else {"mean": backward, "values": [backward, backward - 2]}
+    run = {"run": "er", "method": "er", "summary": {"bwt_gem": {"rm": spread}}}
+    run["matrices"] = {"own": {"rm": [[30.0, None], [20.0, 40.0]]}}
+    old = "not defined yet (1 task)" if backward is None else "passes"
+    gates = [verdict("er", "worst_drop:gt:5", worst), verdict("er", "bwt_gem:lt:-10", old)]
+    transfer = [{"run": "er", "data": "00-pairs", "scores": {"rm": scores}}]
+    track = {"metric": "rm", "runs": [run], "transfer": transfer}
+    start = {"run": "production", "method": "imported"}
+    return {"tracks": [track | {"runs": [start, run]}], "gates": gates}
+
+
+def test_the_table_has_guard_scores_forgetting_and_the_verdicts_of_each_week() -> None:
+    first = report_of({"start": [80.0, 80.0], "0": [78.0, 76.0]}, None, "passes")
+    second = report_of({"start": [80.0] * 2, "0": [78.0, 76.0], "1": [71.0, 69.0]}, -3.0, "fails")
+    heading, _, _, _, row = table.table([first, second])
+    assert "80.0" in heading
+    assert [cell.strip() for cell in row.strip("|").split("|")] == [
+        "`er`",
+        "77.0 (1.4)",
+        "70.0 (1.4)",
+        "30.0",
+        "-4.0 (1.4)",
+        "passes",
+        "week 1: passes, week 2: fails",
+    ]
+
+
+def test_the_table_reads_reports_in_the_order_of_weeks(tmp_path: Path) -> None:
+    for week in reversed(WEEKS):
+        (tmp_path / "report" / week).mkdir(parents=True)
+        (tmp_path / "report" / week / "summary.json").write_text(json.dumps({"week": week}))
+    assert [one["week"] for one in table.read_reports(tmp_path)] == list(WEEKS)

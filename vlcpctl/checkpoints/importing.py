@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +11,26 @@ from torch import Tensor
 
 from vlcpctl.checkpoints.checkpoint import write_checkpoint
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.model_facts import facts_of_encoder
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.errors import BadInput, Diverged, UsageError
 from vlcpctl.core.hashing import file_sha256
+from vlcpctl.core.manifest import MANIFESTS
+from vlcpctl.core.safe_json import read_json_object
+from vlcpctl.core.staging import read_path
 from vlcpctl.core.tensors import first_not_finite
 from vlcpctl.models import dual_encoder, encoders
 from vlcpctl.models.checkpoint_files import TOKENIZER_FILES, is_checkpoint, verify_model
-from vlcpctl.models.configuration import CONFIG_FILE, fusion_configuration
-from vlcpctl.models.encoders import Encoder
+from vlcpctl.models.configuration import CONFIG_FILE, find_configuration, fusion_configuration
+from vlcpctl.models.encoders import Encoder, NewModelOptions
 from vlcpctl.models.fusion import build
 from vlcpctl.models.fusion.key_mapping import is_ctp
+from vlcpctl.models.pretrained import find_pretrained, is_weight_file
 from vlcpctl.models.weight_files import WeightFile, read_weights
 
 METHOD = "imported"
+EXAMPLE = "open_clip:ViT-B-32,laion2b_s34b_b79k"
+OPEN_CLIP = "open_clip:"  # the source open_clip:MODEL,TAG or open_clip:MODEL,FILE
 CTP_MODEL = "albef-base"  # what the CTP authors train
 
 
@@ -40,11 +48,43 @@ class Request:
     force: bool = False
 
     @property
+    def hub(self) -> tuple[str, str] | None:
+        """Model and weights of a source open_clip:MODEL,TAG; None for a file or directory.
+
+        Raises UsageError if it names no weights, or options have no effect with it.
+        """
+        text = str(self.source)
+        if not text.startswith(OPEN_CLIP) or self.source.exists():
+            return None
+        model, comma, weights = text.removeprefix(OPEN_CLIP).partition(",")
+        if not (model and comma and weights):
+            raise UsageError(f"{text} is not {OPEN_CLIP}MODEL,TAG, such as {EXAMPLE}")
+        for option, value in (("--model", self.model), ("--tokenizer", self.tokenizer)):
+            if value is not None:
+                raise UsageError(f"{option} has no effect with {text}: open_clip chooses it")
+        if self.trusts_pickle:
+            raise UsageError(
+                f"--trust-pickle has no effect with {text}: give the file of weights itself, "
+                f"and --model {model}"
+            )
+        return model, weights
+
+    @cached_property
     def file(self) -> Path:
         """The file of weights: the source itself, or the one in it beside a configuration.
 
-        Raises BadInput if there is none.
+        Weights of open_clip are downloaded unless they are in its cache. Raises BadInput if there
+        is no file, and what `find_pretrained` raises.
         """
+        if self.hub is not None:
+            model, weights = self.hub
+            if fusion_configuration(model) is not None:
+                raise UsageError(f"open_clip has no model {model!r}: it is one of vlcpctl")
+            find_configuration(model)  # for an unknown name, before its tags
+            file = find_pretrained(model, weights, f"{OPEN_CLIP}{model},").file
+            if not file.is_file():
+                raise BadInput(f"{file} does not exist")
+            return file
         if self.source.is_file():
             return self.source
         if not self.source.exists():
@@ -66,7 +106,7 @@ def import_checkpoint(request: Request) -> Path:
     Diverged if they are not finite, UsageError if the model is not known, and OutputExists if
     something else is at `request.out`.
     """
-    about = identity(request)
+    about = _made_before(request) or identity(request)
     if already_made(request.out, "checkpoint", about, force=request.force):
         return request.out
     encoder, found = read(request)
@@ -76,8 +116,17 @@ def import_checkpoint(request: Request) -> Path:
         "sha256": about["imported"],
         "ran_code": found.ran_code,
     }
+    if request.hub is not None:
+        tag = _tag(request)
+        origin |= {"model": request.hub[0], **({} if tag is None else {"tag": tag})}
+    pretrained = _tag(request) or f"sha256:{about['imported']}"
     manifest = CheckpointManifest(
-        identity=about, run=_run(request), method=METHOD, step=request.step, origin=origin
+        identity=about,
+        run=_run(request),
+        method=METHOD,
+        step=request.step,
+        origin=origin,
+        model=facts_of_encoder(encoder, _name(about), pretrained),
     )
     write_checkpoint(request.out, encoder, manifest)
     return request.out
@@ -85,6 +134,10 @@ def import_checkpoint(request: Request) -> Path:
 
 def read(request: Request) -> tuple[Encoder, WeightFile]:
     """The model with the imported weights, after checking every tensor."""
+    if request.hub is not None:
+        model, weights = request.hub
+        _ = request.file  # its errors name the source as it was given
+        return encoders.build(model, NewModelOptions(pretrained=weights)), WeightFile({})
     if is_checkpoint(request.source):
         verify_model(request.source)
     found = read_weights(request.file, trusts_pickle=request.trusts_pickle)
@@ -97,16 +150,48 @@ def read(request: Request) -> tuple[Encoder, WeightFile]:
 
 def identity(request: Request) -> dict[str, Any]:
     """The facts that decide the checkpoint, with contents in place of paths."""
+    return {"imported": file_sha256(request.file), **_options(request)}
+
+
+def _options(request: Request) -> dict[str, Any]:
+    """The facts of the identity but for the content of the weights."""
     model = request.model
     if model is not None and Path(model).is_file():
         model = f"sha256:{file_sha256(Path(model))}"
-    return {
-        "imported": file_sha256(request.file),
-        "model": model,
+    about = {
+        "model": model if request.hub is None else request.hub[0],
         "tokenizer": None if request.tokenizer is None else _tokenizer(request.tokenizer),
         "run": _run(request),
         "step": request.step,
     }
+    return about if request.hub is None else {**about, "open_clip": _tag(request)}
+
+
+def _made_before(request: Request) -> dict[str, Any] | None:
+    """The identity of the finished checkpoint of a tag, to which nothing is downloaded again.
+
+    None if the weights are a file, or if anything else is at the output.
+    """
+    if _tag(request) is None or request.force:
+        return None
+    try:
+        found = read_json_object(read_path(request.out) / MANIFESTS["checkpoint"]).get("identity")
+    except BadInput:
+        return None
+    about = {"imported": found.get("imported")} if isinstance(found, dict) else {}
+    own = {**about, **_options(request)}
+    return own if own == found else None
+
+
+def _tag(request: Request) -> str | None:
+    """The tag of weights that open_clip knows; None for a file."""
+    if request.hub is None or is_weight_file(request.hub[1]):
+        return None
+    return request.hub[1]
+
+
+def _name(about: dict[str, Any]) -> str | None:
+    return None if about["model"] is None else str(about["model"])
 
 
 def _tokenizer(directory: Path) -> dict[str, str]:
@@ -140,4 +225,6 @@ def _require_finite(tensors: dict[str, Tensor], file: Path) -> None:
 
 
 def _run(request: Request) -> str:
-    return request.run or request.source.resolve().stem
+    if request.run is not None or request.hub is None:
+        return request.run or request.source.resolve().stem
+    return "-".join((request.hub[0], _tag(request) or request.file.stem)).replace("/", "-")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from vlcpctl.checkpoints.checkpoint import (
     write_checkpoint,
 )
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.model_facts import facts_of_encoder, model_facts
 from vlcpctl.checkpoints.step_config import config_id
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.batch import Weights
@@ -63,8 +64,11 @@ def _interpolate(request: Request) -> Iterator[Path]:
     average = _Average(first, second) if missing else None
     for alpha, out in request.outputs:
         if average is not None and alpha in missing:
-            manifest = _manifest(request, first, second, alpha)
-            write_checkpoint(out, average.at(alpha), manifest, parent=second)
+            encoder = average.at(alpha)
+            manifest = replace(
+                _manifest(request, first, second, alpha), model=_facts(encoder, second)
+            )
+            write_checkpoint(out, encoder, manifest, parent=second)
         yield out
 
 
@@ -156,6 +160,12 @@ def _manifest(
         configs=[config_id(one), config_id(other)],
         **_start(one, other),
     )
+
+
+def _facts(encoder: Encoder, second: ParentCheckpoint) -> dict[str, Any]:
+    """What the model is, as the second checkpoint's manifest names it."""
+    known = model_facts(second.path, second.manifest)
+    return facts_of_encoder(encoder, known["name"], known["pretrained"])
 
 
 def _start(one: CheckpointManifest, other: CheckpointManifest) -> dict[str, Any]:

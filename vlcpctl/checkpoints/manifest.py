@@ -26,7 +26,8 @@ _KIND = "checkpoint"
 _HEAD = ("content", "identity", "files", "digests", "made_by", "more")  # not in the body
 _NOT_IN_ALL = (
     *("alpha", "parent", "parents", "configs", "start", "start_config", "origin"),
-    *("inverting_seconds", "warnings", "data_was", "files", "digests", "made_by"),
+    *("model", "asked", "inverting_seconds", "warnings", "data_was"),
+    *("files", "digests", "made_by"),
 )
 # The four facts of `task_history` stand together in a trained checkpoint, and apart in one that was
 # imported or averaged. Readers do not care; the bytes of a manifest stay what they were.
@@ -66,6 +67,8 @@ class CheckpointManifest:
     fresh_state: bool = False
     origins: Mapping[str, str] = field(default_factory=dict)  # of each setting: "flag", "preset"...
     origin: Mapping[str, Any] | None = None  # the imported file; only of imported checkpoints
+    model: Mapping[str, Any] | None = None  # what the model is, see `model_facts`
+    asked: Mapping[str, Any] | None = None  # settings as asked for, where the data changed them
     inverting_seconds: float | None = None  # only of runs that generated pseudo texts
     warnings: Sequence[str] | None = None  # about what the run continued from, if there were any
     data_was: Mapping[str, Any] | None = None  # earlier ids of tasks that were rewritten before

@@ -36,7 +36,8 @@ def config_id(made: CheckpointManifest) -> str | None:
 
 def _trained(made: CheckpointManifest) -> dict[str, Any]:
     identity = made.identity
-    settings = dict(identity.get("settings") or {})
+    # A batch that was cut to the data is the same setting for all seeds: as it was asked for.
+    settings = {**(identity.get("settings") or {}), **(made.asked or {})}
     return {
         "method": made.method,
         "hyper": identity.get("hyper"),

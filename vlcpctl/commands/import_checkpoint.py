@@ -14,7 +14,9 @@ from vlcpctl.core import console
 Source = Annotated[
     Path,
     typer.Argument(
-        metavar="SOURCE", help="File of weights, or directory with weights and configuration."
+        metavar="SOURCE",
+        help="File of weights, directory with weights and configuration, or "
+        "open_clip:MODEL,TAG for pretrained weights of open_clip (downloaded if necessary).",
     ),
 ]
 Model = Annotated[
@@ -52,7 +54,8 @@ Step = Annotated[
         "--step",
         min=0,
         metavar="I",
-        help="Stream step the model was trained up to (default: none).",
+        help="Stream step of a model that was trained on tasks of a stream, as a checkpoint of "
+        "that run (default: none, for a model that a run starts from).",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -86,13 +89,18 @@ def run(
     Reads open_clip's epoch_N.pt and its directories, the CTP authors' task_NN.pth (as albef-base
     unless --model is given), bare state dicts and safetensors. Missing and unexpected tensors are
     reported by name. The result counts as trained on no task of a
-    stream; pass it to train-step as --previous for a first task.
+    stream; pass it to train-step as --previous for a first task, which it then protects.
+
+    open_clip:MODEL,TAG is a pretrained model of open_clip; its weights are downloaded to the cache
+    of its hub, or read from a file: open_clip:MODEL,FILE. Without a network, fetch the file
+    elsewhere.
 
     A pickle can contain arbitrary code. By default it is read as data, and refused if that is not
     possible. With --trust-pickle, the code in the file is run: use it only for files that you
     trust.
 
     Examples:
+      vlcpctl import-checkpoint open_clip:ViT-B-32,laion2b_s34b_b79k -o start
       vlcpctl import-checkpoint logs/run/checkpoints/epoch_32.pt -o run/start \
           --model ViT-B-32
       vlcpctl import-checkpoint CTP/task_08.pth -o ctp/08 \
@@ -112,8 +120,9 @@ def run(
         force=force,
     )
     if dry_run:
-        encoder, found = read(request)
-        console.say(f"{len(found.tensors)} tensors fit a {encoder.family} model")
+        encoder, _ = read(request)
+        tensors = len(encoder.module.state_dict())
+        console.say(f"{tensors} tensors fit a {encoder.family} model")
     else:
         import_checkpoint(request)
     console.emit(_result(out) if as_json and not dry_run else out)

@@ -12,6 +12,7 @@ import typer
 from vlcpctl.commands import options
 from vlcpctl.commands.options import with_pairs
 from vlcpctl.core import console
+from vlcpctl.core.printable import printable
 
 if TYPE_CHECKING:
     from vlcpctl.training.config.request import Request
@@ -75,8 +76,8 @@ Preset = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Training budget: ctp, incclip, modx, modx-finetune, dha or tiny (default: that of "
-        "the method).",
+        help="Training budget: ctp, incclip, modx, modx-finetune, update, dha or tiny (default: "
+        "that of the method).",
         rich_help_panel=options.METHOD,
     ),
 ]
@@ -281,7 +282,8 @@ def run(
         typer.Option(
             min=2,
             metavar="N",
-            help="Pairs per batch, over all processes (default: from the preset).",
+            help="Pairs per batch, over all processes (default: from the preset, or all pairs if "
+            "they are fewer).",
             rich_help_panel=options.OPTIMIZATION,
         ),
     ] = None,
@@ -299,7 +301,8 @@ def run(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Floating-point precision: fp32, bf16 or fp16 (default: fp32).",
+            help="Floating-point precision: fp32, bf16, fp16, or auto: bf16 on a GPU that has it, "
+            "else fp32 (default: from the preset, or fp32).",
             rich_help_panel=options.EXECUTION,
         ),
     ] = None,
@@ -521,14 +524,12 @@ def _request(flags: dict[str, Any]) -> Request:
 
 
 def _say_plan(request: Request) -> None:
-    from vlcpctl.core.atomic import already_made
-    from vlcpctl.training.identity import semantic, versions
+    from vlcpctl.training.adaptation.adapted import adapted
+    from vlcpctl.training.identity import already_trained, semantic
     from vlcpctl.training.plan import make_plan
 
-    known = versions(request)
-    if already_made(
-        request.out, "checkpoint", semantic(request), force=request.force, versions=known
-    ):
+    request = adapted(request)
+    if already_trained(request, semantic(request)):
         console.say(f"{request.out} is already finished")
     else:
         plan = make_plan(request)
@@ -540,16 +541,21 @@ def _say_plan(request: Request) -> None:
 
 
 def _print_configuration(request: Request, *, as_json: bool) -> None:
+    from vlcpctl.training.adaptation.adapted import adapted_as_far_as_known
     from vlcpctl.training.config.settings import configuration
 
-    rows = list(configuration(request.settings, request.origins, request.methods))
+    request = adapted_as_far_as_known(request)
+    rows = [
+        (name, request.inherited.get(name, value), origin)
+        for name, value, origin in configuration(request.settings, request.origins, request.methods)
+    ]
     if as_json:
         console.emit(
             json_text({name: {"value": value, "origin": origin} for name, value, origin in rows})
         )
         return
     for name, value, origin in rows:
-        console.emit(f"{name} = {value}  [{origin}]")
+        console.emit(printable(f"{name} = {value}  [{origin}]"))
 
 
 def _result(path: Path) -> str:

@@ -174,6 +174,7 @@ class Method:
     replaces_base: ClassVar[bool] = False  # its loss replaces the contrastive loss
     writes_weights: ClassVar[bool] = False  # its hooks change the weights
     keeps: ClassVar[str] = ""  # a slot validated and saved as the model, instead of the trained one
+    measures: ClassVar[bool] = False  # protects only what its state says is important
     from_unseen: ClassVar[bool] = False  # starts from a model that has not seen any task
     settings: ClassVar[Mapping[str, Any]] = {}  # training settings; options override them
 

@@ -21,20 +21,29 @@ _TALKERS = ("huggingface_hub", "transformers", "timm")
 
 
 @contextmanager
-def quietly() -> Iterator[None]:
-    """Hide log lines and progress bars of the hub's clients; their exceptions are not caught."""
-    bars: Any = importlib.import_module("transformers.utils.logging")
+def without_logs() -> Iterator[None]:
+    """Hide the log lines of the hub's clients, such as those on every attempt to connect."""
     loggers = [logging.getLogger(name) for name in _TALKERS]
     levels = [logger.level for logger in loggers]
-    shown = bars.is_progress_bar_enabled()
     try:
-        bars.disable_progress_bar()
         for logger in loggers:
             logger.setLevel(logging.CRITICAL)
         yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Hide log lines and progress bars of the hub's clients; their exceptions are not caught."""
+    bars: Any = importlib.import_module("transformers.utils.logging")
+    shown = bars.is_progress_bar_enabled()
+    try:
+        bars.disable_progress_bar()
+        with without_logs():
+            yield
+    finally:
         if shown:
             bars.enable_progress_bar()
 

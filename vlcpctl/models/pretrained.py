@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from vlcpctl.core.errors import Incompatible, UsageError, unknown_name
 from vlcpctl.core.tensors import require_fit, require_same_names
 from vlcpctl.models.checkpoint_files import WEIGHT_SUFFIXES
+from vlcpctl.models.hub import without_logs
 from vlcpctl.models.imports import open_clip
 from vlcpctl.models.temperature import Temperature
 from vlcpctl.models.weight_files import read_weights
@@ -29,32 +30,38 @@ class Pretrained:
     quick_gelu: bool = False
 
 
-def find_pretrained(model: str, pretrained: str) -> Pretrained:
+def find_pretrained(model: str, pretrained: str, given: str = "") -> Pretrained:
     """The file given with `--pretrained`, or the downloaded file of an open_clip tag.
 
+    `given` is what was given instead of --pretrained, as messages name it, without the weights.
     Raises UsageError if it is neither a file nor a tag, Incompatible if the download fails.
     """
-    path = Path(pretrained)
-    if path.suffix in WEIGHT_SUFFIXES or path.is_file():
-        return Pretrained(path)
+    if is_weight_file(pretrained):
+        return Pretrained(Path(pretrained))
     library = open_clip()
     known = library.list_pretrained_tags_by_model(model)
     if pretrained not in known:
-        what = f"--pretrained {pretrained!r} is not a file"
+        what = f"{given + pretrained if given else f'--pretrained {pretrained!r}'} is not a file"
         if not known:
             raise UsageError(f"{what}, and open_clip has no weights for the model {model}")
         raise UsageError(f"{what}; {unknown_name(f'tag of {model}', pretrained, known)}")
     tag = library.get_pretrained_cfg(model, pretrained)
     try:
-        file = library.download_pretrained(tag)
+        with without_logs():
+            file = library.download_pretrained(tag)
     except (OSError, RuntimeError) as error:
         source = tag.get("hf_hub") or tag.get("url")
         raise Incompatible(
             f"cannot download the weights {pretrained!r} of {model} from {source}; "
-            "fetch the file elsewhere and pass --pretrained FILE.safetensors"
+            f"fetch the file elsewhere and pass {given or '--pretrained '}FILE.safetensors"
         ) from error
     preprocess = {name: tag[name] for name in _PREPARATION if name in tag}
     return Pretrained(Path(file), preprocess, quick_gelu=bool(tag.get("quick_gelu")))
+
+
+def is_weight_file(pretrained: str) -> bool:
+    """Whether pretrained weights are given as a file, rather than as a tag of open_clip."""
+    return Path(pretrained).suffix in WEIGHT_SUFFIXES or Path(pretrained).is_file()
 
 
 def set_weights(module: nn.Module, file: Path, *, resizes: bool) -> None:

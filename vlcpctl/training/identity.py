@@ -12,13 +12,18 @@ import platform
 from pathlib import Path
 from typing import Any
 
+from vlcpctl.core.atomic import already_made
+from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import file_sha256
-from vlcpctl.core.manifest import content_of, read_manifest
+from vlcpctl.core.manifest import MANIFESTS, content_of, read_manifest
+from vlcpctl.core.safe_json import read_json_object
+from vlcpctl.core.staging import read_path
 from vlcpctl.core.versions import Versions
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.training.config.composition import hyper_of
 from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.settings import OF_MODEL, PREVIOUS
 
 
 def semantic(request: Request) -> dict[str, Any]:
@@ -28,7 +33,8 @@ def semantic(request: Request) -> dict[str, Any]:
     """
     settings = dataclasses.asdict(request.settings)
     for name in ("model", "pretrained"):
-        settings[name] = _file_by_content(settings[name])
+        if request.origins.get(name) != PREVIOUS:  # that may say anything, such as a path
+            settings[name] = _file_by_content(settings[name])
     return {
         "run": request.run,
         "method": request.method_name,
@@ -54,7 +60,38 @@ def versions(request: Request) -> Versions:
         inputs += [read_manifest(path, kind)] if path is not None else []
     texts = request.pseudo_texts
     inputs += [open_pseudo_texts(texts).metadata] if texts is not None else []
-    return Versions.of(inputs)
+    # A batch that was cut to the data was larger before pairs were removed.
+    sizes = ("settings.batch_size", "settings.micro_batch")
+    counts = sizes if "batch_size" in request.asked else ()
+    return Versions.of(inputs, counts)
+
+
+def already_trained(request: Request, identity: dict[str, Any]) -> bool:
+    """Whether the finished checkpoint of this very run exists, also of an earlier version.
+
+    `identity` is what `semantic` returns for the request. Raises as `already_made` does.
+    """
+    try:
+        found = read_json_object(read_path(request.out) / MANIFESTS["checkpoint"])
+    except BadInput:
+        found = {}  # `already_made` reports what is wrong, or that there is none
+    own = as_recorded(request, identity, found.get("identity"))
+    known = versions(request)
+    return already_made(request.out, "checkpoint", own, force=request.force, versions=known)
+
+
+def as_recorded(request: Request, identity: dict[str, Any], recorded: object) -> dict[str, Any]:
+    """The identity of a run as a recorded one would describe the model of --previous.
+
+    Earlier versions recorded what the preset would have chosen. The content id of the previous
+    checkpoint, which is in the identity, decides the model, so there is nothing to compare.
+    """
+    settings = recorded.get("settings") if isinstance(recorded, dict) else None
+    if not isinstance(settings, dict):
+        return identity
+    names = [name for name in OF_MODEL if request.origins.get(name) == PREVIOUS]
+    same = {name: settings[name] for name in names if name in settings}
+    return {**identity, "settings": {**identity["settings"], **same}}
 
 
 def numeric(request: Request, device: str) -> dict[str, Any]:

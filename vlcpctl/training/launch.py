@@ -20,16 +20,16 @@ from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from vlcpctl.core import console
-from vlcpctl.core.atomic import already_made
 from vlcpctl.core.devices import torch_device
 from vlcpctl.core.errors import UsageError, VlcpError, debugging
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.locks import patience, set_patience
 from vlcpctl.core.staging import Staging
 from vlcpctl.models.imports import preload
+from vlcpctl.training.adaptation.adapted import adapted
 from vlcpctl.training.config.processes import ProcessRanks, process_ranks
 from vlcpctl.training.config.request import Request
-from vlcpctl.training.identity import semantic, versions
+from vlcpctl.training.identity import already_trained, semantic
 from vlcpctl.training.loop.process_group import LostProcess, join_processes
 from vlcpctl.training.loop.signals import forward_signals
 from vlcpctl.training.plan import make_plan
@@ -64,13 +64,12 @@ def train(request: Request, *, quiet: bool = False) -> Path | None:
 
 
 def _launch(request: Request, *, quiet: bool) -> Path | None:
-    identity, known = semantic(request), versions(request)
+    request = adapted(request)
+    identity = semantic(request)
     # Rank 0 takes the lock again, so that it is held for as long as there is a writer, not for as
     # long as there is a launcher.
     with Staging(request.out).locked_to_look():
-        is_made = already_made(
-            request.out, "checkpoint", identity, force=request.force, versions=known
-        )
+        is_made = already_trained(request, identity)
     if is_made:
         return request.out
     make_plan(request)  # so that wrong input gives one error, before any process starts

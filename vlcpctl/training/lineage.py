@@ -34,7 +34,7 @@ def lineage_warnings(
     the stream cannot be read.
     """
     parent, tasks = history.parent, history.tasks
-    found = [*history.left_out(), *_of_pairs(tasks, splits, buffer)]
+    found = [*history.left_out(), *history.out_of_order(), *_of_pairs(tasks, splits, buffer)]
     if parent is not None and parent.tasks:
         found += [*_of_run(request, parent), *_of_stream(tasks, parent)]
     if buffer is not None:

@@ -20,6 +20,7 @@ from vlcpctl.data.precomputed.stored_features import StoredProjections, read_fea
 from vlcpctl.data.precomputed.teacher_targets import TeacherTargets
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.models.configuration import configuration_here
+from vlcpctl.training.adaptation.adapted import adapted
 from vlcpctl.training.config.phases import PhasePlan, plan_phases
 from vlcpctl.training.config.processes import check_processes
 from vlcpctl.training.config.request import Request
@@ -28,6 +29,7 @@ from vlcpctl.training.lineage import lineage_warnings
 from vlcpctl.training.offline_teacher import open_teacher_targets, targets_line
 from vlcpctl.training.pseudo_text_source import PseudoTextSource, pseudo_text_source
 from vlcpctl.training.task_history import TaskHistory
+from vlcpctl.training.unprotected import unprotected
 
 _FIXED = ("temperature", "text_length", "pretrained", "heads")
 _AFTER_THE_FIRST = (
@@ -81,7 +83,7 @@ class TrainPlan:
         buffer = f" + buffer of {self.buffer.counts['train']}" if self.buffer else ""
         images = sum(task.counts["train"] for task in self.tasks)
         yield f"{self.request.method_name} on {names}: {images} images{buffer}"
-        for note in self.history.notes():
+        for note in self._notes():
             yield f"  note: {note}"
         for method in self.request.methods:
             if method.note:
@@ -99,6 +101,16 @@ class TrainPlan:
                 f"{self._time(steps * settings.batch_size)}"
             )
 
+    def _notes(self) -> Iterator[str]:
+        """What differs from what the options say or a user may expect."""
+        yield from self.history.notes()
+        yield from unprotected(self.request, self.parent)
+        yield from self.request.notes
+        left_out, pairs = self.sampler.left_out, self.sampler.epoch_pairs
+        if left_out:
+            which = "it does" if left_out == 1 else "they do"
+            yield f"each epoch leaves out {left_out} of {pairs} pairs: {which} not fill a batch"
+
     def _time(self, pairs: int) -> str:
         """An estimate of the time from the speed at which the parent was trained."""
         parent = self.parent
@@ -114,6 +126,7 @@ def make_plan(request: Request) -> TrainPlan:
     Raises BadInput for an input that is not what its option needs, UsageError for options that
     contradict each other or have no effect, and Incompatible for inputs made for other models.
     """
+    request = adapted(request)
     check_processes(request)
     tasks = tuple(open_task(path) for path in request.tasks)
     buffer = open_task(request.buffer) if request.buffer else None
@@ -182,7 +195,10 @@ def _check_chain(
     else:
         configuration_here(request.settings.model)
     for method in request.methods:
-        _check_needs(method.name, method.needs(first=_is_first(request)), buffer)
+        needs = method.needs(first=_is_first(request))
+        if needs.buffer and buffer is None:
+            raise UsageError(_needs_buffer(method.name, parent))
+        _check_needs(method.name, needs, buffer)
 
 
 def _refuse_twice(tasks: tuple[Task, ...]) -> None:
@@ -211,10 +227,8 @@ def _is_first(request: Request) -> bool:
 
 
 def _check_needs(name: str, needs: Needs, buffer: Task | None) -> None:
-    if not needs.buffer:
+    if not needs.buffer or buffer is None:
         return
-    if buffer is None:
-        raise UsageError(f"method {name} needs --buffer after the first task")
     entry = buffer.manifest["buffer"]
     if needs.stored_features and not entry.get("features"):
         raise UsageError(
@@ -227,6 +241,15 @@ def _check_needs(name: str, needs: Needs, buffer: Task | None) -> None:
             f"method {name} needs a buffer made with 'vlcpctl buffer --policy {needs.policy}'; "
             f"{buffer.path} was made with {policy!r}"
         )
+
+
+def _needs_buffer(name: str, parent: CheckpointManifest | None) -> str:
+    if parent is None or parent.tasks:
+        return f"method {name} needs --buffer after the first task"
+    return (
+        f"method {name} needs --buffer: it protects the model of --previous with pairs of its "
+        "data; make one with 'vlcpctl buffer', or use a method that needs none, such as ctp"
+    )
 
 
 def _check_parent(request: Request, tasks: tuple[Task, ...], parent: CheckpointManifest) -> None:

@@ -100,6 +100,18 @@ class TaskHistory:
         learned = {DATA_WAS: self.parent.data_was if self.parent is not None else None}
         return data_was([learned, *(task.manifest for task in self.tasks)])
 
+    def out_of_order(self) -> Iterator[str]:
+        """A warning if a task comes before one of its stream that the parent was trained on."""
+        if self.parent is None or self.parent.step is None or not self._same_stream:
+            return
+        known = [step for step in self.steps() if step is not None]
+        first, last = min(known, default=self.parent.step), self.parent.step
+        if first < last:
+            yield (
+                f"task {first} of the stream comes before task {last}, which the model was already "
+                "trained on: the tasks are learned out of order"
+            )
+
     @property
     def _stream(self) -> str | None:
         """The stream of the tasks: of several, the one that the parent was trained on or the first.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial as bound
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from vlcpctl.checkpoints.checkpoint import (
     write_checkpoint,
 )
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.model_facts import facts_of_encoder, model_facts
 from vlcpctl.core import console
-from vlcpctl.core.atomic import already_made
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.devices import torch_device
 from vlcpctl.core.errors import Diverged, Incompatible, UsageError
@@ -27,6 +28,7 @@ from vlcpctl.data.precomputed.teacher_targets import TargetsDirectory
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder, NewModelOptions
 from vlcpctl.training import identity
+from vlcpctl.training.adaptation.adapted import adapted
 from vlcpctl.training.batches import training_batches, training_transform, validation_batches
 from vlcpctl.training.config.request import Request, save_every
 from vlcpctl.training.loop.expected_state import require_complete
@@ -69,9 +71,9 @@ def train_step(
 def _locked_train_step(
     request: Request, partial: ResumeDirectory, observe: Observer, world: World
 ) -> Path:
+    request = adapted(request)
     semantic = identity.semantic(request)
-    versions = identity.versions(request)
-    if already_made(request.out, "checkpoint", semantic, force=request.force, versions=versions):
+    if identity.already_trained(request, semantic):
         if world.rank == 0:
             partial.remove()
         return request.out
@@ -107,6 +109,7 @@ def _train(
             force=request.force,
             accept_inexact=request.accept_inexact,
             versions=identity.versions(request),
+            as_recorded=bound(identity.as_recorded, request, semantic),
         )
     # Rank 0 may move an older run aside: the others must not read its state before that.
     world.barrier()
@@ -136,7 +139,10 @@ def _train(
     if best:
         run.load(best)
     if leads:
-        manifest = _manifest(plan, semantic, saved, loop.seconds(), run.inverting_seconds)
+        facts = _model_facts(plan, semantic, run.encoder)
+        manifest = replace(
+            _manifest(plan, semantic, saved, loop.seconds(), run.inverting_seconds), model=facts
+        )
 
         def finish(directory: Path) -> None:
             shutil.copyfile(partial.journal, directory / partial.journal.name)
@@ -297,6 +303,15 @@ def _validation(plan: TrainPlan, run: TrainRun) -> Callable[[], dict[str, float]
     )
 
 
+def _model_facts(plan: TrainPlan, semantic: dict[str, Any], encoder: Encoder) -> dict[str, Any]:
+    """The facts about the trained model: a step with --previous keeps its name and source."""
+    if plan.parent is not None and plan.request.previous is not None:
+        inherited = model_facts(plan.request.previous, plan.parent)
+        return facts_of_encoder(encoder, inherited["name"], inherited["pretrained"])
+    settings = semantic["settings"]
+    return facts_of_encoder(encoder, settings["model"], settings["pretrained"])
+
+
 def _manifest(
     plan: TrainPlan,
     semantic: dict[str, Any],
@@ -323,6 +338,7 @@ def _manifest(
         **plan.history.start(),
         fresh_state=request.fresh_state,
         origins=request.origins,
+        asked=request.asked or None,
         inverting_seconds=round(inverting, 3) if inverting else None,
         warnings=plan.warnings or None,
     )

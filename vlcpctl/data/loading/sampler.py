@@ -70,15 +70,18 @@ class PairSampler:
         self.splits = [*self.tasks, *([self.buffer] if self.buffer else [])]
         share = self.replay_share if self.buffer else None
         pools = _pools(self.tasks, self.buffer, separate_buffer=share is not None, limit=self.limit)
-        # A buffer smaller than its share is replayed whole: filling up would repeat keys in a
-        # batch. New pairs take the places that are left.
-        replayed = (
-            min(round((share or 0) * self.batch_size), len(pools[1])) if len(pools) > 1 else 0
-        )
-        self.rounds = self._rounds(pools[0], self.batch_size - replayed)
+        replayed = replayed_pairs(self.batch_size, share, len(pools[1]) if len(pools) > 1 else 0)
+        if replayed == self.batch_size:
+            raise UsageError(
+                f"--replay share={self.replay_share:g} leaves no place for new pairs in "
+                f"batches of {self.batch_size}; use a smaller share or a larger --batch-size"
+            )
+        rounds = self._rounds(pools[0], self.batch_size - replayed)
+        self.rounds = [part for part in rounds if part.steps]
         self.replay = Round(pools[1], replayed, None) if replayed else None
         self.buffer_source = len(self.tasks) if self.buffer else -1
         self.epoch_steps = sum(part.steps for part in self.rounds)
+        self.epoch_pairs = sum(len(part.pool) for part in rounds)
         if not self.epoch_steps:
             raise UsageError(
                 f"--batch-size {self.batch_size} is larger than the data "
@@ -88,6 +91,11 @@ class PairSampler:
     def __len__(self) -> int:
         """The number of pairs that one epoch trains on, replayed ones included."""
         return self.epoch_steps * self.batch_size
+
+    @property
+    def left_out(self) -> int:
+        """The number of pairs, of `epoch_pairs`, that fill no batch in an epoch."""
+        return self.epoch_pairs - sum(part.steps * part.share for part in self.rounds)
 
     def plan(self, step: int) -> BatchPlan:
         """The batch of a step, counted from the first epoch of training; each array is (B,)."""
@@ -145,7 +153,7 @@ class PairSampler:
         counts = np.array(
             [self._caption_counts[s][r] for s, r in zip(pool.source, pool.row, strict=True)]
         )
-        rounds = [
+        return [
             Round(
                 Pool(pool.name, pool.source[counts > number], pool.row[counts > number]),
                 share,
@@ -153,7 +161,28 @@ class PairSampler:
             )
             for number in range(int(counts.max(initial=0)))
         ]
-        return [part for part in rounds if part.steps]
+
+
+def replayed_pairs(batch_size: int, share: float | None, buffer: int) -> int:
+    """How many pairs of a batch are replayed; 0 if the buffer has no share of its own.
+
+    `buffer` is the number of pairs that can be replayed. A buffer smaller than its share is
+    replayed whole: filling up would repeat keys in a batch. New pairs take the places that are
+    left.
+
+    >>> replayed_pairs(8, 0.5, 100), replayed_pairs(8, 0.5, 3), replayed_pairs(8, None, 100)
+    (4, 3, 0)
+    """
+    return min(round((share or 0) * batch_size), buffer)
+
+
+def count_pairs(
+    tasks: Sequence[Split], buffer: Split | None, share: float | None, limit: int | None
+) -> tuple[int, int]:
+    """The number of pairs to train on, and of those replayed beside them: 0 without a share."""
+    separate = buffer is not None and share is not None
+    pools = _pools(tasks, buffer, separate_buffer=separate, limit=limit)
+    return len(pools[0]), len(pools[1]) if separate else 0
 
 
 def _pools(

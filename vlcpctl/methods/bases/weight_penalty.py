@@ -65,6 +65,7 @@ class WeightPenalty(Method):
     """
 
     preset: ClassVar[str] = "ctp"
+    measures: ClassVar[bool] = True
 
     strength: float
     variant: str

@@ -74,6 +74,24 @@ PRESETS: dict[str, dict[str, Any]] = {
         "crop": "random",
         "crop_scale": (0.9, 1.0),
     },
+    # For a model in production. It names no model: there is one, or --model chooses it.
+    "update": {
+        "optimizer": "adamw",
+        "weight_decay": 0.2,
+        "decay": "weights",
+        "betas": (0.9, 0.98),
+        "eps": 1e-6,
+        "clip_norm": 1.0,
+        "lr": 1e-5,
+        "min_lr": 1e-8,
+        "schedule": "cosine",
+        "warmup": 0.1,
+        "batch_size": 512,
+        "epochs": 5,
+        "precision": "auto",
+        "crop": "random",
+        "crop_scale": (0.9, 1.0),
+    },
     "dha": {
         "model": "rn50-bert",
         "optimizer": "adam",
@@ -110,9 +128,34 @@ OURS: dict[str, frozenset[str]] = {
     "incclip": frozenset({"warmup", "temperature", "crop_scale"}),
     "modx": frozenset({"crop_scale"}),
     "modx-finetune": frozenset({"crop_scale"}),
+    "update": frozenset({"epochs", "precision"}),
     "dha": frozenset({"keep", "patience", "temperature", "crop_scale"}),
     "tiny": frozenset(PRESETS["tiny"]),
 }
+
+
+# The sources of a preset without a paper of its own. FoMo-in-Flux (Roth et al., 2024) continues the
+# training of CLIP models with open_clip, for a fixed number of steps. A week has no fixed size, so
+# the epochs are ours: the 5 of PAINT (Ilharco et al., 2022), at the same learning rate.
+_FOMO, _OPEN_CLIP = "FoMo-in-Flux", "open_clip's default"
+SOURCES: dict[str, dict[str, str]] = {
+    "update": {
+        **dict.fromkeys(("optimizer", "weight_decay", "lr", "min_lr", "schedule"), _FOMO),
+        **dict.fromkeys(("warmup", "batch_size", "clip_norm", "crop"), _FOMO),
+        **dict.fromkeys(("decay", "betas", "eps", "crop_scale"), _OPEN_CLIP),
+    }
+}
+
+
+def source_of(name: str, setting: str) -> str:
+    """What to add to the origin of a setting of a preset: its source, if that is not the paper.
+
+    >>> source_of("incclip", "lr"), source_of("incclip", "warmup"), source_of("update", "lr")
+    ('', ', not in the paper', ', FoMo-in-Flux')
+    """
+    if name in SOURCES:
+        return f", {SOURCES[name].get(setting, 'ours')}"
+    return ", not in the paper" if setting in OURS[name] else ""
 
 
 def preset(name: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method
@@ -33,6 +34,10 @@ class Request:
     from_scratch: bool = False
     fresh_state: bool = False
     limit: int | None = None
+    # Filled in by `training.adaptation`, once the inputs are known.
+    notes: tuple[str, ...] = ()  # what was adapted, as lines of the plan
+    asked: Mapping[str, Any] = field(default_factory=dict)  # settings as they were before
+    inherited: Mapping[str, Any] = field(default_factory=dict)  # the facts of --previous's model
     # How it is executed: no field below decides what is computed.
     force: bool = False
     accept_inexact: bool = False

@@ -12,7 +12,7 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method, lies_within
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.models.temperature import parse_temperature
-from vlcpctl.training.config.presets import OURS, preset
+from vlcpctl.training.config.presets import preset, source_of
 
 CHOICES = {
     "optimizer": ("adamw", "adam", "sgd", "lamb"),
@@ -20,7 +20,7 @@ CHOICES = {
     "decay": ("weights", "all"),
     "captions": ("one", "all"),
     "crop": ("none", "center", "random"),
-    "precision": ("fp32", "bf16", "fp16"),
+    "precision": ("auto", "fp32", "bf16", "fp16"),
     "base_loss": ("mean", "sum"),
     "masking": ("bert", "all"),
     "heads": ("linear", "cosine"),
@@ -100,6 +100,10 @@ class Settings:
     heads: str | None = None  # None: as in the model's configuration
 
 
+# The settings of the model itself, which a previous checkpoint decides, and their origin then.
+OF_MODEL = ("model", "pretrained", "temperature", "text_length", "image_size", "heads")
+PREVIOUS = "previous"
+
 SETTINGS = tuple(field.name for field in dataclasses.fields(Settings))
 
 
@@ -131,8 +135,7 @@ def resolve(
     origins = dict.fromkeys(SETTINGS, "default")
     for name, value in preset(preset_name).items():
         values[name] = value
-        ours = ", not in the paper" if name in OURS[preset_name] else ""
-        origins[name] = f"preset {preset_name}{ours}"
+        origins[name] = f"preset {preset_name}{source_of(preset_name, name)}"
     for source, given in (("method", inherited), ("flag", flags)):
         for name, value in given.items():
             values[name] = value

@@ -1,0 +1,1 @@
+"""Settings that depend on the data, the device and the previous checkpoint."""

@@ -71,7 +71,7 @@ def test_a_task_smaller_than_a_batch_says_which_batch(tmp_path: Path) -> None:
     stream = make_stream(tmp_path / "stream", 3, 50, test=12)
     (small,) = found("small task", stream)
     assert small.count == 3
-    for words in ("preset 'tiny' has batches of 64", "ctp 512", "--batch-size 50 or less"):
+    for words in ("preset 'tiny' has batches of 64", "ctp 512", "given (50 or less)"):
         assert words in small.text
 
 

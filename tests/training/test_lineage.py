@@ -152,6 +152,17 @@ def test_a_skipped_task_is_told(second: Request, world: TrainingWorld) -> None:
     assert warning == "the model was not trained on task 1 of the stream"
 
 
+def test_an_earlier_task_after_a_later_one_is_told_and_recorded(
+    second: Request, world: TrainingWorld, tmp_path: Path
+) -> None:
+    third = with_seqf(replace(second, tasks=(world.tasks[2],), buffer=None, out=tmp_path / "02"))
+    train_step(third)
+    back = replace(third, tasks=(world.tasks[1],), previous=third.out, out=tmp_path / "01")
+    train_step(back)
+    recorded = read_manifest(back.out, "checkpoint")["warnings"]
+    assert any("task 1 of the stream comes before task 2" in warning for warning in recorded)
+
+
 def test_a_stream_that_was_split_again_is_told(second: Request, tmp_path: Path) -> None:
     again = make_stream(tmp_path / "again", 3, 12, test=5)
     step = replace(second, tasks=(again / "01-part-1",), buffer=None)

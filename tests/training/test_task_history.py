@@ -126,6 +126,21 @@ def test_a_task_that_was_left_out_is_told(stream: list[Task]) -> None:
     assert list(TaskHistory(stream[2:], "ctp", same).left_out()) == said
 
 
+def test_a_task_before_a_learned_one_is_told(stream: list[Task]) -> None:
+    later = _parent(stream[0].manifest["stream"], 2)
+    (said,) = TaskHistory(stream[1:2], "ctp", later).out_of_order()
+    assert said.startswith("task 1 of the stream comes before task 2, which the model was already")
+    assert list(TaskHistory(stream[2:], "ctp", _parent(later.stream, 1)).out_of_order()) == []
+    assert list(TaskHistory(stream[:1], "ctp", _parent("elsewhere", 2)).out_of_order()) == []
+
+
+def test_the_start_of_an_average_is_that_of_its_checkpoints(stream: list[Task]) -> None:
+    average = replace(_parent("last week", 0), content="av", alpha=0.5, start="im")
+    for run in ("ctp", "interpolate"):
+        found = TaskHistory(stream[:1], run, average).start()
+        assert found == {"start": "im", "start_config": None}
+
+
 def test_a_buffer_with_pairs_of_the_task_itself_is_refused(
     stream: list[Task], tmp_path: Path
 ) -> None:

@@ -78,8 +78,8 @@ def _small_tasks(splits: Sequence[CheckedSplit]) -> Iterator[Finding]:
         example = f"{least.task} with {counted(least.images, 'image')}"
         text = (
             f"training splits smaller than a batch: {len(found)}, the smallest: {example}; "
-            f"the preset {preset!r} has batches of {batch} (others: {others}): use train-step "
-            f"--batch-size {least.images} or less"
+            f"the preset {preset!r} has batches of {batch} (others: {others}): train-step uses "
+            f"smaller ones there, unless --batch-size is given ({least.images} or less)"
         )
         yield Finding(found[0].given, "small task", text, len(found), example)
 

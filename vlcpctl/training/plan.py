@@ -259,10 +259,26 @@ def _check_parent(request: Request, tasks: tuple[Task, ...], parent: CheckpointM
                 f"method {method.name} needs a model that was not trained on any task; "
                 f"{request.previous} was trained on {len(parent.tasks)}"
             )
+    _refuse_learned_step(request, tasks, parent)
     versions = parent.versions | Versions.of(task.manifest for task in tasks)
     seen = [task.path for task in tasks if versions.among(task.content, parent.tasks)]
     if seen:
         raise UsageError(f"{request.previous} was already trained on {seen[0]}")
+
+
+def _refuse_learned_step(
+    request: Request, tasks: tuple[Task, ...], parent: CheckpointManifest
+) -> None:
+    """Refuse a task that an imported model counts as having learned: a mistaken --step."""
+    # A report could not tell the rows of the model from those of the task's own step.
+    learned = parent.step if parent.origin is not None else None
+    for task in tasks:
+        if learned is not None and task.step is not None and task.step <= learned:
+            raise UsageError(
+                f"{task.path} is task {task.step} of its stream, but {request.previous} was "
+                f"imported with --step {learned}, as a model that has learned it; import it "
+                "without --step to start from it"
+            )
 
 
 def refuse_idle_inputs(request: Request) -> None:

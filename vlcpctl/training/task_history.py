@@ -53,7 +53,9 @@ class TaskHistory:
             return {}
         if parent.origin is not None:
             return {"start": parent.content}
-        if parent.tasks and not (self._same_run or self._same_stream):
+        # The start of an average is that of its checkpoints, whatever the average is called.
+        is_other = parent.alpha is None and not (self._same_run or self._same_stream)
+        if parent.tasks and is_other:
             return {"start": parent.content, "start_config": config_id(parent)}
         return {"start": parent.start, "start_config": parent.start_config}
 

@@ -1,0 +1,166 @@
+"""Batches of presets cut to small data: the size, what is said and recorded, and reruns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.battery import TrainingWorld, make_world, request
+from support.tiny_stream import make_task
+
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.step_config import config_id
+from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.training.adaptation.adapted import adapted
+from vlcpctl.training.adaptation.batch import _evenly, with_batch
+from vlcpctl.training.config.composition import compose
+from vlcpctl.training.config.request import Request
+from vlcpctl.training.plan import make_plan
+from vlcpctl.training.train_step import train_step
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+def of_preset(step: Request, size: int = 64, **settings: object) -> Request:
+    """The request with a batch size that no option gave."""
+    origins = {**step.origins, "batch_size": "preset tiny, not in the paper"}
+    changed = replace(step.settings, batch_size=size, **settings)  # type: ignore[arg-type]
+    return replace(step, settings=changed, origins=origins)
+
+
+@pytest.fixture
+def first(world: TrainingWorld, tmp_path: Path) -> Request:
+    return of_preset(request(world, "seqf", 0, tmp_path, buffered=False))
+
+
+def test_a_batch_larger_than_the_data_is_cut_and_the_plan_says_so(first: Request) -> None:
+    plan = make_plan(first)
+    assert plan.request.settings.batch_size == 12
+    assert plan.sampler.epoch_steps == 1
+    said = "batch size 64 from preset tiny is larger than the 12 pairs; using 12"
+    assert f"  note: {said}" in list(plan.lines())
+    assert make_plan(plan.request).request == plan.request
+
+
+def test_a_batch_given_as_an_option_is_refused(first: Request) -> None:
+    origins = {**first.origins, "batch_size": "flag"}
+    with pytest.raises(UsageError, match=r"--batch-size 64 is larger than the data \(12 pairs\)"):
+        make_plan(replace(first, origins=origins))
+
+
+def test_a_batch_that_fits_stays(first: Request) -> None:
+    assert with_batch(of_preset(first, 12)) == of_preset(first, 12)
+
+
+def test_what_fills_no_batch_is_said(first: Request) -> None:
+    lines = list(make_plan(of_preset(first, 5)).lines())
+    said = "each epoch leaves out 2 of 12 pairs: they do not fill a batch"
+    assert f"  note: {said}" in lines
+    assert not any("leaves out" in line for line in make_plan(of_preset(first, 4)).lines())
+
+
+def test_the_cut_batch_is_recorded_and_found_again(first: Request) -> None:
+    train_step(first)
+    made = CheckpointManifest.read(first.out)
+    assert made.identity["settings"]["batch_size"] == 12
+    assert made.asked == {"batch_size": 64}
+    assert made.origins["batch_size"].endswith(", cut from 64")
+    before = (first.out / "checkpoint.json").stat().st_mtime_ns
+    train_step(first)
+    assert (first.out / "checkpoint.json").stat().st_mtime_ns == before
+
+
+def test_seeds_whose_data_differ_in_size_have_one_configuration(
+    first: Request, tmp_path: Path
+) -> None:
+    train_step(first)
+    train_step(
+        replace(first, limit=None, tasks=(make_task(tmp_path / "small", 7),), out=tmp_path / "1")
+    )
+    one, other = (CheckpointManifest.read(path) for path in (first.out, tmp_path / "1"))
+    assert one.identity["settings"]["batch_size"] != other.identity["settings"]["batch_size"]
+    assert config_id(one) == config_id(other)
+
+
+@pytest.mark.parametrize("pairs", [2, 3])
+def test_a_week_of_two_pairs_is_trained_on(first: Request, tmp_path: Path, pairs: int) -> None:
+    step = replace(first, tasks=(make_task(tmp_path / "week", pairs),), methods=compose("ctp"))
+    train_step(step)
+    made = CheckpointManifest.read(step.out)
+    assert (made.identity["settings"]["batch_size"], made.pairs) == (pairs, 2 * pairs)
+
+
+def test_a_week_of_one_pair_is_refused(first: Request, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"has too few pairs to train on \(1\)"):
+        make_plan(replace(first, tasks=(make_task(tmp_path / "week", 1),)))
+
+
+def test_a_limit_counts(first: Request) -> None:
+    assert adapted(replace(first, limit=5)).settings.batch_size == 5
+
+
+def test_a_buffer_fills_the_batch_with_replayed_pairs(world: TrainingWorld, tmp_path: Path) -> None:
+    train_step(request(world, "seqf", 0, tmp_path, buffered=False))
+    second = request(world, "er", 1, tmp_path, buffered=True)
+    assert make_plan(of_preset(second, 18)).request.settings.batch_size == 18
+    assert make_plan(of_preset(second)).request.settings.batch_size == 18
+    shared = make_plan(of_preset(second, replay="share=0.25"))
+    # Four replayed pairs are a quarter of 16; the 12 new ones fill the rest.
+    assert shared.request.settings.batch_size == 16
+    assert "is larger than the 12 pairs with 4 replayed ones; using 16" in shared.request.notes[0]
+    assert shared.sampler.left_out == 0
+
+
+def test_all_captions_leave_out_what_fills_no_batch(first: Request, tmp_path: Path) -> None:
+    from support.tiny_stream import make_pair
+
+    task = make_task(tmp_path / "task", 6, pair=lambda n: make_pair(n, captions=1 + n % 2))
+    plan = make_plan(of_preset(replace(first, tasks=(task,)), captions="all"))
+    assert (plan.request.settings.batch_size, plan.sampler.epoch_steps) == (6, 1)
+    assert (plan.sampler.left_out, plan.sampler.epoch_pairs) == (3, 9)
+
+
+@pytest.mark.parametrize(
+    ("most", "processes", "micro_batch", "expected"),
+    [
+        (12, 1, None, {"batch_size": 12}),
+        (13, 4, None, {"batch_size": 12}),
+        (12, 1, 64, {"batch_size": 12, "micro_batch": 12}),
+        (12, 1, 5, {"batch_size": 12, "micro_batch": 4}),
+        (101, 1, 64, {"batch_size": 100, "micro_batch": 50}),
+        (100, 2, 16, {"batch_size": 96, "micro_batch": 12}),
+    ],
+)
+def test_processes_and_micro_batches_leave_no_rest(
+    most: int, processes: int, micro_batch: int | None, expected: dict[str, int]
+) -> None:
+    assert _evenly(most, processes, micro_batch) == expected
+
+
+def test_micro_batches_of_a_cut_batch_train(first: Request) -> None:
+    step = of_preset(first, micro_batch=8)
+    train_step(step)
+    settings = CheckpointManifest.read(step.out).identity["settings"]
+    assert (settings["batch_size"], settings["micro_batch"]) == (12, 6)
+
+
+def test_fewer_pairs_than_processes_are_refused(first: Request, tmp_path: Path) -> None:
+    step = replace(first, tasks=(make_task(tmp_path / "week", 3),), nproc=4)
+    with pytest.raises(UsageError, match="3 pairs are too few for --nproc 4; use at most 3"):
+        make_plan(step)
+
+
+def test_a_share_without_a_place_for_new_pairs_is_refused(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
+    train_step(request(world, "seqf", 0, tmp_path, buffered=False))
+    step = request(world, "er", 1, tmp_path, buffered=True)
+    full = replace(step, settings=replace(step.settings, replay="share=0.95"))
+    with pytest.raises(
+        UsageError, match=r"share=0\.95 leaves no place for new pairs in batches of 4"
+    ):
+        make_plan(full)

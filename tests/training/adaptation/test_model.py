@@ -1,0 +1,193 @@
+"""What a step with --previous records of the model: as it is, not as a preset would choose it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from safetensors.torch import save_file
+from support.battery import TrainingWorld, make_world, request
+from support.program import check_refused, run_program
+
+from vlcpctl.checkpoints import importing
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.model_facts import model_facts
+from vlcpctl.checkpoints.step_config import config_id, step_config
+from vlcpctl.core.hashing import content_id
+from vlcpctl.core.manifest import read_manifest
+from vlcpctl.core.seals import SEAL, seal_of
+from vlcpctl.models import dual_encoder
+from vlcpctl.training.train_step import train_step
+
+MICRO = {
+    "name": "micro",
+    "pretrained": None,
+    "family": "dual",
+    "text_length": 12,
+    "image_size": 16,
+    "temperature": "fixed:0.07",
+    "heads": None,
+}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture(scope="module")
+def chain(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two steps of modx; the second one's preset would choose another model."""
+    root = tmp_path_factory.mktemp("chain")
+    train_step(request(world, "modx", 0, root, buffered=False))
+    second = request(world, "modx", 1, root, buffered=False)
+    train_step(replace(second, settings=replace(second.settings, model="RN50", text_length=77)))
+    return root
+
+
+def test_every_step_says_what_its_model_is(chain: Path) -> None:
+    for name in ("00", "01"):
+        assert read_manifest(chain / name, "checkpoint")["model"] == MICRO
+
+
+def test_settings_that_previous_decides_are_true_and_say_so(chain: Path) -> None:
+    made = CheckpointManifest.read(chain / "01")
+    assert made.identity["settings"]["model"] == "micro"
+    assert made.identity["settings"]["text_length"] == 12
+    decided = ("model", "pretrained", "temperature", "text_length", "image_size", "heads")
+    assert {made.origins[name] for name in decided} == {"previous"}
+    config = step_config(made)
+    assert config is not None
+    assert config["values"]["settings"]["model"] == "micro"
+
+
+def test_right_settings_leave_the_identity_as_it_was(
+    world: TrainingWorld, chain: Path, tmp_path: Path
+) -> None:
+    """Settings without a value, or with that of the model, are written as before."""
+    step = replace(request(world, "modx", 1, chain, buffered=False), out=tmp_path / "01")
+    train_step(step)
+    settings = CheckpointManifest.read(step.out).identity["settings"]
+    assert (settings["model"], settings["text_length"], settings["image_size"]) == (
+        "micro",
+        None,
+        16,
+    )
+
+
+def made_earlier(checkpoint: Path) -> None:
+    """Make a manifest one of the version before: without facts, with the preset's model."""
+    path = checkpoint / "checkpoint.json"
+    entries = json.loads(path.read_text())
+    del entries["model"]
+    entries["identity"]["settings"] |= {"model": "RN50", "text_length": 77}
+    identity = {"files": entries["files"], "identity": entries["identity"]}
+    entries["content"] = content_id(identity)
+    path.write_text(json.dumps({**entries, SEAL: seal_of(entries)}))
+
+
+def test_a_checkpoint_of_an_earlier_version_is_found_finished(
+    world: TrainingWorld, chain: Path, tmp_path: Path
+) -> None:
+    step = replace(request(world, "modx", 1, chain, buffered=False), out=tmp_path / "01")
+    train_step(step)
+    made_earlier(step.out)
+    before = (step.out / "checkpoint.json").read_bytes()
+    train_step(step)
+    assert (step.out / "checkpoint.json").read_bytes() == before
+
+
+def test_facts_of_earlier_checkpoints_are_read_from_their_files(
+    chain: Path, world: TrainingWorld, tmp_path: Path
+) -> None:
+    step = replace(request(world, "modx", 1, chain, buffered=False), out=tmp_path / "01")
+    train_step(step)
+    made_earlier(step.out)
+    facts = model_facts(step.out, CheckpointManifest.read(step.out))
+    assert str(facts.pop("name")).startswith("sha256:")  # it is no RN50
+    assert facts == {name: value for name, value in MICRO.items() if name != "name"}
+    first = CheckpointManifest.read(chain / "00")
+    assert model_facts(chain / "00", replace(first, model=None)) == MICRO
+
+
+def test_an_imported_model_is_what_its_weights_and_options_say(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
+    weights = tmp_path / "weights.safetensors"
+    save_file(dict(dual_encoder.build("micro", seed=7).module.state_dict()), weights)
+    importing.import_checkpoint(
+        importing.Request(source=weights, out=tmp_path / "start", model="micro")
+    )
+    step = request(world, "modx", 0, tmp_path, buffered=False)
+    step = replace(step, previous=tmp_path / "start", origins={})
+    train_step(step)
+    start, made = (CheckpointManifest.read(path) for path in (tmp_path / "start", step.out))
+    assert start.model is not None
+    assert (start.model["name"], start.model["temperature"]) == ("micro", "learn")
+    assert start.model["pretrained"] == f"sha256:{start.identity['imported']}"
+    assert made.model == start.model
+    assert made.identity["settings"]["temperature"] == "learn"  # not the preset's fixed one
+    train_step(replace(step, seed=1, out=tmp_path / "seed1"))
+    assert config_id(made) == config_id(CheckpointManifest.read(tmp_path / "seed1"))
+
+
+def test_print_config_shows_the_model_as_it_is(
+    world: TrainingWorld, chain: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--method", "modx", "--previous", chain / "00", "-o", tmp_path / "x", "--print-config")
+    ended = run_program(capfd, "train-step", world.tasks[1], *words)
+    lines = ended.out.splitlines()
+    for line in (
+        "model = micro  [previous]",
+        "text_length = 12  [previous]",
+        "image_size = 16  [previous]",
+        "temperature = fixed:0.07  [previous]",
+        "batch_size = 12  [preset modx, cut from 280]",
+        "lr = 0.0005  [preset modx]",
+    ):
+        assert line in lines
+    ended = run_program(capfd, "train-step", "no-such-task", *words[:2], *words[4:])
+    assert "model = RN50  [preset modx]" in ended.out.splitlines()
+
+
+def test_the_preset_update_needs_a_model(
+    world: TrainingWorld, chain: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = (
+        "--method",
+        "modx",
+        "--preset",
+        "update",
+        "-o",
+        tmp_path / "x",
+        "-q",
+        "--device",
+        "cpu",
+    )
+    ended = run_program(capfd, "train-step", world.tasks[0], *words)
+    check_refused(
+        ended, "train-step", 2, "preset update names no model; give --previous", "--model"
+    )
+    ended = run_program(capfd, "train-step", world.tasks[1], *words, "--previous", chain / "00")
+    assert ended.code == 0, ended.err
+    made = CheckpointManifest.read(tmp_path / "x")
+    settings = made.identity["settings"]
+    assert (settings["precision"], settings["batch_size"]) == ("fp32", 12)
+    assert made.origins["lr"] == "preset update, FoMo-in-Flux"
+    assert made.origins["epochs"] == "preset update, ours"
+    assert (
+        run_program(
+            capfd,
+            "train-step",
+            world.tasks[0],
+            *words[:-3],
+            "--model",
+            "micro",
+            "-o",
+            tmp_path / "first",
+            "-q",
+        ).code
+        == 0
+    )

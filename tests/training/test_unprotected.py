@@ -1,0 +1,122 @@
+"""Which methods protect the model that a first task starts from, and what the plan says of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from safetensors.torch import save_file
+from support.battery import TrainingWorld, make_world, request
+
+from vlcpctl.checkpoints import importing
+from vlcpctl.core.errors import UsageError
+from vlcpctl.models import dual_encoder
+from vlcpctl.training.config.request import Request
+from vlcpctl.training.plan import make_plan
+from vlcpctl.training.train_step import train_step
+
+TEACHERS = ("lwf", "modx", "ctp", "geodl")
+PENALTIES = ("ewc", "si", "mas")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("weights") / "weights.safetensors"
+    save_file(dict(dual_encoder.build("micro", seed=7).module.state_dict()), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def start(weights: Path) -> Path:
+    """A model of another program, imported."""
+    request = importing.Request(source=weights, out=weights.parent / "start", model="micro")
+    return importing.import_checkpoint(request)
+
+
+def from_start(world: TrainingWorld, names: str, start: Path, root: Path) -> Request:
+    step = request(world, names, 0, root, buffered=False)
+    return replace(step, previous=start, origins={})
+
+
+def pretrained(world: TrainingWorld, names: str, weights: Path, root: Path) -> Request:
+    step = request(world, names, 0, root, buffered=False)
+    settings = replace(step.settings, pretrained=str(weights), image_size=None)
+    return replace(step, settings=settings)
+
+
+def notes(step: Request) -> list[str]:
+    return [line for line in make_plan(step).lines() if line.startswith("  note: ")]
+
+
+def losses(checkpoint: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (checkpoint / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("name", TEACHERS)
+def test_an_imported_model_is_the_teacher_of_the_first_task(
+    world: TrainingWorld, start: Path, tmp_path: Path, name: str
+) -> None:
+    step = from_start(world, name, start, tmp_path)
+    assert notes(step) == []
+    train_step(step)
+    train_step(from_start(world, "seqf", start, tmp_path / "plain"))
+    own, plain = losses(step.out), losses(tmp_path / "plain" / "00")
+    terms = own[0].keys() - plain[0].keys() - {"ctp/momentum"}
+    assert terms
+    assert all(row[term] > 0 for row in own[1:2] for term in terms)
+    file = "open_clip_model.safetensors"
+    assert (step.out / file).read_bytes() != (tmp_path / "plain" / "00" / file).read_bytes()
+
+
+@pytest.mark.parametrize("name", TEACHERS)
+def test_bare_pretrained_weights_are_protected_by_nothing_and_the_plan_says_so(
+    world: TrainingWorld, weights: Path, tmp_path: Path, name: str
+) -> None:
+    step = pretrained(world, name, weights, tmp_path)
+    (note,) = notes(step)
+    assert note.startswith(f"  note: {name} protects nothing of the pretrained model")
+    assert f"'vlcpctl import-checkpoint open_clip:micro,{weights} -o DIR'" in note
+    train_step(step)
+    assert losses(step.out)[0].keys() & {f"{name}/distillation", f"{name}/alignment"} == set()
+    assert notes(pretrained(world, "seqf", weights, tmp_path)) == []
+    assert notes(request(world, name, 0, tmp_path, buffered=False)) == []
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+def test_penalties_have_measured_nothing_of_an_imported_model(
+    world: TrainingWorld, start: Path, tmp_path: Path, name: str
+) -> None:
+    step = from_start(world, name, start, tmp_path)
+    (note,) = notes(step)
+    assert f"{name} has measured no importance of the weights yet" in note
+    train_step(step)
+    assert all(row.get(f"{name}/penalty", 0) == 0 for row in losses(step.out))
+    later = replace(request(world, name, 1, tmp_path, buffered=False), previous=step.out)
+    assert notes(later) == []
+    train_step(later)
+    assert any(row.get(f"{name}/penalty", 0) > 0 for row in losses(later.out))
+
+
+def test_replay_needs_pairs_of_the_imported_model(
+    world: TrainingWorld, start: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="er needs --buffer: it protects the model of --previous"):
+        make_plan(from_start(world, "er", start, tmp_path))
+
+
+def test_a_start_imported_with_a_step_is_refused_for_that_task(
+    world: TrainingWorld, weights: Path, tmp_path: Path
+) -> None:
+    imported = importing.Request(source=weights, out=tmp_path / "start", model="micro", step=0)
+    importing.import_checkpoint(imported)
+    with pytest.raises(UsageError, match=r"imported with --step 0, .* import it without --step"):
+        make_plan(from_start(world, "lwf", tmp_path / "start", tmp_path))
+    later = replace(from_start(world, "lwf", tmp_path / "start", tmp_path), tasks=(world.tasks[1],))
+    make_plan(later)  # the next task of a run of another program

@@ -20,6 +20,7 @@ from vlcpctl.checkpoints.importing import Request, import_checkpoint
 from vlcpctl.commands.import_checkpoint import run as command
 from vlcpctl.commands.inspect import run as inspect
 from vlcpctl.core.errors import BadInput, Diverged, Incompatible, OutputExists, UsageError
+from vlcpctl.core.hashing import file_sha256
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.models import dual_encoder, encoders
 from vlcpctl.models.encoders import NewModelOptions
@@ -331,3 +332,85 @@ def test_a_fusion_model_goes_on_from_the_ctp_authors(world: TrainingWorld, tmp_p
     step = request(with_fusion_model(world), "ctp", 0, tmp_path, buffered=False)
     train_step(going_on(step, tmp_path / "start"))
     assert read_manifest(step.out, "checkpoint")["step"] == 0
+
+
+@pytest.fixture
+def tag(trained: dict[str, Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Makes `ours` a tag of the model micro; the downloads that its weights take are listed."""
+    file, downloads = tmp_path / "cache" / "weights.safetensors", []
+    file.parent.mkdir()
+    save_file(trained, file)
+    tags = {"ours": {"hf_hub": "org/micro", "mean": (0.5, 0.5, 0.5), "quick_gelu": True}}
+
+    def download(config: dict[str, Any]) -> str:
+        assert config is tags["ours"]
+        if not file.exists():
+            raise OSError("no network")
+        downloads.append(file)
+        return str(file)
+
+    library = open_clip()
+    monkeypatch.setattr(library, "list_pretrained_tags_by_model", lambda _: list(tags))
+    monkeypatch.setattr(library, "get_pretrained_cfg", lambda _, name: tags[name])
+    monkeypatch.setattr(library, "download_pretrained", download)
+    return downloads
+
+
+def test_a_pretrained_model_of_open_clip_becomes_a_checkpoint(
+    trained: dict[str, Tensor], tag: list[Path], tmp_path: Path
+) -> None:
+    manifest = imported(Path("open_clip:micro,ours"), tmp_path / "out")
+    assert manifest["run"] == "micro-ours"
+    origin = manifest["origin"]
+    assert (origin["model"], origin["tag"]) == ("micro", "ours")
+    assert origin["sha256"] == manifest["identity"]["imported"] == file_sha256(tag[0])
+    assert (manifest["model"]["name"], manifest["model"]["pretrained"]) == ("micro", "ours")
+    assert torch.equal(load_file(tmp_path / "out" / WEIGHTS)[NAME], trained[NAME])
+    config = json.loads((tmp_path / "out" / "open_clip_config.json").read_text())
+    assert config["model_cfg"]["quick_gelu"]  # as the tag says
+    assert config["preprocess_cfg"]["mean"] == [0.5, 0.5, 0.5]
+
+
+def test_a_finished_import_of_a_tag_downloads_nothing(tag: list[Path], tmp_path: Path) -> None:
+    source = Path("open_clip:micro,ours")
+    imported(source, tmp_path / "out")
+    (file, *_) = tag
+    file.unlink()
+    imported(source, tmp_path / "out")
+    with pytest.raises(Incompatible, match=r"cannot download .* pass open_clip:micro,FILE"):
+        imported(source, tmp_path / "other")
+    with pytest.raises(Incompatible, match="cannot download"):
+        imported(source, tmp_path / "out", run="renamed")
+
+
+def test_weights_of_open_clip_may_be_a_file(
+    trained: dict[str, Tensor], tag: list[Path], tmp_path: Path
+) -> None:
+    file = tmp_path / "fetched.safetensors"
+    save_file(trained, file)
+    manifest = imported(Path(f"open_clip:micro,{file}"), tmp_path / "out")
+    assert manifest["origin"]["sha256"] == file_sha256(file)
+    assert "tag" not in manifest["origin"]
+    assert (manifest["run"], tag) == ("micro-fetched", [])
+    with pytest.raises(BadInput, match=r"missing\.pt does not exist"):
+        imported(Path("open_clip:micro,missing.pt"), tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ("open_clip:micro,our", {}, "open_clip:micro,our is not a file; unknown tag .*'ours'"),
+        ("open_clip:micr,ours", {}, "unknown model 'micr'; did you mean 'micro'"),
+        ("open_clip:micro", {}, "open_clip:micro is not open_clip:MODEL,TAG, such as"),
+        ("open_clip:micro,", {}, "is not open_clip:MODEL,TAG"),
+        ("open_clip:albef-micro,ours", {}, "open_clip has no model 'albef-micro'"),
+        ("open_clip:micro,ours", {"model": "micro"}, "--model has no effect with open_clip:"),
+        ("open_clip:micro,ours", {"trusts_pickle": True}, "--trust-pickle has no effect with"),
+    ],
+)
+def test_a_source_of_open_clip_that_names_no_weights_is_refused(
+    tag: list[Path], tmp_path: Path, source: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        imported(Path(source), tmp_path / "out", **options)
+    assert tag == []

@@ -245,3 +245,42 @@ def test_fusion_models_are_averaged_too(
         run_program(capfd, "interpolate", first, inputs / "plain", "-o", tmp_path / "out"),
         *("interpolate", 5, "is a different model than", "family"),
     )
+
+
+def test_a_chain_from_an_imported_model_goes_on_from_an_average_with_it(
+    inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """WiSE-FT against the model in production: it stays the start of every row."""
+    from support.tiny_stream import make_pair, make_stream
+
+    def run(*words: object) -> None:
+        ended = run_program(capfd, *words, "-q")
+        assert ended.code == 0, ended.err
+
+    weeks = []
+    for week in range(2):
+        stream = make_stream(
+            tmp_path / f"week-{week}",
+            1,
+            12,
+            pair=lambda n, week=week: make_pair(n + 500 + 100 * week),
+        )
+        weeks.append(stream / "00-part-0")
+    start, first, mean, second = (tmp_path / name for name in ("start", "w0", "mean", "w1"))
+    run("import-checkpoint", f"open_clip:micro,{inputs / 'plain' / WEIGHTS}", "-o", start)
+    how = ("--method", "lwf", "--preset", "update", "--run", "production", "--device", "cpu")
+    run("train-step", weeks[0], "--previous", start, "-o", first, *how)
+    run("interpolate", start, first, "-o", mean, "--run", "production")
+    run("train-step", weeks[1], "--previous", mean, "-o", second, *how)
+    content = read_manifest(start, "checkpoint")["content"]
+    made = [read_manifest(path, "checkpoint") for path in (first, mean, second)]
+    assert [one["start"] for one in made] == [content] * 3
+    assert [(one["step"], one["task_steps"]) for one in made] == [(0, [0]), (0, [0]), (1, [0, 1])]
+    assert [one["model"]["name"] for one in made] == ["micro"] * 3
+    given = [word for path in (start, first, mean, second) for word in ("--checkpoint", path)]
+    run("eval-retrieval", *weeks, *given, "-o", tmp_path / "rows")
+    found = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
+    assert {row["start"] for row in found if row["run"] == "production"} == {content}
+    report = run_program(capfd, "forgetting-report", tmp_path / "rows")
+    assert report.code == 0, report.err
+    assert "production alpha=0.5" in report.out

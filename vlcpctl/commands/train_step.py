@@ -469,12 +469,17 @@ def run(
 
     If it is interrupted, run the same command again: it resumes and ends with the same bytes.
 
+    A first task may start from a model that import-checkpoint has made a checkpoint of, with
+    --previous: the methods then protect it. They protect nothing of --pretrained weights.
+
     Examples:
       vlcpctl train-step stream/00-smileys -o run/00 --method ctp --preset tiny
       vlcpctl train-step stream/01-people -o run/01 --method ctp --preset tiny \
           --previous run/00
       vlcpctl train-step stream/01-people -o run/01 --method ctp+dha \
           --set ctp.m=0.8 --previous run/00 --buffer buffer/00
+      vlcpctl train-step week-01/00-shop -o model/01 --method ctp --preset update \
+          --previous start
       vlcpctl train-step stream/00-smileys -o run/00 --method ctp --nproc 4 \
           --batch-size 1024
     """

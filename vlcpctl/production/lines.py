@@ -14,6 +14,9 @@ from vlcpctl.production.state import State, guard_ids, unmeasured
 
 Words = list[str]
 
+# The names of files of rows and ranks: of guards for the new checkpoint, and for the start.
+GUARDS, START, CLASSES = "guards", "start", "-classes"
+
 _EARLIER = "earlier"  # the task that the first buffer is filled from
 _PRETRAINED = "open_clip:"
 
@@ -50,7 +53,7 @@ class Lines:
             task = start / "stream" / f"00-{_EARLIER}"
             lines.append(self._split(given.buffer_from, start / "stream", _EARLIER))
             lines.append(self._buffer(task, start, None))
-        lines += self._guards(self.settings, [start / "checkpoint"], start, "guards")
+        lines += self._guards(self.settings, [start / "checkpoint"], start, GUARDS)
         return lines
 
     def of_week(self) -> list[CommandLine]:
@@ -66,11 +69,11 @@ class Lines:
         lines = [
             self._split(self.call.data, pending / "stream", task.name.removeprefix("00-")),
             self._retrieval([task], before, pending, "before"),
-            *self._guards(unmeasured(self.state, self.settings), [start], pending, "start"),
+            *self._guards(unmeasured(self.state, self.settings), [start], pending, START),
             self._train(task, last, pending),
             self._buffer(task, pending, self._buffer_of(self.state.last)),
             self._retrieval([*weeks, task], new, pending, "weeks"),
-            *self._guards(self.settings, new, pending, "guards"),
+            *self._guards(self.settings, new, pending, GUARDS),
         ]
         return self._numbered([*lines, self._report(lines)])
 
@@ -141,7 +144,7 @@ class Lines:
             ranks = ["--save-ranks", str(_ranks(out, name))]
             yield [*self._retrieval(paths, checkpoints, out, name), *ranks]
         if settings.classes:
-            name = f"{name}-classes"
+            name = f"{name}{CLASSES}"
             words = ["eval-zeroshot", *(str(_class_word(root, one)) for one in settings.classes)]
             words += _options(*(("--checkpoint", one) for one in checkpoints))
             words += _options(("--data", settings.data and shown_path(root, settings.data)))
@@ -160,7 +163,7 @@ class Lines:
         ranks = [
             one
             for week in accepted
-            for one in self._files(week, "ranks", "start*.parquet" if week else "*.parquet")
+            for one in self._files(week, "ranks", f"{START}*.parquet" if week else "*.parquet")
         ]
         words = ["forgetting-report", *rows, *(_value(one, "-o") for one in new)]
         words += ["-o", str(self.place.pending / "report")]
@@ -175,15 +178,21 @@ class Lines:
         return words
 
     def _patterns(self) -> list[str]:
-        """Patterns that leave out guards of earlier weeks, if there are any and others are left."""
+        """Patterns of the guards, if there were others in earlier weeks."""
         is_all = self.state.measured <= set(guard_ids(self.settings))
         return [] if is_all else guard_patterns(self.place.root, self.settings)
 
     def _files(self, week: int, below: str, pattern: str) -> list[str]:
-        """Files of an accepted week; of the start only if it is complete."""
+        """Files of an accepted week, or of the start if it is complete, that still count.
+
+        Those of guards do if there still are guards of their kind.
+        """
         if week == 0 and not self.state.start.ready:
             return []
-        return [str(one) for one in sorted((self.place.week(week) / below).glob(pattern))]
+        found = sorted((self.place.week(week) / below).glob(pattern))
+        kinds: dict[str, Sequence[object]] = dict.fromkeys((GUARDS, START), self.settings.guards)
+        kinds |= {f"{kind}{CLASSES}": self.settings.classes for kind in (GUARDS, START)}
+        return [str(one) for one in found if kinds.get(one.stem, True)]
 
     def _seed(self) -> Words:
         return ["--seed", str(self.settings.seed)] if self.settings.seed else []

@@ -419,6 +419,8 @@ def test_columns_select_pairs(world: Path, capfd: pytest.CaptureFixture[str]) ->
     assert problems(world, ("stream",)) == []
     ended = run_program(capfd, "forget", "--where", "client=4711", world, "-q")
     check_refused(ended, "forget", 3, "no index has a column 'client'", "customer")
+    ended = run_program(capfd, "forget", "--where", "customer=4711", world, "--dry-run")
+    assert "40 pairs without a value in a column of --where" in ended.err
     pairs = [pair_at(task, row) for row in range(2)]
     receipt = receipt_of(capfd, "--where", "customer=4711", world)
     assert receipt["keys"] == sorted(keys[:2])

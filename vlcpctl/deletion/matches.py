@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput, some_names
 from vlcpctl.data.tasks.task import Split, Task, open_task
@@ -23,6 +24,7 @@ class Matches:
     images: set[str] = field(default_factory=set)
     source_keys: set[str] = field(default_factory=set)
     evicted: set[str] = field(default_factory=set)  # keys that no index lists any more
+    unlabelled: set[str] = field(default_factory=set)  # keys without a value in such a column
     same_image: set[str] = field(default_factory=set)  # keys of other pairs with one of the images
 
     def drop(self) -> Drop:
@@ -40,13 +42,19 @@ def find(places: Places, selectors: Selectors, tars: Tars, more: frozenset[str])
     found = Matches(keys=set(selectors.keys | more))
     tasks = [open_task(one.path) for one in places.stored if one.kind == "task"]
     columns: set[str] = set()
+    valued: dict[str, set[str]] = {name: set() for name in selectors.hidden_columns()}
     for task, split in _splits(tasks):
         columns.update(split.table.column_names)
         _add_rows(found, split, selectors)
+        _add_valued(valued, split)
         _add_samples(found, task, split, selectors, tars)
     _require_columns(selectors, columns)
-    if selectors.hidden_columns():
+    if valued:
         found.evicted = _evicted(tasks, tars) - found.keys
+        known = set.intersection(*valued.values())
+        for _, split in _splits(tasks):
+            found.unlabelled.update(key for key in split.keys if key not in known)
+        found.unlabelled -= found.keys
     for _, split in _splits(tasks):
         _add_facts(found, split)
     return found
@@ -61,6 +69,17 @@ def _splits(tasks: Sequence[Task]) -> Iterator[tuple[Task, Split]]:
 def _add_rows(found: Matches, split: Split, selectors: Selectors) -> None:
     rows = split.table.filter(pa.array(selectors.matching(split.table)))
     found.keys.update(rows["key"].to_pylist())
+
+
+def _add_valued(valued: dict[str, set[str]], split: Split) -> None:
+    """Add the keys of the pairs that have a value in each column."""
+    for name, keys in valued.items():
+        if name in split.table.column_names:
+            column = split.table[name]
+            has_N = pc.is_valid(column)
+            if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+                has_N = pc.greater(pc.fill_null(pc.list_value_length(column), 0), 0)
+            keys.update(split.table["key"].filter(has_N).to_pylist())
 
 
 def _add_samples(

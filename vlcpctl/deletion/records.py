@@ -32,6 +32,7 @@ def record(plan: Plan, selectors: Selectors, receipt: Receipt, *, digests: bool 
     fields["images"] = sorted({*fields["images"], *found.images})
     fields["not_found"] = sorted(set(selectors.keys) - set(fields["keys"]))
     fields["evicted"] = max(fields.get("evicted", 0), len(found.evicted))
+    fields["without_column"] = len(found.unlabelled)
     fields["same_image"] = len(found.same_image)
     fields["not_searched"] = {
         "files": len(plan.places.others),
@@ -102,6 +103,11 @@ def warnings(fields: Mapping[str, Any], plan: Plan) -> Iterator[str]:
         yield (
             f"{_count(fields['evicted'], 'sample')} that buffers evicted and no index lists "
             "cannot be compared with --where; removed, too"
+        )
+    if fields["without_column"]:
+        yield (
+            f"{_count(fields['without_column'], 'pair')} without a value in a column of --where: "
+            "whether they belong to the request is not known; they stay"
         )
     if fields["not_found"]:
         yield f"{_count(len(fields['not_found']), 'key')} of the request found nowhere"

@@ -33,7 +33,8 @@ def record(plan: Plan, selectors: Selectors, receipt: Receipt, *, digests: bool 
     fields["not_found"] = sorted(set(selectors.keys) - set(fields["keys"]))
     fields["evicted"] = max(fields.get("evicted", 0), len(found.evicted))
     fields["without_column"] = len(found.unlabelled)
-    fields["same_image"] = len(found.same_image)
+    # Once the pairs are gone, their images are not known any more.
+    fields["same_image"] = max(fields.get("same_image", 0), len(found.same_image))
     fields["not_searched"] = {
         "files": len(plan.places.others),
         "links": len(plan.places.skipped),

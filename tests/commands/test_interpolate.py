@@ -251,21 +251,22 @@ def test_a_chain_from_an_imported_model_goes_on_from_an_average_with_it(
     inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """WiSE-FT against the model in production: it stays the start of every row."""
-    from support.tiny_stream import make_pair, make_stream
+    from support.tiny_stream import make_task
 
     def run(*words: object) -> None:
         ended = run_program(capfd, *words, "-q")
         assert ended.code == 0, ended.err
 
-    weeks = []
-    for week in range(2):
-        stream = make_stream(
-            tmp_path / f"week-{week}",
-            1,
-            12,
-            pair=lambda n, week=week: make_pair(n + 500 + 100 * week),
+    weeks = [
+        make_task(
+            tmp_path / f"week-{week}" / "00",
+            name=f"week {week}",
+            stream=f"the stream of week {week}",
+            splits={"train": 12, "test": 4},
+            first=500 + 100 * week,
         )
-        weeks.append(stream / "00-part-0")
+        for week in range(2)
+    ]
     start, first, mean, second = (tmp_path / name for name in ("start", "w0", "mean", "w1"))
     run("import-checkpoint", f"open_clip:micro,{inputs / 'plain' / WEIGHTS}", "-o", start)
     how = ("--method", "lwf", "--preset", "update", "--run", "production", "--device", "cpu")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.battery import TrainingWorld, make_world, request
+from support.battery import TrainingWorld, in_child, kill_at, make_world, request
 from support.tiny_stream import make_task
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
@@ -72,6 +73,15 @@ def test_the_cut_batch_is_recorded_and_found_again(first: Request) -> None:
     before = (first.out / "checkpoint.json").stat().st_mtime_ns
     train_step(first)
     assert (first.out / "checkpoint.json").stat().st_mtime_ns == before
+
+
+def test_a_run_with_a_cut_batch_resumes(first: Request, tmp_path: Path) -> None:
+    step = replace(first, save_every="1")
+    assert in_child(step, kill_at("step=0")) == -signal.SIGKILL
+    train_step(step)
+    train_step(replace(first, out=tmp_path / "whole"))
+    one, other = (path / "open_clip_model.safetensors" for path in (first.out, tmp_path / "whole"))
+    assert one.read_bytes() == other.read_bytes()
 
 
 def test_seeds_whose_data_differ_in_size_have_one_configuration(

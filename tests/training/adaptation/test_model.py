@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.torch import save_file
-from support.battery import TrainingWorld, make_world, request
+from support.battery import TrainingWorld, in_child, kill_at, make_world, request
 from support.program import check_refused, run_program
 
 from vlcpctl.checkpoints import importing
@@ -19,6 +21,9 @@ from vlcpctl.core.hashing import content_id
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.seals import SEAL, seal_of
 from vlcpctl.models import dual_encoder
+from vlcpctl.training import identity
+from vlcpctl.training.config.request import Request
+from vlcpctl.training.identity import semantic
 from vlcpctl.training.train_step import train_step
 
 MICRO = {
@@ -97,6 +102,23 @@ def test_a_checkpoint_of_an_earlier_version_is_found_finished(
     before = (step.out / "checkpoint.json").read_bytes()
     train_step(step)
     assert (step.out / "checkpoint.json").read_bytes() == before
+
+
+def test_a_run_that_an_earlier_version_began_goes_on(
+    world: TrainingWorld, chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = replace(request(world, "modx", 1, chain, buffered=False), out=tmp_path / "01")
+    step = replace(step, save_every="1")
+
+    def as_before(request: Request) -> dict[str, Any]:
+        now = semantic(request)
+        return {**now, "settings": {**now["settings"], "model": "RN50", "text_length": 77}}
+
+    with monkeypatch.context() as earlier:
+        earlier.setattr(identity, "semantic", as_before)
+        assert in_child(step, kill_at("step=2")) == -signal.SIGKILL
+    train_step(step)
+    assert CheckpointManifest.read(step.out).identity["settings"]["model"] == "micro"
 
 
 def test_facts_of_earlier_checkpoints_are_read_from_their_files(

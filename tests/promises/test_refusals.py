@@ -125,11 +125,12 @@ def test_a_plain_task_is_not_a_buffer(program: Program, place: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("how", [(), ("--dry-run",)])
-def test_a_batch_of_a_papers_preset_is_larger_than_a_small_task(
+def test_a_batch_that_is_given_and_larger_than_a_small_task(
     program: Program, place: Path, tmp_path: Path, how: tuple[object, ...]
 ) -> None:
     words = (place / "stream" / "00-part-0", "-o", tmp_path / "out", "--method", "ctp", *how)
-    check_refused(program("train-step", *words), "train-step", 2, "512", "12 pairs")
+    given = ("--batch-size", 512)
+    check_refused(program("train-step", *words, *given), "train-step", 2, "512", "12 pairs")
 
 
 def test_a_preset_with_missing_weights_names_the_options_and_a_preset_without(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vlcpctl.checkpoints.checkpoint import write_checkpoint
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.checkpoints.model_facts import facts_of_encoder
+from vlcpctl.checkpoints.model_facts import facts_of_encoder, model_facts
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.errors import BadInput, Diverged, UsageError
 from vlcpctl.core.hashing import file_sha256
@@ -119,14 +119,14 @@ def import_checkpoint(request: Request) -> Path:
     if request.hub is not None:
         tag = _tag(request)
         origin |= {"model": request.hub[0], **({} if tag is None else {"tag": tag})}
-    pretrained = _tag(request) or f"sha256:{about['imported']}"
+    name, pretrained = _name(request, about), _tag(request) or f"sha256:{about['imported']}"
     manifest = CheckpointManifest(
         identity=about,
         run=_run(request),
         method=METHOD,
         step=request.step,
         origin=origin,
-        model=facts_of_encoder(encoder, _name(about), pretrained),
+        model=facts_of_encoder(encoder, name, pretrained),
     )
     write_checkpoint(request.out, encoder, manifest)
     return request.out
@@ -190,8 +190,13 @@ def _tag(request: Request) -> str | None:
     return request.hub[1]
 
 
-def _name(about: dict[str, Any]) -> str | None:
-    return None if about["model"] is None else str(about["model"])
+def _name(request: Request, about: dict[str, Any]) -> str | None:
+    """The architecture by the name that was given, or that of a checkpoint of ours; else None."""
+    if about["model"] is not None:
+        return str(about["model"])
+    if is_checkpoint(request.source):
+        return str(model_facts(request.source, CheckpointManifest.read(request.source))["name"])
+    return None
 
 
 def _tokenizer(directory: Path) -> dict[str, str]:

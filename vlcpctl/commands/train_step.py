@@ -478,8 +478,8 @@ def run(
           --previous run/00
       vlcpctl train-step stream/01-people -o run/01 --method ctp+dha \
           --set ctp.m=0.8 --previous run/00 --buffer buffer/00
-      vlcpctl train-step week-01/00-shop -o model/01 --method ctp --preset update \
-          --previous start
+      vlcpctl train-step week-01/00-shop -o model/01 --method ctp \
+          --preset update --previous start
       vlcpctl train-step stream/00-smileys -o run/00 --method ctp --nproc 4 \
           --batch-size 1024
     """

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from support.production import (
     FAILS,
@@ -345,6 +346,31 @@ def test_a_start_is_asked_for_once(run: Run, place: Path, state: Path, tmp_path:
     check_refused(run("update", "--state", state), "update", 2, "NEW_DATA is missing")
     lost = run("update", tmp_path / "nothing.parquet", "--state", state)
     check_refused(lost, "update", 3, "nothing.parquet")
+
+
+def test_a_column_can_have_the_splits_and_a_hold_out_takes_its_place(
+    run: Run, place: Path, tmp_path: Path
+) -> None:
+    state = tmp_path / "prod"
+    for number in (1, 2):
+        pairs = pq.read_table(place / f"week-{number}.parquet")
+        splits = ["test" if row % 4 == 0 else "train" for row in range(len(pairs))]
+        pq.write_table(pairs.append_column("part", [splits]), tmp_path / f"week-{number}.parquet")
+    words = [*first_words(place, state), *PASSES, "--split-column", "part"]
+    words[1] = tmp_path / "week-1.parquet"
+    del words[words.index("--holdout") : words.index("--holdout") + 2]
+    del words[words.index("--buffer-from") : words.index("--buffer-from") + 2]
+    assert run(*words).code == 0
+    task = state / "weeks" / "0001" / "stream" / "00-week-0001" / "task.json"
+    splits = json.loads(task.read_text())["splits"]
+    assert {name: one["images"] for name, one in splits.items()} == {"train": 18, "test": 6}
+    assert "splits of column part" in run("inspect", state).out
+    week = ["update", tmp_path / "week-2.parquet", "--state", state]
+    both = run(*week, "--split-column", "part", "--holdout", "test=0.5")
+    check_refused(both, "update", 2, "leave out --holdout")
+    lines = run(*week, "--holdout", "test=0.5", "--dry-run").out
+    assert "--holdout test=0.5" in lines
+    assert "--split-column" not in lines
 
 
 def test_an_unfinished_week_is_not_lost_to_other_data(

@@ -235,6 +235,15 @@ HoldoutMost = Annotated[
         _D,
     ),
 ]
+SplitColumn = Annotated[
+    str | None,
+    _setting(
+        "--split-column",
+        "NAME",
+        "Column with the split of each pair, as split takes it (default: use --holdout).",
+        _D,
+    ),
+]
 KeepColumns = Annotated[
     str | None,
     _setting(
@@ -321,8 +330,9 @@ Force = Annotated[
 ]
 _SAME = {
     "method", "preset", "epochs", "steps", "lr", "batch_size", "micro_batch", "precision",
-    "replay", "buffer_size", "policy", "holdout", "holdout_most", "keep_columns", "image_column",
-    "caption_column", "max_skip", "undefined", "seed", "device", "workers", "threads",
+    "replay", "buffer_size", "policy", "holdout", "holdout_most", "split_column", "keep_columns",
+    "image_column", "caption_column", "max_skip", "undefined", "seed", "device", "workers",
+    "threads",
 }  # fmt: skip
 _OF_CALL = {"state", "quiet", "dry_run", "as_json", "wait", "force"}  # fit --rollback, too
 
@@ -353,6 +363,7 @@ def run(
     policy: Policy = None,
     holdout: HoldoutOption = None,
     holdout_most: HoldoutMost = None,
+    split_column: SplitColumn = None,
     keep_columns: KeepColumns = None,
     image_column: ImageColumn = None,
     caption_column: CaptionColumn = None,

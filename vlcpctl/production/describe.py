@@ -47,6 +47,11 @@ def describe_state(path: Path) -> dict[str, Any]:
     }
 
 
+def _splits(settings: Mapping[str, Any]) -> str:
+    column = settings["split_column"]
+    return f"hold-out {settings['holdout']}" if column is None else f"splits of column {column}"
+
+
 def state_lines(facts: Mapping[str, Any]) -> Iterator[str]:
     """The lines that show a state directory; `facts` is what `describe_state` returns."""
     settings = facts["settings"]
@@ -54,7 +59,7 @@ def state_lines(facts: Mapping[str, Any]) -> Iterator[str]:
     yield f"  current: {facts['current'] or 'none, the start is not complete'}"
     yield (
         f"  run {settings['run']}, method {settings['method']}, preset {settings['preset']}, "
-        f"buffer {settings['buffer_size']}, hold-out {settings['holdout']}"
+        f"buffer {settings['buffer_size']}, {_splits(settings)}"
     )
     guards = [guard["name"] for guard in settings["guards"]]
     guards += [word.partition(":")[2] for word in settings["classes"]]

@@ -93,8 +93,10 @@ class Lines:
 
     def _split(self, data: Sequence[str], out: Path, name: str) -> Words:
         how = self.settings
-        words = ["split", *data, "-o", str(out), "--by", f"all:{name}", "--holdout", how.holdout]
+        words = ["split", *data, "-o", str(out), "--by", f"all:{name}"]
         words += _options(
+            ("--holdout", how.holdout_rule),
+            ("--split-column", how.split_column),
             ("--holdout-most", how.holdout_share),
             ("--keep-columns", how.keep_columns),
             ("--image-column", how.image_column),

@@ -59,6 +59,7 @@ class Settings:
     policy: str | None = None
     holdout: str = "test=0.1"
     holdout_most: str | None = None
+    split_column: str | None = None
     keep_columns: str | None = None
     image_column: str | None = None
     caption_column: str | None = None
@@ -102,6 +103,14 @@ class Settings:
             changes["epochs"] = None
         if "epochs" in given and "steps" not in given:
             changes["steps"] = None
+        held_out = given.keys() & {"holdout", "holdout_most"}
+        if held_out and "split_column" in given:
+            raise UsageError(
+                "--split-column decides the split of every pair: leave out --holdout and "
+                "--holdout-most"
+            )
+        if held_out:
+            changes["split_column"] = None
         for name in ("guards", "classes", "assignments", "fail_if", "image_root"):
             if name in changes:
                 changes[name] = () if changes[name] == (NONE,) else tuple(changes[name])
@@ -171,8 +180,15 @@ class Settings:
         return self.stores_features or self.buffer_policy in NEEDS_FEATURES
 
     @property
+    def holdout_rule(self) -> str | None:
+        """The held-out splits; None if a column has the split of every pair."""
+        return self.holdout if self.split_column is None else None
+
+    @property
     def holdout_share(self) -> str | None:
         """The most that a counted hold-out takes of a week; None for hold-outs by share."""
+        if self.split_column is not None:
+            return None
         if self.holdout_most is not None:
             return self.holdout_most
         return _COUNTED_SHARE if parse_holdout(self.holdout).counted else None

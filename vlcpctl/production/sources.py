@@ -29,7 +29,8 @@ def identify_data(data: Sequence[str], settings: Settings, root: Path) -> NewDat
     options = SplitOptions(
         sources=list(data),
         by="all:week",
-        holdout=settings.holdout,
+        holdout=settings.holdout_rule,
+        split_column=settings.split_column,
         image_column=settings.image_column,
         caption_column=settings.caption_column,
         image_root=tuple(str(shown_path(root, one)) for one in settings.image_root),

@@ -3,6 +3,7 @@
 # gates of forgetting-report fail them? Table: recipes/production.md.
 #
 #   bash recipes/production.sh                STEPS=40 of each week, SEEDS="0 1 2"
+#   bash recipes/production.sh --prepare      make the model and the batches only, to try updates with
 #   bash recipes/production.sh --dry-run      print every command, run none
 #
 #   --out DIR          where everything is written [runs/production]
@@ -19,6 +20,11 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
 
+prepare=""
+if [ "${1:-}" = --prepare ]; then
+  prepare=1
+  shift
+fi
 options "out methods jobs" "$@"
 [ -z "$emoji9" ] || fail "it runs on Emoji-9 and OpenMoji always; STEPS=4 SEEDS=0 makes it short"
 : "${out:=runs/production}" "${jobs:=$(getconf _NPROCESSORS_ONLN)}"
@@ -41,7 +47,6 @@ production_model() {
   echo "split pairs.parquet -o production --by source --split-column split"
   echo "train-step $guard -o model --method seqf --preset tiny --steps ${START_STEPS:-1500}"
   echo "import-checkpoint model -o $start --run production"
-  echo "eval-retrieval $guard $weeks --checkpoint $start -o start.ndjson"
 }
 
 after_each_week() { # DIR: each week's checkpoint on the guard and on the weeks so far
@@ -67,9 +72,14 @@ update() { # METHOD SEED
 
 lines() {
   local seed name
+  if [ -n "$prepare" ]; then
+    production_model
+    return
+  fi
   echo "split week1.parquet week2.parquet week3.parquet week4.parquet -o weeks --by source" \
     "--split-column split"
   production_model
+  echo "eval-retrieval $guard $weeks --checkpoint $start -o start.ndjson"
   for seed in $seeds; do
     held=seed$seed/buffer
     remember "$held" "$guard" "--policy reservoir --size $size --seed $seed" "" ""
@@ -93,6 +103,7 @@ if [ -z "$dry_run" ]; then
   mkdir -p "$out" && python "$repository/recipes/production_weeks.py" "$out"
 fi
 finish
+[ -z "$prepare" ] || exit 0
 verdicts | while read -r words; do
   vlcpctl $words </dev/null || [ $? -eq 7 ]
 done

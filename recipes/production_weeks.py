@@ -42,7 +42,7 @@ SCHEMA = pa.schema(
     [
         pa.field("image", pa.binary(), nullable=False),
         pa.field("captions", pa.list_(pa.string()), nullable=False),
-        pa.field("code", pa.string(), nullable=False),
+        pa.field("emoji", pa.string(), nullable=False),
         pa.field("subject", pa.string(), nullable=False),
         pa.field("split", pa.string(), nullable=False),
     ]
@@ -50,7 +50,7 @@ SCHEMA = pa.schema(
 
 
 def read_glyphs(path: Path = GLYPHS) -> list[Glyph]:
-    """The pictures, with `code` (OpenMoji's hexadecimal code) in place of the emoji."""
+    """The pictures, with OpenMoji's hexadecimal code in place of the emoji."""
     return [
         Glyph(
             emoji=row["code"],
@@ -74,7 +74,7 @@ def pairs_of(glyph: Glyph) -> Iterator[dict[str, Any]]:
         yield {
             "image": encode(image),
             "captions": train_captions(glyph, rng) if split == "train" else plain_captions(glyph),
-            "code": glyph.emoji,
+            "emoji": glyph.emoji,
             "subject": glyph.subgroup,
             "split": split,
         }

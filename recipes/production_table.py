@@ -17,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+GUARD = "00-pairs"  # the production model's own test set
 OLD, NEW = "bwt_gem:", "worst_drop:"  # how the conditions of the two gates start
 LIBRARIES = ("vlcpctl", "torch", "open_clip_torch", "numpy")
 
@@ -39,7 +40,7 @@ def spread(values: Sequence[float]) -> str:
 def guard_scores(report: dict[str, Any], run: str) -> dict[str, list[float]]:
     """The guard's mean recall by step ("start", "0", ...), one value per seed."""
     track = report["tracks"][0]
-    (transfer,) = [one for one in track["transfer"] if one["run"] == run]
+    (transfer,) = [one for one in track["transfer"] if (one["run"], one["data"]) == (run, GUARD)]
     seeds = transfer["scores"][track["metric"]]
     return {step: [seed[step] for seed in seeds] for step in seeds[0]}
 
@@ -60,18 +61,18 @@ def backward(report: dict[str, Any], run: str) -> str:
 
 
 def outcomes(reports: Sequence[dict[str, Any]], run: str, gate: str) -> str:
-    """The verdicts of a gate week by week; a verdict that stays the same is written once."""
+    """The verdicts of a gate, and from which week on if they change."""
     found = [
         verdict["outcome"]
         for report in reports
         for verdict in report["gates"]
         if verdict["run"] == run and verdict["condition"].startswith(gate)
     ]
-    found = [one for one in found if not one.startswith("not defined yet")]
-    if len(set(found)) == 1:
-        return found[0]
-    first = len(reports) - len(found) + 1
-    return ", ".join(f"week {week}: {one}" for week, one in enumerate(found, start=first))
+    defined = [one for one in found if not one.startswith("not defined yet")]
+    if len(set(defined)) == 1:
+        return defined[0]
+    changes = [week for week, one in enumerate(found) if week == 0 or one != found[week - 1]]
+    return ", ".join(f"{found[week]} from week {week + 1}" for week in changes)
 
 
 def table(reports: Sequence[dict[str, Any]]) -> list[str]:

@@ -245,7 +245,7 @@ def test_the_table_has_guard_scores_forgetting_and_the_verdicts_of_each_week() -
         "30.0",
         "-4.0 (1.4)",
         "passes",
-        "week 1: passes, week 2: fails",
+        "passes from week 1, fails from week 2",
     ]
 
 

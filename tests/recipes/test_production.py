@@ -115,7 +115,7 @@ def test_weeks_are_files_of_pairs_with_other_subjects_and_held_out_views(tmp_pat
     for number, count in enumerate(counts, start=1):
         rows = pq.read_table(tmp_path / f"week{number}.parquet").to_pylist()
         assert len(rows) == count > 0
-        codes = {row["code"] for row in rows}
+        codes = {row["emoji"] for row in rows}
         assert not codes & seen
         seen |= codes
         for split, views in (("train", 12), ("test", 2)):

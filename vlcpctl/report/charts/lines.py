@@ -81,7 +81,7 @@ def _marks(series: Sequence[Series]) -> list[float]:
 
 def _axes(scale: _Scale, marks: list[float]) -> Markup:
     bottom = _HEIGHT - _BOTTOM
-    every = math.ceil(scale.steps / 20)
+    every = max(1, math.ceil(scale.steps / 20))  # 0 steps: only the start was evaluated
     return joined(
         *(line(_LEFT, scale.y(mark), scale.right, scale.y(mark), "grid") for mark in marks),
         *(label(f"{mark:g}", _LEFT - 8, scale.y(mark) + 4, "tick", "end") for mark in marks),

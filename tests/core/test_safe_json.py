@@ -58,6 +58,7 @@ def test_nesting_at_the_bound_is_read():
         ("1" * 400, "64 bits"),
         ("1" * 5000, "64 bits"),
         (str(2**63), "64 bits"),
+        (str(-(2**63) - 1), "64 bits"),
     ],
 )
 def test_what_cannot_be_written_again_is_refused(text, phrase):
@@ -67,6 +68,17 @@ def test_what_cannot_be_written_again_is_refused(text, phrase):
 
 def test_a_whole_surrogate_pair_is_a_character():
     assert parse_json('"\\ud83d\\ude00"') == "\N{GRINNING FACE}"
+
+
+def test_integers_of_64_bits_are_read():
+    assert parse_json(f"[{-(2**63)}, {2**63 - 1}]") == [-(2**63), 2**63 - 1]
+
+
+@pytest.mark.parametrize("word", ["1e999", "-1E+0400", "1" * 310 + ".5"])
+def test_only_finite_refuses_numbers_that_are_infinite_as_floats(word):
+    assert abs(parse_json(f"[{word}]")[0]) == float("inf")
+    with pytest.raises(ValueError, match="too large"):
+        parse_json(f"[{word}]", finite=True)
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])

@@ -20,8 +20,8 @@ MOST_DEPTH = 100
 MOST_BYTES = 1 << 28
 
 _MORE_THAN_64_BITS = "it contains an integer of more than 64 bits"
-# Perhaps a surrogate, a huge integer, or a number that is infinite as a float.
-_SUSPICIOUS = re.compile(r"\\u[dD][89a-fA-F]|\d{18}|\d[eE]\+?\d{3}")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # perhaps half of a pair
+_SAFE_DIGITS = 18  # with a sign or without, these fit into 64 bits
 
 
 def parse_json(text: str | bytes, *, finite: bool = False, unique: bool = False) -> Any:
@@ -39,6 +39,8 @@ def parse_json(text: str | bytes, *, finite: bool = False, unique: bool = False)
     try:
         value = json.loads(
             words,
+            parse_int=_integer,
+            parse_float=_finite_float if finite else None,
             parse_constant=_refuse_constant if finite else None,
             object_pairs_hook=_with_unique_keys if unique else None,
         )
@@ -48,8 +50,9 @@ def parse_json(text: str | bytes, *, finite: bool = False, unique: bool = False)
         if str(error).startswith("Exceeds the limit"):  # of Python, 4300 digits
             raise ValueError(_MORE_THAN_64_BITS) from error
         raise
-    if words.count("[") + words.count("{") > MOST_DEPTH or _SUSPICIOUS.search(words):
-        _check(value, finite=finite)
+    is_deep = words.count("[") + words.count("{") > MOST_DEPTH
+    if is_deep or ("\\u" in words and _SURROGATE.search(words)):
+        _check(value)
     return value
 
 
@@ -76,8 +79,8 @@ def read_json_object(path: Path, *, most_bytes: int = MOST_BYTES) -> dict[str, A
     return value
 
 
-def _check(value: Any, *, finite: bool) -> None:
-    """Raise ValueError for a value that is too deep, too large or not text; without recursion."""
+def _check(value: Any) -> None:
+    """Raise ValueError for a value that is too deep or not text; without recursion."""
     waiting = [(value, 1)]
     while waiting:
         one, depth = waiting.pop()
@@ -89,10 +92,20 @@ def _check(value: Any, *, finite: bool) -> None:
             waiting += [(part, depth + 1) for part in one]
         elif isinstance(one, str):
             _check_text(one)
-        elif isinstance(one, int) and not -(2**63) <= one < 2**63:
-            raise ValueError(_MORE_THAN_64_BITS)
-        elif finite and isinstance(one, float) and not math.isfinite(one):
-            raise ValueError("it contains a number that is too large")
+
+
+def _integer(text: str) -> int:
+    number = int(text)
+    if len(text) > _SAFE_DIGITS and not -(2**63) <= number < 2**63:
+        raise ValueError(_MORE_THAN_64_BITS)
+    return number
+
+
+def _finite_float(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError("it contains a number that is too large")
+    return number
 
 
 def _check_text(text: str) -> None:

@@ -301,14 +301,15 @@ def _make(lines: Lines, attempt: Attempt, run: RunLines, todo: Sequence[CommandL
 
 
 def _why_failed(place: Layout, attempt: Attempt, line: CommandLine, code: int) -> str:
-    said = f"week {attempt.number} is not accepted: line {line.number} ended with code {code}"
+    which = f"line {line.number}, {line.words[0]},"
+    said = f"week {attempt.number} is not accepted: {which} ended with code {code}"
     report = place.pending / "report" / "summary.json"
     if code == _UNDEFINED and line.words[0] == "forgetting-report" and report.is_file():
         return (
             f"{said}: a condition of --fail-if is undefined; run the same command with other "
             "conditions or with --undefined pass, and the week is judged again"
         )
-    return f"{said}: {line}; the same command continues"
+    return f"{said}; the same command continues"
 
 
 def _run(run: RunLines, lines: Sequence[CommandLine]) -> None:
@@ -316,6 +317,5 @@ def _run(run: RunLines, lines: Sequence[CommandLine]) -> None:
     failed = run(lines) if lines else None
     if failed is not None:
         line, code = failed
-        raise LineFailed(
-            f"the start is not made: line {line.number} ended with {code}: {line}", code
-        )
+        said = f"the start is not made: line {line.number}, {line.words[0]}, ended with code {code}"
+        raise LineFailed(f"{said}; the same command continues", code)

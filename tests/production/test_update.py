@@ -304,9 +304,9 @@ def test_a_guard_that_changed_is_refused(run: Run, place: Path, state: Path) -> 
 
 
 def test_guards_of_one_name_are_refused(run: Run, place: Path, tmp_path: Path) -> None:
-    make_task(tmp_path / "one", splits={"train": 4, "test": 4})
-    make_task(tmp_path / "two", splits={"train": 4, "test": 4}, first=50)
-    guards = ["--guard", tmp_path / "one", "--guard", tmp_path / "two"]
+    make_task(tmp_path / "one" / "00-tiny", splits={"train": 4, "test": 4})
+    make_task(tmp_path / "two" / "00-tiny", splits={"train": 4, "test": 4}, first=50)
+    guards = ["--guard", tmp_path / "one" / "00-tiny", "--guard", tmp_path / "two" / "00-tiny"]
     refused = run(*first_words(place, tmp_path / "prod"), *guards)
     check_refused(refused, "update", 2, "2 tasks have the name 00-tiny", "--by all:NAME")
 

@@ -485,6 +485,25 @@ def test_the_same_image_in_another_pair_is_named(
     assert list(check(task, deep=True)) == []
 
 
+def test_a_stream_of_which_a_task_is_gone(world: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The stream knows the earlier ids of its tasks, whatever becomes of them."""
+    stream, was = world / "stream", content(world / "stream/00-part-0")
+    shutil.rmtree(stream / "03-part-3")
+    listed = manifest_of(stream)["tasks"][3]
+    for number, row in enumerate((0, 0), start=1):
+        pair = pair_at(stream / "00-part-0", row)
+        receipt_of(capfd, "--key", pair.key, world)
+        assert traces(world, pair) == []
+        found = manifest_of(stream)
+        assert found["tasks"][3] == listed
+        task = manifest_of(stream / "00-part-0")
+        assert found["data_was"] == {task["content"]: task["was"]}
+        assert (task["was"][0], len(task["was"]), len(found["was"])) == (was, number, number)
+    shutil.rmtree(stream / "00-part-0")
+    receipt_of(capfd, "--key", pair_at(stream / "01-part-1", 0).key, world)
+    assert len(manifest_of(stream)["data_was"]) == 2
+
+
 def test_skipped_repeats_of_a_pair_are_no_longer_listed(
     world: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -566,6 +585,7 @@ def test_links_and_foreign_files_are_named_as_not_searched(
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     (world / "link").symlink_to(tmp_path / "elsewhere")
+    (world / "inside").symlink_to(world / "stream")
     pq.write_table(pa.table({"a": [1]}), world / "source.parquet")
     ended = run_program(capfd, "forget", "--key", held_pair(world).key, world, "-q")
     assert f"not searched: 1 symbolic link, such as {world}/link" in ended.err

@@ -51,7 +51,7 @@ class Places:
     hidden: list[Staging] = field(default_factory=list)
     unfinished: list[Path] = field(default_factory=list)  # directories of saved states or parts
     links: dict[Inode, list[Path]] = field(default_factory=dict)  # files with hard links
-    skipped: list[Path] = field(default_factory=list)  # symbolic links, which are not followed
+    skipped: list[Path] = field(default_factory=list)  # symbolic links to what is not searched
     others: list[Path] = field(default_factory=list)  # files that vlcpctl did not write
 
 
@@ -96,12 +96,20 @@ def places_under(tops: Iterable[Path]) -> Places:
     Raises OSError if a directory cannot be read: the search would not be complete.
     """
     walk = _Walk(Places())
-    for top in tops:
+    searched = list(tops)
+    for top in searched:
         if os.path.lexists(top):
             walk.visit(top, None, None)
         if Staging(top).is_ours():
             walk.visit(Staging(top).path, None, None)
+    walk.found.skipped = [one for one in walk.found.skipped if not _leads_to(one, searched)]
     return walk.found
+
+
+def _leads_to(link: Path, tops: Iterable[Path]) -> bool:
+    """Whether a symbolic link leads to something that is searched anyway."""
+    real = Path(os.path.realpath(link))
+    return real.exists() and any(real == top or top in real.parents for top in tops)
 
 
 @dataclass

@@ -22,6 +22,7 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.safe_json import parse_json
 from vlcpctl.core.seals import renewed, rewrite_sealed_manifest
+from vlcpctl.core.versions import DATA_WAS, data_was
 from vlcpctl.data.precomputed import stored_features
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.index import ContentId
@@ -206,18 +207,27 @@ def write_index(path: Path, table: pa.Table) -> str:
 def rewrite_stream(path: Path, target: Path, tars: Tars, drop: Drop) -> None:
     """Write a stream without some pairs: the tasks that have them, and what lists those.
 
-    Raises BadInput if the stream or a task is damaged.
+    A task whose directory is gone stays listed as it was. `data_was` has the earlier ids of all
+    that were rewritten, so that they are known when their directories are gone, too. Raises
+    BadInput if the stream or a task is damaged.
     """
     manifest = read_stream(path)
-    entries = []
+    entries, written = [], []
     for entry in manifest["tasks"]:
         name = entry["path"]
-        task = open_task(path / name)
-        rewriter = TaskRewriter(task, target / name, path / name, tars, drop)
-        entries.append({**entry, **_listed(rewriter.rewrite())})
+        if (path / name).exists():
+            task = open_task(path / name)
+            written.append(TaskRewriter(task, target / name, path / name, tars, drop).rewrite())
+            entries.append({**entry, **_listed(written[-1])})
+        else:
+            entries.append(entry)
     content = content_id({"tasks": [entry["content"] for entry in entries]})
     totals = _totals(entries) if manifest.get("totals") else manifest.get("totals")
     changes = {"tasks": entries, **({} if totals is None else {"totals": totals})}
+    listed = {entry["content"] for entry in entries}
+    known = data_was([{DATA_WAS: manifest.get(DATA_WAS)}, *written])
+    rewritten = {one: was for one, was in known.items() if one in listed}
+    changes |= {DATA_WAS: rewritten} if rewritten else {}
     rewrite_sealed_manifest(
         _emptied(target, "stream.json"), "stream", renewed(manifest, content, changes)
     )

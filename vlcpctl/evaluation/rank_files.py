@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, final
@@ -38,7 +38,7 @@ from vlcpctl.core.errors import BadInput, OutputExists, UsageError, unreadable
 from vlcpctl.core.hashing import canonical_json, content_id
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.core.safe_json import parse_json
-from vlcpctl.core.versions import WAS
+from vlcpctl.core.versions import WAS, earlier_ids
 from vlcpctl.evaluation.planned_rows import PlannedRow, as_first_written
 from vlcpctl.evaluation.search.index import Ids
 from vlcpctl.evaluation.search.ranks import ExactRanks
@@ -175,7 +175,8 @@ def plan_ranks(
 class GalleryRanks:
     """The ranks of a checkpoint on the own gallery of one data set, by direction.
 
-    `protocols` are those of the evaluation: an evaluator and a protocol each.
+    `protocols` are those of the evaluation: an evaluator and a protocol each. `is_reduced` is
+    whether `vlcpctl forget` has removed queries from the file.
     """
 
     path: Path
@@ -184,6 +185,16 @@ class GalleryRanks:
     data: str
     split: str
     ways: Mapping[str, QueryRanks]
+    is_reduced: bool = False
+
+    def shared_with(self, other: GalleryRanks) -> GalleryRanks:
+        """These ranks, only of the queries that the other ranks have, too."""
+        ways = {
+            way: found.shared_with(other.ways[way])
+            for way, found in self.ways.items()
+            if way in other.ways
+        }
+        return replace(self, ways=ways)
 
 
 @dataclass(frozen=True)
@@ -203,14 +214,27 @@ class QueryRanks:
         is_same = np.array_equal(self.captions, other.captions)
         return is_same and self.keys.equals(other.keys)
 
+    def shared_with(self, other: QueryRanks) -> QueryRanks:
+        """The queries that the other ranks have, too."""
+        key_N = pa.concat_arrays([self.keys, other.keys]).dictionary_encode().indices.to_numpy()
+        caption_N = np.concatenate([self.captions, other.captions])
+        code_N = key_N.astype(np.int64) * (caption_N.max(initial=0) + 2) + caption_N
+        rows = np.flatnonzero(np.isin(code_N[: len(self.rank)], code_N[len(self.rank) :]))
+        labels = None if self.labels is None else self.labels.take(rows)
+        return QueryRanks(self.keys.take(rows), self.captions[rows], labels, self.rank[rows])
+
 
 @dataclass(frozen=True)
 class SavedRanks:
-    """A file of ranks that --save-ranks wrote, found intact; `digest` is that of its data."""
+    """A file of ranks that --save-ranks wrote, found intact; `digest` is that of its data.
+
+    `was` has the earlier digests, oldest first, if `vlcpctl forget` has removed queries.
+    """
 
     path: Path
     digest: str
     protocols: frozenset[tuple[str, str]]
+    was: tuple[str, ...] = ()
 
     @classmethod
     def open(cls, path: Path) -> SavedRanks:
@@ -230,7 +254,12 @@ class SavedRanks:
             _identity_list(about, "evaluator"),
             _identity_list(about, "protocol"),
         )
-        return cls(path, about["digest"][ALGORITHM], frozenset(product(evaluators, protocols)))
+        return cls(
+            path,
+            about["digest"][ALGORITHM],
+            frozenset(product(evaluators, protocols)),
+            earlier_ids(about, path),
+        )
 
     def read(self, checkpoints: Collection[str]) -> list[GalleryRanks]:
         """The ranks of these checkpoints on own galleries.
@@ -238,7 +267,8 @@ class SavedRanks:
         Raises BadInput if the file cannot be read, or does not have the columns of a file of ranks.
         """
         columns = [*_GALLERY, *_QUERY, "label", "rank"]
-        wanted = (pc.field("gallery") == "own") & pc.field("checkpoint").isin(list(checkpoints))
+        named = pc.field("checkpoint").isin(pa.array(sorted(checkpoints), _TEXT))  # even if empty
+        wanted = (pc.field("gallery") == "own") & named
         try:
             if pq.read_metadata(self.path).num_rows > _MOST_ROWS:
                 raise BadInput(f"{self.path} has more than {_MOST_ROWS} ranks")
@@ -255,7 +285,8 @@ class SavedRanks:
     def _gallery(self, names: tuple[str, ...], table: pa.Table) -> GalleryRanks:
         ways = {way: self._ranks(part) for (way,), part in _parts(table, ("direction",))}
         checkpoint, data, split = names
-        return GalleryRanks(self.path, self.protocols, checkpoint, data, split, ways)
+        is_reduced = bool(self.was)
+        return GalleryRanks(self.path, self.protocols, checkpoint, data, split, ways, is_reduced)
 
     def _ranks(self, table: pa.Table) -> QueryRanks:
         rank = table["rank"]

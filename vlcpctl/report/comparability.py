@@ -248,6 +248,8 @@ def _stream_differ(one: Row, other: Row) -> Difference:
 def _counts_differ(one: Row, other: Row) -> Difference:
     if one.limit != other.limit or different_options(one, other):
         return {}
+    if one.data != other.data and are_same_data(one, other):
+        return {}  # `vlcpctl forget` has removed pairs between the two; a note says so
     names = sorted(one.counts.keys() & other.counts.keys())
     pairs = {name: (one.counts[name], other.counts[name]) for name in names}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}

@@ -13,7 +13,7 @@ from support.eval_rows import NAMES, current, own_rows, read_back, row
 from support.rank_files import write_ranks
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.evaluation.rank_files import SavedRanks
+from vlcpctl.evaluation.rank_files import SavedRanks, write_without
 from vlcpctl.metrics.recall import recalls
 from vlcpctl.report.build import Request, build, identity
 from vlcpctl.report.document import Document
@@ -356,6 +356,53 @@ def test_ranks_of_other_queries_are_left_out_with_a_note(tmp_path: Path) -> None
     document = report(tmp_path, rows, files)
     assert drop_of(document).interval is None
     assert "are not of the same queries" in document.notes[0]
+
+
+def forgotten(path: Path, *keys: str) -> Path:
+    """A file of ranks after `vlcpctl forget` has removed the queries with these keys."""
+    write_without(path, path.with_suffix(".new"), keys)
+    return path.with_suffix(".new").replace(path)
+
+
+@pytest.mark.parametrize("which", [(0,), (1,), (0, 1)])
+def test_ranks_that_are_left_after_a_deletion_give_an_interval(
+    tmp_path: Path, which: tuple[int, ...]
+) -> None:
+    rows, files = ranked(tmp_path)
+    wanted = report(tmp_path, rows, files)
+    for number in which:
+        forgotten(files[number], "c")
+    document = report(tmp_path, rows, files)
+    found = drop_of(document)
+    assert found.interval
+    assert 0 <= found.interval.low <= found.interval.high <= 100
+    assert found.drop == drop_of(wanted).drop
+    (note,) = document.notes
+    assert "'vlcpctl forget' has removed queries from the ranks of 'ctp'" in note
+
+
+def test_ranks_of_which_nothing_is_left_give_none(tmp_path: Path) -> None:
+    rows, files = ranked(tmp_path)
+    forgotten(files[0], "a", "b", "c")
+    assert drop_of(report(tmp_path, rows, files)).interval is None
+
+
+def test_whole_ranks_are_used_rather_than_what_is_left_of_others(tmp_path: Path) -> None:
+    rows, files = ranked(tmp_path)
+    (tmp_path / "left").write_bytes(files[0].read_bytes())
+    document = report(tmp_path, rows, [forgotten(tmp_path / "left", "c"), *files])
+    assert drop_of(document).interval == drop_of(report(tmp_path, rows, files)).interval
+    (note,) = document.notes
+    assert note.startswith("not used: 1 of 3 files")
+
+
+def test_ranks_after_a_deletion_are_those_of_the_finished_report(tmp_path: Path) -> None:
+    rows, files = ranked(tmp_path)
+    found = read_back(tmp_path / "r", rows)
+    made = identity(found, Request(), [*map(SavedRanks.open, files)])
+    for key in ("b", "c"):
+        forgotten(files[0], key)
+        assert identity(found, Request(), [*map(SavedRanks.open, files)]) == made
 
 
 def test_ranks_are_in_the_identity_by_content(tmp_path: Path) -> None:

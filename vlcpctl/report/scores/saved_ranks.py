@@ -21,6 +21,7 @@ class RankIntervals:
 
     `notes` says why ranks were not used: a file may have none of a baseline or a last model, and
     ranks count only if they give the scores in the rows, and are of the same queries on both sides.
+    If `vlcpctl forget` has removed queries from a file, the queries count that are left.
     """
 
     def __init__(self, curves: Sequence[Curve], files: Sequence[SavedRanks]) -> None:
@@ -43,7 +44,10 @@ class RankIntervals:
             one, other = self._ranks(baseline, curve), self._ranks(last, curve)
             if one is None or other is None:
                 return {}
-            if not have_same_queries(one, other):
+            if (one.is_reduced or other.is_reduced) and not have_same_queries(one, other):
+                one, other = one.shared_with(other), other.shared_with(one)
+                self._note_reduced(curve)
+            if not have_same_queries(one, other) or not _has_queries(one):
                 self._note(
                     f"the ranks of {curve.run.name!r} and its baseline on {curve.data!r} are not "
                     "of the same queries: its drop there has no interval"
@@ -71,10 +75,13 @@ class RankIntervals:
         data = self._known_as.get(row.data or "", row.data or "")
         found = self._found.get((row.checkpoint or "", data, row.split), [])
         found = [one for one in found if (row.evaluator, row.protocol) in one.protocols]
-        for one in found:
-            if _agree(scores_of(one), row.metrics):
-                self._used.add(one.path)
-                return one
+        found.sort(key=lambda one: one.is_reduced)  # whole ones first
+        whole = [one for one in found if _agree(scores_of(one), row.metrics)]
+        for one in whole or [one for one in found if one.is_reduced]:
+            self._used.add(one.path)
+            if not whole:
+                self._note_reduced(curve)
+            return one
         if found:
             self._note(
                 f"the ranks of {curve.run.name!r} or its baseline on {curve.data!r} do not give "
@@ -83,8 +90,18 @@ class RankIntervals:
             )
         return None
 
+    def _note_reduced(self, curve: Curve) -> None:
+        self._note(
+            f"'vlcpctl forget' has removed queries from the ranks of {curve.run.name!r} or its "
+            f"baseline on {curve.data!r}: the interval of its drop there is over those left"
+        )
+
     def _note(self, text: str) -> None:
         self._notes[text] = None
+
+
+def _has_queries(ranks: GalleryRanks) -> bool:
+    return any(len(queries.rank) for queries in ranks.ways.values())
 
 
 def _agree(found: Mapping[str, float], wanted: Mapping[str, float]) -> bool:
@@ -92,5 +109,8 @@ def _agree(found: Mapping[str, float], wanted: Mapping[str, float]) -> bool:
 
 
 def files_digest(files: Iterable[SavedRanks]) -> list[str]:
-    """What identifies files of ranks, whatever their names and order."""
-    return sorted({file.digest for file in files})
+    """What identifies files of ranks, whatever their names and order.
+
+    A file from which `vlcpctl forget` has removed queries is still the same.
+    """
+    return sorted({(*file.was, file.digest)[0] for file in files})

@@ -28,6 +28,11 @@ FAILS = ("--fail-if", "rm:ge:0")
 _OF_THE_MOMENT = {"made_by", "train_seconds", "seal"}  # the seal covers the seconds
 
 
+def customer_of(place: int) -> str:
+    """Whose pair is in this row of a week."""
+    return f"customer {place % 6} & co"
+
+
 def write_week(path: Path, number: int, count: int = WEEK) -> Path:
     """Pairs that no other week has, as Parquet; the path."""
     pairs = [make_pair(1000 * number + place, size=16) for place in range(count)]
@@ -35,6 +40,7 @@ def write_week(path: Path, number: int, count: int = WEEK) -> Path:
         "image": [pair.image for pair in pairs],
         "caption": [list(pair.captions) for pair in pairs],
         "label": [pair.label for pair in pairs],
+        "customer": [customer_of(place) for place in range(count)],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns), path)

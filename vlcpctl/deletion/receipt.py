@@ -12,6 +12,7 @@ import os
 import platform
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +30,7 @@ from vlcpctl.deletion.selectors import Selectors
 SCHEMA = "vlcpctl.receipt/1"
 PENDING, FINISHED = "pending", "finished"
 DIRECTORY = "receipts"
+_LISTS = ("paths", "keys", "artifacts", "checkpoints")
 _NUMBERED = re.compile(r"(\d{4,})\.json")
 
 
@@ -98,6 +100,22 @@ def earlier_receipts(given: Path | None, top: Path) -> list[Receipt]:
     return [found for path in paths if _number(path) and (found := read(path)) is not None]
 
 
+def unfinished_under(root: Path) -> Path | None:
+    """The receipt of an unfinished deletion that is to search this directory, or None.
+
+    It is looked for where receipts are written without --receipt: in the directory or in one that
+    contains it.
+    """
+    real = Path(os.path.realpath(root))
+    around_it = {str(at) for at in (real, *real.parents)}
+    for at in (real, *real.parents):
+        with suppress(PermissionError):  # it is another user's
+            for found in earlier_receipts(None, at):
+                if found.is_pending and not around_it.isdisjoint(map(str, found.fields["paths"])):
+                    return found.path
+    return None
+
+
 def next_path(given: Path | None, top: Path) -> Path:
     """Where to write a new receipt: the path given, or the next number."""
     if given is not None:
@@ -114,7 +132,7 @@ def read(path: Path) -> Receipt | None:
     except BadInput:
         return None
     is_ours = found.get("schema") == SCHEMA and found.get("state") in {PENDING, FINISHED}
-    lists = all(isinstance(found.get(name), list) for name in ("keys", "artifacts", "checkpoints"))
+    lists = all(isinstance(found.get(name), list) for name in _LISTS)
     return Receipt(path, found) if is_ours and lists else None
 
 

@@ -204,10 +204,6 @@ class Settings:
         pairs = {name: (getattr(self, name), getattr(other, name)) for name in names}
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
-    def same_gates(self, other: Settings) -> bool:
-        """Whether a week is judged by the same conditions."""
-        return (self.gates, self.undefined_gates) == (other.gates, other.undefined_gates)
-
     def same_evaluation(self, other: Settings) -> bool:
         """Whether the same data outside the stream are evaluated."""
         return all(getattr(self, name) == getattr(other, name) for name in _OF_EVALUATION)

@@ -18,6 +18,7 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import GateFailed, OutputExists, UsageError, VlcpError
 from vlcpctl.core.staging import Staging
+from vlcpctl.deletion.receipt import unfinished_under
 from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.production.attempt import (
@@ -185,11 +186,22 @@ def prepare(
     if state.last >= MOST_WEEKS:
         raise UsageError(f"{request.state} has {MOST_WEEKS} weeks, the most possible")
     require_unchanged(place.root, settings)
+    _refuse_unfinished_deletion(place)
     data = identify_data(request.call.data, settings, place.root)
     if writes and not state.start.ready:
         place.root.mkdir(parents=True, exist_ok=True)
         state.write(place)
     return state, settings, data
+
+
+def _refuse_unfinished_deletion(place: Layout) -> None:
+    """Refuse to train on pairs that are being deleted."""
+    receipt = unfinished_under(place.root)
+    if receipt is not None:
+        raise OutputExists(
+            f"{receipt} is of a deletion in {place.root} that has not finished; run its 'vlcpctl "
+            "forget' again, and then the update"
+        )
 
 
 def recover(place: Layout) -> State:
@@ -272,12 +284,11 @@ def _continue(place: Layout, attempt: Attempt, *, force: bool) -> bool:
         place.discard(pending)
         pending.mkdir()
         is_made = False
-    elif not before.settings.same_evaluation(attempt.settings):
-        for name in ("verdict.json", "report", "ranks", "rows"):
-            place.discard(pending / name)
-        is_made = False
-    elif not before.settings.same_gates(attempt.settings):
-        for name in ("verdict.json", "report"):
+    else:
+        is_same = before.settings.same_evaluation(attempt.settings)
+        is_made = is_made and is_same
+        # The report is always made again: gates may differ, and `forget` may have removed ranks.
+        for name in ("verdict.json", "report", *(() if is_same else ("ranks", "rows"))):
             place.discard(pending / name)
     attempt.write(pending)
     return is_made

@@ -195,3 +195,19 @@ def test_no_week_is_trained_during_a_deletion(
     assert stream["data_was"] == {
         task["content"]: read_manifest(state / "weeks/0001/stream" / task["path"], "task")["was"]
     }
+
+
+def test_a_week_without_test_pairs_is_left_out(
+    run: Run, place: Path, state: Path, tmp_path: Path
+) -> None:
+    tests = open_task(state / "weeks/0001/stream/00-week-0001").split("test")
+    listed = tmp_path / "keys"
+    listed.write_text("\n".join(tests.keys))
+    assert run("forget", "--keys", listed, state, "-q").code == 0
+    done = run(*week_words(place, state, 5), "-q")
+    assert done.code == 0, done.err
+    assert "has removed all test pairs of week 1: metrics over all weeks" in done.err
+    rows = (state / "weeks/0003/rows/weeks.ndjson").read_text()
+    assert [json.loads(row)["task"] for row in rows.splitlines()] == [
+        *("01-week-0002", "02-week-0003")
+    ]

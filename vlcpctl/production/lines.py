@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.production.guards import guard_patterns
 from vlcpctl.production.layout import TASK, Layout, shown_path
@@ -65,7 +66,9 @@ class Lines:
         # Evaluations before the training, so that a mistake in them does not cost one.
         before = list(dict.fromkeys([start, last / "checkpoint"]))
         new = [pending / "checkpoint"]
-        weeks = [self._task(self.place.week(week), week) for week in range(1, number)]
+        emptied = self.emptied()
+        known = [week for week in range(1, number) if week not in emptied]
+        weeks = [self._task(self.place.week(week), week) for week in known]
         lines = [
             self._split(self.call.data, pending / "stream", task.name.removeprefix("00-")),
             self._retrieval([task], before, pending, "before"),
@@ -76,6 +79,16 @@ class Lines:
             *self._guards(self.settings, new, pending, GUARDS),
         ]
         return self._numbered([*lines, self._report(lines)])
+
+    def emptied(self) -> list[int]:
+        """The weeks that nothing can be evaluated on: `vlcpctl forget` has removed all their tests.
+
+        Raises BadInput if the manifest of a week cannot be read.
+        """
+        weeks = range(1, self.state.last + 1)
+        tasks = (read_task(self._task(self.place.week(week), week)) for week in weeks)
+        tests = (task["splits"].get("test", {}) for task in tasks)
+        return [week for week, test in zip(weeks, tests, strict=True) if test.get("images") == 0]
 
     def _numbered(self, lines: Sequence[Words]) -> list[CommandLine]:
         quiet = ["-q"] if self.call.quiet else []
@@ -177,6 +190,7 @@ class Lines:
             ("--undefined", how.undefined_gates if how.undefined_gates != "error" else None),
             ("--junit", self.call.junit),
         )
+        words += ["--allow-missing"] if self.emptied() else []
         return words
 
     def _patterns(self) -> list[str]:

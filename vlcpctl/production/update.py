@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.console import say
+from vlcpctl.core.console import say, warn
 from vlcpctl.core.errors import GateFailed, OutputExists, UsageError, VlcpError
 from vlcpctl.core.staging import Staging
 from vlcpctl.deletion.receipt import unfinished_under
@@ -120,6 +120,7 @@ def update(request: Request, run: RunLines, observe: Observe = lambda _point: No
         state = make_start(lines, partial(_run, run))
         observe("start")
         lines = replace(lines, state=state)
+    _warn_of_emptied(lines.emptied())
     attempt = _attempt(state, settings, data, request.call)
     is_made = _continue(place, attempt, force=request.force)
     observe("pending")
@@ -192,6 +193,15 @@ def prepare(
         place.root.mkdir(parents=True, exist_ok=True)
         state.write(place)
     return state, settings, data
+
+
+def _warn_of_emptied(weeks: Sequence[int]) -> None:
+    if weeks:
+        noun = "week" if len(weeks) == 1 else "weeks"
+        warn(
+            f"'vlcpctl forget' has removed all test pairs of {noun} {', '.join(map(str, weeks))}: "
+            "metrics over all weeks, such as bwt_gem, are undefined; use conditions on guards"
+        )
 
 
 def _refuse_unfinished_deletion(place: Layout) -> None:

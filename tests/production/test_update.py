@@ -13,6 +13,7 @@ import pytest
 from support.production import (
     FAILS,
     PASSES,
+    SETTINGS,
     first_words,
     make_place,
     tree,
@@ -303,6 +304,12 @@ def test_a_guard_that_changed_is_refused(run: Run, place: Path, state: Path) -> 
     assert guard.read_text() == text
 
 
+def test_a_week_of_the_state_is_not_a_guard(run: Run, place: Path, state: Path) -> None:
+    week = state / "weeks" / "0001" / "stream" / "00-week-0001"
+    refused = run(*week_words(place, state, 2), "--guard", week)
+    check_refused(refused, "update", 2, f"--guard {week} is a week of {state}")
+
+
 def test_guards_of_one_name_are_refused(run: Run, place: Path, tmp_path: Path) -> None:
     make_task(tmp_path / "one" / "00-tiny", splits={"train": 4, "test": 4})
     make_task(tmp_path / "two" / "00-tiny", splits={"train": 4, "test": 4}, first=50)
@@ -324,6 +331,7 @@ def test_guards_of_one_name_are_refused(run: Run, place: Path, tmp_path: Path) -
         (["--holdout", "test"], 2, "--holdout 'test'"),
         (["--preset", "tinny"], 2, "did you mean 'tiny'"),
         (["--guard", "nowhere"], 3, "nowhere does not exist"),
+        (["--run", "other"], 2, "is prod, and --run names it only with --init"),
     ],
 )
 def test_a_mistake_is_found_before_anything_is_made(
@@ -346,6 +354,50 @@ def test_a_start_is_asked_for_once(run: Run, place: Path, state: Path, tmp_path:
     check_refused(run("update", "--state", state), "update", 2, "NEW_DATA is missing")
     lost = run("update", tmp_path / "nothing.parquet", "--state", state)
     check_refused(lost, "update", 3, "nothing.parquet")
+
+
+def test_a_start_that_failed_keeps_no_option_of_the_call(
+    run: Run, place: Path, tmp_path: Path
+) -> None:
+    first = [*first_words(place, tmp_path / "prod"), *PASSES]
+    failed = run(*first, "--guard-classes", "nowhere")
+    assert failed.code == 2
+    assert "correct what its error names" in failed.err.splitlines()[-1]
+    assert "nowhere" not in run(*first, "--dry-run").out
+    assert run(*first).code == 0
+
+
+def test_a_first_week_without_a_buffer_refuses_methods_that_need_one(
+    run: Run, place: Path, tmp_path: Path
+) -> None:
+    state = tmp_path / "prod"
+    first = ["update", place / "week-1.parquet", "--state", state, "--init", place / "model"]
+    refused = run(*first, "--method", "er", *SETTINGS)
+    check_refused(refused, "update", 2, "method er replays a buffer", "--buffer-from DATA")
+    assert not state.exists()
+
+
+def test_a_start_that_was_trained_on_tasks_is_no_run_of_the_report(
+    run: Run, place: Path, tmp_path: Path
+) -> None:
+    state = tmp_path / "prod"
+    first = [*first_words(place, state), "--fail-if", "worst_drop:gt:200"]
+    first[first.index(place / "model")] = place / "trained"
+    assert run(*first).code == 0
+    gates = ["--fail-if", "worst_drop:gt:200", "--fail-if", "bwt_gem:lt:-200"]
+    assert run(*week_words(place, state, 2), *gates, "-q").code == 0
+    summary = json.loads((state / "weeks" / "0002" / "report" / "summary.json").read_text())
+    assert [(one["run"], one["data"]) for one in summary["gates"]] == [
+        ("prod", "00-golden"),
+        ("prod", None),
+    ]
+
+
+def test_a_week_without_test_images_says_so(run: Run, place: Path, state: Path) -> None:
+    done = run(*week_words(place, state, 2), "--holdout", "test=0.001", "-q")
+    assert done.code == 3
+    assert "no image of this week is in split test" in done.err.splitlines()[-1]
+    assert "--holdout test=N" in done.err.splitlines()[-1]
 
 
 def test_a_column_can_have_the_splits_and_a_hold_out_takes_its_place(

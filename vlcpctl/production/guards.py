@@ -16,14 +16,15 @@ from vlcpctl.data.tasks.task import open_task
 from vlcpctl.production.layout import relative_to_root, shown_path
 from vlcpctl.production.settings import NONE, Guard, Settings
 
+_OF_STREAM = frozenset({"weeks", "pending"})  # directories below the root with tasks of the stream
 _SPECIAL = re.compile(r"[*?\[]")  # in patterns of `fnmatch`
 
 
 def find_guards(root: Path, paths: Sequence[str]) -> tuple[Guard, ...] | tuple[str, ...]:
     """The guards at these paths, in order, or the word that stands for none.
 
-    Raises BadInput if a path is not a task with a test split, and UsageError if two of them have
-    the same name, by which reports and gates know them.
+    Raises BadInput if a path is not a task with a test split, and UsageError if one is a week of
+    the state, or two of them have the same name, by which reports and gates know them.
     """
     if list(paths) == [NONE]:
         return (NONE,)
@@ -32,7 +33,13 @@ def find_guards(root: Path, paths: Sequence[str]) -> tuple[Guard, ...] | tuple[s
         task = open_task(path)
         if "test" not in task.manifest["splits"]:
             raise BadInput(f"--guard {path} has no test split; give a task that has one")
-        found.append(Guard(relative_to_root(root, path), task.content, task.slug))
+        recorded = relative_to_root(root, path)
+        if Path(recorded).parts[0] in _OF_STREAM:
+            raise UsageError(
+                f"--guard {path} is a week of {root}, and those are evaluated anyway; give a task "
+                "outside the state directory"
+            )
+        found.append(Guard(recorded, task.content, task.slug))
     name, count = Counter(guard.name for guard in found).most_common(1)[0]
     if count > 1:
         raise UsageError(

@@ -181,7 +181,8 @@ class Lines:
             for one in self._files(week, "ranks", f"{START}*.parquet" if week else "*.parquet")
         ]
         words = ["forgetting-report", *rows, *(_value(one, "-o") for one in new)]
-        words += ["-o", str(self.place.pending / "report")]
+        # Only this run: a start that was trained on tasks is a run of its own, in the same rows.
+        words += ["-o", str(self.place.pending / "report"), "--run", how.run]
         of_new = (_value(one, "--save-ranks") for one in new if "--save-ranks" in one)
         words += _options(
             *(("--ranks", one) for one in (*ranks, *of_new)),

@@ -15,6 +15,7 @@ from vlcpctl.production.layout import Layout
 from vlcpctl.production.lines import Lines, is_pretrained
 from vlcpctl.production.settings import Settings
 from vlcpctl.production.state import Start, State, guard_ids
+from vlcpctl.training.config.composition import compose
 
 
 def begin(
@@ -25,8 +26,8 @@ def begin(
 ) -> State:
     """The state before its start is made; nothing is written.
 
-    Raises UsageError without --init, OutputExists if
-    the directory has other files, and BadInput if --init is not a checkpoint.
+    Raises UsageError without --init, OutputExists if the directory has other files, and BadInput if
+    --init is not a checkpoint.
     """
     if init is None:
         raise UsageError(f"{place.root} is not a state directory; --init CHECKPOINT starts one")
@@ -34,16 +35,37 @@ def begin(
         raise OutputExists(
             f"{place.root} already exists and is not a state directory; choose another --state"
         )
-    made = None if is_pretrained(init) else CheckpointManifest.read(Path(init))
-    run = made.run if made is not None and made.tasks else None
+    settings = first_settings(place, init, given)
     for data in buffer_from:
         if not Path(data).exists():
             raise BadInput(f"--buffer-from {data} does not exist")
-    settings = Settings(run=_run_name(place, given, run)).with_given(given)
     start = Start(
         given=init, source=_source(init), buffer_from=tuple(buffer_from), settings=settings
     )
     return State(start=start, settings=settings)
+
+
+def first_settings(place: Layout, init: str, given: Mapping[str, Any]) -> Settings:
+    """The settings of a call with --init: the given ones and defaults.
+
+    Raises BadInput if --init is not a checkpoint, and UsageError as `Settings.with_given` does.
+    """
+    made = None if is_pretrained(init) else CheckpointManifest.read(Path(init))
+    run = made.run if made is not None and made.tasks else None
+    return Settings(run=_run_name(place, given, run)).with_given(given)
+
+
+def require_buffer(place: Layout, state: State, settings: Settings) -> None:
+    """Raise UsageError if the method of the first week needs a buffer, and there is none."""
+    if state.last > 0 or state.start.buffer_from:
+        return
+    for method in compose(settings.method, settings.assignments):
+        if method.needs(first=False).buffer:
+            how = f"another --state than {place.root} with" if state.start.ready else "add"
+            raise UsageError(
+                f"method {method.name} replays a buffer, which the first week does not have; {how} "
+                "--buffer-from DATA, or use a method that needs none, such as ctp"
+            )
 
 
 def make_start(lines: Lines, run: Callable[[Sequence[CommandLine]], None]) -> State:

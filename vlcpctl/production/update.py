@@ -16,8 +16,10 @@ from typing import Any, Protocol
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import say, warn
-from vlcpctl.core.errors import GateFailed, OutputExists, UsageError, VlcpError
+from vlcpctl.core.errors import GateFailed, Interrupted, OutputExists, UsageError, VlcpError
+from vlcpctl.core.printable import printable
 from vlcpctl.core.staging import Staging
+from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.deletion.receipt import unfinished_under
 from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import CommandLine
@@ -28,16 +30,23 @@ from vlcpctl.production.attempt import (
     require_judged,
 )
 from vlcpctl.production.guards import require_unchanged
-from vlcpctl.production.layout import MOST_WEEKS, Layout
+from vlcpctl.production.layout import MOST_WEEKS, TASK, Layout
 from vlcpctl.production.lines import Call, Lines, is_pretrained
 from vlcpctl.production.rollback import move_away
 from vlcpctl.production.settings import Settings
 from vlcpctl.production.sources import NewData, identify_data
-from vlcpctl.production.start import begin, make_start, restarted
+from vlcpctl.production.start import (
+    begin,
+    first_settings,
+    make_start,
+    require_buffer,
+    restarted,
+)
 from vlcpctl.production.state import State, guard_ids, read_state, unmeasured
 
 Observe = Callable[[str], None]
 _WITHOUT_MODEL = frozenset({"split", "forgetting-report"})
+_SIGNAL = 128  # and the number of the signal: the exit code of a line that it stopped
 _REJECTED, _UNDEFINED = 7, 3  # exit codes of a report whose gates are met, or are undefined
 
 
@@ -111,12 +120,16 @@ def update(request: Request, run: RunLines, observe: Observe = lambda _point: No
     state, settings, data = prepare(request, place)
     known = state.week_of(data.content)
     if known is not None:
-        say(f"{request.state}: this data is already accepted as week {known.number}")
+        say(
+            f"{request.state}: this data is already accepted as week {known.number}; nothing is "
+            "trained or judged again"
+        )
         _, judged = require_judged(place.week(known.number))
         return Outcome(number=known.number, directory=place.week(known.number), judged=judged)
     observe("prepared")
     lines = Lines(place, state, settings, request.call)
     if not state.start.ready:
+        say(f"{request.state}: making the start")
         state = make_start(lines, partial(_run, run))
         observe("start")
         lines = replace(lines, state=state)
@@ -124,6 +137,7 @@ def update(request: Request, run: RunLines, observe: Observe = lambda _point: No
     attempt = _attempt(state, settings, data, request.call)
     is_made = _continue(place, attempt, force=request.force)
     observe("pending")
+    say(f"{request.state}: making week {attempt.number} from {printable(', '.join(data.names))}")
     judged = _make(lines, attempt, run, lines.of_week()[-1:] if is_made else lines.of_week())
     observe("judged")
     if not judged.accepted:
@@ -178,7 +192,11 @@ def prepare(
     """
     if place.state.is_file():
         state = recover(place) if writes else read_state(place)
-        settings = state.settings.with_given(request.given)
+        if state.start.ready or request.init is None:
+            settings = state.settings.with_given(request.given)
+            _refuse_other_run(place, state, settings)
+        else:  # a call that begins again keeps no option of the one that failed
+            settings = first_settings(place, request.init, request.given)
         start = request.init, request.buffer_from
         state = restarted(place, state, *start, settings, writes=writes)
     else:
@@ -186,6 +204,7 @@ def prepare(
         settings = state.settings
     if state.last >= MOST_WEEKS:
         raise UsageError(f"{request.state} has {MOST_WEEKS} weeks, the most possible")
+    require_buffer(place, state, settings)
     require_unchanged(place.root, settings)
     _refuse_unfinished_deletion(place)
     data = identify_data(request.call.data, settings, place.root)
@@ -211,6 +230,15 @@ def _refuse_unfinished_deletion(place: Layout) -> None:
         raise OutputExists(
             f"{receipt} is of a deletion in {place.root} that has not finished; run its 'vlcpctl "
             "forget' again, and then the update"
+        )
+
+
+def _refuse_other_run(place: Layout, state: State, settings: Settings) -> None:
+    """Refuse --run with another name: reports follow one run from the start to the last week."""
+    if settings.run != state.settings.run:
+        raise UsageError(
+            f"--run {settings.run}: the run of {place.root} is {state.settings.run}, and --run "
+            "names it only with --init; leave it out"
         )
 
 
@@ -330,7 +358,27 @@ def _why_failed(place: Layout, attempt: Attempt, line: CommandLine, code: int) -
             f"{said}: a condition of --fail-if is undefined; run the same command with other "
             "conditions or with --undefined pass, and the week is judged again"
         )
-    return f"{said}; the same command continues"
+    if _lacks_test(place, attempt.number):
+        column = attempt.settings.split_column
+        why = (
+            "the share is too small for it; --holdout test=N holds out N images"
+            if column is None
+            else f"column {column} has no pair with split test"
+        )
+        return f"{said}: no image of this week is in split test: {why}"
+    return f"{said}; {_what_to_do(code)}"
+
+
+def _lacks_test(place: Layout, number: int) -> bool:
+    """Whether the week was split without a test split: shares of small weeks can be empty."""
+    task = place.pending / "stream" / TASK.format(number)
+    return task.exists() and "test" not in read_task(task)["splits"]
+
+
+def _what_to_do(code: int) -> str:
+    is_interrupted = code == Interrupted.exit_code or code > _SIGNAL
+    first = "" if is_interrupted else "correct what its error names, then "
+    return f"{first}run the same command again to continue"
 
 
 def _run(run: RunLines, lines: Sequence[CommandLine]) -> None:
@@ -339,4 +387,4 @@ def _run(run: RunLines, lines: Sequence[CommandLine]) -> None:
     if failed is not None:
         line, code = failed
         said = f"the start is not made: line {line.number}, {line.words[0]}, ended with code {code}"
-        raise LineFailed(f"{said}; the same command continues", code)
+        raise LineFailed(f"{said}; {_what_to_do(code)}", code)

@@ -423,8 +423,9 @@ def _refuse_contradiction(first: Row, second: Row, allow_mixed: Collection[str])
             return
         there, here = fields[mixed[0]]
         what = f"{mixed[0]} is {there!r:.200} there and {here!r:.200} here"
+    step = "no step" if first.step is None else f"step {first.step}"
     subject = printable(
-        f"run {first.run}, seed {first.seed}, step {first.step}, {first.evaluator}, "
+        f"run {first.run}, seed {first.seed}, {step}, {first.evaluator}, "
         f"task {first.task} ({first.gallery}, {first.split}): {what}"
     )
     raise BadInput(

@@ -91,6 +91,14 @@ def test_a_file_shows_every_metric(tmp_path: Path) -> None:
     assert "Guards: every metric" in page(document)
 
 
+def test_a_page_shows_guards_before_matrices(tmp_path: Path) -> None:
+    text = page(_document(tmp_path, ROWS))
+    titles = ("Guards: rm on data", "rm by step and task", "Guards: every metric")
+    places = [text.index(title) for title in titles]
+    assert places == sorted(places)
+    assert "after N: score of the model after step N; step 0 is the first task" in text
+
+
 def test_a_long_run_shows_its_first_and_last_steps(tmp_path: Path) -> None:
     tasks = [
         one

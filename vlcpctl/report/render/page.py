@@ -72,7 +72,11 @@ def _section(document: Document, track: Track) -> Markup:
     runs = ordered_runs(track, key)
     tables = [html_table(table) for table in comparison_tables(track, key, document.galleries)]
     shows_own = "own" in document.galleries
+    outside = [html_table(table) for table in document.outside_tables(track, has_every_metric=True)]
     parts = [element("h2", track.title), *tables]
+    charts = figures.guards(document.guards(track), runs, key)
+    if charts:  # before the matrices, which are long for many tasks
+        parts += [element("h3", f"{key} on guards"), outside.pop(0), *charts]
     if runs:
         parts += [
             element("h3", f"{key} over the steps"),
@@ -86,10 +90,7 @@ def _section(document: Document, track: Track) -> Markup:
             element("h3", f"{key} per task, last model"),
             figures.bars(runs, key),
         ]
-    charts = figures.guards(document.guards(track), ordered_runs(track, key), key)
-    parts += [element("h3", f"{key} on guards"), *charts] if charts else []
-    outside = document.outside_tables(track, has_every_metric=True)
-    return joined(*parts, *map(html_table, outside))
+    return joined(*parts, *outside)
 
 
 def _spatial_section(spatial_track: SpatialTrack) -> Markup:

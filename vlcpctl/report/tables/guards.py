@@ -22,6 +22,7 @@ _FIRST, _LAST = 3, 7  # steps of a long run that are shown
 _MOST_ROWS = 5000  # of the table of every metric
 _REASONS = 6  # reasons for undefined drops that are shown
 
+_AFTER = "after N: score of the model after step N; step 0 is the first task"
 _DROP = "drop: baseline minus last model, in points; positive is worse"
 _INTERVAL = "95 % interval: of the drop, over resampled queries (--ranks)"
 
@@ -71,8 +72,8 @@ def guards_table(curves: Sequence[Curve], drops: Iterable[Drop], key: str) -> Ta
     worst = [row(one, f"{one.run.name}: {one.data}") for one in _worst(curves, of)]
     if len(groups) > 1 and worst:
         groups.append(RowGroup("Largest drop", tuple(worst)))
-    notes = (*_models(curves), *_reasons(of[one.run.name, one.data] for one in curves), _DROP)
-    notes = (*notes, _INTERVAL) if has_intervals else notes
+    notes = (*_models(curves), *_reasons(of[one.run.name, one.data] for one in curves), _AFTER)
+    notes = (*notes, _DROP, *((_INTERVAL,) if has_intervals else ()))
     return Table(
         f"Guards: {key} on data outside the stream",
         columns,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from support.eval_rows import OWN, current, merged_rows, own_rows, row, write_ro
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.rows import read_rows
 from vlcpctl.report.build import Request, build, identity
-from vlcpctl.report.comparability import FIELDS, parse_fields
+from vlcpctl.report.comparability import FIELDS, parse_fields, require_alike
 from vlcpctl.report.document import Document
 from vlcpctl.report.summary_json import as_json
 
@@ -167,6 +168,15 @@ def test_what_may_differ_is_not_refused(tmp_path: Path) -> None:
 def test_data_that_were_rewritten_are_the_same(tmp_path: Path) -> None:
     last = [one | {"data": "new", "data_was": [one["data"]]} for one in FULL[3:4]]
     assert _build(tmp_path, [*FULL[:3], *last, *FULL[4:]]).tracks
+
+
+def test_a_baseline_from_before_data_were_rewritten_may_have_more_images(tmp_path: Path) -> None:
+    new = {"data": "new", "data_was": [FULL[0]["data"]], "n_images": 8}
+    rows = [FULL[0] | {"n_images": 9}, FULL[0] | {"step": 1, "checkpoint": "c1"} | new]
+    before, after = read_rows([write_rows(tmp_path / "r", rows)], frozenset())
+    require_alike([(before, after)])
+    with pytest.raises(BadInput, match="n_images is 9 in one row and 8 in another"):
+        require_alike([(before, replace(before, counts=after.counts))])
 
 
 def test_rows_from_before_and_after_data_were_rewritten_have_one_note(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ class Verdict:
     """The outcome of one condition on one run, gallery or data set.
 
     `undefined` is why `value` is None, and `advice` what to do about it; `passes` is whether a
-    pipeline goes on. `track` is the title of the track; None if the condition applies to nothing.
+    pipeline continues. `track` is the title of the track; None if the condition applies to nothing.
     """
 
     condition: str

@@ -39,7 +39,7 @@ COMMANDS = {
     "spatial-report": Command("Report how embedding angles drift between checkpoints.", warm=True),
     "forgetting-report": Command("Report learning and forgetting from evaluation rows."),
     "update": Command(
-        "Update a model in production with new data, or reject the update.",
+        "Update a model in production with a week's new data.",
         warm=True,
         has_optimizer=True,
     ),

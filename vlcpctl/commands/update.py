@@ -62,8 +62,9 @@ GuardClasses = Annotated[
     typer.Option(
         "--guard-classes",
         metavar="DATASET",
-        help="The same for zero-shot classification: a data set as eval-zeroshot takes it; repeat "
-        "for more, none for none.",
+        help="Data set of zero-shot classification on which the model must not get worse, as "
+        "eval-zeroshot takes it: a task with labels, a folder or a name; repeat for more, none "
+        "for none.",
         rich_help_panel=options.INPUT,
     ),
 ]
@@ -82,8 +83,8 @@ Undefined = Annotated[
     typer.Option(
         "--undefined",
         metavar="POLICY",
-        help="What a condition on forgetting does in the first week, where there is none yet: "
-        "error or pass (default: error with --fail-if, else pass).",
+        help="Outcome of a condition on forgetting in the first week, which has none yet: error "
+        "(exit code 3) or pass (default: error with --fail-if, else pass).",
         rich_help_panel=options.METHOD,
     ),
 ]
@@ -114,7 +115,7 @@ Method = Annotated[
         "--method",
         "-m",
         metavar="NAME[+NAME...]",
-        help="Method, as train-step takes it (default: ctp).",
+        help="Method, or several joined with +; 'vlcpctl methods' lists them (default: ctp).",
         rich_help_panel=options.METHOD,
     ),
 ]
@@ -123,7 +124,7 @@ Preset = Annotated[
     typer.Option(
         "--preset",
         metavar="NAME",
-        help="Training budget, as train-step takes it (default: update).",
+        help="Training budget: update, tiny or another preset of train-step (default: update).",
         rich_help_panel=options.METHOD,
     ),
 ]
@@ -132,7 +133,8 @@ Assign = Annotated[
     typer.Option(
         "--set",
         metavar="METHOD.PARAMETER=VALUE",
-        help="Hyper-parameter of a method; repeat for more, none for none.",
+        help="Set a hyper-parameter of a method; repeat for more, none for none (default: see "
+        "vlcpctl methods).",
         rich_help_panel=options.METHOD,
     ),
 ]
@@ -140,7 +142,8 @@ FreshState = Annotated[
     bool,
     typer.Option(
         "--fresh-state",
-        help="Initialise the method's state, this week only: for a change of --method.",
+        help="Initialise the method's state instead of taking it from the last week, this week "
+        "only: for a change of --method.",
         rich_help_panel=options.METHOD,
     ),
 ]
@@ -194,8 +197,8 @@ BatchSize = Annotated[
         "--batch-size",
         min=2,
         metavar="N",
-        help="Pairs per batch; a larger one than the week is refused (default: from the preset, "
-        "or what the week has).",
+        help="Pairs per batch; more than the week has are refused (default: from the preset, or "
+        "all pairs if they are fewer).",
         rich_help_panel=_O,
     ),
 ]
@@ -211,27 +214,39 @@ MicroBatch = Annotated[
 ]
 Precision = Annotated[
     str | None,
-    _setting("--precision", "NAME", "Precision, as train-step takes it (default: its own).", _E),
+    _setting(
+        "--precision",
+        "NAME",
+        "Floating-point precision: fp32, bf16, fp16 or auto (default: from the preset, or fp32).",
+        _E,
+    ),
 ]
 Replay = Annotated[
     str | None,
     _setting(
         "--replay",
         "union|share=X",
-        "Use of the buffer, as train-step takes it (default: its own).",
+        "Use of the buffer: union (shuffled with the week), or share=X of each batch (default: "
+        "union).",
         options.METHOD,
     ),
 ]
 HoldoutOption = Annotated[
     str | None,
-    _setting("--holdout", "SPLIT=SHARE", "Held-out splits of each week (default: test=0.1).", _D),
+    _setting(
+        "--holdout",
+        "SPLIT=SHARE",
+        "Held-out splits of each week: shares (test=0.1) or images (test=500) (default: test=0.1).",
+        _D,
+    ),
 ]
 HoldoutMost = Annotated[
     str | None,
     _setting(
         "--holdout-most",
         "P%",
-        "Most that a hold-out of N images takes of a week (default: 10%).",
+        "Share of a week that a --holdout of N images may take; a smaller week holds out the "
+        "share instead (default: 10%).",
         _D,
     ),
 ]
@@ -324,7 +339,8 @@ Force = Annotated[
     bool,
     typer.Option(
         "--force",
-        help="Start the week over, and discard an unfinished one.",
+        help="Make the week from scratch: what --state has of an unfinished or rejected one is "
+        "discarded.",
         rich_help_panel=options.OUTPUT,
     ),
 ]

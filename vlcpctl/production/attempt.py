@@ -80,7 +80,7 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """What the gates said about a week."""
+    """How the gates judged a week."""
 
     accepted: bool
     gates: tuple[str, ...]

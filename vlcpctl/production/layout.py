@@ -7,7 +7,7 @@ pending/                 the week being made; after a rejection it stays until t
 rolled-back/0001/        a week that `--rollback` took back; the last one of each number
 current                  a link to the checkpoint to deploy: that of the last accepted week
 
-A week also has week.json, what was asked for, and verdict.json, what the gates said.
+A week also has week.json, its data and settings, and verdict.json, how it was judged.
 """
 
 from __future__ import annotations

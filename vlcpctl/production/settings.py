@@ -18,7 +18,7 @@ from vlcpctl.training.config.settings import resolve
 
 NONE: Final = "none"  # the value of an option that empties a list
 UNDEFINED: Final = ("error", "pass")
-# Settings that do not decide what a week's training makes: with others, an unfinished week goes on
+# Settings that do not decide what a week's training makes: with others, an unfinished week resumes
 # and a rejected one is judged again. If guards differ, its evaluations are made again.
 _OF_GATES: Final = frozenset({"fail_if", "undefined"})
 _OF_EVALUATION: Final = frozenset({"guards", "classes", "data"})

@@ -25,6 +25,7 @@ def run(
             "-o",
             metavar="DIR",
             help="Directory for report.html, report.md and summary.json (default: none).",
+            rich_help_panel=options.OUTPUT,
         ),
     ] = None,
     metric: Annotated[
@@ -33,6 +34,7 @@ def run(
             "--metric",
             metavar="KEY",
             help="Key of the metric in tables and charts (default: rm, acc1 or map_1).",
+            rich_help_panel=options.OUTPUT,
         ),
     ] = None,
     gallery: Annotated[
@@ -90,6 +92,7 @@ def run(
             "--fail-if",
             metavar="METRIC[@FIELD=GLOB,...]:OP:VALUE",
             help="Condition that makes the command exit with 7; repeat for more.",
+            rich_help_panel=options.OUTPUT,
         ),
     ] = None,
     undefined: Annotated[
@@ -99,6 +102,7 @@ def run(
             metavar="POLICY",
             help="Exit code of a --fail-if on forgetting while a run has learned only one task: "
             "error (3) or pass (0).",
+            rich_help_panel=options.OUTPUT,
         ),
     ] = "error",
     junit: Annotated[
@@ -107,6 +111,7 @@ def run(
             "--junit",
             metavar="FILE",
             help="File for the verdicts of --fail-if as JUnit XML (default: none).",
+            rich_help_panel=options.OUTPUT,
         ),
     ] = None,
     allow_missing: Annotated[
@@ -174,9 +179,10 @@ def run(
       vlcpctl forgetting-report rows/*.ndjson -o report
       cat rows/*.ndjson | vlcpctl forgetting-report - --metric t2i_r1
       vlcpctl forgetting-report rows.ndjson --run weekly --fail-if fr_dha:gt:10
-      vlcpctl forgetting-report rows/*.ndjson --baseline production --guard 'coco*' \
-          --ranks production.parquet --ranks week-3.parquet
-      vlcpctl forgetting-report rows.ndjson --fail-if worst_drop:gt:3 --junit gates.xml
+      vlcpctl forgetting-report rows/*.ndjson --baseline production \
+          --guard 'coco*' --ranks production.parquet --ranks week-3.parquet
+      vlcpctl forgetting-report rows.ndjson --fail-if worst_drop:gt:3 \
+          --junit gates.xml
     """
     options.start(quiet=quiet)
     from vlcpctl.core.console import emit

@@ -331,6 +331,8 @@ def test_guards_of_one_name_are_refused(run: Run, place: Path, tmp_path: Path) -
         (["--holdout", "test"], 2, "--holdout 'test'"),
         (["--preset", "tinny"], 2, "did you mean 'tiny'"),
         (["--guard", "nowhere"], 3, "nowhere does not exist"),
+        (["--seed", "1"], 2, "--seed: the buffer of"),
+        (["--buffer-size", "5%"], 2, "was made with a number, not a share"),
         (["--run", "other"], 2, "is prod, and --run names it only with --init"),
     ],
 )

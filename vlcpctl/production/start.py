@@ -68,6 +68,27 @@ def require_buffer(place: Layout, state: State, settings: Settings) -> None:
             )
 
 
+def require_same_buffer(place: Layout, state: State, settings: Settings) -> None:
+    """Raise UsageError if the last buffer cannot be updated with these settings."""
+    if state.last == 0 and not (state.start.ready and state.start.buffer_from):
+        return
+    before = state.settings
+    pairs = {
+        "--policy": (before.buffer_policy, settings.buffer_policy),
+        "--seed": (before.seed, settings.seed),
+        "--buffer-size": tuple(
+            "a share" if one.buffer_size.endswith("%") else "a number" for one in (before, settings)
+        ),
+        "stored features": (before.stores_features, settings.stores_features),
+    }
+    for name, (was, now) in pairs.items():
+        if was != now:
+            raise UsageError(
+                f"{name}: the buffer of {place.root} was made with {was}, not {now}, which cannot "
+                "change; keep it, or start another --state"
+            )
+
+
 def make_start(lines: Lines, run: Callable[[Sequence[CommandLine]], None]) -> State:
     """Make what is missing of the start, and record that it is ready; returns the state."""
     place, state = lines.place, lines.state

@@ -40,6 +40,7 @@ from vlcpctl.production.start import (
     first_settings,
     make_start,
     require_buffer,
+    require_same_buffer,
     restarted,
 )
 from vlcpctl.production.state import State, guard_ids, read_state, unmeasured
@@ -195,6 +196,7 @@ def prepare(
         if state.start.ready or request.init is None:
             settings = state.settings.with_given(request.given)
             _refuse_other_run(place, state, settings)
+            require_same_buffer(place, state, settings)
         else:  # a call that begins again keeps no option of the one that failed
             settings = first_settings(place, request.init, request.given)
         start = request.init, request.buffer_from

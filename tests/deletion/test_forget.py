@@ -203,12 +203,11 @@ def kill_at(points: int, name: str) -> Callable[[str], None]:
     return observe
 
 
-KILLS = [
-    *((0, name) for name in ("pending", "deleting other", "written 00", "rewriting stream")),
-    *((0, name) for name in ("written stream", "rewriting targets", "removed", "finished")),
-    *((number, "") for number in (1, 2, 3, 8)),
+KILLS = [(0, name) for name in ("pending", "rewriting stream", "written stream", "removed")]
+SLOW_KILLS = [
+    *((0, name) for name in ("deleting other", "written 00", "rewriting targets", "finished")),
+    *((number, "") for number in range(1, 23)),
 ]
-SLOW_KILLS = [(number, "") for number in range(1, 23)]
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,8 @@ class Request:
     def file(self) -> Path:
         """The file of weights: the source itself, or the one in it beside a configuration.
 
-        Weights of open_clip are downloaded unless they are in its cache. Raises BadInput if there
-        is no file, and what `find_pretrained` raises.
+        Weights of open_clip are downloaded unless they are in its cache. Raises BadInput if the
+        file does not exist, and what `find_pretrained` raises.
         """
         if self.hub is not None:
             model, weights = self.hub

@@ -75,7 +75,7 @@ def parse_holdout(text: str) -> Holdout:
 
 
 def parse_most(text: str, holdout: Holdout | None) -> Holdout:
-    """The hold-out limited by --holdout-most, a percentage. Raises UsageError if that is no use.
+    """The hold-out limited by --holdout-most, a percentage. Raises UsageError if it has no effect.
 
     >>> parse_most("10%", parse_holdout("test=500")).most
     Fraction(1, 10)

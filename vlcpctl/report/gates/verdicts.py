@@ -108,7 +108,7 @@ def advice(verdicts: Iterable[Verdict]) -> list[str]:
 def enforce(verdicts: Iterable[Verdict]) -> None:
     """Raise GateFailed (exit code 7) if a condition holds, BadInput (3) if one is undefined.
 
-    What `--undefined pass` lets pass is no reason for either.
+    Verdicts that `--undefined pass` accepts raise neither.
     """
     verdicts = list(verdicts)
     tracks = names_tracks(verdicts)

@@ -223,6 +223,7 @@ def test_any_bytes_are_rows_or_one_error(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @settings(max_examples=20_000)
 @given(st.data())
 def test_any_change_of_a_row_is_a_row_or_one_error(

@@ -1,9 +1,8 @@
 """Make vlcpctl/data/emoji9/glyphs.parquet from three Debian packages (once, never to install).
 
-    mkdir /tmp/emoji && cd /tmp/emoji
     apt-get download fonts-noto-color-emoji unicode-data unicode-cldr-core
     for package in *.deb; do dpkg-deb -x "$package" root; done
-    python recipes/make_emoji9.py /tmp/emoji/root vlcpctl/data/emoji9/glyphs.parquet
+    python recipes/make_emoji9.py root vlcpctl/data/emoji9/glyphs.parquet
 
 Needs a Pillow with RAQM, as the wheels of PyPI are: it joins sequences (families, flags).
 """

@@ -1,6 +1,5 @@
 """Make recipes/openmoji/glyphs.parquet from npm's package openmoji (once, never to run a recipe).
 
-    mkdir /tmp/openmoji && cd /tmp/openmoji
     npm pack openmoji@17.0.0 && sha256sum openmoji-17.0.0.tgz    # TARBALL below
     python -m pip install resvg-py==0.5.0                        # draws SVG; no dependency of ours
     python recipes/make_openmoji.py openmoji-17.0.0.tgz recipes/openmoji/glyphs.parquet

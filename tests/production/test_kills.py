@@ -29,7 +29,9 @@ _TRAINING = ("step=0", "saved", "step=2", "before-rename", "renamed")
 _UPDATE = ("prepared", "pending", "judged", "moved", "recorded", "accepted")
 _LINES = {1: 10, 2: 7, 3: 7}  # three more for the start
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children outlive their parent")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="children can outlive a killed parent"
+)
 
 
 def points(week: int) -> Iterator[str]:

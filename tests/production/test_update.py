@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from support.processes import exit_code_of, start_child
 from support.production import (
     FAILS,
     PASSES,
@@ -22,6 +25,8 @@ from support.production import (
 )
 from support.program import ProgramResult, check_refused, run_program
 from support.tiny_stream import make_task
+
+from vlcpctl.core.staging import Staging
 
 Run = Callable[..., ProgramResult]
 
@@ -425,6 +430,27 @@ def test_a_column_can_have_the_splits_and_a_hold_out_takes_its_place(
     lines = run(*week, "--holdout", "test=0.5", "--dry-run").out
     assert "--holdout test=0.5" in lines
     assert "--split-column" not in lines
+
+
+def test_two_updates_of_a_state_do_not_run_at_once(run: Run, place: Path, state: Path) -> None:
+    before = tree(state)
+    reader, writer = os.pipe()
+
+    def hold(_: object) -> None:
+        with Staging(state).locked():
+            os.write(writer, b".")
+            signal.pause()
+
+    child = start_child(hold)
+    try:
+        os.read(reader, 1)
+        for words in (week_words(place, state, 2), ["update", "--state", state, "--rollback", "0"]):
+            check_refused(run(*words, "-q"), "update", 4, f"is being written by process {child}")
+    finally:
+        os.kill(child, signal.SIGKILL)
+        assert exit_code_of(child) == -signal.SIGKILL
+    assert tree(state) == before
+    assert run(*week_words(place, state, 2), *PASSES).code == 0
 
 
 def test_an_unfinished_week_is_not_lost_to_other_data(

@@ -67,7 +67,7 @@ def drop_stderr() -> None:
 
 
 def log(text: str) -> None:
-    """Print text to stderr; work goes on without it if the reader has gone or its disk is full.
+    """Print text to stderr; errors are ignored, such as a closed pipe or a full disk.
 
     Results are written elsewhere, and the loss of a log line does not change them.
     """

@@ -46,8 +46,8 @@ def remove(
 ) -> None:
     """Remove the pairs, and write the receipt before and after.
 
-    Raises OutputExists if another process writes one of the outputs, and goes on writing data with
-    the pairs; OSError if the disk is full. The same call then removes the rest.
+    Raises OutputExists if another process is writing one of the outputs, or if processes keep
+    writing data with the pairs; OSError if the disk is full. The same call then removes the rest.
     """
     for _ in range(_ROUNDS):
         with ExitStack() as locks:

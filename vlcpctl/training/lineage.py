@@ -133,7 +133,7 @@ def _of_features(
 
 
 def _versions(buffer: Task, parent: CheckpointManifest | None) -> Versions:
-    """Of the tasks that the buffer and the model have seen."""
+    """The earlier ids of the tasks that the buffer and the model have seen."""
     known = Versions.of([buffer.manifest])
     return known if parent is None else known | parent.versions
 

@@ -19,13 +19,13 @@ from torch import Tensor
 
 from vlcpctl.core.devices import torch_device
 from vlcpctl.core.method import Method
+from vlcpctl.distributed.ranks import process_ranks
+from vlcpctl.distributed.world import World, join_processes
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.losses.masked import word_loss
 from vlcpctl.methods.ctp import Ctp
 from vlcpctl.methods.lwf import Lwf
 from vlcpctl.methods.seqf import Seqf
-from vlcpctl.training.config.processes import process_ranks
-from vlcpctl.training.loop.process_group import World, join_processes
 
 pytestmark = pytest.mark.dist
 

@@ -17,13 +17,13 @@ from torch import Tensor
 from vlcpctl.core.batch import InversionSettings
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
+from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.precompute import invert_texts as inverting
 from vlcpctl.precompute.invert_plan import Request as InvertRequest
 from vlcpctl.precompute.invert_plan import make_plan
 from vlcpctl.precompute.resumable_parts import ComputeOptions
 from vlcpctl.training import launch
 from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.processes import process_ranks
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.loop import step as steps
 from vlcpctl.training.plan import make_plan as plan_training

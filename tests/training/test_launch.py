@@ -19,12 +19,12 @@ from support.processes import exit_code_of, run_line, run_together, start_child,
 from support.tiny_stream import make_task
 
 from vlcpctl.core.errors import BadInput
+from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.models.imports import preload
 from vlcpctl.training import launch
 from vlcpctl.training import train_step as train
 from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.processes import process_ranks
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.loop.state import TrainRun
 from vlcpctl.training.train_step import train_step

@@ -27,6 +27,7 @@ from vlcpctl.core.batch import Batch, Features
 from vlcpctl.core.errors import Incompatible, OutputExists, UsageError
 from vlcpctl.core.method import Method
 from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.methods import TABLE
 from vlcpctl.models import encoders
 from vlcpctl.precompute import distill_plan
@@ -34,7 +35,6 @@ from vlcpctl.precompute.distill import Shard, distill
 from vlcpctl.precompute.resumable_parts import ComputeOptions
 from vlcpctl.training import launch
 from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.processes import process_ranks
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.loop.method_context import MethodRun
 from vlcpctl.training.loop.state import TrainRun

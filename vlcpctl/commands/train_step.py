@@ -503,8 +503,8 @@ def run(
 
 def _request(flags: dict[str, Any]) -> Request:
     """The request that the options describe; made without importing torch."""
+    from vlcpctl.distributed.ranks import processes
     from vlcpctl.training.config.composition import compose, preset_of, settings_of_methods
-    from vlcpctl.training.config.processes import processes
     from vlcpctl.training.config.request import Request, save_every
     from vlcpctl.training.config.settings import SETTINGS, resolve
     from vlcpctl.training.loop.metrics_log import check_tensorboard

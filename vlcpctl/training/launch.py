@@ -25,13 +25,13 @@ from vlcpctl.core.errors import UsageError, VlcpError, debugging
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.locks import patience, set_patience
 from vlcpctl.core.staging import Staging
+from vlcpctl.distributed.ranks import ProcessRanks, process_ranks
+from vlcpctl.distributed.signals import forward_signals
+from vlcpctl.distributed.world import LostProcess, join_processes
 from vlcpctl.models.imports import preload
 from vlcpctl.training.adaptation.adapted import adapted
-from vlcpctl.training.config.processes import ProcessRanks, process_ranks
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.identity import already_trained, semantic
-from vlcpctl.training.loop.process_group import LostProcess, join_processes
-from vlcpctl.training.loop.signals import forward_signals
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step
 

@@ -25,6 +25,8 @@ from vlcpctl.core.batch import Weights
 from vlcpctl.core.devices import torch_device
 from vlcpctl.core.errors import Diverged, Incompatible, UsageError
 from vlcpctl.data.precomputed.teacher_targets import TargetsDirectory
+from vlcpctl.distributed.signals import StopFlag, stop_flag
+from vlcpctl.distributed.world import World
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder, NewModelOptions
 from vlcpctl.training import identity
@@ -40,9 +42,7 @@ from vlcpctl.training.loop.loop import (
     restore_run,
 )
 from vlcpctl.training.loop.metrics_log import MetricsLog, TensorBoardLog
-from vlcpctl.training.loop.process_group import World
 from vlcpctl.training.loop.resume import ResumeDirectory, SavedProgress
-from vlcpctl.training.loop.signals import StopFlag, stop_flag
 from vlcpctl.training.loop.slots import carried_slots, check_slots, start_slots, stream_slots
 from vlcpctl.training.loop.state import TrainRun
 from vlcpctl.training.offline_teacher import check_transform, refuse_tokens, weight_users

@@ -1,45 +1,9 @@
-"""The number of processes that train together, and the place of this one. Torch-free."""
+"""Checks of the number of training processes. Torch-free."""
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
-
 from vlcpctl.core.errors import UsageError
 from vlcpctl.training.config.request import Request
-
-
-@dataclass(frozen=True)
-class ProcessRanks:
-    """The rank of a process among `size`; `local_rank` is its rank among those of its machine."""
-
-    rank: int
-    size: int
-    local_rank: int
-
-
-def process_ranks() -> ProcessRanks | None:
-    """This process's ranks from a launcher's environment (torchrun); None without a launcher."""
-    if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
-        return None
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    return ProcessRanks(rank, size, int(os.environ.get("LOCAL_RANK", "0")))
-
-
-def processes(nproc: int | None) -> int:
-    """The number of processes: `nproc` (--nproc), or as many as a launcher has started.
-
-    Raises UsageError if the two differ.
-    """
-    ranks = process_ranks()
-    if ranks is None:
-        return nproc or 1
-    if nproc not in (None, ranks.size):
-        raise UsageError(
-            f"--nproc {nproc} differs from the {ranks.size} processes that a launcher has started "
-            "(WORLD_SIZE); leave out --nproc, or start vlcpctl without the launcher"
-        )
-    return ranks.size
 
 
 def check_processes(request: Request) -> None:

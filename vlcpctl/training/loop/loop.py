@@ -18,13 +18,13 @@ from vlcpctl.core.errors import Diverged, Incompatible, Interrupted
 from vlcpctl.core.method import TRAIN
 from vlcpctl.core.params import copy_of
 from vlcpctl.core.tensors import first_not_finite
+from vlcpctl.distributed.signals import StopFlag
 from vlcpctl.training.config.phases import PhasePlan
 from vlcpctl.training.config.request import SaveEvery
 from vlcpctl.training.loop.expected_state import BEST, MODEL, OPTIMIZERS, SLOTS
 from vlcpctl.training.loop.metrics_log import MetricsLog, TensorBoardLog
 from vlcpctl.training.loop.optim import learning_rate, new_optimizer, restore, state_tensors
 from vlcpctl.training.loop.resume import START_OVER, ResumeDirectory, SavedProgress
-from vlcpctl.training.loop.signals import StopFlag
 from vlcpctl.training.loop.state import Slots, TrainRun
 from vlcpctl.training.loop.step import OptimizerStep
 

@@ -18,11 +18,11 @@ from torch.nn.functional import normalize
 
 from vlcpctl.core.batch import Batch, Features, PseudoTexts, Tokens, Weights
 from vlcpctl.core.method import Method
+from vlcpctl.distributed.world import World
 from vlcpctl.models.embed import as_features
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.training.config.phases import PhasePlan
 from vlcpctl.training.config.settings import Settings
-from vlcpctl.training.loop.process_group import World
 
 Slots = dict[str, dict[str, Weights]]  # method, slot, name
 

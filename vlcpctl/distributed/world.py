@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from vlcpctl.core.errors import VlcpError, first_line
-from vlcpctl.training.config.processes import ProcessRanks
+from vlcpctl.distributed.ranks import ProcessRanks
 
 
 class LostProcess(VlcpError):

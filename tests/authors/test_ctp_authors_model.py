@@ -6,6 +6,8 @@ previous models and queue. Losses, every gradient, the momentum model and the qu
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -19,6 +21,8 @@ from vlcpctl.methods.ctp import Ctp
 from vlcpctl.methods.seqf import Seqf
 from vlcpctl.training.config.phases import PhasePlan
 from vlcpctl.training.config.settings import Settings
+from vlcpctl.training.loop.optim import new_optimizer
+from vlcpctl.training.loop.optimizers import Optimizer
 from vlcpctl.training.loop.slots import start_slots
 from vlcpctl.training.loop.state import TrainRun
 from vlcpctl.training.loop.step import OptimizerStep
@@ -77,10 +81,12 @@ def _batch(mode: str) -> Batch:
 
 def _step(run: TrainRun, mode: str) -> dict[str, float]:
     """One step whose learning rate is 0, so that gradients and weights can be compared."""
-    optimizer = torch.optim.SGD(
-        [weight for weight in run.weights.values() if weight.requires_grad], lr=0.0
-    )
-    return OptimizerStep(run, optimizer, run.methods)(_batch(mode))
+    return OptimizerStep(run, _still(run), run.methods)(_batch(mode))
+
+
+def _still(run: TrainRun) -> Optimizer:
+    settings = replace(run.settings, optimizer="sgd", lr=0.0, weight_decay=0.0)
+    return new_optimizer(run.weights, settings)
 
 
 def _theirs(mode: str, name: str) -> float:
@@ -136,7 +142,7 @@ def test_a_batch_without_a_masked_word_has_finite_terms_and_no_gradient_from_the
     batch = _batch("CTP")
     assert batch.labels is not None
     batch.labels.fill_(-100)
-    terms = OptimizerStep(run, torch.optim.SGD(run.weights.values(), lr=0.0), run.methods)(batch)
+    terms = OptimizerStep(run, _still(run), run.methods)(batch)
     assert terms["mlm"] == terms["ctp/words"] == 0
     assert np.isfinite(terms["loss"])
 

@@ -25,6 +25,9 @@ from vlcpctl.training.config.composition import hyper_of
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.config.settings import OF_MODEL, PREVIOUS
 
+# Of the training step. 2: fused optimizers; states without this fact come from the loops before.
+ARITHMETIC = 2
+
 
 def semantic(request: Request) -> dict[str, Any]:
     """The facts that decide what the run computes, with contents in place of paths. Torch-free.
@@ -104,6 +107,7 @@ def numeric(request: Request, device: str) -> dict[str, Any]:
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": request.threads,
         "processes": request.nproc,
+        "arithmetic": ARITHMETIC,
     }
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from vlcpctl.core import console
 from vlcpctl.core.batch import Batch, Weights
@@ -24,6 +23,7 @@ from vlcpctl.training.config.request import SaveEvery
 from vlcpctl.training.loop.expected_state import BEST, MODEL, OPTIMIZERS, SLOTS
 from vlcpctl.training.loop.metrics_log import MetricsLog, TensorBoardLog
 from vlcpctl.training.loop.optim import learning_rate, new_optimizer, restore, state_tensors
+from vlcpctl.training.loop.optimizers import Optimizer
 from vlcpctl.training.loop.resume import START_OVER, ResumeDirectory, SavedProgress
 from vlcpctl.training.loop.state import Slots, TrainRun
 from vlcpctl.training.loop.step import OptimizerStep

@@ -3,80 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from vlcpctl.training.config.settings import Settings
-
-
-class Lamb(Optimizer):
-    """LAMB (You et al., 2020, algorithm 2): Adam's updates rescaled layer by layer."""
-
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: float,
-        betas: tuple[float, float],
-        eps: float,
-        weight_decay: float,
-    ) -> None:
-        super().__init__(
-            params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        )
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Update every parameter that has a gradient."""
-        assert closure is None
-        for group in self.param_groups:
-            for weight in group["params"]:
-                if weight.grad is not None:
-                    self._update(weight, group)
-
-    def _update(self, weight: Tensor, group: Mapping[str, Any]) -> None:
-        state = self.state[weight]
-        if not state:
-            state["step"] = torch.zeros(())
-            state["exp_avg"] = torch.zeros_like(weight)
-            state["exp_avg_sq"] = torch.zeros_like(weight)
-        state["step"] += 1
-        beta1, beta2 = group["betas"]
-        mean = state["exp_avg"].lerp_(weight.grad, 1 - beta1)
-        square = state["exp_avg_sq"].mul_(beta2).addcmul_(weight.grad, weight.grad, value=1 - beta2)
-        count = state["step"].item()
-        direction = (mean / (1 - beta1**count)) / (
-            (square / (1 - beta2**count)).sqrt() + group["eps"]
-        )
-        direction += group["weight_decay"] * weight
-        weight.add_(
-            direction, alpha=-group["lr"] * _trust(weight, direction, group["weight_decay"])
-        )
-
-
-def _trust(weight: Tensor, direction: Tensor, weight_decay: float) -> float:
-    # Biases and norms are neither decayed nor scaled, as the paper does for BERT.
-    if not weight_decay:
-        return 1.0
-    size, length = weight.norm().item(), direction.norm().item()
-    return size / length if size > 0 and length > 0 else 1.0
+from vlcpctl.training.loop.optimizers import FusedAdam, FusedSgd, Lamb, Optimizer
 
 
 def new_optimizer(weights: Mapping[str, Tensor], settings: Settings) -> Optimizer:
     """The optimizer that the settings name, over all weights that require gradients."""
     groups = decay_groups(weights, settings)
     adaptive: dict[str, Any] = {"lr": settings.lr, "betas": settings.betas, "eps": settings.eps}
-    if settings.optimizer == "adamw":
-        return AdamW(groups, **adaptive, foreach=False)
-    if settings.optimizer == "adam":
-        return Adam(groups, **adaptive, foreach=False)
+    if settings.optimizer in ("adamw", "adam"):
+        return FusedAdam(groups, adaptive, decoupled=settings.optimizer == "adamw")
     if settings.optimizer == "lamb":
-        return Lamb(groups, **adaptive, weight_decay=settings.weight_decay)
-    return SGD(groups, lr=settings.lr, momentum=settings.momentum, foreach=False)
+        # What may be decayed is rescaled, also by a decay of 0; biases and norms are neither
+        # decayed nor rescaled, as the paper does for BERT.
+        for group in groups:
+            group["always_adapt"] = group.pop("decays")
+        return Lamb(groups, adaptive)
+    return FusedSgd(groups, {"lr": settings.lr, "momentum": settings.momentum})
 
 
 def decay_groups(weights: Mapping[str, Tensor], settings: Settings) -> list[dict[str, Any]]:
@@ -90,8 +40,8 @@ def decay_groups(weights: Mapping[str, Tensor], settings: Settings) -> list[dict
         weight for weight in trained.values() if not (settings.decay == "all" or weight.ndim >= 2)
     ]
     groups = [
-        {"params": decayed, "weight_decay": settings.weight_decay},
-        {"params": undecayed, "weight_decay": 0.0},
+        {"params": decayed, "weight_decay": settings.weight_decay, "decays": True},
+        {"params": undecayed, "weight_decay": 0.0, "decays": False},
     ]
     return [group for group in groups if group["params"]]
 
@@ -117,8 +67,9 @@ def restore(
     """Restore in place the state that `state_tensors` returned."""
     for path, value in tensors.items():
         name, _, field = path.rpartition("/")
-        # torch keeps the step counter on the CPU whatever the device of the weight.
-        home = value if field == "step" else value.to(weights[name].device)
+        # Fused kernels count on the device of the weight, LAMB on the CPU.
+        on_cpu = field == "step" and isinstance(optimizer, Lamb)
+        home = value.to("cpu" if on_cpu else weights[name].device)
         optimizer.state[weights[name]][field] = home.clone()
 
 

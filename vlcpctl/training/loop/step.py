@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from vlcpctl.core.batch import Batch, Terms, Tokens
 from vlcpctl.core.errors import Diverged
@@ -25,6 +24,7 @@ from vlcpctl.core.seeds import torch_seed
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.models.embed import as_features
 from vlcpctl.training.loop.method_context import MethodRun
+from vlcpctl.training.loop.optimizers import Optimizer
 from vlcpctl.training.loop.pseudo_texts import PseudoTextEncoder, with_pseudo_texts
 from vlcpctl.training.loop.state import TrainRun
 from vlcpctl.training.loop.token_terms import TokenTerms
@@ -183,7 +183,7 @@ class OptimizerStep:
         world.sum_(grads.values())
         # After the sum: an overflow anywhere is now seen everywhere, so all skip the same update.
         if grads:
-            self.scaler.unscale_(self.optimizer)
+            self.scaler.unscale_(cast("torch.optim.Optimizer", self.optimizer))
         return grads
 
     def _share_statistics(self) -> None:
@@ -198,7 +198,7 @@ class OptimizerStep:
         if self.run.settings.clip_norm:
             torch.nn.utils.clip_grad_norm_(self.run.weights.values(), self.run.settings.clip_norm)
         before = self.scaler.get_scale()  # lowered below only if the update was skipped
-        self.scaler.step(self.optimizer)
+        self.scaler.step(cast("torch.optim.Optimizer", self.optimizer))
         self.scaler.update()
         temperature = self.run.weights["logit_scale"]
         if temperature.requires_grad:

@@ -12,6 +12,7 @@ import pytest
 from support.tiny_stream import make_task
 
 from vlcpctl.core.errors import BadInput, Incompatible
+from vlcpctl.data.buffer import policies
 from vlcpctl.data.buffer import update as buffer_module
 from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.buffer.update import Request, open_buffer, plan_update, write_buffer
@@ -253,3 +254,54 @@ def test_damaged_image_is_not_copied_into_a_buffer(tmp_path: Path) -> None:
     shard.write_bytes(data)
     with pytest.raises(BadInput, match="does not match the index"):
         update(tmp_path / "a", task)
+
+
+@pytest.mark.parametrize("policy", ["herding", "kmeans"])
+def test_of_many_images_a_random_sample_is_embedded_and_a_warning_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    monkeypatch.setattr(policies, "_CONSIDERED", 12)
+    (task,) = tasks(tmp_path, [40])
+    embedded: list[int] = []
+
+    def watched(split: Split, rows: np.ndarray) -> np.ndarray:
+        embedded.extend(rows.tolist())
+        return features(split, rows)
+
+    few = BufferSize(count=2, text="2")
+    request = Request(task=open_task(task), previous=None, policy=policy, size=few, seed=0)
+    plan = plan_update(request)
+    write_buffer(tmp_path / "buffer", request, plan, watched)
+    (warning,) = plan.warnings
+    assert warning == (
+        f"{policy} chooses among 12 of the 40 images of {task}, drawn at random: "
+        "its time grows with their number"
+    )
+    assert len(embedded) == len(set(embedded)) == 12
+    kept = set(open_buffer(tmp_path / "buffer").split("train").keys)
+    split = open_task(task).split("train")
+    assert len(kept) == 2
+    assert kept <= {split.keys[row] for row in embedded}
+    # The sample is random: not the first rows.
+    assert sorted(embedded) != list(range(12))
+
+
+def test_the_ctp_authors_code_considers_every_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policies, "_CONSIDERED", 12)
+    (task,) = tasks(tmp_path, [40])
+    embedded: list[int] = []
+
+    def watched(split: Split, rows: np.ndarray) -> np.ndarray:
+        embedded.extend(rows.tolist())
+        return features(split, rows)
+
+    few = BufferSize(count=2, text="2")
+    request = Request(
+        task=open_task(task), previous=None, policy="herding", size=few, seed=0, variant="ctp"
+    )
+    plan = plan_update(request)
+    write_buffer(tmp_path / "buffer", request, plan, watched)
+    assert plan.warnings == ()
+    assert embedded == list(range(40))

@@ -21,10 +21,13 @@ from vlcpctl.data.buffer.lineage import update_warnings
 from vlcpctl.data.buffer.manifest import BUFFER_NAME, BufferContents, Request, write_buffer_manifest
 from vlcpctl.data.buffer.policies import (
     CTP,
+    NEEDS_FEATURES,
     Allotment,
     BufferCandidates,
+    FeaturesAt,
     allot,
     allot_as_ctp,
+    most_considered,
     pick,
     pick_as_ctp,
 )
@@ -94,8 +97,9 @@ def plan_update(request: Request) -> UpdatePlan:
     fresh = _unknown_rows(split.keys, known)
     order = hash_order(request.seed, (split.keys[row] for row in fresh))
     candidates = BufferCandidates(list(seen.values()), held_task, priority, order, fresh)
-    warnings = tuple(update_warnings(request))
-    return UpdatePlan(seen, fresh, order, _allot(request, candidates), warnings)
+    allotment = _allot(request, candidates)
+    warnings = (*update_warnings(request), *_sample_warnings(request, allotment, len(fresh)))
+    return UpdatePlan(seen, fresh, order, allotment, warnings)
 
 
 def write_buffer(
@@ -112,7 +116,7 @@ def write_buffer(
     previous buffer cannot be read.
     """
     split = request.task.split("train")
-    picked = _picked(request, plan, lambda: features(split, plan.fresh))
+    picked = _picked(request, plan, lambda places: features(split, plan.fresh[places]))
     with new_directory(out, MANIFESTS["task"]) as directory:
         held = request.previous_entry()
         writer = SegmentWriter(directory, next_number(held["shard_rows"]))
@@ -138,6 +142,17 @@ def write_buffer(
         write_buffer_manifest(directory, request, written)
 
 
+def _sample_warnings(request: Request, allotment: Allotment, items: int) -> list[str]:
+    if request.policy not in NEEDS_FEATURES or request.variant == CTP or not allotment.admitted:
+        return []
+    considered = most_considered(allotment.admitted)
+    if items <= considered:
+        return []
+    of_them = f"{considered} of the {items} images of {request.task.path}"
+    grows = "its time grows with their number"
+    return [f"{request.policy} chooses among {of_them}, drawn at random: {grows}"]
+
+
 def _allot(request: Request, candidates: BufferCandidates) -> Allotment:
     if request.variant == CTP:
         assert request.size.count is not None, "check_variant ensures it"
@@ -145,13 +160,13 @@ def _allot(request: Request, candidates: BufferCandidates) -> Allotment:
     return allot(request.policy, request.size, candidates)
 
 
-def _picked(request: Request, plan: UpdatePlan, features: Callable[[], np.ndarray]) -> np.ndarray:
+def _picked(request: Request, plan: UpdatePlan, features: FeaturesAt) -> np.ndarray:
     """(admitted,) positions in `plan.fresh` of the items to admit; the first are evicted last."""
     if plan.allotment.picked is not None:
         return plan.allotment.picked
     count = plan.allotment.admitted
     if request.variant == CTP:
-        return pick_as_ctp(request.policy, count, features)
+        return pick_as_ctp(request.policy, count, len(plan.fresh), features)
     return pick(request.policy, count, plan.order, features, request.seed)
 
 

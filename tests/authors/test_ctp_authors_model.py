@@ -81,7 +81,7 @@ def _batch(mode: str) -> Batch:
 
 def _step(run: TrainRun, mode: str) -> dict[str, float]:
     """One step whose learning rate is 0, so that gradients and weights can be compared."""
-    return OptimizerStep(run, _still(run), run.methods)(_batch(mode))
+    return OptimizerStep(run, _still(run), run.methods)(_batch(mode)).read()
 
 
 def _still(run: TrainRun) -> Optimizer:
@@ -142,7 +142,7 @@ def test_a_batch_without_a_masked_word_has_finite_terms_and_no_gradient_from_the
     batch = _batch("CTP")
     assert batch.labels is not None
     batch.labels.fill_(-100)
-    terms = OptimizerStep(run, _still(run), run.methods)(batch)
+    terms = OptimizerStep(run, _still(run), run.methods)(batch).read()
     assert terms["mlm"] == terms["ctp/words"] == 0
     assert np.isfinite(terms["loss"])
 

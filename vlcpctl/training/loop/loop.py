@@ -27,6 +27,7 @@ from vlcpctl.training.loop.optimizers import Optimizer
 from vlcpctl.training.loop.resume import START_OVER, ResumeDirectory, SavedProgress
 from vlcpctl.training.loop.state import Slots, TrainRun
 from vlcpctl.training.loop.step import OptimizerStep
+from vlcpctl.training.loop.step_values import StepValues, read_in_order, steps_per_read
 
 # Called with the name of each point a run passes: "step=3", "phase=1", "saved". Tests kill the
 # process there, to check that a resumed run ends with the same bytes.
@@ -58,6 +59,9 @@ class TrainingLoop:
     def __post_init__(self) -> None:
         self.last_saved = self.started = time.monotonic()
         self._optimizers: dict[str, Optimizer] = {}
+        self._unread: list[tuple[StepValues, float]] = []  # of the last steps, with learning rates
+        self._note = ""  # the last loss that was read, for the progress bar
+        self.steps_per_read = steps_per_read(self.run.device)
 
     def train(self, states: dict[str, dict[str, Tensor]]) -> Weights:
         """Run the remaining phases, with the optimizers restored from `states`.
@@ -85,8 +89,7 @@ class TrainingLoop:
         if phase.weights and first == 0:
             run.swap(phase.weights)
         methods = [method for method in run.methods if method.name in phase.methods]
-        optimizer = self._optimizer(phase.weights)
-        step_once = OptimizerStep(run, optimizer, methods)
+        step_once = OptimizerStep(run, self._optimizer(phase.weights), methods)
         if first:
             self._restore_scaler(step_once)
         run.encoder.module.train(phase.trains)
@@ -95,19 +98,25 @@ class TrainingLoop:
             bar.advance(first)
             for step, batch in enumerate(batches, start=first):
                 run.position.step = step
-                rate = self._set_rate(optimizer, phase, step)
-                values = self._checked_step(step_once, batch)
-                self._record(phase, step, values, rate)
-                bar.advance(1, f"loss {values['loss']:.3f}, {self._pairs_per_second():.0f} pairs/s")
-                self.saved.step = step + 1
+                self._step(phase, step_once, batch)
+                bar.advance(1, self._note)
                 if phase.name == TRAIN.name and self.validate and self._ends_epoch(phase, step):
                     self._validation(phase, step)
                 self._save_if_due(step_once)
                 self.observe(f"step={step}")
+            self._read(phase)
         if phase.weights:
             run.swap(phase.weights)
         if run.written_slot and phase.name == TRAIN.name and phase.last:
             run.load_written_slot()
+
+    def _step(self, phase: PhasePlan, step_once: OptimizerStep, batch: Batch) -> None:
+        step = self.run.position.step
+        rate = self._set_rate(step_once.optimizer, phase, step)
+        self._unread.append((step_once(batch), rate))
+        self.saved.step = step + 1
+        if len(self._unread) >= self.steps_per_read:
+            self._read(phase)
 
     def _restore_scaler(self, step_once: OptimizerStep) -> None:
         saved, own = self.saved.scaler, step_once.scaler.state_dict()
@@ -133,12 +142,23 @@ class TrainingLoop:
     def _ends_epoch(self, phase: PhasePlan, step: int) -> bool:
         return (phase.offset + step + 1) % self.epoch_steps == 0
 
-    def _checked_step(self, step_once: OptimizerStep, batch: Batch) -> dict[str, float]:
+    def _read(self, phase: PhasePlan) -> None:
+        """Record the steps since the last read; raises Diverged at the first one that diverged.
+
+        Called before anything that depends on these steps leaves the process: before a validation,
+        a save and the end of a phase.
+        """
+        unread, self._unread = self._unread, []
+        if not unread:
+            return
+        rows = read_in_order([values for values, _ in unread])
         try:
-            return step_once(batch)
+            for (step, rate), values in zip(unread, rows, strict=True):
+                self._record(phase, step.step, values, rate)
         except Diverged as error:
             self.metrics_log.sync()
             raise Diverged(self.diverged(f"the loss diverged at {error}")) from error
+        self._note = f"loss {values['loss']:.3f}, {self._pairs_per_second():.0f} pairs/s"
 
     def diverged(self, what: str) -> str:
         """The message for a run that diverged: what happened, the last good state, what to do."""
@@ -164,6 +184,7 @@ class TrainingLoop:
 
     def _validation(self, phase: PhasePlan, step: int) -> None:
         assert self.validate is not None
+        self._read(phase)
         with self.run.as_written():
             # Rank 0's values for all: a last-bit difference between processes could otherwise give
             # them different best weights or learning rates.
@@ -193,6 +214,7 @@ class TrainingLoop:
         stops, due = self.run.world.any([bool(self.stop), due], self.run.device)
         if not (due or stops):
             return
+        self._read(self.run.position.plan)
         self.save(step_once.scaler.state_dict())
         if stops:
             raise Interrupted(

@@ -94,7 +94,7 @@ class ChunkPart:
     run: TrainRun
     batch: Batch
     chunk: slice
-    masked: int
+    masked: int | Tensor
 
     @property
     def pairs(self) -> int:

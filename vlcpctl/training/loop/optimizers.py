@@ -64,6 +64,20 @@ class _Halting:
                 elif weight.grad is not None:
                     weight.grad = torch.zeros_like(weight)
 
+    @torch.no_grad()
+    def step(self) -> None:
+        """Update every parameter that has a gradient."""
+        suppressed = self._suppressed()
+        if suppressed is not None and suppressed.device.type == "cpu":
+            if suppressed:
+                return
+            suppressed = None
+        self._update_all(suppressed)
+
+    def _update_all(self, suppressed: Tensor | None) -> None:
+        """Update unless `suppressed`, (), is 1.0; the host does not read it."""
+        raise NotImplementedError
+
     def _suppressed(self) -> Tensor | None:
         """1.0 if this update must not happen, else 0.0, (); None if nothing could prevent it."""
         assert self.grad_scale is None, "gradients are unscaled before the update"
@@ -95,10 +109,7 @@ class FusedAdam(_Halting):
         super().__init__(groups, defaults)
         self._update = adamw if decoupled else adam
 
-    @torch.no_grad()
-    def step(self) -> None:
-        """Update every parameter that has a gradient."""
-        suppressed = self._suppressed()
+    def _update_all(self, suppressed: Tensor | None) -> None:
         for group, weights, grads in self._with_gradients():
             for weight in weights:
                 self._start(weight)
@@ -138,10 +149,7 @@ class FusedSgd(_Halting):
 
     _step_supports_amp_scaling: ClassVar[bool] = True
 
-    @torch.no_grad()
-    def step(self) -> None:
-        """Update every parameter that has a gradient."""
-        suppressed = self._suppressed()
+    def _update_all(self, suppressed: Tensor | None) -> None:
         for group, weights, grads in self._with_gradients():
             buffers: list[Tensor | None] = [None] * len(weights)
             if group["momentum"]:
@@ -182,14 +190,7 @@ class Lamb(_Halting):
         self._timm: Any = TimmLamb(groups, max_grad_norm=None)
         self._defaults = self._timm.defaults
 
-    @torch.no_grad()
-    def step(self) -> None:
-        """Update every parameter that has a gradient."""
-        suppressed = self._suppressed()
-        if suppressed is not None and suppressed.device.type == "cpu":
-            if suppressed:
-                return
-            suppressed = None
+    def _update_all(self, suppressed: Tensor | None) -> None:
         for group, weights, grads in self._with_gradients():
             if suppressed is None:
                 self._update(group, weights)

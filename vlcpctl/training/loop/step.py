@@ -11,14 +11,13 @@ tokens are sums over a chunk's own tokens, so they need no leaves.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from vlcpctl.core.batch import Batch, Terms, Tokens
-from vlcpctl.core.errors import Diverged
 from vlcpctl.core.method import Method
 from vlcpctl.core.seeds import torch_seed
 from vlcpctl.losses.contrastive import image_text
@@ -27,6 +26,7 @@ from vlcpctl.training.loop.method_context import MethodRun
 from vlcpctl.training.loop.optimizers import Optimizer
 from vlcpctl.training.loop.pseudo_texts import PseudoTextEncoder, with_pseudo_texts
 from vlcpctl.training.loop.state import TrainRun
+from vlcpctl.training.loop.step_values import StepValues
 from vlcpctl.training.loop.token_terms import TokenTerms
 
 MAX_LOG_SCALE = math.log(100)  # a learned temperature stays above 0.01, as in CLIP
@@ -38,8 +38,14 @@ class OptimizerStep:
 
     def __init__(self, run: TrainRun, optimizer: Optimizer, methods: Sequence[Method]) -> None:
         self.run, self.optimizer = run, optimizer
+        # Set by the first step with a term that is not finite, and never reset. The host reads
+        # values later; until then the optimizer changes nothing.
+        self.halted = torch.zeros((), device=run.device)
+        optimizer.halted = self.halted
         fp16 = run.settings.precision == "fp16" and run.position.plan.trains
         self.scaler = torch.amp.GradScaler(run.device.type, enabled=fp16)
+        self._scale: float | None = None  # the loss scale after the last update; None: not read
+        self._needs_stepped = any(type(one).after_step is not Method.after_step for one in methods)
         self.contexts = [(method, MethodRun(run, method.name)) for method in methods]
         self.statistics = _running_statistics(run.encoder.module)
         needs = [method.needs(first=run.first) for method in methods]
@@ -48,11 +54,11 @@ class OptimizerStep:
         masks_words = run.position.plan.contrasts and run.settings.mask_share > 0
         self.fuses = run.encoder.family == "fusion" and (masks_words or has_token_loss)
 
-    def __call__(self, batch: Batch) -> dict[str, float]:
+    def __call__(self, batch: Batch) -> StepValues:
         """Train on one batch, or only compute gradients in a phase that does not train.
 
-        Returns every loss term by name, and their sum as `loss`. Raises Diverged if one is not
-        finite.
+        Returns the loss terms. Reading them raises Diverged if one is not finite, as the first of
+        these steps; from that step on no update changes the weights.
         """
         trains = self.run.position.plan.trains
         self.optimizer.zero_grad(set_to_none=True)
@@ -61,7 +67,8 @@ class OptimizerStep:
         with torch.no_grad():
             for method, context in self.contexts:
                 method.before_forward(context)
-        terms, aux = self._forward_backward(batch)
+        values, aux = self._forward_backward(batch)
+        self.halted.copy_(torch.maximum(self.halted, values.not_finite()))
         grads = self._gradients()
         with torch.no_grad():
             for method, context in self.contexts:
@@ -73,9 +80,9 @@ class OptimizerStep:
                 self._share_statistics()
             for (method, context), own in zip(self.contexts, aux, strict=True):
                 method.after_step(context, batch, own, stepped=stepped)
-        return terms
+        return values
 
-    def _forward_backward(self, batch: Batch) -> tuple[dict[str, float], list[dict[str, Any]]]:
+    def _forward_backward(self, batch: Batch) -> tuple[StepValues, list[dict[str, Any]]]:
         run = self.run
         chunks = run.chunks(batch)
         image, text, tokens = self._encode_all(batch, chunks)
@@ -101,9 +108,8 @@ class OptimizerStep:
             grads = [_gradient(leaf)[own][chunk] for leaf in leaves[:2]]
             extra = None if tokens is None else token_terms.add_chunk(chunk, tokens)
             self._backward([image, text], grads, extra)
-        token_values = token_terms.values()
-        self._refuse_non_finite(token_values)
-        return {**terms, "loss": terms["loss"] + sum(token_values.values()), **token_values}, aux
+        position = (run.position.phase, run.position.step)
+        return StepValues.of(position, total, terms, token_terms.values()), aux
 
     def _encode_all(
         self, batch: Batch, chunks: list[slice]
@@ -142,7 +148,7 @@ class OptimizerStep:
 
     def _loss(
         self, batch: Batch, image: Tensor, text: Tensor, pseudo: Tensor | None = None
-    ) -> tuple[Tensor, dict[str, float], list[dict[str, Any]]]:
+    ) -> tuple[Tensor, Terms, list[dict[str, Any]]]:
         out = as_features(image, text, self.run.scale(self.run.weights), pseudo)
         terms: Terms = {}
         replaced = any(method.replaces_base for method, _ in self.contexts)
@@ -158,15 +164,7 @@ class OptimizerStep:
             if len(terms) > 1
             else next(iter(terms.values()))
         )
-        values = {name: value.item() for name, value in terms.items()}
-        self._refuse_non_finite(values)
-        return total, {"loss": total.item(), **values}, all_aux
-
-    def _refuse_non_finite(self, values: Mapping[str, float]) -> None:
-        bad = [f"{name} is {value}" for name, value in values.items() if not math.isfinite(value)]
-        if bad:
-            position = self.run.position
-            raise Diverged(f"step {position.step} of phase {position.phase}: {', '.join(bad)}")
+        return total, terms, all_aux
 
     def _gradients(self) -> dict[str, Tensor]:
         """The gradients by name, unscaled and summed over processes."""
@@ -197,13 +195,20 @@ class OptimizerStep:
     def _update(self) -> bool:
         if self.run.settings.clip_norm:
             torch.nn.utils.clip_grad_norm_(self.run.weights.values(), self.run.settings.clip_norm)
-        before = self.scaler.get_scale()  # lowered below only if the update was skipped
+        reads_scale = self._needs_stepped and self.scaler.is_enabled()
+        if reads_scale and self._scale is None:
+            self._scale = self.scaler.get_scale()
         self.scaler.step(cast("torch.optim.Optimizer", self.optimizer))
         self.scaler.update()
         temperature = self.run.weights["logit_scale"]
         if temperature.requires_grad:
             temperature.clamp_(max=MAX_LOG_SCALE)
-        return self.scaler.get_scale() >= before
+        if not reads_scale:
+            return True
+        # Lowered only if the update was skipped. Reading it waits for the device.
+        before, self._scale = self._scale, self.scaler.get_scale()
+        assert before is not None
+        return self._scale >= before
 
 
 def _running_statistics(module: nn.Module) -> list[Tensor]:

@@ -25,7 +25,7 @@ class TokenTerms:
     ) -> None:
         self.run, self.contexts, self.batch = run, contexts, batch
         self._predicts_words = run.position.plan.contrasts and run.settings.mask_share > 0
-        self._masked: int | None = None
+        self._masked: int | Tensor | None = None
         self._chunk_terms: list[Terms] = []
 
     def add_chunk(self, chunk: slice, tokens: Tokens) -> Tensor | None:
@@ -41,8 +41,8 @@ class TokenTerms:
         differentiable = [value for value in terms.values() if value.requires_grad]
         return torch.stack(differentiable).sum() if differentiable else None
 
-    def values(self) -> dict[str, float]:
-        """The value of each term by name, summed over chunks and processes."""
+    def values(self) -> Terms:
+        """The value of each term by name, summed over chunks and processes; () each."""
         if not self._chunk_terms or not self._chunk_terms[0]:
             return {}
         stacks = [
@@ -50,15 +50,18 @@ class TokenTerms:
         ]
         summed = torch.stack(stacks).sum(0)
         self.run.world.sum_([summed])
-        return dict(zip(self._chunk_terms[0], summed.tolist(), strict=True))
+        return dict(zip(self._chunk_terms[0], summed.unbind(), strict=True))
 
-    def _count(self) -> int:
+    def _count(self) -> int | Tensor:
         """The number of masked tokens in the global batch, at least 1."""
         # Not the chunk's own count: a mean of means would weigh tokens by how their chunk was cut.
         if self._masked is None:
             labels = self.batch.labels
             count = torch.zeros(()) if labels is None else (labels >= 0).sum()
-            count = count.to(self.run.device)
-            self.run.world.sum_([count])
-            self._masked = max(1, int(count))
+            if self.run.world.size == 1:
+                self._masked = max(1, int(count))
+            else:
+                count = count.to(self.run.device)
+                self.run.world.sum_([count])
+                self._masked = count.clamp_min(1)
         return self._masked

@@ -6,7 +6,7 @@ All of them must call the same methods in the same order, or they wait for each 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -63,6 +63,21 @@ class World:
             for tensor, part in zip(same_dtype, flat.split(sizes), strict=True):
                 tensor.copy_(part.view_as(tensor))
 
+    def start_sum(self, flat: Tensor) -> Callable[[], None]:
+        """Start to sum a tensor over processes, in place, and return at once.
+
+        Calling the result waits for the sum. All processes must start their sums in the same order.
+        Both raise LostProcess if another process has ended.
+        """
+        with _communicating():
+            work = dist.all_reduce(flat, async_op=True)
+
+        def wait() -> None:
+            with _communicating():
+                work.wait()
+
+        return wait
+
     def any(self, flags: Sequence[bool], device: torch.device) -> list[bool]:
         """For each flag, whether it is set in at least one process."""
         if self.size == 1:
@@ -81,6 +96,14 @@ class World:
         with _communicating():
             dist.broadcast(sent, src=0)
         return dict(zip(values, sent.tolist(), strict=True))
+
+    def numbers_of_rank_0(self, numbers: Tensor, device: torch.device) -> list[int]:
+        """The whole numbers (n,) of rank 0; n must be the same in all processes."""
+        sent = numbers.to(device)
+        if self.size > 1:
+            with _communicating():
+                dist.broadcast(sent, src=0)
+        return [int(number) for number in sent.tolist()]
 
     def barrier(self) -> None:
         """Wait until every process has called this."""

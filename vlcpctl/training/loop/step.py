@@ -25,6 +25,7 @@ from vlcpctl.models.embed import as_features
 from vlcpctl.training.loop.method_context import MethodRun
 from vlcpctl.training.loop.optimizers import Optimizer
 from vlcpctl.training.loop.pseudo_texts import PseudoTextEncoder, with_pseudo_texts
+from vlcpctl.training.loop.reduction import GradientSum
 from vlcpctl.training.loop.state import TrainRun
 from vlcpctl.training.loop.step_values import StepValues
 from vlcpctl.training.loop.token_terms import TokenTerms
@@ -47,6 +48,7 @@ class OptimizerStep:
         self._scale: float | None = None  # the loss scale after the last update; None: not read
         self._needs_stepped = any(type(one).after_step is not Method.after_step for one in methods)
         self.contexts = [(method, MethodRun(run, method.name)) for method in methods]
+        self.reduction = GradientSum(run.weights, run.world)
         self.statistics = _running_statistics(run.encoder.module)
         needs = [method.needs(first=run.first) for method in methods]
         self.inversion = next((need.pseudo_texts for need in needs if need.pseudo_texts), None)
@@ -101,13 +103,15 @@ class OptimizerStep:
         own = run.world.slice_of(len(batch.keys))
         token_terms = TokenTerms(run, self.contexts, batch)
         for chunk in chunks:
+            is_last = chunk is chunks[-1]
             # The first forward of several chunks kept no graph, so that memory holds the
             # activations of one chunk at a time; this one repeats it with its graph.
             if len(chunks) > 1:
                 image, text, tokens = self._encode(batch, chunk, fuses=self.fuses)
             grads = [_gradient(leaf)[own][chunk] for leaf in leaves[:2]]
             extra = None if tokens is None else token_terms.add_chunk(chunk, tokens)
-            self._backward([image, text], grads, extra)
+            with self.reduction.last_backward(is_last=is_last):
+                self._backward([image, text], grads, extra)
         position = (run.position.phase, run.position.step)
         return StepValues.of(position, total, terms, token_terms.values()), aux
 
@@ -168,17 +172,7 @@ class OptimizerStep:
 
     def _gradients(self) -> dict[str, Tensor]:
         """The gradients by name, unscaled and summed over processes."""
-        weights, world = self.run.weights, self.run.world
-        # A weight may be used in some processes only (no masked word in this part). All must sum
-        # the same list of tensors, so a missing gradient is zero where another process has one.
-        has_gradient = [weight.grad is not None for weight in weights.values()]
-        used = world.any(has_gradient, self.run.device)
-        grads = {
-            name: _grad_of(weight)
-            for (name, weight), is_used in zip(weights.items(), used, strict=True)
-            if is_used
-        }
-        world.sum_(grads.values())
+        grads = self.reduction.finish()
         # After the sum: an overflow anywhere is now seen everywhere, so all skip the same update.
         if grads:
             self.scaler.unscale_(cast("torch.optim.Optimizer", self.optimizer))
@@ -221,10 +215,3 @@ def _running_statistics(module: nn.Module) -> list[Tensor]:
 def _gradient(leaf: Tensor) -> Tensor:
     assert leaf.grad is not None
     return leaf.grad
-
-
-def _grad_of(weight: Tensor) -> Tensor:
-    """The weight's gradient, set to zero if only another process has used the weight."""
-    if weight.grad is None:
-        weight.grad = torch.zeros_like(weight)
-    return weight.grad

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Generator
 from contextlib import closing
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -90,7 +91,20 @@ def _with_file_texts(
             yield dataclasses.replace(batch, pseudo=texts)
 
 
-def validation_batches(plan: TrainPlan, run: TrainRun) -> Generator[Batch]:
+@dataclass(frozen=True)
+class ValidationBatches:
+    """The `count` batches of the tasks' validation splits, of `size` pairs each."""
+
+    dataset: PlannedBatches
+    count: int
+    size: int
+
+    def read(self, first: int, stop: int) -> Generator[Batch]:
+        """Batches first..stop-1, in order."""
+        return read_batches(self.dataset, first, stop, workers=0)
+
+
+def validation_batches(plan: TrainPlan, run: TrainRun) -> ValidationBatches:
     """Batches of the tasks' validation splits, in order: first captions, no augmentation.
 
     The last rows that do not fill a batch are left out: the loss depends on the batch size.
@@ -113,7 +127,7 @@ def validation_batches(plan: TrainPlan, run: TrainRun) -> Generator[Batch]:
         seed=run.seed,
         part=lambda count: slice(0, count),
     )
-    return read_batches(dataset, 0, len(row) // size, workers=0)
+    return ValidationBatches(dataset, len(row) // size, size)
 
 
 def _masking(run: TrainRun) -> Masking | None:

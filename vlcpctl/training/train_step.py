@@ -299,7 +299,7 @@ def _validation(plan: TrainPlan, run: TrainRun) -> Callable[[], dict[str, float]
     if missing:
         return None
     return lambda: validate(
-        run, lambda: validation_batches(plan, run), recalls=settings.keep == "best:val_rmean"
+        run, validation_batches(plan, run), recalls=settings.keep == "best:val_rmean"
     )
 
 

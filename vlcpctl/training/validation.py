@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
 
 import numpy as np
 import torch
@@ -14,24 +14,52 @@ from vlcpctl.evaluation.search.backends import choose
 from vlcpctl.evaluation.search.gallery import Gallery
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.models.embed import as_features
+from vlcpctl.training.batches import ValidationBatches
 from vlcpctl.training.loop.state import TrainRun
 
 
 @torch.no_grad()
-def validate(
-    run: TrainRun, batches: Callable[[], Iterator[Batch]], *, recalls: bool
-) -> dict[str, float]:
-    """`val_loss`, the mean over batches, and with `recalls` also `val_rmean` in percent."""
+def validate(run: TrainRun, batches: ValidationBatches, *, recalls: bool) -> dict[str, float]:
+    """`val_loss`, the mean over batches, and with `recalls` also `val_rmean` in percent.
+
+    Each process encodes its share of the batches. The loss is the same in all of them; the recall
+    is computed in rank 0 alone, and NaN in the others.
+    """
+    world = run.world
+    first, stop = (batches.count * rank // world.size for rank in (world.rank, world.rank + 1))
     run.encoder.module.eval()
-    found = [(_features(run, batch), batch.texts) for batch in batches()]
+    found = [(_features(run, batch), batch.texts) for batch in batches.read(first, stop)]
     run.encoder.module.train()
-    losses = torch.stack([_loss(run, out) for out, _ in found])
-    values = {"val_loss": losses.mean().item()}
+    none = run.weights["logit_scale"].new_zeros(0)  # a process may have no batch
+    losses = torch.stack([_loss(run, out) for out, _ in found]) if found else none
+    values = {"val_loss": _of_all(run, losses, first, batches.count).mean().item()}
     if recalls:
-        values["val_rmean"] = _recall(
-            run, [out for out, _ in found], torch.cat([texts for _, texts in found])
-        )
+        rows = (first * batches.size, batches.count * batches.size)
+        none = none.new_zeros(0, run.width)
+        sides = [
+            _of_all(run, torch.cat([none, *side]), *rows)
+            for side in ([out.image for out, _ in found], [out.text for out, _ in found])
+        ]
+        texts = _of_all(run, _token_rows(run, [texts for _, texts in found]), *rows)
+        values["val_rmean"] = _recall(run, *sides, texts) if world.rank == 0 else math.nan
     return values
+
+
+def _of_all(run: TrainRun, own: Tensor, first: int, count: int) -> Tensor:
+    """The rows of all processes, (count, ...); `own` (n, ...) are those from `first` on."""
+    if run.world.size == 1:
+        return own
+    whole = own.new_zeros(count, *own.shape[1:])
+    whole[first : first + len(own)] = own
+    run.world.sum_([whole])  # exact: the others add zeros
+    return whole
+
+
+def _token_rows(run: TrainRun, texts: list[Tensor]) -> Tensor:
+    """This process's token ids (n, L); L is that of the other processes if n is 0."""
+    own = torch.tensor([texts[0].shape[1] if texts else 0], device=run.device)
+    length = int(run.world.gather(own).max())
+    return torch.cat([torch.zeros(0, length, dtype=torch.int64), *texts]).to(run.device)
 
 
 def _features(run: TrainRun, batch: Batch) -> Features:
@@ -46,11 +74,11 @@ def _loss(run: TrainRun, out: Features) -> Tensor:
     return run.joined(*image_text(out.image, out.text, out.scale))
 
 
-def _recall(run: TrainRun, outputs: list[Features], tokens: Tensor) -> float:
+def _recall(run: TrainRun, image: Tensor, text: Tensor, tokens: Tensor) -> float:
     """The mean of the six recalls in percent; equal texts are one gallery entry, as in eval."""
-    images = torch.cat([out.image for out in outputs]).float().cpu().numpy()
-    texts = torch.cat([out.text for out in outputs]).float().cpu().numpy()
-    _, first, of_image = np.unique(tokens.numpy(), axis=0, return_index=True, return_inverse=True)
+    images, texts = (side.float().cpu().numpy() for side in (image, text))
+    ids = tokens.cpu().numpy()
+    _, first, of_image = np.unique(ids, axis=0, return_index=True, return_inverse=True)
     pairs = np.stack([np.arange(len(images)), of_image.reshape(-1)], axis=1)
     features = cross_modal(Gallery(images, texts[first], pairs), choose("auto", run.device.type))
     return features.metrics["rm"]

@@ -1,0 +1,71 @@
+"""Validation in two processes: each encodes its share of the batches; the values are the same."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.battery import BATCH, TrainingWorld, make_world, request
+from support.processes import run_together
+from support.tiny_stream import make_task
+
+from vlcpctl.core.batch import Batch
+from vlcpctl.distributed.ranks import process_ranks
+from vlcpctl.training import launch, validation
+from vlcpctl.training.config.request import Request
+from vlcpctl.training.loop.state import TrainRun
+from vlcpctl.training.train_step import train_step
+
+pytestmark = pytest.mark.dist
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+def _request(world: TrainingWorld, root: Path, pairs: int) -> Request:
+    task = make_task(root / "task", splits={"train": 12, "val": pairs})
+    step = replace(request(world, "seqf", 0, root, buffered=False), tasks=(task,))
+    settings = replace(step.settings, keep="best:val_rmean", schedule="plateau", epochs=3)
+    return replace(step, settings=settings)
+
+
+def _values(checkpoint: Path) -> dict[str, list[float]]:
+    rows = [json.loads(row) for row in (checkpoint / "metrics.jsonl").read_text().splitlines()]
+    found = [row for row in rows if "val_loss" in row]
+    return {name: [row[name] for row in found] for name in ("val_loss", "val_rmean")}
+
+
+@pytest.mark.parametrize("pairs", [3 * BATCH, BATCH])
+def test_values_do_not_depend_on_the_number_of_processes(
+    world: TrainingWorld, tmp_path: Path, pairs: int
+) -> None:
+    """With a single batch, one of the processes has none."""
+    step = _request(world, tmp_path, pairs)
+    train_step(replace(step, out=tmp_path / "one"))
+
+    def act(rank: int) -> None:
+        here = process_ranks()
+        assert here is not None
+        encoded: list[Batch] = []
+        features = validation._features
+
+        def counted(run: TrainRun, batch: Batch) -> Any:
+            encoded.append(batch)
+            return features(run, batch)
+
+        validation._features = counted
+        launch.take_part(replace(step, out=tmp_path / "two", nproc=2), here)
+        batches = pairs // BATCH
+        share = batches * (rank + 1) // 2 - batches * rank // 2
+        assert len(encoded) == step.settings.epochs * share
+
+    assert run_together(act) == [0, 0]
+    one, two = _values(tmp_path / "one"), _values(tmp_path / "two")
+    assert len(one["val_loss"]) == step.settings.epochs
+    assert two["val_loss"] == pytest.approx(one["val_loss"], rel=1e-6)
+    assert two["val_rmean"] == pytest.approx(one["val_rmean"], rel=1e-6)

@@ -19,7 +19,7 @@ BAND = 1e-5  # scores that differ by less are tied
 ERROR = 4e-6  # bound on the float32 error of inner products of unit vectors; 1.1e-6 was seen
 _GROWTH = 8  # times as many candidates if the first were too few
 _BLOCK_SCORES = 1 << 21  # candidates at once: about 60 MB
-_TILE_ROWS = 8192
+_TILE_ROWS = 256  # pairs at once: their vectors in double precision stay in the cache
 
 Scores = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -35,13 +35,17 @@ class QueryAndGallery:
 
 @dataclass(frozen=True)
 class SearchCandidates:
-    """Search results of a block of queries, numbered by `row_Q`; a rival is a wrong answer."""
+    """Search results of a block of queries, numbered by `row_Q`; a rival is a wrong answer.
+
+    `searched` is the number of gallery rows in which they were found; None means all of them.
+    """
 
     sides: QueryAndGallery
     row_Q: Ids
     score_QK: Vectors
     id_QK: Ids
     is_rival_QK: Mask
+    searched: int | None = None
 
     def count_rivals(self, edge_Q: Scores) -> Ids:
         """(Q,) number of wrong answers among the candidates that score at least `edge`."""
@@ -53,8 +57,9 @@ class SearchCandidates:
         return counts
 
     def may_miss(self, edge_Q: Scores) -> Mask:
-        """(Q,) whether a gallery row outside the candidates may score at least `edge`."""
-        has_all = self.id_QK.shape[1] == len(self.sides.gallery_GD)
+        """(Q,) whether a searched row outside the candidates may score at least `edge`."""
+        searched = len(self.sides.gallery_GD) if self.searched is None else self.searched
+        has_all = self.id_QK.shape[1] == searched
         mask: Mask = (self.score_QK[:, -1] >= edge_Q - ERROR) & (not has_all)
         return mask
 

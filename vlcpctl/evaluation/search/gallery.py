@@ -89,11 +89,38 @@ class Gallery:
         return _right(self.pairs_P2[:, 1], self.pairs_P2[:, 0], len(self.text_TD))
 
 
+@dataclass(frozen=True)
+class GrowingGallery:
+    """The gallery of several parts; the gallery of the first of them is the start of it.
+
+    `image_ends` and `text_ends` (N,) are the numbers of entries of the first 1, 2, ... N parts, and
+    `part_P` is the part, from 0, with which each pair comes: a pair may be newer than both entries.
+    """
+
+    whole: Gallery
+    image_ends: Ids
+    text_ends: Ids
+    part_P: Ids
+
+    def first(self, parts: int) -> Gallery:
+        """The gallery of the first parts."""
+        return Gallery(
+            self.whole.image_ID[: self.image_ends[parts - 1]],
+            self.whole.text_TD[: self.text_ends[parts - 1]],
+            self.whole.pairs_P2[self.part_P < parts],
+        )
+
+
 def merge_galleries(parts: Sequence[Embeddings]) -> Gallery:
     """One gallery of all parts, in which identical images, and identical texts, are one entry."""
+    return merge_growing(parts).whole
+
+
+def merge_growing(parts: Sequence[Embeddings]) -> GrowingGallery:
+    """The gallery of `merge_galleries`, and where that of the first parts ends."""
     image_ids: dict[str, int] = {}
     texts: dict[str, int] = {}
-    images, sentences, pairs = [], [], []
+    images, sentences, pairs, ends = [], [], [], []
     for part in parts:
         layout = part.layout
         image_rows, fresh_images = _enter(image_ids, layout.image_ids)
@@ -102,24 +129,33 @@ def merge_galleries(parts: Sequence[Embeddings]) -> Gallery:
         sentences.append(part.text_TD[fresh_texts])
         of_caption = image_rows[layout.image_of_N[layout.sample_of_C]]
         pairs.append(np.stack([of_caption, text_rows[layout.text_of_C]], axis=1))
-    unique = np.unique(np.concatenate(pairs), axis=0)
-    return Gallery(np.concatenate(images), np.concatenate(sentences), unique)
+        ends.append((len(image_ids), len(texts)))
+    unique, first = np.unique(np.concatenate(pairs), axis=0, return_index=True)
+    part_C = np.repeat(np.arange(len(parts)), [len(one) for one in pairs])
+    gallery = Gallery(np.concatenate(images), np.concatenate(sentences), unique)
+    return GrowingGallery(gallery, *_ids(ends).T, part_C[first])
 
 
 def stack_galleries(parts: Sequence[Embeddings]) -> Gallery:
     """One gallery of all parts, an image per sample; only a sample's own captions are right."""
+    return stack_growing(parts).whole
+
+
+def stack_growing(parts: Sequence[Embeddings]) -> GrowingGallery:
+    """The gallery of `stack_galleries`, and where that of the first parts ends."""
     images = np.concatenate([part.image_ID[part.layout.image_of_N] for part in parts])
     texts = np.concatenate([part.text_TD[part.layout.text_of_C] for part in parts])
-    before = np.cumsum([0, *(len(part.layout.image_of_N) for part in parts)])
-    shifted = [
-        part.layout.sample_of_C + start for part, start in zip(parts, before[:-1], strict=True)
-    ]
-    return Gallery(
-        images, texts, np.stack([np.concatenate(shifted), np.arange(len(texts))], axis=1)
-    )
+    image_ends = np.cumsum([len(part.layout.image_of_N) for part in parts])
+    sizes = [len(part.layout.text_of_C) for part in parts]
+    before = [0, *image_ends[:-1].tolist()]
+    shifted = [part.layout.sample_of_C + start for part, start in zip(parts, before, strict=True)]
+    pairs = np.stack([np.concatenate(shifted), np.arange(len(texts))], axis=1)
+    part_P = np.repeat(np.arange(len(parts)), sizes)
+    return GrowingGallery(Gallery(images, texts, pairs), image_ends, np.cumsum(sizes), part_P)
 
 
 GATHER = {"unite": merge_galleries, "separate": stack_galleries}
+GATHER_GROWING = {"unite": merge_growing, "separate": stack_growing}
 
 
 @dataclass(frozen=True)

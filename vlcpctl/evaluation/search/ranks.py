@@ -64,7 +64,7 @@ def rank(queries: Queries, index: Index, top: int) -> Ranks:
     ranks = Ranks(np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64))
 
     def settle(rows: Ids, score_QK: Vectors, id_QK: Ids) -> Ids:
-        is_right = _is_right(queries.right, rows, id_QK, len(sides.gallery_GD))
+        is_right = is_right_answer(queries.right, rows, id_QK, len(sides.gallery_GD))
         found = SearchCandidates(sides, rows, score_QK, id_QK, (id_QK >= 0) & ~is_right)
         return _rank_block(found, queries.right, ranks, top)
 
@@ -101,8 +101,8 @@ def right_scores(sides: QueryAndGallery, right: RightAnswers, rows: Ids) -> tupl
     return np.repeat(np.arange(len(rows)), counts), scores
 
 
-def _is_right(right: RightAnswers, rows: Ids, id_QK: Ids, gallery_size: int) -> Mask:
-    """Which candidates are right answers."""
+def is_right_answer(right: RightAnswers, rows: Ids, id_QK: Ids, gallery_size: int) -> Mask:
+    """(Q, K) which candidates of these queries are right answers; `gallery_size` is G."""
     # A (query, gallery row) pair becomes one number: `known` is sorted, so one search finds all.
     place = np.arange(len(rows))
     known = np.repeat(place, right.counts[rows]) * gallery_size + answers_of(right, rows)

@@ -21,12 +21,13 @@ from support.battery import (
 )
 from support.processes import run_together
 from support.program import check_refused, run_program
-from support.tiny_stream import make_pair, make_task
+from support.tiny_stream import make_pair, make_stream, make_task
 
 from vlcpctl.core.batch import Batch, Features
 from vlcpctl.core.errors import Incompatible, OutputExists, UsageError
 from vlcpctl.core.method import Method
 from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.methods import TABLE
 from vlcpctl.models import encoders
@@ -120,6 +121,29 @@ def test_with_a_view_for_each_epoch_a_run_has_the_losses_of_the_live_teacher(
 ) -> None:
     step = second(world, first, names)
     expect_same(step, targets_of(step, tmp_path / "targets"), tmp_path)
+
+
+def test_scaled_decoding_is_taken_from_the_teacher_and_gives_the_losses_of_the_live_one(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
+    stream = make_stream(
+        tmp_path / "stream", 2, 12, pair=lambda n: make_pair(n, size=64, kind="JPEG")
+    )
+    tasks = [task.path for task in open_stream(stream)]
+    world = replace(world, tasks=tasks, flags={**world.flags, "jpeg_decode": "scaled"})
+    train_step(request(world, "seqf", 0, tmp_path, buffered=False))
+    step = second(world, tmp_path, "modx")
+    asked = distill_plan.Request(
+        tasks=step.tasks,
+        teacher=tmp_path / "00",
+        out=tmp_path / "targets",
+        views=EPOCHS,
+        augmentation={},
+    )
+    plan = distill_plan.make_plan(asked)
+    assert plan.identity["transform"]["jpeg_decode"] == "scaled"
+    assert distill(plan, MEANS, Shard())
+    expect_same(step, asked.out, tmp_path)
 
 
 def test_the_table_has_methods_to_teach() -> None:
@@ -342,6 +366,12 @@ def test_targets_that_do_not_fit_are_refused(
 
     refuses(_with(step, flip=False), "transform: flip was True and is now False")
     refuses(_with(step, crop_scale=(0.5, 1.0)), "crop_scale was")
+    scaled = "transform: jpeg_decode was 'exact' and is now 'scaled'"
+    refuses(_with(step, jpeg_decode="scaled"), scaled)
+    trained_scaled = _with(step, jpeg_decode="scaled")
+    targets = targets_of(trained_scaled, tmp_path / "scaled")
+    exactly = "transform: jpeg_decode was 'scaled' and is now 'exact'"
+    refuses(replace(step, targets=targets), exactly)
     other = request(world, "seqf", 0, tmp_path, buffered=False)
     train_step(replace(other, seed=1))
     refuses(replace(step, teacher=tmp_path / "00"), "was made with a different teacher than")

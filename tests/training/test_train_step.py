@@ -283,3 +283,32 @@ def test_slow_models_take_or_average_the_statistics_of_batch_norm(
     slots = next((tmp_path / ".00.vlcpctl" / "partial").glob("at-*")) / "slots" / "ctp"
     assert ("visual.bn1.running_mean" in load_file(slots / "momentum.safetensors")) == blends
     assert in_child(step) == 0
+
+
+def test_scaled_decoding_makes_another_run_and_exact_is_as_without_the_setting(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
+    task = make_task(tmp_path / "task", 12, pair=lambda n: make_pair(n, size=64, kind="JPEG"))
+    step = replace(_first(world, tmp_path), tasks=(task,))
+    train_step(step)
+    manifest = read_manifest(step.out, "checkpoint")
+    assert "jpeg_decode" not in manifest["identity"]["settings"]
+    assert "jpeg_decode" not in manifest["origins"]
+    exact = load_file(step.out / WEIGHTS)
+    scaled = _with(step, jpeg_decode="scaled")
+    with pytest.raises(
+        OutputExists, match=r"settings\.jpeg_decode was not set and is now 'scaled'"
+    ):
+        train_step(scaled)
+    train_step(replace(scaled, out=tmp_path / "scaled"))
+    manifest = read_manifest(tmp_path / "scaled", "checkpoint")
+    assert manifest["identity"]["settings"]["jpeg_decode"] == "scaled"
+    assert "jpeg_decode" in manifest["origins"]
+    found = load_file(tmp_path / "scaled" / WEIGHTS)
+    assert not all(torch.equal(found[name], exact[name]) for name in exact)
+    small = make_task(tmp_path / "small", 12, pair=lambda n: make_pair(n, size=31, kind="JPEG"))
+    losses = []
+    for name, how in (("small-exact", step), ("small-scaled", scaled)):
+        train_step(replace(how, tasks=(small,), out=tmp_path / name))
+        losses.append([row["loss"] for row in _rows(tmp_path / name)])
+    assert losses[0] == losses[1]

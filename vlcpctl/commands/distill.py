@@ -92,6 +92,7 @@ def run(
     crop_scale: options.CropScale = None,
     flip: options.Flip = None,
     randaugment: options.RandAugment = None,
+    jpeg_decode: options.JpegDecode = None,
     batch_size: BatchSize = 256,
     num_shards: NumShards = 1,
     shard_index: ShardIndex = 0,
@@ -128,6 +129,7 @@ def run(
         "crop_scale": crop_scale,
         "flip": flip,
         "randaugment": randaugment,
+        "jpeg_decode": jpeg_decode,
     }
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.precompute.distill_plan import Request, make_plan

@@ -231,6 +231,16 @@ RandAugment = Annotated[
         rich_help_panel=DATA,
     ),
 ]
+JpegDecode = Annotated[
+    str | None,
+    typer.Option(
+        metavar="exact|scaled",
+        help="Decoding of JPEG training images: exact, or scaled down by the decoder to what the "
+        "crop needs, which is faster and changes pixels slightly (default: from the preset, or "
+        "exact).",
+        rich_help_panel=DATA,
+    ),
+]
 SaveRanks = Annotated[
     Path | None,
     typer.Option(

@@ -336,6 +336,7 @@ def run(
     crop_scale: options.CropScale = None,
     flip: options.Flip = None,
     randaugment: options.RandAugment = None,
+    jpeg_decode: options.JpegDecode = None,
     keep: Annotated[
         str | None,
         typer.Option(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 INTERPOLATIONS = ("bicubic", "bilinear")
 RESIZE_MODES = ("shortest", "longest", "squash")
+EXACT, SCALED = "exact", "scaled"
+# How JPEGs are decoded: whole, or scaled down by the decoder to what the view needs.
+JPEG_DECODINGS = (EXACT, SCALED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +30,7 @@ class ImageTransform:
     crop_scale: tuple[float, float] = (0.2, 1.0)
     flip: bool = False
     randaugment: tuple[int, int] | None = None
+    jpeg_decode: str = EXACT
 
     @property
     def varies(self) -> bool:
@@ -35,7 +40,19 @@ class ImageTransform:
     def facts(self) -> dict[str, Any]:
         """The settings that affect the pixels, by name.
 
-        Without random crops the crop scale has no effect, so it is None.
+        Without random crops the crop scale has no effect, so it is None. How JPEGs are decoded is
+        left out if it is exact: what earlier versions made is still the same.
         """
-        facts = asdict(self)
+        facts = without_exact(asdict(self))
         return facts if self.crop == "random" else {**facts, "crop_scale": None}
+
+
+def without_exact(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings, by name, without `jpeg_decode` if it is exact.
+
+    >>> without_exact({"flip": True, "jpeg_decode": "exact"})
+    {'flip': True}
+    """
+    return {
+        name: value for name, value in values.items() if (name, value) != ("jpeg_decode", EXACT)
+    }

@@ -25,7 +25,7 @@ from vlcpctl.core.atomic import already_made
 from vlcpctl.core.console import progress, say
 from vlcpctl.core.errors import OutputExists
 from vlcpctl.core.staging import Staging
-from vlcpctl.data.images.transforms import train_view
+from vlcpctl.data.images.transforms import TrainView
 from vlcpctl.data.loading.loader import ImageCache
 from vlcpctl.data.loading.workers import read_in_order
 from vlcpctl.data.precomputed.teacher_targets import Parts, write_targets
@@ -166,7 +166,7 @@ class ViewBatches(Dataset[Tensor]):
     size: int
 
     def __post_init__(self) -> None:
-        self._cache = ImageCache()
+        self._cache = ImageCache(limit=1)  # keeps the last image: its views follow each other
 
     def __getitem__(self, number: int) -> Tensor:
         part, batch = self.batches[number]
@@ -179,8 +179,8 @@ class ViewBatches(Dataset[Tensor]):
     def _view(self, place: np.ndarray, visit: int) -> np.ndarray:
         source, row = place.tolist()
         splits, key = self.plan.splits, self.plan.splits[source].keys[row]
-        image = self._cache.get(splits, source, row)
-        return train_view(image, self.plan.transform, self.plan.request.seed, key, visit)
+        view = TrainView(self.plan.transform, self.plan.request.seed, key, visit)
+        return view.render(self._cache.get(splits, source, row, view.reduction))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.models.configuration import checkpoint_transform
 from vlcpctl.training.config.settings import Settings, refuse_idle_settings, resolve
 
-AUGMENTATION = ("crop", "crop_scale", "flip", "randaugment")
+AUGMENTATION = ("crop", "crop_scale", "flip", "randaugment", "jpeg_decode")
 VIEWS = 4
 PAIRS_OF_A_PART = 256
 
@@ -133,7 +133,8 @@ def _settings(request: Request, teacher: CheckpointManifest) -> Settings:
                 f"{request.teacher} {why}, so its augmentation is not known; "
                 "pass the --preset that train-step will use"
             )
-        inherited = {name: _plain(trained[name]) for name in AUGMENTATION}
+        # Without `jpeg_decode`, which is left out if it is exact.
+        inherited = {name: _plain(trained[name]) for name in AUGMENTATION if name in trained}
     from_options = {**inherited, **request.augmentation}
     settings, _ = resolve(request.preset or "tiny", from_options, {})
     refuse_idle_settings(settings, dict.fromkeys(request.augmentation, "flag"))

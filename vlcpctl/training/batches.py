@@ -14,7 +14,12 @@ from torch.utils.data import Dataset
 from vlcpctl.core.batch import Batch, PseudoTexts
 from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.transform import ImageTransform
-from vlcpctl.data.loading.loader import PlannedBatches, WithBufferBatches, read_batches
+from vlcpctl.data.loading.loader import (
+    PlannedBatches,
+    WithBufferBatches,
+    cache_limit,
+    read_batches,
+)
 from vlcpctl.data.loading.masking import Masking
 from vlcpctl.data.loading.order import BatchPlan
 from vlcpctl.data.loading.sampler import BufferSampler
@@ -29,11 +34,12 @@ def training_batches(plan: TrainPlan, run: TrainRun, first: int, stop: int) -> G
 
     Raises Incompatible if the buffer stores features of another width than the model's.
     """
+    transform = training_transform(run)
     dataset: Dataset[Batch]
     dataset = batches = PlannedBatches(
         splits=plan.sampler.splits,
         plan=plan.sampler.plan,
-        transform=training_transform(run),
+        transform=transform,
         tokenise=run.encoder.tokenizer,
         seed=run.seed,
         part=run.world.slice_of,
@@ -41,6 +47,7 @@ def training_batches(plan: TrainPlan, run: TrainRun, first: int, stop: int) -> G
         masking=_masking(run),
         stored=_stored(plan, run),
         targets=plan.taught,
+        cache=_cache_limit(plan, transform),
     )
     source = plan.pseudo_texts
     if source is None or source.method not in run.position.plan.methods:
@@ -53,6 +60,12 @@ def training_batches(plan: TrainPlan, run: TrainRun, first: int, stop: int) -> G
         if source.file_texts is None
         else _with_file_texts(found, source.file_texts, run, first)
     )
+
+
+def _cache_limit(plan: TrainPlan, transform: ImageTransform) -> int:
+    """The bytes for decoded images; 0 if the images of an epoch do not fit."""
+    rows = plan.sampler.visited_rows()
+    return cache_limit(plan.sampler.splits, rows, transform, plan.request.workers)
 
 
 def _stored(plan: TrainPlan, run: TrainRun) -> StoredProjections | None:
@@ -148,4 +161,5 @@ def training_transform(run: TrainRun) -> ImageTransform:
         crop_scale=settings.crop_scale,
         flip=settings.flip,
         randaugment=settings.randaugment,
+        jpeg_decode=settings.jpeg_decode,
     )

@@ -18,6 +18,7 @@ from vlcpctl.core.hashing import file_sha256
 from vlcpctl.core.manifest import MANIFESTS, content_of, read_manifest
 from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.staging import read_path
+from vlcpctl.core.transform import without_exact
 from vlcpctl.core.versions import Versions
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.task import open_task
@@ -34,7 +35,7 @@ def semantic(request: Request) -> dict[str, Any]:
 
     Moved or copied inputs are still the same run.
     """
-    settings = dataclasses.asdict(request.settings)
+    settings = without_exact(dataclasses.asdict(request.settings))
     for name in ("model", "pretrained"):
         if request.origins.get(name) != PREVIOUS:  # that may say anything, such as a path
             settings[name] = _file_by_content(settings[name])

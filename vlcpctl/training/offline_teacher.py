@@ -8,7 +8,7 @@ from pathlib import Path
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.manifest import content_of, identity_differences
 from vlcpctl.core.method import Method
-from vlcpctl.core.transform import ImageTransform
+from vlcpctl.core.transform import EXACT, ImageTransform
 from vlcpctl.core.versions import Versions
 from vlcpctl.data.precomputed.teacher_targets import TargetsDirectory, TeacherTargets, open_targets
 from vlcpctl.data.tasks.task import Split, Task
@@ -76,7 +76,12 @@ def check_transform(targets: TargetsDirectory, transform: ImageTransform) -> Non
 
     A teacher embedding belongs to one crop: for another one it would be a wrong target.
     """
-    differences = identity_differences(targets.manifest["identity"]["transform"], transform.facts())
+    # Targets that do not say how JPEGs were decoded are of whole ones.
+    found, wanted = (
+        {"jpeg_decode": EXACT, **facts}
+        for facts in (targets.manifest["identity"]["transform"], transform.facts())
+    )
+    differences = identity_differences(found, wanted)
     if differences:
         raise Incompatible(
             f"{targets.path} was made with a different image transform: {'; '.join(differences)}"

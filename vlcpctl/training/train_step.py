@@ -325,6 +325,7 @@ def _manifest(
         console.say(f"generating pseudo texts took {share}")
     request = plan.request
     buffer = plan.buffer.manifest["buffer"] if plan.buffer else None
+    recorded = semantic["settings"]  # which leaves out one that is as in earlier versions
     return CheckpointManifest(
         identity=semantic,
         run=request.run,
@@ -337,7 +338,7 @@ def _manifest(
         parent=plan.parent.content if plan.parent else None,
         **plan.history.start(),
         fresh_state=request.fresh_state,
-        origins=request.origins,
+        origins={name: request.origins[name] for name in request.origins if name in recorded},
         asked=request.asked or None,
         inverting_seconds=round(inverting, 3) if inverting else None,
         warnings=plan.warnings or None,

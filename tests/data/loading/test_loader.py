@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,8 @@ from torch import Tensor
 from vlcpctl.core.batch import Batch
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.transform import ImageTransform
-from vlcpctl.data.loading.loader import ImageCache, PlannedBatches, read_batches
+from vlcpctl.data.loading import loader
+from vlcpctl.data.loading.loader import ImageCache, PlannedBatches, cache_limit, read_batches
 from vlcpctl.data.loading.order import BatchPlan
 from vlcpctl.data.tasks.task import Split, open_task
 
@@ -152,7 +154,7 @@ def test_the_cache_gives_up_what_was_used_longest_ago(
     splits: list[Split], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = _count_reads(splits[0], monkeypatch)
-    image = 24 * 24 * 3
+    image = 24 * 24 * 4
     cache = ImageCache(limit=2 * image)
     for row in (0, 1, 0, 2, 0):  # 2 drives out 1, not 0
         cache.get(splits, 0, row)
@@ -165,6 +167,54 @@ def test_the_cache_gives_up_what_was_used_longest_ago(
 def test_an_image_larger_than_the_cache_is_still_read(splits: list[Split]) -> None:
     cache = ImageCache(limit=10)
     assert cache.get(splits, 0, 0).size == cache.get(splits, 0, 1).size == (24, 24)
+
+
+def test_without_a_cache_nothing_is_kept(
+    splits: list[Split], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = _count_reads(splits[0], monkeypatch)
+    cache = ImageCache(limit=0)
+    for _ in range(3):
+        cache.get(splits, 0, 0)
+    assert (read(), cache.n_bytes) == (3, 0)
+
+
+def test_an_image_is_cached_only_with_the_scale_of_its_view(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = make_task(tmp_path / "jpegs", 4, pair=lambda n: make_pair(n, size=128, kind="JPEG"))
+    splits = [open_task(task).split("train")]
+    read = _count_reads(splits[0], monkeypatch)
+    cache = ImageCache()
+    found = [cache.get(splits, 0, 0, lambda size, by=by: by) for by in (2, 2, 1, 4, 4)]
+    assert [image.pixels.width for image in found] == [64, 64, 128, 32, 32]
+    assert read() == 3
+    assert cache.n_bytes == 32 * 32 * 4
+
+
+@pytest.mark.parametrize("decode", ["exact", "scaled"])
+def test_batches_do_not_depend_on_the_cache(tmp_path: Path, decode: str) -> None:
+    task = make_task(
+        tmp_path / "jpegs", 8, pair=lambda n: make_pair(n, captions=2, size=90, kind="JPEG")
+    )
+    splits = [open_task(task).split("train")] * 2
+    how = {"transform": replace(VIEW, jpeg_decode=decode)}
+    with_cache, without = batches(splits, **how), batches(splits, **how, cache=0)
+    for step in range(STEPS):
+        assert same(with_cache[step], without[step])
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_the_cache_is_off_where_an_epoch_does_not_fit(
+    splits: list[Split], monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    image = 24 * 24 * 4
+    rows = [np.arange(8), np.array([1, 5])]
+    own_share = max(workers, 1)
+    monkeypatch.setattr(loader, "CACHE_BYTES", 10 * image * own_share)
+    assert cache_limit(splits, rows, VIEW, workers) == 10 * image
+    monkeypatch.setattr(loader, "CACHE_BYTES", 10 * image * own_share - 1)
+    assert cache_limit(splits, rows, VIEW, workers) == 0
 
 
 def _count_reads(split: Split, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:

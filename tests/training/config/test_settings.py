@@ -66,6 +66,7 @@ def test_presets_set_only_settings_there_are(name: str) -> None:
         ({"crop": "random", "crop_scale": (2.0, 3.0)}, "--crop-scale must be above 0 and at most"),
         ({"crop": "random", "crop_scale": (0.0, 1.0)}, "--crop-scale must be above 0 and at most"),
         ({"crop_scale": (0.9, 0.2)}, "--crop-scale 0.9,0.2: the first number is above the second"),
+        ({"jpeg_decode": "fast"}, "--jpeg-decode 'fast' is not one of exact, scaled"),
         ({"randaugment": (999, 999)}, "--randaugment 999,999: N must be from 0 to 14, and M from"),
         ({"randaugment": (2, 11)}, "--randaugment 2,11: N must be"),
         ({"randaugment": (-1, 5)}, "--randaugment -1,5: N must be"),

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -25,6 +28,45 @@ warnings.filterwarnings("ignore", module=r"PIL\.")
 FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 
 
+Size = tuple[int, int]  # width and height in pixels
+Box = tuple[int, int, int, int]  # left, upper, right and lower edge in pixels
+Reduction = Callable[[Size], int]  # by how much a JPEG of a size may be reduced: 1, 2, 4 or 8
+_REDUCTIONS = (8, 4, 2, 1)
+_BYTES_OF_A_PIXEL = 4  # Pillow stores RGB with a byte to spare
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A decoded RGB image; `pixels` are at 1 / `reduction` of the size that the file has."""
+
+    pixels: Image.Image
+    size: Size  # of the encoded image
+    reduction: int = 1
+    asked: int | None = None  # the reduction wanted for a JPEG; None: not one, so it was ignored
+
+    @property
+    def n_bytes(self) -> int:
+        """The memory that the pixels take."""
+        return _BYTES_OF_A_PIXEL * self.pixels.width * self.pixels.height
+
+    def fits(self, reduction: Reduction) -> bool:
+        """Whether decoding the image with `reduction` would give these pixels."""
+        return self.asked is None or self.asked == reduction(self.size)
+
+    def resize(self, target: Size, interpolation: str, box: Box | None = None) -> Image.Image:
+        """The part of the image in `box`, by default all of it, resized to `target`.
+
+        `box` is in pixels of the encoded image.
+        """
+        resample = FILTERS[interpolation]
+        if self.reduction == 1:
+            return self.pixels.resize(target, resample, box=box)
+        # The decoder rounds sizes up, so that the last row or column of pixels may lie partly
+        # outside of the image; the box has the true edges.
+        left, upper, right, lower = (edge / self.reduction for edge in (box or (0, 0, *self.size)))
+        return self.pixels.resize(target, resample, box=(left, upper, right, lower))
+
+
 def decode_image(data: bytes, what: str = "image") -> Image.Image:
     """Decode to an RGB image; `what` names the image in messages.
 
@@ -34,42 +76,135 @@ def decode_image(data: bytes, what: str = "image") -> Image.Image:
     Raises BadInput if it is damaged or too large; a size above the limit is found in the header,
     before any pixel is decoded.
     """
+    return decode_reduced(data, not_reduced, what).pixels
+
+
+def not_reduced(size: Size) -> int:
+    """The reduction that decodes every pixel, which is 1 for an image of any size."""
+    del size
+    return 1
+
+
+def decode_reduced(data: bytes, reduction: Reduction, what: str = "image") -> Decoded:
+    """As `decode_image`, but a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size.
+
+    `reduction` maps the size of the encoded image to 1, 2, 4 or 8. Fewer pixels are computed: the
+    decoder uses only the low frequencies of each block. Raises BadInput as `decode_image` does.
+    """
     try:
-        read_header(data)
-        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-            return _rgb(image)
+        kind, width, height = read_header(data)
+        by = reduction((width, height)) if kind == "jpg" else None
+        if by is not None and by > 1:
+            # A lossless JPEG has no frequencies to leave out, so it is decoded whole; a damaged
+            # file fails again, with the message that does not depend on the reduction.
+            with suppress(*_DECODING_FAILS):
+                return Decoded(_decoded(data, by), (width, height), by, by)
+        pixels = _decoded(data)
+        return Decoded(pixels, pixels.size, asked=by)
     except _DECODING_FAILS as error:
         raise BadInput(f"{what} cannot be decoded: {first_line(error)}") from error
 
 
+def _decoded(data: bytes, reduction: int = 1) -> Image.Image:
+    with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+        if reduction > 1:
+            # The mode None leaves the channels as they are; the size gives this very reduction.
+            image.draft(None, (image.width // reduction, image.height // reduction))
+        return _rgb(image)
+
+
 def eval_view(image: Image.Image, transform: ImageTransform) -> np.ndarray:
     """(H, W, 3) uint8: the image as open_clip's evaluation transform resizes and crops it."""
-    size = transform.image_size
-    if image.size == (size, size):
-        return np.asarray(image)
-    if transform.resize_mode == "squash":
-        return _squashed(image, transform)
-    if transform.resize_mode == "longest":
-        return _padded(_scaled(image, size / max(image.size), transform), transform)
-    return _center(_shortest(image, transform), size)
+    return _eval_view(Decoded(image, image.size), transform)
 
 
 def train_view(
     image: Image.Image, transform: ImageTransform, seed: int, key: str, visit: int
 ) -> np.ndarray:
-    """(H, W, 3) uint8: the augmented view of an image on its `visit`-th use, from 0."""
-    if not transform.varies:
-        return _unaugmented(image, transform)
-    draw = generator(seed, "view", key, visit)
-    if transform.crop == "random":
-        image = _random_crop(image, transform, draw)
+    """(H, W, 3) uint8: the augmented view of a whole image on its `visit`-th use, from 0."""
+    return TrainView(transform, seed, key, visit).render(Decoded(image, image.size))
+
+
+class TrainView:
+    """The augmented view of an image on its `visit`-th use, from 0; render it once.
+
+    The crop is drawn from the size of the encoded image, before that is decoded. So a view depends
+    on (seed, key, visit) alone, and the decoder can leave out pixels that the crop does not need.
+    """
+
+    def __init__(self, transform: ImageTransform, seed: int, key: str, visit: int) -> None:
+        self.transform = transform
+        self._names = (seed, "view", key, visit)
+        self._drawn: tuple[Size, np.random.Generator, Box | None] | None = None
+
+    def reduction(self, size: Size) -> int:
+        """By how much a JPEG of this size may be reduced when it is decoded: 1, 2, 4 or 8.
+
+        1 unless the transform allows it. The part of the image that is used keeps at least as many
+        pixels as the view has, so resizing never enlarges what was reduced.
+        """
+        if self.transform.jpeg_decode == "exact":
+            return 1
+        box = self._draw(size)[1] if self.transform.varies else None
+        return reduction_of(size, self.transform, box)
+
+    def render(self, image: Decoded) -> np.ndarray:
+        """(H, W, 3) uint8: the view of the image."""
+        transform = self.transform
+        if not transform.varies:
+            return _unaugmented(image, transform)
+        draw, box = self._draw(image.size)
+        if box is not None:
+            view = image.resize((transform.image_size,) * 2, transform.interpolation, box)
+        elif transform.crop == "random":
+            view = Image.fromarray(_eval_view(image, transform))
+        else:
+            view = Image.fromarray(_unaugmented(image, transform))
+        if transform.flip and draw.random() < 0.5:
+            view = ImageOps.mirror(view)
+        if transform.randaugment is not None:
+            view = randaugment(view, *transform.randaugment, draw)
+        return np.asarray(view)
+
+    def _draw(self, size: Size) -> tuple[np.random.Generator, Box | None]:
+        """The generator, and the box of a random crop that it has drawn; None without such a crop.
+
+        Drawn once for an image, so that `render` goes on where `reduction` has drawn the box.
+        """
+        if self._drawn is None or self._drawn[0] != size:
+            draw, transform = generator(*self._names), self.transform
+            box = _random_box(size, transform, draw) if transform.crop == "random" else None
+            self._drawn = (size, draw, box)
+        return self._drawn[1:]
+
+
+def reduction_of(size: Size, transform: ImageTransform, box: Box | None = None) -> int:
+    """By how much an image of this size may be reduced, if `box` of it, or all, is resized."""
+    if box is not None:
+        used, target = (box[2] - box[0], box[3] - box[1]), (transform.image_size,) * 2
     else:
-        image = Image.fromarray(_unaugmented(image, transform))
-    if transform.flip and draw.random() < 0.5:
-        image = ImageOps.mirror(image)
-    if transform.randaugment is not None:
-        image = randaugment(image, *transform.randaugment, draw)
-    return np.asarray(image)
+        used = size
+        target = (
+            (transform.image_size,) * 2 if transform.crop == "none" else _target(size, transform)
+        )
+    most = max(1, min(one // other for one, other in zip(used, target, strict=True)))
+    return next(by for by in _REDUCTIONS if by <= most)
+
+
+def most_bytes(widths: np.ndarray, heights: np.ndarray, transform: ImageTransform) -> int:
+    """The most memory in bytes that images of these sizes take, decoded for views of training.
+
+    `widths` and `heights` are (N,) pixels. Scaled decoding counts all images as JPEGs.
+    """
+    pixels = widths.astype(np.float64) * heights
+    if transform.jpeg_decode != "exact":
+        longest = transform.crop == "center" and transform.resize_mode == "longest"
+        sides = np.maximum(widths, heights) if longest else np.minimum(widths, heights)
+        # A crop of a share s of the area keeps at least a share s of each side.
+        kept = transform.crop_scale[0] if transform.crop == "random" else 1.0
+        times = sides * kept / transform.image_size
+        pixels /= np.exp2(np.floor(np.log2(np.clip(times, 1, _REDUCTIONS[0])))) ** 2
+    return _BYTES_OF_A_PIXEL * int(pixels.sum())
 
 
 def _rgb(image: Image.Image) -> Image.Image:
@@ -79,40 +214,54 @@ def _rgb(image: Image.Image) -> Image.Image:
     if image.mode in {"RGBA", "LA", "PA"} or "transparency" in image.info:
         solid = Image.new("RGBA", image.size, (255, 255, 255, 255))
         return Image.alpha_composite(solid, image.convert("RGBA")).convert("RGB")
+    if image.mode == "RGB" and image.format == "JPEG":
+        image.load()
+        return image  # convert would copy it; readers of animations are not images of their own
     return image.convert("RGB")
 
 
-def _unaugmented(image: Image.Image, transform: ImageTransform) -> np.ndarray:
+def _unaugmented(image: Decoded, transform: ImageTransform) -> np.ndarray:
     """The evaluation view; or, with crop "none", the whole image squashed to a square."""
-    return _squashed(image, transform) if transform.crop == "none" else eval_view(image, transform)
+    return _squashed(image, transform) if transform.crop == "none" else _eval_view(image, transform)
 
 
-def _squashed(image: Image.Image, transform: ImageTransform) -> np.ndarray:
-    size = (transform.image_size, transform.image_size)
-    return np.asarray(
-        image if image.size == size else image.resize(size, FILTERS[transform.interpolation])
-    )
-
-
-def _shortest(image: Image.Image, transform: ImageTransform) -> Image.Image:
-    width, height = image.size
+def _eval_view(image: Decoded, transform: ImageTransform) -> np.ndarray:
     size = transform.image_size
+    if image.size == (size, size):
+        return np.asarray(image.pixels)
+    resized = _resized(image, _target(image.size, transform), transform)
+    if transform.resize_mode == "longest":
+        return _padded(resized, transform)
+    return _center(resized, size) if transform.resize_mode == "shortest" else np.asarray(resized)
+
+
+def _target(size: Size, transform: ImageTransform) -> Size:
+    """The size that the evaluation view resizes a whole image of this size to."""
+    side, (width, height) = transform.image_size, size
+    if transform.resize_mode == "squash":
+        return side, side
+    if transform.resize_mode == "longest":
+        factor = side / max(size)
+        return max(1, round(width * factor)), max(1, round(height * factor))
     if width <= height:
-        target = (size, int(size * height / width))
-    else:
-        target = (int(size * width / height), size)
-    return image if image.size == target else image.resize(target, FILTERS[transform.interpolation])
+        return side, int(side * height / width)
+    return int(side * width / height), side
+
+
+def _squashed(image: Decoded, transform: ImageTransform) -> np.ndarray:
+    return np.asarray(_resized(image, (transform.image_size,) * 2, transform))
+
+
+def _resized(image: Decoded, target: Size, transform: ImageTransform) -> Image.Image:
+    if image.size == target:
+        return image.pixels
+    return image.resize(target, transform.interpolation)
 
 
 def _center(image: Image.Image, size: int) -> np.ndarray:
     left = round((image.width - size) / 2.0)
     top = round((image.height - size) / 2.0)
     return np.asarray(image.crop((left, top, left + size, top + size)))
-
-
-def _scaled(image: Image.Image, factor: float, transform: ImageTransform) -> Image.Image:
-    target = (max(1, round(image.width * factor)), max(1, round(image.height * factor)))
-    return image.resize(target, FILTERS[transform.interpolation])
 
 
 def _padded(image: Image.Image, transform: ImageTransform) -> np.ndarray:
@@ -122,19 +271,14 @@ def _padded(image: Image.Image, transform: ImageTransform) -> np.ndarray:
     return np.asarray(solid)
 
 
-def _random_crop(
-    image: Image.Image, transform: ImageTransform, draw: np.random.Generator
-) -> Image.Image:
-    """Random resized crop (Szegedy et al., 2015); the evaluation view if 10 draws do not fit."""
-    width, height = image.size
+def _random_box(size: Size, transform: ImageTransform, draw: np.random.Generator) -> Box | None:
+    """The box of a random resized crop (Szegedy et al., 2015); None if 10 draws do not fit."""
+    width, height = size
     for _ in range(10):
         area = width * height * draw.uniform(*transform.crop_scale)
         ratio = np.exp(draw.uniform(np.log(3 / 4), np.log(4 / 3)))
         w, h = round(np.sqrt(area * ratio)), round(np.sqrt(area / ratio))
         if 0 < w <= width and 0 < h <= height:
             left, top = int(draw.integers(0, width - w + 1)), int(draw.integers(0, height - h + 1))
-            box = (left, top, left + w, top + h)
-            return image.resize(
-                (transform.image_size,) * 2, FILTERS[transform.interpolation], box=box
-            )
-    return Image.fromarray(eval_view(image, transform))
+            return left, top, left + w, top + h
+    return None

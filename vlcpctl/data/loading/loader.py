@@ -12,13 +12,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
 from vlcpctl.core.batch import Batch, ReplayedProjections
 from vlcpctl.core.transform import ImageTransform
-from vlcpctl.data.images.transforms import decode_image, train_view
+from vlcpctl.data.images.transforms import (
+    Decoded,
+    Reduction,
+    TrainView,
+    decode_reduced,
+    most_bytes,
+    not_reduced,
+)
 from vlcpctl.data.loading.masking import Masking
 from vlcpctl.data.loading.order import BatchPlan
 from vlcpctl.data.loading.workers import read_in_order
@@ -32,29 +38,60 @@ Tokenise = Callable[[list[str]], Tensor]
 
 
 class ImageCache:
-    """A least-recently-used cache of decoded images, up to `limit` bytes (RGB, uncompressed)."""
+    """A least-recently-used cache of decoded images, up to `limit` bytes.
+
+    An image is kept as it was last decoded. With another reduction it is decoded again: a view must
+    not depend on what was decoded before.
+    """
 
     def __init__(self, limit: int = CACHE_BYTES) -> None:
         self.limit, self.n_bytes = limit, 0
-        self._images: OrderedDict[tuple[int, int], Image.Image] = OrderedDict()
+        self._images: OrderedDict[tuple[int, int], Decoded] = OrderedDict()
 
-    def get(self, splits: Sequence[Split], source: int, row: int) -> Image.Image:
+    def get(
+        self, splits: Sequence[Split], source: int, row: int, reduction: Reduction = not_reduced
+    ) -> Decoded:
         """The decoded image of row `row` of `splits[source]`, from the cache or from disk.
 
-        Raises BadInput if the image cannot be read or decoded.
+        `reduction` maps an image's size to the reduction that a JPEG is decoded with. Raises
+        BadInput if the image cannot be read or decoded.
         """
         key = (source, row)
-        if key in self._images:
+        image = self._images.get(key)
+        if image is not None and image.fits(reduction):
             self._images.move_to_end(key)
-            return self._images[key]
+            return image
         split = splits[source]
-        image = decode_image(split.image(row), f"{split.path}: the image of key {split.keys[row]}")
+        what = f"{split.path}: the image of key {split.keys[row]}"
+        image = decode_reduced(split.image(row), reduction, what)
+        if self.limit:
+            self._keep(key, image)
+        return image
+
+    def _keep(self, key: tuple[int, int], image: Decoded) -> None:
+        replaced = self._images.pop(key, None)
+        self.n_bytes += image.n_bytes - (replaced.n_bytes if replaced else 0)
         self._images[key] = image
-        self.n_bytes += 3 * image.width * image.height
         while self.n_bytes > self.limit and len(self._images) > 1:  # one larger than `limit` stays
             _, oldest = self._images.popitem(last=False)
-            self.n_bytes -= 3 * oldest.width * oldest.height
-        return image
+            self.n_bytes -= oldest.n_bytes
+
+
+def cache_limit(
+    splits: Sequence[Split], rows: Sequence[np.ndarray], transform: ImageTransform, workers: int
+) -> int:
+    """The bytes that the cache of decoded images of each process may take; 0: without a cache.
+
+    `rows` are the rows of each split that an epoch visits. If their images do not all fit, each
+    would be evicted before its next visit. Each of several workers has a cache of its own, and in
+    time decodes every image.
+    """
+    limit = CACHE_BYTES // max(workers, 1)
+    needed = 0
+    for split, visited in zip(splits, rows, strict=True):
+        width, height = split.sizes()
+        needed += most_bytes(width[visited], height[visited], transform)
+    return limit if needed <= limit else 0
 
 
 @dataclass
@@ -71,9 +108,10 @@ class PlannedBatches(Dataset[Batch]):
     masking: Masking | None = None
     stored: StoredProjections | None = None  # those of the buffer's pairs, for DER
     targets: TeacherTargets | None = None  # precomputed; they determine the views' seed
+    cache: int = CACHE_BYTES  # the most bytes of decoded images to keep; 0: none
 
     def __post_init__(self) -> None:
-        self._cache = ImageCache()
+        self._cache = ImageCache(self.cache)
 
     def __getitem__(self, step: int) -> Batch:
         plan = self.plan(step)
@@ -100,11 +138,11 @@ class PlannedBatches(Dataset[Batch]):
         )
 
     def _view(self, place: tuple[int, int], key: str, visit: int) -> np.ndarray:
-        image = self._cache.get(self.splits, *place)
-        if self.targets is None:
-            return train_view(image, self.transform, self.seed, key, visit)
-        # The student must see the very view that the teacher embedded.
-        return train_view(image, self.transform, self.targets.seed, key, self.targets.view(visit))
+        seed = self.seed
+        if self.targets is not None:  # the student must see the very view that the teacher embedded
+            seed, visit = self.targets.seed, self.targets.view(visit)
+        view = TrainView(self.transform, seed, key, visit)
+        return view.render(self._cache.get(self.splits, *place, view.reduction))
 
     def _targets_of(self, plan: BatchPlan, own: slice) -> tuple[Tensor, Tensor] | None:
         if self.targets is None:

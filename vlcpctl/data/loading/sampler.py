@@ -97,6 +97,14 @@ class PairSampler:
         """The number of pairs, of `epoch_pairs`, that fill no batch in an epoch."""
         return self.epoch_pairs - sum(part.steps * part.share for part in self.rounds)
 
+    def visited_rows(self) -> list[np.ndarray]:
+        """The rows of each split that an epoch visits, or the replay beside it, (n,) each."""
+        parts = [*self.rounds, *([self.replay] if self.replay else [])]
+        return [
+            np.unique(np.concatenate([p.pool.row[p.pool.source == source] for p in parts]))
+            for source in range(len(self.splits))
+        ]
+
     def plan(self, step: int) -> BatchPlan:
         """The batch of a step, counted from the first epoch of training; each array is (B,)."""
         epoch, step_in_epoch = divmod(step, self.epoch_steps)

@@ -136,6 +136,10 @@ class Split:
         """(N,) int: the number of captions of each image."""
         return np.diff(self._captions.offsets.to_numpy())
 
+    def sizes(self) -> tuple[np.ndarray, np.ndarray]:
+        """The widths and the heights of the N images in pixels, (N,) int32 each."""
+        return self.table["width"].to_numpy(), self.table["height"].to_numpy()
+
     def column(self, name: str) -> list[Any]:
         """The N values of a column of the index, as Python objects.
 

@@ -91,6 +91,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "precision": "auto",
         "crop": "random",
         "crop_scale": (0.9, 1.0),
+        "jpeg_decode": "scaled",
     },
     "dha": {
         "model": "rn50-bert",
@@ -128,7 +129,7 @@ OURS: dict[str, frozenset[str]] = {
     "incclip": frozenset({"warmup", "temperature", "crop_scale"}),
     "modx": frozenset({"crop_scale"}),
     "modx-finetune": frozenset({"crop_scale"}),
-    "update": frozenset({"epochs", "precision"}),
+    "update": frozenset({"epochs", "precision", "jpeg_decode"}),
     "dha": frozenset({"keep", "patience", "temperature", "crop_scale"}),
     "tiny": frozenset(PRESETS["tiny"]),
 }

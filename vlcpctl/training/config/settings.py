@@ -11,6 +11,7 @@ from typing import Any
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method, lies_within
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
+from vlcpctl.core.transform import EXACT, JPEG_DECODINGS
 from vlcpctl.models.temperature import parse_temperature
 from vlcpctl.training.config.presets import preset, source_of
 
@@ -20,6 +21,7 @@ CHOICES = {
     "decay": ("weights", "all"),
     "captions": ("one", "all"),
     "crop": ("none", "center", "random"),
+    "jpeg_decode": JPEG_DECODINGS,
     "precision": ("auto", "fp32", "bf16", "fp16"),
     "base_loss": ("mean", "sum"),
     "masking": ("bert", "all"),
@@ -93,6 +95,7 @@ class Settings:
     crop_scale: tuple[float, float] = (0.2, 1.0)
     flip: bool = False
     randaugment: tuple[int, int] | None = None
+    jpeg_decode: str = EXACT
     keep: str = "last"
     blend_buffers: bool = False
     mask_share: float = 0.15

@@ -19,8 +19,9 @@ from vlcpctl.core.hashing import content_id
 from vlcpctl.core.seals import SEAL, seal_of
 from vlcpctl.data.precomputed import pseudo_texts, stored_features, teacher_targets
 from vlcpctl.data.precomputed.vector_files import VectorFile
-from vlcpctl.data.tasks.index import ContentId
+from vlcpctl.data.tasks.index import IndexWriter
 from vlcpctl.data.tasks.manifests import content_with
+from vlcpctl.data.tasks.rows import rows_path
 from vlcpctl.data.tasks.task import open_task
 
 
@@ -50,12 +51,13 @@ def rewrite_task(task: Path, split: str = "train", row: int = 0) -> str:
     table = pq.read_table(index)
     key = str(table["key"][row])
     table = _without(table, row)
-    pq.write_table(table, index, write_page_checksum=True)
-    digest = ContentId()
-    digest.add(table["key"].to_pylist(), table["label"].to_pylist())
-    listed["content"], listed["images"] = digest.hexdigest(), len(table)
+    writer = IndexWriter(index, table.schema)
+    writer.write(table)
+    writer.close()
+    listed["content"], listed["images"] = writer.content.hexdigest(), len(table)
     listed["captions"] = sum(map(len, table["captions"].to_pylist()))
-    listed["index"] = digests_of(task, [index.name])[index.name]
+    for name, path in (("index", index), ("rows", rows_path(index))):
+        listed[name] = digests_of(task, [path.name])[path.name]
     contents = {name: one["content"] for name, one in manifest["splits"].items()}
     plain = content_id({"name": manifest["name"], "splits": contents})
     _write(task / "task.json", manifest, content_with(plain, buffer.get("features")))

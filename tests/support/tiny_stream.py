@@ -110,8 +110,9 @@ def without_digests(task: Path) -> Path:
     """The task, with the manifest that versions before digests and seals wrote; its path."""
     manifest = json.loads((task / "task.json").read_text())
     del manifest["seal"]
-    for split in manifest["splits"].values():
-        del split["index"], split["shard_bytes"]
+    for name, split in manifest["splits"].items():
+        del split["index"], split["rows"], split["shard_bytes"]
+        (task / f"{name}.arrow").unlink()
     (task / "task.json").write_text(json.dumps(manifest))
     return task
 

@@ -18,6 +18,7 @@ from vlcpctl.core.staging import Staging
 from vlcpctl.data.precomputed import pseudo_texts
 from vlcpctl.data.precomputed.stored_features import FILE, IMAGES, TEXTS
 from vlcpctl.data.tasks.facts import read_stream, read_task
+from vlcpctl.data.tasks.rows import ENDING as ROWS_ENDING
 from vlcpctl.deletion.tars import Inode
 from vlcpctl.evaluation import rank_files
 
@@ -201,7 +202,7 @@ def _own_files(stored: Stored) -> set[str] | None:
         return None
     splits: dict[str, dict[str, list[str]]] = read_task(stored.path)["splits"]
     shards = [shard for split in splits.values() for shard in split["shards"]]
-    indexes = [f"{name}.parquet" for name in splits]
+    indexes = [f"{name}{ending}" for name in splits for ending in (".parquet", ROWS_ENDING)]
     return {MANIFESTS["task"], *indexes, *shards, FILE, IMAGES, TEXTS}
 
 

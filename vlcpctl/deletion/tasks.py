@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import content_id
@@ -25,15 +24,15 @@ from vlcpctl.core.seals import renewed, rewrite_sealed_manifest
 from vlcpctl.core.versions import DATA_WAS, data_was
 from vlcpctl.data.precomputed import stored_features
 from vlcpctl.data.tasks.facts import read_stream
-from vlcpctl.data.tasks.index import ContentId
+from vlcpctl.data.tasks.index import IndexWriter
 from vlcpctl.data.tasks.manifests import content_with, file_facts
+from vlcpctl.data.tasks.rows import rows_path
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.deletion.selectors import is_among
 from vlcpctl.deletion.tars import Moves, Tars
 
 SKIPPED = "skipped.ndjson"
 FEATURES = (stored_features.FILE, stored_features.IMAGES, stored_features.TEXTS)
-_ROWS_PER_GROUP = 2048
 _COUNTS = ("images", "captions", "bytes")
 
 
@@ -69,7 +68,8 @@ class SplitHits:
 
     def files(self) -> list[str]:
         """The names of the files that change."""
-        return [f"{self.name}.parquet", *self.shards] if self.shards else []
+        index = f"{self.name}.parquet"
+        return [index, rows_path(Path(index)).name, *self.shards] if self.shards else []
 
 
 def unlisted_shards(task: Task, split: Split) -> list[str]:
@@ -157,6 +157,7 @@ class TaskRewriter:
             elif shard in shard_rows:
                 shard_rows[shard] = moves.samples
         index = f"{hits.name}.parquet"
+        _emptied(self.target, rows_path(Path(index)).name)
         content = write_index(_emptied(self.target, index) / index, table)
         facts = file_facts(self.target, hits.name, shards)
         return {
@@ -190,18 +191,10 @@ class TaskRewriter:
 
 def write_index(path: Path, table: pa.Table) -> str:
     """Write the index of a split as `split` and `buffer` do; returns its content id."""
-    content, table = ContentId(), table.combine_chunks()
-    if len(table):
-        content.add_columns(table["key"], table["label"])
-    with pq.ParquetWriter(
-        path,
-        table.schema,
-        use_dictionary=["shard", "label", "task"],
-        write_statistics=False,
-        write_page_checksum=True,
-    ) as writer:
-        writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
-    return content.hexdigest()
+    writer = IndexWriter(path, table.schema)
+    writer.write(table)
+    writer.close()
+    return writer.content.hexdigest()
 
 
 def rewrite_stream(path: Path, target: Path, tars: Tars, drop: Drop) -> None:

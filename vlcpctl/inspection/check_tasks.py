@@ -22,8 +22,9 @@ from vlcpctl.core.versions import Versions
 from vlcpctl.data.images.header import KINDS
 from vlcpctl.data.precomputed.stored_features import check_features
 from vlcpctl.data.tasks.facts import read_typed, stream_problems, task_problems
-from vlcpctl.data.tasks.index import SCHEMA, ContentId, read_index
+from vlcpctl.data.tasks.index import SCHEMA, ContentId, index_batches, read_index
 from vlcpctl.data.tasks.index_checks import row_problems
+from vlcpctl.data.tasks.rows import is_of, map_batch, rows_path
 from vlcpctl.data.tasks.tar import BLOCK, END, caption_text, header
 from vlcpctl.data.tasks.task import Task, not_listed
 from vlcpctl.inspection.split_columns import opened_index
@@ -61,6 +62,8 @@ def check_task(path: Path, *, deep: bool) -> Iterator[str]:
     kept = manifest.get("kept_columns") or ()
     for name, split in manifest["splits"].items():
         yield from _check_split(path, name, split, kept, deep=deep)
+        if "rows" in split:  # not in tasks of earlier versions
+            yield from _check_rows_file(path / f"{name}.parquet", split["rows"], deep=deep)
     features = manifest.get("buffer", {}).get("features")
     if features:
         try:
@@ -104,6 +107,30 @@ def _check_split(
     unlisted = sorted(tars.named - set(split["shards"]))
     if unlisted:
         yield f"{index}: refers to shard {unlisted[0]!r}, which task.json does not list"
+
+
+def _check_rows_file(index: Path, listed: dict[str, Any], *, deep: bool) -> Iterator[str]:
+    """Yield why the file of rows beside an index is not the one that was made from it, if so."""
+    path = rows_path(index)
+    changed = list(changed_files(path.parent, {path.name: listed}, use_cache=not deep))
+    yield from changed
+    if changed or not deep:
+        return
+    try:
+        rows, first = map_batch(path), 0
+        for batch in index_batches(index):
+            if not is_of(rows.slice(first, len(batch)), batch):
+                break
+            first += len(batch)
+        else:
+            if first == len(rows):
+                return
+    except BadInput as error:
+        yield str(error)
+        return
+    except ValueError:  # keys of the index that `_check_split` reports
+        return
+    yield f"{path}: does not have the rows of {index.name}; make the task again"
 
 
 def _impossible_rows(index: Path, split: dict[str, Any], kept: Sequence[str]) -> Iterator[str]:

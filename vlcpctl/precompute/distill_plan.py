@@ -15,6 +15,7 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.core.versions import NO_VERSIONS, Versions
 from vlcpctl.data.buffer.update import open_buffer
+from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.models.configuration import checkpoint_transform
 from vlcpctl.training.config.settings import Settings, refuse_idle_settings, resolve
@@ -55,14 +56,14 @@ class DistillPlan:
     @cached_property
     def pair_rows(self) -> np.ndarray:
         """(K, 2) index of the split and row of every pair; a key in several splits counts once."""
-        seen: set[str] = set()
-        found = []
+        found = [np.empty((0, 2), dtype=np.int64)]
         for source, split in enumerate(self.splits):
-            for row, key in enumerate(split.keys):
-                if key not in seen:
-                    seen.add(key)
-                    found.append((source, row))
-        return np.array(found, dtype=np.int64).reshape(-1, 2)
+            is_new = split.keys.firsts()
+            for earlier in self.splits[:source]:
+                is_new &= ~split.keys.among(earlier.keys)
+            row = np.flatnonzero(is_new)
+            found.append(np.stack([np.full(len(row), source), row], axis=1))
+        return np.concatenate(found)
 
     @property
     def parts(self) -> int:
@@ -77,13 +78,16 @@ class DistillPlan:
     @cached_property
     def caption_counts(self) -> np.ndarray:
         """(K,) int: the number of captions of each pair."""
-        counts = [split.caption_counts() for split in self.splits]
-        found = [counts[source][row] for source, row in self.pair_rows.tolist()]
-        return np.array(found, dtype=np.int64)
+        return np.concatenate([split.caption_counts(row) for split, row in self._rows()])
 
-    def keys(self) -> list[str]:
-        """K strings: the key of each pair."""
-        return [self.splits[source].keys[row] for source, row in self.pair_rows.tolist()]
+    def keys(self) -> Keys:
+        """The key of each of the K pairs."""
+        return Keys.joined([split.keys.take(row) for split, row in self._rows()])
+
+    def _rows(self) -> Iterator[tuple[Split, np.ndarray]]:
+        """Each split with the rows of its pairs; the pairs are in this order."""
+        source, row = self.pair_rows.T
+        return ((split, row[source == number]) for number, split in enumerate(self.splits))
 
     def lines(self) -> Iterator[str]:
         """The plan as lines of text."""

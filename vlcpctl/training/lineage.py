@@ -9,13 +9,12 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
-import pyarrow as pa
-
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import UsageError, some_names
 from vlcpctl.core.versions import Versions
 from vlcpctl.data.buffer.manifest import BUFFER_NAME
-from vlcpctl.data.tasks.neighbours import shared_pairs, shared_with_evaluation, stream_entries
+from vlcpctl.data.tasks.keys import Keys
+from vlcpctl.data.tasks.neighbours import shared_with_evaluation, stream_entries
 from vlcpctl.data.tasks.task import Split, Task
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.task_history import TaskHistory
@@ -159,27 +158,23 @@ def _refuse_later(
 def _of_pairs(tasks: Sequence[Task], splits: Sequence[Split], buffer: Task | None) -> Iterator[str]:
     """Training pairs that are also evaluated, and replayed pairs that the tasks have too."""
     for task, split in zip(tasks, splits, strict=False):
-        yield from _leaks(_keys(split), task, f"the training pairs of {task.slug}")
+        yield from _leaks(split.keys, task, f"the training pairs of {task.slug}")
     if buffer is None:
         return
-    held = _keys(splits[-1])
+    held = splits[-1].keys
     for task, split in zip(tasks, splits, strict=False):
         yield from _leaks(held, task, "the pairs of --buffer")
-        repeated = len(shared_pairs(held, _keys(split)))
+        repeated = int(held.among(split.keys).sum())
         if repeated:
             yield f"{repeated} of the pairs of --buffer are also in {task.slug}; they count once"
 
 
-def _leaks(keys: pa.ChunkedArray, task: Task, what: str) -> Iterator[str]:
+def _leaks(keys: Keys, task: Task, what: str) -> Iterator[str]:
     for shared in shared_with_evaluation(keys, task):
         yield (
             f"{shared.count} of {what} are also in split {shared.split!r} of {shared.task} "
             f"(such as key {shared.example}): the model is evaluated on what it was trained on"
         )
-
-
-def _keys(split: Split) -> pa.ChunkedArray:
-    return split.table["key"]
 
 
 def _tasks(count: int) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.data.loading.sampler import PairSampler
+from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.training.config.settings import Settings, replay_share
 
 
@@ -17,20 +18,22 @@ from vlcpctl.training.config.settings import Settings, replay_share
 class FakeSplit:
     """An index of keys, each with a number of captions."""
 
-    keys: list[str]
+    keys: Keys
     captions_each: list[int]
 
     def __len__(self) -> int:
         return len(self.keys)
 
-    def caption_counts(self) -> np.ndarray:
-        return np.array(self.captions_each)
+    def caption_count(self, row: int) -> int:
+        return self.captions_each[row]
+
+    def caption_counts(self, rows: np.ndarray) -> np.ndarray:
+        return np.array(self.captions_each)[rows]
 
 
 def _split(first: int, count: int, captions: int = 1) -> FakeSplit:
-    return FakeSplit(
-        [f"{number:04d}" for number in range(first, first + count)], [captions] * count
-    )
+    keys = Keys.of(f"{number:032x}" for number in range(first, first + count))
+    return FakeSplit(keys, [captions] * count)
 
 
 def _sampling(settings: Settings) -> dict[str, Any]:
@@ -68,7 +71,7 @@ def test_epochs_differ_and_visits_count_them() -> None:
 def test_union_shuffles_task_and_buffer_together_with_each_key_once() -> None:
     pairs = _pairs([_split(0, 10)], _split(5, 10), batch_size=5)
     seen = [key for step in range(pairs.epoch_steps) for key in _keys(pairs, step)]
-    assert sorted(seen) == [f"{number:04d}" for number in range(15)]
+    assert sorted(seen) == [f"{number:032x}" for number in range(15)]
     from_buffer = sum(
         int((pairs.plan(step).source == pairs.buffer_source).sum()) for step in range(3)
     )

@@ -86,22 +86,27 @@ def test_an_equivalent_type_of_another_program_is_read(tmp_path: Path) -> None:
 
 
 def test_a_rewritten_index_has_the_bytes_of_one_written_at_once(tmp_path: Path) -> None:
+    def key(number: int) -> str:
+        return f"{number:032x}"
+
     def write(name: str, kept: list[tuple[str, ...]]) -> IndexWriter:
         writer = IndexWriter(tmp_path / name, schema_with(["customer"]))
         for number, values in enumerate(kept):
-            own = (f"k{number}", None, "t", number, 1, ["c"], None, "task", 1, 1, "ab")
+            own = (key(number), None, "t", number, 1, ["c"], None, "task", 1, 1, "ab" * 32)
             writer.add((*own, values))
         writer.close()
         return writer
 
     first = write("a.parquet", [(), ("x",)] * 3000)
-    more = {"k0": (("b", "a"),), "k5999": (("a", "x"),)}
+    more = {key(0): (("b", "a"),), key(5999): (("a", "x"),)}
     changed = with_more_values(first, lambda keys: {key: more[key] for key in keys if key in more})
     whole = write("b.parquet", [("a", "b"), *[("x",), ()] * 2999, ("a", "x")])
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
     assert changed.content.hexdigest() == whole.content.hexdigest()
     assert (first.lacking, changed.lacking) == ({"customer": 3000}, {"customer": 2999})
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "b.parquet"]
+    assert (tmp_path / "a.arrow").read_bytes() == (tmp_path / "b.arrow").read_bytes()
+    names = ["a.arrow", "a.parquet", "b.arrow", "b.parquet"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
     table = pq.read_table(tmp_path / "a.parquet")
     assert kept_columns(table) == ["customer"]
     assert table.schema.names[: len(SCHEMA.names)] == SCHEMA.names

@@ -124,24 +124,19 @@ class PairSampler:
     def _pick(self, part: Round, epoch: int, step: int) -> tuple[np.ndarray, ...]:
         order = self._orders.setdefault(part.label, Order(len(part.pool), self.seed, part.label))
         picked = order.rows(epoch, step * part.share, (step + 1) * part.share)
-        source, row = part.pool.source[picked], part.pool.row[picked]
-        caption = np.array(
-            [self._caption(part, epoch, s, r) for s, r in zip(source, row, strict=True)]
-        )
+        source, row = (of[picked].astype(np.int64) for of in (part.pool.source, part.pool.row))
+        pairs = zip(source.tolist(), row.tolist(), strict=True)
+        caption = np.array([self._caption(part, epoch, *pair) for pair in pairs])
         return source, row, caption, np.full(len(row), epoch)
 
     @cached_property
     def _orders(self) -> dict[str, Order]:
         return {}
 
-    @cached_property
-    def _caption_counts(self) -> list[np.ndarray]:
-        return [split.caption_counts() for split in self.splits]
-
     def _caption(self, part: Round, epoch: int, source: int, row: int) -> int:
         if part.caption is not None:
             return part.caption
-        count = int(self._caption_counts[source][row])
+        count = self.splits[source].caption_count(row)
         return (
             0
             if count == 1
@@ -158,9 +153,10 @@ class PairSampler:
         # Order and batches follow from (seed, epoch, round), so a resume needs nothing else.
         if self.captions == "one":
             return [Round(pool, share, None)]
-        counts = np.array(
-            [self._caption_counts[s][r] for s, r in zip(pool.source, pool.row, strict=True)]
-        )
+        counts = np.empty(len(pool), dtype=np.int32)
+        for source, split in enumerate(self.splits):
+            here = pool.source == source
+            counts[here] = split.caption_counts(pool.row[here])
         return [
             Round(
                 Pool(pool.name, pool.source[counts > number], pool.row[counts > number]),
@@ -201,17 +197,17 @@ def _pools(
     A key that is in several splits counts in the first only, so the buffer does not repeat pairs
     of a task. `limit` cuts each task and leaves the buffer whole.
     """
-    seen: set[str] = set()
     pools = []
-    for source, split in enumerate([*tasks, *([buffer] if buffer else [])]):
-        rows = np.array(
-            [row for row, key in enumerate(split.keys) if key not in seen], dtype=np.int64
-        )
+    splits = [*tasks, *([buffer] if buffer else [])]
+    for source, split in enumerate(splits):
+        is_new = np.ones(len(split), dtype=bool)
+        for earlier in splits[:source]:
+            is_new &= ~split.keys.among(earlier.keys)
+        # Small types: these are all that training holds in memory of each row.
+        rows = np.flatnonzero(is_new).astype(np.int32)
         rows = rows[:limit] if source < len(tasks) else rows
-        seen.update(split.keys)
-        pools.append(
-            Pool("replay" if source == len(tasks) else "pairs", np.full(len(rows), source), rows)
-        )
+        name = "replay" if source == len(tasks) else "pairs"
+        pools.append(Pool(name, np.full(len(rows), source, np.int16), rows))
     if separate_buffer:
         return [_merged(pools[: len(tasks)]), *pools[len(tasks) :]]
     return [_merged(pools)]
@@ -253,11 +249,7 @@ class BufferSampler:
     def _order(self) -> Order:
         return Order(len(self.buffer), self.seed, MEMORY)
 
-    @cached_property
-    def _caption_counts(self) -> np.ndarray:
-        return self.buffer.caption_counts()
-
     def _caption(self, epoch: int, row: int) -> int:
         # By key and not by row: a pair keeps its draw if the buffer is stored in another order.
         draw = integer_hash(self.seed, MEMORY, "caption", epoch, self.buffer.keys[row])
-        return draw % int(self._caption_counts[row])
+        return draw % self.buffer.caption_count(row)

@@ -128,9 +128,10 @@ def _check_split(split: Fields) -> None:
     sizes = split("shard_bytes", list, None)
     if sizes is not None and (len(sizes) != len(shards) or not all(map(_is_size, sizes))):
         raise BadInput(f"{split.place}: shard_bytes is not one size in bytes for each shard")
-    index = split("index", dict, None)
-    if index is not None:
-        _nested(index, split.place, "field 'index'")("bytes", int)
+    for name in ("index", "rows"):
+        digest = split(name, dict, None)
+        if digest is not None:
+            _nested(digest, split.place, f"field {name!r}")("bytes", int)
 
 
 def _check_buffer(buffer: Fields) -> None:

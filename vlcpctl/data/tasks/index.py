@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput, unknown_name, unreadable
 from vlcpctl.core.input_files import arrow_source
-from vlcpctl.data.tasks.index_checks import file_size
+from vlcpctl.data.tasks.index_checks import RowProblems, file_size
+from vlcpctl.data.tasks.keys import Keys
+from vlcpctl.data.tasks.rows import Rows, RowsBuilder, RowsWriter, rows_of
 
 # One row per image. `offset` and `size` locate the image's bytes in its shard. Captions are read
 # from the index; the .txt members of the tars repeat them for programs that do not read the index.
@@ -49,8 +51,8 @@ _KEPT = pa.list_(pa.string())
 
 SPLITS = ("train", "val", "test", "query", "gallery")
 
-_ROWS_PER_GROUP = 2048
-_KEY, _LABEL = SCHEMA.get_field_index("key"), SCHEMA.get_field_index("label")
+ROWS_PER_GROUP = 2048
+_ROWS_AT_ONCE = 1 << 14
 
 _SPLIT_ALIASES = {
     "validation": "val",
@@ -71,7 +73,7 @@ def _kept_field(name: str) -> pa.Field:
 
 
 class IndexWriter:
-    """Writes an index row by row, with at most about one row group in memory.
+    """Writes an index and its file of rows, with at most about one row group in memory.
 
     `content` is the content id of the rows flushed so far; it is complete after `close`.
     `lacking` counts the rows without a value in each kept column.
@@ -84,31 +86,51 @@ class IndexWriter:
         self.lacking = {name: 0 for name in schema.names if name not in own}
         self._rows: list[Sequence[Any]] = []
         self._writer: pq.ParquetWriter | None = None
+        self._mapped = RowsWriter(path)
+        self._is_table = False  # rather than rows, of which the last group may be empty
 
     def add(self, row: Sequence[Any]) -> None:
         """Append a row: its values in the order of the schema's columns."""
         self._rows.append(row)
-        if len(self._rows) >= _ROWS_PER_GROUP:
+        if len(self._rows) >= ROWS_PER_GROUP:
             self._flush()
 
     def extend(self, rows: Iterable[Sequence[Any]]) -> None:
         """Append several rows; see `add`."""
         self._rows.extend(rows)
-        while len(self._rows) >= _ROWS_PER_GROUP:
+        while len(self._rows) >= ROWS_PER_GROUP:
             self._flush()
 
     def close(self) -> None:
-        """Write the remaining rows and the footer."""
-        self._flush()
+        """Write the remaining rows, the footer and the file of rows."""
+        if self._writer is None or not self._is_table:
+            self._flush()
         if self._writer is not None:
             self._writer.close()
+        self._mapped.close()
 
     def abandon(self) -> None:
         """Close the file without writing the remaining rows, after a failure."""
+        self._mapped.abandon()
         if self._writer is not None:
             self._writer.close()
 
+    def write(self, table: pa.Table) -> None:
+        """Append the rows of a table of the index's schema; not to be mixed with `add`."""
+        self._is_table = True
+        for start in range(0, len(table), ROWS_PER_GROUP):
+            for batch in table.slice(start, ROWS_PER_GROUP).combine_chunks().to_batches():
+                self._write(batch)
+
     def _flush(self) -> None:
+        rows, self._rows = self._rows[:ROWS_PER_GROUP], self._rows[ROWS_PER_GROUP:]
+        columns = list(zip(*rows, strict=True)) or [() for _ in self.schema]
+        arrays = [
+            pa.array(values, field.type) for values, field in zip(columns, self.schema, strict=True)
+        ]
+        self._write(pa.record_batch(arrays, schema=self.schema))
+
+    def _write(self, batch: pa.RecordBatch) -> None:
         if self._writer is None:
             # Only columns with repeated values get a dictionary: keys and hashes are unique.
             self._writer = pq.ParquetWriter(
@@ -118,16 +140,13 @@ class IndexWriter:
                 write_statistics=False,
                 write_page_checksum=True,
             )
-        rows, self._rows = self._rows[:_ROWS_PER_GROUP], self._rows[_ROWS_PER_GROUP:]
-        columns = list(zip(*rows, strict=True)) or [() for _ in self.schema]
-        self.content.add(columns[_KEY], columns[_LABEL])
+        self.content.add_columns(*(pa.chunked_array([batch[name]]) for name in ("key", "label")))
         for name in self.lacking:
-            values_N = columns[self.schema.get_field_index(name)]
-            self.lacking[name] += sum(not values for values in values_N)
-        arrays = [
-            pa.array(values, field.type) for values, field in zip(columns, self.schema, strict=True)
-        ]
-        self._writer.write_batch(pa.record_batch(arrays, schema=self.schema))
+            self.lacking[name] += (
+                pc.sum(pc.equal(pc.list_value_length(batch[name]), 0)).as_py() or 0
+            )
+        self._writer.write_batch(batch)
+        self._mapped.add(batch)
 
 
 def read_index(path: Path, kept: Sequence[str] = ()) -> pa.Table:
@@ -146,15 +165,80 @@ def read_index(path: Path, kept: Sequence[str] = ()) -> pa.Table:
     return table
 
 
+def read_columns(path: Path, names: Sequence[str]) -> pa.Table:
+    """Some columns of an index as it has them. Raises BadInput if it lacks one or is damaged."""
+    file_size(path)
+    try:
+        with pq.ParquetFile(arrow_source(path), pre_buffer=False) as file:
+            for name in names:
+                if name not in file.schema_arrow.names:
+                    raise BadInput(f"{path} has no column {name!r}; run 'vlcpctl check'")
+            return file.read(list(names))
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise BadInput(unreadable(path, error)) from error
+
+
+def read_keys(path: Path) -> Keys:
+    """The column "key" of an index, without what is not a key.
+
+    Raises BadInput if the file lacks the column or cannot be read.
+    """
+    try:
+        with pq.ParquetFile(arrow_source(path), pre_buffer=False) as file:
+            _require(file.schema_arrow.empty_table(), "key", path)
+            batches = file.iter_batches(_ROWS_AT_ONCE, columns=["key"], use_threads=False)
+            return Keys.joined(
+                [Keys.among_texts(batch["key"].cast(pa.string())) for batch in batches]
+            )
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise BadInput(unreadable(path, error)) from error
+
+
+def load_rows(path: Path, shards: Mapping[str, int], kept: Sequence[str] = ()) -> Rows:
+    """The rows of an index, in memory, with its other columns only checked.
+
+    Tasks of earlier versions lack the file of rows. Raises BadInput as `read_index` does, and if a
+    row cannot be right; the arguments are those of `row_problems`.
+    """
+    problems, builder = RowProblems(path, shards, kept), RowsBuilder()
+    for batch in index_batches(path, kept):
+        for problem in problems.of_batch(batch):
+            raise BadInput(f"{problem}; run 'vlcpctl check'")
+        builder.add(batch)
+    return rows_of(builder.finish())
+
+
+def index_batches(path: Path, kept: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
+    """The rows of an index in batches, with all columns that `read_index` checks.
+
+    Raises BadInput as it does.
+    """
+    file_size(path)
+    fields = [*FIELDS, *map(_kept_field, kept)]
+    try:
+        with pq.ParquetFile(arrow_source(path), pre_buffer=False) as file:
+            empty = file.schema_arrow.empty_table()
+            for field in fields:
+                _require(empty, field.name, path)
+            columns = [field.name for field in fields]
+            for batch in file.iter_batches(_ROWS_AT_ONCE, columns=columns, use_threads=False):
+                table = pa.table(batch)
+                for field in fields:
+                    table = _with_checked(table, field, path)
+                yield from table.to_batches()
+            for field in fields:
+                _with_checked(empty, field, path)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise BadInput(unreadable(path, error)) from error
+
+
 def _with_checked(table: pa.Table, field: pa.Field, path: Path) -> pa.Table:
     """The table with a column cast to its type.
 
     Other programs write equivalent types, such as large strings or lists with other field names.
     """
-    place = table.schema.get_field_index(field.name)
-    if place < 0:
-        raise BadInput(f"{path} has no column {field.name!r}; run 'vlcpctl check'")
-    column = table[field.name]
+    _require(table, field.name, path)
+    place, column = table.schema.get_field_index(field.name), table[field.name]
     if column.null_count and not field.nullable:
         raise BadInput(f"{path}: column {field.name!r} contains nulls; run 'vlcpctl check'")
     if column.type == field.type:
@@ -164,6 +248,11 @@ def _with_checked(table: pa.Table, field: pa.Field, path: Path) -> pa.Table:
     except pa.ArrowException as error:
         found = f"column {field.name!r} is {column.type}, not {field.type}"
         raise BadInput(f"{path}: {found}; run 'vlcpctl check'") from error
+
+
+def _require(table: pa.Table, name: str, path: Path) -> None:
+    if name not in table.column_names:
+        raise BadInput(f"{path} has no column {name!r}; run 'vlcpctl check'")
 
 
 class ContentId:
@@ -219,7 +308,7 @@ def rows_where(table: pa.Table, column: str, value: str) -> np.ndarray:
     """
     if column not in table.column_names:
         raise BadInput(unknown_name("column", column, table.column_names))
-    found = table[column].combine_chunks()
+    found = combined(table[column])
     rows = None
     if pa.types.is_list(found.type) or pa.types.is_large_list(found.type):
         rows, found = pc.list_parent_indices(found).to_numpy(), pc.list_flatten(found)
@@ -229,6 +318,19 @@ def rows_where(table: pa.Table, column: str, value: str) -> np.ndarray:
         raise BadInput(f"column {column!r} is {found.type}, not text or numbers") from error
     hits = np.flatnonzero(equal.fill_null(False).to_numpy(zero_copy_only=False))
     return hits.astype(np.int64) if rows is None else np.unique(rows[hits]).astype(np.int64)
+
+
+def combined(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array, of a large type if it has texts.
+
+    The chunks of a column can have more than the 2 GiB of text that an array of another type can.
+    """
+    kind = column.type
+    if pa.types.is_string(kind):
+        column = column.cast(pa.large_string())
+    elif pa.types.is_list(kind) and pa.types.is_string(kind.value_type):
+        column = column.cast(pa.large_list(pa.large_string()))
+    return column.combine_chunks()
 
 
 def _is_texts(kind: pa.DataType) -> bool:

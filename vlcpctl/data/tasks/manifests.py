@@ -12,6 +12,7 @@ from typing import Any
 from vlcpctl.core.digests import digests_of
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.seals import write_sealed_manifest
+from vlcpctl.data.tasks.rows import rows_path
 
 _SLUG_LENGTH = 40
 
@@ -44,13 +45,16 @@ class TaskSummary:
 
 
 def file_facts(directory: Path, split: str, shards: Sequence[str]) -> dict[str, Any]:
-    """What is recorded of a split's files: size and digest of the index, size of each tar.
+    """What is recorded of a split's files: digests of index and file of rows, size of each tar.
 
     The images in a tar are verified by their sha256, which the index has.
     """
     index = f"{split}.parquet"
+    rows = rows_path(Path(index)).name
+    digests = digests_of(directory, [index, rows])
     return {
-        "index": digests_of(directory, [index])[index],
+        "index": digests[index],
+        "rows": digests[rows],
         "shard_bytes": [(directory / shard).stat().st_size for shard in shards],
     }
 

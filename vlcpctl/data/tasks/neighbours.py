@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+import numpy as np
 
-from vlcpctl.core.errors import BadInput, unreadable
-from vlcpctl.core.input_files import arrow_source
+from vlcpctl.core.errors import BadInput
 from vlcpctl.core.manifest import MANIFESTS, read_manifest
 from vlcpctl.core.versions import Versions
+from vlcpctl.data.tasks.index import read_keys
+from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import Task
 
 TRAIN = "train"
@@ -71,7 +70,7 @@ class SharedPairs:
     example: str  # a key
 
 
-def shared_with_evaluation(keys: pa.ChunkedArray, task: Task) -> Iterator[SharedPairs]:
+def shared_with_evaluation(keys: Keys, task: Task) -> Iterator[SharedPairs]:
     """Each split for evaluation, of the task or of its stream, that has some of the `keys`.
 
     Tasks of the stream that are no longer there are left out. Raises BadInput if an index that is
@@ -83,19 +82,7 @@ def shared_with_evaluation(keys: pa.ChunkedArray, task: Task) -> Iterator[Shared
         for index in sorted(directory.glob("*.parquet")):
             if index.stem == TRAIN:
                 continue
-            found = _shared(keys, index)
+            others = read_keys(index)
+            found = np.flatnonzero(others.among(keys))
             if len(found):
-                yield SharedPairs(directory.name, index.stem, len(found), str(found[0]))
-
-
-def shared_pairs(keys: pa.ChunkedArray, others: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The `others` that are among the `keys`."""
-    return others.filter(pc.is_in(others, value_set=keys.combine_chunks()))
-
-
-def _shared(keys: pa.ChunkedArray, index: Path) -> pa.ChunkedArray:
-    try:
-        others = pq.read_table(arrow_source(index), columns=["key"])["key"].cast(keys.type)
-    except (OSError, pa.ArrowException, KeyError) as error:
-        raise BadInput(unreadable(index, error)) from error
-    return shared_pairs(keys, others)
+                yield SharedPairs(directory.name, index.stem, len(found), others[int(found[0])])

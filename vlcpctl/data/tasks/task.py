@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from vlcpctl.core.digests import verify_files
 from vlcpctl.core.errors import BadInput, unreadable
@@ -19,8 +21,11 @@ from vlcpctl.core.printable import printable
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.core.versions import WAS, Versions
 from vlcpctl.data.tasks.facts import read_stream, read_task
-from vlcpctl.data.tasks.index import ContentId, read_index
-from vlcpctl.data.tasks.index_checks import file_size, row_problems
+from vlcpctl.data.tasks.index import ContentId, load_rows, read_columns, read_index
+from vlcpctl.data.tasks.index_checks import RowProblems, file_size, row_problems
+from vlcpctl.data.tasks.rows import Rows, map_rows, rows_path
+
+_ROWS_AT_ONCE = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ class Task:
 
 
 class Split:
-    """A split of N images: the index is held in memory, images are read from disk on demand.
+    """A split of N images, which are read on demand; what finds them is mapped, see `rows`.
 
     `listed` is the split's entry in task.json, `kept` the columns listed there as kept. Raises
     BadInput if the index is not the one that was written with it, if a row of it cannot be right,
@@ -92,36 +97,59 @@ class Split:
     ) -> None:
         self.directory, self.name = directory, name
         self.path = directory / f"{name}.parquet"
+        self._listed, self._kept = listed, kept
         if "index" in listed:  # not in tasks of earlier versions
             verify_files(directory, {self.path.name: listed["index"]}, advice=RESTORE)
-        self.table = read_index(self.path, kept)
-        shards = _shard_sizes(directory, listed)
-        for problem in row_problems(self.table, self.path, shards, kept):
-            raise BadInput(f"{problem}; run 'vlcpctl check'")
-        self.keys: list[str] = self.table["key"].to_pylist()
+        self._shard_sizes = _shard_sizes(directory, listed)
+        self._rows = self._mapped() if "rows" in listed else self._loaded()
+        self.keys = self._rows.keys
         self._check_against(listed)
-        self._offsets = self.table["offset"].to_numpy()
-        self._sizes = self.table["size"].to_numpy()
-        self._shards = self.table["shard"].combine_chunks().dictionary_encode()
-        self._shard_names: list[str] = self._shards.dictionary.to_pylist()
-        self._shard_of = np.asarray(self._shards.indices)
-        self._captions = self.table["captions"].combine_chunks()
         self._descriptors: dict[tuple[int, int], int] = {}
+
+    def __reduce__(self) -> tuple[type[Split], tuple[Any, ...]]:
+        # Where workers are spawned, each opens the split again and gets no copy of its rows.
+        return Split, (self.directory, self.name, self._listed, self._kept)
+
+    def _mapped(self) -> Rows:
+        path = rows_path(self.path)
+        verify_files(self.directory, {path.name: self._listed["rows"]}, advice=RESTORE)
+        rows = map_rows(path)
+        for problem in RowProblems(path, self._shard_sizes).of_rows(rows):
+            raise BadInput(f"{problem}; run 'vlcpctl check'")
+        return rows
+
+    def _loaded(self) -> Rows:
+        return load_rows(self.path, self._shard_sizes, self._kept)
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """The index with all its columns, read into memory; see `columns` and `take`.
+
+        Raises BadInput as `Split` does.
+        """
+        table = read_index(self.path, self._kept)
+        for problem in row_problems(table, self.path, self._shard_sizes, self._kept):
+            raise BadInput(f"{problem}; run 'vlcpctl check'")
+        return table
 
     def _check_against(self, listed: Mapping[str, Any]) -> None:
         """Raise BadInput if the rows are not those that task.json lists."""
         if len(self.keys) != listed["images"]:
+            path = rows_path(self.path) if "rows" in listed else self.path
             found = f"images is {len(self.keys)}, task.json says {listed['images']}"
-            raise BadInput(f"{self.path}: {found}{RESTORE}")
+            raise BadInput(f"{path}: {found}{RESTORE}")
         if "index" in listed:
             return  # verified by its digest; what follows takes as long as reading the index
         content = ContentId()
-        content.add_columns(self.table["key"], self.table["label"])
+        for start in range(0, len(self), _ROWS_AT_ONCE):
+            keys = self.keys[start : start + _ROWS_AT_ONCE]
+            content.add(keys, self._rows.label[start : start + _ROWS_AT_ONCE].to_pylist())
         if content.hexdigest() != listed["content"]:
             found = f"content is {content.hexdigest()}, task.json says {listed['content']}"
             raise BadInput(f"{self.path}: {found}{RESTORE}")
-        if len(set(self.keys)) < len(self.keys):
-            twice = next(key for key, count in Counter(self.keys).items() if count > 1)
+        repeated = np.flatnonzero(~self.keys.firsts())
+        if len(repeated):
+            twice = self.keys[int(repeated[0])]
             raise BadInput(f"{self.path}: two rows have the key {printable(twice):.80}{RESTORE}")
 
     def __len__(self) -> int:
@@ -129,12 +157,20 @@ class Split:
 
     def captions(self, row: int) -> list[str]:
         """All captions of the image at `row`."""
-        captions: list[str] = self._captions[row].as_py()
-        return captions
+        rows = self._rows
+        first, stop = rows.lists[row], rows.lists[row + 1]
+        ends, text = rows.ends[first : stop + 1].tolist(), rows.text
+        return [str(text[start:end], "utf-8") for start, end in pairwise(ends)]
 
-    def caption_counts(self) -> np.ndarray:
-        """(N,) int: the number of captions of each image."""
-        return np.diff(self._captions.offsets.to_numpy())
+    def caption_count(self, row: int) -> int:
+        """The number of captions of the image at `row`."""
+        return int(self._rows.lists[row + 1]) - int(self._rows.lists[row])
+
+    def caption_counts(self, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """(n,) int: the number of captions of each image, or of those at `rows`."""
+        lists = self._rows.lists
+        counts: np.ndarray = lists[1:][rows] - lists[:-1][rows]
+        return counts
 
     def sizes(self) -> tuple[np.ndarray, np.ndarray]:
         """The widths and the heights of the N images in pixels, (N,) int32 each."""
@@ -145,25 +181,32 @@ class Split:
 
         Raises BadInput if the index does not have it: some are only in the indexes of buffers.
         """
-        if name not in self.table.column_names:
-            raise BadInput(f"{self.path} has no column {name!r}; run 'vlcpctl check'")
-        values: list[Any] = self.table[name].to_pylist()
+        if name == "label":
+            return list(self._rows.label.to_pylist())
+        if name == "sha256":
+            digits = self._rows.sha256
+            return [digits[32 * row : 32 * row + 32].hex() for row in range(len(self))]
+        values: list[Any] = self.columns([name])[name].to_pylist()
         return values
+
+    def columns(self, names: Sequence[str]) -> pa.Table:
+        """Some columns of the index, read into memory. Raises BadInput if it lacks one."""
+        return read_columns(self.path, names)
 
     def image(self, row: int) -> bytes:
         """The encoded bytes of the image at `row`.
 
         Raises BadInput if the tar cannot be read or the bytes do not have the index's sha256.
         """
-        shard = int(self._shard_of[row])
-        size = int(self._sizes[row])
+        rows = self._rows
+        shard, size = int(rows.shard_N[row]), int(rows.size_N[row])
         try:
-            data = os.pread(self._descriptor(shard), size, int(self._offsets[row]))
+            data = os.pread(self._descriptor(shard), size, int(rows.offset_N[row]))
         except OSError as error:
-            where = self.directory / self._shard_names[shard]
+            where = self.directory / rows.shards[shard]
             raise BadInput(f"{unreadable(where, error)} (key {self.keys[row]})") from error
-        if hashlib.sha256(data).hexdigest() != self.table["sha256"][row].as_py():
-            where = self.directory / self._shard_names[shard]
+        if hashlib.sha256(data).digest() != rows.sha256[32 * row : 32 * row + 32]:
+            where = self.directory / rows.shards[shard]
             found = f"{where}: the image of key {self.keys[row]} does not match the index"
             raise BadInput(f"{found} (its sha256 differs); run 'vlcpctl check --deep'")
         return data
@@ -172,7 +215,7 @@ class Split:
         # Workers are forked: each process opens its own descriptor and shares none with its parent.
         place = (os.getpid(), shard)
         if place not in self._descriptors:
-            path = self.directory / self._shard_names[shard]
+            path = self.directory / self._rows.shards[shard]
             try:
                 # A pipe that takes the place of a tar must not block.
                 self._descriptors[place] = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

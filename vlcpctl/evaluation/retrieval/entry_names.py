@@ -15,7 +15,7 @@ from vlcpctl.evaluation.splits import EvalSplit
 def entry_names(parts: Sequence[EvalSplit], duplicates: str) -> tuple[Named, Named]:
     """The names of the images (I,) and of the texts (T,) of a gallery of these splits."""
     sources = SOURCES[duplicates]([part.layout for part in parts])
-    keys = pa.concat_arrays([pa.array(part.split.keys, pa.string()) for part in parts])
+    keys = pa.concat_arrays([part.split.keys.texts() for part in parts])
     first_of_part = np.cumsum([0, *(len(part.split.keys) for part in parts)])
 
     def keys_of(part_and_sample: np.ndarray) -> pa.Array:

@@ -1,0 +1,153 @@
+"""The keys of samples in 16 bytes each: 32 hex digits as text take six times as much in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+KEY_BYTES = 16
+_ROWS_AT_ONCE = 1 << 14
+
+
+class Keys(Sequence[str]):
+    """N keys, each a str of 32 hex digits when it is read; `raw` is (N, 16) uint8.
+
+    >>> keys = Keys.of(["00" * 16, "ff" * 16])
+    >>> keys[1] == "ff" * 16, len(keys), keys.raw.shape
+    (True, 2, (2, 16))
+    """
+
+    def __init__(self, raw: np.ndarray) -> None:
+        self.raw = raw
+        # Slices of this are quicker than rows of the array.
+        self._bytes = memoryview(np.ascontiguousarray(raw)).cast("B") if len(raw) else b""
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Keys:
+        """The keys of these texts. Raises ValueError if one is not 32 lower-case hex digits."""
+        return cls.of_array(pa.array(list(texts), pa.string()))
+
+    @classmethod
+    def of_array(cls, texts: pa.StringArray) -> Keys:
+        """The keys of an Arrow array of texts. Raises ValueError as `of` does."""
+        raw = unhex(texts, KEY_BYTES)
+        if raw is None:
+            raise ValueError("a key is not 32 hexadecimal digits")
+        return cls(np.frombuffer(raw, np.uint8).reshape(-1, KEY_BYTES))
+
+    @classmethod
+    def among_texts(cls, texts: pa.StringArray) -> Keys:
+        """The texts that are keys; others are left out."""
+        return cls.of_array(texts.filter(pc.match_substring_regex(texts, "^[0-9a-f]{32}$")))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Keys]) -> Keys:
+        """The keys of all parts, concatenated."""
+        empty = np.empty((0, KEY_BYTES), np.uint8)
+        return cls(np.concatenate([empty, *(part.raw for part in parts)]))
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    @overload
+    def __getitem__(self, row: int) -> str: ...
+    @overload
+    def __getitem__(self, row: slice) -> Keys: ...
+    def __getitem__(self, row: int | slice) -> str | Keys:
+        if isinstance(row, slice):
+            return Keys(self.raw[row])
+        start = KEY_BYTES * row
+        if 0 <= start < len(self._bytes):
+            return self._bytes[start : start + KEY_BYTES].hex()
+        return self.raw[row].tobytes().hex()  # a negative row, or an IndexError
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self), _ROWS_AT_ONCE):
+            text = self.raw[start : start + _ROWS_AT_ONCE].tobytes().hex()
+            yield from (text[at : at + 32] for at in range(0, len(text), 32))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Keys):
+            return np.array_equal(self.raw, other.raw)
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    def __hash__(self) -> int:
+        return hash(self.raw.tobytes())
+
+    def __repr__(self) -> str:
+        return f"Keys({len(self)})"
+
+    def take(self, rows: np.ndarray) -> Keys:
+        """The keys at `rows`, (n,) int, or where `rows`, (N,) bool, is true."""
+        return Keys(self.raw[rows])
+
+    def array(self) -> pa.FixedSizeBinaryArray:
+        """The keys as an Arrow array of 16 bytes each, which shares their memory."""
+        flat = np.ascontiguousarray(self.raw).reshape(-1)
+        kind = pa.binary(KEY_BYTES)
+        return pa.FixedSizeBinaryArray.from_buffers(kind, len(self), [None, pa.py_buffer(flat)])
+
+    def texts(self) -> pa.StringArray:
+        """The keys as an Arrow array of text."""
+        return pa.array(iter(self), pa.string())
+
+    def among(self, others: Keys) -> np.ndarray:
+        """(N,) bool: which of the keys are among the others.
+
+        >>> Keys.of(["00" * 16, "ff" * 16]).among(Keys.of(["ff" * 16])).tolist()
+        [False, True]
+        """
+        mine, known = self.array(), others.array()
+        if len(others) > len(self):
+            # The hash table is over the smaller side: it takes some 50 bytes per key.
+            known = known.filter(pc.is_in(known, value_set=mine))
+        found: np.ndarray = pc.is_in(mine, value_set=known).to_numpy(zero_copy_only=False)
+        return found
+
+    def places_in(self, others: Keys) -> np.ndarray:
+        """(N,) int32: where each key is among the others, for the first time; -1 if it is not.
+
+        >>> Keys.of(["00" * 16, "ff" * 16]).places_in(Keys.of(["ff" * 16])).tolist()
+        [-1, 0]
+        """
+        found = pc.index_in(self.array(), value_set=others.array())
+        places: np.ndarray = found.fill_null(-1).to_numpy()
+        return places
+
+    def firsts(self) -> np.ndarray:
+        """(N,) bool: whether a key is there for the first time."""
+        # Keys are hashes: where no two begin alike, which is nearly always so, none is repeated.
+        starts = np.ascontiguousarray(self.raw[:, :8]).view(np.uint64).reshape(-1)
+        starts.sort()
+        if len(starts) < 2 or (starts[1:] != starts[:-1]).all():
+            return np.ones(len(self), dtype=bool)
+        is_first: np.ndarray = self.places_in(self) == np.arange(len(self))
+        return is_first
+
+
+def unhex(texts: pa.StringArray, width: int) -> bytes | None:
+    """The bytes of N texts of hex digits, `width` bytes each; None if one is anything else."""
+    ends, data = text_buffers(texts)
+    if (np.diff(ends) != 2 * width).any():
+        return None
+    try:
+        digits = str(data, "ascii")
+        raw = bytes.fromhex(digits)
+    except ValueError:
+        return None
+    return raw if raw.hex() == digits else None  # fromhex also takes capitals and spaces
+
+
+def text_buffers(texts: pa.StringArray | pa.LargeStringArray) -> tuple[np.ndarray, memoryview]:
+    """(N + 1,) int: where the texts of an array start and end, and the bytes from the first on."""
+    _, offsets, data = texts.buffers()
+    kind = np.int64 if pa.types.is_large_string(texts.type) else np.int32
+    if offsets is None or not len(offsets):
+        return np.zeros(1, dtype=kind), memoryview(b"")
+    ends = np.frombuffer(offsets, kind)[texts.offset : texts.offset + len(texts) + 1]
+    whole = memoryview(b"" if data is None else data)
+    return ends - ends[0], whole[ends[0] : ends[-1]]

@@ -1,0 +1,188 @@
+"""Loss terms stay on the device until they are read; a run cannot show when that is."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.battery import (
+    TrainingWorld,
+    checkpoint_bytes,
+    in_child,
+    kill_at,
+    make_world,
+    request,
+)
+from torch import Tensor
+
+from vlcpctl.core.batch import Batch, Features, Terms
+from vlcpctl.core.errors import Diverged, Interrupted
+from vlcpctl.core.method import Run
+from vlcpctl.methods.ema import Ema
+from vlcpctl.training.config.request import Request
+from vlcpctl.training.loop.state import TrainRun
+from vlcpctl.training.loop.step import OptimizerStep
+from vlcpctl.training.loop.step_values import StepValues, read_in_order, steps_per_read
+from vlcpctl.training.train_step import train_step
+
+LATE = 16
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read values as seldom as on a GPU."""
+    monkeypatch.setattr("vlcpctl.training.loop.loop.steps_per_read", lambda device: LATE)
+
+
+def _step(world: TrainingWorld, root: Path, names: str = "ema", **how: object) -> Request:
+    return request(world, names, 0, root, buffered=False, **how)
+
+
+def _values(step: int, terms: dict[str, float], tokens: dict[str, float]) -> StepValues:
+    named: Terms = {name: torch.tensor(value) for name, value in terms.items()}
+    of_tokens: Terms = {name: torch.tensor(value) for name, value in tokens.items()}
+    return StepValues.of((1, step), torch.tensor(sum(terms.values())), named, of_tokens)
+
+
+def test_the_loss_is_the_sum_of_all_terms() -> None:
+    read = _values(3, {"contrastive": 1.5, "x/y": 0.25}, {"mlm": 2.0}).read()
+    assert read == {"loss": 3.75, "contrastive": 1.5, "x/y": 0.25, "mlm": 2.0}
+    assert list(read) == ["loss", "contrastive", "x/y", "mlm"]
+
+
+def test_steps_with_different_terms_are_read_together_up_to_the_first_bad_one() -> None:
+    steps = [
+        _values(0, {"a": 1.0}, {}),
+        _values(1, {"a": 2.0, "b": 3.0}, {"c": 4.0}),
+        _values(2, {"a": 1.0, "b": float("inf")}, {"c": float("nan")}),
+        _values(3, {"a": float("nan")}, {}),
+    ]
+    rows = read_in_order(steps)
+    assert next(rows) == {"loss": 1.0, "a": 1.0}
+    assert next(rows)["loss"] == 9.0
+    with pytest.raises(Diverged, match=r"^step 2 of phase 1: b is inf$"):
+        next(rows)
+    assert [one.not_finite().item() for one in steps] == [0.0, 0.0, 1.0, 1.0]
+
+
+def test_a_bad_term_over_tokens_is_named() -> None:
+    with pytest.raises(Diverged, match=r"^step 5 of phase 1: mlm is nan$"):
+        _values(5, {"a": 1.0}, {"mlm": float("nan"), "x": 1.0}).read()
+
+
+def test_a_cpu_reads_every_step_and_a_gpu_several_at_once() -> None:
+    assert steps_per_read(torch.device("cpu")) == 1
+    assert steps_per_read(torch.device("cuda")) == steps_per_read(torch.device("meta")) == LATE
+
+
+@pytest.mark.usefixtures("late")
+@pytest.mark.parametrize("names", ["ema", "ewc"])  # ewc has a second phase
+def test_reading_late_gives_the_same_bytes(
+    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: str
+) -> None:
+    train_step(_step(world, tmp_path / "late", names))
+    saved = _step(world, tmp_path / "killed", names, save_every="2")
+    for point in ("step=1", "saved", "step=4"):
+        assert in_child(saved, kill_at(point)) == -signal.SIGKILL
+    train_step(saved)
+    monkeypatch.setattr("vlcpctl.training.loop.loop.steps_per_read", lambda device: 1)
+    train_step(_step(world, tmp_path / "now", names))
+    expected = checkpoint_bytes(tmp_path / "now")
+    assert len(expected) >= 2
+    assert checkpoint_bytes(tmp_path / "late") == expected
+    assert checkpoint_bytes(tmp_path / "killed") == expected
+
+
+@pytest.mark.usefixtures("late")
+def test_a_signal_saves_every_row_up_to_its_step(world: TrainingWorld, tmp_path: Path) -> None:
+    def observe(point: str) -> None:
+        if point == "step=2":
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(Interrupted, match="stopped after step 4"):
+        train_step(_step(world, tmp_path), observe)
+    assert _steps_in(tmp_path / ".00.vlcpctl" / "partial" / "metrics.jsonl") == [0, 1, 2, 3]
+
+
+def _steps_in(journal: Path) -> list[int]:
+    return [json.loads(line)["step"] for line in journal.read_text().splitlines()]
+
+
+@pytest.fixture
+def weights_after(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Tensor]]:
+    """The weights after each step, of a run whose loss is NaN at step 3 and never after."""
+    seen: list[dict[str, Tensor]] = []
+    stepped = OptimizerStep.__call__
+
+    def look(self: OptimizerStep, batch: Batch) -> StepValues:
+        values = stepped(self, batch)
+        seen.append({name: one.detach().clone() for name, one in self.run.weights.items()})
+        return values
+
+    def loss(self: Ema, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
+        factor = float("nan") if run.step == 3 else 1.0
+        return {"poison": factor * out.image.sum()}, {}
+
+    monkeypatch.setattr(OptimizerStep, "__call__", look)
+    monkeypatch.setattr(Ema, "loss", loss)
+    return seen
+
+
+@pytest.mark.usefixtures("late")
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd", "lamb"])
+def test_no_update_follows_a_bad_step_and_the_step_is_named(
+    world: TrainingWorld,
+    tmp_path: Path,
+    weights_after: list[dict[str, Tensor]],
+    optimizer: str,
+) -> None:
+    step = _step(world, tmp_path)
+    step = replace(step, settings=replace(step.settings, optimizer=optimizer, weight_decay=0.1))
+    with pytest.raises(Diverged, match=r"^the loss diverged at step 3 of phase 0: ema/poison is"):
+        train_step(step)
+    assert len(weights_after) == 6  # read at the end of the phase
+    before, *after = weights_after[2:]
+    assert all(one.isfinite().all() for one in before.values())
+    for later in after:
+        assert all(torch.equal(later[name], one) for name, one in before.items())
+    assert not all(torch.equal(weights_after[1][name], one) for name, one in before.items())
+    assert _steps_in(tmp_path / ".00.vlcpctl" / "partial" / "metrics.jsonl") == [0, 1, 2]
+
+
+@pytest.mark.usefixtures("late", "weights_after")
+@pytest.mark.parametrize(("every", "newest"), [("2", "at-0000-0000000002"), ("5", "no state had")])
+def test_nothing_is_saved_after_a_bad_step(
+    world: TrainingWorld, tmp_path: Path, every: str, newest: str
+) -> None:
+    """The slot of the moving average is poisoned in memory, and the save after it is refused."""
+    with pytest.raises(Diverged, match=f"step 3 of phase 0: .*{newest}"):
+        train_step(_step(world, tmp_path, save_every=every))
+    states = list((tmp_path / ".00.vlcpctl" / "partial").glob("at-*"))
+    assert [state.name for state in states] == ([newest] if every == "2" else [])
+
+
+@pytest.mark.usefixtures("late", "weights_after")
+def test_nothing_is_validated_after_a_bad_step(
+    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[Callable[[], object]] = []
+
+    def fail(run: TrainRun, batches: Callable[[], object], *, recalls: bool) -> dict[str, float]:
+        called.append(batches)
+        return {"val_loss": 1.0}
+
+    monkeypatch.setattr("vlcpctl.training.train_step.validate", fail)
+    with pytest.raises(Diverged, match="step 3 of phase 0"):
+        train_step(_step(world, tmp_path))
+    assert len(called) == 1  # after the first epoch

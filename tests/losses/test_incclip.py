@@ -18,6 +18,11 @@ def scores(seed: int, rows: int = B, columns: int = B + K) -> Tensor:
     return torch.rand(rows, columns, generator=generator, dtype=torch.float64) * 1.6 - 0.6
 
 
+def both(s: Tensor) -> tuple[Tensor, Tensor]:
+    """The similarities (B, T) and their part of the pairs' texts with images."""
+    return s, s[:, : len(s)].T
+
+
 def probability_of_text(s: Tensor, i: int, k: int, tau: float) -> Tensor:
     """Eq. 2, over every text."""
     total = sum(torch.exp(s[i, j] / tau) for j in range(s.shape[1]))
@@ -86,34 +91,36 @@ def test_the_margin_loss_is_eq_1() -> None:
 @pytest.mark.parametrize("alpha", [0.5, 0.2])
 def test_the_contrastive_loss_is_eqs_2_to_6(alpha: float) -> None:
     s = scores(1).requires_grad_()
-    assert_same(weighted(contrast(s / TAU), alpha), contrastive(s, alpha), s)
+    assert_same(weighted(contrast(both(s / TAU)), alpha), contrastive(s, alpha), s)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_the_distillation_is_eqs_7_to_9(reverse: bool) -> None:
     s, old = scores(2).requires_grad_(), scores(3)
-    ours = weighted(distil(s / TAU, old / TAU_OLD, is_reversed=reverse), 0.3)
+    ours = weighted(distil(both(s / TAU), both(old / TAU_OLD), is_reversed=reverse), 0.3)
     assert_same(ours, distillation(s, old, 0.3, reverse=reverse), s)
 
 
 def test_the_two_directions_of_the_divergence_differ() -> None:
     new, old = scores(2) / TAU, scores(3) / TAU_OLD
-    for one, other in zip(distil(new, old), distil(new, old, is_reversed=True), strict=True):
+    for one, other in zip(
+        distil(both(new), both(old)), distil(both(new), both(old), is_reversed=True), strict=True
+    ):
         assert not torch.allclose(one, other)
 
 
 def test_texts_without_image_change_no_text_to_image_term() -> None:
     one, other = scores(4), scores(4)
     other[:, B:] += 0.3
-    assert torch.equal(contrast(one)[1], contrast(other)[1])
-    assert torch.equal(distil(one, one * 2)[1], distil(other, other * 2)[1])
-    assert contrast(one)[0] < contrast(other)[0]
+    assert torch.equal(contrast(both(one))[1], contrast(both(other))[1])
+    assert torch.equal(distil(both(one), both(one * 2))[1], distil(both(other), both(other * 2))[1])
+    assert contrast(both(one))[0] < contrast(both(other))[0]
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_nothing_is_lost_where_the_models_agree(reverse: bool) -> None:
     s = scores(5).requires_grad_()
-    kept = weighted(distil(s, s.detach(), is_reversed=reverse), 0.5)
+    kept = weighted(distil(both(s), both(s.detach()), is_reversed=reverse), 0.5)
     assert kept.item() == pytest.approx(0, abs=1e-12)
     assert torch.autograd.grad(kept, s)[0].abs().max() < 1e-12
 

@@ -440,6 +440,15 @@ def run(
             rich_help_panel=options.EXECUTION,
         ),
     ] = None,
+    local_loss: Annotated[
+        bool,
+        typer.Option(
+            "--local-loss",
+            help="With several processes, compute only the loss rows of a process's own pairs, to "
+            "save memory and time; the loss is the same (default: every process computes all).",
+            rich_help_panel=options.EXECUTION,
+        ),
+    ] = False,
     tensorboard: Annotated[
         Path | None,
         typer.Option(

@@ -8,7 +8,7 @@ token's embedding.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from vlcpctl.core.errors import UsageError
@@ -94,6 +94,8 @@ class Features:
     raw_text: Tensor  # (B, D)
     scale: Tensor  # (), 1 / temperature
     pseudo: Tensor | None = None  # (K, D), unit length, of texts without image
+    # The pairs whose rows of a loss this process computes: all, or with --local-loss its own.
+    own: slice = field(default_factory=lambda: slice(None))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -172,6 +172,8 @@ class Method:
     preset: ClassVar[str]
     note: ClassVar[str] = ""  # shown in the plan before training
     replaces_base: ClassVar[bool] = False  # its loss replaces the contrastive loss
+    # The terms of `loss` over the rows of `Features.own` alone: those of all processes add up.
+    by_rows: ClassVar[frozenset[str]] = frozenset()
     writes_weights: ClassVar[bool] = False  # its hooks change the weights
     keeps: ClassVar[str] = ""  # a slot validated and saved as the model, instead of the trained one
     measures: ClassVar[bool] = False  # protects only what its state says is important

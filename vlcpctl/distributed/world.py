@@ -78,6 +78,20 @@ class World:
 
         return wait
 
+    def sum_own(self, rows: Tensor) -> Tensor:
+        """This process's rows (n, ...) of the sum over processes of `rows` (size * n, ...).
+
+        Raises LostProcess if another process has ended.
+        """
+        if self.size == 1:
+            return rows
+        own = torch.empty_like(
+            rows[self.slice_of(len(rows))], memory_format=torch.contiguous_format
+        )
+        with _communicating():
+            dist.reduce_scatter_tensor(own, rows.contiguous())
+        return own
+
     def any(self, flags: Sequence[bool], device: torch.device) -> list[bool]:
         """For each flag, whether it is set in at least one process."""
         if self.size == 1:

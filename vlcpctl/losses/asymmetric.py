@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from vlcpctl.losses.rows import ALL, similarities
+
 LEFT_OUT = -100  # the label that cross_entropy ignores
 
 
@@ -19,24 +21,25 @@ def image_text(
     anchors_B: Tensor,
     *,
     average: str = "batch",
+    own: slice = ALL,
 ) -> tuple[Tensor, Tensor]:
     """Image-to-text and text-to-image cross-entropy over the anchors, two scalars.
 
     Features are (B, D) of unit length; `anchors_B` is true for anchors. Each direction is divided
     by B (`average="batch"`: Co2L, section 4.1, up to that constant) or by the number of anchors
-    (`"anchors"`). Without anchors both are 0.
+    (`"anchors"`). Without anchors both are 0. With `own`, only the rows of these pairs: parts of
+    all processes add up.
 
     >>> same = torch.ones(2, 1)  # two equal candidates: log 2 for every anchor
     >>> sides = image_text(same, same, 1.0, torch.tensor([True, False]))
     >>> [round(side.item(), 4) for side in sides]
     [0.3466, 0.3466]
     """
-    logits_BB = scale * image_BD @ text_BD.T
-    places_B = torch.arange(len(logits_BB), device=logits_BB.device)
-    labels_B = torch.where(anchors_B.to(logits_BB.device), places_B, LEFT_OUT)
-    count = len(logits_BB) if average == "batch" else max(1, int((labels_B >= 0).sum()))
+    places_B = torch.arange(len(image_BD), device=image_BD.device)
+    labels_B = torch.where(anchors_B.to(image_BD.device), places_B, LEFT_OUT)
+    count = len(labels_B) if average == "batch" else max(1, int((labels_B >= 0).sum()))
     sums = [
-        cross_entropy(logits, labels_B, ignore_index=LEFT_OUT, reduction="sum")
-        for logits in (logits_BB, logits_BB.T)
+        cross_entropy(logits_bB, labels_B[own], ignore_index=LEFT_OUT, reduction="sum")
+        for logits_bB in similarities(image_BD, text_BD, scale, own)
     ]
     return sums[0] / count, sums[1] / count

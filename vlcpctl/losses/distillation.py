@@ -6,15 +6,17 @@ from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax
 
 
-def row_kl(teacher: Tensor, student: Tensor) -> Tensor:
+def row_kl(teacher: Tensor, student: Tensor, count: int | None = None) -> Tensor:
     """Mean over rows of KL(softmax(teacher) || softmax(student)) of logits (rows, classes).
 
-    It has the gradient of the cross-entropy between the two, and is 0 where they agree.
+    The sum over rows is divided by `count`, if they are only a part of them. It has the gradient of
+    the cross-entropy between the two, and is 0 where they agree.
 
     >>> import torch
     >>> row_kl(torch.eye(3), torch.eye(3)).item()
     0.0
     """
-    return kl_div(
-        log_softmax(student, 1), log_softmax(teacher, 1), reduction="batchmean", log_target=True
+    total = kl_div(
+        log_softmax(student, 1), log_softmax(teacher, 1), reduction="sum", log_target=True
     )
+    return total / (count or len(student))

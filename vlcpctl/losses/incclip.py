@@ -9,7 +9,13 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, log_softmax
+from torch.nn.functional import log_softmax
+
+from vlcpctl.losses.rows import ALL, mean_cross_entropy
+
+# Similarities of images to all texts (B, T), and of the pairs' texts to all images (B, B); with
+# `own`, only the rows of these pairs.
+Logits = tuple[Tensor, Tensor]
 
 
 def margins(scores_BK: Tensor, low: float, high: float) -> Tensor:
@@ -24,49 +30,57 @@ def margins(scores_BK: Tensor, low: float, high: float) -> Tensor:
 
 
 def logits(
-    image_BD: Tensor, text_BD: Tensor, pseudo_KD: Tensor | None, scale: Tensor | float
-) -> Tensor:
-    """Scaled similarities (B, T) of images to the texts of the batch, then to the negative texts.
+    image_BD: Tensor,
+    text_BD: Tensor,
+    pseudo_KD: Tensor | None,
+    scale: Tensor | float,
+    own: slice = ALL,
+) -> Logits:
+    """Scaled similarities of images to the batch's texts and the negative ones, texts to images.
 
     Features are of unit length; `scale` is 1 / temperature.
 
-    >>> logits(torch.eye(2), torch.eye(2), torch.ones(1, 2), 2.0)
+    >>> logits(torch.eye(2), torch.eye(2), torch.ones(1, 2), 2.0)[0]
     tensor([[2., 0., 2.],
             [0., 2., 2.]])
     """
     text_TD = text_BD if pseudo_KD is None else torch.cat([text_BD, pseudo_KD])
-    return scale * image_BD @ text_TD.T
+    to_text = scale * image_BD[own] @ text_TD.T
+    if own == ALL:
+        return to_text, to_text[:, : len(image_BD)].T
+    return to_text, scale * text_BD[own] @ image_BD.T
 
 
-def contrast(logits_BT: Tensor) -> tuple[Tensor, Tensor]:
+def contrast(found: Logits, own: slice = ALL) -> tuple[Tensor, Tensor]:
     """Image-to-text and text-to-image cross-entropy, two scalars (eqs. 2-5).
 
-    Negative texts are candidates for the images, but not queries.
+    Negative texts are candidates for the images, but not queries. With `own`, only the rows of
+    these pairs: parts of all processes add up.
 
-    >>> round(contrast(torch.eye(2) * 9)[0].item(), 5)
+    >>> round(contrast((torch.eye(2) * 9, torch.eye(2) * 9))[0].item(), 5)
     0.00012
     """
-    size = len(logits_BT)
-    labels_B = torch.arange(size, device=logits_BT.device)
-    return cross_entropy(logits_BT, labels_B), cross_entropy(logits_BT[:, :size].T, labels_B)
+    to_text, to_image = found
+    count = to_image.shape[1]
+    return mean_cross_entropy(to_text, count, own), mean_cross_entropy(to_image, count, own)
 
 
-def distil(new_BT: Tensor, old_BT: Tensor, *, is_reversed: bool = False) -> tuple[Tensor, Tensor]:
-    """KL divergence of rows, and of columns of texts with images, two scalars (eqs. 7-8).
+def distil(new: Logits, old: Logits, *, is_reversed: bool = False) -> tuple[Tensor, Tensor]:
+    """KL divergence of images' texts, and of texts' images, two scalars (eqs. 7-8).
 
     From the current distribution to the previous one, as printed; `is_reversed` swaps the two.
+    Each is a sum over rows, divided by B.
     """
-    size = len(new_BT)
-    student = (new_BT, new_BT[:, :size].T)
-    teacher = (old_BT, old_BT[:, :size].T)
-    one, other = (teacher, student) if is_reversed else (student, teacher)
-    return _divergence(one[0], other[0]), _divergence(one[1], other[1])
+    one, other = (old, new) if is_reversed else (new, old)
+    count = new[1].shape[1]
+    return _divergence(one[0], other[0], count), _divergence(one[1], other[1], count)
 
 
-def _divergence(one: Tensor, other: Tensor) -> Tensor:
-    """Mean over rows of KL(softmax(one) || softmax(other)), with gradient for both."""
+def _divergence(one: Tensor, other: Tensor, count: int) -> Tensor:
+    """Sum over rows of KL(softmax(one) || softmax(other)) / count, with gradient for both."""
     one, other = log_softmax(one, 1), log_softmax(other, 1)
-    return (one.exp() * (one - other)).sum(1).mean()
+    rows = (one.exp() * (one - other)).sum(1)
+    return rows.mean() if len(rows) == count else rows.sum() / count
 
 
 @torch.no_grad()

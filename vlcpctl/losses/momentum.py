@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, normalize
+from torch.nn.functional import normalize
 
 from vlcpctl.core.seeds import torch_seed
+from vlcpctl.losses.rows import ALL, mean_cross_entropy
 
 
 def momentum_contrast(
@@ -19,27 +20,35 @@ def momentum_contrast(
     scale: Tensor | float,
     *,
     blocks: int = 1,
+    own: slice = ALL,
 ) -> Tensor:
     """Contrastive loss of pairs with momentum features of batch and queue, a scalar (CTP eq. 4).
 
     `pairs` and `slow` are images and texts (B, D) of the current and the momentum model, `queue`
     momentum images and texts (Q, D). With several `blocks` the batch is split, and each sample is
-    contrasted with its own block and the queue.
+    contrasted with its own block and the queue. With `own`, only the rows of these pairs, which are
+    then one of the blocks; parts of all processes add up.
     """
+    if own != ALL and blocks > 1:
+        block = tuple(side[own] for side in (*pairs, *slow))
+        return _one_block(block, queue, scale) / blocks
     image_BD, text_BD = pairs
     cut = [side.chunk(blocks) for side in (image_BD, text_BD, *slow)]
-    found = [_one_block(part, queue, scale) for part in zip(*cut, strict=True)]
+    found = [_one_block(part, queue, scale, own) for part in zip(*cut, strict=True)]
     return torch.stack(found).mean()
 
 
 def _one_block(
-    block: tuple[Tensor, ...], queue: tuple[Tensor, Tensor], scale: Tensor | float
+    block: tuple[Tensor, ...],
+    queue: tuple[Tensor, Tensor],
+    scale: Tensor | float,
+    own: slice = ALL,
 ) -> Tensor:
     image_BD, text_BD, slow_image_BD, slow_text_BD = block
-    labels_B = torch.arange(len(image_BD), device=image_BD.device)
-    to_text = scale * image_BD @ torch.cat([slow_text_BD, queue[1]]).T
-    to_image = scale * text_BD @ torch.cat([slow_image_BD, queue[0]]).T
-    return (cross_entropy(to_text, labels_B) + cross_entropy(to_image, labels_B)) / 2
+    to_text = scale * image_BD[own] @ torch.cat([slow_text_BD, queue[1]]).T
+    to_image = scale * text_BD[own] @ torch.cat([slow_image_BD, queue[0]]).T
+    count = len(image_BD)
+    return (mean_cross_entropy(to_text, count, own) + mean_cross_entropy(to_image, count, own)) / 2
 
 
 @torch.no_grad()

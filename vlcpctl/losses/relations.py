@@ -9,32 +9,42 @@ import torch
 from torch import Tensor
 
 from vlcpctl.losses.distillation import row_kl
+from vlcpctl.losses.rows import ALL, similarities
 
 Sides = tuple[Tensor, Tensor]  # images and texts, (B, D) each
 
 
-def all_relations(new: Sides, old: Sides, *, now: float, then: float) -> Tensor:
+def all_relations(new: Sides, old: Sides, *, now: float, then: float, own: slice = ALL) -> Tensor:
     """KL from old to new similarities of each sample to all others, a scalar (Co2L, section 4.2).
 
     An image and its text take the place of the two views of an instance: 2 B samples, each compared
     with the 2 B - 1 others. `now` and `then` are the temperatures of new and old similarities. The
-    paper writes a cross-entropy, which has the same gradient.
+    paper writes a cross-entropy, which has the same gradient. With `own`, only the rows of these
+    pairs' images and texts: parts of all processes add up.
 
     >>> eye = torch.eye(3)
     >>> all_relations((eye, eye), (eye, eye), now=0.2, then=0.2).item()
     0.0
     """
-    return row_kl(_to_others(torch.cat(old)) / then, _to_others(torch.cat(new)) / now)
+    count = 2 * len(new[0])
+    return row_kl(_to_others(old, own) / then, _to_others(new, own) / now, count)
 
 
-def cross_relations(new: Sides, old: Sides, *, now: float, then: float) -> Tensor:
-    """KL from old to new similarities of images to all texts and texts to all images, a scalar."""
-    new_BB, old_BB = new[0] @ new[1].T / now, old[0] @ old[1].T / then
-    return (row_kl(old_BB, new_BB) + row_kl(old_BB.T, new_BB.T)) / 2
+def cross_relations(new: Sides, old: Sides, *, now: float, then: float, own: slice = ALL) -> Tensor:
+    """KL from old to new similarities of images to all texts and texts to all images, a scalar.
+
+    With `own`, only the rows of these pairs.
+    """
+    pairs = zip(similarities(*new, 1.0, own), similarities(*old, 1.0, own), strict=True)
+    to_text, to_image = (row_kl(was / then, is_ / now, len(new[0])) for is_, was in pairs)
+    return (to_text + to_image) / 2
 
 
-def _to_others(features_ND: Tensor) -> Tensor:
-    """Similarities (N, N - 1) of each sample to all others."""
-    count = len(features_ND)
-    others_NN = ~torch.eye(count, dtype=torch.bool, device=features_ND.device)
-    return (features_ND @ features_ND.T)[others_NN].view(count, count - 1)
+def _to_others(sides: Sides, own: slice) -> Tensor:
+    """Similarities of the N = 2 B images and texts to all others: (n, N - 1), the n own rows."""
+    features_ND = torch.cat(sides)
+    places = torch.arange(len(features_ND), device=features_ND.device)
+    rows = torch.cat([places[: len(sides[0])][own], places[len(sides[0]) :][own]])
+    samples_nD = features_ND if own == ALL else torch.cat([side[own] for side in sides])
+    others_nN = rows[:, None] != places
+    return (samples_nD @ features_ND.T)[others_nN].view(len(rows), len(places) - 1)

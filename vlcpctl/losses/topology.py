@@ -9,55 +9,53 @@ import torch
 from torch import Tensor
 
 from vlcpctl.losses.distillation import row_kl
+from vlcpctl.losses.rows import ALL, similarities
+
+Sides = tuple[Tensor, Tensor]  # images and texts, (B, D) each
 
 # CTP section 3.3: a sample's similarity to itself is not informative. This value in its place makes
 # its share of the softmax 0.
 SUPPRESSED = -1000.0
 
 
-def cross_modal(
-    image_BD: Tensor,
-    text_BD: Tensor,
-    old_image_BD: Tensor,
-    old_text_BD: Tensor,
-    scale: Tensor | float,
-) -> Tensor:
+def cross_modal(new: Sides, old: Sides, scale: Tensor | float, *, own: slice = ALL) -> Tensor:
     """KL from old to new image-to-text and text-to-image similarities, a scalar (CTP eqs. 6-7).
 
-    The paper writes a cross-entropy, which has the same gradient.
+    The paper writes a cross-entropy, which has the same gradient. With `own`, only the rows of
+    these pairs: parts of all processes add up.
     """
-    new_BB = scale * image_BD @ text_BD.T
-    old_BB = scale * old_image_BD @ old_text_BD.T
-    return (row_kl(old_BB, new_BB) + row_kl(old_BB.T, new_BB.T)) / 2
+    pairs = zip(similarities(*new, scale, own), similarities(*old, scale, own), strict=True)
+    to_text, to_image = (row_kl(then, now, len(new[0])) for now, then in pairs)
+    return (to_text + to_image) / 2
 
 
 def same_modal(
-    image_BD: Tensor,
-    text_BD: Tensor,
-    old_image_BD: Tensor,
-    old_text_BD: Tensor,
+    new: Sides,
+    old: Sides,
     scale: Tensor | float,
     *,
     suppresses_diagonal: bool = True,
+    own: slice = ALL,
 ) -> Tensor:
     """KL from old to new similarities within images and within texts, a scalar (CTP eqs. 8-9).
 
     `suppresses_diagonal` leaves out each sample's similarity to itself. The paper writes a
-    cross-entropy, which has the same gradient.
+    cross-entropy, which has the same gradient. With `own`, only the rows of these pairs.
     """
     kept = [
         row_kl(
-            scale * _similarities(old_BD, suppresses_diagonal=suppresses_diagonal),
-            scale * _similarities(new_BD, suppresses_diagonal=suppresses_diagonal),
+            scale * _similarities(old_BD, own, suppresses_diagonal=suppresses_diagonal),
+            scale * _similarities(new_BD, own, suppresses_diagonal=suppresses_diagonal),
+            len(new_BD),
         )
-        for new_BD, old_BD in ((image_BD, old_image_BD), (text_BD, old_text_BD))
+        for new_BD, old_BD in zip(new, old, strict=True)
     ]
     return (kept[0] + kept[1]) / 2
 
 
-def _similarities(features_BD: Tensor, *, suppresses_diagonal: bool) -> Tensor:
-    similarities_BB = features_BD @ features_BD.T
+def _similarities(features_BD: Tensor, own: slice, *, suppresses_diagonal: bool) -> Tensor:
+    similarities_bB = features_BD[own] @ features_BD.T
     if not suppresses_diagonal:
-        return similarities_BB
-    own = torch.eye(len(features_BD), dtype=torch.bool, device=features_BD.device)
-    return similarities_BB.masked_fill(own, SUPPRESSED)
+        return similarities_bB
+    places_B = torch.arange(len(features_BD), device=features_BD.device)
+    return similarities_bB.masked_fill(places_B[own, None] == places_B, SUPPRESSED)

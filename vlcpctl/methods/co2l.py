@@ -22,6 +22,7 @@ class Co2l(Method):
     title: ClassVar[str] = "Co2L: replayed pairs as negatives only, and distilled relations"
     preset: ClassVar[str] = "incclip"
     replaces_base: ClassVar[bool] = True
+    by_rows: ClassVar[frozenset[str]] = frozenset({"contrastive", "relations"})
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="Co2L: Contrastive Continual Learning",
@@ -76,7 +77,7 @@ class Co2l(Method):
         """The asymmetric contrastive loss, which replaces the base loss, and the distillation."""
         anchors_B = ~(batch.replayed & self.asymmetric)
         sides = losses.asymmetric.image_text(
-            out.image, out.text, out.scale, anchors_B, average=self.average
+            out.image, out.text, out.scale, anchors_B, average=self.average, own=out.own
         )
         terms: Terms = {"contrastive": run.joined(*sides)}
         if run.first or not self.strength:
@@ -85,5 +86,5 @@ class Co2l(Method):
         distil = losses.relations.all_relations
         if self.relations == "cross":
             distil = losses.relations.cross_relations
-        kept = distil(new, (old.image, old.text), now=self.now, then=self.then)
+        kept = distil(new, (old.image, old.text), now=self.now, then=self.then, own=out.own)
         return {**terms, "relations": self.strength * kept}, {}

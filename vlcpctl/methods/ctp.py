@@ -20,6 +20,7 @@ class Ctp(Method):
     name: ClassVar[str] = "ctp"
     title: ClassVar[str] = "CTP: compatible momentum contrast and topology preservation"
     preset: ClassVar[str] = "ctp"
+    by_rows: ClassVar[frozenset[str]] = frozenset({"momentum", "cross_modal", "same_modal"})
     note: ClassVar[str] = "terms over masked words apply to fusion models only"
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
@@ -131,6 +132,7 @@ class Ctp(Method):
                 self._negatives(run, slow),
                 out.scale,
                 blocks=run.processes if self.positives == "process" else 1,
+                own=out.own,
             )
         if not run.first:
             terms |= self._topology(run, batch, out)
@@ -157,13 +159,13 @@ class Ctp(Method):
         if not (self.cross_modal or self.same_modal):
             return {}
         old = run.previous(batch)
-        features = (out.image, out.text, old.image, old.text, out.scale)
+        features = ((out.image, out.text), (old.image, old.text), out.scale)
         terms: Terms = {}
         if self.cross_modal:
-            terms["cross_modal"] = losses.topology.cross_modal(*features)
+            terms["cross_modal"] = losses.topology.cross_modal(*features, own=out.own)
         if self.same_modal:
             terms["same_modal"] = losses.topology.same_modal(
-                *features, suppresses_diagonal=self.suppress_diagonal
+                *features, suppresses_diagonal=self.suppress_diagonal, own=out.own
             )
         return terms
 

@@ -29,6 +29,7 @@ class Incclip(Method):
         "with a fixed 0.07 little is learned"
     )
     replaces_base: ClassVar[bool] = True
+    by_rows: ClassVar[frozenset[str]] = frozenset({"contrastive", "distil"})
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="Generative Negative Text Replay for Continual Vision-Language Pretraining",
@@ -124,13 +125,13 @@ class Incclip(Method):
 
     def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
         """Eq. 10: the contrastive loss with the negative texts, and the distillation."""
-        new_BT = losses.incclip.logits(out.image, out.text, out.pseudo, out.scale)
-        i2t, t2i = losses.incclip.contrast(new_BT)
+        new = losses.incclip.logits(out.image, out.text, out.pseudo, out.scale, out.own)
+        i2t, t2i = losses.incclip.contrast(new, out.own)
         terms = {"contrastive": run.joined(2 * self.alpha * i2t, 2 * (1 - self.alpha) * t2i)}
         if self.lambda_ and not run.first:
-            old = run.previous(batch)
-            old_BT = losses.incclip.logits(old.image, old.text, old.pseudo, 1 / self.tau_old)
-            i2t, t2i = losses.incclip.distil(new_BT, old_BT, is_reversed=self.kl == "reversed")
+            past, scale = run.previous(batch), 1 / self.tau_old
+            old = losses.incclip.logits(past.image, past.text, past.pseudo, scale, out.own)
+            i2t, t2i = losses.incclip.distil(new, old, is_reversed=self.kl == "reversed")
             terms["distil"] = self.lambda_ * (self.eta * i2t + (1 - self.eta) * t2i)
         return terms, {}
 

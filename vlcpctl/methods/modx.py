@@ -19,6 +19,7 @@ class Modx(Method):
         "Mod-X: distil the similarity rows that the previous model ranks correctly"
     )
     preset: ClassVar[str] = "modx"
+    by_rows: ClassVar[frozenset[str]] = frozenset({"alignment"})
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="Continual Vision-Language Representation Learning with Off-Diagonal Information",
@@ -60,16 +61,13 @@ class Modx(Method):
         if run.first or not self.alpha:
             return {}, {}
         old = run.previous(batch)
-        new_BB, old_BB = out.image @ out.text.T, old.image @ old.text.T
-        pairs = (
-            [(new_BB, old_BB), (new_BB.T, old_BB.T)]
-            if self.directions == "both"
-            else [(new_BB, old_BB)]
-        )
+        new_bB = losses.rows.similarities(out.image, out.text, 1.0, out.own)
+        old_bB = losses.rows.similarities(old.image, old.text, 1.0, out.own)
+        count = 2 if self.directions == "both" else 1
         kept = [
             losses.alignment.off_diagonal(
-                new, then, reduction=self.reduction, temperature=self.temperature
+                new, then, reduction=self.reduction, temperature=self.temperature, own=out.own
             )
-            for new, then in pairs
+            for new, then in list(zip(new_bB, old_bB, strict=True))[:count]
         ]
         return {"alignment": self.alpha * sum(kept[1:], kept[0]) / len(kept)}, {}

@@ -109,6 +109,7 @@ def numeric(request: Request, device: str) -> dict[str, Any]:
         "threads": request.threads,
         "processes": request.nproc,
         "arithmetic": ARITHMETIC,
+        **({"local_loss": True} if request.local_loss else {}),
     }
 
 

@@ -193,6 +193,7 @@ def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> 
         else None,
         targets_scale=targets.scale if targets else None,
         world=world,
+        local_loss=request.local_loss,
     )
     if targets is not None:
         _check_targets(targets, run)

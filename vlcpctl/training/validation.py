@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -71,7 +72,15 @@ def _features(run: TrainRun, batch: Batch) -> Features:
 
 
 def _loss(run: TrainRun, out: Features) -> Tensor:
-    return run.joined(*image_text(out.image, out.text, out.scale))
+    if not run.local_loss:
+        return run.joined(*image_text(out.image, out.text, out.scale))
+    # Rows of a process's share at a time: the (B, B) matrix is too large for one of them.
+    shares = [replace(run.world, rank=rank) for rank in range(run.world.size)]
+    parts = [
+        run.joined(*image_text(out.image, out.text, out.scale, world.slice_of(len(out.image))))
+        for world in shares
+    ]
+    return torch.stack(parts).sum()
 
 
 def _recall(run: TrainRun, image: Tensor, text: Tensor, tokens: Tensor) -> float:

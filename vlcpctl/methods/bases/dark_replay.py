@@ -33,6 +33,7 @@ class DarkReplay(Method):
 
     preset: ClassVar[str] = "dha"
     replaces_base: ClassVar[bool] = True
+    by_rows: ClassVar[frozenset[str]] = frozenset({"contrastive", "replayed"})
     settings: ClassVar[Mapping[str, Any]] = MappingProxyType({"replay": "share=0.5"})
     papers: ClassVar[tuple[Paper, ...]] = (PAPER,)
 
@@ -83,6 +84,9 @@ def contrast(run: Run, out: Features, among_B: Tensor) -> Tensor:
     rows_B = among_B.to(out.image.device)
     if not rows_B.any():
         return 0 * out.scale
+    own = out.own
+    if own != slice(None):  # the places of the own pairs among the marked ones
+        own = slice(*(int(among_B[:end].sum()) for end in (own.start, own.stop)))
     return run.joined(
-        *losses.contrastive.image_text(out.image[rows_B], out.text[rows_B], out.scale)
+        *losses.contrastive.image_text(out.image[rows_B], out.text[rows_B], out.scale, own)
     )

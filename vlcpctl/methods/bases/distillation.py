@@ -18,6 +18,7 @@ class DistillationMethod(Method):
     """Distil similarities or feature channels and, for fusion models, masked-word predictions."""
 
     preset: ClassVar[str] = "ctp"
+    by_rows: ClassVar[frozenset[str]] = frozenset({"distill"})
 
     strength: float = hyper(1.0, doc="Weight of the distillation terms.", origin="CTP, section 4.2")
     target: str = hyper(
@@ -63,15 +64,20 @@ class DistillationMethod(Method):
         return {"words": self.strength * loss / part.masked}
 
     def _similarities(self, out: Features, old: Features) -> Tensor:
-        new_BB = out.scale * out.image @ out.text.T
-        old_BB = old.scale * old.image @ old.text.T
-        return (
-            losses.distillation.row_kl(old_BB, new_BB)
-            + losses.distillation.row_kl(old_BB.T, new_BB.T)
-        ) / 2
+        new = losses.rows.similarities(out.image, out.text, out.scale, out.own)
+        then = losses.rows.similarities(old.image, old.text, old.scale, out.own)
+        count = len(out.image)
+        image, text = (losses.distillation.row_kl(then[i], new[i], count) for i in (0, 1))
+        return (image + text) / 2
 
     def _channels(self, out: Features, old: Features) -> Tensor:
-        temperature = self.channel_temperature
-        image = losses.distillation.row_kl(old.raw_image / temperature, out.raw_image / temperature)
-        text = losses.distillation.row_kl(old.raw_text / temperature, out.raw_text / temperature)
+        pairs = ((old.raw_image, out.raw_image), (old.raw_text, out.raw_text))
+        image, text = (
+            losses.distillation.row_kl(
+                then[out.own] / self.channel_temperature,
+                new[out.own] / self.channel_temperature,
+                len(new),
+            )
+            for then, new in pairs
+        )
         return (image + text) / 2

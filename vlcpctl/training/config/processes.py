@@ -12,6 +12,10 @@ def check_processes(request: Request) -> None:
     if size % nproc:
         use = f"--batch-size {size - size % nproc}" if size > nproc else f"at most {size} processes"
         raise UsageError(f"--batch-size {size} is not divisible by {nproc} processes; use {use}")
+    if request.local_loss and nproc == 1:
+        raise UsageError(
+            "--local-loss has no effect with one process: all pairs are its own; use --nproc"
+        )
     if nproc % nodes:
         raise UsageError(f"--nproc {nproc} is not divisible by --nodes {nodes}")
     if nodes > 1 and not request.rendezvous:

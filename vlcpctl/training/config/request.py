@@ -47,6 +47,7 @@ class Request:
     nproc: int = 1
     nodes: int = 1
     rendezvous: str | None = None
+    local_loss: bool = False
     save_every: str = "10min"
     tensorboard: Path | None = None
 

@@ -86,11 +86,10 @@ class PseudoTextEncoder:
             return [torch.cat([self._encode(self.texts, part) for part in parts])]
 
     def backward(self, gradients: list[Tensor]) -> None:
-        """Backpropagate this process's rows of the (K, D) gradient of all processes' features."""
+        """Backpropagate the gradient (k, D) of this process's features; [] without texts."""
         if self.texts is None:
             return
-        (all_rows,) = gradients
-        own = all_rows[self.run.world.slice_of(len(all_rows))]
+        (own,) = gradients
         for part in self.run.parts(len(own)):
             projections = (
                 self._encode(self.texts, part) if self._projections is None else self._projections

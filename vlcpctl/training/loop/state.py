@@ -54,6 +54,7 @@ class TrainRun:
     initial: Weights | None = None  # the initial weights, if `previous` is a separate teacher
     targets_scale: float | None = None  # 1 / temperature of the teacher of precomputed targets
     world: World = field(default_factory=World)
+    local_loss: bool = False  # each process computes the loss rows of its own pairs only
     slots: Slots = field(default_factory=dict)
     position: Position = field(default_factory=Position)
     inverting_seconds: float = 0.0  # spent on pseudo texts, summed over resumes

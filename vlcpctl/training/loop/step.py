@@ -22,6 +22,7 @@ from vlcpctl.core.method import Method
 from vlcpctl.core.seeds import torch_seed
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.models.embed import as_features
+from vlcpctl.training.loop.loss_share import LossShare
 from vlcpctl.training.loop.method_context import MethodRun
 from vlcpctl.training.loop.optimizers import Optimizer
 from vlcpctl.training.loop.pseudo_texts import PseudoTextEncoder, with_pseudo_texts
@@ -48,6 +49,7 @@ class OptimizerStep:
         self._scale: float | None = None  # the loss scale after the last update; None: not read
         self._needs_stepped = any(type(one).after_step is not Method.after_step for one in methods)
         self.contexts = [(method, MethodRun(run, method.name)) for method in methods]
+        self.share = LossShare(run, methods)
         self.reduction = GradientSum(run.weights, run.world)
         self.statistics = _running_statistics(run.encoder.module)
         needs = [method.needs(first=run.first) for method in methods]
@@ -90,17 +92,16 @@ class OptimizerStep:
         image, text, tokens = self._encode_all(batch, chunks)
         pseudo = PseudoTextEncoder(run, batch.pseudo)
         sides = [image, text, *pseudo.encode()]
-        # Every process computes the whole loss over the features of all processes. `detach` cuts
-        # the graph here: backward stops at the leaves, and the encoder's part follows below.
+        # The loss is over the features of all processes. `detach` cuts the graph here: backward
+        # stops at the leaves, and the encoder's part follows below.
         leaves = [run.world.gather(side.detach()).requires_grad_() for side in sides]
         total, terms, aux = self._loss(batch, *leaves)
         self.scaler.scale(total).backward()
-        # The gradient of weights that the loss uses directly, such as the temperature, is complete
-        # in every process: summed over processes it would count once for each of them.
-        if run.world.rank > 0:
+        # Also for weights that the loss uses directly, such as the temperature: see `has_weights`.
+        if not self.share.has_weights:
             self.optimizer.zero_grad(set_to_none=True)
-        pseudo.backward([_gradient(leaf) for leaf in leaves[2:]])
-        own = run.world.slice_of(len(batch.keys))
+        own = [self.share.own_rows(_gradient(leaf)) for leaf in leaves]
+        pseudo.backward(own[2:])
         token_terms = TokenTerms(run, self.contexts, batch)
         for chunk in chunks:
             is_last = chunk is chunks[-1]
@@ -108,11 +109,13 @@ class OptimizerStep:
             # activations of one chunk at a time; this one repeats it with its graph.
             if len(chunks) > 1:
                 image, text, tokens = self._encode(batch, chunk, fuses=self.fuses)
-            grads = [_gradient(leaf)[own][chunk] for leaf in leaves[:2]]
+            grads = [rows[chunk] for rows in own[:2]]
             extra = None if tokens is None else token_terms.add_chunk(chunk, tokens)
             with self.reduction.last_backward(is_last=is_last):
                 self._backward([image, text], grads, extra)
         position = (run.position.phase, run.position.step)
+        total, *each = self.share.whole(torch.stack([total, *terms.values()])).unbind()
+        terms = dict(zip(terms, each, strict=True))
         return StepValues.of(position, total, terms, token_terms.values()), aux
 
     def _encode_all(
@@ -153,16 +156,19 @@ class OptimizerStep:
     def _loss(
         self, batch: Batch, image: Tensor, text: Tensor, pseudo: Tensor | None = None
     ) -> tuple[Tensor, Terms, list[dict[str, Any]]]:
-        out = as_features(image, text, self.run.scale(self.run.weights), pseudo)
+        scale = self.run.scale(self.run.weights)
+        out = self.share.features(as_features(image, text, scale, pseudo))
         terms: Terms = {}
         replaced = any(method.replaces_base for method, _ in self.contexts)
         if self.run.position.plan.contrasts and not replaced:
-            terms["contrastive"] = self.run.joined(*image_text(out.image, out.text, out.scale))
+            sides = image_text(out.image, out.text, out.scale, out.own)
+            terms["contrastive"] = self.run.joined(*sides)
         all_aux = []
         for method, context in self.contexts:
             own, aux = method.loss(context, batch, out)
             terms |= {f"{method.name}/{name}": value for name, value in own.items()}
             all_aux.append(aux)
+        terms = self.share.terms(terms)
         total = (
             torch.stack(list(terms.values())).sum()
             if len(terms) > 1

@@ -1,0 +1,109 @@
+"""Every method trains in two processes as in one, with the whole loss in each or a share of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from support.battery import TrainingWorld, make_world, request, with_fusion_model
+from support.processes import run_together
+
+from vlcpctl.distributed.ranks import process_ranks
+from vlcpctl.methods import TABLE
+from vlcpctl.models.imports import preload
+from vlcpctl.training import launch
+from vlcpctl.training.config.composition import compose
+from vlcpctl.training.config.request import Request
+from vlcpctl.training.train_step import train_step
+
+pytestmark = pytest.mark.dist
+
+SET = {
+    "incclip": ["incclip.count=6", "incclip.iterations=2"],
+    "ctp-process": ["ctp.positives=process"],
+    "co2l-cross": ["co2l.relations=cross", "co2l.average=anchors"],
+    "lwf-channels": ["lwf.target=channels"],
+    "modx-mean": ["modx.reduction=mean", "modx.directions=i2t"],
+}
+TERMS_OF_ONE_PROCESS = {"ctp-process"}  # "process" makes the loss depend on their number
+FUSION = ("ctp", "lucir", "afec", "incclip", "mas", "lwf")  # the others' terms are as in a dual one
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
+    preload()
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+def _step(world: TrainingWorld, case: str, number: int, root: Path) -> Request:
+    name = case.split("-", maxsplit=1)[0]
+    step = request(world, name, number, root, buffered=name not in ("lwf", "modx"))
+    settings = replace(step.settings, micro_batch=1, optimizer="sgd", lr=0.02, steps=2)
+    # A learned temperature gets its gradient from the loss directly, not through the encoders.
+    if not step.previous:
+        settings = replace(settings, temperature="learn:0.1")
+    return replace(step, settings=settings, methods=compose(name, SET.get(case, [])))
+
+
+def _second_step(world: TrainingWorld, case: str, root: Path) -> Request:
+    step = _step(world, case, 0, root)
+    if step.methods[0].from_unseen:
+        return step
+    train_step(step)
+    return _step(world, case, 1, root)
+
+
+def _together(step: Request) -> None:
+    def act(_rank: int) -> None:
+        here = process_ranks()
+        assert here is not None
+        launch.take_part(replace(step, nproc=here.size), here)
+
+    assert run_together(act) == [0, 0]
+
+
+def _rows(checkpoint: Path) -> list[dict[str, float]]:
+    rows = [json.loads(row) for row in (checkpoint / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if name != "phase"} for row in rows]
+
+
+def _expect_equal(step: Request, names: Sequence[str]) -> None:
+    root = step.out.parent
+    whole, *others = (_rows(root / name) for name in names)
+    for rows in others:
+        assert len(rows) == len(whole)
+        for found, wanted in zip(rows, whole, strict=True):
+            assert found == pytest.approx(wanted, rel=1e-6, abs=1e-7)
+    files = sorted(path.relative_to(root / names[0]) for path in root.glob(f"{names[0]}/*.s*"))
+    for name in names[1:]:
+        for file in files:
+            one, two = load_file(root / names[0] / file), load_file(root / name / file)
+            for key, tensor in one.items():
+                torch.testing.assert_close(two[key], tensor, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("case", sorted({*TABLE, *SET}))
+def test_losses_and_weights_do_not_depend_on_the_number_of_processes(
+    world: TrainingWorld, tmp_path: Path, case: str
+) -> None:
+    step = _second_step(world, case, tmp_path)
+    names = ["two", "local"]
+    if case not in TERMS_OF_ONE_PROCESS:
+        names.insert(0, "one")
+        train_step(replace(step, out=tmp_path / "one"))
+    _together(replace(step, out=tmp_path / "two"))
+    _together(replace(step, out=tmp_path / "local", local_loss=True))
+    _expect_equal(step, names)
+
+
+@pytest.mark.parametrize("case", FUSION)
+def test_nor_do_those_of_a_fusion_model(world: TrainingWorld, tmp_path: Path, case: str) -> None:
+    step = _second_step(with_fusion_model(world), case, tmp_path)
+    train_step(replace(step, out=tmp_path / "one"))
+    _together(replace(step, out=tmp_path / "local", local_loss=True))
+    _expect_equal(step, ["one", "local"])

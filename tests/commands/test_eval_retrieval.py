@@ -217,7 +217,8 @@ def test_identical_content_counts_once(place: Path, tmp_path: Path) -> None:
 def test_a_plan_is_only_told(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(tasks(place), [place / "run" / "00"], gallery="merged", dry_run=True)
     shown = capsys.readouterr()
-    assert (shown.out, shown.err) == ("", "seqf step 0: merged gallery of 00-part-0\n")
+    said = "device cpu, no workers (auto)\nseqf step 0: merged gallery of 00-part-0\n"
+    assert (shown.out, shown.err) == ("", said)
 
 
 @pytest.mark.parametrize("workers", [0, 2])

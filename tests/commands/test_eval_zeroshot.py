@@ -329,7 +329,7 @@ def test_imagenet_brings_names_and_templates(
     folder = write_class_folder(tmp_path / "imagenet", [(make_image(0), "png", 999)], [])
     (folder / "classnames.txt").unlink()
     run(["imagenet1k"], [place / "run" / "00"], data=tmp_path, dry_run=True)
-    warning, line = capsys.readouterr().err.splitlines()
+    warning, _, line = capsys.readouterr().err.splitlines()
     assert warning.startswith("warning: imagenet1k: classes with the same prompts as another (2: ")
     assert line == "seqf step 0: imagenet1k, 1000 classes, 80000 prompts"
 

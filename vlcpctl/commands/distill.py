@@ -98,7 +98,7 @@ def run(
     shard_index: ShardIndex = 0,
     seed: options.Seed = 0,
     device: options.Device = "auto",
-    workers: options.Workers = 0,
+    workers: options.Workers = None,
     threads: options.Threads = options.DEFAULT_THREADS,
     force: options.Force = False,
     dry_run: options.DryRun = False,
@@ -148,12 +148,13 @@ def run(
         ),
         seed=seed,
     )
+    compute = ComputeOptions(batch_size=batch_size, device=device, workers=workers, threads=threads)
     plan = make_plan(request)
     for line in plan.lines():
         say(line)
+    say(f"  {compute}")
     if dry_run:
         return
-    compute = ComputeOptions(batch_size=batch_size, device=device, workers=workers, threads=threads)
     if _make_targets(plan, compute, (shard_index, num_shards), force=force):
         emit(_result(out) if as_json else out)
 

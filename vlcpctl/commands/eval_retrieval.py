@@ -114,7 +114,7 @@ def run(
     timings: Timings = None,
     out: options.Rows = STDOUT,
     device: options.Device = "auto",
-    workers: options.Workers = 0,
+    workers: options.Workers = None,
     threads: options.Threads = options.DEFAULT_THREADS,
     limit: options.Limit = None,
     force: options.Force = False,

@@ -107,7 +107,7 @@ def run(
     batch_size: BatchSize = 256,
     seed: options.Seed = 0,
     device: options.Device = "auto",
-    workers: options.Workers = 0,
+    workers: options.Workers = None,
     threads: options.Threads = options.DEFAULT_THREADS,
     force: options.Force = False,
     dry_run: options.DryRun = False,
@@ -146,7 +146,7 @@ def run(
         if not dry_run:
             drop_finished(out, plan.identity, plan.versions)
     else:
-        say(f"invert-texts: {plan}")
+        say(f"invert-texts: {plan}, {compute}")
         if dry_run:
             return
         from vlcpctl.precompute.invert_texts import invert_texts

@@ -80,14 +80,35 @@ Device = Annotated[
         rich_help_panel=EXECUTION,
     ),
 ]
+
+
+def workers(text: str) -> int | None:
+    """The number of --workers; None for `auto`. Raises ValueError for anything else.
+
+    >>> workers("4"), workers("auto")
+    (4, None)
+    """
+    if text == "auto":
+        return None
+    digits = text.removeprefix("-")
+    if not digits.isascii() or not digits.isdigit():
+        raise ValueError(f"'{printable(text)}' is neither auto nor a whole number")
+    if text.startswith("-"):
+        raise ValueError(f"{text:.30} is too small; it must be at least 0")
+    if len(digits) > len(str(MOST_WORKERS)) + 20 or int(digits) > MOST_WORKERS:
+        raise ValueError(f"{text:.30} is too large; it must be at most {MOST_WORKERS}")
+    return int(digits)
+
+
+MOST_WORKERS = 1024
 Workers = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--workers",
-        min=0,
-        max=1024,
-        metavar="N",
-        help="Processes that decode images; 0 decodes in the main process.",
+        parser=workers,
+        metavar="auto|N",
+        help="Processes that decode images; 0 decodes in the main process (default: auto: on a GPU "
+        "the cores of this process, at most 8; on a CPU 0).",
         rich_help_panel=EXECUTION,
     ),
 ]

@@ -76,6 +76,7 @@ def evaluate_rows(
     is work to do, so that a plan and a refusal do not import torch.
     """
     if output.dry_run:
+        console.say(str(compute))
         for line in plan.lines():
             console.say(line)
         return None

@@ -56,7 +56,7 @@ def run(
     batch_size: options.BatchSize = 256,
     out: Out = None,
     device: options.Device = "auto",
-    workers: options.Workers = 0,
+    workers: options.Workers = None,
     threads: options.Threads = options.DEFAULT_THREADS,
     limit: options.Limit = None,
     force: options.Force = False,

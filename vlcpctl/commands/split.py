@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vlcpctl.commands import options
+from vlcpctl.core.gpu import worker_count
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
 
 if TYPE_CHECKING:
@@ -194,10 +195,10 @@ Workers = Annotated[
     int | None,
     typer.Option(
         "--workers",
-        min=0,
-        max=1024,
-        metavar="N",
-        help="Threads that decode images for the classifier (default: 0).",
+        parser=options.workers,
+        metavar="auto|N",
+        help="Threads that decode images for the classifier (default: auto: on a GPU the cores of "
+        "this process, at most 8; on a CPU 0).",
         rich_help_panel=options.EXECUTION,
     ),
 ]
@@ -350,4 +351,5 @@ def _stream(
 
         return classifier_of(labelling, device or "auto")
 
-    return make_stream(options, out, force=force, classifier=load, threads=workers or 0)
+    threads = worker_count(workers, device or "auto")
+    return make_stream(options, out, force=force, classifier=load, threads=threads)

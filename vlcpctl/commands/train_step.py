@@ -467,7 +467,7 @@ def run(
     ] = False,
     seed: options.Seed = 0,
     device: options.Device = "auto",
-    workers: options.Workers = 0,
+    workers: options.Workers = None,
     threads: options.Threads = options.DEFAULT_THREADS,
     limit: options.Limit = None,
     force: options.Force = False,

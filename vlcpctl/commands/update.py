@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -303,14 +303,21 @@ Device = Annotated[
     str | None,
     _setting("--device", "NAME", "Device to compute on (default: auto).", _E),
 ]
+
+
+def _workers(text: str) -> str:
+    """The text of --workers: `auto` must differ from an option that is not given."""
+    options.workers(text)
+    return text
+
+
 Workers = Annotated[
-    int | None,
+    str | None,
     typer.Option(
         "--workers",
-        min=0,
-        max=1024,
-        metavar="N",
-        help="Processes that decode images (default: 0).",
+        parser=_workers,
+        metavar="auto|N",
+        help="Processes that decode images (default: auto, as in train-step).",
         rich_help_panel=_E,
     ),
 ]
@@ -347,8 +354,7 @@ Force = Annotated[
 _SAME = {
     "method", "preset", "epochs", "steps", "lr", "batch_size", "micro_batch", "precision",
     "replay", "buffer_size", "policy", "holdout", "holdout_most", "split_column", "keep_columns",
-    "image_column", "caption_column", "max_skip", "undefined", "seed", "device", "workers",
-    "threads",
+    "image_column", "caption_column", "max_skip", "undefined", "seed", "device", "threads",
 }  # fmt: skip
 _OF_CALL = {"state", "quiet", "dry_run", "as_json", "wait", "force"}  # fit --rollback, too
 
@@ -475,9 +481,14 @@ def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
         found["guards"] = find_guards(state, given["guard"])
     if "guard_classes" in given:
         found["classes"] = record_classes(state, given["guard_classes"])
-    for option, name in (("set_", "assignments"), ("fail_if", "fail_if")):
+    others: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
+        ("set_", "assignments", tuple),
+        ("fail_if", "fail_if", tuple),
+        ("workers", "workers", options.workers),
+    )
+    for option, name, convert in others:
         if option in given:
-            found[name] = tuple(given[option])
+            found[name] = convert(given[option])
     return found
 
 

@@ -8,13 +8,16 @@ token's embedding.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from vlcpctl.core.errors import UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    Move = Callable[["Tensor"], "Tensor"]
 
 Weights = dict[str, "Tensor"]
 Terms = dict[str, "Tensor"]
@@ -24,8 +27,12 @@ Terms = dict[str, "Tensor"]
 class PseudoTexts:
     """Token embeddings of pseudo texts, and the position of the last token of each."""
 
-    embeddings: Tensor  # (K, L, W)
+    embeddings: Tensor  # (K, L, W), as stored: maybe in half precision
     ends: Tensor  # (K,)
+
+    def moved(self, move: Move) -> PseudoTexts:
+        """These texts with `move` applied to their tensors."""
+        return PseudoTexts(move(self.embeddings), move(self.ends))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,10 +72,18 @@ class ReplayedProjections:
     image: Tensor  # (R, D), in the order of the batch
     text: Tensor  # (R, D), of the captions used in this batch
 
+    def moved(self, move: Move) -> ReplayedProjections:
+        """These projections with `move` applied to their tensors."""
+        return ReplayedProjections(image=move(self.image), text=move(self.text))
+
 
 @dataclass(frozen=True)
 class Batch:
-    """A global batch: all keys, and the images and texts of this process's part of it."""
+    """A global batch: all keys, and the images and texts of this process's part of it.
+
+    `replayed` and `labels` are always on the CPU, whatever the device of the others: they decide
+    shapes, and reading them from a GPU would stop the CPU until the GPU has caught up.
+    """
 
     keys: list[str]
     replayed: Tensor  # (B,) true where the pair comes from the buffer
@@ -82,6 +97,24 @@ class Batch:
     targets: tuple[Tensor, Tensor] | None = None  # (b, D) each, raw: precomputed by a teacher
     buffer_batch: Batch | None = None  # earlier pairs that pseudo texts are generated from
     pseudo: PseudoTexts | None = None  # this process's part of the texts without image
+
+    def moved(self, move: Move) -> Batch:
+        """The batch with `move` applied to its tensors, apart from `replayed` and `labels`."""
+        targets, inner = self.targets, self.buffer_batch
+        return replace(
+            self,
+            images=move(self.images),
+            texts=move(self.texts),
+            masked=None if self.masked is None else move(self.masked),
+            stored=None if self.stored is None else self.stored.moved(move),
+            targets=None if targets is None else (move(targets[0]), move(targets[1])),
+            buffer_batch=None if inner is None else inner.moved(move),
+            pseudo=None if self.pseudo is None else self.pseudo.moved(move),
+        )
+
+    def pin_memory(self) -> Batch:
+        """The batch in pinned memory, which a GPU can copy from while the CPU does other work."""
+        return self.moved(lambda tensor: tensor.pin_memory())
 
 
 @dataclass(frozen=True, kw_only=True)

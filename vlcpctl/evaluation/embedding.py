@@ -29,7 +29,7 @@ def embed(encoder: Encoder, source: EvalSplit, checkpoint: Path, compute: Comput
     layout, what = source.layout, f"{checkpoint} on {source.task.slug}"
     images = EvalImages(source.split, layout.first_row_I, encoder.transform, compute.batch_size)
     with progress(f"{what}: images", len(layout.image_ids), "images") as bar:
-        image_ID = embed_images(encoder, _counted(read_images(images, compute.workers), bar))
+        image_ID = embed_images(encoder, _counted(_read(encoder, images, compute), bar))
     with progress(f"{what}: texts", len(layout.texts), "texts") as bar:
         texts = _sliced(layout.texts, compute.batch_size)
         text_TD = embed_texts(encoder, _counted(texts, bar))
@@ -48,11 +48,15 @@ def fuse(
     items, what = source.items, f"{checkpoint} on {source.task.slug} ({source.name})"
     images = EvalImages(source.split, items.first_row_P, encoder.transform, compute.batch_size)
     with progress(f"{what}: pairs", len(items.texts), "pairs") as bar:
-        batches = _counted(read_images(images, compute.workers), bar)
+        batches = _counted(_read(encoder, images, compute), bar)
         texts = _sliced(items.texts, compute.batch_size)
         fused_PD = embed_pairs(encoder, zip(batches, texts, strict=True))
     require_finite(fused_PD, f"{what}, pairs")
     return FusedFeatures(items, fused_PD)
+
+
+def _read(encoder: Encoder, images: EvalImages, compute: Compute) -> Iterator[Tensor]:
+    return read_images(images, compute.worker_count, pins=encoder.device.type == "cuda")
 
 
 def _sliced(texts: list[str], size: int) -> Iterator[list[str]]:

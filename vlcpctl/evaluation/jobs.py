@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.core.gpu import in_words, worker_count
 from vlcpctl.evaluation.membership import RunCheckpoint, run_checkpoints
 from vlcpctl.evaluation.planned_rows import PlannedRow
 
@@ -18,8 +19,17 @@ class Compute:
 
     device: str
     batch_size: int
-    workers: int
+    workers: int | None  # None: auto
     backend: str = "auto"  # of the search
+
+    @property
+    def worker_count(self) -> int:
+        """The number of processes that decode images; 0 decodes them in this process."""
+        return worker_count(self.workers, self.device)
+
+    def __str__(self) -> str:
+        """The device and the workers, as a line of a plan."""
+        return in_words(self.workers, self.device)
 
 
 @dataclass(frozen=True)

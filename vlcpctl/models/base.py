@@ -13,6 +13,7 @@ from typing import Any, overload
 import torch
 from torch import Tensor, nn
 
+from vlcpctl.core.device_copies import to_device
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.models.text_tower import TextTower
 from vlcpctl.models.tokenizers import Tokenizer
@@ -39,6 +40,11 @@ class BaseEncoder(ABC):
         """D, the number of channels of the shared space."""
         return int(self.config["embed_dim"])
 
+    @property
+    def device(self) -> torch.device:
+        """The device that the module's weights are on."""
+        return next(self.module.parameters()).device
+
     def tokenize(self, texts: list[str]) -> Tensor:
         """(n, L) int64 token ids of n texts."""
         return self.tokenizer(texts)
@@ -46,12 +52,13 @@ class BaseEncoder(ABC):
     def inputs(self, images: Tensor, texts: Tensor) -> tuple[Tensor, Tensor]:
         """Images (B, H, W, 3) as normalised pixels, and texts (B, L), on the module's device."""
         pixels = self.pixels(images)
-        return pixels, texts.to(pixels.device)
+        return pixels, to_device(texts, pixels.device)
 
     def pixels(self, images: Tensor) -> Tensor:
         """Normalised pixels (B, 3, H, W) of (B, H, W, 3) bytes, on the module's device."""
         mean, std = self._statistics
-        floats = images.to(mean.device).permute(0, 3, 1, 2).to(mean.dtype).div(255)
+        # Bytes are copied to a GPU, and become floats there.
+        floats = to_device(images, mean.device).permute(0, 3, 1, 2).to(mean.dtype).div(255)
         return floats.sub_(mean).div_(std)
 
     @overload

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vlcpctl.core.batch import Features
+from vlcpctl.core.device_copies import Move, copied_ahead, to_host
 from vlcpctl.core.errors import Diverged
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
@@ -19,15 +20,15 @@ from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
 def embed_images(encoder: Encoder, batches: Iterable[Tensor]) -> np.ndarray:
     """(N, D) float32 embeddings of batches of images (B, H, W, 3) bytes; sets eval mode."""
     encoder.module.eval()
-    return _joined(encoder, (encoder.features(encoder.pixels(batch), None)[0] for batch in batches))
+    images = copied_ahead(batches, encoder.device, _moved)
+    return _joined(encoder, (encoder.features(encoder.pixels(batch), None)[0] for batch in images))
 
 
 @torch.inference_mode()
 def embed_texts(encoder: Encoder, batches: Iterable[list[str]]) -> np.ndarray:
     """(N, D) float32 embeddings of batches of texts; sets eval mode."""
     encoder.module.eval()
-    device = next(encoder.module.parameters()).device
-    tokens = (encoder.tokenize(batch).to(device) for batch in batches)
+    tokens = copied_ahead(map(encoder.tokenize, batches), encoder.device, _moved)
     return _joined(encoder, (encoder.features(None, ids)[1] for ids in tokens))
 
 
@@ -38,15 +39,20 @@ def embed_pairs(encoder: FusionEncoder, batches: Iterable[tuple[Tensor, list[str
     They are the fusion model's [CLS] states at unit length; sets eval mode.
     """
     encoder.module.eval()
-    inputs = (encoder.inputs(images, encoder.tokenize(texts)) for images, texts in batches)
-    parts = (normalize(encoder.fused(*pair).float(), dim=-1) for pair in inputs)
-    return np.concatenate([part.cpu().numpy() for part in parts])
+    pairs = ((images, encoder.tokenize(texts)) for images, texts in batches)
+    inputs = copied_ahead(pairs, encoder.device, lambda pair, move: (move(pair[0]), move(pair[1])))
+    raw = (encoder.fused(*encoder.inputs(*pair)) for pair in inputs)
+    return np.concatenate(list(to_host(normalize(part.float(), dim=-1) for part in raw)))
+
+
+def _moved(tensor: Tensor, move: Move) -> Tensor:
+    return move(tensor)
 
 
 def _joined(encoder: Encoder, parts: Iterable[Tensor | None]) -> np.ndarray:
-    arrays = [normalize(part.float(), dim=-1).cpu().numpy() for part in parts if part is not None]
+    units = (normalize(part.float(), dim=-1) for part in parts if part is not None)
     empty = np.empty((0, encoder.width), dtype=np.float32)
-    return np.concatenate([empty, *arrays])
+    return np.concatenate([empty, *to_host(units)])
 
 
 def as_features(

@@ -23,6 +23,7 @@ from torch.utils.data import Dataset
 
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.console import progress, say
+from vlcpctl.core.device_copies import copied_ahead, to_device, to_host
 from vlcpctl.core.errors import OutputExists
 from vlcpctl.core.staging import Staging
 from vlcpctl.data.images.transforms import TrainView
@@ -201,7 +202,8 @@ class TargetParts:
         ]
         dataset = ViewBatches(self.plan, batches, self.compute.batch_size)
         # One reader for all parts, so that workers prefetch across their borders.
-        pixels = read_in_order(dataset, range(len(batches)), self.compute.workers)
+        on_gpu, workers = self.teacher.device.type == "cuda", self.compute.worker_count
+        pixels = read_in_order(dataset, range(len(batches)), workers, pins=on_gpu)
         for number, count in zip(numbers, counts, strict=True):
             yield number, self._images(number, islice(pixels, count)), self._texts(number)
 
@@ -211,25 +213,28 @@ class TargetParts:
     @torch.inference_mode()
     def _images(self, number: int, batches: Iterator[Tensor]) -> np.ndarray:
         """Embeddings of all views of the part's first image, then of its second, ..."""
-        found = []
-        for batch in batches:
+        return self._finite(np.concatenate(list(to_host(self._raw_images(batches)))), number)
+
+    def _raw_images(self, batches: Iterator[Tensor]) -> Iterator[Tensor]:
+        device = self.teacher.device
+        for batch in copied_ahead(batches, device, lambda pixels, move: move(pixels)):
             raw, _ = self.teacher.features(self.teacher.pixels(batch), None)
             assert raw is not None
-            found.append(raw.float().cpu().numpy())
-        return self._finite(np.concatenate(found), number)
+            yield raw.float()
 
     @torch.inference_mode()
     def _texts(self, number: int) -> np.ndarray:
         """Embeddings of all captions of the part's first image, then of its second, ..."""
         places = self.plan.part(number).tolist()
         texts = [text for source, row in places for text in self.plan.splits[source].captions(row)]
-        found, device = [], next(self.teacher.module.parameters()).device
+        return self._finite(np.concatenate(list(to_host(self._raw_texts(texts)))), number)
+
+    def _raw_texts(self, texts: Sequence[str]) -> Iterator[Tensor]:
         for start in range(0, len(texts), self.compute.batch_size):
-            ids = self.teacher.tokenize(texts[start : start + self.compute.batch_size])
-            _, raw = self.teacher.features(None, ids.to(device))
+            ids = self.teacher.tokenize(list(texts[start : start + self.compute.batch_size]))
+            _, raw = self.teacher.features(None, to_device(ids, self.teacher.device))
             assert raw is not None
-            found.append(raw.float().cpu().numpy())
-        return self._finite(np.concatenate(found), number)
+            yield raw.float()
 
     def _finite(self, vectors: np.ndarray, number: int) -> np.ndarray:
         require_finite(vectors, f"{self.plan.request.teacher}, part {number}")

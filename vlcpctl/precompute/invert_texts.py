@@ -15,6 +15,7 @@ from torch.nn.functional import normalize
 
 from vlcpctl.core.batch import Batch
 from vlcpctl.core.console import progress
+from vlcpctl.core.device_copies import copied_ahead
 from vlcpctl.core.errors import Diverged
 from vlcpctl.core.staging import Staging
 from vlcpctl.data.loading.loader import PlannedBatches
@@ -87,7 +88,10 @@ class TextParts:
             seed=self.plan.request.seed,
             part=lambda count: slice(0, count),
         )
-        batches = read_in_order(dataset, numbers, self.compute.workers)
+        on_gpu, workers = self.encoder.device.type == "cuda", self.compute.worker_count
+        batches = copied_ahead(
+            read_in_order(dataset, numbers, workers, pins=on_gpu), self.encoder.device, Batch.moved
+        )
         for number, batch in zip(numbers, batches, strict=True):
             yield number, self._rows(number, batch)
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vlcpctl.core.console import progress
+from vlcpctl.core.device_copies import to_device, to_host
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.precomputed.stored_features import StoredProjections
 from vlcpctl.data.tasks.task import Split
@@ -40,8 +41,8 @@ def pair_features(encoder: Encoder, split: Split, rows: np.ndarray) -> np.ndarra
     averaged over captions.
     """
     of_pairs = _fused if encoder.family == "fusion" else _of_both_sides
-    parts = [of_pairs(encoder, chunk) for chunk in _chunks(encoder, split, rows)]
-    return np.concatenate([part.float().cpu().numpy() for part in parts])
+    parts = (of_pairs(encoder, chunk) for chunk in _chunks(encoder, split, rows))
+    return np.concatenate(list(to_host(part.float() for part in parts)))
 
 
 @torch.inference_mode()
@@ -72,7 +73,7 @@ def _chunks(encoder: Encoder, split: Split, rows: np.ndarray) -> Iterator[PairCh
             pixels = torch.from_numpy(np.stack([_view(encoder, split, row) for row in batch]))
             owner = torch.repeat_interleave(torch.tensor([len(some) for some in captions]))
             images, texts = encoder.inputs(pixels, texts)
-            yield PairChunk(images, texts, owner.to(images.device))
+            yield PairChunk(images, texts, to_device(owner, images.device))
             bar.advance(len(batch))
 
 

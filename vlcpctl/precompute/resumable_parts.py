@@ -23,6 +23,7 @@ from vlcpctl.core.atomic import new_part, refuse_unfinished
 from vlcpctl.core.console import say
 from vlcpctl.core.digests import digests_of, verify_files
 from vlcpctl.core.errors import BadInput, Incompatible, VlcpError
+from vlcpctl.core.gpu import in_words, worker_count
 from vlcpctl.core.manifest import identity_differences
 from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.staging import Staging
@@ -38,8 +39,17 @@ class ComputeOptions:
 
     batch_size: int
     device: str
-    workers: int
+    workers: int | None  # None: auto
     threads: int
+
+    @property
+    def worker_count(self) -> int:
+        """The number of processes that decode images; 0 decodes them in this process."""
+        return worker_count(self.workers, self.device)
+
+    def __str__(self) -> str:
+        """The device and the workers, as a line of a plan."""
+        return in_words(self.workers, self.device)
 
     def numeric(self) -> dict[str, Any]:
         """The facts that decide the last bits of the result."""

@@ -218,7 +218,7 @@ class Lines:
         how = self.settings
         return _options(
             ("--device", how.device if how.device != "auto" else None),
-            ("--workers", how.workers if how.workers and workers else None),
+            ("--workers", how.workers if workers else None),
             ("--threads", how.threads if how.threads != 1 else None),
         )
 

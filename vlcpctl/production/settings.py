@@ -72,7 +72,7 @@ class Settings:
     undefined: str | None = None
     seed: int = 0
     device: str = "auto"
-    workers: int = 0
+    workers: int | None = None  # None: auto
     threads: int = 1
 
     @classmethod

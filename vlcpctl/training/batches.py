@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 
 from vlcpctl.core.batch import Batch, PseudoTexts
 from vlcpctl.core.errors import Incompatible
+from vlcpctl.core.gpu import worker_count
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.loading.loader import (
     PlannedBatches,
@@ -24,6 +25,7 @@ from vlcpctl.data.loading.masking import Masking
 from vlcpctl.data.loading.order import BatchPlan
 from vlcpctl.data.loading.sampler import BufferSampler
 from vlcpctl.data.precomputed.stored_features import StoredProjections
+from vlcpctl.training.loop.device_batches import on_device
 from vlcpctl.training.loop.state import TrainRun
 from vlcpctl.training.plan import TrainPlan
 from vlcpctl.training.pseudo_text_source import FileTexts
@@ -32,6 +34,7 @@ from vlcpctl.training.pseudo_text_source import FileTexts
 def training_batches(plan: TrainPlan, run: TrainRun, first: int, stop: int) -> Generator[Batch]:
     """Batches number first..stop-1, with what the phase's methods need for pseudo texts.
 
+    Their tensors are on the run's device, see `training.loop.device_batches`.
     Raises Incompatible if the buffer stores features of another width than the model's.
     """
     transform = training_transform(run)
@@ -50,22 +53,28 @@ def training_batches(plan: TrainPlan, run: TrainRun, first: int, stop: int) -> G
         cache=_cache_limit(plan, transform),
     )
     source = plan.pseudo_texts
-    if source is None or source.method not in run.position.plan.methods:
-        return read_batches(batches, first, stop, plan.request.workers)
-    if source.buffer is not None:
+    if source is not None and source.method not in run.position.plan.methods:
+        source = None
+    if source is not None and source.buffer is not None:
         dataset = WithBufferBatches(batches, _buffer_batches(source.buffer, run))
-    found = read_batches(dataset, first, stop, plan.request.workers)
-    return (
-        found
-        if source.file_texts is None
-        else _with_file_texts(found, source.file_texts, run, first)
-    )
+    found = _read(dataset, first, stop, plan, run)
+    if source is not None and source.file_texts is not None:
+        found = _with_file_texts(found, source.file_texts, run, first)
+    return on_device(found, run.device)
+
+
+def _read(
+    dataset: Dataset[Batch], first: int, stop: int, plan: TrainPlan, run: TrainRun
+) -> Generator[Batch]:
+    workers = worker_count(plan.request.workers, plan.request.device)
+    return read_batches(dataset, first, stop, workers, pins=run.device.type == "cuda")
 
 
 def _cache_limit(plan: TrainPlan, transform: ImageTransform) -> int:
     """The bytes for decoded images; 0 if the images of an epoch do not fit."""
     rows = plan.sampler.visited_rows()
-    return cache_limit(plan.sampler.splits, rows, transform, plan.request.workers)
+    workers = worker_count(plan.request.workers, plan.request.device)
+    return cache_limit(plan.sampler.splits, rows, transform, workers)
 
 
 def _stored(plan: TrainPlan, run: TrainRun) -> StoredProjections | None:
@@ -100,21 +109,22 @@ def _with_file_texts(
             rows = texts_file.rows(number)[run.world.slice_of(texts_file.count)]
             embeddings = torch.from_numpy(texts_file.file.embeddings[rows])
             ends = torch.from_numpy(texts_file.file.ends[rows])
-            texts = PseudoTexts(embeddings.to(run.device).float(), ends.to(run.device))
-            yield dataclasses.replace(batch, pseudo=texts)
+            yield dataclasses.replace(batch, pseudo=PseudoTexts(embeddings, ends))
 
 
 @dataclass(frozen=True)
 class ValidationBatches:
     """The `count` batches of the tasks' validation splits, of `size` pairs each."""
 
+    plan: TrainPlan
+    run: TrainRun
     dataset: PlannedBatches
     count: int
     size: int
 
     def read(self, first: int, stop: int) -> Generator[Batch]:
-        """Batches first..stop-1, in order."""
-        return read_batches(self.dataset, first, stop, workers=0)
+        """Batches first..stop-1, in order, on the run's device."""
+        return on_device(_read(self.dataset, first, stop, self.plan, self.run), self.run.device)
 
 
 def validation_batches(plan: TrainPlan, run: TrainRun) -> ValidationBatches:
@@ -136,11 +146,11 @@ def validation_batches(plan: TrainPlan, run: TrainRun) -> ValidationBatches:
         splits=splits,
         plan=batch,
         transform=run.encoder.transform,
-        tokenise=run.encoder.tokenize,
+        tokenise=run.encoder.tokenizer,  # not the encoder's method: workers must not have the model
         seed=run.seed,
         part=lambda count: slice(0, count),
     )
-    return ValidationBatches(dataset, len(row) // size, size)
+    return ValidationBatches(plan, run, dataset, len(row) // size, size)
 
 
 def _masking(run: TrainRun) -> Masking | None:

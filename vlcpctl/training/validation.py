@@ -60,7 +60,7 @@ def _token_rows(run: TrainRun, texts: list[Tensor]) -> Tensor:
     """This process's token ids (n, L); L is that of the other processes if n is 0."""
     own = torch.tensor([texts[0].shape[1] if texts else 0], device=run.device)
     length = int(run.world.gather(own).max())
-    return torch.cat([torch.zeros(0, length, dtype=torch.int64), *texts]).to(run.device)
+    return torch.cat([torch.zeros(0, length, dtype=torch.int64, device=run.device), *texts])
 
 
 def _features(run: TrainRun, batch: Batch) -> Features:

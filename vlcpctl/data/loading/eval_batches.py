@@ -6,8 +6,8 @@ Images are decoded in this process or in workers; undecodable labelled images ar
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -35,6 +35,14 @@ class LabelledBatch:
     def size(self) -> int:
         """The number of images read, including those that could not be decoded."""
         return len(self.rows) + len(self.flaws)
+
+    def moved(self, move: Callable[[Tensor], Tensor]) -> LabelledBatch:
+        """The batch with `move` applied to its images."""
+        return replace(self, pixels=move(self.pixels))
+
+    def pin_memory(self) -> LabelledBatch:
+        """The batch in pinned memory, which a GPU can copy from while the CPU does other work."""
+        return self.moved(Tensor.pin_memory)
 
 
 @dataclass
@@ -64,9 +72,11 @@ class LabelledBatches(Dataset[LabelledBatch]):
         return LabelledBatch(pixels, np.array(kept, dtype=np.int64), flaws)
 
 
-def read_labelled(batches: LabelledBatches, workers: int) -> Iterator[LabelledBatch]:
-    """The batches in order; the number of workers changes only the speed."""
-    return read_in_order(batches, range(len(batches)), workers)
+def read_labelled(
+    batches: LabelledBatches, workers: int, *, pins: bool = False
+) -> Iterator[LabelledBatch]:
+    """The batches in order, see `read_in_order`."""
+    return read_in_order(batches, range(len(batches)), workers, pins=pins)
 
 
 @dataclass
@@ -93,9 +103,9 @@ class EvalImages(Dataset[Tensor]):
         return eval_view(decode_image(self.split.image(row), what), self.transform)
 
 
-def read_images(images: EvalImages, workers: int) -> Iterator[Tensor]:
-    """The batches in order, (B, H, W, 3) bytes; the number of workers changes only the speed.
+def read_images(images: EvalImages, workers: int, *, pins: bool = False) -> Iterator[Tensor]:
+    """The batches in order, (B, H, W, 3) bytes, see `read_in_order`.
 
     Raises BadInput if an image cannot be read or decoded.
     """
-    return read_in_order(images, range(len(images)), workers)
+    return read_in_order(images, range(len(images)), workers, pins=pins)

@@ -170,6 +170,8 @@ class WithBufferBatches(Dataset[Batch]):
         return replace(self.batches[step], buffer_batch=self.buffer[step])
 
 
-def read_batches(dataset: Dataset[Batch], first: int, stop: int, workers: int) -> Generator[Batch]:
-    """Batches first..stop-1, in order; the number of workers changes only the speed."""
-    return read_in_order(dataset, range(first, stop), workers)
+def read_batches(
+    dataset: Dataset[Batch], first: int, stop: int, workers: int, *, pins: bool = False
+) -> Generator[Batch]:
+    """Batches first..stop-1, in order, see `read_in_order`."""
+    return read_in_order(dataset, range(first, stop), workers, pins=pins)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import atexit
 import multiprocessing
+import os
 import signal
+import sys
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -18,10 +20,14 @@ from vlcpctl.core.errors import BadInput
 Item = TypeVar("Item")
 
 
-def read_in_order(dataset: Dataset[Item], indices: Sequence[int], workers: int) -> Generator[Item]:
+def read_in_order(
+    dataset: Dataset[Item], indices: Sequence[int], workers: int, *, pins: bool = False
+) -> Generator[Item]:
     """Yield dataset[place] for every place, in order; the number of workers changes only the speed.
 
-    A BadInput raised in a worker is raised here, with its own message.
+    With `pins`, a thread moves what workers have read to pinned memory, which a GPU can copy from
+    while the CPU does other work; items must be tensors or have a method `pin_memory`. Without
+    workers nothing is pinned. A BadInput raised in a worker is raised here, with its own message.
     """
     if workers == 0 or not indices:
         yield from (dataset[place] for place in indices)
@@ -31,7 +37,13 @@ def read_in_order(dataset: Dataset[Item], indices: Sequence[int], workers: int) 
         batch_size=None,
         sampler=indices,
         num_workers=min(workers, len(indices)),
-        worker_init_fn=_leave_signals_to_the_parent,
+        worker_init_fn=_start_worker,
+        pin_memory=pins,
+        # Two batches a worker: with one, a worker that is done would wait for the consumer.
+        prefetch_factor=2,
+        # Forked, a worker has the dataset without a copy, and also where the parent uses CUDA: it
+        # must not, and `_start_worker` sees to it.
+        multiprocessing_context="fork" if sys.platform == "linux" else None,
         # Without a generator of its own, the loader would draw its base seed from torch's global
         # one, and results would depend on the number of workers.
         generator=torch.Generator(),
@@ -68,11 +80,14 @@ class _ErrorsAsItems(Dataset["Item | BadInput"], Generic[Item]):
             return error
 
 
-def _leave_signals_to_the_parent(_worker: int) -> None:
+def _start_worker(_worker: int) -> None:
     """Ignore the signals that a terminal or scheduler sends to the whole process group.
 
     The parent handles them: it finishes its step and saves its state, which needs live workers.
+    Whatever a worker imports later finds no GPU: a CUDA context of its own would take memory of the
+    GPU, and one of the parent's cannot be used in a fork.
     """
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 

@@ -7,10 +7,11 @@ from functools import cached_property
 from typing import final
 
 from vlcpctl.core.console import progress, warn
+from vlcpctl.core.device_copies import copied_ahead
 from vlcpctl.core.errors import BadInput, TooManySkipped
 from vlcpctl.data.classification.data_sets import DataSet
 from vlcpctl.data.classification.labelled_images import Flaw, LabelledImages
-from vlcpctl.data.loading.eval_batches import LabelledBatches, read_labelled
+from vlcpctl.data.loading.eval_batches import LabelledBatch, LabelledBatches, read_labelled
 from vlcpctl.data.tasks.skips import Tolerance
 from vlcpctl.evaluation.jobs import Compute
 from vlcpctl.evaluation.search.index import Ids, Vectors
@@ -52,7 +53,9 @@ class LabelledSet:
         """
         batches = LabelledBatches(self.images, self.count, encoder.transform, compute.batch_size)
         with progress(f"{what}: images", self.count, "images") as bar:
-            for batch in read_labelled(batches, compute.workers):
+            pins = encoder.device.type == "cuda"
+            read = read_labelled(batches, compute.worker_count, pins=pins)
+            for batch in copied_ahead(read, encoder.device, LabelledBatch.moved):
                 image_BD = embed_images(encoder, [batch.pixels] if len(batch.rows) else [])
                 require_finite(image_BD, f"{what}, images")
                 yield batch.rows, image_BD, batch.flaws

@@ -47,14 +47,15 @@ class FusionEncoder(BaseEncoder):
         images: Tensor,
         texts: Tensor,
         fused_ids: Tensor,
-        at: Tensor | None,
+        at: Tensor | tuple[Tensor, Tensor] | None,
         weights: Mapping[str, Tensor] | None = None,
     ) -> Outputs:
         """The model's embeddings, token states and word predictions, in one pass over the images.
 
         `texts` (B, L) are encoded alone and decide where padding is; `fused_ids` (B, L), the same
         texts masked or not, are fused with the images. Words are predicted where `at` (B, L) is
-        true, nowhere if it is None. With other `weights` the model runs in eval mode.
+        true, or at its rows and places (m,), nowhere if it is None. With other `weights` the model
+        runs in eval mode.
         """
         return self._run(partial(self.model.outputs, images, texts, fused_ids, at), weights)
 

@@ -76,9 +76,13 @@ class FusionModel(nn.Module):
         return tokens[:, 0]
 
     def outputs(
-        self, images: Tensor, texts: Tensor, fused_ids: Tensor, at: Tensor | None
+        self,
+        images: Tensor,
+        texts: Tensor,
+        fused_ids: Tensor,
+        at: Tensor | tuple[Tensor, Tensor] | None,
     ) -> Outputs:
-        """All outputs, with one pass over the images.
+        """All outputs, with one pass over the images; `at` is as in `FusionEncoder.outputs`.
 
         `texts` (b, L) are unmasked; `fused_ids` (b, L) are the same texts, masked or not.
         """

@@ -42,7 +42,7 @@ class Request:
     force: bool = False
     accept_inexact: bool = False
     device: str = "auto"
-    workers: int = 0
+    workers: int | None = None  # None: auto
     threads: int = 1
     nproc: int = 1
     nodes: int = 1

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vlcpctl.core.batch import Batch, Features, PseudoTexts, Tokens, Weights
+from vlcpctl.core.device_copies import to_device
 from vlcpctl.core.method import Method
 from vlcpctl.distributed.world import World
 from vlcpctl.models.embed import as_features
@@ -41,6 +42,24 @@ class Position:
     plan: PhasePlan = UNPLANNED
 
 
+@dataclass(frozen=True)
+class MaskedWords:
+    """The words to predict in a forward pass, on the model's device."""
+
+    ids: Tensor  # (b, L) token ids with words masked
+    labels: Tensor  # (m,) the true ids of the masked words
+    at: tuple[Tensor, Tensor]  # (m,) each: the row and the place of a masked word
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The inputs of a forward pass over b pairs, on the model's device."""
+
+    pixels: Tensor  # (b, 3, H, W), normalised
+    texts: Tensor  # (b, L) token ids
+    masked: MaskedWords | None = None
+
+
 @dataclass
 class TrainRun:
     """Everything a train-step holds in memory while it runs."""
@@ -62,6 +81,7 @@ class TrainRun:
     def __post_init__(self) -> None:
         self._previous_features: tuple[Batch, Features] | None = None
         self._kept_tokens: tuple[Batch, dict[int, Tokens]] | None = None
+        self._kept_inputs: tuple[Tensor, Inputs] | None = None
 
     @property
     def first(self) -> bool:
@@ -139,9 +159,9 @@ class TrainRun:
         `chunk` selects from this process's part of the batch; `weights` replace the model's own,
         in eval mode.
         """
-        images, texts = self.encoder.inputs(batch.images[chunk], batch.texts[chunk])
+        inputs = self._inputs(batch, chunk)
         with self.autocast():
-            image, text = self.encoder.features(images, texts, weights)
+            image, text = self.encoder.features(inputs.pixels, inputs.texts, weights)
         assert image is not None
         assert text is not None
         return _at_least_single(image), _at_least_single(text)
@@ -159,7 +179,8 @@ class TrainRun:
     ) -> Tensor:
         """Raw projections (k, D) of the pseudo texts of `chunk`, float32 or wider."""
         with self.autocast():
-            text = self.encoder.embedded_texts(texts.embeddings[chunk], texts.ends[chunk], weights)
+            embeddings = _at_least_single(texts.embeddings[chunk])  # those of files may be halves
+            text = self.encoder.embedded_texts(embeddings, texts.ends[chunk], weights)
         return _at_least_single(text)
 
     def encode_tokens(
@@ -173,15 +194,14 @@ class TrainRun:
         """
         encoder = self.encoder
         assert encoder.family == "fusion", "only a fusion model has token outputs"
-        images, texts = encoder.inputs(batch.images[chunk], batch.texts[chunk])
-        fused, labels, is_masked = texts, texts.new_empty(0), None
-        if batch.masked is not None and batch.labels is not None and self.position.plan.contrasts:
-            fused = batch.masked[chunk].to(texts.device)
-            labels = batch.labels[chunk].to(texts.device)
-            is_masked = labels >= 0
-            labels = labels[is_masked]
+        inputs = self._inputs(batch, chunk)
+        masked = inputs.masked if self.position.plan.contrasts else None
+        fused, at = inputs.texts, None
+        labels = inputs.texts.new_empty(0)
+        if masked is not None:
+            fused, at, labels = masked.ids, masked.at, masked.labels
         with self.autocast():
-            outputs = encoder.outputs(images, texts, fused, is_masked, weights)
+            outputs = encoder.outputs(inputs.pixels, inputs.texts, fused, at, weights)
         tokens = Tokens(
             image=_at_least_single(outputs.image_tokens),
             text=_at_least_single(outputs.text_tokens),
@@ -190,6 +210,34 @@ class TrainRun:
             labels=labels,
         )
         return _at_least_single(outputs.image), _at_least_single(outputs.text), tokens
+
+    def _inputs(self, batch: Batch, chunk: slice) -> Inputs:
+        """The inputs of the passes over `chunk`; those of a whole batch are kept for all passes."""
+        if len(self.chunks(batch)) > 1:
+            return self._new_inputs(batch, chunk)
+        # Images identify the batch: pseudo texts are added to a copy of it.
+        if self._kept_inputs is None or self._kept_inputs[0] is not batch.images:
+            self.drop_inputs()  # first, so that memory holds the pixels of one batch
+            self._kept_inputs = (batch.images, self._new_inputs(batch, chunk))
+        return self._kept_inputs[1]
+
+    # A pass in inference mode may be the first, and autograd refuses tensors made there.
+    @torch.inference_mode(mode=False)
+    def _new_inputs(self, batch: Batch, chunk: slice) -> Inputs:
+        pixels, texts = self.encoder.inputs(batch.images[chunk], batch.texts[chunk])
+        if batch.masked is None or batch.labels is None:
+            return Inputs(pixels, texts)
+        labels = batch.labels[chunk]
+        rows, places = (labels >= 0).nonzero(as_tuple=True)
+        ids, labels, rows, places = (
+            to_device(one, pixels.device)
+            for one in (batch.masked[chunk], labels[rows, places], rows, places)
+        )
+        return Inputs(pixels, texts, MaskedWords(ids, labels, (rows, places)))
+
+    def drop_inputs(self) -> None:
+        """Free the inputs of the batch, after its last pass."""
+        self._kept_inputs = None
 
     def autocast(self) -> torch.autocast:
         """The context that sets the precision of the model's forward pass."""

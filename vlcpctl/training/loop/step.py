@@ -84,6 +84,7 @@ class OptimizerStep:
                 self._share_statistics()
             for (method, context), own in zip(self.contexts, aux, strict=True):
                 method.after_step(context, batch, own, stepped=stepped)
+        self.run.drop_inputs()
         return values
 
     def _forward_backward(self, batch: Batch) -> tuple[StepValues, list[dict[str, Any]]]:

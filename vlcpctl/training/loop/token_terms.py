@@ -56,12 +56,12 @@ class TokenTerms:
         """The number of masked tokens in the global batch, at least 1."""
         # Not the chunk's own count: a mean of means would weigh tokens by how their chunk was cut.
         if self._masked is None:
-            labels = self.batch.labels
-            count = torch.zeros(()) if labels is None else (labels >= 0).sum()
+            labels = self.batch.labels  # on the CPU, so that counting them does not wait for a GPU
+            count = 0 if labels is None else int((labels >= 0).sum())
             if self.run.world.size == 1:
-                self._masked = max(1, int(count))
+                self._masked = max(1, count)
             else:
-                count = count.to(self.run.device)
-                self.run.world.sum_([count])
-                self._masked = count.clamp_min(1)
+                summed = torch.tensor(count, device=self.run.device)
+                self.run.world.sum_([summed])
+                self._masked = summed.clamp_min(1)
         return self._masked

@@ -1,0 +1,58 @@
+"""Whether a device is a GPU, and how many workers decode images for it. Torch-free on CPUs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+# Files of the drivers of NVIDIA and AMD GPUs, also in containers and under WSL.
+DRIVERS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvmap", "/dev/kfd", "/dev/dxg")
+ENOUGH_WORKERS: Final = 8  # more only fill memory with batches that wait for the GPU
+
+
+def is_gpu(device: str) -> bool:
+    """Whether the device given with --device is a GPU; `auto` is one if torch finds one.
+
+    Imports torch only where a driver is installed.
+    """
+    # A dry run must answer at once, and torch takes seconds to import.
+    if device == "cpu" or not any(Path(driver).exists() for driver in DRIVERS):
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def own_cores() -> int:
+    """This process's share of the cores that it may run on: at least 1.
+
+    The processes that a launcher has started on this machine (LOCAL_WORLD_SIZE) share them equally.
+    """
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+
+
+def worker_count(wanted: int | None, device: str) -> int:
+    """The number of worker processes for --workers; None, which is `auto`, depends on the device.
+
+    On a CPU it is 0: workers would take the cores that the model computes on. On a GPU it is the
+    number of this process's cores, at most 8.
+    """
+    if wanted is not None:
+        return wanted
+    return min(own_cores(), ENOUGH_WORKERS) if is_gpu(device) else 0
+
+
+def in_words(wanted: int | None, device: str) -> str:
+    """The device and the number of workers, for the lines of a plan.
+
+    >>> in_words(1, "cpu"), in_words(None, "cpu")
+    ('device cpu, 1 worker', 'device cpu, no workers (auto)')
+    """
+    if device == "auto":
+        device = "cuda" if is_gpu(device) else "cpu"
+    count = worker_count(wanted, device)
+    words = f"device {device}, {count or 'no'} worker{'' if count == 1 else 's'}"
+    return f"{words} (auto)" if wanted is None else words

@@ -6,6 +6,7 @@ Each task is fused once for all its galleries.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -17,9 +18,10 @@ from vlcpctl.evaluation.jobs import Compute
 from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.retrieval.plan import RetrievalPlan
 from vlcpctl.evaluation.search.backends import choose
-from vlcpctl.evaluation.search.hits import ClassSearch, find_hits
+from vlcpctl.evaluation.search.growing_hits import GrowingHits
+from vlcpctl.evaluation.search.hits import ClassSearch, Hits, find_hits
 from vlcpctl.evaluation.search.index import OpenIndex
-from vlcpctl.evaluation.search.items import GATHER_ITEMS, FusedFeatures
+from vlcpctl.evaluation.search.items import GATHER_GROWING_ITEMS, GATHER_ITEMS, FusedFeatures
 from vlcpctl.evaluation.session import Session
 from vlcpctl.evaluation.splits import EvalSplit
 from vlcpctl.metrics.average_precision import (
@@ -45,17 +47,41 @@ class MultiModalEvaluator(Evaluator):
         ]
         self.queries, self.gallery = request.splits[0], request.splits[-1]
         self.gather = GATHER_ITEMS[request.duplicates]
+        self.gather_growing = GATHER_GROWING_ITEMS[request.duplicates]
         self.open_index = choose(compute.backend, compute.device)
         self.variant = request.map_variant or DEFAULT_VARIANT
 
     def measure(self, session: Session, row: PlannedRow) -> dict[str, Any]:
-        queries = [self._part(session, number, self.queries) for number in row.tasks]
-        gallery = queries
-        if self.gallery != self.queries:
-            gallery = [self._part(session, number, self.gallery) for number in row.tasks]
-        with session.timed_search(row):
-            found = multi_modal(self.gather(queries, gallery), self.open_index, self.variant)
+        is_merged = row.fields["gallery"] == "merged"
+        found = self._merged(session, row) if is_merged else self._own(session, row)
         return dataclasses.asdict(found)
+
+    def _own(self, session: Session, row: PlannedRow) -> MultiModalResult:
+        parts = self._parts(session, row.tasks)
+        with session.timed_search(row):
+            return multi_modal(self.gather(*parts), self.open_index, self.variant)
+
+    def _merged(self, session: Session, row: PlannedRow) -> MultiModalResult:
+        """The result in a gallery of the first tasks, from one search for all such galleries."""
+        parts = self._parts(session, max((one.tasks for one in session.job.rows), key=len))
+        with session.timed_search(row):
+            growing = session.once("merged", lambda: self._search_merged(*parts))
+            count = len(row.tasks)
+            return result(growing.items.first(count), growing.first(count), self.variant)
+
+    def _search_merged(
+        self, queries: Sequence[FusedFeatures], gallery: Sequence[FusedFeatures]
+    ) -> GrowingHits:
+        return GrowingHits(self.gather_growing(queries, gallery), self.open_index, TOP)
+
+    def _parts(
+        self, session: Session, tasks: Sequence[int]
+    ) -> tuple[Sequence[FusedFeatures], Sequence[FusedFeatures]]:
+        """The fused features of the queries and of the gallery: one object where they are one."""
+        queries = [self._part(session, number, self.queries) for number in tasks]
+        if self.gallery == self.queries:
+            return queries, queries
+        return queries, [self._part(session, number, self.gallery) for number in tasks]
 
     def _part(self, session: Session, number: int, split: str) -> FusedFeatures:
         """The fused features of one split of a task, computed once for all galleries."""
@@ -87,7 +113,11 @@ def multi_modal(
     search: ClassSearch, open_index: OpenIndex, variant: str = DEFAULT_VARIANT
 ) -> MultiModalResult:
     """Search the gallery for every query, leaving the query itself out."""
-    hits = find_hits(search, open_index(search.sides.gallery_GD), TOP)
+    return result(search, find_hits(search, open_index(search.sides.gallery_GD), TOP), variant)
+
+
+def result(search: ClassSearch, hits: Hits, variant: str = DEFAULT_VARIANT) -> MultiModalResult:
+    """The mean average precisions of a search."""
     right_Q = search.right_counts()
     worst, best = (
         RankedHits(hit_QN, right_Q, search.itself_Q >= 0) for hit_QN in (hits.worst, hits.best)

@@ -92,9 +92,7 @@ class BlockSearch:
             waiting = np.concatenate(cut)
             wanted_B[waiting] = np.minimum(wanted_B[waiting] * _GROWTH, part.size)
 
-    def _settled(
-        self, part: Part, settle: Settle, places: Ids, scores: Vectors, ids: Ids
-    ) -> Ids:
+    def _settled(self, part: Part, settle: Settle, places: Ids, scores: Vectors, ids: Ids) -> Ids:
         is_open = self._is_open[places]
         if not is_open.all():
             places, scores, ids = places[is_open], scores[is_open], ids[is_open]

@@ -51,17 +51,6 @@ class GrowingQueries:
         """The queries with each set of right answers that they have in turn."""
         return _versions(self)
 
-    def first(self, parts: int) -> Queries:
-        """The queries of the gallery of the first parts."""
-        is_there = self.part_A < parts
-        counts = np.bincount(_owners(self.whole.right)[is_there])
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        return Queries(
-            self.whole.query_QD[: self.query_ends[parts - 1]],
-            self.whole.gallery_GD[: self.gallery_ends[parts - 1]],
-            RightAnswers(starts, self.whole.right.ids[is_there]),
-        )
-
 
 @dataclass(frozen=True)
 class Versions:

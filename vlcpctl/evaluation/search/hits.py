@@ -75,6 +75,13 @@ def best_right_scores(search: ClassSearch, top: int) -> Scores:
     Computed class by class, not by the search: right answers may rank below all its candidates.
     """
     best_QN = np.full((len(search.class_Q), top), -np.inf)
+    add_right_scores(search, best_QN)
+    return best_QN
+
+
+def add_right_scores(search: ClassSearch, best_QN: Scores) -> None:
+    """Merge the scores of right answers into the best ones (Q, N) so far, in place."""
+    top = best_QN.shape[1]
     for rows, members in _of_each_class(search):
         queries = search.sides.query_QD[rows].astype(np.float64)
         gallery = search.sides.gallery_GD[members].astype(np.float64)
@@ -82,7 +89,6 @@ def best_right_scores(search: ClassSearch, top: int) -> Scores:
         scores[members == search.itself_Q[rows, None]] = -np.inf
         both = np.concatenate([best_QN[rows], scores], axis=1)
         best_QN[rows] = -np.sort(np.partition(-both, top - 1, axis=1)[:, :top], axis=1)
-    return best_QN
 
 
 def _place_block(found: SearchCandidates, right_QN: Scores, hits: Hits) -> Ids:
@@ -105,7 +111,7 @@ def _of_each_class(search: ClassSearch) -> Iterator[tuple[Ids, Ids]]:
     """Tiles of each class: rows of its queries, with rows of its gallery entries."""
     order_Q = np.argsort(search.class_Q, kind="stable")
     order_G = np.argsort(search.class_G, kind="stable")
-    for name in np.unique(search.class_Q):
+    for name in np.intersect1d(search.class_Q, search.class_G):
         queries = _run(search.class_Q, order_Q, name)
         members = _run(search.class_G, order_G, name)
         for start in range(0, len(queries), _TILE_ROWS):

@@ -50,17 +50,59 @@ def lay_out_items(sha256s: Iterable[str], captions: Iterable[str], classes: Sequ
     return Items(images, texts, _ids(first_rows), _ids(pair_of), list(classes))
 
 
+@dataclass(frozen=True)
+class GrowingItems:
+    """The search of several parts; that of the first of them is the start of it.
+
+    `query_ends` and `gallery_ends` (N,) are the numbers of rows of the first 1, 2, ... N parts.
+    """
+
+    whole: ClassSearch
+    query_ends: Ids
+    gallery_ends: Ids
+
+    def first(self, parts: int) -> ClassSearch:
+        """The search of the first parts."""
+        whole, queries, gallery = (
+            self.whole,
+            int(self.query_ends[parts - 1]),
+            int(self.gallery_ends[parts - 1]),
+        )
+        itself_Q = whole.itself_Q[:queries]
+        return ClassSearch(
+            QueryAndGallery(whole.sides.query_QD[:queries], whole.sides.gallery_GD[:gallery]),
+            whole.class_Q[:queries],
+            whole.class_G[:gallery],
+            np.where(itself_Q < gallery, itself_Q, -1),
+        )
+
+
 def merge_items(queries: Sequence[FusedFeatures], gallery: Sequence[FusedFeatures]) -> ClassSearch:
     """Identical items of one class are one entry and one query; it is not its own answer."""
+    return merge_growing_items(queries, gallery).whole
+
+
+def merge_growing_items(
+    queries: Sequence[FusedFeatures], gallery: Sequence[FusedFeatures]
+) -> GrowingItems:
+    """The search of `merge_items`, and where that of the first parts ends."""
     return _class_search(queries, gallery, _content)
 
 
 def stack_items(queries: Sequence[FusedFeatures], gallery: Sequence[FusedFeatures]) -> ClassSearch:
     """Every sample is an entry and a query; its copies are answers, it is not."""
+    return stack_growing_items(queries, gallery).whole
+
+
+def stack_growing_items(
+    queries: Sequence[FusedFeatures], gallery: Sequence[FusedFeatures]
+) -> GrowingItems:
+    """The search of `stack_items`, and where that of the first parts ends."""
     return _class_search(queries, gallery, lambda part, row: (id(part), row))
 
 
 GATHER_ITEMS = {"unite": merge_items, "separate": stack_items}
+GATHER_GROWING_ITEMS = {"unite": merge_growing_items, "separate": stack_growing_items}
 
 # Names a sample by its row; equal names are one entry.
 _Name = Callable[[FusedFeatures, int], Hashable]
@@ -71,20 +113,22 @@ class _Entries:
     names: dict[Hashable, int]
     vectors: Vectors
     classes: list[str]
+    ends: list[int]  # their number after each part
 
 
 def _class_search(
     queries: Sequence[FusedFeatures], gallery: Sequence[FusedFeatures], name: _Name
-) -> ClassSearch:
+) -> GrowingItems:
     held = _entries(gallery, name)
     asked = held if queries is gallery else _entries(queries, name)
     numbers: dict[str, int] = {}
-    return ClassSearch(
+    search = ClassSearch(
         sides=QueryAndGallery(asked.vectors, held.vectors),
         class_Q=_ids([numbers.setdefault(one, len(numbers)) for one in asked.classes]),
         class_G=_ids([numbers.setdefault(one, len(numbers)) for one in held.classes]),
         itself_Q=_ids([held.names.get(one, -1) for one in asked.names]),
     )
+    return GrowingItems(search, _ids(asked.ends), _ids(held.ends))
 
 
 def _entries(parts: Sequence[FusedFeatures], name: _Name) -> _Entries:
@@ -92,6 +136,7 @@ def _entries(parts: Sequence[FusedFeatures], name: _Name) -> _Entries:
     names: dict[Hashable, int] = {}
     vectors: list[Vectors] = []
     classes: list[str] = []
+    ends: list[int] = []
     for part in parts:
         before = len(names)
         rows = range(len(part.items.classes))
@@ -99,7 +144,8 @@ def _entries(parts: Sequence[FusedFeatures], name: _Name) -> _Entries:
         fresh = np.flatnonzero(_first_times(numbers, before))
         vectors.append(part.fused_PD[part.items.pair_of_N[fresh]])
         classes += [part.items.classes[row] for row in fresh.tolist()]
-    return _Entries(names, np.concatenate(vectors), classes)
+        ends.append(len(names))
+    return _Entries(names, np.concatenate(vectors), classes, ends)
 
 
 def _first_times(numbers: Sequence[int], known: int) -> NDArray[np.bool_]:

@@ -1,0 +1,204 @@
+"""Galleries that grow part by part: each prefix gives what a search of that prefix gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from vlcpctl.evaluation.retrieval.cross_modal import GrowingSearch, result, search
+from vlcpctl.evaluation.search import growing
+from vlcpctl.evaluation.search.backends import choose
+from vlcpctl.evaluation.search.candidates import BAND
+from vlcpctl.evaluation.search.gallery import GATHER, GATHER_GROWING, Embeddings, lay_out
+from vlcpctl.evaluation.search.growing_hits import GrowingHits
+from vlcpctl.evaluation.search.hits import find_hits
+from vlcpctl.evaluation.search.index import Index, Vectors
+from vlcpctl.evaluation.search.items import (
+    GATHER_GROWING_ITEMS,
+    GATHER_ITEMS,
+    FusedFeatures,
+    lay_out_items,
+)
+
+TOP = 10
+WIDTH = 8
+
+every_backend = pytest.mark.parametrize("backend", ["faiss", "torch"])
+every_handling = pytest.mark.parametrize("duplicates", ["unite", "separate"])
+
+
+def unit(vectors: np.ndarray) -> Vectors:
+    return (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
+
+
+def tied(vectors: np.ndarray) -> Vectors:
+    """Of few different directions, so that many scores are equal."""
+    return unit(np.round(vectors * 2) + 1e-3)
+
+
+def pairs_in_parts(seed: int, parts: int, size: int, *, is_tied: bool) -> list[Embeddings]:
+    """Parts that share images and texts, and pair what earlier parts had apart."""
+    random = np.random.default_rng(seed)
+    images = unit(random.standard_normal((parts * size // 3 + 2, WIDTH)))
+    near = images[np.arange(2 * len(images)) // 2]
+    texts = unit(near + 0.4 * random.standard_normal(near.shape))
+    if is_tied:
+        images, texts = tied(images), tied(texts)
+    found = []
+    for _ in range(parts):
+        rows = random.integers(0, len(images), random.integers(1, size))
+        captions = [
+            [str((2 * row + one) % len(texts)) for one in random.integers(0, 4, 1 + row % 3)]
+            for row in rows.tolist()
+        ]
+        layout = lay_out([str(row) for row in rows], captions)
+        vectors = (
+            rows_of[[int(name) for name in names]]
+            for rows_of, names in ((images, layout.image_ids), (texts, layout.texts))
+        )
+        found.append(Embeddings(layout, *vectors))
+    return found
+
+
+def items_in_parts(seed: int, parts: int, *, is_tied: bool, is_own: bool) -> list[FusedFeatures]:
+    """Parts that share items; each has classes of its own, or all share theirs."""
+    random = np.random.default_rng(seed)
+    classes, pool = 3 * parts, 12 * parts
+    centres = random.standard_normal((classes, WIDTH))[np.arange(pool) % classes]
+    vectors = unit(centres + random.standard_normal((pool, WIDTH)))
+    vectors = tied(vectors) if is_tied else vectors
+    found = []
+    for part in range(parts):
+        rows = random.integers(0, pool, random.integers(1, 40))
+        if is_own:
+            rows = rows - rows % classes + 3 * part + rows % 3
+        names = [str(row) for row in rows]
+        items = lay_out_items(names, names, [str(row % classes) for row in rows.tolist()])
+        found.append(FusedFeatures(items, vectors[[int(name) for name in items.image_ids]]))
+    return found
+
+
+@every_backend
+@every_handling
+@pytest.mark.parametrize(("seed", "parts", "size"), [(0, 1, 40), (1, 4, 60), (2, 12, 9)])
+@pytest.mark.parametrize("is_tied", [False, True])
+def test_ranks_of_each_prefix_are_those_of_its_own_search(
+    backend: str,
+    duplicates: str,
+    seed: int,
+    parts: int,
+    size: int,
+    is_tied: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(growing, "_BLOCK_ROWS", 23)
+    tasks, open_index = pairs_in_parts(seed, parts, size, is_tied=is_tied), choose(backend, "cpu")
+    found = GrowingSearch(GATHER_GROWING[duplicates](tasks), open_index)
+    for number in range(1, parts + 1):
+        wanted = search(GATHER[duplicates](tasks[:number]), open_index)
+        here = found.first(number)
+        assert result(here) == result(wanted)
+        for way, one in wanted.items():
+            assert np.array_equal(here[way].ranks.worst, one.ranks.worst)
+            assert np.array_equal(here[way].ranks.best, one.ranks.best)
+            exact, other = here[way].exact("cpu"), one.exact("cpu")
+            for field in ("rank", "wrong", "wrong_rank"):
+                assert np.array_equal(getattr(exact, field), getattr(other, field))
+
+
+@every_handling
+def test_growing_galleries_start_with_those_of_fewer_parts(duplicates: str) -> None:
+    tasks = pairs_in_parts(3, 4, 30, is_tied=False)
+    found = GATHER_GROWING[duplicates](tasks)
+    for number in range(1, 5):
+        wanted, here = GATHER[duplicates](tasks[:number]), found.first(number)
+        assert np.array_equal(here.image_ID, wanted.image_ID)
+        assert np.array_equal(here.text_TD, wanted.text_TD)
+        assert np.array_equal(here.pairs_P2, wanted.pairs_P2)
+
+
+@every_backend
+@every_handling
+@pytest.mark.parametrize(("seed", "parts"), [(0, 1), (1, 4), (2, 9)])
+@pytest.mark.parametrize("is_tied", [False, True])
+@pytest.mark.parametrize("is_own", [False, True])
+@pytest.mark.parametrize("has_two", [False, True])
+def test_hits_of_each_prefix_are_those_of_its_own_search(
+    backend: str,
+    duplicates: str,
+    seed: int,
+    parts: int,
+    is_tied: bool,
+    is_own: bool,
+    has_two: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(growing, "_BLOCK_ROWS", 23)
+    queries = items_in_parts(seed, parts, is_tied=is_tied, is_own=is_own)
+    gallery = items_in_parts(seed + 9, parts, is_tied=is_tied, is_own=is_own)
+    gallery = gallery if has_two else queries
+    open_index = choose(backend, "cpu")
+    found = GrowingHits(GATHER_GROWING_ITEMS[duplicates](queries, gallery), open_index, TOP)
+    for number in range(1, parts + 1):
+        some = queries[:number]
+        sides = GATHER_ITEMS[duplicates](some, gallery[:number] if has_two else some)
+        wanted = find_hits(sides, open_index(sides.sides.gallery_GD), TOP)
+        here = found.first(number)
+        assert np.array_equal(here.worst, wanted.worst)
+        assert np.array_equal(here.best, wanted.best)
+
+
+def test_wrong_answers_at_the_edge_of_the_band_are_searched_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """More of them than the list holds, too near the edge for float32: the search decides."""
+    # The right answer scores BAND more than thirty wrong ones, give or take a millionth of that.
+    right = 0.5
+    scores = right - BAND + 1e-11 * np.arange(-20, 11)
+    vectors = np.zeros((32, 2))
+    vectors[0] = right, np.sqrt(1 - right**2)
+    vectors[1:, 0], vectors[1:, 1] = scores, np.sqrt(1 - scores**2)
+    names = [str(number) for number in range(33)]
+    classes = ["right", "right", *["wrong"] * 31]
+    items = lay_out_items(names, names, classes)
+    part = FusedFeatures(items, np.concatenate([[[1.0, 0.0]], vectors]).astype(np.float32))
+    again: list[int] = []
+    search_again = GrowingHits._search_again
+
+    def counted(self: GrowingHits, block: Any, places: Any, number: int, open_index: Any) -> None:
+        again.append(number)
+        search_again(self, block, places, number, open_index)
+
+    monkeypatch.setattr(GrowingHits, "_search_again", counted)
+    open_index = choose("faiss", "cpu")
+    found = GrowingHits(GATHER_GROWING_ITEMS["unite"]([part], [part]), open_index, TOP)
+    assert again
+    sides = GATHER_ITEMS["unite"]([part], [part])
+    wanted = find_hits(sides, open_index(sides.sides.gallery_GD), TOP)
+    assert np.array_equal(found.first(1).worst, wanted.worst)
+
+
+class CountingIndex:
+    """Counts the scores that it computes."""
+
+    scores = 0
+
+    def __init__(self, gallery: Vectors, inner: Index) -> None:
+        self.size, self.inner = len(gallery), inner
+
+    def search(self, queries: Vectors, k: int) -> tuple[Vectors, np.ndarray]:
+        CountingIndex.scores += len(queries) * self.size
+        return self.inner.search(queries, k)
+
+
+def test_all_prefixes_cost_about_one_search_of_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = pairs_in_parts(5, 40, 60, is_tied=False)
+    of_faiss = choose("faiss", "cpu")
+    monkeypatch.setattr(CountingIndex, "scores", 0)
+    growing_gallery = GATHER_GROWING["separate"](tasks)
+    GrowingSearch(growing_gallery, lambda gallery: CountingIndex(gallery, of_faiss(gallery)))
+    whole = growing_gallery.whole
+    # Forty searches, one for each prefix, would compute fourteen times as many.
+    assert CountingIndex.scores < 1.5 * 2 * len(whole.image_ID) * len(whole.text_TD)

@@ -61,10 +61,75 @@ def test_towers_get_the_libraries_they_need() -> None:
 @pytest.mark.parametrize("wanted", ["utils import counters", "config import verbose"])
 def test_a_stand_in_gives_way_to_the_real_module(wanted: str) -> None:
     lines = (
-        "from vlcpctl.models import imports; import torch",
-        "with imports._utils_on_demand():",
+        "from vlcpctl.models import imports, lazy_imports; import torch",
+        "with lazy_imports.put_off(imports._COMPILER):",
         f"    from torch._dynamo.{wanted}",
         "import torch._dynamo.utils as utils",
         "print(type(utils).__name__, utils is torch._dynamo.utils, utils.counters is not None)",
     )
     assert _printed(*lines) == "module True True"
+
+
+def test_the_parts_of_open_clip_come_without_torchvision_and_the_hub() -> None:
+    others = "('open_clip.factory', 'torchvision', 'huggingface_hub', 'sympy', 'torch._dynamo')"
+    lines = (
+        "library = open_clip(); library.CLIP; library.tokenizer.SimpleTokenizer; library.convert",
+        "library.OPENAI_DATASET_MEAN; library.__version__",
+        f"print([name for name in {others} if name in sys.modules])",
+    )
+    assert _printed(*lines) == "[]"
+
+
+@pytest.mark.slow
+def test_whatever_else_is_used_of_open_clip_runs_its_init() -> None:
+    lines = (
+        "library = open_clip(); before = library.CLIP",
+        "import open_clip as found; print(found is library, len(found.list_models()) > 100)",
+        "from open_clip import create_model, image_transform, CLIP; print(CLIP is before)",
+        "print(type(library).__name__, open_clip() is library, found.transform.Resize is not None)",
+    )
+    assert _printed(*lines).split() == ["True", "True", "True", "module", "True", "True"]
+
+
+@pytest.mark.slow
+def test_a_layer_of_torchvision_is_imported_for_the_first_one() -> None:
+    lines = (
+        "library = open_clip(); library.model; from open_clip import utils; from torch import nn",
+        "print('torchvision' in sys.modules)",
+        "frozen = utils.freeze_batch_norm_2d(nn.BatchNorm2d(3))",
+        "import torchvision; print(type(frozen) is torchvision.ops.FrozenBatchNorm2d)",
+    )
+    assert _printed(*lines).split() == ["False", "True"]
+
+
+def test_a_vision_transformer_comes_without_the_other_models_of_timm() -> None:
+    others = "('timm.models.resnet', 'timm.data.loader', 'torch._dynamo', 'sympy')"
+    lines = (
+        "from vlcpctl.models.imports import timm_parts",
+        "with timm_parts(): from timm.models.vision_transformer import VisionTransformer",
+        f"print([name for name in {others} if name in sys.modules])",
+    )
+    assert _printed(*lines) == "[]"
+
+
+@pytest.mark.slow
+def test_all_of_timm_is_there_when_it_is_asked_for() -> None:
+    lines = (
+        "from vlcpctl.models.imports import timm_parts",
+        "with timm_parts(): from timm.models.vision_transformer import VisionTransformer as V",
+        "import timm, timm.data; model = timm.create_model('resnet10t')",
+        "print(timm.list_models('resnet10t*'), timm.data.create_loader is not None)",
+        "print(isinstance(timm.create_model('vit_tiny_patch16_224'), V), timm.__version__[0])",
+    )
+    assert _printed(*lines) == "['resnet10t'] True\nTrue 1"
+
+
+@pytest.mark.slow
+def test_a_timm_tower_can_be_built_after_a_fusion_model() -> None:
+    lines = (
+        "from vlcpctl.models.imports import timm_parts",
+        "with timm_parts(): from timm.models.vision_transformer import VisionTransformer",
+        f"library = open_clip({TOWERS}); tower = library.model.TimmModel",
+        "print(type(tower('resnet10t', 8, image_size=32, pretrained=False).trunk).__name__)",
+    )
+    assert _printed(*lines) == "ResNet"

@@ -42,14 +42,29 @@ def find_configuration(model: str) -> Configuration:
     found = configuration_here(model)
     if found is not None:
         return found
-    library = open_clip()
-    known = library.get_model_config(model)
+    known = _of_open_clip(model)
     if known is None and Path(model).is_dir():
         raise BadInput(f"{model} is not a checkpoint: it has no {CONFIG_FILE}")
     if known is None:
-        names = [*library.list_models(), *(packaged.stem for packaged in PACKAGED.glob("*.json"))]
+        names = [
+            file.stem for place in (_open_clip_models(), PACKAGED) for file in place.glob("*.json")
+        ]
         raise UsageError(unknown_name("model", model, names))
     return Configuration(model=known)
+
+
+def _of_open_clip(model: str) -> dict[str, Any] | None:
+    """The configuration of an open_clip model; None for an unknown name."""
+    if ":" in model:  # hf-hub:NAME, for one
+        found: dict[str, Any] | None = open_clip().get_model_config(model)
+        return found
+    file = _open_clip_models() / f"{model}.json"
+    is_name = file.name == f"{model}.json" and file.is_file()
+    return read_json_object(file) if is_name else None
+
+
+def _open_clip_models() -> Path:
+    return Path(open_clip().__path__[0]) / "model_configs"
 
 
 def configuration_here(model: str) -> Configuration | None:

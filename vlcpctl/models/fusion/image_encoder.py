@@ -13,6 +13,7 @@ from vlcpctl.core.errors import Incompatible
 from vlcpctl.models.checkpoint_files import WEIGHT_SUFFIXES
 from vlcpctl.models.fusion.configuration import ELSEWHERE, ImageConfig
 from vlcpctl.models.hub import quietly, why_unavailable
+from vlcpctl.models.imports import timm_parts
 from vlcpctl.models.weight_files import read_weights
 
 if TYPE_CHECKING:  # importing timm takes a second
@@ -24,7 +25,8 @@ CLASSIFIER = ("head.", "head_dist.")
 
 def new_image_encoder(config: ImageConfig) -> VisionTransformer:
     """A vision transformer with random weights; [CLS] first, exact GELU, norm epsilon 1e-6."""
-    from timm.models.vision_transformer import VisionTransformer
+    with timm_parts():
+        from timm.models.vision_transformer import VisionTransformer
 
     return VisionTransformer(
         img_size=config.image_size,

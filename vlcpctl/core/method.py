@@ -42,8 +42,8 @@ class Part(Protocol):
         """B, the number of pairs in the global batch."""
 
     @property
-    def masked(self) -> int:
-        """The number of masked tokens in the global batch, at least 1."""
+    def masked(self) -> int | Tensor:
+        """The number of masked tokens in the global batch, at least 1; () of several processes."""
 
     def previous(self) -> Tokens:
         """The frozen previous model's tokens; requires `Needs.previous_tokens`."""

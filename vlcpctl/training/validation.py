@@ -37,12 +37,12 @@ def validate(run: TrainRun, batches: ValidationBatches, *, recalls: bool) -> dic
     if recalls:
         rows = (first * batches.size, batches.count * batches.size)
         none = none.new_zeros(0, run.width)
-        sides = [
+        image, text = (
             _of_all(run, torch.cat([none, *side]), *rows)
             for side in ([out.image for out, _ in found], [out.text for out, _ in found])
-        ]
+        )
         texts = _of_all(run, _token_rows(run, [texts for _, texts in found]), *rows)
-        values["val_rmean"] = _recall(run, *sides, texts) if world.rank == 0 else math.nan
+        values["val_rmean"] = _recall(run, image, text, texts) if world.rank == 0 else math.nan
     return values
 
 

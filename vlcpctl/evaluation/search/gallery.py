@@ -133,7 +133,8 @@ def merge_growing(parts: Sequence[Embeddings]) -> GrowingGallery:
     unique, first = np.unique(np.concatenate(pairs), axis=0, return_index=True)
     part_C = np.repeat(np.arange(len(parts)), [len(one) for one in pairs])
     gallery = Gallery(np.concatenate(images), np.concatenate(sentences), unique)
-    return GrowingGallery(gallery, *_ids(ends).T, part_C[first])
+    image_ends, text_ends = _ids(ends).T
+    return GrowingGallery(gallery, image_ends, text_ends, part_C[first])
 
 
 def stack_galleries(parts: Sequence[Embeddings]) -> Gallery:

@@ -1,4 +1,8 @@
-"""Arithmetic on named tensors, in place and without gradient."""
+"""Arithmetic on named tensors, in place and without gradient.
+
+One foreach call for all tensors: on a GPU a few kernels instead of one for each tensor; on a CPU
+the same operations tensor by tensor, with the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -31,18 +35,17 @@ def zero_count() -> Tensor:
 @torch.no_grad()
 def zero_(target: Mapping[str, Tensor]) -> None:
     """Set every tensor of the target to 0."""
-    for tensor in target.values():
-        tensor.zero_()
+    if target:
+        torch._foreach_zero_([*target.values()])
 
 
 @torch.no_grad()
 def copy_(target: Mapping[str, Tensor], source: Mapping[str, Tensor]) -> None:
     """Copy the source into the target, by name; tensors missing in the source are set to 0."""
-    for name, tensor in target.items():
-        if name in source:
-            tensor.copy_(source[name])
-        else:
-            tensor.zero_()
+    copied = [name for name in target if name in source]
+    if copied:
+        torch._foreach_copy_([target[name] for name in copied], [source[name] for name in copied])
+    zero_({name: tensor for name, tensor in target.items() if name not in source})
 
 
 @torch.no_grad()
@@ -58,7 +61,9 @@ def blend_(
     >>> weights["w"].item()
     2.0
     """
-    for name, tensor in target.items():
-        tensor.mul_(keep)
-        for share, source in sources:
-            tensor.add_(source[name], alpha=share)
+    if not target:
+        return
+    tensors = [*target.values()]
+    torch._foreach_mul_(tensors, keep)
+    for share, source in sources:
+        torch._foreach_add_(tensors, [source[name] for name in target], alpha=share)

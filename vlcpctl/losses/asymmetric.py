@@ -37,7 +37,7 @@ def image_text(
     """
     places_B = torch.arange(len(image_BD), device=image_BD.device)
     labels_B = torch.where(anchors_B.to(image_BD.device), places_B, LEFT_OUT)
-    count = len(labels_B) if average == "batch" else max(1, int((labels_B >= 0).sum()))
+    count = len(labels_B) if average == "batch" else max(1, int(anchors_B.sum()))
     sums = [
         cross_entropy(logits_bB, labels_B[own], ignore_index=LEFT_OUT, reduction="sum")
         for logits_bB in similarities(image_BD, text_BD, scale, own)

@@ -46,5 +46,7 @@ def _to_others(sides: Sides, own: slice) -> Tensor:
     places = torch.arange(len(features_ND), device=features_ND.device)
     rows = torch.cat([places[: len(sides[0])][own], places[len(sides[0]) :][own]])
     samples_nD = features_ND if own == ALL else torch.cat([side[own] for side in sides])
-    others_nN = rows[:, None] != places
-    return (samples_nD @ features_ND.T)[others_nN].view(len(rows), len(places) - 1)
+    # Each row without its own place, by index: a mask would make the CPU wait for a GPU, to learn
+    # how many elements it selects.
+    others_nM = places[:-1] + (places[:-1] >= rows[:, None])
+    return (samples_nD @ features_ND.T).gather(1, others_nM)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from vlcpctl.core.errors import Diverged, Interrupted
 from vlcpctl.core.method import Run
 from vlcpctl.methods.ema import Ema
 from vlcpctl.training.config.request import Request
-from vlcpctl.training.loop.state import TrainRun
 from vlcpctl.training.loop.step import OptimizerStep
 from vlcpctl.training.loop.step_values import StepValues, read_in_order, steps_per_read
 from vlcpctl.training.train_step import train_step
@@ -176,13 +174,13 @@ def test_nothing_is_saved_after_a_bad_step(
 def test_nothing_is_validated_after_a_bad_step(
     world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    called: list[Callable[[], object]] = []
+    called: list[int] = []
 
-    def fail(run: TrainRun, batches: Callable[[], object], *, recalls: bool) -> dict[str, float]:
-        called.append(batches)
+    def validate() -> dict[str, float]:
+        called.append(1)
         return {"val_loss": 1.0}
 
-    monkeypatch.setattr("vlcpctl.training.train_step.validate", fail)
+    monkeypatch.setattr("vlcpctl.training.train_step._validation", lambda plan, run: validate)
     with pytest.raises(Diverged, match="step 3 of phase 0"):
         train_step(_step(world, tmp_path))
     assert len(called) == 1  # after the first epoch

@@ -81,12 +81,14 @@ class DarkReplay(Method):
 
 def contrast(run: Run, out: Features, among_B: Tensor) -> Tensor:
     """The base loss among the pairs that `among_B` (B,) marks as true; 0 without any."""
-    rows_B = among_B.to(out.image.device)
-    if not rows_B.any():
+    # Found on the CPU, where `Batch.replayed` is: a mask on a GPU would make the CPU wait for it.
+    rows_R = among_B.nonzero().flatten()
+    if not len(rows_R):
         return 0 * out.scale
     own = out.own
     if own != slice(None):  # the places of the own pairs among the marked ones
         own = slice(*(int(among_B[:end].sum()) for end in (own.start, own.stop)))
+    rows_R = rows_R.to(out.image.device)
     return run.joined(
-        *losses.contrastive.image_text(out.image[rows_B], out.text[rows_B], out.scale, own)
+        *losses.contrastive.image_text(out.image[rows_R], out.text[rows_R], out.scale, own)
     )

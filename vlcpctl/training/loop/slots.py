@@ -14,7 +14,11 @@ from vlcpctl.training.loop.state import Slots, TrainRun
 
 
 def start_slots(run: TrainRun, carried: Slots) -> None:
-    """Give every method its slots: `stream` slots carried from the parent, all others new."""
+    """Give every method its slots: `stream` slots carried from the parent, all others new.
+
+    Tensors stay where a method creates them: most on the model's device, counters on the CPU, where
+    reading them does not wait for a GPU.
+    """
     for method in run.methods:
         context = MethodRun(run, method.name)
         run.slots[method.name] = {}
@@ -22,10 +26,13 @@ def start_slots(run: TrainRun, carried: Slots) -> None:
             from_parent = (
                 carried.get(method.name, {}).get(slot.name) if slot.lifetime == "stream" else None
             )
-            values = copy_of(from_parent) if from_parent is not None else slot.start(context)
-            run.slots[method.name][slot.name] = {
-                name: value.to(run.device) for name, value in values.items()
-            }
+            values = slot.start(context)
+            if from_parent is not None:
+                values = {
+                    name: value.to(values[name].device if name in values else run.device)
+                    for name, value in copy_of(from_parent).items()
+                }
+            run.slots[method.name][slot.name] = values
 
 
 def carried_slots(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,8 +16,10 @@ from support.processes import run_together
 
 from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.methods import TABLE
+from vlcpctl.models.encoders import Encoder
 from vlcpctl.models.imports import preload
 from vlcpctl.training import launch
+from vlcpctl.training import train_step as train
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.train_step import train_step
@@ -38,6 +41,19 @@ FUSION = ("ctp", "lucir", "afec", "incclip", "mas", "lwf")  # the others' terms 
 def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
     preload()
     return make_world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture(autouse=True)
+def _in_double_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong loss is then far from a right one; rounding grows with the steps in float32."""
+    encoder = train._encoder
+
+    def doubled(*given: Any) -> Encoder:
+        made = encoder(*given)
+        made.module.double()
+        return made
+
+    monkeypatch.setattr(train, "_encoder", doubled)
 
 
 def _step(world: TrainingWorld, case: str, number: int, root: Path) -> Request:
@@ -78,13 +94,13 @@ def _expect_equal(step: Request, names: Sequence[str]) -> None:
     for rows in others:
         assert len(rows) == len(whole)
         for found, wanted in zip(rows, whole, strict=True):
-            assert found == pytest.approx(wanted, rel=1e-6, abs=1e-7)
+            assert found == pytest.approx(wanted, rel=1e-9, abs=1e-12)
     files = sorted(path.relative_to(root / names[0]) for path in root.glob(f"{names[0]}/*.s*"))
     for name in names[1:]:
         for file in files:
             one, two = load_file(root / names[0] / file), load_file(root / name / file)
             for key, tensor in one.items():
-                torch.testing.assert_close(two[key], tensor, rtol=1e-5, atol=1e-6)
+                torch.testing.assert_close(two[key], tensor, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("case", sorted({*TABLE, *SET}))

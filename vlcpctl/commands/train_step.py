@@ -306,6 +306,32 @@ def run(
             rich_help_panel=options.EXECUTION,
         ),
     ] = None,
+    compile_: Annotated[
+        bool,
+        typer.Option(
+            "--compile",
+            help="Compile the model with torch.compile: minutes at the start, then faster steps.",
+            rich_help_panel=options.EXECUTION,
+        ),
+    ] = False,
+    tf32: Annotated[
+        bool,
+        typer.Option(
+            "--tf32",
+            help="Multiply float32 in TF32, on GPUs that have it: faster, with 10 bits of "
+            "mantissa.",
+            rich_help_panel=options.EXECUTION,
+        ),
+    ] = False,
+    grad_checkpointing: Annotated[
+        bool,
+        typer.Option(
+            "--grad-checkpointing",
+            help="Recompute activations in backward instead of storing them: less memory, slower "
+            "steps.",
+            rich_help_panel=options.EXECUTION,
+        ),
+    ] = False,
     replay: Annotated[
         str | None,
         typer.Option(
@@ -530,6 +556,7 @@ def _request(flags: dict[str, Any]) -> Request:
     return Request(
         **{name: flags[name] for name in carried - {"tasks", "run", "nproc"}},
         nproc=processes(flags.get("nproc")),
+        compile=flags["compile_"],
         tasks=tuple(flags["tasks"]),
         run=flags["run_name"] or flags["method"],
         methods=methods,

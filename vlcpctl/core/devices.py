@@ -1,4 +1,4 @@
-"""The device given with --device."""
+"""The device given with --device, and its arithmetic."""
 
 from __future__ import annotations
 
@@ -19,3 +19,16 @@ def torch_device(name: str) -> torch.device:
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise UsageError(f"--device {name}: CUDA is not available; use --device cpu")
     return torch.device(name)
+
+
+def set_arithmetic(*, tf32: bool) -> None:
+    """Set how GPUs multiply and convolve in float32, for the whole process.
+
+    With `tf32` both round their inputs to TF32, with 10 bits of mantissa; else neither does (by
+    default torch convolves in TF32). Convolutions use the same deterministic algorithm in every
+    run, so that a run resumes with the same numbers.
+    """
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    torch.backends.cudnn.allow_tf32 = tf32
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.deterministic = True

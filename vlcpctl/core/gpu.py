@@ -25,6 +25,13 @@ def is_gpu(device: str) -> bool:
     return torch.cuda.is_available()
 
 
+def has_tf32() -> bool:
+    """Whether the GPU multiplies in TF32: those of NVIDIA from compute capability 8.0 do."""
+    import torch
+
+    return torch.version.hip is None and torch.cuda.get_device_capability() >= (8, 0)
+
+
 def own_cores() -> int:
     """This process's share of the cores that it may run on: at least 1.
 

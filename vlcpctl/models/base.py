@@ -27,6 +27,7 @@ class BaseEncoder(ABC):
     config: dict[str, Any]
     transform: ImageTransform
     tokenizer: Tokenizer
+    compiles: bool = field(default=False, init=False, repr=False)  # set before the first pass
     _mean_and_std: Tensor = field(
         init=False, repr=False
     )  # mean and standard deviation, see _statistics
@@ -85,7 +86,7 @@ class BaseEncoder(ABC):
         With other `weights` the model runs in eval mode, with its own values for the buffers that
         they lack, such as BatchNorm's statistics.
         """
-        return self._sides(images, texts, weights)
+        return self._sides(images, texts, weights, compiles=self.compiles)
 
     def embedded_texts(
         self, embeddings: Tensor, ends: Tensor, weights: Mapping[str, Tensor] | None = None
@@ -96,9 +97,14 @@ class BaseEncoder(ABC):
         """
         with self.text_tower.embedding_is(embeddings):
             stand_in = self.text_tower.stand_in(ends, embeddings.shape[1])
-            _, text = self.features(None, stand_in, weights)
+            # Not compiled: each call has another hook, which would be compiled anew.
+            _, text = self._sides(None, stand_in, weights, compiles=False)
         assert text is not None
         return text
+
+    @abstractmethod
+    def checkpoint_gradients(self) -> None:
+        """Recompute the activations of the layers in backward, instead of storing them."""
 
     @property
     @abstractmethod
@@ -107,7 +113,12 @@ class BaseEncoder(ABC):
 
     @abstractmethod
     def _sides(
-        self, images: Tensor | None, texts: Tensor | None, weights: Mapping[str, Tensor] | None
+        self,
+        images: Tensor | None,
+        texts: Tensor | None,
+        weights: Mapping[str, Tensor] | None,
+        *,
+        compiles: bool,
     ) -> tuple[Tensor | None, Tensor | None]:
         """Raw projections (B, D) as in `features`, computed by this family of models."""
 

@@ -18,6 +18,7 @@ from torch.func import functional_call
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.tensors import write_tensors
 from vlcpctl.models.base import BaseEncoder
+from vlcpctl.models.compiled import compiled
 from vlcpctl.models.configuration import (
     CONFIG_FILE,
     Configuration,
@@ -27,6 +28,7 @@ from vlcpctl.models.configuration import (
     transform_of,
     with_shape,
 )
+from vlcpctl.models.execution import checkpoint_open_clip
 from vlcpctl.models.pretrained import (
     find_pretrained,
     set_foreign,
@@ -43,6 +45,9 @@ WEIGHTS_FILE = "open_clip_model.safetensors"
 FOREIGN_WEIGHTS_FILES = ("open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin")
 
 
+Sides = tuple[Tensor | None, Tensor | None]
+
+
 @final
 @dataclass
 class DualEncoder(BaseEncoder):
@@ -50,17 +55,35 @@ class DualEncoder(BaseEncoder):
 
     family: ClassVar[Literal["dual"]] = "dual"
 
+    def checkpoint_gradients(self) -> None:
+        """Recompute the activations of the layers in backward, instead of storing them."""
+        checkpoint_open_clip(self.module)
+
     def _sides(
-        self, images: Tensor | None, texts: Tensor | None, weights: Mapping[str, Tensor] | None
+        self,
+        images: Tensor | None,
+        texts: Tensor | None,
+        weights: Mapping[str, Tensor] | None,
+        *,
+        compiles: bool,
     ) -> tuple[Tensor | None, Tensor | None]:
-        sides: tuple[Tensor | None, Tensor | None]
+        own, under = self._compiled if compiles else (self._projections, self._under)
         if weights is None:
-            sides = self._projections(images, texts)
-            return sides
+            return own(images, texts)
         named = {f"clip.{name}": tensor for name, tensor in weights.items()}
         with evaluating(self.module):
-            sides = functional_call(self._projections, named, (images, texts))
+            return under(named, images, texts)
+
+    def _under(
+        self, named: dict[str, Tensor], images: Tensor | None, texts: Tensor | None
+    ) -> Sides:
+        sides: Sides = functional_call(self._projections, named, (images, texts))
         return sides
+
+    @cached_property
+    def _compiled(self) -> tuple[Callable[..., Sides], Callable[..., Sides]]:
+        """The passes with the model's own weights, and with others."""
+        return compiled(self._projections), compiled(self._under)
 
     @cached_property
     def text_tower(self) -> TextTower:

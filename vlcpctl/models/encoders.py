@@ -8,13 +8,14 @@ from pathlib import Path
 
 from torch import Tensor
 
-from vlcpctl.core.devices import torch_device
+from vlcpctl.core.devices import set_arithmetic, torch_device
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.models import dual_encoder
 from vlcpctl.models.checkpoint_files import is_checkpoint, verify_model
 from vlcpctl.models.configuration import fusion_configuration, is_path
 from vlcpctl.models.dual_encoder import DualEncoder
+from vlcpctl.models.execution import place
 from vlcpctl.models.fusion import build as building
 from vlcpctl.models.fusion.configuration import with_changes
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
@@ -116,7 +117,9 @@ def load_for_inference(directory: Path, device: str) -> Encoder:
     Raises as `load` does, and UsageError if the device is not available.
     """
     encoder = load(directory)
-    encoder.module.to(torch_device(device)).eval()
+    set_arithmetic(tf32=False)
+    place(encoder.module, torch_device(device))
+    encoder.module.eval()
     return encoder
 
 

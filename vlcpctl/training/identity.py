@@ -23,6 +23,7 @@ from vlcpctl.core.versions import Versions
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.training.config.composition import hyper_of
+from vlcpctl.training.config.execution import numeric_options
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.config.settings import OF_MODEL, PREVIOUS
 
@@ -109,7 +110,7 @@ def numeric(request: Request, device: str) -> dict[str, Any]:
         "threads": request.threads,
         "processes": request.nproc,
         "arithmetic": ARITHMETIC,
-        **({"local_loss": True} if request.local_loss else {}),
+        **numeric_options(request),
     }
 
 

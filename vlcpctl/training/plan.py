@@ -21,6 +21,7 @@ from vlcpctl.data.precomputed.teacher_targets import TeacherTargets
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.models.configuration import configuration_here
 from vlcpctl.training.adaptation.adapted import adapted
+from vlcpctl.training.config.execution import check_execution, execution_line
 from vlcpctl.training.config.phases import PhasePlan, plan_phases
 from vlcpctl.training.config.processes import check_processes
 from vlcpctl.training.config.request import Request
@@ -83,6 +84,7 @@ class TrainPlan:
         buffer = f" + buffer of {self.buffer.counts['train']}" if self.buffer else ""
         images = sum(task.counts["train"] for task in self.tasks)
         yield f"{self.request.method_name} on {names}: {images} images{buffer}"
+        yield f"  {execution_line(self.request)}"
         for note in self._notes():
             yield f"  note: {note}"
         for method in self.request.methods:
@@ -128,6 +130,7 @@ def make_plan(request: Request) -> TrainPlan:
     """
     request = adapted(request)
     check_processes(request)
+    check_execution(request)
     tasks = tuple(open_task(path) for path in request.tasks)
     buffer = open_task(request.buffer) if request.buffer else None
     parent = CheckpointManifest.read(request.previous) if request.previous else None

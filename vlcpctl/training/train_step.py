@@ -22,13 +22,14 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import facts_of_encoder, model_facts
 from vlcpctl.core import console
 from vlcpctl.core.batch import Weights
-from vlcpctl.core.devices import torch_device
+from vlcpctl.core.devices import set_arithmetic, torch_device
 from vlcpctl.core.errors import Diverged, Incompatible, UsageError
 from vlcpctl.data.precomputed.teacher_targets import TargetsDirectory
 from vlcpctl.distributed.signals import StopFlag, stop_flag
 from vlcpctl.distributed.world import World
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder, NewModelOptions
+from vlcpctl.models.execution import place
 from vlcpctl.training import identity
 from vlcpctl.training.adaptation.adapted import adapted
 from vlcpctl.training.batches import training_batches, training_transform, validation_batches
@@ -175,7 +176,7 @@ def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> 
     request, device = plan.request, torch_device(plan.request.device)
     targets = plan.taught.targets if plan.taught else None
     encoder = _encoder(request, parent)
-    encoder.module.to(device)
+    _set_execution(request, encoder, device)
     # With precomputed targets, the teacher is loaded only for methods that need its weights.
     needs_teacher = targets is None or weight_users(request.methods)
     frozen = _frozen(request, encoder, parent) if needs_teacher else {}
@@ -206,6 +207,15 @@ def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> 
     start_slots(run, parent_slots)
     check_slots(run, parent_slots, request.previous)
     return run
+
+
+def _set_execution(request: Request, encoder: Encoder, device: torch.device) -> None:
+    """Move the model to its device, and make it run as the options say."""
+    set_arithmetic(tf32=request.tf32)
+    place(encoder.module, device)
+    encoder.compiles = request.compile
+    if request.grad_checkpointing:
+        encoder.checkpoint_gradients()
 
 
 def _needs_initial_weights(request: Request) -> bool:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import ClassVar, Literal, TypeVar, cast, final
+from typing import Any, ClassVar, Literal, TypeVar, cast, final
 
 from torch import Tensor
 from torch.func import functional_call
 
 from vlcpctl.core.special_tokens import SpecialTokens
 from vlcpctl.models.base import BaseEncoder
+from vlcpctl.models.compiled import compiled
 from vlcpctl.models.fusion.model import FusionModel, Outputs
 from vlcpctl.models.projections import evaluating
 from vlcpctl.models.text_tower import TextTower, tower_around
@@ -57,7 +58,7 @@ class FusionEncoder(BaseEncoder):
         true, or at its rows and places (m,), nowhere if it is None. With other `weights` the model
         runs in eval mode.
         """
-        return self._run(partial(self.model.outputs, images, texts, fused_ids, at), weights)
+        return self._run(self.model.outputs, weights, images, texts, fused_ids, at)
 
     def fused(
         self, images: Tensor, texts: Tensor, weights: Mapping[str, Tensor] | None = None
@@ -66,19 +67,56 @@ class FusionEncoder(BaseEncoder):
 
         With other `weights` the model runs in eval mode.
         """
-        return self._run(partial(self.model.fused, images, texts), weights)
+        return self._run(self.model.fused, weights, images, texts)
+
+    def checkpoint_gradients(self) -> None:
+        """Recompute the activations of the layers in backward, instead of storing them."""
+        self.model.checkpoint_gradients()
 
     def _sides(
-        self, images: Tensor | None, texts: Tensor | None, weights: Mapping[str, Tensor] | None
+        self,
+        images: Tensor | None,
+        texts: Tensor | None,
+        weights: Mapping[str, Tensor] | None,
+        *,
+        compiles: bool,
     ) -> tuple[Tensor | None, Tensor | None]:
-        return self._run(partial(self.model.sides, images, texts), weights)
+        return self._run(self.model.sides, weights, images, texts, compiles=compiles)
 
-    def _run(self, what: Callable[[], Result], weights: Mapping[str, Tensor] | None) -> Result:
+    def _run(
+        self,
+        what: Callable[..., Result],
+        weights: Mapping[str, Tensor] | None,
+        /,
+        *inputs: Any,
+        compiles: bool | None = None,
+    ) -> Result:
+        """A method of the model with its own weights, or in eval mode with others."""
+        compiles = self.compiles if compiles is None else compiles
+        run = self._compiled(what) if compiles else partial(self._under, what)
         if weights is None:
-            return what()
+            return run(None, *inputs)
         with evaluating(self.module):
-            found: Result = functional_call(self.module, dict(weights), (what,))
+            return run(dict(weights), *inputs)
+
+    def _under(
+        self, what: Callable[..., Result], weights: dict[str, Tensor] | None, *inputs: Any
+    ) -> Result:
+        if weights is None:
+            return what(*inputs)
+        found: Result = functional_call(self.module, weights, (partial(what, *inputs),))
         return found
+
+    def _compiled(self, what: Callable[..., Result]) -> Callable[..., Result]:
+        """The same method, compiled; each once."""
+        name = what.__name__
+        if name not in self._passes:
+            self._passes[name] = compiled(partial(self._under, what))
+        return self._passes[name]
+
+    @cached_property
+    def _passes(self) -> dict[str, Callable[..., Any]]:
+        return {}
 
     @property
     def model(self) -> FusionModel:

@@ -101,6 +101,11 @@ class FusionModel(nn.Module):
             logits=self.word_head(selected, self.text_encoder.embeddings.words.weight),
         )
 
+    def checkpoint_gradients(self) -> None:
+        """Recompute the activations of the layers in backward, instead of storing them."""
+        self.image_encoder.set_grad_checkpointing()
+        self.text_encoder.recomputes = True
+
     def _text_tokens(self, texts: Tensor) -> Tensor:
         tokens: Tensor = self.text_encoder(texts, self.text_encoder.padding(texts))
         return tokens

@@ -9,8 +9,10 @@ Shapes: b texts, L tokens of a text, N tokens of an image, C channels of a token
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TypeVar
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
@@ -45,6 +47,7 @@ class TextEncoder(nn.Module):
     def __init__(self, config: TextConfig, words: int, pad: int) -> None:
         super().__init__()
         self.pad = pad
+        self.recomputes = False  # the activations of layers, in backward
         alone = config.layers - config.fusion_layers
         self.embeddings = Embeddings(config, words, pad)
         self.text_layers = nn.ModuleList(
@@ -66,7 +69,7 @@ class TextEncoder(nn.Module):
         """
         hidden: Tensor = self.embeddings(ids)
         for layer in self.text_layers:
-            hidden = layer(hidden, src_key_padding_mask=padding)
+            hidden = self._through(layer, hidden, src_key_padding_mask=padding)
         return hidden.transpose(0, 1)
 
     def fuse(self, text_tokens: Tensor, padding: Tensor, image_tokens: Tensor) -> Tensor:
@@ -76,8 +79,20 @@ class TextEncoder(nn.Module):
         """
         hidden, image = text_tokens.transpose(0, 1), image_tokens.transpose(0, 1)
         for layer in self.fusion_layers:
-            hidden = layer(hidden, image, tgt_key_padding_mask=padding)
+            hidden = self._through(layer, hidden, image, tgt_key_padding_mask=padding)
         return hidden.transpose(0, 1)
+
+    def _through(self, layer: nn.Module, *inputs: Tensor, **masks: Tensor) -> Tensor:
+        """The output of a layer, whose activations may be recomputed in backward."""
+        hidden: Tensor
+        if self.recomputes and torch.is_grad_enabled():
+            # Imported here: it loads torch._dynamo, which takes a second.
+            from torch.utils.checkpoint import checkpoint
+
+            hidden = checkpoint(partial(layer, **masks), *inputs, use_reentrant=False)
+        else:
+            hidden = layer(*inputs, **masks)
+        return hidden
 
 
 def _layer(kind: type[Layer], config: TextConfig) -> Layer:

@@ -38,7 +38,11 @@ class Request:
     notes: tuple[str, ...] = ()  # what was adapted, as lines of the plan
     asked: Mapping[str, Any] = field(default_factory=dict)  # settings as they were before
     inherited: Mapping[str, Any] = field(default_factory=dict)  # the facts of --previous's model
-    # How it is executed: no field below decides what is computed.
+    # How it is executed: no field below decides what is computed. The first three decide the last
+    # bits.
+    compile: bool = False
+    tf32: bool = False
+    grad_checkpointing: bool = False
     force: bool = False
     accept_inexact: bool = False
     device: str = "auto"

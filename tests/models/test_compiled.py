@@ -1,0 +1,57 @@
+"""--compile: the same losses, in both families, and one line where torch cannot compile."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from support.battery import TrainingWorld, make_world, request, with_fusion_model
+
+from vlcpctl.core.errors import VlcpError
+from vlcpctl.models.compiled import compiled
+from vlcpctl.training.train_step import train_step
+
+
+def losses(checkpoint: Path) -> list[float]:
+    rows = map(json.loads, (checkpoint / "metrics.jsonl").read_text().splitlines())
+    return [row["loss"] for row in rows]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("fuses", "parts"), [(False, None), (False, 2), (True, 2)])
+def test_a_compiled_model_has_the_same_losses(
+    world: TrainingWorld, tmp_path: Path, parts: int | None, *, fuses: bool
+) -> None:
+    """The trained pass and the frozen ones of ctp, in micro-batches too."""
+    if fuses:
+        world = with_fusion_model(world)
+    for name, compiles in (("plain", False), ("compiled", True)):
+        for number in range(2):
+            step = request(world, "ctp", number, tmp_path / name, buffered=False)
+            settings = replace(step.settings, micro_batch=parts)
+            train_step(replace(step, settings=settings, compile=compiles and number == 1))
+    plain, fast = (losses(tmp_path / name / "01") for name in ("plain", "compiled"))
+    assert fast == pytest.approx(plain, rel=1e-5)
+
+
+def test_what_torch_cannot_compile_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._dynamo.exc import BackendCompilerFailed
+
+    def refuse(*_: object, **__: object) -> object:
+        def fail(*_: object) -> object:
+            raise BackendCompilerFailed("inductor", RuntimeError("no\nway"), None)
+
+        return fail
+
+    monkeypatch.setattr(torch, "compile", refuse)
+    with pytest.raises(VlcpError, match=r"torch cannot compile the model: .*leave out --compile"):
+        compiled(torch.square)(torch.ones(1))

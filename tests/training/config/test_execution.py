@@ -1,0 +1,105 @@
+"""Options that only change speed and last bits: where they have no effect, and where recorded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from support.battery import TrainingWorld, in_child, kill_at, make_world, request
+
+from vlcpctl.core import gpu
+from vlcpctl.core.devices import set_arithmetic
+from vlcpctl.core.errors import Incompatible, UsageError
+from vlcpctl.training.config.execution import check_execution, numeric_options
+from vlcpctl.training.config.request import Request
+from vlcpctl.training.identity import numeric
+from vlcpctl.training.plan import make_plan
+from vlcpctl.training.train_step import train_step
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture
+def step(world: TrainingWorld, tmp_path: Path) -> Request:
+    return request(world, "seqf", 0, tmp_path, buffered=False)
+
+
+@pytest.fixture
+def a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "DRIVERS", ("/",))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+
+
+def test_tf32_has_no_effect_on_a_cpu(step: Request) -> None:
+    with pytest.raises(UsageError, match="--tf32 has no effect: only GPUs have TF32"):
+        make_plan(replace(step, tf32=True))
+
+
+@pytest.mark.usefixtures("a_gpu")
+def test_tf32_needs_a_gpu_that_has_it(step: Request, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_execution(replace(step, tf32=True))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
+    with pytest.raises(UsageError, match="this GPU is older than TF32"):
+        check_execution(replace(step, tf32=True))
+
+
+def test_compile_needs_a_compiler(
+    step: Request, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(UsageError, match=r"--compile needs a C compiler, but g\+\+ cannot be"):
+        make_plan(replace(step, compile=True))
+    monkeypatch.setenv("CXX", "/bin/sh")
+    make_plan(replace(step, compile=True))
+
+
+def test_the_plan_names_the_device_and_the_options(step: Request) -> None:
+    assert "  device cpu, no workers (auto), fp32" in list(make_plan(step).lines())
+    lines = list(make_plan(replace(step, workers=2, grad_checkpointing=True)).lines())
+    assert "  device cpu, 2 workers, fp32, gradient checkpointing" in lines
+
+
+@pytest.mark.usefixtures("a_gpu")
+def test_the_plan_of_a_gpu_has_its_workers_and_precision(
+    step: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "own_cores", lambda: 6)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
+    on_gpu = replace(step, settings=replace(step.settings, precision="auto"), tf32=True)
+    assert "  device cuda, 6 workers (auto), bf16, TF32" in list(make_plan(on_gpu).lines())
+
+
+def test_options_are_numeric_facts_only_where_they_are_given(step: Request) -> None:
+    plain, all_set = (
+        numeric(replace(step, compile=given, tf32=given, grad_checkpointing=given), "cpu")
+        for given in (False, True)
+    )
+    names = {"compile", "tf32", "grad_checkpointing"}
+    assert not names & plain.keys()
+    assert {name: all_set[name] for name in names} == dict.fromkeys(names, True)
+    assert numeric_options(step) == {}
+
+
+@pytest.mark.slow
+def test_a_resume_with_another_option_must_be_accepted(step: Request) -> None:
+    assert in_child(replace(step, save_every="1"), kill_at("step=2")) == -9
+    other = replace(step, save_every="1", grad_checkpointing=True)
+    with pytest.raises(Incompatible, match=r"grad_checkpointing.*--accept-inexact resumes anyway"):
+        train_step(other)
+    train_step(replace(other, accept_inexact=True))
+
+
+def test_arithmetic_is_set_for_the_process() -> None:
+    for tf32 in (True, False):  # as it is left at the end
+        set_arithmetic(tf32=tf32)
+        assert torch.backends.cuda.matmul.allow_tf32 is tf32
+        assert torch.backends.cudnn.allow_tf32 is tf32
+        assert torch.backends.cudnn.deterministic
+        assert not torch.backends.cudnn.benchmark

@@ -1,0 +1,51 @@
+"""How a module is run on a device: memory formats, and activations recomputed in backward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from vlcpctl.core.console import say
+
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+def place(module: nn.Module, device: torch.device) -> None:
+    """Move the module to the device; on a GPU, convolutional networks become channels-last."""
+    module.to(device)
+    if device.type == "cuda":
+        use_channels_last(module)
+
+
+def use_channels_last(module: nn.Module) -> None:
+    """Store the weights of convolutions channels-last, if the module has more than one.
+
+    Pixels are channels-last already, and a GPU's kernels for convolutions are faster with it. A
+    vision transformer has a single convolution, over its patches, and stays as it is.
+    """
+    convolutions = [part for part in module.modules() if isinstance(part, nn.Conv2d)]
+    if len(convolutions) > 1:
+        for part in convolutions:
+            part.to(memory_format=torch.channels_last)
+
+
+def checkpoint_open_clip(module: nn.Module) -> None:
+    """Let an open_clip module recompute the activations of its layers in backward.
+
+    An image encoder with batch norms stays as it is, and a line says so: its running statistics
+    would count each batch twice.
+    """
+    clip: Any = module
+    if any(isinstance(part, BATCH_NORMS) for part in clip.visual.modules()):
+        say("--grad-checkpointing covers the text encoder only: the image encoder has batch norms")
+    else:
+        clip.visual.set_grad_checkpointing()
+    text = getattr(clip, "text", None)
+    if text is None:
+        clip.transformer.grad_checkpointing = True
+    elif getattr(text, "config", None) is not None:  # a tower of transformers
+        text.transformer.gradient_checkpointing_enable({"use_reentrant": False})
+    else:
+        text.set_grad_checkpointing()

@@ -1,0 +1,52 @@
+"""Options that change how fast a run is, and only the last bits of its results. Torch-free."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from vlcpctl.core.errors import UsageError
+from vlcpctl.core.gpu import has_tf32, in_words, is_gpu
+from vlcpctl.training.config.request import Request
+
+_OPTIONS = {
+    "compile": "compiled",
+    "tf32": "TF32",
+    "grad_checkpointing": "gradient checkpointing",
+    "local_loss": "local loss",
+}
+
+
+def check_execution(request: Request) -> None:
+    """Raise UsageError for --tf32 on a CPU, and for --compile without a compiler."""
+    on_gpu = is_gpu(request.device)
+    if request.tf32 and not on_gpu:
+        raise UsageError("--tf32 has no effect: only GPUs have TF32, and the device is a CPU")
+    if request.tf32 and not has_tf32():
+        raise UsageError("--tf32 has no effect: this GPU is older than TF32 (NVIDIA Ampere)")
+    if request.compile:
+        _require_compiler(on_gpu=on_gpu)
+
+
+def _require_compiler(*, on_gpu: bool) -> None:
+    """Refuse --compile if torch would not find a compiler, which it reports after minutes."""
+    # As torch's inductor looks for one for a CPU, and triton for a GPU.
+    variable, usual = ("CC", ("gcc", "clang")) if on_gpu else ("CXX", ("g++",))
+    names = (os.environ[variable],) if os.environ.get(variable) else usual
+    if not any(shutil.which(name) for name in names):
+        raise UsageError(
+            f"--compile needs a C compiler, but {' and '.join(names)} cannot be found; install one "
+            f"or set {variable}, or leave out --compile"
+        )
+
+
+def numeric_options(request: Request) -> dict[str, bool]:
+    """The options that decide the last bits and are set, for the identity of the run."""
+    return {name: True for name in _OPTIONS if getattr(request, name)}
+
+
+def execution_line(request: Request) -> str:
+    """The device, the workers, the precision and the options, for the plan."""
+    names = [words for name, words in _OPTIONS.items() if getattr(request, name)]
+    where = in_words(request.workers, request.device)
+    return ", ".join((where, request.settings.precision, *names))

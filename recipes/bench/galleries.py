@@ -54,7 +54,8 @@ def _cross_modal(args: argparse.Namespace, tasks: int, open_index) -> None:
         "all galleries": all_galleries,
         "the last gallery alone": lambda: result(search(growing.whole, open_index)),
     }
-    emit(f"\n{tasks} tasks, {len(growing.whole.image_ID)} images: cross-modal")
+    emit("")
+    emit(f"{tasks} tasks, {len(growing.whole.image_ID)} images: cross-modal")
     _turns(args, tasks, contenders, each_by_itself)
 
 
@@ -74,7 +75,8 @@ def _multi_modal(args: argparse.Namespace, tasks: int, open_index) -> None:
         "all galleries": all_galleries,
         "the last gallery alone": lambda: multi_modal(growing.whole, open_index),
     }
-    emit(f"\n{tasks} tasks, {len(growing.whole.class_G)} pairs: multi-modal")
+    emit("")
+    emit(f"{tasks} tasks, {len(growing.whole.class_G)} pairs: multi-modal")
     _turns(args, tasks, contenders, each_by_itself)
 
 

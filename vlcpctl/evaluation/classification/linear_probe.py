@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
 from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
@@ -20,9 +22,12 @@ from vlcpctl.evaluation.search.candidates import BAND
 from vlcpctl.evaluation.search.index import Ids
 from vlcpctl.evaluation.search.ranks import Ranks
 
+LOOSE, SINGLE, TIGHT = 1e-5, 1e-6, 1e-8  # largest component of a gradient when L-BFGS stops
 MOST_STEPS = 1000  # of L-BFGS, as in CLIP's linear probes (Radford et al., 2021, appendix A.3)
 _CHUNK = 1 << 14  # images converted to double precision at once
 _MOMENTUM = 0.9
+
+Parameters = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -66,30 +71,85 @@ class Sgd:
     seed: int
 
 
-def fit_lbfgs(data: LabelledFeatures, strength: float, start: Probe | None = None) -> Probe:
-    """Fit a probe by L-BFGS; the loss is convex, so `start` changes only the time it takes."""
-    weight, bias = _parameters(data, start)
-    optimizer = torch.optim.LBFGS(
-        [weight, bias],
-        max_iter=MOST_STEPS,
-        max_eval=2 * MOST_STEPS,
-        tolerance_grad=1e-8,
-        tolerance_change=1e-14,
-        line_search_fn="strong_wolfe",
+def fit_lbfgs(
+    data: LabelledFeatures,
+    strength: float,
+    start: Probe | None = None,
+    tolerance: float = TIGHT,
+) -> Probe:
+    """Fit a probe by L-BFGS; the loss is convex, so `start` changes only the time it takes.
+
+    It is fitted until no component of the gradient exceeds `tolerance`, with products in single
+    precision; below `TIGHT` of those, the rest of the way in double precision.
+    """
+    shape = (data.classes, data.feature_ND.shape[1] + 1)
+    vector = np.zeros(shape)
+    if start is not None:
+        vector[:, :-1], vector[:, -1] = start.weight_CD.cpu(), start.bias_C.cpu()
+    steps = 0
+    # Rounding in float32 stops the line search near 1e-7.
+    for kind, gtol in ((torch.float32, max(tolerance, SINGLE)), (torch.float64, tolerance)):
+        if kind == torch.float32 or gtol < SINGLE:
+            left = MOST_STEPS - steps
+            vector, taken = _minimised(_Objective(data, strength, kind), vector, gtol, left)
+            steps += taken
+    found = torch.from_numpy(vector).to(data.feature_ND.device)
+    return Probe(found[:, :-1].contiguous(), found[:, -1].contiguous(), steps)
+
+
+def _minimised(
+    objective: _Objective, vector: Parameters, gtol: float, most: int
+) -> tuple[Parameters, int]:
+    """The parameters (C, D + 1) at the minimum, and the steps taken."""
+    found = minimize(
+        objective,
+        vector.ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": most, "maxfun": 2 * MOST_STEPS, "gtol": gtol, "ftol": 0.0},
     )
+    return found.x.reshape(vector.shape), int(found.nit)
 
-    def loss_and_gradient() -> float:
-        optimizer.zero_grad()
-        return _backward(data, weight, bias, strength)
 
-    optimizer.step(loss_and_gradient)
-    steps = int(optimizer.state[weight]["n_iter"])
-    return Probe(weight.detach(), bias.detach(), steps)
+class _Objective:
+    """The loss and its gradient at parameters (C, D + 1), flat, the last column being the biases.
+
+    The products with features are computed in the precision `kind`, all sums and the parameters in
+    double precision.
+    """
+
+    def __init__(self, data: LabelledFeatures, strength: float, kind: torch.dtype) -> None:
+        self.data, self.strength, self.kind = data, strength, kind
+        self.shape = (data.classes, data.feature_ND.shape[1] + 1)
+
+    @torch.inference_mode()
+    def __call__(self, flat: Parameters) -> tuple[float, Parameters]:
+        weight = torch.from_numpy(flat.reshape(self.shape)).to(self.data.feature_ND.device)
+        total = weight.new_zeros(())
+        gradient = torch.zeros_like(weight)
+        matrix_CD, bias_C = weight[:, :-1].to(self.kind), weight[:, -1].to(self.kind)
+        for part in _chunks(self.data):
+            feature_BD, label_B1 = part.feature_ND.to(self.kind), part.label_N[:, None]
+            logit_BC = torch.addmm(bias_C, feature_BD, matrix_CD.T)
+            logit_BC -= logit_BC.amax(dim=1, keepdim=True)
+            own_B1 = logit_BC.gather(1, label_B1)
+            sum_B1 = logit_BC.exp_().sum(dim=1, keepdim=True)
+            total += (sum_B1.log() - own_B1).sum(dtype=torch.float64)
+            # The gradient with respect to the logits: the probabilities less 1 of the own class.
+            logit_BC /= sum_B1
+            logit_BC.scatter_add_(1, label_B1, logit_BC.new_full(label_B1.shape, -1.0))
+            gradient[:, :-1] += logit_BC.T @ feature_BD
+            gradient[:, -1] += logit_BC.sum(dim=0)
+        gradient /= len(self.data.label_N)
+        gradient[:, :-1] += self.strength * weight[:, :-1]
+        penalty = self.strength / 2 * weight[:, :-1].square().sum()
+        loss = total / len(self.data.label_N) + penalty
+        return float(loss), gradient.cpu().numpy().ravel()
 
 
 def fit_sgd(data: LabelledFeatures, strength: float, settings: Sgd) -> Probe:
     """Fit a probe by mini-batch SGD with momentum, in an order that depends on seed and epoch."""
-    weight, bias = _parameters(data, None)
+    weight, bias = _parameters(data)
     optimizer = torch.optim.SGD([weight, bias], lr=settings.rate, momentum=_MOMENTUM)
     size = min(settings.batch, len(data.label_N))
     every = len(data.label_N) // size  # each epoch drops an incomplete last batch
@@ -130,12 +190,10 @@ def number_of(classes: Ids, count: int) -> Ids:
     return found
 
 
-def _parameters(data: LabelledFeatures, start: Probe | None) -> tuple[Tensor, Tensor]:
+def _parameters(data: LabelledFeatures) -> tuple[Tensor, Tensor]:
     shape = (data.classes, data.feature_ND.shape[1])
     weight = data.feature_ND.new_zeros(shape, dtype=torch.float64)
     bias = weight.new_zeros(data.classes)
-    if start is not None:
-        weight, bias = start.weight_CD.clone(), start.bias_C.clone()
     return weight.requires_grad_(), bias.requires_grad_()
 
 

@@ -49,12 +49,17 @@ class SearchCandidates:
 
     def count_rivals(self, edge_Q: Scores) -> Ids:
         """(Q,) number of wrong answers among the candidates that score at least `edge`."""
+        counts: Ids = np.sum(self.rivals(edge_Q), axis=1)
+        return counts
+
+    def rivals(self, edge_Q: Scores) -> Mask:
+        """(Q, K) which candidates are wrong answers that score at least `edge`."""
         scores = self.score_QK.astype(np.float64)
         is_near = np.abs(scores - edge_Q[:, None]) <= ERROR
         place, _ = np.nonzero(is_near)
         scores[is_near] = exact_scores(self.sides, self.row_Q[place], self.id_QK[is_near])
-        counts: Ids = np.sum(self.is_rival_QK & (scores >= edge_Q[:, None]), axis=1)
-        return counts
+        mask: Mask = self.is_rival_QK & (scores >= edge_Q[:, None])
+        return mask
 
     def may_miss(self, edge_Q: Scores) -> Mask:
         """(Q,) whether a searched row outside the candidates may score at least `edge`."""

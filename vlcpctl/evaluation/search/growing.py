@@ -17,27 +17,39 @@ from vlcpctl.evaluation.search.index import Ids, Index, OpenIndex, Vectors
 _BLOCK_ROWS = 4096  # queries at once: their vectors stay in the cache for all parts
 _BLOCK_SCORES = 1 << 21
 _GROWTH = 8  # times as many candidates if the first were too few
+_SEGMENT_ROWS = 1024  # parts are joined up to so many rows: a search in few rows is slow
 _FULL = 0.75  # share of a block still searched, below which the others are left out of the copy
 
 
 @dataclass(frozen=True)
-class Part:
-    """Part `number` of a gallery: its rows from `start`, as an index; numbers count from 0."""
+class Segment:
+    """Consecutive parts of a gallery, from number `first` to before `end`, searched together.
 
-    number: int
+    They begin at gallery row `start`, and have `size` rows, which may be 0.
+    """
+
+    first: int
+    end: int
     start: int
     size: int
-    index: Index
+    index: Index | None  # None without rows
 
 
-def open_parts(gallery_GD: Vectors, ends_N: Ids, open_index: OpenIndex) -> list[Part]:
-    """The parts of a gallery, given the rows at which they end; empty ones are left out."""
-    starts = [0, *ends_N[:-1].tolist()]
-    return [
-        Part(number, start, end - start, open_index(gallery_GD[start:end]))
-        for number, (start, end) in enumerate(zip(starts, ends_N.tolist(), strict=True))
-        if end > start
-    ]
+def open_segments(gallery_GD: Vectors, ends_N: Ids, open_index: OpenIndex) -> list[Segment]:
+    """All parts of a gallery in segments, given the rows at which the parts end.
+
+    A segment has at most about as many rows as those before it: what they hold bounds what is worth
+    finding in the next one.
+    """
+    found, ends = [], [0, *ends_N.tolist()]
+    first = 0
+    for number in range(1, len(ends)):
+        start, size = ends[first], ends[number] - ends[first]
+        if size >= min(_SEGMENT_ROWS, start) or number == len(ends) - 1:
+            index = open_index(gallery_GD[start : start + size]) if size else None
+            found.append(Segment(first, number, start, size, index))
+            first = number
+    return found
 
 
 def blocks_of(count: int) -> Iterator[slice]:
@@ -50,7 +62,7 @@ Settle = Callable[[Ids, Vectors, Ids], Ids]
 
 
 class BlockSearch:
-    """Some queries (B, D), searched in one part after the other, and no longer once dropped."""
+    """Some queries (B, D), searched in one segment after the other, and no longer once dropped."""
 
     def __init__(self, query_BD: Vectors) -> None:
         self.query_BD = query_BD
@@ -66,37 +78,41 @@ class BlockSearch:
         """Search no longer for these queries, (B,) bool."""
         self._is_open &= ~is_done_B
         is_open = self._is_open[self._places]
-        # A copy costs as much as a search in a small part, so few queries too many are no matter.
-        if is_open.mean() < _FULL:
+        # A copy costs as much as a search in a small segment: a few too many are cheaper.
+        if is_open.sum() < _FULL * len(is_open):
             self._places = self._places[is_open]
             self._vectors = self.query_BD[self._places]
 
-    def search(self, part: Part, first: int, wanted_B: Ids, settle: Settle) -> None:
-        """Search a part with `first` candidates, and with `wanted_B` and more for whom needs them.
+    def search(self, within: Segment, first: int, wanted_B: Ids, settle: Settle) -> None:
+        """Search with `first` candidates, and with `wanted_B` and more for those that need them.
 
-        `settle` must return no place once it was given the whole part.
+        `settle` must return no place once it was given the whole segment.
         """
-        k = min(first, part.size)
-        if np.mean(wanted_B[self._places] > first) > 1 / 2:
+        if within.index is None:
+            return
+        k = min(first, within.size)
+        if np.sum(wanted_B[self._places] > first) > len(self._places) / 2:
             waiting = self._places[self._is_open[self._places]]
         else:
-            scores, ids = part.index.search(self._vectors, k)
-            waiting = self._settled(part, settle, self._places, scores, ids)
+            scores, ids = within.index.search(self._vectors, k)
+            waiting = self._settled(within, settle, self._places, scores, ids)
             wanted_B = np.maximum(wanted_B, k * _GROWTH)
-        wanted_B = np.minimum(wanted_B, part.size)
+        wanted_B = np.minimum(wanted_B, within.size)
         while len(waiting):
             cut = []
             for places, k in _blocks(waiting, wanted_B):
-                scores, ids = part.index.search(self.query_BD[places], k)
-                cut.append(self._settled(part, settle, places, scores, ids))
+                scores, ids = within.index.search(self.query_BD[places], k)
+                cut.append(self._settled(within, settle, places, scores, ids))
             waiting = np.concatenate(cut)
-            wanted_B[waiting] = np.minimum(wanted_B[waiting] * _GROWTH, part.size)
+            wanted_B[waiting] = np.minimum(wanted_B[waiting] * _GROWTH, within.size)
 
-    def _settled(self, part: Part, settle: Settle, places: Ids, scores: Vectors, ids: Ids) -> Ids:
+    def _settled(
+        self, within: Segment, settle: Settle, places: Ids, scores: Vectors, ids: Ids
+    ) -> Ids:
         is_open = self._is_open[places]
         if not is_open.all():
             places, scores, ids = places[is_open], scores[is_open], ids[is_open]
-        return settle(places, scores, np.where(ids < 0, ids, ids + part.start))
+        return settle(places, scores, np.where(ids < 0, ids, ids + within.start))
 
 
 def _blocks(places: Ids, wanted_B: Ids) -> Iterator[tuple[Ids, int]]:

@@ -22,7 +22,7 @@ from vlcpctl.evaluation.search.candidates import (
     SearchCandidates,
 )
 from vlcpctl.evaluation.search.gallery import RightAnswers
-from vlcpctl.evaluation.search.growing import BlockSearch, Part, blocks_of, open_parts
+from vlcpctl.evaluation.search.growing import BlockSearch, Segment, blocks_of, open_segments
 from vlcpctl.evaluation.search.index import Ids, OpenIndex, Vectors
 from vlcpctl.evaluation.search.ranks import (
     Queries,
@@ -88,93 +88,102 @@ class GrowingRanks:
 
 def growing_ranks(queries: GrowingQueries, open_index: OpenIndex, top: int) -> GrowingRanks:
     """The ranks up to `top` in the galleries of the first 1, 2, ... N parts."""
-    versions, parts = queries.versions, len(queries.gallery_ends)
-    opened = open_parts(queries.whole.gallery_GD, queries.gallery_ends, open_index)
-    count = len(versions.since_V)
+    versions, ends = queries.versions, queries.gallery_ends
+    segments = open_segments(queries.whole.gallery_GD, ends, open_index)
+    shape = (len(versions.since_V), len(ends))
     kind = np.min_scalar_type(top)
-    found = GrowingRanks(versions, *(np.zeros((count, parts), dtype=kind) for _ in range(2)))
-    right_in = _RightInParts(versions, queries.gallery_ends)
-    for rows in blocks_of(count):
-        block = _Block(versions, rows, top)
-        for part in opened:
-            worst, best = block.count(part, right_in(rows, part.number))
-            found.worst_VN[rows, part.number] = worst
-            found.best_VN[rows, part.number] = best
-    for counts in (found.worst_VN, found.best_VN):
-        # Once dropped, and in empty parts, nothing is counted; ranks never fall as a gallery grows.
-        np.maximum.accumulate(counts, axis=1, out=counts)
+    found = GrowingRanks(versions, *(np.zeros(shape, dtype=kind) for _ in range(2)))
+    right = _RightIn(versions)
+    for rows in blocks_of(shape[0]):
+        block = _Block(versions, rows, top, ends)
+        for segment in segments:
+            worst, best = block.count(segment, right.of(rows, segment))
+            found.worst_VN[rows, segment.first : segment.end] = worst
+            found.best_VN[rows, segment.first : segment.end] = best
     return found
 
 
 class _Block:
     """Some versions of queries, and how many wrong answers outrank them in the parts so far."""
 
-    def __init__(self, versions: Versions, rows: slice, top: int) -> None:
+    def __init__(self, versions: Versions, rows: slice, top: int, gallery_ends: Ids) -> None:
         self.versions, self.first, self.top = versions, rows.start, top
+        self.gallery_ends = gallery_ends
         query_BD = versions.sides.query_QD[rows]
         numbers = np.arange(rows.start, rows.start + len(query_BD))
         self.best_right_B = best_right_scores(versions.sides, versions.right, numbers)
         self.until_B = versions.until_V[rows]
         self.search = BlockSearch(query_BD)
-        self.before = (np.zeros(len(query_BD), np.int64), np.zeros(len(query_BD), np.int64))
+        self.searched = 0  # segments
+        self.before = [np.zeros(len(query_BD), dtype=np.int64) for _ in range(2)]
 
-    def count(self, part: Part, right_B: Ids) -> tuple[Ids, Ids]:
-        """(B,) wrong answers, up to `top`, at worst and at best, in this part and those before.
+    def count(self, segment: Segment, right_B: Ids) -> list[Ids]:
+        """(B, P) wrong answers, up to `top`, at worst and at best, as of each part of a segment.
 
-        `right_B` are the numbers of right answers in this part.
+        `right_B` are the numbers of right answers in the segment.
         """
+        size = segment.end - segment.first
+        here = [np.zeros((len(right_B), size), dtype=np.int64) for _ in range(2)]
         if not self.search.is_over:
-            self._count(part, right_B)
-        return self.before
+            self._search(segment, right_B, here)
+        found = [
+            np.minimum(before[:, None] + np.cumsum(counts, axis=1), self.top)
+            for before, counts in zip(self.before, here, strict=True)
+        ]
+        self.before = [counts[:, -1] for counts in found]
+        self.search.drop((self.before[1] >= self.top) | (self.until_B <= segment.end))
+        return found
 
-    def _count(self, part: Part, right_B: Ids) -> None:
-        here = tuple(np.zeros_like(one) for one in self.before)
-
+    def _search(self, segment: Segment, right_B: Ids, here: list[Ids]) -> None:
         def settle(places: Ids, score_BK: Vectors, id_BK: Ids) -> Ids:
             is_touched = score_BK[:, 0] >= self.best_right_B[places] - (BAND + ERROR)
-            found = self._candidates(
-                part, places[is_touched], score_BK[is_touched], id_BK[is_touched]
-            )
-            return self._settle(places[is_touched], found, here)
+            some = places[is_touched]
+            found = self._candidates(segment, some, score_BK[is_touched], id_BK[is_touched])
+            return self._settle(segment, some, found, here)
 
-        # Few parts have rivals of a query; the more came before, the fewer it needs at first.
-        first = 1 + self.top // (1 + part.number)
-        wanted_B = np.where(right_B > 0, right_B + self.top, 1)
-        self.search.search(part, first, wanted_B, settle)
-        self.before = (
-            np.minimum(self.before[0] + here[0], self.top),
-            np.minimum(self.before[1] + here[1], self.top),
-        )
-        self.search.drop((self.before[1] >= self.top) | (self.until_B <= part.number + 1))
+        # Few segments have rivals of a query; the more came before, the fewer it needs at first.
+        first = 1 + self.top // (1 + self.searched)
+        self.searched += 1
+        wanted_B = np.where(right_B > 0, right_B + first, 1)
+        self.search.search(segment, first, wanted_B, settle)
 
     def _candidates(
-        self, part: Part, places: Ids, score_BK: Vectors, id_BK: Ids
+        self, segment: Segment, places: Ids, score_BK: Vectors, id_BK: Ids
     ) -> SearchCandidates:
         rows, sides = places + self.first, self.versions.sides
         is_right = is_right_answer(self.versions.right, rows, id_BK, len(sides.gallery_GD))
         is_rival = (id_BK >= 0) & ~is_right
-        return SearchCandidates(sides, rows, score_BK, id_BK, is_rival, part.size)
+        return SearchCandidates(sides, rows, score_BK, id_BK, is_rival, segment.size)
 
-    def _settle(self, places: Ids, found: SearchCandidates, here: tuple[Ids, ...]) -> Ids:
-        """Record the counts; return the places that need more candidates."""
+    def _settle(
+        self, segment: Segment, places: Ids, found: SearchCandidates, here: list[Ids]
+    ) -> Ids:
+        """Record the counts of each part; return the places that need more candidates."""
         is_cut: Mask = np.zeros(len(places), dtype=np.bool_)
+        size = segment.end - segment.first
+        part_BK = np.searchsorted(self.gallery_ends, found.id_QK, side="right") - segment.first
         for before, counts, shift in zip(self.before, here, (-BAND, BAND), strict=True):
             edge: Scores = self.best_right_B[places] + shift
-            counts[places] = found.count_rivals(edge)
-            is_cut |= (before[places] + counts[places] < self.top) & found.may_miss(edge)
+            row, column = np.nonzero(found.rivals(edge))
+            cells = np.bincount(row * size + part_BK[row, column], minlength=len(places) * size)
+            counts[places] = cells.reshape(len(places), size)
+            # What was missed may be in any part, so the first must have as many as count.
+            is_full = before[places] + counts[places, 0] >= self.top
+            is_cut |= ~is_full & found.may_miss(edge)
         return places[is_cut]
 
 
-class _RightInParts:
-    """How many right answers each version has in each part."""
+class _RightIn:
+    """How many right answers each version has in a segment of the gallery."""
 
-    def __init__(self, versions: Versions, gallery_ends: Ids) -> None:
-        self.starts, self.parts = versions.right.starts, len(gallery_ends)
-        self.part_A = np.searchsorted(gallery_ends, versions.right.ids, side="right")
+    def __init__(self, versions: Versions) -> None:
+        self.starts, self.ids = versions.right.starts, versions.right.ids
 
-    def __call__(self, rows: slice, part: int) -> Ids:
+    def of(self, rows: slice, segment: Segment) -> Ids:
+        """(B,) the numbers of right answers of the versions in these rows."""
         starts = self.starts[rows.start : rows.stop + 1]
-        is_here = self.part_A[starts[0] : starts[-1]] == part
+        ids = self.ids[starts[0] : starts[-1]]
+        is_here = (ids >= segment.start) & (ids < segment.start + segment.size)
         before = np.concatenate([[0], np.cumsum(is_here)])
         counts: Ids = np.diff(before[starts - starts[0]])
         return counts

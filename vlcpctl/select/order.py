@@ -15,7 +15,7 @@ def hash_order(seed: int, keys: Iterable[str]) -> np.ndarray:
     >>> hash_order(0, ["a", "b"]).tolist() == hash_order(0, ["b", "a"]).tolist()[::-1]
     True
     """
-    return np.array([unit_hash("buffer", seed, key) for key in keys], dtype=np.float64)
+    return np.fromiter((unit_hash("buffer", seed, key) for key in keys), dtype=np.float64)
 
 
 def lowest(order: np.ndarray, count: int) -> np.ndarray:

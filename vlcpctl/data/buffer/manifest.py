@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from vlcpctl.core.seals import write_sealed_manifest
 from vlcpctl.core.versions import DATA_WAS, Versions, data_was
 from vlcpctl.data.buffer.policies import CTP, NEEDS_FEATURES, PAPER
-from vlcpctl.data.buffer.segments import IndexRow
 from vlcpctl.data.buffer.size import BufferSize
-from vlcpctl.data.tasks.index import ContentId
 from vlcpctl.data.tasks.manifests import (
     TaskSummary,
     content_with,
@@ -28,7 +28,8 @@ class BufferContents:
     """What was written into the directory of a buffer."""
 
     seen: dict[str, int]  # task content id to its number of images
-    rows: list[IndexRow]  # of the index
+    rows: pa.Table  # of the index, in its order
+    content: str  # content id of the rows
     shard_rows: dict[str, int]  # number of samples in each tar, evicted ones included
     features: dict[str, Any] | None  # width, dtype and content id of the stored features
     warnings: tuple[str, ...] = ()  # about what it was updated from
@@ -39,10 +40,10 @@ def write_buffer_manifest(directory: Path, request: Request, contents: BufferCon
     rows, shard_rows = contents.rows, contents.shard_rows
     train = {
         "images": len(rows),
-        "captions": sum(len(row["captions"]) for row in rows),
+        "captions": int(pc.sum(pc.list_value_length(rows["captions"])).as_py() or 0),
         "shards": sorted(shard_rows),
         "bytes": sum((directory / shard).stat().st_size for shard in shard_rows),
-        "content": _content(rows),
+        "content": contents.content,
         **file_facts(directory, "train", sorted(shard_rows)),
     }
     summary = TaskSummary(BUFFER_NAME, {"train": train}, _labels(rows))
@@ -60,7 +61,9 @@ def write_buffer_manifest(directory: Path, request: Request, contents: BufferCon
         BUFFER_NAME: {
             **_settings(request),
             "seen": contents.seen,
-            "items": dict(Counter(str(row["task"]) for row in rows)),
+            "items": {
+                one["values"]: one["counts"] for one in rows["task"].value_counts().to_pylist()
+            },
             "shard_rows": shard_rows,
             "features": contents.features,
         },
@@ -75,8 +78,8 @@ def write_buffer_manifest(directory: Path, request: Request, contents: BufferCon
     write_sealed_manifest(directory, "task", request.identity(), content, body)
 
 
-def _labels(rows: list[IndexRow]) -> list[str]:
-    return sorted({row["label"] for row in rows if row["label"] is not None})
+def _labels(rows: pa.Table) -> list[str]:
+    return sorted(label for label in rows["label"].unique().to_pylist() if label is not None)
 
 
 def _settings(request: Request) -> dict[str, Any]:
@@ -93,12 +96,6 @@ def _settings(request: Request) -> dict[str, Any]:
         "seed": request.seed,
         "checkpoint": request.checkpoint,
     }
-
-
-def _content(rows: list[IndexRow]) -> str:
-    content = ContentId()
-    content.add([row["key"] for row in rows], [row["label"] for row in rows])
-    return content.hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)

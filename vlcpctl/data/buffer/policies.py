@@ -205,9 +205,9 @@ def _ctp_reservoir(count: int, candidates: BufferCandidates, seed: int) -> Allot
     """
     *before, new = candidates.sizes
     slots = algorithm_r(count, sum(before), new, seed)
-    places = {row: place for place, row in enumerate(candidates.fresh_rows.tolist())}
-    taken = [(slot, places[row]) for slot, row in enumerate(slots.tolist()) if row in places]
-    ranks = np.array([slot for slot, _ in taken], dtype=np.int64)
-    picked = np.array([place for _, place in taken], dtype=np.int64)
+    rows = candidates.fresh_rows  # ascending
+    places = np.searchsorted(rows, slots)
+    is_fresh = np.isin(slots, rows)
+    ranks, picked = np.flatnonzero(is_fresh), places[is_fresh]
     stays = ~np.isin(candidates.held_priority, ranks)
     return Allotment(stays, len(picked), picked, ranks)

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.staging import link_or_copy
@@ -20,7 +22,8 @@ from vlcpctl.data.tasks.shards import DEFAULT_SHARD_BYTES
 from vlcpctl.data.tasks.tar import BLOCK, END, frame
 from vlcpctl.data.tasks.task import Split
 
-IndexRow = dict[str, Any]  # a row of the index, by column name
+_ROWS_AT_ONCE = 1024  # that are Python objects
+_OF_SAMPLES = ["key", "source_key", "captions", "label", "width", "height", "sha256"]
 
 
 @dataclass
@@ -37,29 +40,35 @@ class SegmentWriter:
     _name: str = ""
     _file: BinaryIO | None = None
 
-    def add(self, split: Split, row: int, record: IndexRow, task: str) -> IndexRow:
-        """Copy one image with its captions into the current tar; returns its new index row.
+    def add(self, split: Split, numbers: np.ndarray, rows: pa.Table, task: str = "") -> pa.Table:
+        """Copy the images of n rows into tars; returns the index rows with their new places.
 
-        Raises BadInput if the image cannot be read.
+        `numbers`, (n,), are those of `rows` in the split. With `task` they become rows of it;
+        without, they keep theirs. Raises BadInput if an image cannot be read.
         """
+        names: dict[str, int] = {}
+        places = np.empty((len(rows), 2), dtype=np.int64)  # code of the tar, offset
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            records = rows.slice(start, _ROWS_AT_ONCE).select([*_OF_SAMPLES, "task"]).to_pylist()
+            for place, record in enumerate(records, start=start):
+                offset = self._add(split, int(numbers[place]), record, task or record["task"])
+                places[place] = names.setdefault(self._name, len(names)), offset
+        codes = pa.array(places[:, 0], pa.int32())
+        shards = pa.DictionaryArray.from_arrays(codes, pa.array(list(names), pa.string()))
+        found = with_column(rows, "shard", shards.cast(pa.string()))
+        found = with_column(found, "offset", pa.array(places[:, 1]))
+        return with_column(found, "task", pa.repeat(task, len(rows))) if task else found
+
+    def _add(self, split: Split, row: int, record: dict[str, Any], task: str) -> int:
         image = split.image(row)
-        sample = Sample(
-            key=record["key"],
-            source_key=record["source_key"],
-            image=image,
-            kind=read_header(image).kind,
-            captions=record["captions"],
-            label=record["label"],
-            width=record["width"],
-            height=record["height"],
-            sha256=record["sha256"],
-        )
+        fields = {name: record[name] for name in _OF_SAMPLES}
+        sample = Sample(image=image, kind=read_header(image).kind, **fields)
         before, after = frame(sample, task)
         file = self._room_for(BLOCK + len(image) + len(after))
         offset = file.tell() + BLOCK
         file.writelines((before, image, after))
         self.rows[self._name] += 1
-        return {**record, "shard": self._name, "offset": offset, "size": len(image), "task": task}
+        return offset
 
     def close(self) -> None:
         """Finish the last tar."""
@@ -87,31 +96,38 @@ class SegmentWriter:
 
 
 def carry(
-    split: Split, stays: np.ndarray, shard_rows: dict[str, int], writer: SegmentWriter
-) -> list[IndexRow]:
-    """Carry the items that stay over into a new directory; returns their index rows.
+    split: Split, rows: pa.Table, numbers: np.ndarray, shard_rows: dict[str, int], to: SegmentWriter
+) -> pa.Table:
+    """Carry the rows that stay over into a new directory; returns their index rows, in any order.
 
     A tar is hard-linked if at least half of its samples stay; otherwise the remaining samples are
-    copied to a new tar. So at most half of the samples in a tar are evicted ones. `stays` is (N,)
-    bool over the rows of `split`. Raises BadInput if a tar is missing or damaged.
+    copied to a new tar. So at most half of the samples in a tar are evicted ones. `numbers`, (n,),
+    are those of `rows` in the split. Raises BadInput if a tar is missing or damaged.
     """
-    numbers = np.flatnonzero(stays)
-    records: list[IndexRow] = split.table.take(numbers).to_pylist()
-    live = Counter(record["shard"] for record in records)
+    counts = rows["shard"].value_counts().to_pylist()
+    live = {one["values"]: one["counts"] for one in counts}
     unlisted = sorted(live.keys() - shard_rows.keys())
     if unlisted:
         raise BadInput(f"{split.path}: shard {unlisted[0]} is not among shard_rows in task.json")
-    linked = {shard for shard, count in live.items() if 2 * count >= shard_rows[shard]}
-    for shard in sorted(linked):
-        _link(split.directory / shard, writer.directory / shard)
-        writer.rows[shard] = shard_rows[shard]
-    by_place = sorted(
-        range(len(records)), key=lambda i: (records[i]["shard"], records[i]["offset"])
+    linked = sorted(shard for shard, count in live.items() if 2 * count >= shard_rows[shard])
+    for shard in linked:
+        _link(split.directory / shard, to.directory / shard)
+        to.rows[shard] = shard_rows[shard]
+    stays_N = pc.is_in(rows["shard"], value_set=pa.array(linked, rows["shard"].type)).to_numpy()
+    moved = np.flatnonzero(~stays_N)
+    by_place = rows.select(["shard", "offset"]).take(moved)
+    order = pc.sort_indices(by_place, [("shard", "ascending"), ("offset", "ascending")]).to_numpy()
+    moved = moved[order]
+    return pa.concat_tables(
+        [rows.filter(pa.array(stays_N)), to.add(split, numbers[moved], rows.take(moved))]
     )
-    for i in by_place:
-        if records[i]["shard"] not in linked:
-            records[i] = writer.add(split, int(numbers[i]), records[i], records[i]["task"])
-    return records
+
+
+def with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    """The table with other values in a column."""
+    place = table.schema.get_field_index(name)
+    field = table.schema.field(place)
+    return table.set_column(place, field, values.cast(field.type))
 
 
 def next_number(shards: Iterable[str]) -> int:

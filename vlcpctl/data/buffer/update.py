@@ -5,16 +5,17 @@ The result is a new directory; the previous buffer is only read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from vlcpctl.core.atomic import new_directory
-from vlcpctl.core.errors import BadInput, Incompatible
+from vlcpctl.core.errors import BadInput, Incompatible, unreadable
 from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.data.buffer.lineage import update_warnings
@@ -31,10 +32,11 @@ from vlcpctl.data.buffer.policies import (
     pick,
     pick_as_ctp,
 )
-from vlcpctl.data.buffer.segments import IndexRow, SegmentWriter, carry, next_number
+from vlcpctl.data.buffer.segments import SegmentWriter, carry, next_number, with_column
 from vlcpctl.data.precomputed.stored_features import Project, carry_over, write_features
-from vlcpctl.data.tasks.index import BUFFER_SCHEMA, IndexWriter, schema_with
+from vlcpctl.data.tasks.index import BUFFER_SCHEMA, IndexWriter, schema_with, wide
 from vlcpctl.data.tasks.kept_columns import distinct
+from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.select.order import hash_order
 
@@ -83,19 +85,14 @@ def plan_update(request: Request) -> UpdatePlan:
     seen = {**request.previous_entry()["seen"], request.task.content: len(split)}
     held_task = np.empty(0, dtype=np.int64)
     priority = np.empty(0)
-    known: set[str] = set()
+    is_fresh = split.keys.firsts()
     if request.previous is not None:
         _check_continues(request, request.previous)
         held = request.previous.split("train")
-        known.update(held.keys)
-        places = {content: place for place, content in enumerate(seen)}
-        origins = held.column("origin_task")
-        if not places.keys() >= set(origins):
-            raise BadInput(f"{held.path} has a pair of a task that task.json does not list as seen")
-        held_task = np.array([places[one] for one in origins], dtype=np.int64)
-        priority = np.array(held.column(request.ranks_by()), dtype=np.float64)
-    fresh = _unknown_rows(split.keys, known)
-    order = hash_order(request.seed, (split.keys[row] for row in fresh))
+        is_fresh &= ~split.keys.among(held.keys)
+        held_task, priority = _held(held, list(seen), request.ranks_by())
+    fresh = np.flatnonzero(is_fresh)
+    order = hash_order(request.seed, split.keys.take(fresh))
     candidates = BufferCandidates(list(seen.values()), held_task, priority, order, fresh)
     allotment = _allot(request, candidates)
     warnings = (*update_warnings(request), *_sample_warnings(request, allotment, len(fresh)))
@@ -118,23 +115,19 @@ def write_buffer(
     split = request.task.split("train")
     picked = _picked(request, plan, lambda places: features(split, plan.fresh[places]))
     with new_directory(out, MANIFESTS["task"]) as directory:
-        held = request.previous_entry()
-        writer = SegmentWriter(directory, next_number(held["shard_rows"]))
-        rows: list[IndexRow] = []
+        writer = SegmentWriter(directory, next_number(request.previous_entry()["shard_rows"]))
         try:
-            if request.previous is not None:
-                previous = request.previous.split("train")
-                rows += carry(previous, plan.allotment.stays, held["shard_rows"], writer)
-                _add_kept(rows, split, request.task.kept_columns)
-            rows += _admit(request, split, plan, picked, writer)
+            parts = [*_carried(request, plan, writer), _admit(request, split, plan, picked, writer)]
             writer.close()
         finally:
             writer.abandon()
-        _write_index(directory, rows, request.kept_columns())
-        stored = _store(directory, request, plan.fresh[picked], rows, project)
+        rows, keys = _sorted(parts, request.kept_columns())
+        content = _write_index(directory, rows, request.kept_columns())
+        stored = _store(directory, request, plan.fresh[picked], keys, project)
         written = BufferContents(
             seen=plan.seen,
             rows=rows,
+            content=content,
             shard_rows=dict(writer.rows),
             features=stored,
             warnings=plan.warnings,
@@ -196,36 +189,44 @@ def _check_continues(request: Request, previous: Task) -> None:
         )
 
 
-def _unknown_rows(keys: list[str], known: set[str]) -> np.ndarray:
-    """The first row of every key that is not known; adds the keys found to `known`."""
-    rows = []
-    for row, key in enumerate(keys):
-        if key not in known:
-            known.add(key)
-            rows.append(row)
-    return np.array(rows, dtype=np.int64)
+def _held(held: Split, seen: Sequence[str], ranks_by: str) -> tuple[np.ndarray, np.ndarray]:
+    """(N,) index into the seen tasks, and (N,) priority, of each pair of the previous buffer."""
+    table = held.columns(["origin_task", ranks_by])
+    try:
+        task = pc.index_in(table["origin_task"].cast(pa.string()), pa.array(seen, pa.string()))
+        priority = table[ranks_by].cast(pa.float64()).to_numpy()
+    except pa.ArrowException as error:
+        raise BadInput(unreadable(held.path, error)) from error
+    if task.null_count:
+        raise BadInput(f"{held.path} has a pair of a task that task.json does not list as seen")
+    return task.to_numpy(), priority
 
 
 def _admit(
     request: Request, split: Split, plan: UpdatePlan, picked: np.ndarray, writer: SegmentWriter
-) -> list[IndexRow]:
+) -> pa.Table:
     """Copy the picked items into the buffer; returns their index rows."""
     numbers = plan.fresh[picked]
     ranks = np.arange(len(picked)) if plan.allotment.ranks is None else plan.allotment.ranks
-    records: list[IndexRow] = split.table.take(numbers).to_pylist()
-    admitted = []
-    for place in np.argsort(numbers).tolist():  # in the task's order, to read its tars once through
-        row = writer.add(split, int(numbers[place]), records[place], request.task.name)
-        origin = {"origin_task": request.task.content, "rank": int(ranks[place])}
-        admitted.append({**row, **origin, "order": float(plan.order[picked[place]])})
-    return admitted
+    ascending = np.argsort(numbers)  # the task's order, to read its tars once through
+    schema = schema_with(request.task.kept_columns)
+    rows = split.take(numbers[ascending], schema)
+    rows = writer.add(split, numbers[ascending], rows, request.task.name)
+    more = {
+        "origin_task": pa.repeat(request.task.content, len(rows)),
+        "rank": pa.array(ranks[ascending], pa.int64()),
+        "order": pa.array(plan.order[picked[ascending]], pa.float64()),
+    }
+    for name, values in more.items():
+        rows = rows.append_column(name, values)
+    return rows
 
 
 def _store(
     directory: Path,
     request: Request,
     numbers: np.ndarray,
-    rows: list[IndexRow],
+    keys: Keys,
     project: Project | None,
 ) -> dict[str, Any] | None:
     """Write the features of all pairs in the index; returns their entry in the manifest, if any."""
@@ -233,35 +234,73 @@ def _store(
         return None
     assert project is not None, "storing features needs a function that computes them"
     split = request.task.split("train")
-    admitted_keys = [split.keys[number] for number in numbers.tolist()]
-    keys = [str(row["key"]) for row in rows]
     admitted = project(split, numbers)
-    found = carry_over(request.previous, admitted, admitted_keys, keys)
+    found = carry_over(request.previous, admitted, split.keys.take(numbers), keys)
     write_features(directory, keys, found)
     return {"width": found.width, "dtype": "float16", "content": found.content(keys)}
 
 
-def _add_kept(rows: list[IndexRow], split: Split, kept: list[str]) -> None:
-    """Add the task's kept values to held rows whose pairs it has too; they are not admitted again.
+def _carried(request: Request, plan: UpdatePlan, writer: SegmentWriter) -> Iterator[pa.Table]:
+    """The index rows of the previous buffer's items that stay, if there is one."""
+    if request.previous is None:
+        return
+    previous, numbers = request.previous.split("train"), np.flatnonzero(plan.allotment.stays)
+    schema = schema_with(request.previous.kept_columns, BUFFER_SCHEMA)
+    rows = previous.take(numbers, schema).cast(wide(schema))
+    rows = carry(previous, rows, numbers, request.previous_entry()["shard_rows"], writer)
+    split, kept = request.task.split("train"), request.task.kept_columns
+    yield _with_kept(_complete(rows, request.kept_columns()), split, kept)
+
+
+def _with_kept(rows: pa.Table, split: Split, kept: Sequence[str]) -> pa.Table:
+    """Held rows, with the task's kept values of those pairs that it has; they are not admitted.
 
     The earlier task may be deleted: then only the buffer knows that its pair had a later value.
     """
     if not kept:
-        return
-    row_of = {key: row for row, key in enumerate(split.keys)}
-    repeated = [row for row in rows if row["key"] in row_of]
-    numbers = [row_of[str(row["key"])] for row in repeated]
-    found = split.table.select(kept).take(pa.array(numbers, pa.int64())).to_pylist()
-    for row, more in zip(repeated, found, strict=True):
-        row |= {name: distinct((*row.get(name, ()), *more[name])) for name in kept}
+        return rows
+    places = _keys(rows).places_in(split.keys)
+    repeated = np.flatnonzero(places >= 0)
+    ascending = repeated[np.argsort(places[repeated])]
+    schema = pa.schema([field for field in schema_with(kept) if field.name in kept])
+    more = split.take(places[ascending], schema).to_pydict()
+    for name in kept:
+        values = rows[name].to_pylist()
+        for row, found in zip(ascending.tolist(), more[name], strict=True):
+            values[row] = distinct((*values[row], *found))
+        rows = with_column(rows, name, pa.array(values, rows[name].type))
+    return rows
 
 
-def _write_index(directory: Path, rows: list[IndexRow], kept: list[str]) -> None:
-    # Sorted by key, so that the same items give the same content id however they were collected.
-    rows.sort(key=lambda row: str(row["key"]))
+def _complete(rows: pa.Table, kept: Sequence[str]) -> pa.Table:
+    """Rows with all kept columns; a task without one of the others' has no value in it."""
+    schema = wide(schema_with(kept, BUFFER_SCHEMA))
+    for name in schema.names:
+        if name not in rows.column_names:
+            ends = pa.array(np.zeros(len(rows) + 1, dtype=np.int32))
+            none = pa.ListArray.from_arrays(ends, pa.array([], pa.string()))
+            rows = rows.append_column(name, none)
+    return rows.select(schema.names).cast(schema)
+
+
+def _sorted(parts: Sequence[pa.Table], kept: Sequence[str]) -> tuple[pa.Table, Keys]:
+    """All rows sorted by key, and their keys.
+
+    So the same items give the same content id however they were collected.
+    """
+    rows = pa.concat_tables(_complete(part, kept) for part in parts)
+    keys = _keys(rows)
+    order = keys.order()
+    return rows.take(order), keys.take(order)
+
+
+def _keys(rows: pa.Table) -> Keys:
+    return Keys.joined([Keys.of_array(chunk) for chunk in rows["key"].chunks])
+
+
+def _write_index(directory: Path, rows: pa.Table, kept: Sequence[str]) -> str:
+    """Write the index; returns its content id."""
     index = IndexWriter(directory / "train.parquet", schema_with(kept, BUFFER_SCHEMA))
-    for row in rows:
-        # A task without a kept column of the others has no value in it.
-        values = (row.get(name, ()) for name in kept)
-        index.add((*(row[name] for name in BUFFER_SCHEMA.names), *values))
+    index.write(rows)
     index.close()
+    return index.content.hexdigest()

@@ -107,30 +107,30 @@ class ImagesOfSplit:
 
     def __post_init__(self) -> None:
         number_of = {name: number for number, name in enumerate(self.classes)}
-        labels = self.split.column("label")
-        self._rows = [row for row, label in enumerate(labels) if label is not None]
-        unknown = {labels[row] for row in self._rows} - number_of.keys()
+        names, code_N = self.split.labels()
+        unknown = {names[code] for code in np.unique(code_N[code_N >= 0])} - number_of.keys()
         if unknown:
             raise BadInput(
                 f"{self.split.path} has the label {min(unknown)!r}, which its manifest lacks; "
                 "run 'vlcpctl check'"
             )
-        self.labels = np.array([number_of[labels[row]] for row in self._rows], dtype=np.int64)
-        self.flaws += [
-            Flaw(self._name(row), "no label") for row, label in enumerate(labels) if label is None
-        ]
+        self._rows = np.flatnonzero(code_N >= 0)
+        numbers = np.array([number_of.get(name, -1) for name in names], dtype=np.int64)
+        self.labels = numbers[code_N[self._rows]]
+        lacking = np.flatnonzero(code_N < 0).tolist()
+        self.flaws += [Flaw(self._name(row), "no label") for row in lacking]
 
     def image(self, row: int) -> bytes:
         """See `LabelledImages`."""
-        return self.split.image(self._rows[row])
+        return self.split.image(int(self._rows[row]))
 
     def name(self, row: int) -> str:
         """See `LabelledImages`."""
-        return self._name(self._rows[row])
+        return self._name(int(self._rows[row]))
 
     def key(self, row: int) -> str:
         """See `LabelledImages`."""
-        return self.split.keys[self._rows[row]]
+        return self.split.keys[int(self._rows[row])]
 
     def _name(self, row: int) -> str:
         return f"{self.split.path}, key {self.split.keys[row]}"

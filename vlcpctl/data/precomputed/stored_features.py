@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from vlcpctl.data.precomputed.vector_files import (
     write_table,
     write_vectors,
 )
+from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.task import Split, Task
 
 FILE = "features.parquet"
@@ -85,7 +87,7 @@ class StoredProjections:
             digest.update(np.ascontiguousarray(values).reshape(-1).data)
         return digest.hexdigest()
 
-    @property
+    @cached_property
     def _starts(self) -> np.ndarray:
         starts: np.ndarray = np.cumsum(self.captions_N) - self.captions_N
         return starts
@@ -142,14 +144,17 @@ def _read(buffer: Task) -> StoredProjections:
                 f"{buffer.path / name} has shape {values.shape}, not {(rows, image.shape[1])}; "
                 "run 'vlcpctl check'"
             )
-    return StoredProjections(image, text, counts, table["checkpoint"].to_pylist())
+    # A few checkpoints made all of them: one str each, not one of each row.
+    coded = table["checkpoint"].combine_chunks().dictionary_encode()
+    names = coded.dictionary.to_pylist()
+    return StoredProjections(image, text, counts, [names[code] for code in coded.indices.tolist()])
 
 
 def carry_over(
     previous: Task | None,
     admitted: StoredProjections,
-    admitted_keys: Sequence[str],
-    keys: Sequence[str],
+    admitted_keys: Keys,
+    keys: Keys,
 ) -> StoredProjections:
     """The projections of the pairs with these `keys`, in that order.
 
@@ -157,17 +162,15 @@ def carry_over(
     `admitted`. Raises Incompatible if the two have different numbers of channels.
     """
     if previous is None:
-        places = {key: place for place, key in enumerate(admitted_keys)}
-        return admitted.take([places[key] for key in keys])
+        return admitted.take(keys.places_in(admitted_keys))
     held = read_features(previous)
     if held.width != admitted.width:
         raise Incompatible(
             f"{previous.path} stores features with {held.width} channels, but the checkpoint has "
             f"{admitted.width}; start a new buffer without --previous"
         )
-    candidates = [*admitted_keys, *previous.split("train").keys]
-    places = {key: place for place, key in enumerate(candidates)}
-    return joined([admitted, held]).take([places[key] for key in keys])
+    candidates = Keys.joined([admitted_keys, previous.split("train").keys])
+    return joined([admitted, held]).take(keys.places_in(candidates))
 
 
 def check_features(buffer: Task, listed: dict[str, Any], *, deep: bool) -> Iterator[str]:

@@ -107,16 +107,16 @@ class TargetsDirectory:
 
         Raises Incompatible if some pairs have no targets, BadInput if a file is damaged.
         """
-        first_K = np.flatnonzero(self.texts.numbers == 0)
-        place = {self.texts.keys[row]: number for number, row in enumerate(first_K.tolist())}
+        first_K, keys_K = self.texts.first_rows()
         if len(self.images) != len(first_K) * self.views:
             raise BadInput(
                 f"{self.path} does not have {self.views} views of each image; run 'vlcpctl check'"
             )
         places = []
         for split in splits:
-            missing = [key for key in split.keys if key not in place]
-            if missing:
+            place_N = split.keys.places_in(keys_K)
+            missing = np.flatnonzero(place_N < 0)
+            if len(missing):
                 advice = (
                     "'vlcpctl forget' has removed pairs from the targets, remove them from the "
                     "data, too"
@@ -125,9 +125,9 @@ class TargetsDirectory:
                 )
                 raise Incompatible(
                     f"{self.path} has no targets for {len(missing)} of the {len(split)} pairs in "
-                    f"{split.path}, such as {missing[0]}; {advice}"
+                    f"{split.path}, such as {split.keys[int(missing[0])]}; {advice}"
                 )
-            places.append(np.array([place[key] for key in split.keys], dtype=np.int64))
+            places.append(place_N)
         return TeacherTargets(self, places, first_K)
 
 
@@ -136,7 +136,7 @@ class TeacherTargets:
     """Targets of open splits, looked up by row."""
 
     targets: TargetsDirectory
-    places: list[np.ndarray]  # for each split, its rows' indices among the K samples
+    places: list[np.ndarray]  # for each split, (N,) int32: its rows' indices among the K samples
     texts_K: np.ndarray  # row of each sample's first caption among the text embeddings
 
     @property

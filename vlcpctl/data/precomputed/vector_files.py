@@ -16,7 +16,6 @@ import os
 import stat
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any, BinaryIO
@@ -31,6 +30,7 @@ from vlcpctl.core.atomic import new_part
 from vlcpctl.core.errors import BadInput, first_line
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.recorded_files import RESTORE
+from vlcpctl.data.tasks.keys import Keys
 
 _ROWS_AT_ONCE = 1 << 16
 _HEADERS = {
@@ -44,18 +44,18 @@ _BAD_HEADER = (TypeError, OverflowError, SyntaxError, TokenError, RecursionError
 class VectorFile:
     """An open pair of files; `path` is the table, `number` its second column, "view" or "caption".
 
-    `numbers`, (N,) int32, is that column. Raises BadInput if one of the files cannot be read or the
+    Of the table nothing stays in memory. Raises BadInput if one of the files cannot be read or the
     two differ in their number of rows.
     """
 
     def __init__(self, path: Path, number: str) -> None:
         self.path, self.number = path, number
-        self.numbers: np.ndarray = self._table(number)[number].to_numpy()
+        rows = len(self._table(number))
         self._matrix = Matrix(path.with_suffix(".npy"), np.float32)
-        if len(self) != len(self.numbers):
+        if len(self) != rows:
             raise BadInput(
-                f"{path.with_suffix('.npy')} has {len(self)} rows, but {path} has "
-                f"{len(self.numbers)}; run 'vlcpctl check'"
+                f"{path.with_suffix('.npy')} has {len(self)} rows, but {path} has {rows}; run "
+                "'vlcpctl check'"
             )
 
     def __len__(self) -> int:
@@ -70,11 +70,29 @@ class VectorFile:
         """The number of channels, D."""
         return self._matrix.width
 
-    @cached_property
+    @property
+    def numbers(self) -> np.ndarray:
+        """(N,) int32: the column of numbers, read from the file."""
+        numbers: np.ndarray = self._table(self.number)[self.number].to_numpy()
+        return numbers
+
+    @property
     def keys(self) -> list[str]:
-        """N strings: the key of each row's sample."""
+        """N strings: the key of each row's sample, read from the file."""
         keys: list[str] = self._table("key")["key"].to_pylist()
         return keys
+
+    def first_rows(self) -> tuple[np.ndarray, Keys]:
+        """(K,) int64: the first row of each of K samples, number 0, and their keys.
+
+        Raises BadInput if a key is not one that `split` makes.
+        """
+        first_K = np.flatnonzero(self.numbers == 0)
+        names = self._table("key")["key"].cast(pa.large_string()).combine_chunks()
+        try:
+            return first_K, Keys.of_array(names.take(pa.array(first_K)))
+        except ValueError as error:
+            raise BadInput(f"{self.path}: {error}; run 'vlcpctl check'") from error
 
     def vectors(self, rows: np.ndarray) -> np.ndarray:
         """(n, D) float32: the vectors of these rows, (n,) int. Raises BadInput as `Matrix` does."""

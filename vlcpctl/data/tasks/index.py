@@ -116,10 +116,14 @@ class IndexWriter:
             self._writer.close()
 
     def write(self, table: pa.Table) -> None:
-        """Append the rows of a table of the index's schema; not to be mixed with `add`."""
+        """Append the rows of a table of the index's schema, which may be `wide`.
+
+        Not to be mixed with `add`.
+        """
         self._is_table = True
         for start in range(0, len(table), ROWS_PER_GROUP):
-            for batch in table.slice(start, ROWS_PER_GROUP).combine_chunks().to_batches():
+            group = table.slice(start, ROWS_PER_GROUP).cast(self.schema).combine_chunks()
+            for batch in group.to_batches():
                 self._write(batch)
 
     def _flush(self) -> None:
@@ -201,20 +205,20 @@ def load_rows(path: Path, shards: Mapping[str, int], kept: Sequence[str] = ()) -
     row cannot be right; the arguments are those of `row_problems`.
     """
     problems, builder = RowProblems(path, shards, kept), RowsBuilder()
-    for batch in index_batches(path, kept):
+    for batch in index_batches(path, schema_with(kept)):
         for problem in problems.of_batch(batch):
             raise BadInput(f"{problem}; run 'vlcpctl check'")
         builder.add(batch)
     return rows_of(builder.finish())
 
 
-def index_batches(path: Path, kept: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
-    """The rows of an index in batches, with all columns that `read_index` checks.
+def index_batches(path: Path, fields: Iterable[pa.Field] = SCHEMA) -> Iterator[pa.RecordBatch]:
+    """The rows of an index in batches, with these columns, of these types.
 
-    Raises BadInput as it does.
+    Raises BadInput as `read_index` does.
     """
     file_size(path)
-    fields = [*FIELDS, *map(_kept_field, kept)]
+    fields = list(fields)
     try:
         with pq.ParquetFile(arrow_source(path), pre_buffer=False) as file:
             empty = file.schema_arrow.empty_table()
@@ -225,11 +229,25 @@ def index_batches(path: Path, kept: Sequence[str] = ()) -> Iterator[pa.RecordBat
                 table = pa.table(batch)
                 for field in fields:
                     table = _with_checked(table, field, path)
-                yield from table.to_batches()
+                yield from table.select(columns).combine_chunks().to_batches()
             for field in fields:
                 _with_checked(empty, field, path)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise BadInput(unreadable(path, error)) from error
+
+
+def rows_at(path: Path, rows: np.ndarray, schema: pa.Schema) -> pa.Table:
+    """The rows of an index at (n,) ascending numbers, read without holding the others.
+
+    Raises BadInput as `read_index` does.
+    """
+    found, first = [], 0
+    for batch in index_batches(path, schema):
+        here = slice(*np.searchsorted(rows, (first, first + len(batch))))
+        taken = batch.take(pa.array(rows[here] - first))
+        found.append(pa.record_batch(taken.columns, schema=schema))
+        first += len(batch)
+    return pa.Table.from_batches(found, schema)
 
 
 def _with_checked(table: pa.Table, field: pa.Field, path: Path) -> pa.Table:
@@ -321,16 +339,23 @@ def rows_where(table: pa.Table, column: str, value: str) -> np.ndarray:
 
 
 def combined(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array, of a large type if it has texts.
+    """A column as one array, of a `wide` type."""
+    return column.cast(_wide(column.type)).combine_chunks()
 
-    The chunks of a column can have more than the 2 GiB of text that an array of another type can.
+
+def wide(schema: pa.Schema) -> pa.Schema:
+    """The schema with large texts and lists.
+
+    The chunks of a column can have more than the 2 GiB of text that fit one array of a smaller
+    type, so what joins or reorders rows needs these.
     """
-    kind = column.type
+    return pa.schema([field.with_type(_wide(field.type)) for field in schema])
+
+
+def _wide(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_string(kind):
-        column = column.cast(pa.large_string())
-    elif pa.types.is_list(kind) and pa.types.is_string(kind.value_type):
-        column = column.cast(pa.large_list(pa.large_string()))
-    return column.combine_chunks()
+        return pa.large_string()
+    return pa.large_list(_wide(kind.value_type)) if pa.types.is_list(kind) else kind
 
 
 def _is_texts(kind: pa.DataType) -> bool:

@@ -118,11 +118,20 @@ class Keys(Sequence[str]):
         places: np.ndarray = found.fill_null(-1).to_numpy()
         return places
 
+    def order(self) -> np.ndarray:
+        """(N,) int64: the order in which the keys are sorted."""
+        first, second = self._numbers()
+        order: np.ndarray = np.lexsort((second, first))
+        return order
+
+    def _numbers(self) -> np.ndarray:
+        """(2, N) uint64: the first and the last 8 bytes of each key, which sort as its text."""
+        return np.ascontiguousarray(self.raw).view(">u8").astype(np.uint64).T
+
     def firsts(self) -> np.ndarray:
         """(N,) bool: whether a key is there for the first time."""
         # Keys are hashes: where no two begin alike, which is nearly always so, none is repeated.
-        starts = np.ascontiguousarray(self.raw[:, :8]).view(np.uint64).reshape(-1)
-        starts.sort()
+        starts = np.sort(np.ascontiguousarray(self.raw[:, :8]).view(np.uint64).reshape(-1))
         if len(starts) < 2 or (starts[1:] != starts[:-1]).all():
             return np.ones(len(self), dtype=bool)
         is_first: np.ndarray = self.places_in(self) == np.arange(len(self))

@@ -21,7 +21,7 @@ from vlcpctl.core.printable import printable
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.core.versions import WAS, Versions
 from vlcpctl.data.tasks.facts import read_stream, read_task
-from vlcpctl.data.tasks.index import ContentId, load_rows, read_columns, read_index
+from vlcpctl.data.tasks.index import ContentId, load_rows, read_columns, read_index, rows_at
 from vlcpctl.data.tasks.index_checks import RowProblems, file_size, row_problems
 from vlcpctl.data.tasks.rows import Rows, map_rows, rows_path
 
@@ -189,9 +189,22 @@ class Split:
         values: list[Any] = self.columns([name])[name].to_pylist()
         return values
 
+    def labels(self) -> tuple[list[str], np.ndarray]:
+        """Names of labels, and (N,) int32: the index of each row's among them; -1 without one."""
+        label = self._rows.label
+        codes: np.ndarray = label.indices.fill_null(-1).to_numpy()
+        return label.dictionary.to_pylist(), codes
+
     def columns(self, names: Sequence[str]) -> pa.Table:
         """Some columns of the index, read into memory. Raises BadInput if it lacks one."""
         return read_columns(self.path, names)
+
+    def take(self, rows: np.ndarray, schema: pa.Schema) -> pa.Table:
+        """The rows of the index at (n,) ascending numbers, with the columns of a schema.
+
+        Raises BadInput if the index lacks one.
+        """
+        return rows_at(self.path, rows, schema)
 
     def image(self, row: int) -> bytes:
         """The encoded bytes of the image at `row`.

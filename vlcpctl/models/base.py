@@ -58,9 +58,12 @@ class BaseEncoder(ABC):
     def pixels(self, images: Tensor) -> Tensor:
         """Normalised pixels (B, 3, H, W) of (B, H, W, 3) bytes, on the module's device."""
         mean, std = self._statistics
-        # Bytes are copied to a GPU, and become floats there.
-        floats = to_device(images, mean.device).permute(0, 3, 1, 2).to(mean.dtype).div(255)
-        return floats.sub_(mean).div_(std)
+        # Bytes are copied to a GPU, and become floats there. Arithmetic on whole rows, with the
+        # statistics repeated for each pixel, takes half the time of arithmetic on each three values.
+        rows = to_device(images, mean.device).flatten(2).to(mean.dtype, copy=True).div_(255)
+        width = images.shape[2]
+        rows.sub_(mean.flatten().repeat(width)).div_(std.flatten().repeat(width))
+        return rows.view(images.shape).permute(0, 3, 1, 2)
 
     @overload
     def features(

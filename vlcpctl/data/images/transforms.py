@@ -31,6 +31,7 @@ FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BIL
 Size = tuple[int, int]  # width and height in pixels
 Box = tuple[int, int, int, int]  # left, upper, right and lower edge in pixels
 Reduction = Callable[[Size], int]  # by how much a JPEG of a size may be reduced: 1, 2, 4 or 8
+_LOG_RATIOS = (np.log(3 / 4), np.log(4 / 3))  # of the width of a random crop to its height
 _REDUCTIONS = (8, 4, 2, 1)
 _BYTES_OF_A_PIXEL = 4  # Pillow stores RGB with a byte to spare
 
@@ -276,7 +277,7 @@ def _random_box(size: Size, transform: ImageTransform, draw: np.random.Generator
     width, height = size
     for _ in range(10):
         area = width * height * draw.uniform(*transform.crop_scale)
-        ratio = np.exp(draw.uniform(np.log(3 / 4), np.log(4 / 3)))
+        ratio = np.exp(draw.uniform(*_LOG_RATIOS))
         w, h = round(np.sqrt(area * ratio)), round(np.sqrt(area / ratio))
         if 0 < w <= width and 0 < h <= height:
             left, top = int(draw.integers(0, width - w + 1)), int(draw.integers(0, height - h + 1))

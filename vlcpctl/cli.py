@@ -21,6 +21,7 @@ from vlcpctl.commands import COMMANDS, environment, module_name, options
 from vlcpctl.commands.mistakes import TYPER_ERROR, usage_words
 from vlcpctl.commands.output_locks import with_locks
 from vlcpctl.commands.paths import checked_paths
+from vlcpctl.commands.ranks import with_ranks
 from vlcpctl.commands.values import convert_here
 from vlcpctl.core import console
 from vlcpctl.core.ending import ending_at_signals
@@ -170,7 +171,7 @@ def application(chosen: str | None) -> typer.Typer:
     app.callback()(_root)
     for name, command in COMMANDS.items():
         if name == chosen:
-            run = with_locks(importlib.import_module(module_name(name)).run)
+            run = with_ranks(with_locks(importlib.import_module(module_name(name)).run))
             app.command(name, cls=_Command)(_with_error_lines(name, run))
         else:
             app.command(name, help=command.summary)(_not_loaded)

@@ -19,6 +19,7 @@ from vlcpctl.data.buffer.update import open_buffer
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.precomputed.stored_features import read_features
 from vlcpctl.data.tasks.task import Split, open_task
+from vlcpctl.distributed.pool import Pool
 from vlcpctl.models import encoders
 
 
@@ -100,7 +101,7 @@ def test_herding_looks_at_features_of_the_checkpoint_and_records_it(
     checkpoint.mkdir()
     write_manifest(checkpoint, "checkpoint", {}, "c0ffee", {})
 
-    def embed(path: Path, device: str, split: Split, rows: np.ndarray) -> np.ndarray:
+    def embed(path: Path, device: str, split: Split, rows: np.ndarray, *, pool: Pool) -> np.ndarray:
         assert (path, device) == (checkpoint, "cpu")
         angles = np.array(rows) * 0.1  # row 3 or 4 is nearest to the mean
         return np.stack([np.cos(angles), np.sin(angles)], axis=1)

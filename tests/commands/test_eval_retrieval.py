@@ -108,14 +108,14 @@ def test_a_task_is_embedded_once_per_checkpoint(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     embedded: list[int] = []
-    real = embedding.embed_images
+    real = embedding.image_vectors
 
     def counted(*args: Any, **options: Any) -> Any:
-        found = real(*args, **options)
-        embedded.append(len(found))
-        return found
+        for found in real(*args, **options):
+            embedded.append(len(found))
+            yield found
 
-    monkeypatch.setattr(embedding, "embed_images", counted)
+    monkeypatch.setattr(embedding, "image_vectors", counted)
     evaluate(place, tmp_path / "rows", gallery="both", save_embeddings=tmp_path / "emb")
     assert embedded == [12] * 6
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,7 @@ import typer
 
 from vlcpctl.commands import options
 from vlcpctl.core.console import emit, say, warn
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.errors import BadInput, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from vlcpctl.data.buffer import size as buffer_size
     from vlcpctl.data.precomputed.stored_features import StoredProjections
     from vlcpctl.data.tasks.task import Split, Task
+    from vlcpctl.distributed.pool import Pool
 
 Previous = Annotated[
     Path | None,
@@ -115,6 +117,7 @@ def run(
     store_features: StoreFeatures = False,
     seed: options.Seed = 0,
     device: options.Device = "auto",
+    nproc: options.Nproc = None,
     threads: options.Threads = options.DEFAULT_THREADS,
     force: options.Force = False,
     dry_run: options.DryRun = False,
@@ -158,6 +161,7 @@ def run(
     from vlcpctl.data.buffer.manifest import Request
     from vlcpctl.data.buffer.update import open_buffer, plan_update, write_buffer
 
+    count = _processes(nproc, checkpoint)
     new, size_ = _check_options(task, checkpoint, policy, variant, (size, of, add), store_features)
     request = Request(
         task=new,
@@ -178,8 +182,10 @@ def run(
             warn(warning)
         if dry_run:
             return
-        model = partial(_embed, checkpoint, device), partial(_project, checkpoint, device)
-        write_buffer(out, request, plan, *model)
+        with _pool(count if checkpoint else 1, device) as pool:
+            features = partial(_embed, checkpoint, device, pool=pool)
+            project = partial(_project, checkpoint, device, pool=pool)
+            write_buffer(out, request, plan, features, project)
     emit(_result(out) if as_json else out)
 
 
@@ -211,30 +217,54 @@ def _check_options(
     return new, wanted
 
 
-def _embed(checkpoint: Path | None, device: str, split: Split, rows: np.ndarray) -> np.ndarray:
+def _processes(nproc: int | None, checkpoint: Path | None) -> int:
+    """The number of processes that compute features."""
+    from vlcpctl.distributed.ranks import processes
+
+    if nproc and checkpoint is None:
+        raise UsageError(
+            f"--nproc {nproc} has no effect without --checkpoint: there are no features to compute"
+        )
+    return processes(nproc)
+
+
+def _pool(count: int, device: str) -> AbstractContextManager[Pool]:
+    from vlcpctl.distributed.pool import pool_of
+    from vlcpctl.models.imports import preload
+
+    return pool_of(count, device, partial(preload, optimizer=False))
+
+
+def _embed(
+    checkpoint: Path | None, device: str, split: Split, rows: np.ndarray, *, pool: Pool
+) -> np.ndarray:
     """Features (N, D) of rows of a split; called only by herding and kmeans."""
     from vlcpctl.models.embed import require_finite
-    from vlcpctl.models.encoders import load_for_inference
+    from vlcpctl.models.saved_encoder import SavedEncoder
     from vlcpctl.precompute.pair_features import pair_features
 
     assert checkpoint is not None, "check_policy requires --checkpoint"
-    features = pair_features(load_for_inference(checkpoint, device), split, rows)
+    source = SavedEncoder(checkpoint)
+    encoder = pool.load(source, device)
+    features = pair_features(encoder, split, rows, partial(pool.results, source, encoder))
     require_finite(features, f"{checkpoint} on {split.directory}")
     return features
 
 
 def _project(
-    checkpoint: Path | None, device: str, split: Split, rows: np.ndarray
+    checkpoint: Path | None, device: str, split: Split, rows: np.ndarray, *, pool: Pool
 ) -> StoredProjections:
     """Raw projections of rows of a split, to store beside them."""
     from vlcpctl.core.manifest import content_of
     from vlcpctl.models.embed import require_finite
-    from vlcpctl.models.encoders import load_for_inference
+    from vlcpctl.models.saved_encoder import SavedEncoder
     from vlcpctl.precompute.pair_features import raw_projections
 
     assert checkpoint is not None, "check_policy requires --checkpoint"
-    maker = content_of(checkpoint, "checkpoint")
-    found = raw_projections(load_for_inference(checkpoint, device), split, rows, maker)
+    maker, source = content_of(checkpoint, "checkpoint"), SavedEncoder(checkpoint)
+    encoder = pool.load(source, device)
+    results = partial(pool.results, source, encoder)
+    found = raw_projections(encoder, split, rows, maker, results)
     for side in (found.image_ND, found.text_TD):
         require_finite(side, f"{checkpoint} on {split.directory}, at half precision")
     return found

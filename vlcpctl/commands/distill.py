@@ -99,6 +99,7 @@ def run(
     seed: options.Seed = 0,
     device: options.Device = "auto",
     workers: options.Workers = None,
+    nproc: options.Nproc = None,
     threads: options.Threads = options.DEFAULT_THREADS,
     force: options.Force = False,
     dry_run: options.DryRun = False,
@@ -132,6 +133,7 @@ def run(
         "jpeg_decode": jpeg_decode,
     }
     options.start(quiet=quiet, threads=threads)
+    from vlcpctl.distributed.ranks import processes
     from vlcpctl.precompute.distill_plan import Request, make_plan
     from vlcpctl.precompute.resumable_parts import ComputeOptions
 
@@ -148,7 +150,13 @@ def run(
         ),
         seed=seed,
     )
-    compute = ComputeOptions(batch_size=batch_size, device=device, workers=workers, threads=threads)
+    compute = ComputeOptions(
+        batch_size=batch_size,
+        device=device,
+        workers=workers,
+        threads=threads,
+        nproc=processes(nproc),
+    )
     plan = make_plan(request)
     for line in plan.lines():
         say(line)

@@ -97,6 +97,7 @@ def run(
     seed: options.Seed = 0,
     device: options.Device = "auto",
     workers: options.Workers = None,
+    nproc: options.Nproc = None,
     threads: options.Threads = options.DEFAULT_THREADS,
     limit: options.Limit = None,
     force: options.Force = False,
@@ -127,6 +128,7 @@ def run(
     output = RowOutput(command="eval-probe", out=out, force=force, dry_run=dry_run, as_json=json_)
     from vlcpctl.data.classification.benchmarks import expand_groups
     from vlcpctl.data.tasks.skips import Tolerance
+    from vlcpctl.distributed.ranks import processes
     from vlcpctl.evaluation.classification.probe_plan import Request, make_plan
     from vlcpctl.evaluation.jobs import Compute
 
@@ -146,7 +148,7 @@ def run(
         seed=seed,
         tolerance=Tolerance.parse(max_skip),
     )
-    compute = Compute(device=device, batch_size=batch_size, workers=workers)
+    compute = Compute(device=device, batch_size=batch_size, workers=workers, nproc=processes(nproc))
     evaluate_to(output, make_plan(request), _evaluator, compute)
 
 

@@ -115,6 +115,7 @@ def run(
     out: options.Rows = STDOUT,
     device: options.Device = "auto",
     workers: options.Workers = None,
+    nproc: options.Nproc = None,
     threads: options.Threads = options.DEFAULT_THREADS,
     limit: options.Limit = None,
     force: options.Force = False,
@@ -159,6 +160,7 @@ def run(
         command="eval-retrieval", out=out, force=force, dry_run=dry_run, as_json=json_
     )
     from vlcpctl.data.tasks.task import open_task
+    from vlcpctl.distributed.ranks import processes
     from vlcpctl.evaluation.jobs import Compute
     from vlcpctl.evaluation.retrieval.plan import Request, make_plan
 
@@ -178,7 +180,13 @@ def run(
         out=out,
     )
     plan = make_plan(request)
-    compute = Compute(device=device, batch_size=batch_size, workers=workers, backend=backend)
+    compute = Compute(
+        device=device,
+        batch_size=batch_size,
+        workers=workers,
+        backend=backend,
+        nproc=processes(nproc),
+    )
     notes = with_ranks(plan.ranks, _timings_to(timings))
     has_more = bool(plan.embeddings) or plan.ranks is not None
     evaluate_to(output, plan, _evaluator, compute, notes, has_more=has_more)

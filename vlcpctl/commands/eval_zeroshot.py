@@ -58,6 +58,7 @@ def run(
     out: options.Rows = STDOUT,
     device: options.Device = "auto",
     workers: options.Workers = None,
+    nproc: options.Nproc = None,
     threads: options.Threads = options.DEFAULT_THREADS,
     limit: options.Limit = None,
     force: options.Force = False,
@@ -96,6 +97,7 @@ def run(
     )
     from vlcpctl.data.classification.benchmarks import expand_groups
     from vlcpctl.data.tasks.skips import Tolerance
+    from vlcpctl.distributed.ranks import processes
     from vlcpctl.evaluation.classification.zeroshot_plan import Request, make_plan
     from vlcpctl.evaluation.jobs import Compute
 
@@ -114,7 +116,7 @@ def run(
         force=force,
     )
     plan = make_plan(request)
-    compute = Compute(device=device, batch_size=batch_size, workers=workers)
+    compute = Compute(device=device, batch_size=batch_size, workers=workers, nproc=processes(nproc))
     notes, has_more = with_ranks(plan.ranks), plan.ranks is not None
     evaluate_to(output, plan, _evaluator, compute, notes, has_more=has_more)
 

@@ -108,6 +108,7 @@ def run(
     seed: options.Seed = 0,
     device: options.Device = "auto",
     workers: options.Workers = None,
+    nproc: options.Nproc = None,
     threads: options.Threads = options.DEFAULT_THREADS,
     force: options.Force = False,
     dry_run: options.DryRun = False,
@@ -129,6 +130,7 @@ def run(
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.core.batch import InversionSettings
     from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
+    from vlcpctl.distributed.ranks import processes
     from vlcpctl.precompute.invert_plan import Request, already_inverted, make_plan
     from vlcpctl.precompute.resumable_parts import ComputeOptions, drop_finished
 
@@ -139,7 +141,13 @@ def run(
     request = Request(
         checkpoint=checkpoint, buffer=buffer, out=out, count=count, settings=settings, seed=seed
     )
-    compute = ComputeOptions(batch_size=batch_size, device=device, workers=workers, threads=threads)
+    compute = ComputeOptions(
+        batch_size=batch_size,
+        device=device,
+        workers=workers,
+        threads=threads,
+        nproc=processes(nproc),
+    )
     plan = make_plan(request)
     if already_inverted(plan, force=force):
         say(f"invert-texts: {out} is already finished")

@@ -112,6 +112,17 @@ Workers = Annotated[
         rich_help_panel=EXECUTION,
     ),
 ]
+Nproc = Annotated[
+    int | None,
+    typer.Option(
+        "--nproc",
+        min=1,
+        metavar="N",
+        help="Number of processes that run the model, one per GPU; the result is the same for any "
+        "number (default: 1, or as started by torchrun).",
+        rich_help_panel=EXECUTION,
+    ),
+]
 Threads = Annotated[
     int,
     typer.Option(

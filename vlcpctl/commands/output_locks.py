@@ -69,9 +69,10 @@ def _to_lock(arguments: Mapping[str, Any]) -> list[Path]:
     from vlcpctl.core.atomic import is_pipe_or_device
 
     only_shows = arguments.get("dry_run") or arguments.get("print_config")
-    shares_work = (arguments.get("num_shards") or 1) > 1 or (arguments.get("nproc") or 1) > 1
-    is_launched = "nproc" in arguments and "RANK" in os.environ
-    if only_shows or shares_work or is_launched:
+    shares_work = (arguments.get("num_shards") or 1) > 1
+    # All processes of train-step run the command; those of others only compute for the first one.
+    together = "nodes" in arguments and ((arguments["nproc"] or 1) > 1 or "RANK" in os.environ)
+    if only_shows or shares_work or together:
         return []
     outputs = {arguments[name] for name in OUTPUTS & arguments.keys()} - {None, Path("-")}
     embeddings, checkpoints = arguments.get("save_embeddings"), arguments.get("checkpoint")

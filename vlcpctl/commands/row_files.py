@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -91,12 +92,26 @@ def evaluate_rows(
     from vlcpctl.evaluation.driver import evaluate
 
     rows = []
-    with rows_to(out) as stream, notes or nullcontext(_ignore) as note:
-        for row in evaluate(plan, evaluator(plan, compute), compute, note):
+    with (
+        rows_to(out) as stream,
+        notes or nullcontext(_ignore) as note,
+        _with_pool(compute) as compute_,
+    ):
+        for row in evaluate(plan, evaluator(plan, compute_), compute_, note):
             if stream is not None:
                 write_row(stream, row)
             rows.append(row)
     return rows
+
+
+@contextmanager
+def _with_pool(compute: Compute) -> Iterator[Compute]:
+    """Within the block, the processes of --nproc run; yields `compute` with their pool."""
+    from vlcpctl.distributed.pool import pool_of
+    from vlcpctl.models.imports import preload
+
+    with pool_of(compute.nproc, compute.device, partial(preload, optimizer=False)) as pool:
+        yield replace(compute, pool=pool)
 
 
 @contextmanager

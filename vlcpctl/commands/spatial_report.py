@@ -57,6 +57,7 @@ def run(
     out: Out = None,
     device: options.Device = "auto",
     workers: options.Workers = None,
+    nproc: options.Nproc = None,
     threads: options.Threads = options.DEFAULT_THREADS,
     limit: options.Limit = None,
     force: options.Force = False,
@@ -87,6 +88,7 @@ def run(
         command="spatial-report", out=out, force=force, dry_run=dry_run, as_json=json_
     )
     from vlcpctl.data.tasks.task import open_task
+    from vlcpctl.distributed.ranks import processes
     from vlcpctl.evaluation.jobs import Compute
     from vlcpctl.evaluation.spatial.plan import Request, make_plan
 
@@ -97,7 +99,7 @@ def run(
         split=split,
         limit=limit,
     )
-    compute = Compute(device=device, batch_size=batch_size, workers=workers)
+    compute = Compute(device=device, batch_size=batch_size, workers=workers, nproc=processes(nproc))
     rows = evaluate_rows(output, make_plan(request), _evaluator, compute)
     if rows is None:
         return

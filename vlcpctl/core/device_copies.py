@@ -11,8 +11,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-JOINED_BYTES = 256 * 2**20
-
 Item = TypeVar("Item")
 Move = Callable[[Tensor], Tensor]
 
@@ -48,25 +46,38 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def to_host(parts: Iterable[Tensor]) -> Iterator[NDArray[np.generic]]:
-    """Arrays whose rows are those of the parts, in order.
+    """The parts as arrays, in order.
 
-    Parts on a GPU are joined there up to 256 MiB before they are copied: each copy waits until the
-    GPU has computed it.
+    On a GPU, an array is yielded once the next part is being computed: waiting for it at once would
+    leave the GPU without work.
     """
-    waiting: list[Tensor] = []
+    waiting: _ToHost | None = None
     for part in parts:
-        waiting.append(part)
-        if part.device.type == "cpu" or sum(one.nbytes for one in waiting) >= JOINED_BYTES:
-            yield _array(waiting)
-            waiting = []
-    if waiting:
-        yield _array(waiting)
+        if part.device.type == "cuda":
+            started = _ToHost(part)
+            if waiting is not None:
+                yield waiting.array()
+            waiting = started
+        else:
+            yield part.cpu().numpy()
+    if waiting is not None:
+        yield waiting.array()
 
 
-def _array(parts: list[Tensor]) -> NDArray[np.generic]:
-    joined = torch.cat(parts) if len(parts) > 1 else parts[0]
-    array: NDArray[np.generic] = joined.cpu().numpy()
-    return array
+class _ToHost:
+    """The copy of a tensor from a GPU into pinned memory, started when this is made."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.pinned = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        self.pinned.copy_(tensor, non_blocking=True)
+        self.end = torch.cuda.Event()
+        self.end.record(torch.cuda.current_stream(tensor.device))
+
+    def array(self) -> NDArray[np.generic]:
+        """The values, once they are there, in memory that is not pinned."""
+        self.end.synchronize()
+        array: NDArray[np.generic] = self.pinned.numpy().copy()
+        return array
 
 
 def _on_stream(

@@ -41,15 +41,15 @@ def own_cores() -> int:
     return max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
-def worker_count(wanted: int | None, device: str) -> int:
+def worker_count(wanted: int | None, device: str, processes: int = 1) -> int:
     """The number of worker processes for --workers; None, which is `auto`, depends on the device.
 
     On a CPU it is 0: workers would take the cores that the model computes on. On a GPU it is the
-    number of this process's cores, at most 8.
+    number of this process's cores, at most 8; `processes` share its cores.
     """
     if wanted is not None:
         return wanted
-    return min(own_cores(), ENOUGH_WORKERS) if is_gpu(device) else 0
+    return min(max(1, own_cores() // processes), ENOUGH_WORKERS) if is_gpu(device) else 0
 
 
 def in_words(wanted: int | None, device: str) -> str:

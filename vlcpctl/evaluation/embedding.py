@@ -1,38 +1,43 @@
-"""Embed a split's distinct images and texts, or fuse its distinct pairs, in batches."""
+"""Embed a split's distinct images and texts, or fuse its distinct pairs, in batches.
+
+The batches are shared by the processes of a pool; a batch is never divided.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
+import numpy as np
 from torch import Tensor
 
-from vlcpctl.core.console import Progress, progress
+from vlcpctl.core.console import progress
 from vlcpctl.data.loading.eval_batches import EvalImages, read_images
+from vlcpctl.distributed.pool import Work
 from vlcpctl.evaluation.jobs import Compute
 from vlcpctl.evaluation.search.gallery import Embeddings
+from vlcpctl.evaluation.search.index import Vectors
 from vlcpctl.evaluation.search.items import FusedFeatures
 from vlcpctl.evaluation.splits import EvalSplit
-from vlcpctl.models.embed import embed_images, embed_pairs, embed_texts, require_finite
+from vlcpctl.models.embed import image_vectors, pair_vectors, require_finite, text_vectors
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
-
-Batch = TypeVar("Batch", Tensor, list[str])
+from vlcpctl.models.saved_encoder import SavedEncoder
 
 
 def embed(encoder: Encoder, source: EvalSplit, checkpoint: Path, compute: Compute) -> Embeddings:
     """The unit embeddings of a split: (I, D) of its images and (T, D) of its texts, float32.
 
-    `checkpoint` names the model in messages. Raises Diverged for non-finite embeddings.
+    `encoder` is the model of `checkpoint`. Raises Diverged for non-finite embeddings.
     """
     layout, what = source.layout, f"{checkpoint} on {source.task.slug}"
     images = EvalImages(source.split, layout.first_row_I, encoder.transform, compute.batch_size)
-    with progress(f"{what}: images", len(layout.image_ids), "images") as bar:
-        image_ID = embed_images(encoder, _counted(_read(encoder, images, compute), bar))
-    with progress(f"{what}: texts", len(layout.texts), "texts") as bar:
-        texts = _sliced(layout.texts, compute.batch_size)
-        text_TD = embed_texts(encoder, _counted(texts, bar))
+    job = _Embedding(encoder, checkpoint, compute)
+    work = ImageBatches(images, compute.worker_count)
+    image_ID = job.vectors(work, f"{what}: images", len(layout.image_ids))
+    texts = text_batches(layout.texts, compute.batch_size)
+    text_TD = job.vectors(texts, f"{what}: texts", len(layout.texts))
     require_finite(image_ID, f"{what}, images")
     require_finite(text_TD, f"{what}, texts")
     return Embeddings(layout, image_ID, text_TD)
@@ -43,27 +48,96 @@ def fuse(
 ) -> FusedFeatures:
     """The fused features (P, D) of a split's distinct pairs, float32.
 
-    `checkpoint` names the model in messages. Raises Diverged for non-finite features.
+    `encoder` is the model of `checkpoint`. Raises Diverged for non-finite features.
     """
     items, what = source.items, f"{checkpoint} on {source.task.slug} ({source.name})"
     images = EvalImages(source.split, items.first_row_P, encoder.transform, compute.batch_size)
-    with progress(f"{what}: pairs", len(items.texts), "pairs") as bar:
-        batches = _counted(_read(encoder, images, compute), bar)
-        texts = _sliced(items.texts, compute.batch_size)
-        fused_PD = embed_pairs(encoder, zip(batches, texts, strict=True))
+    texts = text_batches(items.texts, compute.batch_size)
+    pairs = PairBatches(ImageBatches(images, compute.worker_count), texts)
+    job = _Embedding(encoder, checkpoint, compute)
+    fused_PD = job.vectors(pairs, f"{what}: pairs", len(items.texts))
     require_finite(fused_PD, f"{what}, pairs")
     return FusedFeatures(items, fused_PD)
 
 
-def _read(encoder: Encoder, images: EvalImages, compute: Compute) -> Iterator[Tensor]:
-    return read_images(images, compute.worker_count, pins=encoder.device.type == "cuda")
+@dataclass(frozen=True)
+class _Embedding:
+    """A model, its checkpoint, and the processes that embed with it."""
+
+    encoder: Encoder
+    checkpoint: Path
+    compute: Compute
+
+    def vectors(self, work: Work[Encoder, Vectors], label: str, count: int) -> Vectors:
+        """(N, D) float32 of `count` images, texts or pairs, with progress under a label."""
+        pool, source = self.compute.pool, SavedEncoder(self.checkpoint)
+        numbers = range(-(-count // self.compute.batch_size))
+        parts, unit = [], label.rsplit(" ", 1)[1]
+        with progress(label, count, unit) as bar:
+            for part in pool.results(source, self.encoder, work, numbers):
+                parts.append(part)
+                bar.advance(len(part))
+        return np.concatenate(parts or [np.empty((0, self.encoder.width), dtype=np.float32)])
 
 
-def _sliced(texts: list[str], size: int) -> Iterator[list[str]]:
-    yield from (texts[start : start + size] for start in range(0, len(texts), size))
+@dataclass(frozen=True)
+class ImageBatches:
+    """Work that embeds batches of images: (B, D) float32 each."""
+
+    images: EvalImages
+    workers: int
+
+    def share(self, numbers: Sequence[int]) -> ImageBatches:
+        """See `Work`."""
+        return self
+
+    def results(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[Vectors]:
+        """See `Work`; raises BadInput if an image cannot be read or decoded."""
+        yield from image_vectors(encoder, self.read(encoder, numbers))
+
+    def read(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[Tensor]:
+        """The batches of images, (B, H, W, 3) bytes each, pinned for a GPU."""
+        pins = encoder.device.type == "cuda"
+        return read_images(self.images, self.workers, numbers, pins=pins)
 
 
-def _counted(batches: Iterator[Batch], bar: Progress) -> Iterator[Batch]:
-    for batch in batches:
-        yield batch
-        bar.advance(len(batch))
+@dataclass(frozen=True)
+class TextBatches:
+    """Work that embeds batches of texts, by their numbers: (B, D) float32 each."""
+
+    batches: Mapping[int, list[str]]
+
+    def share(self, numbers: Sequence[int]) -> TextBatches:
+        """See `Work`."""
+        return TextBatches({number: self.batches[number] for number in numbers})
+
+    def results(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[Vectors]:
+        """See `Work`."""
+        yield from text_vectors(encoder, (self.batches[number] for number in numbers))
+
+
+@dataclass(frozen=True)
+class PairBatches:
+    """Work that fuses batches of images with batches of texts: (B, C) float32 each."""
+
+    images: ImageBatches
+    texts: TextBatches
+
+    def share(self, numbers: Sequence[int]) -> PairBatches:
+        """See `Work`."""
+        return PairBatches(self.images, self.texts.share(numbers))
+
+    def results(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[Vectors]:
+        """See `Work`; raises BadInput if an image cannot be read or decoded."""
+        assert encoder.family == "fusion"
+        texts = (self.texts.batches[number] for number in numbers)
+        images = self.images.read(encoder, numbers)
+        yield from pair_vectors(encoder, zip(images, texts, strict=True))
+
+
+def text_batches(texts: Sequence[str], size: int) -> TextBatches:
+    """Batches of `size` texts in their order; the last may have fewer."""
+    starts = range(0, len(texts), size)
+    return TextBatches(
+        {number: list(texts[start : start + size]) for number, start in enumerate(starts)}
+    )

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.gpu import in_words, worker_count
+from vlcpctl.distributed.pool import ALONE, Pool
 from vlcpctl.evaluation.membership import RunCheckpoint, run_checkpoints
 from vlcpctl.evaluation.planned_rows import PlannedRow
 
@@ -21,11 +22,13 @@ class Compute:
     batch_size: int
     workers: int | None  # None: auto
     backend: str = "auto"  # of the search
+    nproc: int = 1  # processes that embed
+    pool: Pool = ALONE  # these processes, while rows are measured
 
     @property
     def worker_count(self) -> int:
         """The number of processes that decode images; 0 decodes them in this process."""
-        return worker_count(self.workers, self.device)
+        return worker_count(self.workers, self.device, self.nproc)
 
     def __str__(self) -> str:
         """The device and the workers, as a line of a plan."""

@@ -9,10 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, final
 
+from vlcpctl.distributed.pool import Work
 from vlcpctl.evaluation.jobs import Compute, Job
 from vlcpctl.evaluation.planned_rows import PlannedRow
-from vlcpctl.models.encoders import Encoder, load_for_inference
+from vlcpctl.models.encoders import Encoder
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
+from vlcpctl.models.saved_encoder import SavedEncoder
 
 Note = Callable[[dict[str, Any]], object]  # called with each timing
 Value = TypeVar("Value")
@@ -31,10 +33,19 @@ class Session:
         """The directory of the checkpoint."""
         return self.job.checkpoint
 
+    @property
+    def source(self) -> SavedEncoder:
+        """The model as the processes of a pool load it."""
+        return SavedEncoder(self.checkpoint)
+
     @cached_property
     def encoder(self) -> Encoder:
         """The model in eval mode, on its device."""
-        return load_for_inference(self.checkpoint, self.compute.device)
+        return self.compute.pool.load(self.source, self.compute.device)
+
+    def results(self, work: Work[Encoder, Value], count: int) -> Iterator[Value]:
+        """The results of `count` items of work with the model, by all processes of the pool."""
+        return self.compute.pool.results(self.source, self.encoder, work, range(count))
 
     @property
     def fusion_encoder(self) -> FusionEncoder:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -15,44 +16,69 @@ from vlcpctl.core.errors import Diverged
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.models.fusion.fusion_encoder import FusionEncoder
 
+Item = TypeVar("Item")
 
-@torch.inference_mode()
+
 def embed_images(encoder: Encoder, batches: Iterable[Tensor]) -> np.ndarray:
     """(N, D) float32 embeddings of batches of images (B, H, W, 3) bytes; sets eval mode."""
-    encoder.module.eval()
-    images = copied_ahead(batches, encoder.device, _moved)
-    return _joined(encoder, (encoder.features(encoder.pixels(batch), None)[0] for batch in images))
+    return _joined(encoder, image_vectors(encoder, batches))
 
 
-@torch.inference_mode()
 def embed_texts(encoder: Encoder, batches: Iterable[list[str]]) -> np.ndarray:
     """(N, D) float32 embeddings of batches of texts; sets eval mode."""
-    encoder.module.eval()
+    return _joined(encoder, text_vectors(encoder, batches))
+
+
+def image_vectors(encoder: Encoder, batches: Iterable[Tensor]) -> Iterator[np.ndarray]:
+    """Yield what `embed_images` joins, (B, D) of each batch."""
+
+    def embedded(images: Tensor) -> Tensor | None:
+        return encoder.features(encoder.pixels(images), None)[0]
+
+    return _each(encoder, copied_ahead(batches, encoder.device, _moved), embedded)
+
+
+def text_vectors(encoder: Encoder, batches: Iterable[list[str]]) -> Iterator[np.ndarray]:
+    """Yield what `embed_texts` joins, (B, D) of each batch."""
     tokens = copied_ahead(map(encoder.tokenize, batches), encoder.device, _moved)
-    return _joined(encoder, (encoder.features(None, ids)[1] for ids in tokens))
+    return _each(encoder, tokens, lambda ids: encoder.features(None, ids)[1])
 
 
-@torch.inference_mode()
-def embed_pairs(encoder: FusionEncoder, batches: Iterable[tuple[Tensor, list[str]]]) -> np.ndarray:
-    """(N, C) float32 embeddings of batches of images and texts, each image fused with its text.
+def pair_vectors(
+    encoder: FusionEncoder, batches: Iterable[tuple[Tensor, list[str]]]
+) -> Iterator[np.ndarray]:
+    """Yield (B, C) float32 embeddings of each batch of images, each fused with its text.
 
     They are the fusion model's [CLS] states at unit length; sets eval mode.
     """
-    encoder.module.eval()
     pairs = ((images, encoder.tokenize(texts)) for images, texts in batches)
     inputs = copied_ahead(pairs, encoder.device, lambda pair, move: (move(pair[0]), move(pair[1])))
-    raw = (encoder.fused(*encoder.inputs(*pair)) for pair in inputs)
-    return np.concatenate(list(to_host(normalize(part.float(), dim=-1) for part in raw)))
+    return _each(encoder, inputs, lambda pair: encoder.fused(*encoder.inputs(*pair)))
+
+
+def _each(
+    encoder: Encoder, batches: Iterable[Item], raw: Callable[[Item], Tensor | None]
+) -> Iterator[np.ndarray]:
+    encoder.module.eval()
+    return to_host(_unit_vectors(batches, raw))
+
+
+@torch.inference_mode()
+def _unit_vectors(
+    batches: Iterable[Item], raw: Callable[[Item], Tensor | None]
+) -> Iterator[Tensor]:
+    for batch in batches:
+        vectors = raw(batch)
+        if vectors is not None:
+            yield normalize(vectors.float(), dim=-1)
 
 
 def _moved(tensor: Tensor, move: Move) -> Tensor:
     return move(tensor)
 
 
-def _joined(encoder: Encoder, parts: Iterable[Tensor | None]) -> np.ndarray:
-    units = (normalize(part.float(), dim=-1) for part in parts if part is not None)
-    empty = np.empty((0, encoder.width), dtype=np.float32)
-    return np.concatenate([empty, *to_host(units)])
+def _joined(encoder: Encoder, parts: Iterable[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.empty((0, encoder.width), dtype=np.float32), *parts])
 
 
 def as_features(

@@ -31,9 +31,9 @@ from vlcpctl.data.loading.loader import ImageCache
 from vlcpctl.data.loading.workers import read_in_order
 from vlcpctl.data.precomputed.teacher_targets import Parts, write_targets
 from vlcpctl.data.precomputed.vector_files import write_vectors
-from vlcpctl.models import encoders
 from vlcpctl.models.embed import require_finite
 from vlcpctl.models.encoders import Encoder
+from vlcpctl.models.saved_encoder import SavedEncoder
 from vlcpctl.precompute.distill_plan import DistillPlan
 from vlcpctl.precompute.resumable_parts import (
     ComputeOptions,
@@ -109,10 +109,15 @@ def _compute(
     files = _part_files(plan)
     own = range(shard.index, plan.parts, shard.count)
     missing = missing_parts(out, {number: files[number] for number in own})
-    teacher = encoders.load_for_inference(plan.request.teacher, compute.device)
-    with progress("distill", sum(len(plan.part(number)) for number in own), "pairs") as bar:
+    source = SavedEncoder(plan.request.teacher)
+    with (
+        compute.with_pool() as compute_,
+        progress("distill", sum(len(plan.part(number)) for number in own), "pairs") as bar,
+    ):
+        teacher = compute_.pool.load(source, compute.device)
         bar.advance(sum(len(plan.part(number)) for number in own if number not in missing))
-        for number, images, texts in TargetParts(plan, compute, teacher).parts(missing):
+        work = TargetWork(plan, compute)
+        for number, images, texts in compute_.pool.results(source, teacher, work, missing):
             for path, vectors in zip(files[number], (images, texts), strict=True):
                 write_vectors(path, [vectors], vectors.shape, np.float32)
             record_part(number, files[number])
@@ -156,6 +161,24 @@ def _join(plan: DistillPlan, facts: dict[str, Any], *, force: bool) -> None:
         )
         write_targets(out, plan.keys(), sides, plan.identity, facts)
     Staging(out).drop_partial()
+
+
+@dataclass(frozen=True)
+class TargetWork:
+    """Work that computes parts: the number, the image and the text embeddings of each."""
+
+    plan: DistillPlan
+    compute: ComputeOptions
+
+    def share(self, numbers: Sequence[int]) -> TargetWork:
+        """See `Work`."""
+        return self
+
+    def results(
+        self, teacher: Encoder, numbers: Sequence[int]
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """See `Work`; raises Diverged for non-finite embeddings."""
+        return TargetParts(self.plan, self.compute, teacher).parts(numbers)
 
 
 @dataclass

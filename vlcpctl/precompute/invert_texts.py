@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -44,23 +45,55 @@ def invert_texts(plan: InvertPlan, compute: ComputeOptions, *, force: bool = Fal
     request = plan.request
     torch.set_num_threads(compute.threads)
     partial = claim(request.out, plan.identity, compute, force=force, versions=plan.versions)
-    encoder = encoders.load_for_inference(request.checkpoint, compute.device)
-    encoder.module.requires_grad_(False)
-    texts = TextParts(plan, compute, encoder)
+    source = FrozenEncoder(request.checkpoint)
     parts = [partial / f"part-{number:06d}.parquet" for number in range(plan.parts)]
     missing = missing_parts(request.out, {number: [part] for number, part in enumerate(parts)})
-    with progress("invert", request.count, "texts") as bar:
+    with (
+        compute.with_pool() as compute_,
+        progress("invert", request.count, "texts") as bar,
+    ):
+        encoder = compute_.pool.load(source, compute.device)
         bar.advance(request.count - sum(map(plan.texts_of, missing)))
-        for number, columns in texts.parts(missing):
+        work = TextWork(plan, compute)
+        for number, columns in compute_.pool.results(source, encoder, work, missing):
             write_part(parts[number], columns)
             record_part(number, [parts[number]])
             bar.advance(plan.texts_of(number))
-    length, width = texts.shape
+    length, width = TextParts(plan, compute, encoder).shape
     for number, part in enumerate(parts):
         verify_part(number, [part])
     facts = {"length": length, "width": width, "identity": plan.identity}
     join_parts(request.out, parts, facts)
     Staging(request.out).drop_partial()
+
+
+@dataclass(frozen=True)
+class FrozenEncoder:
+    """The model in a checkpoint directory, with weights that have no gradients."""
+
+    directory: Path
+
+    def load(self, device: str) -> Encoder:
+        """The model in eval mode; raises as `encoders.load_for_inference` does."""
+        encoder = encoders.load_for_inference(self.directory, device)
+        encoder.module.requires_grad_(False)
+        return encoder
+
+
+@dataclass(frozen=True)
+class TextWork:
+    """Work that generates parts: the number and the columns of each."""
+
+    plan: InvertPlan
+    compute: ComputeOptions
+
+    def share(self, numbers: Sequence[int]) -> TextWork:
+        """See `Work`."""
+        return self
+
+    def results(self, encoder: Encoder, numbers: Sequence[int]) -> Iterator[tuple[int, Columns]]:
+        """See `Work`; raises Diverged if similarities are not finite."""
+        return TextParts(self.plan, self.compute, encoder).parts(numbers)
 
 
 @dataclass(frozen=True)

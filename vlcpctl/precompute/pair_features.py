@@ -5,7 +5,7 @@ The encoder is in eval mode and on its device; see `encoders.load_for_inference`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,13 +14,14 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vlcpctl.core.console import progress
-from vlcpctl.core.device_copies import to_device, to_host
+from vlcpctl.core.device_copies import to_device
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.precomputed.stored_features import StoredProjections
 from vlcpctl.data.tasks.task import Split
 from vlcpctl.models.encoders import Encoder
 
 BATCH = 256
+_NOTHING = np.empty(0, dtype=np.float32)
 
 
 @dataclass(frozen=True)
@@ -32,49 +33,97 @@ class PairChunk:
     owner: Tensor
 
 
-@torch.inference_mode()
-def pair_features(encoder: Encoder, split: Split, rows: np.ndarray) -> np.ndarray:
+Results = Callable[["PairWork", Sequence[int]], Iterator[tuple[np.ndarray, np.ndarray]]]
+
+
+@dataclass(frozen=True)
+class PairWork:
+    """Work on batches of pairs: their features, or with `is_raw` raw image and text projections.
+
+    Without `is_raw`, the second array of a result is empty.
+    """
+
+    split: Split
+    rows: np.ndarray
+    is_raw: bool
+
+    def share(self, numbers: Sequence[int]) -> PairWork:
+        """See `Work`."""
+        return self
+
+    def results(
+        self, encoder: Encoder, numbers: Sequence[int]
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """See `Work`; raises BadInput if an image cannot be read or decoded."""
+        for number in numbers:
+            yield self._result(encoder, self.rows[number * BATCH :][:BATCH].tolist())
+
+    @torch.inference_mode()
+    def _result(self, encoder: Encoder, rows: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        chunk = _chunk(encoder, self.split, rows)
+        return _raw(encoder, chunk) if self.is_raw else (_features(encoder, chunk), _NOTHING)
+
+
+def pair_features(
+    encoder: Encoder, split: Split, rows: np.ndarray, results: Results | None = None
+) -> np.ndarray:
     """(N, D) float32 of unit length: the mean of each image's embedding and its captions'.
 
     Image and text embeddings have unit length before they are averaged; several captions are
     averaged first. From a fusion model it is the [CLS] state of image and caption together, (N, C),
-    averaged over captions.
+    averaged over captions. `results` computes the batches in several processes.
     """
-    of_pairs = _fused if encoder.family == "fusion" else _of_both_sides
-    parts = (of_pairs(encoder, chunk) for chunk in _chunks(encoder, split, rows))
-    return np.concatenate(list(to_host(part.float() for part in parts)))
+    found = _computed(PairWork(split, rows, is_raw=False), encoder, results)
+    return np.concatenate([features for features, _ in found])
 
 
-@torch.inference_mode()
 def raw_projections(
-    encoder: Encoder, split: Split, rows: np.ndarray, model_id: str
+    encoder: Encoder, split: Split, rows: np.ndarray, model_id: str, results: Results | None = None
 ) -> StoredProjections:
     """Raw float16 projections of N images (N, D) and of all their captions (T, D).
 
     `model_id` is the content id of the model. Values that overflow float16 become infinite.
+    `results` computes the batches in several processes.
     """
     images, texts = [np.empty((0, encoder.width))], [np.empty((0, encoder.width))]
     counts = split.caption_counts()[rows]
-    for chunk in _chunks(encoder, split, rows):
-        image, text = encoder.features(chunk.images, chunk.texts)
-        images.append(image.float().cpu().numpy())
-        texts.append(text.float().cpu().numpy())
+    for image, text in _computed(PairWork(split, rows, is_raw=True), encoder, results):
+        images.append(image)
+        texts.append(text)
     with np.errstate(over="ignore"):  # what does not fit becomes infinite, which the caller refuses
         sides = [np.concatenate(side).astype(np.float16) for side in (images, texts)]
     return StoredProjections(sides[0], sides[1], counts, [model_id] * len(rows))
 
 
-def _chunks(encoder: Encoder, split: Split, rows: np.ndarray) -> Iterator[PairChunk]:
-    with progress("features", len(rows), "pairs") as bar:
-        for start in range(0, len(rows), BATCH):
-            batch = rows[start : start + BATCH].tolist()
-            captions = [split.captions(row) for row in batch]
-            texts = encoder.tokenize([caption for some in captions for caption in some])
-            pixels = torch.from_numpy(np.stack([_view(encoder, split, row) for row in batch]))
-            owner = torch.repeat_interleave(torch.tensor([len(some) for some in captions]))
-            images, texts = encoder.inputs(pixels, texts)
-            yield PairChunk(images, texts, to_device(owner, images.device))
-            bar.advance(len(batch))
+def _computed(
+    work: PairWork, encoder: Encoder, results: Results | None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    numbers = range(-(-len(work.rows) // BATCH))
+    found = results(work, numbers) if results else work.results(encoder, numbers)
+    with progress("features", len(work.rows), "pairs") as bar:
+        for number, one in zip(numbers, found, strict=True):
+            yield one
+            bar.advance(len(work.rows[number * BATCH :][:BATCH]))
+
+
+def _chunk(encoder: Encoder, split: Split, rows: Sequence[int]) -> PairChunk:
+    captions = [split.captions(row) for row in rows]
+    texts = encoder.tokenize([caption for some in captions for caption in some])
+    pixels = torch.from_numpy(np.stack([_view(encoder, split, row) for row in rows]))
+    owner = torch.repeat_interleave(torch.tensor([len(some) for some in captions]))
+    images, texts = encoder.inputs(pixels, texts)
+    return PairChunk(images, texts, to_device(owner, images.device))
+
+
+def _features(encoder: Encoder, chunk: PairChunk) -> np.ndarray:
+    of_pairs = _fused if encoder.family == "fusion" else _of_both_sides
+    features: np.ndarray = of_pairs(encoder, chunk).float().cpu().numpy()
+    return features
+
+
+def _raw(encoder: Encoder, chunk: PairChunk) -> tuple[np.ndarray, np.ndarray]:
+    image, text = encoder.features(chunk.images, chunk.texts)
+    return image.float().cpu().numpy(), text.float().cpu().numpy()
 
 
 def _of_both_sides(encoder: Encoder, chunk: PairChunk) -> Tensor:

@@ -13,9 +13,10 @@ from __future__ import annotations
 import json
 import math
 import platform
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from vlcpctl.core.manifest import identity_differences
 from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.staging import Staging
 from vlcpctl.core.versions import NO_VERSIONS, Versions
+from vlcpctl.distributed.pool import ALONE, Pool, pool_of
 
 IDENTITY = "identity.json"
 _ADVICE = "; --force starts over"
@@ -41,11 +43,21 @@ class ComputeOptions:
     device: str
     workers: int | None  # None: auto
     threads: int
+    nproc: int = 1  # processes that run the model
+    pool: Pool = ALONE  # these processes, while parts are computed
+
+    @contextmanager
+    def with_pool(self) -> Iterator[ComputeOptions]:
+        """Within the block, the processes run; yields these options with their pool."""
+        from vlcpctl.models.imports import preload
+
+        with pool_of(self.nproc, self.device, partial(preload, optimizer=False)) as pool:
+            yield replace(self, pool=pool)
 
     @property
     def worker_count(self) -> int:
         """The number of processes that decode images; 0 decodes them in this process."""
-        return worker_count(self.workers, self.device)
+        return worker_count(self.workers, self.device, self.nproc)
 
     def __str__(self) -> str:
         """The device and the workers, as a line of a plan."""

@@ -121,9 +121,11 @@ def pick(policy: str, count: int, order: np.ndarray, features: FeaturesAt, seed:
     if policy not in NEEDS_FEATURES or count == 0:
         return lowest(order, count)
     considered = np.sort(lowest(order, most_considered(count)))
-    if policy == "herding":
-        return considered[herd(features(considered), count)]
-    return considered[nearest_to_centroids(features(considered), count, seed)]
+    vectors = features(considered)
+    is_herding = policy == "herding"
+    rows = herd(vectors, count) if is_herding else nearest_to_centroids(vectors, count, seed)
+    picked: np.ndarray = considered[rows]
+    return picked
 
 
 def most_considered(count: int) -> int:

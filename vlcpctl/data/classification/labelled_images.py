@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,9 @@ class ImagesInTars:
         self._places: list[tuple[int, int, int]] = []  # index of the tar, offset, size in bytes
         self._labels: list[int] = []
         self._descriptors: dict[tuple[int, int], int] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_descriptors": {}}  # another process opens its own
 
     def open(self, path: Path) -> None:
         """Start a tar: images added from now on are in this one."""

@@ -6,7 +6,7 @@ Images are decoded in this process or in workers; undecodable labelled images ar
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -73,10 +73,15 @@ class LabelledBatches(Dataset[LabelledBatch]):
 
 
 def read_labelled(
-    batches: LabelledBatches, workers: int, *, pins: bool = False
+    batches: LabelledBatches,
+    workers: int,
+    numbers: Sequence[int] | None = None,
+    *,
+    pins: bool = False,
 ) -> Iterator[LabelledBatch]:
-    """The batches in order, see `read_in_order`."""
-    return read_in_order(batches, range(len(batches)), workers, pins=pins)
+    """The batches with these numbers (None: all), see `read_in_order`."""
+    numbers = range(len(batches)) if numbers is None else numbers
+    return read_in_order(batches, numbers, workers, pins=pins)
 
 
 @dataclass
@@ -103,9 +108,13 @@ class EvalImages(Dataset[Tensor]):
         return eval_view(decode_image(self.split.image(row), what), self.transform)
 
 
-def read_images(images: EvalImages, workers: int, *, pins: bool = False) -> Iterator[Tensor]:
-    """The batches in order, (B, H, W, 3) bytes, see `read_in_order`.
+def read_images(
+    images: EvalImages, workers: int, numbers: Sequence[int] | None = None, *, pins: bool = False
+) -> Iterator[Tensor]:
+    """The batches with these numbers (None: all), (B, H, W, 3) bytes, see `read_in_order`.
 
-    Raises BadInput if an image cannot be read or decoded.
+    The number of workers changes only the speed. Raises BadInput if an image cannot be read or
+    decoded.
     """
-    return read_in_order(images, range(len(images)), workers, pins=pins)
+    numbers = range(len(images)) if numbers is None else numbers
+    return read_in_order(images, numbers, workers, pins=pins)

@@ -107,7 +107,7 @@ class Split:
         self._descriptors: dict[tuple[int, int], int] = {}
 
     def __reduce__(self) -> tuple[type[Split], tuple[Any, ...]]:
-        # Where workers are spawned, each opens the split again and gets no copy of its rows.
+        # Another process opens the split again, and gets no copy of its rows.
         return Split, (self.directory, self.name, self._listed, self._kept)
 
     def _mapped(self) -> Rows:

@@ -6,19 +6,21 @@ Shapes: B images, C classes, P texts at once, D dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
 from vlcpctl.core.console import progress
+from vlcpctl.evaluation.embedding import TextBatches, text_batches
 from vlcpctl.evaluation.search.gallery import RightAnswers
 from vlcpctl.evaluation.search.index import Ids, Index, Vectors
 from vlcpctl.evaluation.search.ranks import Queries, Ranks, rank
 from vlcpctl.metrics.accuracy import CUTOFFS
-from vlcpctl.models.embed import embed_texts, require_finite
+from vlcpctl.models.embed import require_finite
 from vlcpctl.models.encoders import Encoder
 
 TOP = max(CUTOFFS)
+Results = Callable[[TextBatches, int], Iterator[Vectors]]  # of that many batches, in order
 _SHORTEST = 1e-12  # smallest length to divide by, as in torch's normalize
 
 
@@ -53,26 +55,35 @@ def class_ranks(image_BD: Vectors, label_B: Ids, class_CD: Vectors, index: Index
 
 
 def class_vectors(
-    encoder: Encoder, prompts: list[list[str]], batch_size: int, what: str
+    encoder: Encoder,
+    prompts: list[list[str]],
+    batch_size: int,
+    what: str,
+    results: Results | None = None,
 ) -> Vectors:
     """(C, D) float32 unit vectors for the prompts of C classes.
 
-    `what` names the model and the data in messages. Raises Diverged for non-finite embeddings.
+    `what` names the model and the data in messages; `results` embeds batches in several processes.
+    Raises Diverged for non-finite embeddings.
     """
-    parts = _embedded(encoder, prompts, batch_size, what)
+    parts = _embedded(results or _in_this_process(encoder), prompts, batch_size, what)
     class_CD = class_embeddings(parts, len(prompts), encoder.width)
     require_finite(class_CD, f"{what}, class names")
     return class_CD
 
 
+def _in_this_process(encoder: Encoder) -> Results:
+    return lambda work, count: work.results(encoder, range(count))
+
+
 def _embedded(
-    encoder: Encoder, prompts: list[list[str]], batch_size: int, what: str
+    results: Results, prompts: list[list[str]], batch_size: int, what: str
 ) -> Iterator[tuple[Ids, Vectors]]:
     owners = [number for number, own in enumerate(prompts) for _ in own]
     texts = [text for own in prompts for text in own]
+    work = text_batches(texts, batch_size)
     with progress(f"{what}: prompts", len(texts), "prompts") as bar:
-        for start in range(0, len(texts), batch_size):
-            part = slice(start, start + batch_size)
-            class_P = np.array(owners[part], dtype=np.int64)
-            yield class_P, embed_texts(encoder, [texts[part]])
-            bar.advance(len(class_P))
+        for number, text_PD in enumerate(results(work, len(work.batches))):
+            start = number * batch_size
+            yield np.array(owners[start : start + batch_size], dtype=np.int64), text_PD
+            bar.advance(len(text_PD))

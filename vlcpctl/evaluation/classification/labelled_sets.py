@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
@@ -13,12 +14,34 @@ from vlcpctl.data.classification.data_sets import DataSet
 from vlcpctl.data.classification.labelled_images import Flaw, LabelledImages
 from vlcpctl.data.loading.eval_batches import LabelledBatch, LabelledBatches, read_labelled
 from vlcpctl.data.tasks.skips import Tolerance
-from vlcpctl.evaluation.jobs import Compute
 from vlcpctl.evaluation.search.index import Ids, Vectors
+from vlcpctl.evaluation.session import Session
 from vlcpctl.models.embed import embed_images, require_finite
 from vlcpctl.models.encoders import Encoder
 
 _FLAWS_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class LabelledWork:
+    """Work that embeds batches of labelled images: rows (B,), embeddings (B, D) and flaws."""
+
+    batches: LabelledBatches
+    workers: int
+
+    def share(self, numbers: Sequence[int]) -> LabelledWork:
+        """See `Work`."""
+        return self
+
+    def results(
+        self, encoder: Encoder, numbers: Sequence[int]
+    ) -> Iterator[tuple[Ids, Vectors, list[Flaw]]]:
+        """See `Work`."""
+        pins = encoder.device.type == "cuda"
+        read = read_labelled(self.batches, self.workers, numbers, pins=pins)
+        for batch in copied_ahead(read, encoder.device, LabelledBatch.moved):
+            pixels = [batch.pixels] if len(batch.rows) else []
+            yield batch.rows, embed_images(encoder, pixels), batch.flaws
 
 
 @final
@@ -44,22 +67,19 @@ class LabelledSet:
         """How many images are read."""
         return min(len(self.images.labels), self.limit or len(self.images.labels))
 
-    def embed(
-        self, encoder: Encoder, compute: Compute, what: str
-    ) -> Iterator[tuple[Ids, Vectors, list[Flaw]]]:
+    def embed(self, session: Session, what: str) -> Iterator[tuple[Ids, Vectors, list[Flaw]]]:
         """Yield per batch the rows (B,), unit embeddings (B, D), and flaws of undecodable images.
 
         Raises Diverged for non-finite embeddings.
         """
-        batches = LabelledBatches(self.images, self.count, encoder.transform, compute.batch_size)
+        transform, compute = session.encoder.transform, session.compute
+        batches = LabelledBatches(self.images, self.count, transform, compute.batch_size)
+        embedded = session.results(LabelledWork(batches, compute.worker_count), len(batches))
         with progress(f"{what}: images", self.count, "images") as bar:
-            pins = encoder.device.type == "cuda"
-            read = read_labelled(batches, compute.worker_count, pins=pins)
-            for batch in copied_ahead(read, encoder.device, LabelledBatch.moved):
-                image_BD = embed_images(encoder, [batch.pixels] if len(batch.rows) else [])
+            for rows, image_BD, flaws in embedded:
                 require_finite(image_BD, f"{what}, images")
-                yield batch.rows, image_BD, batch.flaws
-                bar.advance(batch.size)
+                yield rows, image_BD, flaws
+                bar.advance(len(rows) + len(flaws))
 
     def check_flaws(self, flaws: Sequence[Flaw], tolerance: Tolerance) -> None:
         """Warn of the images left out, once for all checkpoints.

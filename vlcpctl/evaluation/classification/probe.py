@@ -128,7 +128,7 @@ class ProbeEvaluator(Evaluator):
     def _images(self, session: Session, opened: LabelledSet) -> _Images:
         what = f"{session.checkpoint} on {opened.name} ({opened.split})"
         flaws, rows, features = list(opened.images.flaws), [], []
-        for batch_rows, image_BD, bad in opened.embed(session.encoder, session.compute, what):
+        for batch_rows, image_BD, bad in opened.embed(session, what):
             flaws += bad
             rows.append(batch_rows)
             features.append(image_BD)

@@ -70,7 +70,7 @@ class ZeroshotEvaluator(Evaluator):
         nothing = np.empty(0, dtype=np.int64)
         counts, n_ties = tally(nothing, nothing, len(class_CD)), 0
         what = f"{session.checkpoint} on {opened.name}"
-        for rows, image_BD, bad in opened.embed(session.encoder, session.compute, what):
+        for rows, image_BD, bad in opened.embed(session, what):
             flaws += bad
             ranks = class_ranks(image_BD, labels[rows], class_CD, index)
             if self.plan.ranks is not None:
@@ -94,9 +94,10 @@ class ZeroshotEvaluator(Evaluator):
     def _class_vectors(self, session: Session, given: ZeroshotData) -> Vectors:
         """The classes as vectors, computed once: tasks of a stream often share them."""
         what = f"{session.checkpoint} on {given.data.name}"
+        size = session.compute.batch_size
         return session.once(
             given.digest,
-            lambda: class_vectors(session.encoder, given.prompts, session.compute.batch_size, what),
+            lambda: class_vectors(session.encoder, given.prompts, size, what, session.results),
         )
 
 

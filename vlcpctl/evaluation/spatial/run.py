@@ -17,7 +17,7 @@ from vlcpctl.evaluation.session import Session
 from vlcpctl.evaluation.spatial.angles import spatial
 from vlcpctl.evaluation.spatial.plan import SpatialPlan
 from vlcpctl.evaluation.splits import EvalSplit
-from vlcpctl.models.encoders import load_for_inference
+from vlcpctl.models.saved_encoder import SavedEncoder
 
 
 @final
@@ -49,7 +49,7 @@ class SpatialEvaluator(Evaluator):
     def _by(self, checkpoint: Path, compute: Compute) -> list[Embeddings]:
         """The embeddings of each task by a checkpoint, computed at first use."""
         if checkpoint not in self._embedded:
-            encoder = load_for_inference(checkpoint, compute.device)
+            encoder = compute.pool.load(SavedEncoder(checkpoint), compute.device)
             self._embedded[checkpoint] = [
                 embed(encoder, source, checkpoint, compute) for source in self.sources
             ]

@@ -14,7 +14,16 @@ OUTPUTS = frozenset({"out", "save_embeddings", "save_ranks", "timings", "junit"}
 _APPENDED = frozenset({"tensorboard"})  # files are added to it, none is replaced
 _TEXTS = frozenset({"sources", "rows", "data_sets"})  # inputs that are paths, names or -
 TEXTS = _TEXTS | {"image_root", "model", "pretrained"}  # every text that may be a path
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/{2}")
+# Texts that may be or contain a path, such as checkpoint:DIR, beside those.
+_WITH_PATHS = frozenset(
+    {"baseline", "buffer_from", "guard", "guard_classes", "init", "labels_from"}
+)
+_URL = re.compile(r"(?:^|(?<=[=,:]))[A-Za-z][A-Za-z0-9+.-]*:/{2}.*", re.DOTALL)
+
+
+def is_path(parameter: str, kind: Any) -> bool:
+    """Whether values of a parameter, of this Python type, may be or contain paths."""
+    return kind is Path or parameter in TEXTS | _WITH_PATHS
 
 
 def refuse_url(text: str) -> None:
@@ -22,9 +31,11 @@ def refuse_url(text: str) -> None:
 
     Call it before the text becomes a Path, which turns // into /.
     """
-    if _URL.match(text):
+    url = _URL.search(text)
+    if url:
         raise ValueError(
-            f"'{printable(text)}' is a URL, not a local path; object stores are not supported yet"
+            f"'{printable(url[0])}' is a URL, not a local path; object stores are not supported "
+            "yet: use a local copy, or mount the store as a directory"
         )
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import types
 import typing
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, get_args, get_origin
 
-from vlcpctl.commands.paths import TEXTS, refuse_url
+from vlcpctl.commands.paths import TEXTS, is_path, refuse_url
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.printable import printable
 
@@ -98,7 +98,7 @@ def _converted(parameter: str, information: Any, kind: Any, value: Any) -> Any:
         return value  # a default
     if not value:
         raise ValueError("the value is empty (an unset shell variable gives an empty value)")
-    if kind is Path or parameter in TEXTS:
+    if is_path(parameter, kind):
         refuse_url(value)
     if getattr(information, "parser", None) is not None:
         return information.parser(value)
@@ -153,8 +153,10 @@ def _from_environment(parameter: Any, _: Any) -> Any:
         return None
     if not parameter.multiple:
         return text
-    is_path = parameter.name in TEXTS or parameter.metavar in {"DIR", "FILE", "PATH"}
-    return [one for one in text.split(os.pathsep if is_path else None) if one]
+    if parameter.name in TEXTS or parameter.metavar in {"DIR", "FILE", "PATH"}:
+        # A URL is refused in whole: s3 and //bucket/run would be two paths that do not exist.
+        return [one for one in re.split(f"{re.escape(os.pathsep)}(?!//)", text) if one]
+    return text.split()
 
 
 def _option(parameter: Any) -> str:

@@ -138,7 +138,10 @@ class OptimizerStep:
         if token_loss is not None:
             outputs = [*outputs, self.scaler.scale(token_loss)]
             grads = [*grads, torch.ones_like(token_loss)]
-        torch.autograd.backward(outputs, grads)
+        # A number whose derivatives are `grads`: given gradients, torch.autograd.backward compares
+        # shapes by means of sympy, which takes 0.7 CPU seconds to import.
+        pairs = zip(outputs, grads, strict=True)
+        torch.stack([(output * grad).sum().float() for output, grad in pairs]).sum().backward()
 
     def _encode(
         self, batch: Batch, chunk: slice, *, fuses: bool

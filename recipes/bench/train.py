@@ -81,7 +81,7 @@ def main() -> None:
             for contender in (RIVAL, *OURS)
             for count in (args.few, args.pairs)
         }
-        found = in_turns(commands, rounds=args.rounds)
+        found = in_turns(commands, rounds=args.rounds, warm_up=args.warm_up)
     emit(machine())
     emit(
         f"open_clip {version('open_clip_torch')}; model {args.size}, batches of {args.batch}, "
@@ -189,6 +189,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--warm-up", type=int, default=1, help="rounds before")
     parser.add_argument("--directory", type=Path, help="where to write data and checkpoints")
     return parser.parse_args()
 

@@ -59,7 +59,7 @@ class BaseEncoder(ABC):
         """Normalised pixels (B, 3, H, W) of (B, H, W, 3) bytes, on the module's device."""
         mean, std = self._statistics
         # Bytes are copied to a GPU, and become floats there. Arithmetic on whole rows, with the
-        # statistics repeated for each pixel, takes half the time of arithmetic on rows of three.
+        # statistics repeated for each pixel, takes half the time of that on three values at a time.
         rows = to_device(images, mean.device).flatten(2).to(mean.dtype, copy=True).div_(255)
         width = images.shape[2]
         rows.sub_(mean.flatten().repeat(width)).div_(std.flatten().repeat(width))

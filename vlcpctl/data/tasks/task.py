@@ -174,7 +174,8 @@ class Split:
 
     def sizes(self) -> tuple[np.ndarray, np.ndarray]:
         """The widths and the heights of the N images in pixels, (N,) int32 each."""
-        return self.table["width"].to_numpy(), self.table["height"].to_numpy()
+        table = self.columns(["width", "height"])
+        return table["width"].to_numpy(), table["height"].to_numpy()
 
     def column(self, name: str) -> list[Any]:
         """The N values of a column of the index, as Python objects.

@@ -114,7 +114,8 @@ def run(
 
     The loss is the mean cross-entropy plus strength / 2 times the squared weights. The strength
     is the best of 0.1, 0.01, ... 1e-8 on a held-out part of the train split, chosen by the images'
-    keys; the probe is then trained on the whole split.
+    keys; weaker ones are not tried once two in a row are less accurate than the best so far. The
+    probe is then trained on the whole split.
 
     Examples:
       vlcpctl eval-probe stream/0* --checkpoint run/00 --checkpoint run/01 \

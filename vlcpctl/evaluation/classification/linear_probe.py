@@ -22,7 +22,9 @@ from vlcpctl.evaluation.search.candidates import BAND
 from vlcpctl.evaluation.search.index import Ids
 from vlcpctl.evaluation.search.ranks import Ranks
 
-LOOSE, SINGLE, TIGHT = 1e-5, 1e-6, 1e-8  # largest component of a gradient when L-BFGS stops
+# Largest component of the gradient when L-BFGS stops: to choose a strength, as small as single
+# precision allows (rounding stops the line search near 1e-7), and for the probe that is evaluated.
+LOOSE, TIGHT = 1e-6, 1e-8
 MOST_STEPS = 1000  # of L-BFGS, as in CLIP's linear probes (Radford et al., 2021, appendix A.3)
 _CHUNK = 1 << 14  # images converted to double precision at once
 _MOMENTUM = 0.9
@@ -79,19 +81,17 @@ def fit_lbfgs(
 ) -> Probe:
     """Fit a probe by L-BFGS; the loss is convex, so `start` changes only the time it takes.
 
-    It is fitted until no component of the gradient exceeds `tolerance`, with products in single
-    precision; below `TIGHT` of those, the rest of the way in double precision.
+    It is fitted until no component of the gradient exceeds `tolerance`: with products in single
+    precision as far as `LOOSE`, and in double precision from there.
     """
-    shape = (data.classes, data.feature_ND.shape[1] + 1)
-    vector = np.zeros(shape)
+    vector = np.zeros((data.classes, data.feature_ND.shape[1] + 1))
     if start is not None:
         vector[:, :-1], vector[:, -1] = start.weight_CD.cpu(), start.bias_C.cpu()
     steps = 0
-    # Rounding in float32 stops the line search near 1e-7.
-    for kind, gtol in ((torch.float32, max(tolerance, SINGLE)), (torch.float64, tolerance)):
-        if kind == torch.float32 or gtol < SINGLE:
-            left = MOST_STEPS - steps
-            vector, taken = _minimised(_Objective(data, strength, kind), vector, gtol, left)
+    for kind, gtol in ((torch.float32, max(tolerance, LOOSE)), (torch.float64, tolerance)):
+        if kind == torch.float32 or (gtol < LOOSE and steps < MOST_STEPS):
+            objective = _Objective(data, strength, kind)
+            vector, taken = _minimised(objective, vector, gtol, MOST_STEPS - steps)
             steps += taken
     found = torch.from_numpy(vector).to(data.feature_ND.device)
     return Probe(found[:, :-1].contiguous(), found[:, -1].contiguous(), steps)

@@ -15,7 +15,9 @@ from vlcpctl.core.errors import BadInput, Diverged
 from vlcpctl.core.hashing import unit_hash
 from vlcpctl.evaluation.classification.labelled_sets import LabelledSet
 from vlcpctl.evaluation.classification.linear_probe import (
+    LOOSE,
     MOST_STEPS,
+    TIGHT,
     LabelledFeatures,
     Probe,
     Sgd,
@@ -27,6 +29,7 @@ from vlcpctl.evaluation.classification.linear_probe import (
 )
 from vlcpctl.evaluation.classification.probe_plan import (
     EPOCHS,
+    FALLS,
     HELD_OUT,
     RATE,
     SGD,
@@ -145,7 +148,11 @@ class ProbeEvaluator(Evaluator):
         )
 
     def _chosen(self, data: LabelledFeatures, keys: list[str], what: str) -> float:
-        """The strength with the best accuracy on the held-out part; of ties the strongest."""
+        """The strength with the best accuracy on the held-out part; of ties the strongest.
+
+        The weaker ones are left out once `FALLS` in a row are less accurate than the best so far:
+        below the best strength probes only fit noise, ever more of it and ever more slowly.
+        """
         share = self.request.held_out or HELD_OUT
         # Drawn by key, so that the same images are held out for every checkpoint, also where
         # another one leaves an image out.
@@ -159,12 +166,17 @@ class ProbeEvaluator(Evaluator):
             )
         found: dict[float, float] = {}
         start: Probe | None = None
+        falls = 0
         # From strong to weak, each started from the last: neighbouring optima are close, so that
         # L-BFGS needs few steps. `max` keeps the first of ties, the strongest.
         for strength in STRENGTHS:
-            probe = self._fitted(rest, strength, start)
-            if probe.is_finite:
-                found[strength], start = accuracy(probe, held), probe
+            probe = self._fitted(rest, strength, start, LOOSE)
+            if not probe.is_finite:
+                continue
+            found[strength], start = accuracy(probe, held), probe
+            falls = falls + 1 if found[strength] < max(found.values()) else 0
+            if falls == FALLS:
+                break
         if not found:
             raise Diverged(self._why(what, "every strength"))
         best = max(found, key=found.__getitem__)
@@ -180,10 +192,16 @@ class ProbeEvaluator(Evaluator):
         )
         return f"{what}: the probe diverged to NaN or infinity at {where}; use {way_out}"
 
-    def _fitted(self, data: LabelledFeatures, strength: float, start: Probe | None = None) -> Probe:
+    def _fitted(
+        self,
+        data: LabelledFeatures,
+        strength: float,
+        start: Probe | None = None,
+        tolerance: float = TIGHT,
+    ) -> Probe:
         request = self.request
         if request.solver != SGD:
-            return fit_lbfgs(data, strength, start)
+            return fit_lbfgs(data, strength, start, tolerance)
         how = Sgd(
             epochs=request.epochs or EPOCHS,
             rate=request.lr or RATE,

@@ -18,6 +18,7 @@ from vlcpctl.evaluation.planned_rows import PlannedRow, own_fields, place_of, ro
 
 LBFGS, SGD = SOLVERS = ("lbfgs", "sgd")
 STRENGTHS = tuple(10.0**-power for power in range(1, 9))  # to choose from, the strongest first
+FALLS = 2  # strengths in a row with less accuracy than the best, after which the choice is made
 HELD_OUT = 0.1
 EPOCHS, RATE, SGD_BATCH = 100, 1.0, 1024
 _IDLE = (

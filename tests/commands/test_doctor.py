@@ -81,6 +81,30 @@ def test_a_gpu_that_torch_does_not_see_is_a_warning(monkeypatch: pytest.MonkeyPa
     assert doctor._cuda(torch).status == "warn"
 
 
+def test_a_gpu_is_shown_with_its_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = SimpleNamespace(name="H100", total_memory=80 * 2**30)
+    cuda = SimpleNamespace(
+        device_count=lambda: 1,
+        get_device_properties=lambda _: device,
+        is_bf16_supported=lambda *, including_emulation: not including_emulation,
+    )
+    torch: Any = SimpleNamespace(cuda=cuda, version=SimpleNamespace(cuda="13.2"))
+    monkeypatch.setattr(doctor, "has_tf32", lambda: False)
+    assert doctor._cuda(torch).detail == "H100 (80 GiB), CUDA 13.2; bf16, no TF32"
+
+
+def test_a_missing_compiler_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    check = doctor._compiler()
+    assert (check.status, "--compile needs a C compiler" in check.detail) == ("warn", True)
+
+
+def test_the_default_number_of_workers_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "worker_count", lambda wanted, device: 7)
+    assert doctor._threads().detail.endswith("--workers auto 7")
+
+
 def test_a_temporary_directory_that_cannot_be_written_is_a_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -159,7 +159,14 @@ def test_a_tensor_on_its_device_is_not_copied() -> None:
     assert to_device(tensor, torch.device("cpu")) is tensor
 
 
+@pytest.fixture
+def a_gpu() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("torch finds no GPU")
+
+
 @pytest.mark.gpu
+@pytest.mark.usefixtures("a_gpu")
 def test_on_a_real_gpu_items_arrive_in_order_and_unchanged() -> None:
     items = [torch.full((1024, 1024), number) for number in range(12)]
     seen = []
@@ -170,6 +177,7 @@ def test_on_a_real_gpu_items_arrive_in_order_and_unchanged() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("a_gpu")
 def test_arrays_of_a_gpu_come_in_order_and_stay_what_they_are() -> None:
     parts = (torch.full((2, 2), float(number), device="cuda") for number in range(5))
     assert [array[0, 0] for array in list(to_host(parts))] == [0, 1, 2, 3, 4]

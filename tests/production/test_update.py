@@ -26,7 +26,9 @@ from support.production import (
 from support.program import ProgramResult, check_refused, run_program
 from support.tiny_stream import make_task
 
+from vlcpctl.commands.update import _settings
 from vlcpctl.core.staging import Staging
+from vlcpctl.production.settings import Settings
 
 Run = Callable[..., ProgramResult]
 
@@ -501,3 +503,11 @@ def test_a_state_that_was_changed_is_refused(
     assert tree(state) == before
     file.write_text("[" * 500)
     check_refused(run(*week_words(place, state, 2)), "update", 3, "state.json")
+
+
+def test_workers_are_kept_until_auto_takes_their_place(tmp_path: Path) -> None:
+    first = Settings(run="r").with_given(_settings(tmp_path, {"workers": "4"}))
+    later = first.with_given(_settings(tmp_path, {"steps": 3}))
+    assert (first.workers, later.workers) == (4, 4)
+    assert later.with_given(_settings(tmp_path, {"workers": "auto"})).workers is None
+    assert Settings(run="r").workers is None

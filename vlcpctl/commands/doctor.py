@@ -19,7 +19,9 @@ from typing import Any, Literal
 from vlcpctl.commands import options
 from vlcpctl.core import console
 from vlcpctl.core.errors import VlcpError
+from vlcpctl.core.gpu import has_tf32, is_gpu, worker_count
 from vlcpctl.jobs.runner import CONTEXT
+from vlcpctl.training.config.execution import require_compiler
 
 Status = Literal["ok", "warn", "fail"]
 LITTLE_DISK = 5 * 2**30  # a few checkpoints of a base model
@@ -67,6 +69,7 @@ def _checks() -> Iterator[Check]:
     )
     yield _import_check("open_clip", _open_clip)
     yield _import_check("tokenizer", _tokenizer, needs="open_clip")
+    yield _compiler()
     yield _faiss()
     yield _threads()
     yield _memory()
@@ -91,12 +94,29 @@ def _cuda(torch: Any) -> Check:
     devices = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
     if devices:
         names = [f"{device.name} ({device.total_memory / 2**30:.0f} GiB)" for device in devices]
-        return Check("cuda", "ok", f"{', '.join(names)}, CUDA {torch.version.cuda}")
+        return Check(
+            "cuda", "ok", f"{', '.join(names)}, CUDA {torch.version.cuda}; {_arithmetic(torch)}"
+        )
     if shutil.which("nvidia-smi"):
         return Check(
             "cuda", "warn", "nvidia-smi is installed, but torch finds no CUDA device: CPU only"
         )
     return Check("cuda", "ok", "no CUDA device: everything runs on the CPU")
+
+
+def _arithmetic(torch: Any) -> str:
+    """What the first GPU computes in: --precision auto and --tf32 depend on it."""
+    bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+    return f"{'bf16' if bf16 else 'no bf16'}, {'TF32' if has_tf32() else 'no TF32'}"
+
+
+def _compiler() -> Check:
+    """Whether --compile would find a compiler."""
+    try:
+        require_compiler(on_gpu=is_gpu("auto"))
+    except VlcpError as error:
+        return Check("compile", "warn", str(error))
+    return Check("compile", "ok", "a C compiler for train-step --compile is installed")
 
 
 def _open_clip(open_clip: Any) -> Check:
@@ -138,8 +158,12 @@ def _installed(distribution: str) -> bool:
 
 def _threads() -> Check:
     usable = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    workers = worker_count(None, "auto")
     return Check(
-        "threads", "ok", f"{usable} cores; arithmetic uses {options.DEFAULT_THREADS} by default"
+        "threads",
+        "ok",
+        f"{usable} cores; arithmetic uses {options.DEFAULT_THREADS} by default, --workers auto "
+        f"{workers}",
     )
 
 

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from vlcpctl.data.loading import workers
+from vlcpctl.data.loading.workers import read_in_order
 
 PROGRAM = """
 from torch.utils.data import Dataset
@@ -23,3 +32,37 @@ def test_a_reader_that_stops_early_does_not_wait_for_its_workers() -> None:
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60
     )
     assert ended.stdout == "0 1\n"
+
+
+class Places(Dataset[Tensor]):
+    """Each item is its place, and whether its process may see GPUs."""
+
+    def __getitem__(self, place: int) -> Tensor:
+        return torch.tensor([place, os.environ.get("CUDA_VISIBLE_DEVICES") == ""])
+
+
+def test_a_worker_sees_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does it inherit that from its parent: what it does not touch, it need not know of."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    found = [item.tolist() for item in read_in_order(Places(), range(4), 2)]
+    assert found == [[place, 1] for place in range(4)]
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1"
+
+
+@pytest.mark.parametrize("pins", [True, False])
+def test_a_thread_pins_what_workers_read(monkeypatch: pytest.MonkeyPatch, *, pins: bool) -> None:
+    seen: list[object] = []
+
+    class Loader:
+        def __init__(self, *_: object, pin_memory: bool, **how: object) -> None:
+            seen.append((pin_memory, how["multiprocessing_context"]))
+
+        def __iter__(self) -> Loader:
+            return self
+
+        def __next__(self) -> Tensor:
+            raise StopIteration
+
+    monkeypatch.setattr(workers, "DataLoader", Loader)
+    assert list(read_in_order(Places(), range(4), 2, pins=pins)) == []
+    assert seen == [(pins, "fork")]

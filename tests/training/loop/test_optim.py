@@ -68,6 +68,25 @@ def test_a_restored_optimizer_goes_on_bit_for_bit(name: str) -> None:
         assert torch.equal(weight, cut[path])
 
 
+@pytest.mark.parametrize("name", ["adamw", "adam", "sgd"])
+def test_a_restored_state_has_the_memory_format_of_its_weight(name: str) -> None:
+    """Of a convolution on a GPU: saved tensors are contiguous, and fused kernels need one order."""
+    made = torch.randn(4, 3, 2, 2).contiguous(memory_format=torch.channels_last)
+    weights = {"conv.weight": made.requires_grad_()}
+    settings = Settings(optimizer=name, lr=0.1)
+    first = new_optimizer(weights, settings)
+    made.grad = torch.ones_like(made)
+    first.step()
+    live = state_tensors(first, weights)
+    second = new_optimizer(weights, settings)
+    restore(second, weights, {path: value.contiguous() for path, value in live.items()})
+    found = state_tensors(second, weights)
+    assert found.keys() == live.keys()
+    for path, value in live.items():
+        assert torch.equal(found[path], value)
+        assert found[path].stride() == value.stride()
+
+
 def test_lamb_step_is_algorithm_2_written_out() -> None:
     settings = Settings(optimizer="lamb", lr=0.1, weight_decay=0.01)
     weights = {"w": torch.tensor([[3.0, 4.0]], requires_grad=True)}

@@ -25,11 +25,11 @@ def check_execution(request: Request) -> None:
     if request.tf32 and not has_tf32():
         raise UsageError("--tf32 has no effect: this GPU is older than TF32 (NVIDIA Ampere)")
     if request.compile:
-        _require_compiler(on_gpu=on_gpu)
+        require_compiler(on_gpu=on_gpu)
 
 
-def _require_compiler(*, on_gpu: bool) -> None:
-    """Refuse --compile if torch would not find a compiler, which it reports after minutes."""
+def require_compiler(*, on_gpu: bool) -> None:
+    """Raise UsageError if torch would not find a compiler, which it reports only after minutes."""
     # As torch's inductor looks for one for a CPU, and triton for a GPU.
     variable, usual = ("CC", ("gcc", "clang")) if on_gpu else ("CXX", ("g++",))
     names = (os.environ[variable],) if os.environ.get(variable) else usual

@@ -70,7 +70,10 @@ def restore(
         # Fused kernels count on the device of the weight, LAMB on the CPU.
         on_cpu = field == "step" and isinstance(optimizer, Lamb)
         home = value.to("cpu" if on_cpu else weights[name].device)
-        optimizer.state[weights[name]][field] = home.clone()
+        # In the memory format of the weight: fused kernels read both in the order of memory.
+        like = weights[name] if home.shape == weights[name].shape else home
+        restored = torch.empty_like(like, dtype=home.dtype, device=home.device)
+        optimizer.state[weights[name]][field] = restored.copy_(home)
 
 
 def learning_rate(settings: Settings, step: int, steps: int, drops: int) -> float:

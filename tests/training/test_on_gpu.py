@@ -1,0 +1,86 @@
+"""Training on a real GPU: the losses of the CPU, with every option."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.battery import TrainingWorld, make_world, request, with_fusion_model
+
+from vlcpctl.evaluation.jobs import Compute
+from vlcpctl.training.train_step import train_step
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True)
+def needs_a_gpu() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("torch finds no GPU")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+def losses(checkpoint: Path) -> list[float]:
+    rows = map(json.loads, (checkpoint / "metrics.jsonl").read_text().splitlines())
+    return [row["loss"] for row in rows]
+
+
+def trained(world: TrainingWorld, root: Path, method: str, **how: Any) -> Path:
+    """The checkpoint of the second task, trained on the device."""
+    for number in range(2):
+        step = request(world, method, number, root, buffered=False, **how)
+        out = train_step(step)
+    return out
+
+
+@pytest.mark.parametrize("fuses", [False, True])
+@pytest.mark.parametrize("method", ["seqf", "ctp", "der", "co2l", "ewc"])
+def test_losses_are_those_of_the_cpu(
+    world: TrainingWorld, tmp_path: Path, method: str, *, fuses: bool
+) -> None:
+    world = with_fusion_model(world) if fuses else world
+    # Dropout draws other masks on a GPU.
+    if fuses:
+        world = replace(world, flags={**world.flags, "steps": 1})
+    on_cpu = losses(trained(world, tmp_path / "cpu", method, device="cpu"))
+    on_gpu = losses(trained(world, tmp_path / "gpu", method, device="cuda"))
+    assert on_gpu == pytest.approx(on_cpu, rel=0.5 if fuses else 1e-3)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("option", ["tf32", "grad_checkpointing", "compile"])
+def test_options_change_the_last_bits_at_most(
+    world: TrainingWorld, tmp_path: Path, option: str, workers: int
+) -> None:
+    plain = losses(trained(world, tmp_path / "plain", "ctp", device="cuda"))
+    how: dict[str, Any] = {option: True, "workers": workers}
+    other = losses(trained(world, tmp_path / "other", "ctp", device="cuda", **how))
+    assert other == pytest.approx(plain, rel=2e-2 if option == "tf32" else 1e-3)
+
+
+def test_bf16_is_close(world: TrainingWorld, tmp_path: Path) -> None:
+    plain = losses(trained(world, tmp_path / "fp32", "ctp", device="cuda"))
+    half = replace(world, flags={**world.flags, "precision": "bf16"})
+    assert losses(trained(half, tmp_path / "bf16", "ctp", device="cuda")) == pytest.approx(
+        plain, rel=5e-2
+    )
+
+
+def test_the_number_of_workers_changes_no_byte(world: TrainingWorld, tmp_path: Path) -> None:
+    made = [
+        trained(world, tmp_path / str(workers), "seqf", device="cuda", workers=workers)
+        for workers in (0, 3)
+    ]
+    assert (made[0] / "metrics.jsonl").read_bytes() == (made[1] / "metrics.jsonl").read_bytes()
+
+
+def test_auto_workers_are_counted_for_evaluations() -> None:
+    assert 1 <= Compute(device="auto", batch_size=1, workers=None).worker_count <= 8

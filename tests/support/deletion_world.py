@@ -113,10 +113,12 @@ def traces(root: Path, pair: StoredPair) -> list[str]:
     """Where something of a pair is left, in raw bytes or in the values of Parquet files."""
     found = []
     texts = [pair.key, pair.sha256, *pair.captions]
+    digits = [bytes.fromhex(text) for text in (pair.key, pair.sha256)]  # in files of rows
+    wanted = [pair.image, *digits, *(text.encode() for text in texts)]
     for directory, _, names in os.walk(root):
         for path in (Path(directory) / name for name in names):
             data = path.read_bytes()
-            if any(what in data for what in (pair.image, *(text.encode() for text in texts))):
+            if any(what in data for what in wanted):
                 found.append(str(path.relative_to(root)))
             elif data.startswith(b"PAR1"):
                 values = str(pq.read_table(path).drop_columns(_numbers(path)).to_pylist())

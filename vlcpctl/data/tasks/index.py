@@ -229,7 +229,7 @@ def index_batches(path: Path, fields: Iterable[pa.Field] = SCHEMA) -> Iterator[p
                 table = pa.table(batch)
                 for field in fields:
                     table = _with_checked(table, field, path)
-                yield from table.select(columns).combine_chunks().to_batches()
+                yield from table.select(columns).to_batches()
             for field in fields:
                 _with_checked(empty, field, path)
     except (OSError, ValueError, pa.ArrowException) as error:

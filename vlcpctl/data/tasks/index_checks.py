@@ -75,9 +75,9 @@ class RowProblems:
         at = self._messages(lambda row: str(batch["key"][row].as_py()))
         yield from _digit_problems(batch, at)
         coded = batch["shard"].dictionary_encode()
-        place = coded.dictionary.to_pylist(), np.asarray(coded.indices)
-        numbers = (batch[name].to_numpy() for name in ("offset", "size"))
-        yield from _place_problems(*place, *numbers, at, self._shards)
+        names, shard_N = coded.dictionary.to_pylist(), np.asarray(coded.indices)
+        offset_N, size_N = (batch[name].to_numpy() for name in ("offset", "size"))
+        yield from _place_problems(names, (shard_N, offset_N, size_N), at, self._shards)
         for name in ("width", "height"):
             yield from at.where(batch[name].to_numpy() < 1, f"{name} is less than 1")
         yield from _captions_of(batch["captions"], at)
@@ -92,7 +92,7 @@ class RowProblems:
             keys = rows.keys[part]
             at = self._messages(keys.__getitem__)
             numbers = rows.shard_N[part], rows.offset_N[part], rows.size_N[part]
-            yield from _place_problems(rows.shards, *numbers, at, self._shards)
+            yield from _place_problems(rows.shards, numbers, at, self._shards)
             lists = rows.lists[start : start + _ROWS_AT_ONCE + 1]
             yield from _caption_problems(lists, rows.ends, at)
             self._first += len(keys)
@@ -130,13 +130,12 @@ def _digit_problems(batch: pa.RecordBatch, at: _Messages) -> Iterator[str]:
 
 def _place_problems(
     names: Sequence[str],
-    shard_N: np.ndarray,
-    offset_N: np.ndarray,
-    size_N: np.ndarray,
+    places: tuple[np.ndarray, np.ndarray, np.ndarray],
     at: _Messages,
     shards: Mapping[str, int],
 ) -> Iterator[str]:
     """Yield mistakes of the columns shard, as an index into `names`, offset and size."""
+    shard_N, offset_N, size_N = places
     for code, name in enumerate(names):
         if name not in shards:
             listed = f"refers to shard {printable(name)!r:.100}, which task.json does not list"

@@ -24,7 +24,7 @@ class Keys(Sequence[str]):
     def __init__(self, raw: np.ndarray) -> None:
         self.raw = raw
         # Slices of this are quicker than rows of the array.
-        self._bytes = memoryview(np.ascontiguousarray(raw)).cast("B") if len(raw) else b""
+        self._bytes = np.ascontiguousarray(raw).data.cast("B") if len(raw) else b""
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Keys:
@@ -61,9 +61,10 @@ class Keys(Sequence[str]):
         if isinstance(row, slice):
             return Keys(self.raw[row])
         start = KEY_BYTES * row
-        if 0 <= start < len(self._bytes):
-            return self._bytes[start : start + KEY_BYTES].hex()
-        return self.raw[row].tobytes().hex()  # a negative row, or an IndexError
+        found = self._bytes[start : start + KEY_BYTES].hex() if start >= 0 else ""
+        if not found:  # a negative row, or an IndexError
+            found = self.raw[row].tobytes().hex()
+        return found
 
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), _ROWS_AT_ONCE):

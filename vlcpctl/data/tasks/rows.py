@@ -13,6 +13,7 @@ from __future__ import annotations
 import mmap
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,16 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    @cached_property
+    def place(self) -> tuple[memoryview, memoryview, memoryview]:
+        """`shard_N`, `offset_N` and `size_N`, of which single numbers are read faster."""
+        return self.shard_N.data, self.offset_N.data, self.size_N.data
+
+    @cached_property
+    def caption(self) -> tuple[memoryview, memoryview, memoryview]:
+        """`lists`, `ends` and `text`, of which single numbers are read faster."""
+        return self.lists.data, self.ends.data, self.text
 
 
 def rows_of(batch: pa.RecordBatch) -> Rows:

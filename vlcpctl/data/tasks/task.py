@@ -157,14 +157,14 @@ class Split:
 
     def captions(self, row: int) -> list[str]:
         """All captions of the image at `row`."""
-        rows = self._rows
-        first, stop = rows.lists[row], rows.lists[row + 1]
-        ends, text = rows.ends[first : stop + 1].tolist(), rows.text
-        return [str(text[start:end], "utf-8") for start, end in pairwise(ends)]
+        lists, ends, text = self._rows.caption
+        places = ends[lists[row] : lists[row + 1] + 1].tolist()
+        return [str(text[start:end], "utf-8") for start, end in pairwise(places)]
 
     def caption_count(self, row: int) -> int:
         """The number of captions of the image at `row`."""
-        return int(self._rows.lists[row + 1]) - int(self._rows.lists[row])
+        lists = self._rows.caption[0]
+        return int(lists[row + 1] - lists[row])
 
     def caption_counts(self, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
         """(n,) int: the number of captions of each image, or of those at `rows`."""
@@ -213,9 +213,9 @@ class Split:
         Raises BadInput if the tar cannot be read or the bytes do not have the index's sha256.
         """
         rows = self._rows
-        shard, size = int(rows.shard_N[row]), int(rows.size_N[row])
+        shard, offset, size = (column[row] for column in rows.place)
         try:
-            data = os.pread(self._descriptor(shard), size, int(rows.offset_N[row]))
+            data = os.pread(self._descriptor(shard), size, offset)
         except OSError as error:
             where = self.directory / rows.shards[shard]
             raise BadInput(f"{unreadable(where, error)} (key {self.keys[row]})") from error

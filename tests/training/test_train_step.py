@@ -17,6 +17,7 @@ from support.tiny_stream import make_pair, make_task
 from vlcpctl.core.errors import Diverged, Incompatible, Interrupted, OutputExists, UsageError
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.models.configuration import PACKAGED
+from vlcpctl.training import identity
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.train_step import train_step
@@ -94,6 +95,26 @@ def test_an_unfinished_run_of_another_command_is_refused(
         train_step(replace(step, threads=2))
     train_step(replace(step, threads=2, accept_inexact=True))
     torch.set_num_threads(1)
+
+
+def test_a_state_of_the_looped_optimizers_resumes_only_if_told_to(
+    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fused kernels round differently. States from before them do not record the arithmetic."""
+    step, numeric = _first(world, tmp_path, save_every="2"), identity.numeric
+
+    def before(request: Request, device: str) -> dict[str, object]:
+        facts = numeric(request, device)
+        assert facts.pop("arithmetic") == 2
+        return facts
+
+    with monkeypatch.context() as patched:
+        patched.setattr(identity, "numeric", before)
+        assert in_child(step, kill_at("step=3")) == -signal.SIGKILL
+    with pytest.raises(Incompatible, match=r"arithmetic.*--accept-inexact"):
+        train_step(step)
+    train_step(replace(step, accept_inexact=True))
+    assert (tmp_path / "00" / WEIGHTS).exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

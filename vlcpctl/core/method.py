@@ -35,7 +35,11 @@ class Paper:
 
 
 class Part(Protocol):
-    """A chunk of the batch, for terms that are sums over its pairs or tokens."""
+    """A chunk of the batch, for terms that are sums over its pairs or tokens.
+
+    The tokens of frozen models were made in torch's inference mode: a loss whose gradient needs
+    such a tensor itself, and not only what is computed from it, must clone it.
+    """
 
     @property
     def pairs(self) -> int:

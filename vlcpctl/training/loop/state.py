@@ -257,13 +257,25 @@ class TrainRun:
         size = min(self.settings.micro_batch or local, local)
         return [slice(start, start + size) for start in range(0, local, size)]
 
-    @torch.no_grad()
     def frozen_features(self, batch: Batch, weights: Weights, *, tokens: bool = False) -> Features:
         """The features of the global batch, (B, D) each, under other weights in eval mode.
 
         With `tokens`, token outputs are kept for `frozen_tokens`, so that it needs no second
         forward. A batch that is encoded in parts keeps none: all its tokens would fill the memory.
         """
+        # Gradients of a loss may need these features, and autograd refuses tensors that were made
+        # in inference mode: copies are returned.
+        image, text = (
+            self.world.gather(side.clone())
+            for side in self._frozen_projections(batch, weights, tokens=tokens)
+        )
+        with torch.no_grad():
+            return as_features(image, text, self.scale(weights))
+
+    @torch.inference_mode()
+    def _frozen_projections(
+        self, batch: Batch, weights: Weights, *, tokens: bool
+    ) -> tuple[Tensor, Tensor]:
         chunks = self.chunks(batch)
         if tokens and self.encoder.family == "fusion" and len(chunks) == 1:
             image, text, token_outputs = self.encode_tokens(batch, chunks[0], weights)
@@ -273,12 +285,15 @@ class TrainRun:
         else:
             parts = [self.encode(batch, chunk, weights) for chunk in chunks]
             image, text = (torch.cat(side) for side in zip(*parts, strict=True))
-        image, text = self.world.gather(image), self.world.gather(text)
-        return as_features(image, text, self.scale(weights))
+        return image, text
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def frozen_tokens(self, batch: Batch, chunk: slice, weights: Weights) -> Tokens:
-        """The token outputs of `chunk` under other weights in eval mode, without gradient."""
+        """The token outputs of `chunk` under other weights in eval mode, without gradient.
+
+        They were made in inference mode. What is computed from them alone is an ordinary tensor; a
+        loss whose gradient needs one of them itself must clone it.
+        """
         if self._kept_tokens is not None and self._kept_tokens[0] is batch:
             found = self._kept_tokens[1].get(id(weights))
             if found is not None:
@@ -311,10 +326,11 @@ class TrainRun:
         if texts is None:
             return features
         parts = self.parts(len(texts.ends))
-        projections = torch.cat(
-            [self.encode_pseudo(texts, one, self.previous_weights) for one in parts]
-        )
-        return replace(features, pseudo=normalize(self.world.gather(projections), dim=-1))
+        with torch.inference_mode():
+            projections = torch.cat(
+                [self.encode_pseudo(texts, one, self.previous_weights) for one in parts]
+            )
+        return replace(features, pseudo=normalize(self.world.gather(projections.clone()), dim=-1))
 
     @property
     def anchor(self) -> Weights:

@@ -17,6 +17,7 @@ from support.processes import exit_code_of, run_line, run_together, start_child,
 from support.program import check_refused, make_inputs, run_program
 
 from vlcpctl.core.errors import BadInput
+from vlcpctl.distributed import pool_children
 from vlcpctl.evaluation import embedding
 from vlcpctl.models.imports import preload
 from vlcpctl.precompute import distill_plan, pair_features
@@ -328,6 +329,21 @@ def test_batch_runs_lines_with_processes_of_their_own(place: Path, tmp_path: Pat
     assert ended.returncode == 0, ended.stderr
     assert sorted(ended.stdout.splitlines()) == sorted(str(path) for path in rows)
     assert rows[0].read_bytes() == rows[1].read_bytes()
+
+
+@pytest.mark.slow
+def test_spawned_processes_as_with_gpus_give_the_same_bytes(
+    place: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = [*lines(place)["own"], "--workers", 1]
+    assert run_program(capfd, *words, "-o", tmp_path / "one").code == 0
+    monkeypatch.setattr(pool_children, "start_method", lambda device: "spawn")
+    ended = run_program(capfd, *words, "-o", tmp_path / "two", "--nproc", 3)
+    assert (ended.code, ended.err) == (0, "")
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
 @pytest.mark.slow

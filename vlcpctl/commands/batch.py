@@ -18,7 +18,12 @@ from vlcpctl.jobs.script import CommandLine, parse
 Jobs = Annotated[
     int,
     typer.Option(
-        "--jobs", "-j", min=1, max=1024, metavar="N", help="Lines to run at the same time."
+        "--jobs",
+        "-j",
+        min=1,
+        max=1024,
+        metavar="N",
+        help="Lines to run at the same time; one with --nproc M runs M processes.",
     ),
 ]
 

@@ -66,7 +66,7 @@ NumShards = Annotated[
     typer.Option(
         min=1,
         metavar="N",
-        help="Number of processes that share the work.",
+        help="Number of commands that share the work.",
         rich_help_panel=options.EXECUTION,
     ),
 ]
@@ -75,7 +75,7 @@ ShardIndex = Annotated[
     typer.Option(
         min=0,
         metavar="I",
-        help="Index of this process, from 0 to --num-shards - 1.",
+        help="Index of this command, from 0 to --num-shards - 1.",
         rich_help_panel=options.EXECUTION,
     ),
 ]
@@ -115,8 +115,9 @@ def run(
     them.
 
     If it is interrupted, run the same command again: it resumes and ends with the same bytes.
-    Several processes can share the work with --num-shards and --shard-index; the last one to finish
-    completes --out.
+    --nproc shares the work between processes of one command. Several commands, perhaps on different
+    machines, can share it with --num-shards and --shard-index; the last one to finish completes
+    --out.
 
     Examples:
       vlcpctl distill stream/01-* --teacher run/00 -o targets/01

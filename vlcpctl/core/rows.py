@@ -29,7 +29,7 @@ MOST_METRICS = 200  # of a row
 MOST_NAME = 1000  # characters of a name
 MOST_VALUE = 1e12  # of a metric: percents, degrees and counts are far below
 _MOST_COUNT = 10**12  # of angles in one degree
-_COUNTS = ("n_images", "n_texts", "n_queries", "n_gallery", "n_train")
+COUNTS = ("n_images", "n_texts", "n_queries", "n_gallery", "n_train")
 # Fields of schema 1.0, in which an option was recorded only where it was not the usual one.
 _EARLIER_OPTIONS = {
     **{name: name for name in ("duplicates", "prompts", "train_split", "held_out", "epochs", "lr")},
@@ -166,7 +166,9 @@ def distinct(rows: Iterable[Row], allow_mixed: Collection[str] = ()) -> list[Row
 
 
 def _rows_of(sources: Iterable[str]) -> Iterator[Row]:
-    read = 0
+    from vlcpctl.core.quick_rows import QuickRows  # which imports this module
+
+    read, quick = 0, QuickRows()
     shared: dict[str, dict[str, Any]] = {}
     for source in sources:
         name = "<stdin>" if source == STDIN else printable(source)
@@ -179,7 +181,12 @@ def _rows_of(sources: Iterable[str]) -> Iterator[Row]:
                 )
             if line.strip():
                 found = True
-                yield _parse(line, f"{name}:{number}", shared)
+                place = f"{name}:{number}"
+                row = quick.row(line, place)
+                if row is None:
+                    row, schema = _parse(line, place, shared)
+                    quick.knows(schema)
+                yield row
         if not found:
             raise BadInput(
                 f"{name} has no rows; the commands eval-retrieval, eval-zeroshot, eval-probe and "
@@ -187,7 +194,8 @@ def _rows_of(sources: Iterable[str]) -> Iterator[Row]:
             )
 
 
-def _parse(line: str, place: str, shared: dict[str, dict[str, Any]]) -> Row:
+def _parse(line: str, place: str, shared: dict[str, dict[str, Any]]) -> tuple[Row, str]:
+    """The row of a line, after every check, and its schema."""
     try:
         value = parse_json(line, finite=True, unique=True)
     except ValueError as error:
@@ -202,7 +210,7 @@ def _parse(line: str, place: str, shared: dict[str, dict[str, Any]]) -> Row:
         elif name in {"config", "options"} and isinstance(found, dict):
             known = shared.setdefault(str(found.get("id")), found)
             value[name] = known if known == found else found
-    return row_of(value, place)
+    return row_of(value, place), value["schema"]
 
 
 def _check_schema(schema: object, place: str) -> None:
@@ -251,7 +259,7 @@ def row_of(value: dict[str, Any], place: str) -> Row:
         map_variant=take("map_variant", str, None),
         since=_since(take("since", dict, None), place),
         degrees=_degrees(take("degrees", dict, None), place),
-        counts={name: take(name, int) for name in _COUNTS if value.get(name) is not None},
+        counts={name: take(name, int) for name in COUNTS if value.get(name) is not None},
         is_earlier=value.get("options") is None,
         place=place,
     )

@@ -50,9 +50,9 @@ def parse_json(text: str | bytes, *, finite: bool = False, unique: bool = False)
         if str(error).startswith("Exceeds the limit"):  # of Python, 4300 digits
             raise ValueError(_MORE_THAN_64_BITS) from error
         raise
-    is_deep = words.count("[") + words.count("{") > MOST_DEPTH
-    if is_deep or ("\\u" in words and _SURROGATE.search(words)):
-        _check(value)
+    may_be_cut = "\\u" in words and _SURROGATE.search(words) is not None
+    if may_be_cut or words.count("[") + words.count("{") > MOST_DEPTH:
+        _check(value, (dict, list, str) if may_be_cut else (dict, list))
     return value
 
 
@@ -79,17 +79,19 @@ def read_json_object(path: Path, *, most_bytes: int = MOST_BYTES) -> dict[str, A
     return value
 
 
-def _check(value: Any) -> None:
-    """Raise ValueError for a value that is too deep or not text; without recursion."""
+def _check(value: Any, kinds: tuple[type, ...]) -> None:
+    """Raise ValueError for a value of these kinds that is too deep or not text."""
+    # Without recursion; numbers, which may be many, are passed over.
     waiting = [(value, 1)]
     while waiting:
         one, depth = waiting.pop()
-        if depth > MOST_DEPTH + 1:
+        if depth > MOST_DEPTH and one and not isinstance(one, str):
             raise ValueError(f"it is nested more than {MOST_DEPTH} levels deep")
         if isinstance(one, dict):
-            waiting += [(part, depth + 1) for pair in one.items() for part in pair]
+            waiting += [(part, depth + 1) for part in one.values() if isinstance(part, kinds)]
+            waiting += [(key, depth + 1) for key in one if str in kinds]
         elif isinstance(one, list):
-            waiting += [(part, depth + 1) for part in one]
+            waiting += [(part, depth + 1) for part in one if isinstance(part, kinds)]
         elif isinstance(one, str):
             _check_text(one)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.core.hashing import canonical_json, content_id
 from vlcpctl.core.manifest import MANIFESTS
-from vlcpctl.core.rows import Row
+from vlcpctl.core.rows import EarlierCheckpoint, Row
 from vlcpctl.report.comparability import (
     mixed_notes,
     parse_fields,
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
 _NEW_FIELDS = frozenset(
     {"data", "data_was", "limit", "options", "config", "start", "parent", "counts", "is_earlier"}
 )
+
+_NOT_STORED = frozenset({"counts", "is_earlier", "place"})
+# Rows of one file share these objects, or those that are equal.
+_SHARED = frozenset({"buffer", "config", "options", "tasks"})
 
 GALLERIES = {"own": ("own",), "merged": ("merged",), "both": ("own", "merged")}
 
@@ -125,11 +130,6 @@ def identity(
     rows: Sequence[Row], request: Request, ranks: Sequence[SavedRanks] = ()
 ) -> dict[str, Any]:
     """What determines a written report: rows, options, ranks, not the order or files of these."""
-    texts = []
-    names = [one.name for one in fields(Row) if one.name != "place"]
-    for row in rows:
-        found = {name: getattr(row, name) for name in names if not _is_unknown(row, name)}
-        texts.append(canonical_json(found | {"since": asdict(row.since) if row.since else None}))
     wanted = asdict(request)
     wanted["runs"], wanted["fail_if"] = sorted(request.runs), list(request.fail_if)
     if request.allow_mixed:
@@ -143,13 +143,34 @@ def identity(
         if not wanted[name]:
             del wanted[name]
     of_ranks = {"ranks": files_digest(ranks)} if ranks else {}
-    return {"rows": content_id(sorted(texts)), **wanted, **of_ranks}
+    return {"rows": content_id(sorted(_row_texts(rows))), **wanted, **of_ranks}
 
 
-def _is_unknown(row: Row, name: str) -> bool:
-    if name in {"counts", "is_earlier"} or (name == "options" and row.is_earlier):
-        return True
-    return name in _NEW_FIELDS and not getattr(row, name) and name != "options"
+def _row_texts(rows: Iterable[Row]) -> list[str]:
+    """The canonical JSON of each row: its known fields in the order of their names."""
+    names = sorted(one.name for one in fields(Row) if one.name not in _NOT_STORED)
+    shared: dict[int, str] = {}  # of objects that rows share, by identity
+    texts = []
+    for row in rows:
+        values = [(name, getattr(row, name)) for name in names]
+        parts = [
+            f'"{name}":{_field_text(name, value, shared)}'
+            for name, value in values
+            if (not row.is_earlier if name == "options" else value or name not in _NEW_FIELDS)
+        ]
+        texts.append(f"{{{','.join(parts)}}}")
+    return texts
+
+
+def _field_text(name: str, value: object, shared: dict[int, str]) -> str:
+    if isinstance(value, EarlierCheckpoint):
+        return canonical_json(asdict(value))
+    if name in _SHARED:
+        return shared.get(id(value)) or shared.setdefault(id(value), canonical_json(value))
+    return canonical_json(value) if isinstance(value, dict) else _scalar_text(value)
+
+
+_scalar_text = lru_cache(maxsize=10_000, typed=True)(canonical_json)
 
 
 def _selected(rows: Sequence[Row], request: Request) -> list[Row]:

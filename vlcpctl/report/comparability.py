@@ -115,11 +115,15 @@ def _mixed(rule: _Rule, rows: Iterable[Row], is_allowed: bool) -> list[Mixed]:
     # each row is compared with the first row of every kind (which fields it has).
     firsts: dict[Hashable, dict[Hashable, Row]] = {}
     found: dict[Hashable, Mixed] = {}
+    compared: dict[tuple[Hashable, Hashable], int] = {}  # with how many kinds of the group
     for row in rows:
         group = rule.group(row)
         if group is None or group in found:
             continue
         kinds = firsts.setdefault(group, {})
+        place = group, _FACTS[rule.field](row)
+        if compared.get(place) == len(kinds):
+            continue  # a row that is alike in all that matters here was compared with them
         for first in kinds.values():
             differs = rule.differ(first, row)
             if differs and not is_allowed:
@@ -127,14 +131,19 @@ def _mixed(rule: _Rule, rows: Iterable[Row], is_allowed: bool) -> list[Mixed]:
             if differs:
                 found.setdefault(group, Mixed(rule.field, _where(rule, row), _words(differs)))
         kinds.setdefault(_kind(rule, row), row)
+        compared[place] = len(kinds)
     return sorted(found.values(), key=lambda one: (one.where, one.differs))
 
 
 def _kind(rule: _Rule, row: Row) -> Hashable:
     if rule.field == "counts":
         return *sorted(row.counts), row.limit
-    names = ("data", "stream", "config", "checkpoint")
-    return row.is_earlier, *(getattr(row, name) is None for name in names)
+    return _known(row)
+
+
+def _known(row: Row) -> Hashable:
+    known = row.data is None, row.stream is None, row.config is None, row.checkpoint is None
+    return row.is_earlier, *known
 
 
 def _refuse(field: str, first: Row, second: Row, differs: Difference) -> None:
@@ -307,6 +316,31 @@ _RULES = (
     _Rule("seed", _of_checkpoint, _differ("seed")),
     _Rule("config", _over_seeds, _config_differ),
 )
+# By field: all that its rules look at in a row, beside the group. Rows share equal options and
+# settings, which cannot be hashed, so that their identity will do: another costs a comparison.
+_FACTS: dict[str, Callable[[Row], Hashable]] = {
+    "limit": lambda row: (row.limit, _known(row)),
+    "options": lambda row: (id(row.options), _known(row)),
+    "data": lambda row: (
+        row.data,
+        row.data_was,
+        row.gallery,
+        row.tasks if row.data is None else (),
+        _known(row),
+    ),
+    "stream": lambda row: (row.stream, _known(row)),
+    "counts": lambda row: (
+        tuple(sorted(row.counts.items())),
+        row.limit,
+        id(row.options),
+        row.data,
+        row.data_was,
+        row.is_earlier,
+    ),
+    "checkpoint": lambda row: (row.checkpoint, _known(row)),
+    "seed": lambda row: (row.seed, _known(row)),
+    "config": lambda row: (id(row.config), _known(row)),
+}
 # A baseline may be of another run, seed and stream.
 _ALIKE: dict[str, Callable[[Row, Row], Difference]] = {
     "limit": _differ("limit"),

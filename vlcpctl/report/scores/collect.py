@@ -115,12 +115,12 @@ def _is_outside(row: Row) -> bool:
 def _is_foreign(row: Row, foreign: set[tuple[str, str]]) -> bool:
     if row.gallery == "own":
         return row.task_step is None
-    return any((row.run, task) in foreign for task in row.tasks)
+    return bool(foreign) and any((row.run, task) in foreign for task in row.tasks)
 
 
 def _cells(rows: list[Row]) -> int:
     """How many cells the score matrices of a run have."""
-    keys = {key for row in rows for key in row.metrics}
+    keys = set().union(*(row.metrics for row in rows))
     seeds = {row.seed for row in rows}
     galleries = {row.gallery for row in rows}
     steps, columns = max(map(_step, rows)) + 1, max(map(_column, rows)) + 1

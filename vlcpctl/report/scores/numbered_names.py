@@ -19,8 +19,8 @@ def numbered_alike(rows: Sequence[Row]) -> list[Row]:
 
     Names that do not start with their step are left as they are.
     """
-    digits = max((len(number) for row in rows for number in _numbers(row)), default=_USUAL)
-    return list(rows) if digits <= _USUAL else [_with_digits(row, digits) for row in rows]
+    digits = max(map(len, _numbers(rows)), default=_USUAL)
+    return list(rows) if digits <= _USUAL else _with_digits(rows, digits)
 
 
 def padded(name: str, step: int, digits: int) -> str:
@@ -44,23 +44,35 @@ def number_of(name: str, step: int) -> str | None:
     return number if is_step and _USUAL <= len(number) <= 4 else None
 
 
-def _numbers(row: Row) -> Iterable[str]:
-    numbers = (number_of(name, step) for name, step in _numbered(row))
+def _numbers(rows: Iterable[Row]) -> Iterable[str]:
+    """The numbers in the names of all rows; merged rows share lists of names, read once here."""
+    merged = {row.tasks for row in rows if row.gallery == "merged"}
+    named = {pair for names in merged for pair in enumerate(names)}
+    named |= {
+        (row.task_step, row.task)
+        for row in rows
+        if row.gallery != "merged" and row.task_step is not None
+    }
+    numbers = (number_of(name, step) for step, name in named)
     return [number for number in numbers if number is not None]
 
 
-def _numbered(row: Row) -> Iterable[tuple[str, int]]:
-    """The names in a row with their steps; none of data outside the stream."""
-    if row.gallery == "merged":
-        return [(name, step) for step, name in enumerate(row.tasks)]
-    return [] if row.task_step is None else [(row.task, row.task_step)]
+def _with_digits(rows: Iterable[Row], digits: int) -> list[Row]:
+    known: dict[tuple[str, ...], tuple[str, ...]] = {}
+    return [_padded_row(row, digits, known) for row in rows]
 
 
-def _with_digits(row: Row, digits: int) -> Row:
+def _padded_row(row: Row, digits: int, known: dict[tuple[str, ...], tuple[str, ...]]) -> Row:
+    """The row with padded names; lists of names, which rows share, are padded once."""
     if row.gallery == "merged":
-        tasks = (padded(name, step, digits) for step, name in enumerate(row.tasks))
-        return replace(row, tasks=tuple(tasks))
+        names = known.get(row.tasks)
+        if names is None:
+            names = tuple(padded(name, step, digits) for step, name in enumerate(row.tasks))
+            names = known[row.tasks] = known.setdefault(names, names)
+        return row if names == row.tasks else replace(row, tasks=names)
     if row.task_step is None:
         return row
     task = padded(row.task, row.task_step, digits)
+    if task == row.task:
+        return row
     return replace(row, task=task, tasks=(task,) if row.tasks == (row.task,) else row.tasks)

@@ -160,7 +160,8 @@ class _Trained:
         (chunk,) = run.chunks(batch)
         if run.encoder.family == "fusion":
             *sides, tokens = run.encode_tokens(batch, chunk)
-            sides.append(TokenTerms(run, [], batch).add_chunk(chunk, tokens))
+            words = TokenTerms(run, [], batch).add_chunk(chunk, tokens)
+            sides += [] if words is None else [words]
         else:
             sides = [*run.encode(batch, chunk)]
         torch.autograd.backward(sides, [torch.ones_like(side) for side in sides])
@@ -200,7 +201,7 @@ class _Loader:
 def _rival(settings: Settings, device: str, steps: int) -> Callable[[], object]:
     """open_clip's own loop over the same model and batch."""
     encoder = encoders.build(settings.model, NewModelOptions(temperature="fixed:0.07"))
-    module = copy.deepcopy(encoder.module).to(device)
+    module: Any = copy.deepcopy(encoder.module).to(device)
     module.output_dict = True
     named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
     small = [p for n, p in named if p.ndim < 2 or any(part in n for part in SMALL)]

@@ -334,3 +334,60 @@ def test_an_option_takes_its_value_from_its_variable(tmp_path: Path) -> None:
     assert ended.returncode == 2
     said = "VLCPCTL_SAMPLE_VIEWS: 0 is too small; it must be at least 1"
     assert ended.stderr == f"vlcpctl sample: {said}\n"
+
+
+def test_what_a_library_buffers_in_c_goes_to_stderr_before_the_end() -> None:
+    code = """
+import ctypes, sys, types
+from vlcpctl.core import console
+
+def run():
+    ctypes.CDLL(None).puts(b"a library talks")
+    console.emit("runs/00")
+
+sys.modules["vlcpctl.commands.check"] = types.SimpleNamespace(run=run)
+sys.argv = ["vlcpctl", "check"]
+from vlcpctl.__main__ import main
+main()
+"""
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (ended.stdout, ended.stderr) == ("runs/00\n", "a library talks\n")
+
+
+@pytest.mark.parametrize(("module", "printed"), [("coverage", ["saved"]), ("other", [])])
+def test_the_process_leaves_before_its_teardown_unless_coverage_measures_it(
+    module: str, printed: list[str]
+) -> None:
+    code = f"""
+import atexit, sys, types
+sys.modules[{module!r}] = types.ModuleType({module!r})
+atexit.register(print, "saved")
+sys.argv = ["vlcpctl", "--version"]
+from vlcpctl.__main__ import main
+main()
+"""
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines()[1:] == printed
+
+
+def test_threads_and_functions_at_exit_are_waited_for() -> None:
+    code = """
+import atexit, sys, threading, time, types
+
+def run():
+    atexit.register(print, "at exit")
+    threading.Thread(target=lambda: (time.sleep(0.2), print("a thread ends"))).start()
+    raise ValueError("unexpected")
+
+sys.modules["vlcpctl.commands.check"] = types.SimpleNamespace(run=run)
+sys.argv = ["vlcpctl", "check"]
+from vlcpctl.__main__ import main
+main()
+"""
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stdout.splitlines() == ["a thread ends", "at exit"]
+    assert "ValueError: unexpected" in ended.stderr

@@ -47,9 +47,18 @@ def release_stdout() -> None:
     if _state.claimed is None:
         return
     sys.stdout.flush()
+    _flush_c_streams()
     with _state.claimed as stream:
         os.dup2(stream.fileno(), 1)
     _state.claimed = None
+
+
+def _flush_c_streams() -> None:
+    # What libraries print in C must follow their other output to stderr: later it would be among
+    # the results, or be lost when the process leaves by os._exit. They import ctypes themselves.
+    library = sys.modules.get("ctypes")
+    if library is not None:
+        library.CDLL(None).fflush(None)
 
 
 def drop_stdout() -> None:

@@ -1,0 +1,75 @@
+"""What a command does not need it does not import: a table of commands and modules."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TORCH = ("torch", "open_clip", "transformers", "timm", "webdataset")
+COMPILER = ("torch._dynamo", "torch._inductor")
+MODELS = ("transformers", "open_clip.factory", "open_clip.push_to_hf_hub")
+TIMM = ("timm.models.resnet", "timm.data.loader")  # of timm, a fusion model needs two others
+DUAL = (*COMPILER, *MODELS, "timm", "torchvision", "huggingface_hub", "webdataset", "faiss")
+FUSION = (*COMPILER, *MODELS, *TIMM, "open_clip.model", "webdataset", "faiss")
+ONE_STEP = ("--method", "seqf", "--preset", "tiny", "--steps", "1", "--model")
+
+TABLE = [
+    ("sample emoji9 -o new --views 1 --size 16 --limit 1", TORCH),
+    ("split pairs -o new --by iid --tasks 2", (*TORCH, "sympy", "faiss")),
+    ("buffer stream/00-part-0 -o new --size 4", (*TORCH, "faiss")),
+    ("check stream/00-part-0", TORCH),
+    ("inspect stream/00-part-0", TORCH),
+    ("methods", (*TORCH, "numpy", "pyarrow")),
+    ("forget --help", (*TORCH, "numpy", "pyarrow")),
+    ("eval-retrieval stream/00-part-0 --checkpoint model -o new", DUAL),
+    ("spatial-report stream/00-part-0 --checkpoint model --since model", DUAL),
+    ("train-step stream/01-part-1 --previous model -o new --method seqf --dry-run", TORCH),
+]
+# The first optimizer of torch imports torch._dynamo.
+STEPS = [("micro", DUAL), ("albef-micro", FUSION)]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pairs, a stream of two tasks, and a model trained on the first of them."""
+    root = tmp_path_factory.mktemp("place")
+    for line in (
+        "sample emoji9 -o pairs --views 1 --size 16 --limit 6",
+        "split pairs -o stream --by iid --tasks 2 --holdout test=0.3",
+        f"train-step stream/00-part-0 -o model {' '.join(ONE_STEP)} micro",
+    ):
+        subprocess.run([sys.executable, "-m", "vlcpctl", *line.split()], check=True, cwd=root)
+    return root
+
+
+def _imported(place: Path, words: str) -> set[str]:
+    code = f"""
+import atexit, sys
+atexit.register(lambda: print(*sys.modules, file=sys.stderr))
+sys.argv = ["vlcpctl", *{words.split()!r}]
+from vlcpctl.cli import main
+main()
+"""
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=place)
+    assert ended.returncode == 0, ended.stderr
+    return set(ended.stderr.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize(("words", "unneeded"), TABLE, ids=[words for words, _ in TABLE])
+def test_a_command_imports_no_more_than_it_needs(
+    words: str, unneeded: tuple[str, ...], place: Path, tmp_path: Path
+) -> None:
+    found = _imported(place, words.replace(" new", f" {tmp_path / 'new'}"))
+    assert sorted(found & set(unneeded)) == []
+
+
+@pytest.mark.parametrize(("model", "unneeded"), STEPS)
+def test_a_training_step_imports_no_more_than_it_needs(
+    model: str, unneeded: tuple[str, ...], place: Path, tmp_path: Path
+) -> None:
+    words = f"train-step stream/00-part-0 -o {tmp_path / 'new'} {' '.join(ONE_STEP)} {model}"
+    assert sorted(_imported(place, words) & set(unneeded)) == []

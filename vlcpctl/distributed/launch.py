@@ -159,10 +159,18 @@ def reporting_errors() -> Iterator[None]:
 
 
 def process_device(name: str, ranks: ProcessRanks) -> torch.device:
-    """The device of this process: with CUDA, one GPU for each process of a machine."""
+    """The device of this process: with CUDA, one GPU for each process of a machine.
+
+    Raises UsageError if there are fewer GPUs, or if one is named for several processes.
+    """
     device = torch_device(name)
     if device.type != "cuda":
         return device
+    if device.index is not None and ranks.size > 1:
+        raise UsageError(
+            f"--device {name} names one GPU, but each of {ranks.size} processes has its own; use "
+            "--device cuda, with CUDA_VISIBLE_DEVICES to choose the GPUs"
+        )
     count = torch.cuda.device_count()
     if ranks.local_rank >= count:
         raise UsageError(

@@ -18,7 +18,8 @@ def test_keys_are_a_sequence_of_text() -> None:
     keys = Keys.of(TEXTS)
     assert list(keys) == TEXTS
     assert [keys[row] for row in range(-50, 50)] == TEXTS + TEXTS
-    assert (keys[np.int64(3)], keys[2:5], len(keys)) == (TEXTS[3], TEXTS[2:5], 50)
+    assert (keys[3], list(keys[2:5]), len(keys)) == (TEXTS[3], TEXTS[2:5], 50)
+    assert [keys[row] for row in np.arange(3)] == TEXTS[:3]
     assert keys == TEXTS
     assert keys == TEXTS
     assert keys == Keys.of(TEXTS)

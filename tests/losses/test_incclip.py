@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from vlcpctl.losses.incclip import clip_norms_, contrast, distil, margins
+from vlcpctl.losses.incclip import Logits, clip_norms_, contrast, distil, margins
 
 B, K, TAU, TAU_OLD = 4, 3, 0.07, 0.01
 
@@ -16,11 +16,6 @@ B, K, TAU, TAU_OLD = 4, 3, 0.07, 0.01
 def scores(seed: int, rows: int = B, columns: int = B + K) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.rand(rows, columns, generator=generator, dtype=torch.float64) * 1.6 - 0.6
-
-
-def both(s: Tensor) -> tuple[Tensor, Tensor]:
-    """The similarities (B, T) and their part of the pairs' texts with images."""
-    return s, s[:, : len(s)].T
 
 
 def probability_of_text(s: Tensor, i: int, k: int, tau: float) -> Tensor:
@@ -91,20 +86,22 @@ def test_the_margin_loss_is_eq_1() -> None:
 @pytest.mark.parametrize("alpha", [0.5, 0.2])
 def test_the_contrastive_loss_is_eqs_2_to_6(alpha: float) -> None:
     s = scores(1).requires_grad_()
-    assert_same(weighted(contrast(both(s / TAU)), alpha), contrastive(s, alpha), s)
+    assert_same(weighted(contrast(Logits(s / TAU)), alpha), contrastive(s, alpha), s)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_the_distillation_is_eqs_7_to_9(reverse: bool) -> None:
     s, old = scores(2).requires_grad_(), scores(3)
-    ours = weighted(distil(both(s / TAU), both(old / TAU_OLD), is_reversed=reverse), 0.3)
+    ours = weighted(distil(Logits(s / TAU), Logits(old / TAU_OLD), is_reversed=reverse), 0.3)
     assert_same(ours, distillation(s, old, 0.3, reverse=reverse), s)
 
 
 def test_the_two_directions_of_the_divergence_differ() -> None:
     new, old = scores(2) / TAU, scores(3) / TAU_OLD
     for one, other in zip(
-        distil(both(new), both(old)), distil(both(new), both(old), is_reversed=True), strict=True
+        distil(Logits(new), Logits(old)),
+        distil(Logits(new), Logits(old), is_reversed=True),
+        strict=True,
     ):
         assert not torch.allclose(one, other)
 
@@ -112,15 +109,17 @@ def test_the_two_directions_of_the_divergence_differ() -> None:
 def test_texts_without_image_change_no_text_to_image_term() -> None:
     one, other = scores(4), scores(4)
     other[:, B:] += 0.3
-    assert torch.equal(contrast(both(one))[1], contrast(both(other))[1])
-    assert torch.equal(distil(both(one), both(one * 2))[1], distil(both(other), both(other * 2))[1])
-    assert contrast(both(one))[0] < contrast(both(other))[0]
+    assert torch.equal(contrast(Logits(one))[1], contrast(Logits(other))[1])
+    assert torch.equal(
+        distil(Logits(one), Logits(one * 2))[1], distil(Logits(other), Logits(other * 2))[1]
+    )
+    assert contrast(Logits(one))[0] < contrast(Logits(other))[0]
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_nothing_is_lost_where_the_models_agree(reverse: bool) -> None:
     s = scores(5).requires_grad_()
-    kept = weighted(distil(both(s), both(s.detach()), is_reversed=reverse), 0.5)
+    kept = weighted(distil(Logits(s), Logits(s.detach()), is_reversed=reverse), 0.5)
     assert kept.item() == pytest.approx(0, abs=1e-12)
     assert torch.autograd.grad(kept, s)[0].abs().max() < 1e-12
 

@@ -6,6 +6,7 @@ Shapes: B image-text pairs, K negative texts without images, T = B + K texts, D 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,9 +14,28 @@ from torch.nn.functional import log_softmax
 
 from vlcpctl.losses.rows import ALL, mean_cross_entropy
 
-# Similarities of images to all texts (B, T), and of the pairs' texts to all images (B, B); with
-# `own`, only the rows of these pairs.
-Logits = tuple[Tensor, Tensor]
+
+@dataclass(frozen=True)
+class Logits:
+    """Scaled similarities of images to texts and of the pairs' texts to images.
+
+    The second are a part of the first if these have all rows, else they are given.
+    """
+
+    to_text: Tensor  # (B, T), or the rows of some pairs
+    own_to_image: Tensor | None = None  # (b, B), the rows of the same pairs
+
+    @property
+    def pairs(self) -> int:
+        """B, the pairs of the batch."""
+        return len(self.to_text) if self.own_to_image is None else self.own_to_image.shape[1]
+
+    @property
+    def to_image(self) -> Tensor:
+        """The similarities of the pairs' texts to all images, (B, B) or (b, B)."""
+        if self.own_to_image is not None:
+            return self.own_to_image
+        return self.to_text[:, : len(self.to_text)].T
 
 
 def margins(scores_BK: Tensor, low: float, high: float) -> Tensor:
@@ -40,15 +60,15 @@ def logits(
 
     Features are of unit length; `scale` is 1 / temperature.
 
-    >>> logits(torch.eye(2), torch.eye(2), torch.ones(1, 2), 2.0)[0]
+    >>> logits(torch.eye(2), torch.eye(2), torch.ones(1, 2), 2.0).to_text
     tensor([[2., 0., 2.],
             [0., 2., 2.]])
     """
     text_TD = text_BD if pseudo_KD is None else torch.cat([text_BD, pseudo_KD])
     to_text = scale * image_BD[own] @ text_TD.T
     if own == ALL:
-        return to_text, to_text[:, : len(image_BD)].T
-    return to_text, scale * text_BD[own] @ image_BD.T
+        return Logits(to_text)
+    return Logits(to_text, scale * text_BD[own] @ image_BD.T)
 
 
 def contrast(found: Logits, own: slice = ALL) -> tuple[Tensor, Tensor]:
@@ -57,12 +77,11 @@ def contrast(found: Logits, own: slice = ALL) -> tuple[Tensor, Tensor]:
     Negative texts are candidates for the images, but not queries. With `own`, only the rows of
     these pairs: parts of all processes add up.
 
-    >>> round(contrast((torch.eye(2) * 9, torch.eye(2) * 9))[0].item(), 5)
+    >>> round(contrast(Logits(torch.eye(2) * 9))[0].item(), 5)
     0.00012
     """
-    to_text, to_image = found
-    count = to_image.shape[1]
-    return mean_cross_entropy(to_text, count, own), mean_cross_entropy(to_image, count, own)
+    to_text = mean_cross_entropy(found.to_text, found.pairs, own)
+    return to_text, mean_cross_entropy(found.to_image, found.pairs, own)
 
 
 def distil(new: Logits, old: Logits, *, is_reversed: bool = False) -> tuple[Tensor, Tensor]:
@@ -71,9 +90,9 @@ def distil(new: Logits, old: Logits, *, is_reversed: bool = False) -> tuple[Tens
     From the current distribution to the previous one, as printed; `is_reversed` swaps the two.
     Each is a sum over rows, divided by B.
     """
-    one, other = (old, new) if is_reversed else (new, old)
-    count = new[1].shape[1]
-    return _divergence(one[0], other[0], count), _divergence(one[1], other[1], count)
+    student, teacher = (new.to_text, new.to_image), (old.to_text, old.to_image)
+    one, other = (teacher, student) if is_reversed else (student, teacher)
+    return _divergence(one[0], other[0], new.pairs), _divergence(one[1], other[1], new.pairs)
 
 
 def _divergence(one: Tensor, other: Tensor, count: int) -> Tensor:

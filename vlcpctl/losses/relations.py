@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vlcpctl.losses.distillation import row_kl
-from vlcpctl.losses.rows import ALL, similarities
+from vlcpctl.losses.rows import ALL
 
 Sides = tuple[Tensor, Tensor]  # images and texts, (B, D) each
 
@@ -35,9 +35,18 @@ def cross_relations(new: Sides, old: Sides, *, now: float, then: float, own: sli
 
     With `own`, only the rows of these pairs.
     """
-    pairs = zip(similarities(*new, 1.0, own), similarities(*old, 1.0, own), strict=True)
-    to_text, to_image = (row_kl(was / then, is_ / now, len(new[0])) for is_, was in pairs)
+    pairs = zip(_to_other_side(new, now, own), _to_other_side(old, then, own), strict=True)
+    to_text, to_image = (row_kl(was, is_, len(new[0])) for is_, was in pairs)
     return (to_text + to_image) / 2
+
+
+def _to_other_side(sides: Sides, temperature: float, own: slice) -> Sides:
+    """Similarities over a temperature of the own images to texts, and texts to images, (b, B)."""
+    image_BD, text_BD = sides
+    if own == ALL:
+        logits_BB = image_BD @ text_BD.T / temperature
+        return logits_BB, logits_BB.T
+    return image_BD[own] @ text_BD.T / temperature, text_BD[own] @ image_BD.T / temperature
 
 
 def _to_others(sides: Sides, own: slice) -> Tensor:

@@ -99,6 +99,7 @@ def run(
     workers: options.Workers = None,
     nproc: options.Nproc = None,
     threads: options.Threads = options.DEFAULT_THREADS,
+    embedding_cache: options.EmbeddingCache = None,
     limit: options.Limit = None,
     force: options.Force = False,
     dry_run: options.DryRun = False,
@@ -149,7 +150,13 @@ def run(
         seed=seed,
         tolerance=Tolerance.parse(max_skip),
     )
-    compute = Compute(device=device, batch_size=batch_size, workers=workers, nproc=processes(nproc))
+    compute = Compute(
+        device=device,
+        batch_size=batch_size,
+        workers=workers,
+        nproc=processes(nproc),
+        embedding_cache=embedding_cache,
+    )
     evaluate_to(output, make_plan(request), _evaluator, compute)
 
 

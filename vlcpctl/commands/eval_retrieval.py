@@ -117,6 +117,7 @@ def run(
     workers: options.Workers = None,
     nproc: options.Nproc = None,
     threads: options.Threads = options.DEFAULT_THREADS,
+    embedding_cache: options.EmbeddingCache = None,
     limit: options.Limit = None,
     force: options.Force = False,
     dry_run: options.DryRun = False,
@@ -186,6 +187,7 @@ def run(
         workers=workers,
         backend=backend,
         nproc=processes(nproc),
+        embedding_cache=embedding_cache,
     )
     notes = with_ranks(plan.ranks, _timings_to(timings))
     has_more = bool(plan.embeddings) or plan.ranks is not None

@@ -60,6 +60,7 @@ def run(
     workers: options.Workers = None,
     nproc: options.Nproc = None,
     threads: options.Threads = options.DEFAULT_THREADS,
+    embedding_cache: options.EmbeddingCache = None,
     limit: options.Limit = None,
     force: options.Force = False,
     dry_run: options.DryRun = False,
@@ -116,7 +117,13 @@ def run(
         force=force,
     )
     plan = make_plan(request)
-    compute = Compute(device=device, batch_size=batch_size, workers=workers, nproc=processes(nproc))
+    compute = Compute(
+        device=device,
+        batch_size=batch_size,
+        workers=workers,
+        nproc=processes(nproc),
+        embedding_cache=embedding_cache,
+    )
     notes, has_more = with_ranks(plan.ranks), plan.ranks is not None
     evaluate_to(output, plan, _evaluator, compute, notes, has_more=has_more)
 

@@ -284,6 +284,18 @@ SaveRanks = Annotated[
     ),
 ]
 
+EmbeddingCache = Annotated[
+    Path | None,
+    typer.Option(
+        "--embedding-cache",
+        metavar="DIR",
+        help="Directory to read embeddings from, and to store those that it lacks, for evaluations "
+        "of the same checkpoint, data and --batch-size on the same kind of machine (default: "
+        "none).",
+        rich_help_panel=EXECUTION,
+    ),
+]
+
 _TWO_NUMBERS: tuple[tuple[str, type[int] | type[float]], ...] = (
     ("betas", float),
     ("crop_scale", float),

@@ -95,7 +95,7 @@ def evaluate_rows(
     with (
         rows_to(out) as stream,
         notes or nullcontext(_ignore) as note,
-        _with_pool(compute) as compute_,
+        _with_means(compute) as compute_,
     ):
         for row in evaluate(plan, evaluator(plan, compute_), compute_, note):
             if stream is not None:
@@ -105,13 +105,16 @@ def evaluate_rows(
 
 
 @contextmanager
-def _with_pool(compute: Compute) -> Iterator[Compute]:
-    """Within the block, the processes of --nproc run; yields `compute` with their pool."""
+def _with_means(compute: Compute) -> Iterator[Compute]:
+    """Within the block, the processes of --nproc run; yields `compute` with them and its cache."""
     from vlcpctl.distributed.pool import pool_of
+    from vlcpctl.evaluation.embedding_cache import EmbeddingCache
     from vlcpctl.models.imports import preload
 
+    directory = compute.embedding_cache
+    cache = None if directory is None else EmbeddingCache(directory)
     with pool_of(compute.nproc, compute.device, partial(preload, optimizer=False)) as pool:
-        yield replace(compute, pool=pool)
+        yield replace(compute, pool=pool, cache=cache)
 
 
 @contextmanager

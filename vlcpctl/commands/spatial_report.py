@@ -59,6 +59,7 @@ def run(
     workers: options.Workers = None,
     nproc: options.Nproc = None,
     threads: options.Threads = options.DEFAULT_THREADS,
+    embedding_cache: options.EmbeddingCache = None,
     limit: options.Limit = None,
     force: options.Force = False,
     dry_run: options.DryRun = False,
@@ -99,7 +100,13 @@ def run(
         split=split,
         limit=limit,
     )
-    compute = Compute(device=device, batch_size=batch_size, workers=workers, nproc=processes(nproc))
+    compute = Compute(
+        device=device,
+        batch_size=batch_size,
+        workers=workers,
+        nproc=processes(nproc),
+        embedding_cache=embedding_cache,
+    )
     rows = evaluate_rows(output, make_plan(request), _evaluator, compute)
     if rows is None:
         return

@@ -22,9 +22,10 @@ from vlcpctl.data.precomputed.pseudo_texts import (
 from vlcpctl.data.precomputed.teacher_targets import open_targets
 from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.data.tasks.task import Task
-from vlcpctl.deletion.places import PSEUDO_TEXTS, RANKS, Stored
+from vlcpctl.deletion.places import CACHED, PSEUDO_TEXTS, RANKS, Stored
 from vlcpctl.deletion.tars import Tars
 from vlcpctl.deletion.tasks import FEATURES, SKIPPED, Drop, hits_of, skipped_lines
+from vlcpctl.evaluation.embedding_cache import samples_of
 from vlcpctl.evaluation.embedding_files import keys_of, part_files, rows_of
 from vlcpctl.evaluation.rank_files import named_in, rows_about
 
@@ -52,6 +53,11 @@ class Hit:
         return self.stored.path
 
     @property
+    def is_deleted(self) -> bool:
+        """Whether it is deleted as a whole, not written again without the pairs."""
+        return self.stored.kept is not None or self.stored.kind == CACHED
+
+    @property
     def trains(self) -> bool:
         """Whether a model that is trained with it depends on the pairs."""
         return trains(self.kind, self.removed)
@@ -72,11 +78,11 @@ def trains(kind: str, removed: Collection[str]) -> bool:
 
 
 def ids_of(stored: Stored) -> list[str]:
-    """The content id of an artifact, after its earlier ones; [] for ranks, which have none.
+    """The content id of an artifact, after its earlier ones; [] for files that have none.
 
     Raises BadInput if its manifest cannot be read.
     """
-    if stored.kind == RANKS:
+    if stored.kind in {RANKS, CACHED}:
         return []
     if stored.kind == PSEUDO_TEXTS:
         manifest = open_pseudo_texts(stored.path).metadata
@@ -162,10 +168,16 @@ def _in_ranks(hit: Hit, drop: Drop) -> None:
     hit.files, hit.keys = [""], named_in(hit.path) & drop.keys
 
 
+def _in_cache(hit: Hit, drop: Drop) -> None:
+    hit.keys = samples_of(hit.path) & drop.keys
+    hit.add("pairs", len(hit.keys), [""] if hit.keys else [])
+
+
 _LOOKERS: dict[str, Callable[[Hit, Drop], None]] = {
     "stream": _in_stream,
     "targets": _in_targets,
     "embeddings": _in_embeddings,
     PSEUDO_TEXTS: _in_pseudo_texts,
     RANKS: _in_ranks,
+    CACHED: _in_cache,
 }

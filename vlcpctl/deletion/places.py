@@ -21,9 +21,10 @@ from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.data.tasks.rows import ENDING as ROWS_ENDING
 from vlcpctl.deletion.tars import Inode
 from vlcpctl.evaluation import rank_files
+from vlcpctl.evaluation.embedding_cache import is_cache_file
 
 _WHOLE = ("stream", "task", "checkpoint", "targets", "embeddings")
-PSEUDO_TEXTS, RANKS = "pseudo texts", "ranks"
+PSEUDO_TEXTS, RANKS, CACHED = "pseudo texts", "ranks", "cached embeddings"
 _FORMATS = {pseudo_texts.METADATA: PSEUDO_TEXTS, rank_files.METADATA: RANKS}
 _HIDDEN = re.compile(r"\.(?P<name>.+)\.vlcpctl")
 _OURS = re.compile(rb'"schema": ?"vlcpctl\.')
@@ -207,7 +208,7 @@ def _own_files(stored: Stored) -> set[str] | None:
 
 
 def _kind_of_file(path: Path) -> tuple[str | None, bool]:
-    """The kind of a Parquet file of ours, and whether vlcpctl wrote a file."""
+    """The kind of a Parquet file or cache file of ours, and whether vlcpctl wrote a file."""
     with path.open("rb") as file:
         start = file.read(_START_BYTES)
     if start.startswith(b"PAR1"):
@@ -217,6 +218,8 @@ def _kind_of_file(path: Path) -> tuple[str | None, bool]:
             return None, False
         kind = next((kind for name, kind in _FORMATS.items() if name in metadata), None)
         return kind, kind is not None
+    if is_cache_file(start):
+        return CACHED, True
     return None, not start or _OURS.search(start) is not None
 
 

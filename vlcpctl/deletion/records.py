@@ -154,7 +154,7 @@ def _entry(hit: Hit, *, digests: bool) -> dict[str, Any]:
     return {
         "path": str(hit.path),
         "kind": hit.kind,
-        "action": "rewritten" if hit.stored.kept is None else "deleted",
+        "action": "deleted" if hit.is_deleted else "rewritten",
         "removed": hit.removed,
         "before": {"content": _content(hit.stored), "files": files},
         "after": None,

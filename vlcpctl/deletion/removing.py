@@ -18,7 +18,7 @@ from vlcpctl.core.staging import Staging, delete, link_or_copy
 from vlcpctl.data.precomputed import pseudo_texts, teacher_targets
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.deletion.hits import Hit
-from vlcpctl.deletion.places import PSEUDO_TEXTS, RANKS, places_under
+from vlcpctl.deletion.places import CACHED, PSEUDO_TEXTS, RANKS, places_under
 from vlcpctl.deletion.plan import Plan, make_plan
 from vlcpctl.deletion.receipt import FINISHED, PENDING, Receipt
 from vlcpctl.deletion.records import complete, record, trained_before
@@ -82,8 +82,12 @@ def _carry_out(plan: Plan, observe: Observe) -> None:
         say(f"deleted {path}")
     for hit in plan.units():
         observe(f"rewriting {hit.stored.unit.name}")
-        _rewrite(hit, tars, drop, observe)
-        say(f"rewrote {hit.stored.unit}")
+        if hit.stored.kind == CACHED:  # computed again where they are needed
+            hit.path.unlink(missing_ok=True)
+            say(f"deleted {hit.path}")
+        else:
+            _rewrite(hit, tars, drop, observe)
+            say(f"rewrote {hit.stored.unit}")
 
 
 def _delete(path: Path) -> None:

@@ -5,16 +5,20 @@ The batches are shared by the processes of a pool; a batch is never divided.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from vlcpctl.core.console import progress
+from vlcpctl.core.hashing import content_id
+from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.loading.eval_batches import EvalImages, read_images
 from vlcpctl.distributed.pool import Work
+from vlcpctl.evaluation.embedding_cache import Cached, key_of
 from vlcpctl.evaluation.jobs import Compute
 from vlcpctl.evaluation.search.gallery import Embeddings
 from vlcpctl.evaluation.search.index import Vectors
@@ -29,17 +33,28 @@ from vlcpctl.models.saved_encoder import SavedEncoder
 def embed(encoder: Encoder, source: EvalSplit, checkpoint: Path, compute: Compute) -> Embeddings:
     """The unit embeddings of a split: (I, D) of its images and (T, D) of its texts, float32.
 
-    `encoder` is the model of `checkpoint`. Raises Diverged for non-finite embeddings.
+    `encoder` is the model of `checkpoint`. They are read from the cache if it has them, else stored
+    there. Raises Diverged for non-finite embeddings.
     """
     layout, what = source.layout, f"{checkpoint} on {source.task.slug}"
     images = EvalImages(source.split, layout.first_row_I, encoder.transform, compute.batch_size)
     job = _Embedding(encoder, checkpoint, compute)
+    firsts = [source.split.keys[row] for row in layout.first_row_I.tolist()]
     work = ImageBatches(images, compute.worker_count)
-    image_ID = job.vectors(work, f"{what}: images", len(layout.image_ids))
+    image_ID = job.cached(
+        images_of(source.task.content, source.name, firsts, encoder.transform),
+        firsts,
+        lambda: job.vectors(work, f"{what}: images", len(firsts)),
+        f"{what}, images",
+    )
     texts = text_batches(layout.texts, compute.batch_size)
-    text_TD = job.vectors(texts, f"{what}: texts", len(layout.texts))
-    require_finite(image_ID, f"{what}, images")
-    require_finite(text_TD, f"{what}, texts")
+    samples = source.split.keys[: len(layout.image_of_N)]
+    text_TD = job.cached(
+        _of("texts", source.task.content, source.name, samples),
+        samples,
+        lambda: job.vectors(texts, f"{what}: texts", len(layout.texts)),
+        f"{what}, texts",
+    )
     return Embeddings(layout, image_ID, text_TD)
 
 
@@ -48,16 +63,38 @@ def fuse(
 ) -> FusedFeatures:
     """The fused features (P, D) of a split's distinct pairs, float32.
 
-    `encoder` is the model of `checkpoint`. Raises Diverged for non-finite features.
+    `encoder` is the model of `checkpoint`. They are read from the cache if it has them, else stored
+    there. Raises Diverged for non-finite features.
     """
     items, what = source.items, f"{checkpoint} on {source.task.slug} ({source.name})"
     images = EvalImages(source.split, items.first_row_P, encoder.transform, compute.batch_size)
     texts = text_batches(items.texts, compute.batch_size)
     pairs = PairBatches(ImageBatches(images, compute.worker_count), texts)
     job = _Embedding(encoder, checkpoint, compute)
-    fused_PD = job.vectors(pairs, f"{what}: pairs", len(items.texts))
-    require_finite(fused_PD, f"{what}, pairs")
+    firsts = [source.split.keys[row] for row in items.first_row_P.tolist()]
+    about = _of("pairs", source.task.content, source.name, firsts)
+    fused_PD = job.cached(
+        {**about, "transform": encoder.transform.facts()},
+        firsts,
+        lambda: job.vectors(pairs, f"{what}: pairs", len(items.texts)),
+        f"{what}, pairs",
+    )
     return FusedFeatures(items, fused_PD)
+
+
+def images_of(
+    data: str, split: str, samples: Sequence[str], transform: ImageTransform
+) -> dict[str, Any]:
+    """What identifies the images of these samples in the cache: every evaluator shares them.
+
+    `data` is the content id of the data. The order of the samples counts: it decides which images
+    are in one batch.
+    """
+    return {**_of("images", data, split, samples), "transform": transform.facts()}
+
+
+def _of(what: str, data: str, split: str, samples: Sequence[str]) -> dict[str, Any]:
+    return {"what": what, "data": data, "split": split, "samples": content_id(list(samples))}
 
 
 @dataclass(frozen=True)
@@ -67,6 +104,29 @@ class _Embedding:
     encoder: Encoder
     checkpoint: Path
     compute: Compute
+
+    def cached(
+        self,
+        about: dict[str, Any],
+        samples: Sequence[str],
+        make: Callable[[], Vectors],
+        what: str,
+    ) -> Vectors:
+        """The vectors `about` something, of all `samples`; `make` computes them if need be.
+
+        `what` names them in messages. Raises Diverged if they are not finite.
+        """
+        compute, cache = self.compute, self.compute.cache
+        if cache is None:
+            return _finite(make(), what)
+        key = key_of(self.checkpoint, compute.device, compute.batch_size, about)
+        found = cache.get(key)
+        # Labelled images that cannot be decoded are left out there; here they are refused.
+        if found is not None and not found.facts:
+            return found.embeddings
+        vectors = _finite(make(), what)
+        cache.put(key, Cached(vectors, samples))
+        return vectors
 
     def vectors(self, work: Work[Encoder, Vectors], label: str, count: int) -> Vectors:
         """(N, D) float32 of `count` images, texts or pairs, with progress under a label."""
@@ -78,6 +138,11 @@ class _Embedding:
                 parts.append(part)
                 bar.advance(len(part))
         return np.concatenate(parts or [np.empty((0, self.encoder.width), dtype=np.float32)])
+
+
+def _finite(vectors: Vectors, what: str) -> Vectors:
+    require_finite(vectors, what)
+    return vectors
 
 
 @dataclass(frozen=True)

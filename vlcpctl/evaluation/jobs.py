@@ -10,6 +10,7 @@ from typing import Protocol
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.gpu import in_words, worker_count
 from vlcpctl.distributed.pool import ALONE, Pool
+from vlcpctl.evaluation.embedding_cache import EmbeddingCache
 from vlcpctl.evaluation.membership import RunCheckpoint, run_checkpoints
 from vlcpctl.evaluation.planned_rows import PlannedRow
 
@@ -24,6 +25,8 @@ class Compute:
     backend: str = "auto"  # of the search
     nproc: int = 1  # processes that embed
     pool: Pool = ALONE  # these processes, while rows are measured
+    embedding_cache: Path | None = None
+    cache: EmbeddingCache | None = None  # in that directory, while rows are measured
 
     @property
     def worker_count(self) -> int:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
+import numpy as np
+
 from vlcpctl.core.console import progress, warn
 from vlcpctl.core.device_copies import copied_ahead
 from vlcpctl.core.errors import BadInput, TooManySkipped
@@ -14,6 +16,8 @@ from vlcpctl.data.classification.data_sets import DataSet
 from vlcpctl.data.classification.labelled_images import Flaw, LabelledImages
 from vlcpctl.data.loading.eval_batches import LabelledBatch, LabelledBatches, read_labelled
 from vlcpctl.data.tasks.skips import Tolerance
+from vlcpctl.evaluation.embedding import images_of
+from vlcpctl.evaluation.embedding_cache import Cached, key_of
 from vlcpctl.evaluation.search.index import Ids, Vectors
 from vlcpctl.evaluation.session import Session
 from vlcpctl.models.embed import embed_images, require_finite
@@ -70,8 +74,30 @@ class LabelledSet:
     def embed(self, session: Session, what: str) -> Iterator[tuple[Ids, Vectors, list[Flaw]]]:
         """Yield per batch the rows (B,), unit embeddings (B, D), and flaws of undecodable images.
 
-        Raises Diverged for non-finite embeddings.
+        They are read from the cache if it has them, else stored there after the last batch. Raises
+        Diverged for non-finite embeddings.
         """
+        cache = session.compute.cache
+        if cache is None:
+            yield from self._embedded(session, what)
+            return
+        samples = [self.images.key(row) for row in range(self.count)]
+        about = images_of(
+            self.data.content(self.split), self.split, samples, session.encoder.transform
+        )
+        size = session.compute.batch_size
+        key = key_of(session.checkpoint, session.compute.device, size, about)
+        found = cache.get(key)
+        if found is not None:
+            yield from self._stored(found, size)
+            return
+        parts = []
+        for part in self._embedded(session, what):
+            parts.append(part)
+            yield part
+        cache.put(key, _cached(parts, samples))
+
+    def _embedded(self, session: Session, what: str) -> Iterator[tuple[Ids, Vectors, list[Flaw]]]:
         transform, compute = session.encoder.transform, session.compute
         batches = LabelledBatches(self.images, self.count, transform, compute.batch_size)
         embedded = session.results(LabelledWork(batches, compute.worker_count), len(batches))
@@ -80,6 +106,19 @@ class LabelledSet:
                 require_finite(image_BD, f"{what}, images")
                 yield rows, image_BD, flaws
                 bar.advance(len(rows) + len(flaws))
+
+    def _stored(self, found: Cached, size: int) -> Iterator[tuple[Ids, Vectors, list[Flaw]]]:
+        """The same batches as those that were stored."""
+        why_of: dict[int, str] = {int(row): why for row, why in found.facts.get("flaws", ())}
+        kept = np.array([row for row in range(self.count) if row not in why_of], dtype=np.int64)
+        for start in range(0, self.count, size):
+            first, last = np.searchsorted(kept, [start, start + size])
+            flaws = [
+                Flaw(self.images.name(row), why_of[row])
+                for row in range(start, min(start + size, self.count))
+                if row in why_of
+            ]
+            yield kept[first:last], found.embeddings[first:last], flaws
 
     def check_flaws(self, flaws: Sequence[Flaw], tolerance: Tolerance) -> None:
         """Warn of the images left out, once for all checkpoints.
@@ -99,3 +138,12 @@ class LabelledSet:
         if len(flaws) == total:
             raise BadInput(f"{self.name}: no image is left to evaluate on")
         self.has_warned = True
+
+
+def _cached(parts: Sequence[tuple[Ids, Vectors, list[Flaw]]], samples: Sequence[str]) -> Cached:
+    """What to store of all batches; without flaws it is what retrieval stores of these images."""
+    kept = np.concatenate([rows for rows, _, _ in parts])
+    left_out = np.setdiff1d(np.arange(len(samples)), kept).tolist()
+    flaws = [flaw.why for _, _, some in parts for flaw in some]
+    facts = {"flaws": list(map(list, zip(left_out, flaws, strict=True)))} if flaws else {}
+    return Cached(np.concatenate([vectors for _, vectors, _ in parts]), samples, facts)

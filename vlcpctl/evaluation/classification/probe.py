@@ -142,7 +142,9 @@ class ProbeEvaluator(Evaluator):
 
     def _labelled(self, images: _Images, place_C: Ids) -> LabelledFeatures:
         return LabelledFeatures(
-            torch.from_numpy(images.feature_ND).to(self.device),
+            # Copied, so that the address of the features, and with it the last bits of products,
+            # does not depend on where they come from.
+            torch.from_numpy(images.feature_ND).to(self.device, copy=True),
             torch.from_numpy(place_C[images.label_N]).to(self.device),
             int(place_C.max()) + 1,
         )

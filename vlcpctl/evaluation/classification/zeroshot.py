@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 import pyarrow as pa
 
+from vlcpctl.core.hashing import content_id
 from vlcpctl.evaluation.classification.class_vectors import (
     TOP,
     class_queries,
@@ -19,6 +20,7 @@ from vlcpctl.evaluation.classification.class_vectors import (
 from vlcpctl.evaluation.classification.labelled_sets import LabelledSet
 from vlcpctl.evaluation.classification.zeroshot_plan import ZeroshotData, ZeroshotPlan
 from vlcpctl.evaluation.driver import Evaluator
+from vlcpctl.evaluation.embedding_cache import Cached, key_of
 from vlcpctl.evaluation.jobs import Compute
 from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.rank_files import Named, RankFile
@@ -93,12 +95,24 @@ class ZeroshotEvaluator(Evaluator):
 
     def _class_vectors(self, session: Session, given: ZeroshotData) -> Vectors:
         """The classes as vectors, computed once: tasks of a stream often share them."""
-        what = f"{session.checkpoint} on {given.data.name}"
-        size = session.compute.batch_size
-        return session.once(
-            given.digest,
-            lambda: class_vectors(session.encoder, given.prompts, size, what, session.results),
+        return session.once(given.digest, lambda: self._embed_classes(session, given))
+
+    def _embed_classes(self, session: Session, given: ZeroshotData) -> Vectors:
+        compute, what = session.compute, f"{session.checkpoint} on {given.data.name}"
+        if compute.cache is None:
+            return class_vectors(
+                session.encoder, given.prompts, compute.batch_size, what, session.results
+            )
+        about = {"what": "classes", "prompts": content_id(given.prompts)}
+        key = key_of(session.checkpoint, compute.device, compute.batch_size, about)
+        found = compute.cache.get(key)
+        if found is not None:
+            return found.embeddings
+        vectors = class_vectors(
+            session.encoder, given.prompts, compute.batch_size, what, session.results
         )
+        compute.cache.put(key, Cached(vectors, ()))
+        return vectors
 
 
 def _average(several: Sequence[ZeroshotResult]) -> ZeroshotResult:

@@ -1,0 +1,211 @@
+"""--embedding-cache changes the time alone: the same rows, whatever is in the directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.program import make_inputs, run_program
+
+from vlcpctl.evaluation import embedding
+from vlcpctl.evaluation.classification import labelled_sets
+from vlcpctl.models.imports import preload
+
+Words = list[object]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stream of three tasks and two checkpoints."""
+    preload()
+    return make_inputs(tmp_path_factory.mktemp("inputs"))
+
+
+class Counted:
+    """How many images and texts were embedded."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.images = self.texts = 0
+        images, texts = embedding.embed_images, embedding.embed_texts
+
+        def count_images(encoder: object, batches: list[object]) -> np.ndarray:
+            found = images(encoder, batches)
+            self.images += len(found)
+            return found
+
+        def count_texts(encoder: object, batches: list[object]) -> np.ndarray:
+            found = texts(encoder, batches)
+            self.texts += len(found)
+            return found
+
+        monkeypatch.setattr(embedding, "embed_images", count_images)
+        monkeypatch.setattr(embedding, "embed_texts", count_texts)
+        monkeypatch.setattr(labelled_sets, "embed_images", count_images)
+
+    def taken(self) -> tuple[int, int]:
+        """The counts since the last call."""
+        found = self.images, self.texts
+        self.images = self.texts = 0
+        return found
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    return Counted(monkeypatch)
+
+
+def lines(place: Path) -> dict[str, Words]:
+    """Command lines that embed, in batches of 3."""
+    first, second = place / "stream" / "00-part-0", place / "stream" / "01-part-1"
+    plain, queued, size = place / "plain", place / "queued", ["--batch-size", 3, "-q"]
+    both = ["--checkpoint", plain, "--checkpoint", queued]
+    return {
+        "own": ["eval-retrieval", first, second, *both, "--gallery", "both", *size],
+        "separate": ["eval-retrieval", first, *both, "--duplicates", "separate", *size],
+        "train": ["eval-retrieval", first, "--split", "train", *both, "--limit", 10, *size],
+        "zeroshot": ["eval-zeroshot", first, second, *both, *size],
+        "probe": ["eval-probe", first, "--checkpoint", plain, "--strength", 0.1, *size],
+        "spatial": ["spatial-report", first, second, *both, *size, "-o", "-"],
+    }
+
+
+NAMES = ("own", "separate", "train", "zeroshot", "probe", "spatial")
+
+
+def rows(capfd: pytest.CaptureFixture[str], line: Words, *more: object) -> str:
+    ended = run_program(capfd, *line, *more)
+    assert ended.code == 0, ended.err
+    assert ended.out
+    return ended.out
+
+
+def files(cache: Path) -> Iterator[Path]:
+    yield from (path for path in sorted(cache.rglob("*")) if path.is_file())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_are_the_same_bytes_with_and_without_it(
+    name: str, place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], counted: Counted
+) -> None:
+    line, cache = lines(place)[name], tmp_path / "new" / "cache"
+    wanted = rows(capfd, line)
+    assert rows(capfd, line, "--embedding-cache", cache) == wanted
+    counted.taken()
+    assert rows(capfd, line, "--embedding-cache", cache) == wanted
+    assert counted.taken() == (0, 0)
+    assert not [path for path in files(cache) if path.suffix != ".safetensors"]
+
+
+def test_every_evaluator_reads_what_another_one_stored(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], counted: Counted
+) -> None:
+    line, cache = lines(place), tmp_path / "cache"
+    wanted = {name: rows(capfd, line[name]) for name in NAMES}
+    counted.taken()
+    rows(capfd, line["own"], "--embedding-cache", cache)
+    images, texts = counted.taken()
+    assert images
+    assert texts
+    assert rows(capfd, line["separate"], "--embedding-cache", cache) == wanted["separate"]
+    assert rows(capfd, line["spatial"], "--embedding-cache", cache) == wanted["spatial"]
+    assert counted.taken() == (0, 0)
+    assert rows(capfd, line["zeroshot"], "--embedding-cache", cache) == wanted["zeroshot"]
+    assert counted.taken()[0] == 0  # only the prompts
+    assert rows(capfd, line["probe"], "--embedding-cache", cache) == wanted["probe"]
+    train, _ = counted.taken()
+    assert train > 0  # of its train split; the test split is there
+    assert rows(capfd, line["probe"], "--embedding-cache", cache) == wanted["probe"]
+    assert counted.taken() == (0, 0)
+
+
+@pytest.mark.parametrize("damage", ["byte", "short", "empty", "swapped", "text"])
+def test_a_damaged_or_foreign_file_is_not_used(
+    damage: str, place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], counted: Counted
+) -> None:
+    line, cache = lines(place)["own"], tmp_path / "cache"
+    wanted = rows(capfd, line, "--embedding-cache", cache)
+    stored = {path: path.read_bytes() for path in files(cache)}
+    paths = list(stored)
+    for number, path in enumerate(paths):
+        data = bytearray(stored[path])
+        if damage == "byte":
+            data[-200] ^= 1
+        new = {
+            "byte": bytes(data),
+            "short": bytes(data[:-200]),
+            "empty": b"",
+            "swapped": stored[paths[number - 1]],
+            "text": b"some other text " * 99,
+        }
+        path.write_bytes(new[damage])
+    counted.taken()
+    ended = run_program(capfd, *line, "--embedding-cache", cache)
+    assert ended.out == wanted
+    assert counted.taken()[0] > 0
+    warnings = [text for text in ended.err.splitlines() if "computing the embeddings again" in text]
+    assert len(warnings) == len(paths)
+    assert {path: path.read_bytes() for path in files(cache)} == stored
+
+
+def test_another_batch_size_or_number_of_threads_is_another_key(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], counted: Counted
+) -> None:
+    first, cache = place / "stream" / "00-part-0", tmp_path / "cache"
+    line = ["eval-retrieval", first, "--checkpoint", place / "plain", "-q"]
+    for more in (["--batch-size", 3], ["--batch-size", 4], ["--batch-size", 4, "--limit", 2]):
+        rows(capfd, line, *more, "--embedding-cache", cache)
+        assert counted.taken()[0] > 0
+
+
+def test_a_cache_that_cannot_be_written_to_is_named_once(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    line, cache = lines(place)["own"], tmp_path / "cache"
+    wanted = rows(capfd, line)
+    rows(capfd, line, "--embedding-cache", cache)
+    for folder in list(cache.iterdir()):
+        for path in folder.iterdir():
+            path.unlink()
+        folder.rmdir()
+        folder.write_text("in the way")
+    ended = run_program(capfd, *line, "--embedding-cache", cache)
+    assert ended.out == wanted
+    assert sum("the embeddings are not kept" in text for text in ended.err.splitlines()) == 1
+
+
+def test_a_file_is_not_a_cache(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "file"
+    other.write_text("text")
+    ended = run_program(capfd, *lines(place)["own"], "--embedding-cache", other)
+    assert ended.code == 2
+    assert "is not a directory" in ended.err
+    assert other.read_text() == "text"
+
+
+def test_forget_deletes_cached_embeddings_of_a_pair(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    place = make_inputs(tmp_path / "inputs")
+    stream, cache = place / "stream", tmp_path / "cache"
+    line = ["eval-retrieval", stream / "00-part-0", stream / "01-part-1", "-q"]
+    line += ["--checkpoint", place / "plain", "--embedding-cache", cache]
+    rows(capfd, line)
+    from vlcpctl.data.tasks.task import open_task
+
+    key = open_task(stream / "00-part-0").split("test").keys[0]
+    before = {path for path in files(cache) if key.encode() in path.read_bytes()}
+    assert len(before) == 2  # its image, and its texts
+    kept = set(files(cache)) - before
+    assert kept
+    ended = run_program(capfd, "forget", "--key", key, "--dry-run", stream, cache, "-q")
+    assert ended.out.count("delete cached embeddings") == 2
+    assert set(files(cache)) == kept | before
+    ended = run_program(capfd, "forget", "--key", key, stream, cache, "-q")
+    assert ended.code == 0, ended.err
+    assert set(files(cache)) == kept
+    rows(capfd, line)
+    assert not any(key.encode() in path.read_bytes() for path in files(cache))

@@ -117,7 +117,10 @@ def is_cache_file(start: bytes) -> bool:
 def _write(path: Path, key: Key, found: Cached) -> None:
     samples = np.frombuffer("\n".join(found.samples).encode(), dtype=np.uint8)
     vectors = np.ascontiguousarray(found.embeddings, dtype=np.float32)
-    arrays: dict[str, tuple[str, Array]] = {_EMBEDDINGS: ("F32", vectors), _SAMPLES: ("U8", samples)}
+    arrays: dict[str, tuple[str, Array]] = {
+        _EMBEDDINGS: ("F32", vectors),
+        _SAMPLES: ("U8", samples),
+    }
     about = {
         "schema": SCHEMA,
         "key": canonical_json(key),

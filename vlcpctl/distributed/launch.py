@@ -166,7 +166,7 @@ def process_device(name: str, ranks: ProcessRanks) -> torch.device:
     device = torch_device(name)
     if device.type != "cuda":
         return device
-    if device.index is not None and ranks.size > 1:
+    if ":" in name and ranks.size > 1:
         raise UsageError(
             f"--device {name} names one GPU, but each of {ranks.size} processes has its own; use "
             "--device cuda, with CUDA_VISIBLE_DEVICES to choose the GPUs"

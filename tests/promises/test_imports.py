@@ -12,8 +12,8 @@ TORCH = ("torch", "open_clip", "transformers", "timm", "webdataset")
 COMPILER = ("torch._dynamo", "torch._inductor")
 MODELS = ("transformers", "open_clip.factory", "open_clip.push_to_hf_hub")
 TIMM = ("timm.models.resnet", "timm.data.loader")  # of timm, a fusion model needs two others
-DUAL = (*COMPILER, *MODELS, "timm", "torchvision", "huggingface_hub", "webdataset", "faiss")
-FUSION = (*COMPILER, *MODELS, *TIMM, "open_clip.model", "webdataset", "faiss")
+DUAL = (*COMPILER, *MODELS, "timm", "torchvision", "huggingface_hub", "webdataset")
+FUSION = (*COMPILER, *MODELS, *TIMM, "webdataset")
 ONE_STEP = ("--method", "seqf", "--preset", "tiny", "--steps", "1", "--model")
 
 TABLE = [
@@ -25,7 +25,7 @@ TABLE = [
     ("methods", (*TORCH, "numpy", "pyarrow")),
     ("forget --help", (*TORCH, "numpy", "pyarrow")),
     ("eval-retrieval stream/00-part-0 --checkpoint model -o new", DUAL),
-    ("spatial-report stream/00-part-0 --checkpoint model --since model", DUAL),
+    ("spatial-report stream/00-part-0 --checkpoint model --checkpoint other -o new", DUAL),
     ("train-step stream/01-part-1 --previous model -o new --method seqf --dry-run", TORCH),
 ]
 # The first optimizer of torch imports torch._dynamo.
@@ -40,6 +40,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "sample emoji9 -o pairs --views 1 --size 16 --limit 6",
         "split pairs -o stream --by iid --tasks 2 --holdout test=0.3",
         f"train-step stream/00-part-0 -o model {' '.join(ONE_STEP)} micro",
+        "train-step stream/01-part-1 -o other --previous model --method seqf --steps 1",
     ):
         subprocess.run([sys.executable, "-m", "vlcpctl", *line.split()], check=True, cwd=root)
     return root

@@ -61,7 +61,7 @@ class QuickRows:
         metrics, config, options = get("metrics"), get("config"), get("options")
         if get("schema") not in self._schemas or type(options) is not dict:
             return None
-        if not _has_usual_types(get) or not _are_usual_metrics(metrics):
+        if not _has_usual_types(get) or type(metrics) is not dict or not _are_usual(metrics):
             return None
         kept, option_keys = self._known_options(options)
         found, config_keys = (None, 0) if config is None else self._known_config(config)
@@ -156,10 +156,8 @@ def _has_usual_types(get: Callable[[str], Any]) -> bool:
     return (step is None or 0 <= step < MOST_TASKS) and (task is None or 0 <= task < MOST_TASKS)
 
 
-def _are_usual_metrics(metrics: object) -> bool:
-    if type(metrics) is not dict or len(metrics) > rows.MOST_METRICS:
-        return False
-    if any(len(key) > rows.MOST_NAME for key in metrics):
+def _are_usual(metrics: dict[str, Any]) -> bool:
+    if len(metrics) > rows.MOST_METRICS or any(len(key) > rows.MOST_NAME for key in metrics):
         return False
     return all(
         one is None or (type(one) in (float, int) and abs(one) <= rows.MOST_VALUE)

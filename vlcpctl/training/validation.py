@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -15,8 +17,22 @@ from vlcpctl.evaluation.search.backends import choose
 from vlcpctl.evaluation.search.gallery import Gallery
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.models.embed import as_features
-from vlcpctl.training.batches import ValidationBatches
 from vlcpctl.training.loop.state import TrainRun
+
+
+class ValidationBatches(Protocol):
+    """The batches to validate on; see `training.batches`."""
+
+    @property
+    def count(self) -> int:
+        """The number of batches."""
+
+    @property
+    def size(self) -> int:
+        """The pairs of a batch."""
+
+    def read(self, first: int, stop: int) -> Iterator[Batch]:
+        """Batches first..stop-1, in order."""
 
 
 @torch.no_grad()

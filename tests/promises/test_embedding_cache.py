@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.program import make_inputs, run_program
 
+from vlcpctl.data.tasks.task import open_task
 from vlcpctl.evaluation import embedding
 from vlcpctl.evaluation.classification import labelled_sets
 from vlcpctl.models.imports import preload
@@ -194,8 +195,6 @@ def test_forget_deletes_cached_embeddings_of_a_pair(
     line = ["eval-retrieval", stream / "00-part-0", stream / "01-part-1", "-q"]
     line += ["--checkpoint", place / "plain", "--embedding-cache", cache]
     rows(capfd, line)
-    from vlcpctl.data.tasks.task import open_task
-
     key = open_task(stream / "00-part-0").split("test").keys[0]
     before = {path for path in files(cache) if key.encode() in path.read_bytes()}
     assert len(before) == 2  # its image, and its texts
@@ -209,3 +208,19 @@ def test_forget_deletes_cached_embeddings_of_a_pair(
     assert set(files(cache)) == kept
     rows(capfd, line)
     assert not any(key.encode() in path.read_bytes() for path in files(cache))
+
+
+def test_forget_refuses_a_damaged_file_of_the_cache(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    place, cache = make_inputs(tmp_path / "inputs"), tmp_path / "cache"
+    first = place / "stream" / "00-part-0"
+    line = ["eval-retrieval", first, "--checkpoint", place / "plain", "-q"]
+    rows(capfd, line, "--embedding-cache", cache)
+    damaged = next(files(cache))
+    damaged.write_bytes(damaged.read_bytes()[:-10])
+    key = open_task(first).split("test").keys[0]
+    ended = run_program(capfd, "forget", "--key", key, place / "stream", cache, "-q")
+    assert ended.code == 3
+    assert f"{damaged} was changed since it was written; delete it" in ended.err
+    assert key in open_task(first).split("test").keys

@@ -107,6 +107,8 @@ def samples_of(path: Path) -> set[str]:
         return set(header.samples())
     except OSError as error:
         raise BadInput(unreadable(path, error)) from error
+    except BadInput as error:
+        raise BadInput(f"{error}; delete it, evaluations compute it again") from error
 
 
 def is_cache_file(start: bytes) -> bool:

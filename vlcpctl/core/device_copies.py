@@ -38,11 +38,12 @@ def copied_ahead(
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """The tensor on the device; a copy from the CPU to a GPU does not stop the CPU."""
-    if device.type != "cuda" or tensor.device.type != "cpu":
+    if device.type == "cpu" or tensor.device.type != "cpu":
         return tensor.to(device)
     # From memory that is not pinned, the copy would first wait for all work of the stream.
-    pinned = tensor if tensor.is_pinned() else tensor.pin_memory()
-    return pinned.to(device, non_blocking=True)
+    if device.type == "cuda" and not tensor.is_pinned():
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
 
 
 def to_host(parts: Iterable[Tensor]) -> Iterator[NDArray[np.generic]]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from vlcpctl.core.device_copies import to_device
 from vlcpctl.losses.rows import ALL, similarities
 
 LEFT_OUT = -100  # the label that cross_entropy ignores
@@ -36,7 +37,7 @@ def image_text(
     [0.3466, 0.3466]
     """
     places_B = torch.arange(len(image_BD), device=image_BD.device)
-    labels_B = torch.where(anchors_B.to(image_BD.device), places_B, LEFT_OUT)
+    labels_B = torch.where(to_device(anchors_B, image_BD.device), places_B, LEFT_OUT)
     count = len(labels_B) if average == "batch" else max(1, int(anchors_B.sum()))
     sums = [
         cross_entropy(logits_bB, labels_B[own], ignore_index=LEFT_OUT, reduction="sum")

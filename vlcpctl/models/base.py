@@ -139,5 +139,5 @@ class BaseEncoder(ABC):
         """Mean and standard deviation (1, 3, 1, 1) of the channels, on the module's device."""
         like = next(self.module.parameters())
         if (self._mean_and_std.device, self._mean_and_std.dtype) != (like.device, like.dtype):
-            self._mean_and_std = self._mean_and_std.to(like)
+            self._mean_and_std = to_device(self._mean_and_std, like.device).to(like.dtype)
         return self._mean_and_std[0], self._mean_and_std[1]

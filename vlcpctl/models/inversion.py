@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vlcpctl.core.batch import InversionSettings, PseudoTexts, Weights
+from vlcpctl.core.device_copies import to_device
 from vlcpctl.core.seeds import generator
 from vlcpctl.losses.incclip import margins
 from vlcpctl.models.encoders import Encoder
@@ -112,13 +113,17 @@ def mixed(
 
     Start token, end token and padding are those of the longer parent and stay fixed.
     """
-    one, other = ids_BL[parents.first], ids_BL[parents.second]
+    # Drawn on the CPU; as they are, they would make it wait for a GPU.
+    first, second, share = (
+        to_device(drawn, ids_BL.device) for drawn in (parents.first, parents.second, parents.share)
+    )
+    one, other = ids_BL[first], ids_BL[second]
     ends = torch.stack([tower.ends(one), tower.ends(other)])
     places = torch.arange(ids_BL.shape[1], device=ids_BL.device)
     latest = ends.amax(0)[:, None]
     free_KL1 = ((places > 0) & (places < latest))[:, :, None]
     one_KLW, other_KLW = tower.lookup(one, weights), tower.lookup(other, weights)
-    share = parents.share.to(one_KLW)[:, None, None]
+    share = share.to(one_KLW)[:, None, None]
     longer = torch.where((ends[0] >= ends[1])[:, None, None], one_KLW, other_KLW)
     mixture = torch.where(free_KL1, share * one_KLW + (1 - share) * other_KLW, longer)
     return PseudoTexts(mixture, latest[:, 0]), free_KL1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from vlcpctl import losses
+from vlcpctl import core, losses
 from vlcpctl.core.batch import Batch, Features, Terms
 from vlcpctl.core.method import Method, Needs, Paper, Run, hyper
 
@@ -67,10 +67,11 @@ class DarkReplay(Method):
         rows_R = batch.replayed.nonzero().flatten()[draws]
         if not self.alpha or batch.stored is None or not len(rows_R):
             return {}
+        rows_R = core.device_copies.to_device(rows_R, out.image.device)
         pairs = ((out.raw_image, batch.stored.image), (out.raw_text, batch.stored.text))
         image, text = (
             losses.dark.distance(
-                new_BD[rows_R.to(new_BD.device)],
+                new_BD[rows_R],
                 stored_RD[draws].to(new_BD),
                 unit=self.target == "unit",
             )
@@ -88,7 +89,7 @@ def contrast(run: Run, out: Features, among_B: Tensor) -> Tensor:
     own = out.own
     if own != slice(None):  # the places of the own pairs among the marked ones
         own = slice(*(int(among_B[:end].sum()) for end in (own.start, own.stop)))
-    rows_R = rows_R.to(out.image.device)
+    rows_R = core.device_copies.to_device(rows_R, out.image.device)
     return run.joined(
         *losses.contrastive.image_text(out.image[rows_R], out.text[rows_R], out.scale, own)
     )

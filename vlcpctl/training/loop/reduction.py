@@ -19,6 +19,7 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
+from vlcpctl.core.device_copies import to_device
 from vlcpctl.core.params import trainable
 from vlcpctl.distributed.world import World
 
@@ -76,7 +77,7 @@ class GradientSum:
         while len(self._waiting) < len(self._buckets):
             self._send_next()
         first = next(iter(self.weights.values()))
-        users = torch.tensor(is_used, dtype=torch.float32, device=first.device)
+        users = to_device(torch.tensor(is_used, dtype=torch.float32), first.device)
         self._waiting.append(self.world.start_sum(users))
         for wait in self._waiting:
             wait()

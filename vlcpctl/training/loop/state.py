@@ -318,7 +318,7 @@ class TrainRun:
         """Precomputed teacher embeddings, (b, D) each, gathered from all processes."""
         like = self.weights["logit_scale"]
         image, text = (self.world.gather(side.to(like)) for side in (image, text))
-        return as_features(image, text, like.new_tensor(self.targets_scale))
+        return as_features(image, text, like.new_full((), self.targets_scale))
 
     @torch.no_grad()
     def _with_pseudo(self, features: Features, texts: PseudoTexts | None) -> Features:

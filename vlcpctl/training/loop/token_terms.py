@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Terms, Tokens
+from vlcpctl.core.device_copies import to_device
 from vlcpctl.core.method import Method
 from vlcpctl.losses.masked import word_loss
 from vlcpctl.training.loop.method_context import ChunkPart, MethodRun
@@ -61,7 +62,7 @@ class TokenTerms:
             if self.run.world.size == 1:
                 self._masked = max(1, count)
             else:
-                summed = torch.tensor(count, device=self.run.device)
+                summed = to_device(torch.tensor(count), self.run.device)
                 self.run.world.sum_([summed])
                 self._masked = summed.clamp_min(1)
         return self._masked

@@ -1,0 +1,366 @@
+"""Whole runs on a pretended accelerator: no mix of devices, and few waits for it in a step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.battery import TrainingWorld, make_world, request, with_fusion_model
+from support.fake_device import META, FakeDevice, MixedDevicesError, pretend
+from support.tiny_stream import make_task
+from torch import Tensor
+
+from vlcpctl.core.batch import Batch, Features, Terms
+from vlcpctl.core.device_copies import to_device
+from vlcpctl.core.method import Run
+from vlcpctl.evaluation.search.torch_index import TorchIndex
+from vlcpctl.methods import TABLE
+from vlcpctl.methods.ema import Ema
+from vlcpctl.models import encoders
+from vlcpctl.models.embed import embed_images, embed_texts
+from vlcpctl.models.execution import place
+from vlcpctl.precompute import distill_plan
+from vlcpctl.precompute.distill import Shard, distill
+from vlcpctl.precompute.resumable_parts import ComputeOptions
+from vlcpctl.training.config.composition import compose
+from vlcpctl.training.config.request import Request
+from vlcpctl.training.loop.loop import TrainingLoop
+from vlcpctl.training.loop.optim import new_optimizer
+from vlcpctl.training.loop.optimizers import FusedAdam, Lamb, Optimizer
+from vlcpctl.training.train_step import train_step
+
+# How often a step of each method waits for the device, where its values are read at once; in both
+# families, in phases that train and that measure, in every task, whole or in micro-batches.
+# 1 is that read. No method has a reason for another wait.
+WAITS = {
+    **{"seqf": 1, "joint": 1, "er": 1, "lwf": 1, "icarl": 1, "lucir": 1},
+    **{"ewc": 1, "mas": 1, "si": 1, "rwalk": 1, "afec": 1},
+    **{"der": 1, "derpp": 1, "co2l": 1, "geodl": 1, "ema": 1},
+    **{"ctp": 1, "incclip": 1, "modx": 1, "dha": 1},
+    **{"ctp+dha": 1, "der+ctp": 1, "ema+ewc": 1, "lwf+si": 1},
+}
+# So that a queue is full and wraps, windows and intervals end, and texts are few.
+SMALL = {
+    "ctp": ["ctp.queue=8"],
+    "dha": ["dha.every=2"],
+    "rwalk": ["rwalk.every=2"],
+    "incclip": ["incclip.count=6", "incclip.iterations=2"],
+}
+BATCH = 6
+
+Families = pytest.mark.parametrize("fuses", [False, True], ids=["dual", "fusion"])
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
+    world = make_world(tmp_path_factory.mktemp("world"))
+    return replace(world, flags={**world.flags, "batch_size": BATCH, "epochs": 1})
+
+
+@pytest.fixture
+def every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read values after each step."""
+    monkeypatch.setattr("vlcpctl.training.loop.loop.steps_per_read", lambda device: 1)
+
+
+@dataclass
+class Watched:
+    """A pretended device, the waits of each step on it, and the optimizers of its runs."""
+
+    device: FakeDevice
+    waits: list[dict[str, int]] = field(default_factory=list)
+    optimizers: list[Optimizer] = field(default_factory=list)
+
+    def train(self, step: Request, observe: Callable[[str], None] = lambda point: None) -> None:
+        """Train on the device, counting from one step to the next."""
+
+        def count(point: str) -> None:
+            if point.startswith("step="):
+                self.waits.append(dict(self.device.syncs))
+                self.check_optimizers()
+            observe(point)
+            self.device.syncs.clear()
+
+        with self.device:
+            train_step(step, count)
+
+    def check_optimizers(self) -> None:
+        """All states are where their weights are, but LAMB's counts, which the host reads."""
+        for optimizer in self.optimizers:
+            for values in optimizer.state.values():
+                where = {name: value.device.type for name, value in values.items()}
+                on_host = {"step"} if isinstance(optimizer, Lamb) else set()
+                assert {name for name, place in where.items() if place != "meta"} == on_host
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    pretend(monkeypatch)
+    found = Watched(FakeDevice())
+
+    def made(*args: Any) -> Optimizer:
+        found.optimizers.append(new_optimizer(*args))
+        return found.optimizers[-1]
+
+    loop_starts = TrainingLoop.train
+
+    def train(loop: TrainingLoop, states: dict[str, dict[str, Tensor]]) -> Any:
+        found.optimizers.clear()
+        found.device.syncs.clear()  # those of loading
+        return loop_starts(loop, states)
+
+    monkeypatch.setattr("vlcpctl.training.loop.loop.new_optimizer", made)
+    monkeypatch.setattr(TrainingLoop, "train", train)
+    return found
+
+
+def step_of(
+    world: TrainingWorld, names: str, number: int, root: Path, *, fuses: bool, **changes: Any
+) -> Request:
+    """One task, whose pairs are joined by those of a buffer after the first."""
+    world = with_fusion_model(world) if fuses else world
+    step = request(world, names, number, root, buffered=names != "joint")
+    small = [one for name in names.split("+") for one in SMALL.get(name, ())]
+    settings = replace(step.settings, steps=number + 1, **changes)
+    return replace(step, methods=compose(names, small), settings=settings)
+
+
+def test_the_table_has_every_method() -> None:
+    assert set(TABLE) <= set(WAITS)
+
+
+@pytest.mark.usefixtures("every_step")
+@Families
+@pytest.mark.parametrize("names", WAITS)
+def test_a_step_waits_as_often_as_pinned(
+    world: TrainingWorld, tmp_path: Path, watched: Watched, names: str, *, fuses: bool
+) -> None:
+    """The first task; the second, with replayed pairs; and again in micro-batches with LAMB."""
+    watched.train(step_of(world, names, 0, tmp_path, fuses=fuses))
+    watched.train(step_of(world, names, 1, tmp_path, fuses=fuses))
+    parts: dict[str, Any] = {"micro_batch": 2, "optimizer": "lamb", "clip_norm": 1.0}
+    again = step_of(world, names, 1, tmp_path, fuses=fuses, **parts)
+    watched.train(replace(again, out=tmp_path / "parts"))
+    assert len(watched.waits) >= 5
+    for waits in watched.waits:
+        assert sum(waits.values()) == WAITS[names], waits
+
+
+@Families
+def test_values_are_read_once_in_sixteen_steps(
+    world: TrainingWorld, tmp_path: Path, watched: Watched, *, fuses: bool
+) -> None:
+    step = step_of(world, "ctp", 0, tmp_path, fuses=fuses)
+    watched.train(replace(step, settings=replace(step.settings, steps=17)))
+    counts = [sum(waits.values()) for waits in watched.waits]
+    assert counts == [0] * 15 + [1, 0]
+
+
+class Stopped(Exception):
+    """The run ends here, as if it were killed."""
+
+
+@Families
+@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd", "lamb"])
+@pytest.mark.parametrize("names", ["ctp", "afec"])
+def test_a_resumed_run_has_its_state_on_the_device(
+    world: TrainingWorld,
+    tmp_path: Path,
+    watched: Watched,
+    names: str,
+    optimizer: str,
+    *,
+    fuses: bool,
+) -> None:
+    def stop(point: str) -> None:
+        if point == "saved":
+            raise Stopped
+
+    step = step_of(world, names, 0, tmp_path, fuses=fuses, optimizer=optimizer)
+    step = replace(
+        step,
+        settings=replace(step.settings, steps=3, momentum=0.9),
+        save_every="2",
+    )
+    with pytest.raises(Stopped):
+        watched.train(step, stop)
+    watched.train(step)
+    assert len(watched.waits) == 2 + 1 + (2 if names == "afec" else 0)
+    (found,) = watched.optimizers
+    states = next(iter(found.state.values()))
+    names_of = {"sgd": {"momentum_buffer"}}.get(optimizer, {"step", "exp_avg", "exp_avg_sq"})
+    assert set(states) == names_of
+
+
+@pytest.mark.usefixtures("every_step")
+@Families
+@pytest.mark.parametrize("names", ["lwf", "ctp", "incclip"])
+def test_targets_of_a_teacher_are_on_the_device(
+    world: TrainingWorld, tmp_path: Path, watched: Watched, names: str, *, fuses: bool
+) -> None:
+    dual = {"lwf": ["lwf.words=false"]}
+    watched.train(step_of(world, names, 0, tmp_path, fuses=fuses))
+    step = step_of(world, names, 1, tmp_path, fuses=fuses)
+    assert step.previous is not None
+    if fuses:
+        methods = compose(names, [*SMALL.get(names, []), *dual.get(names, [])])
+        step = replace(step, methods=methods)
+    asked = distill_plan.Request(
+        tasks=step.tasks,
+        buffer=step.buffer,
+        teacher=step.previous,
+        out=tmp_path / "targets",
+        views=1,
+        augmentation={},
+        seed=0,
+    )
+    options = ComputeOptions(batch_size=5, device="cpu", workers=0, threads=1)
+    assert distill(distill_plan.make_plan(asked), options, Shard())
+    watched.waits.clear()
+    watched.train(replace(step, targets=tmp_path / "targets"))
+    assert [sum(waits.values()) for waits in watched.waits] == [1, 1]
+
+
+def test_validation_and_averaged_statistics_do_not_mix_devices(
+    world: TrainingWorld, tmp_path: Path, watched: Watched
+) -> None:
+    task = make_task(tmp_path / "task", splits={"train": 12, "val": 8})
+    step = step_of(world, "ema", 0, tmp_path, fuses=False, keep="best:val_rmean")
+    watched.train(replace(step, tasks=(task,)))
+
+
+@pytest.mark.usefixtures("every_step")
+def test_a_planted_read_is_counted(
+    world: TrainingWorld, tmp_path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loss(self: Ema, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
+        term = out.image.sum()
+        return {"planted": term * term.item()}, {}
+
+    monkeypatch.setattr(Ema, "loss", loss)
+    watched.train(step_of(world, "ema", 0, tmp_path, fuses=False))
+    (waits,) = watched.waits
+    assert sum(waits.values()) == 2
+    # The innermost place in the package: the planted loss is in a test.
+    assert "aten._local_scalar_dense in training/loop/step.py:_loss" in waits
+
+
+def test_a_planted_mix_of_devices_raises(
+    world: TrainingWorld, tmp_path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loss(self: Ema, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
+        return {"planted": (out.image + torch.ones(out.image.shape[1])).sum()}, {}
+
+    monkeypatch.setattr(Ema, "loss", loss)
+    with pytest.raises(MixedDevicesError, match=r"add.*training/loop/step.py:_loss"):
+        watched.train(step_of(world, "ema", 0, tmp_path, fuses=False))
+
+
+def test_a_misplaced_count_of_an_optimizer_raises(
+    world: TrainingWorld, tmp_path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = FusedAdam._start
+
+    def misplaced(self: FusedAdam, weight: Tensor) -> None:
+        start(self, weight)
+        self.state[weight]["step"] = torch.zeros(())
+
+    monkeypatch.setattr(FusedAdam, "_start", misplaced)
+    with pytest.raises(MixedDevicesError, match="_fused_adamw_"):
+        watched.train(step_of(world, "seqf", 0, tmp_path, fuses=False))
+
+
+@pytest.fixture
+def device() -> Iterator[FakeDevice]:
+    with FakeDevice() as found:
+        yield found
+
+
+READS: dict[str, Callable[[Tensor], object]] = {
+    "item": lambda one: one.sum().item(),
+    "bool": lambda one: bool(one.sum() > 0),
+    "int": lambda one: int(one.sum()),
+    "float": lambda one: float(one.sum()),
+    "place": lambda one: [0, 1][one.sum().long()],
+    "slice": lambda one: [0, 1][: one.sum().long()],
+    "tolist": lambda one: one.tolist(),
+    "numpy": lambda one: one.cpu().numpy(),
+    "copy_": lambda one: torch.zeros(2, 3).copy_(one),
+    "nonzero": lambda one: one.nonzero(),
+    "nonzero-tuple": lambda one: one.nonzero(as_tuple=True),
+    "masked_select": lambda one: one.masked_select(one > 0),
+    "mask": lambda one: one[one > 0],
+    "mask-of-rows": lambda one: one[one.sum(1) > 0],
+    "masked-assignment": lambda one: one.__setitem__(one > 0, one.new_zeros(6)),
+    "equal": lambda one: torch.equal(one, one),
+    "upload": lambda one: torch.zeros(2).to(META),
+    "copy-there": lambda one: one.copy_(torch.zeros(2, 3)),
+    "index": lambda one: one[torch.tensor([0, 1])],
+    "numbers": lambda one: one.new_tensor([1.0]),
+    "new-numbers": lambda one: torch.tensor([1.0], device=META),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_every_wait_is_counted(device: FakeDevice, name: str) -> None:
+    READS[name](torch.zeros(2, 3, device=META))
+    assert sum(device.syncs.values()) == 1, device.syncs
+
+
+def test_what_does_not_wait_is_not_counted(device: FakeDevice) -> None:
+    one = torch.zeros(2, 3, device=META)
+    found = one * torch.tensor(2.0) + 1
+    found = found[torch.arange(2, device=META)] + to_device(torch.zeros(3), META)
+    assert torch.where(found > 0, found, 0.0).new_full((), 3.0).fill_(2).device == META
+    found[0] = 1.0
+    kept = torch.tensor([True, False])
+    assert kept.nonzero().flatten().tolist() == [0]  # tensors on the CPU have values
+    assert not device.syncs
+
+
+MIXES: dict[str, Callable[[Tensor, Tensor], object]] = {
+    "add": lambda there, here: there + here,
+    "matmul": lambda there, here: there @ here.T,
+    "cat": lambda there, here: torch.cat([here, there]),
+    "stack-of-scalars": lambda there, here: torch.stack([there.sum(), here.sum()]),
+    "where": lambda there, here: torch.where(here > 0, there, there),
+    "foreach": lambda there, here: torch._foreach_add_([there], [here]),
+    "index": lambda there, here: here[torch.zeros(1, dtype=torch.int64, device=META)],
+    "backward": lambda there, here: torch.autograd.grad(
+        there.requires_grad_().sum(), there, grad_outputs=None
+    )[0].add_(here),
+}
+
+
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize("name", MIXES)
+def test_every_mix_of_devices_raises(name: str) -> None:
+    with pytest.raises(MixedDevicesError, match=re.escape("got tensors of the CPU")):
+        MIXES[name](torch.zeros(2, 3, device=META), torch.zeros(2, 3))
+
+
+@Families
+def test_embedding_reads_each_batch_once(device: FakeDevice, *, fuses: bool) -> None:
+    encoder = encoders.build("albef-micro" if fuses else "micro")
+    place(encoder.module, META)
+    device.syncs.clear()
+    images = [torch.zeros(3, 16, 16, 3, dtype=torch.uint8)] * 2
+    assert embed_images(encoder, images).shape == (6, encoder.width)
+    assert embed_texts(encoder, [["a cat"]] * 2).shape == (2, encoder.width)
+    assert sum(device.syncs.values()) == 4, device.syncs
+
+
+def test_searching_does_not_mix_devices(device: FakeDevice) -> None:
+    index = TorchIndex(np.ones((9, 4), dtype=np.float32), "cpu")
+    index.gallery_GD = index.gallery_GD.to(META)
+    device.syncs.clear()
+    scores, ids = index.search(np.ones((5, 4), dtype=np.float32), 3)
+    assert scores.shape == ids.shape == (5, 3)
+    # The queries there, scores and places back.
+    assert sum(device.syncs.values()) == 3, device.syncs

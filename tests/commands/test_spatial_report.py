@@ -183,5 +183,5 @@ def test_a_dry_run_names_the_rows_and_writes_nothing(
         run([first(place)], steps(place, 0), dry_run=True)
     run([first(place)], steps(place, 0, 1), dry_run=True)
     shown = capfd.readouterr()
-    assert shown.err == "seqf step 0 -> seqf step 1: 00-part-0\n"
+    assert shown.err == "device cpu, no workers (auto)\nseqf step 0 -> seqf step 1: 00-part-0\n"
     assert shown.out == ""

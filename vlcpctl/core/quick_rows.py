@@ -59,7 +59,9 @@ class QuickRows:
     def _row(self, value: dict[str, Any], keys: int, place: str) -> Row | None:
         get = value.get
         metrics, config, options = get("metrics"), get("config"), get("options")
-        if get("schema") not in self._schemas or type(options) is not dict:
+        if type(get("schema")) is not str or get("schema") not in self._schemas:
+            return None
+        if type(options) is not dict:
             return None
         if not _has_usual_types(get) or type(metrics) is not dict or not _are_usual(metrics):
             return None

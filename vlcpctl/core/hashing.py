@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 _KEY_BYTES = 16  # 32 hex digits: collisions are negligible below 10**15 samples
 
 
@@ -54,7 +55,7 @@ def merkle(parts: Mapping[str, str]) -> str:
 
 def canonical_json(value: object) -> str:
     """JSON text that is the same for equal values: sorted keys, no spaces."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _CANONICAL.encode(value)
 
 
 def file_sha256(path: Any) -> str:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.core.hashing import canonical_json, content_id
+from vlcpctl.core.indented_json import indented_json
 from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.core.rows import EarlierCheckpoint, Row
 from vlcpctl.report.comparability import (
@@ -45,8 +45,10 @@ _NEW_FIELDS = frozenset(
 )
 
 _NOT_STORED = frozenset({"counts", "is_earlier", "place"})
-# Rows of one file share these objects, or those that are equal.
-_SHARED = frozenset({"buffer", "config", "options", "tasks"})
+# Rows share most of their fields with rows of the same checkpoint, task or evaluator: the text of
+# each part, which begins with one of these names, is made once.
+_PART_BEGINS = frozenset({"buffer", "data", "degrees", "metrics", "options", "task"})
+_BY_IDENTITY = frozenset({"buffer", "config", "degrees", "options", "tasks"})
 
 GALLERIES = {"own": ("own",), "merged": ("merged",), "both": ("own", "merged")}
 
@@ -146,31 +148,48 @@ def identity(
     return {"rows": content_id(sorted(_row_texts(rows))), **wanted, **of_ranks}
 
 
-def _row_texts(rows: Iterable[Row]) -> list[str]:
+def _row_texts(rows: Sequence[Row]) -> list[str]:
     """The canonical JSON of each row: its known fields in the order of their names."""
-    names = sorted(one.name for one in fields(Row) if one.name not in _NOT_STORED)
-    shared: dict[int, str] = {}  # of objects that rows share, by identity
-    texts = []
+    parts = [_part_texts(rows, names) for names in _parts()]
+    return [f"{{{','.join(filter(None, of_row))}}}" for of_row in zip(*parts, strict=True)]
+
+
+def _parts() -> list[list[str]]:
+    found: list[list[str]] = []
+    for name in sorted(one.name for one in fields(Row) if one.name not in _NOT_STORED):
+        if name in _PART_BEGINS:
+            found.append([])
+        found[-1].append(name)
+    return found
+
+
+def _part_texts(rows: Sequence[Row], names: Sequence[str]) -> Iterator[str]:
+    if "metrics" in names:  # which rows do not share
+        yield from (_fields_text(row, names) for row in rows)
+        return
+    objects = [name for name in names if name in _BY_IDENTITY]
+    others = attrgetter("is_earlier", *(name for name in names if name not in _BY_IDENTITY))
+    texts: dict[Hashable, str] = {}
     for row in rows:
-        values = [(name, getattr(row, name)) for name in names]
-        parts = [
-            f'"{name}":{_field_text(name, value, shared)}'
-            for name, value in values
-            if (not row.is_earlier if name == "options" else value or name not in _NEW_FIELDS)
-        ]
-        texts.append(f"{{{','.join(parts)}}}")
-    return texts
+        key = others(row), *[id(getattr(row, name)) for name in objects]
+        text = texts.get(key)
+        if text is None:
+            text = texts[key] = _fields_text(row, names)
+        yield text
 
 
-def _field_text(name: str, value: object, shared: dict[int, str]) -> str:
-    if isinstance(value, EarlierCheckpoint):
-        return canonical_json(asdict(value))
-    if name in _SHARED:
-        return shared.get(id(value)) or shared.setdefault(id(value), canonical_json(value))
-    return canonical_json(value) if isinstance(value, dict) else _scalar_text(value)
+def _fields_text(row: Row, names: Iterable[str]) -> str:
+    values = [(name, getattr(row, name)) for name in names]
+    parts = [
+        f'"{name}":{_field_text(value)}'
+        for name, value in values
+        if (not row.is_earlier if name == "options" else value or name not in _NEW_FIELDS)
+    ]
+    return ",".join(parts)
 
 
-_scalar_text = lru_cache(maxsize=10_000, typed=True)(canonical_json)
+def _field_text(value: object) -> str:
+    return canonical_json(asdict(value) if isinstance(value, EarlierCheckpoint) else value)
 
 
 def _selected(rows: Sequence[Row], request: Request) -> list[Row]:
@@ -202,7 +221,7 @@ def write_report(document: Document, identity: dict[str, Any], out: Path, *, for
     if already_made(out, "report", identity, force=force):
         return False
     manifest = MANIFESTS["report"]
-    summary = json.dumps(as_json(document, identity), indent=1, ensure_ascii=False, allow_nan=False)
+    summary = indented_json(as_json(document, identity))
     with new_directory(out, manifest) as directory:
         (directory / "report.html").write_text(page(document), encoding="utf-8")
         (directory / "report.md").write_text(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from html import escape
 
 from vlcpctl.core.printable import printable
@@ -23,7 +24,7 @@ def element(tag: str, *children: str, **attributes: object) -> Markup:
     '<b class="x">a &lt; b</b>'
     """
     pairs = "".join(
-        f' {name.rstrip("_").replace("_", "-")}="{escape(printable(_value(value)))}"'
+        _attribute(name, f"{value:.6g}" if isinstance(value, float) else str(value))
         for name, value in attributes.items()
         if value is not None
     )
@@ -38,8 +39,15 @@ def joined(*children: str) -> Markup:
 
 
 def _markup(child: str) -> str:
-    return child if isinstance(child, Markup) else escape(printable(child), quote=False)
+    return child if isinstance(child, Markup) else _escaped(child)
 
 
-def _value(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+# Charts repeat positions and classes many thousand times.
+@lru_cache(maxsize=10_000)
+def _attribute(name: str, value: str) -> str:
+    return f' {name.rstrip("_").replace("_", "-")}="{escape(printable(value))}"'
+
+
+@lru_cache(maxsize=10_000)
+def _escaped(text: str) -> str:
+    return escape(printable(text), quote=False)

@@ -195,7 +195,11 @@ def _transfer_json(transfer: TransferScores) -> dict[str, Any]:
 def _rounded(value: Any) -> Any:
     """Floats at six decimals, NaN as null, in lists of any depth."""
     if isinstance(value, list):
-        return [_rounded(item) for item in value]
-    if value is None or math.isnan(value):
-        return None
-    return round(value, _DECIMALS)
+        if value and isinstance(value[0], list):
+            return [_rounded(item) for item in value]
+        return [_rounded_number(item) for item in value]
+    return _rounded_number(value)
+
+
+def _rounded_number(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else round(value, _DECIMALS)

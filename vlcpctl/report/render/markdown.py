@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from vlcpctl.core.printable import printable
 from vlcpctl.report.tables.table import Table, TableCell
@@ -47,6 +48,7 @@ def bullets(lines: Iterable[str]) -> str:
     return "\n".join(f"- {_line_of(line)}" for line in lines)
 
 
+@lru_cache(maxsize=10_000)  # cells repeat
 def escaped(text: str) -> str:
     r"""The text on one line, escaped so that Markdown shows it literally and nothing is a link.
 

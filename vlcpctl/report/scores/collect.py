@@ -155,23 +155,22 @@ def _seed_scores(rows: list[Row], steps: int, tasks: int) -> dict[str, SeedScore
     galleries = {row.gallery for row in rows}
     filled: dict[tuple[str, int, int], Row] = {}
     for row in rows:
-        first = filled.setdefault((row.gallery, _step(row), _column(row)), row)
+        step, column = _step(row), _column(row)
+        first = filled.setdefault((row.gallery, step, column), row)
         if first is not row:
             raise BadInput(
-                f"{first.place} and {row.place} are both step {row.step}, task {_column(row)} of "
+                f"{first.place} and {row.place} are both step {row.step}, task {column} of "
                 f"run {row.run!r}, seed {row.seed} ({row.gallery} gallery); remove one of them"
             )
+        is_merged = row.gallery == "merged"
         for key, value in row.metrics.items():
-            if key not in scores:
-                scores[key] = _empty(steps, tasks, galleries)
-            cells = scores[key]
-            if row.gallery == "merged":
-                if _step(row) >= 0:
-                    cells.merged[_step(row), _column(row)] = value
-            elif _step(row) < 0:
-                cells.start[_column(row)] = value
-            else:
-                cells.own[_step(row), _column(row)] = value
+            cells = scores.get(key)
+            if cells is None:
+                cells = scores[key] = _empty(steps, tasks, galleries)
+            if step >= 0:
+                (cells.merged if is_merged else cells.own)[step, column] = value
+            elif not is_merged:
+                cells.start[column] = value
     return scores
 
 

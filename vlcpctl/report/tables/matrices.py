@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import replace
 
 import numpy as np
 
@@ -126,17 +125,18 @@ def _own_cell(run: RunScores, key: str, step: int, task: int) -> TableCell:
     if step == START:
         score = float(start_means(run, key)[task])
         spread = None if math.isnan(score) else Spread((score,))
-        return replace(_cell(spread, ""), is_faint=True)
+        return _cell(spread, "", is_faint=True)
     spread = cell_spread(run, key, "own", (step, task))
     if task > step:
-        return replace(_cell(spread, ""), is_faint=True)
-    return replace(_cell(spread, UNDEFINED), is_strong=task == step)
+        return _cell(spread, "", is_faint=True)
+    return _cell(spread, UNDEFINED, is_strong=task == step)
 
 
-def _cell(spread: Spread | None, absent: str) -> TableCell:
-    return (
-        TableCell(absent) if spread is None else TableCell(fixed(spread.mean, 1), value=spread.mean)
-    )
+def _cell(spread: Spread | None, absent: str, **emphasis: bool) -> TableCell:
+    if spread is None:
+        return TableCell(absent, **emphasis)
+    mean = spread.mean
+    return TableCell(fixed(mean, 1), value=mean, **emphasis)
 
 
 def _forgotten(run: RunScores, key: str, tasks: list[int]) -> list[TableCell]:

@@ -316,6 +316,7 @@ class TrainRun:
 
     def _features_of_targets(self, image: Tensor, text: Tensor) -> Features:
         """Precomputed teacher embeddings, (b, D) each, gathered from all processes."""
+        assert self.targets_scale is not None
         like = self.weights["logit_scale"]
         image, text = (self.world.gather(side.to(like)) for side in (image, text))
         return as_features(image, text, like.new_full((), self.targets_scale))

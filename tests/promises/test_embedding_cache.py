@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,21 +30,27 @@ class Counted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.images = self.texts = 0
-        images, texts = embedding.embed_images, embedding.embed_texts
+        each_image, each_text = embedding.image_vectors, embedding.text_vectors
+        all_images = labelled_sets.embed_images
 
-        def count_images(encoder: object, batches: list[object]) -> np.ndarray:
-            found = images(encoder, batches)
+        def count_images(encoder: Any, batches: Any) -> Iterator[np.ndarray]:
+            for found in each_image(encoder, batches):
+                self.images += len(found)
+                yield found
+
+        def count_texts(encoder: Any, batches: Any) -> Iterator[np.ndarray]:
+            for found in each_text(encoder, batches):
+                self.texts += len(found)
+                yield found
+
+        def count_labelled(encoder: Any, batches: Any) -> np.ndarray:
+            found = all_images(encoder, batches)
             self.images += len(found)
             return found
 
-        def count_texts(encoder: object, batches: list[object]) -> np.ndarray:
-            found = texts(encoder, batches)
-            self.texts += len(found)
-            return found
-
-        monkeypatch.setattr(embedding, "embed_images", count_images)
-        monkeypatch.setattr(embedding, "embed_texts", count_texts)
-        monkeypatch.setattr(labelled_sets, "embed_images", count_images)
+        monkeypatch.setattr(embedding, "image_vectors", count_images)
+        monkeypatch.setattr(embedding, "text_vectors", count_texts)
+        monkeypatch.setattr(labelled_sets, "embed_images", count_labelled)
 
     def taken(self) -> tuple[int, int]:
         """The counts since the last call."""

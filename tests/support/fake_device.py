@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 import vlcpctl
 from vlcpctl.training.loop.state import TrainRun
 
 META = torch.device("meta")
-PACKAGE = Path(vlcpctl.__file__).parent
+PACKAGE = f"{Path(vlcpctl.__file__).parent}/"
 ATEN = torch.ops.aten
 
 # The modules that look up the device of a run.
@@ -42,13 +43,14 @@ class FakeDevice(TorchDispatchMode):
     """Within it, tensors of mixed devices raise, and `syncs` counts waits for the device.
 
     A wait is any of: reading a value (`item`, `tolist`, `bool`, `int`, an index), copying to the
-    CPU, an operation whose shape depends on values (`nonzero`, an index by a mask), and copying from
-    the CPU other than by `core.device_copies.to_device`, for which a GPU's stream is synchronised.
-    What is read are ones.
+    CPU, an operation whose shape depends on values (`nonzero`, an index by a mask), and copying
+    from the CPU other than by `core.device_copies.to_device`: torch then waits for all work of the
+    GPU's stream. What is read are ones.
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        init: Callable[[], None] = super().__init__
+        init()
         self.syncs: Counter[str] = Counter()  # by operation and place in the package
 
     def __torch_dispatch__(
@@ -63,21 +65,24 @@ class FakeDevice(TorchDispatchMode):
         if _is_composite(func):  # in inference mode they arrive here as they are
             with self:
                 return func.decompose(*args, **kwargs)
-        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        tensors = [*_tensors((args, kwargs))]
         there = [one for one in tensors if one.device.type == "meta"]
         if _copies(packet, kwargs, tensors):
             return self._copied(func, args, kwargs, tensors)
         if not there:
             return func(*args, **kwargs)
-        if packet in _READERS:
+        reader = _READERS.get(packet)
+        if reader is not None:
             self._count(packet)
-            return _READERS[packet](*args)
+            return reader(*args)
         if packet in (ATEN.index, ATEN.index_put, ATEN.index_put_):
             return self._indexed(func, args, kwargs)
         if packet is ATEN.lift_fresh:  # torch.tensor(..., device=...) copies Python's numbers
             self._count(packet)
         _refuse_mix(func, tensors)
-        return func(*args, **kwargs)
+        if packet is ATEN._fused_sgd_:  # torch has no kernel of it for meta
+            return None
+        return _on_cpu(func, args, kwargs) if _is_pure(func) else func(*args, **kwargs)
 
     def _copied(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]
@@ -85,7 +90,9 @@ class FakeDevice(TorchDispatchMode):
         """`to` and `copy_`: they may have tensors of both devices."""
         in_place = func.overloadpacket is ATEN.copy_
         source = tensors[-1] if in_place else tensors[0]
-        goal = tensors[0].device if in_place else torch.device(kwargs.get("device") or source.device)
+        goal = (
+            tensors[0].device if in_place else torch.device(kwargs.get("device") or source.device)
+        )
         waits = not (args[2:3] == (True,) if in_place else kwargs.get("non_blocking"))
         if source.device == goal or (goal.type == "meta" and source.dim() == 0 and in_place):
             return func(*args, **kwargs)
@@ -99,7 +106,7 @@ class FakeDevice(TorchDispatchMode):
         return torch.ones(source.shape, dtype=kwargs.get("dtype") or source.dtype)
 
     def _indexed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        indices = []
+        indices: list[Tensor | None] = []
         for index in args[1]:
             if index is None:
                 indices.append(None)
@@ -124,7 +131,7 @@ def _everything(mask: Tensor) -> list[Tensor]:
     return [torch.empty(mask.numel(), dtype=torch.int64, device=META) for _ in mask.shape]
 
 
-_READERS = {
+_READERS: dict[Any, Callable[..., Any]] = {
     ATEN._local_scalar_dense: lambda one: torch.ones((), dtype=one.dtype).item(),
     ATEN.equal: lambda one, other: True,
     ATEN.nonzero: lambda one: one.new_empty((one.numel(), one.dim()), dtype=torch.int64),
@@ -132,6 +139,57 @@ _READERS = {
 }
 
 
+def _on_cpu(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Results on the device of an operation that changes none of its arguments.
+
+    Their shapes are found with zeros on the CPU: many of torch's kernels for meta are written in
+    Python, and take a hundred times as long.
+    """
+
+    def here(leaf: Any) -> Any:
+        if isinstance(leaf, Tensor):
+            made = torch.empty_strided(leaf.size(), leaf.stride(), dtype=leaf.dtype)
+            return made.zero_()
+        return torch.device("cpu") if leaf == META else leaf
+
+    def there(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor):
+            return leaf
+        return torch.empty_strided(leaf.size(), leaf.stride(), dtype=leaf.dtype, device=META)
+
+    args, kwargs = _mapped(here, (args, kwargs))
+    return _mapped(there, func(*args, **kwargs))
+
+
+def _tensors(value: object) -> Iterator[Tensor]:
+    """The tensors among arguments; torch's own trees take most of the time of a small step."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _tensors(one)
+    elif isinstance(value, dict):
+        yield from _tensors([*value.values()])
+
+
+def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
+    """The arguments or results with each that is not a list, tuple or dict mapped."""
+    if isinstance(value, list | tuple) and not isinstance(value, torch.Size):
+        mapped = [_mapped(function, one) for one in value]
+        return mapped if isinstance(value, list) else tuple(mapped)
+    if isinstance(value, dict):
+        return {name: _mapped(function, one) for name, one in value.items()}
+    return function(value)
+
+
+@cache
+def _is_pure(func: Any) -> bool:
+    """Whether an operation only reads its arguments, and returns no views of them."""
+    schema = func._schema
+    return not schema.is_mutable and not any(one.alias_info for one in schema.returns)
+
+
+@cache
 def _is_composite(func: Any) -> bool:
     """Whether an operation is made of others by torch itself, such as `to` and `linear`."""
     return bool(
@@ -145,12 +203,10 @@ def _copies(packet: Any, kwargs: Mapping[str, Any], tensors: list[Tensor]) -> bo
 
 
 def _refuse_mix(func: Any, tensors: list[Tensor]) -> None:
-    """Raise MixedDevicesError unless all tensors but scalars of pointwise operations are on one device."""
+    """Raise MixedDevicesError for a tensor of the CPU, but a scalar of a pointwise operation."""
     scalars_may = torch.Tag.pointwise in func.tags or func.overloadpacket in TAKES_SCALARS
     wrong = [
-        one
-        for one in tensors
-        if one.device.type != "meta" and not (scalars_may and one.dim() == 0)
+        one for one in tensors if one.device.type != "meta" and not (scalars_may and one.dim() == 0)
     ]
     if wrong:
         shapes = ", ".join(str(tuple(one.shape)) for one in wrong)
@@ -159,11 +215,11 @@ def _refuse_mix(func: Any, tensors: list[Tensor]) -> None:
 
 def _place() -> str:
     """The innermost function of the package that is being called, as `methods/ctp.py:loss`."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(PACKAGE):
-            return f"{path.relative_to(PACKAGE)}:{frame.f_code.co_name}"
+        path = frame.f_code.co_filename
+        if path.startswith(PACKAGE):
+            return f"{path.removeprefix(PACKAGE)}:{frame.f_code.co_name}"
         frame = frame.f_back
     return "a test"
 

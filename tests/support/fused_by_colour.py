@@ -38,6 +38,7 @@ class FusedByColour:
     module: nn.Module = field(default_factory=nn.Identity)
     fused_pairs: list[int] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     def tokenize(self, texts: list[str]) -> Tensor:
         self.texts += texts

@@ -13,7 +13,7 @@ __all__ = ["device_copies", "params"]
 
 
 def __getattr__(name: str) -> ModuleType:
-    # Loaded on first use: they import torch, which takes seconds and most of core does not need.
+    # Loaded on first use: they import torch, which takes seconds; most of core does not need it.
     if name in __all__:
         return importlib.import_module(f"vlcpctl.core.{name}")
     raise AttributeError(f"module 'vlcpctl.core' has no attribute {name!r}")

@@ -39,11 +39,30 @@ from vlcpctl.training.train_step import train_step
 # families, in phases that train and that measure, in every task, whole or in micro-batches.
 # 1 is that read. No method has a reason for another wait.
 WAITS = {
-    **{"seqf": 1, "joint": 1, "er": 1, "lwf": 1, "icarl": 1, "lucir": 1},
-    **{"ewc": 1, "mas": 1, "si": 1, "rwalk": 1, "afec": 1},
-    **{"der": 1, "derpp": 1, "co2l": 1, "geodl": 1, "ema": 1},
-    **{"ctp": 1, "incclip": 1, "modx": 1, "dha": 1},
-    **{"ctp+dha": 1, "der+ctp": 1, "ema+ewc": 1, "lwf+si": 1},
+    "seqf": 1,
+    "joint": 1,
+    "er": 1,
+    "lwf": 1,
+    "icarl": 1,
+    "lucir": 1,
+    "ewc": 1,
+    "mas": 1,
+    "si": 1,
+    "rwalk": 1,
+    "afec": 1,
+    "der": 1,
+    "derpp": 1,
+    "co2l": 1,
+    "geodl": 1,
+    "ema": 1,
+    "ctp": 1,
+    "incclip": 1,
+    "modx": 1,
+    "dha": 1,
+    "ctp+dha": 1,
+    "der+ctp": 1,
+    "ema+ewc": 1,
+    "lwf+si": 1,
 }
 # So that a queue is full and wraps, windows and intervals end, and texts are few.
 SMALL = {
@@ -146,29 +165,35 @@ def test_a_step_waits_as_often_as_pinned(
     watched.train(step_of(world, names, 1, tmp_path, fuses=fuses))
     parts: dict[str, Any] = {"micro_batch": 2, "optimizer": "lamb", "clip_norm": 1.0}
     again = step_of(world, names, 1, tmp_path, fuses=fuses, **parts)
-    watched.train(replace(again, out=tmp_path / "parts"))
-    assert len(watched.waits) >= 5
+    settings = replace(again.settings, steps=1)
+    watched.train(replace(again, settings=settings, out=tmp_path / "parts"))
+    assert len(watched.waits) >= 4
     for waits in watched.waits:
         assert sum(waits.values()) == WAITS[names], waits
 
 
 @Families
-def test_values_are_read_once_in_sixteen_steps(
-    world: TrainingWorld, tmp_path: Path, watched: Watched, *, fuses: bool
+def test_values_are_read_once_in_several_steps(
+    world: TrainingWorld,
+    tmp_path: Path,
+    watched: Watched,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    fuses: bool,
 ) -> None:
+    monkeypatch.setattr("vlcpctl.training.loop.step_values.STEPS_PER_READ", 4)
     step = step_of(world, "ctp", 0, tmp_path, fuses=fuses)
-    watched.train(replace(step, settings=replace(step.settings, steps=17)))
+    watched.train(replace(step, settings=replace(step.settings, steps=5)))
     counts = [sum(waits.values()) for waits in watched.waits]
-    assert counts == [0] * 15 + [1, 0]
+    assert counts == [0, 0, 0, 1, 0]
 
 
 class Stopped(Exception):
     """The run ends here, as if it were killed."""
 
 
-@Families
-@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd", "lamb"])
-@pytest.mark.parametrize("names", ["ctp", "afec"])
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd", "lamb"])
+@pytest.mark.parametrize(("names", "fuses"), [("ctp", True), ("afec", False)])
 def test_a_resumed_run_has_its_state_on_the_device(
     world: TrainingWorld,
     tmp_path: Path,
@@ -191,7 +216,8 @@ def test_a_resumed_run_has_its_state_on_the_device(
     with pytest.raises(Stopped):
         watched.train(step, stop)
     watched.train(step)
-    assert len(watched.waits) == 2 + 1 + (2 if names == "afec" else 0)
+    # A save comes before the point of its step, so the second step is not counted.
+    assert len(watched.waits) == 2 + (2 if names == "afec" else 0)
     (found,) = watched.optimizers
     states = next(iter(found.state.values()))
     names_of = {"sgd": {"momentum_buffer"}}.get(optimizer, {"step", "exp_avg", "exp_avg_sq"})
@@ -207,10 +233,10 @@ def test_targets_of_a_teacher_are_on_the_device(
     dual = {"lwf": ["lwf.words=false"]}
     watched.train(step_of(world, names, 0, tmp_path, fuses=fuses))
     step = step_of(world, names, 1, tmp_path, fuses=fuses)
-    assert step.previous is not None
     if fuses:
         methods = compose(names, [*SMALL.get(names, []), *dual.get(names, [])])
         step = replace(step, methods=methods)
+    assert step.previous is not None
     asked = distill_plan.Request(
         tasks=step.tasks,
         buffer=step.buffer,
@@ -221,7 +247,8 @@ def test_targets_of_a_teacher_are_on_the_device(
         seed=0,
     )
     options = ComputeOptions(batch_size=5, device="cpu", workers=0, threads=1)
-    assert distill(distill_plan.make_plan(asked), options, Shard())
+    with watched.device:
+        assert distill(distill_plan.make_plan(asked), options, Shard())
     watched.waits.clear()
     watched.train(replace(step, targets=tmp_path / "targets"))
     assert [sum(waits.values()) for waits in watched.waits] == [1, 1]

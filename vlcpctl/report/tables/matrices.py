@@ -132,11 +132,13 @@ def _own_cell(run: RunScores, key: str, step: int, task: int) -> TableCell:
     return _cell(spread, UNDEFINED, is_strong=task == step)
 
 
-def _cell(spread: Spread | None, absent: str, **emphasis: bool) -> TableCell:
+def _cell(
+    spread: Spread | None, absent: str, *, is_faint: bool = False, is_strong: bool = False
+) -> TableCell:
     if spread is None:
-        return TableCell(absent, **emphasis)
+        return TableCell(absent, is_faint=is_faint, is_strong=is_strong)
     mean = spread.mean
-    return TableCell(fixed(mean, 1), value=mean, **emphasis)
+    return TableCell(fixed(mean, 1), value=mean, is_faint=is_faint, is_strong=is_strong)
 
 
 def _forgotten(run: RunScores, key: str, tasks: list[int]) -> list[TableCell]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,12 +20,14 @@ from support.tiny_stream import make_task
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.distributed.ranks import process_ranks
+from vlcpctl.distributed.world import World
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.models.imports import preload
 from vlcpctl.training import launch
 from vlcpctl.training import train_step as train
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import Request
+from vlcpctl.training.loop import loop
 from vlcpctl.training.loop.state import TrainRun
 from vlcpctl.training.train_step import train_step
 
@@ -219,6 +221,32 @@ def _words(world: TrainingWorld, out: Path, *more: object) -> list[object]:
 
 def _bytes(checkpoint: Path) -> list[bytes]:
     return [(checkpoint / name).read_bytes() for name in (WEIGHTS, "metrics.jsonl")]
+
+
+def test_processes_agree_on_saving_only_where_values_are_read(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
+    """As on a GPU, where each agreement waits for it; a save after so many steps needs none."""
+    asked = tmp_path / "asked"
+    asked.mkdir()
+    agree = World.any
+
+    def counted(self: World, flags: Sequence[bool], device: torch.device) -> list[bool]:
+        (asked / f"{self.rank}-{len(list(asked.iterdir()))}").touch()
+        return agree(self, flags, device)
+
+    def act(_: int) -> None:
+        loop.steps_per_read = lambda _device: 4  # type: ignore[assignment]
+        World.any = counted  # type: ignore[method-assign]
+        words = _words(world, tmp_path / "late", "--nproc", 2, "--steps", 12, "--save-every", 6)
+        run_line(words, tmp_path / "log")
+
+    assert exit_code_of(start_child(act)) == 0, (tmp_path / "log.err").read_text()
+    of_rank_0 = [path for path in asked.iterdir() if path.name.startswith("0-")]
+    assert len(of_rank_0) == 4  # after steps 4, 6, 10 and 12
+    words = _words(world, tmp_path / "each", "--nproc", 2, "--steps", 12)
+    assert exit_code_of(start_child(lambda _: run_line(words, tmp_path / "other"))) == 0
+    assert _bytes(tmp_path / "late") == _bytes(tmp_path / "each")
 
 
 def test_sigterm_saves_and_the_same_line_ends_as_if_never_stopped(

@@ -206,9 +206,11 @@ class TrainingLoop:
         return is_best
 
     def _save_if_due(self, step_once: OptimizerStep) -> None:
+        by_step = self.every.steps is not None and self.saved.step % self.every.steps == 0
+        if self.run.world.size > 1 and self._unread and not by_step:
+            return  # asking the other processes waits for a GPU, as reading values does
         since = time.monotonic() - self.last_saved
-        due = self.every.seconds is not None and since >= self.every.seconds
-        due = due or (self.every.steps is not None and self.saved.step % self.every.steps == 0)
+        due = by_step or (self.every.seconds is not None and since >= self.every.seconds)
         # Clocks and signals differ between processes. Saving waits for all of them, so they must
         # agree, or one would wait for the others forever.
         stops, due = self.run.world.any([bool(self.stop), due], self.run.device)

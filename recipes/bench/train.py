@@ -1,6 +1,6 @@
 """The whole command train-step against open_clip's trainer: same model, pairs, batch and optimizer.
 
-python recipes/bench/train.py [--size small|large --pairs 1024 --few 256 --workers 0 --rounds 5]
+python recipes/bench/train.py [--size small|large --pairs 512 --few 128 --batch 16 --workers 0 --rounds 5]
 
 Both train a model with random weights on one pass over JPEGs with captions, in fp32 with AdamW, one
 thread and no validation, and write a checkpoint in the end. The data of ours was split before;
@@ -183,10 +183,10 @@ def _say_ratios(found: dict[str, Seconds], args: argparse.Namespace) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", choices=SIZES, default="small", help="of the model")
-    parser.add_argument("--pairs", type=int, default=1024)
-    parser.add_argument("--few", type=int, default=256)
+    parser.add_argument("--pairs", type=int, default=512)
+    parser.add_argument("--few", type=int, default=128)
     parser.add_argument("--pixels", type=int, default=256, help="of the JPEGs")
-    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--warm-up", type=int, default=1, help="rounds before")

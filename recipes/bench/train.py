@@ -1,6 +1,6 @@
 """The whole command train-step against open_clip's trainer: same model, pairs, batch and optimizer.
 
-python recipes/bench/train.py [--size small|large --pairs 512 --few 128 --batch 16 --workers 0 --rounds 5]
+python recipes/bench/train.py [--size small|large --pairs 512 --batch 16 --workers 0 --rounds 5]
 
 Both train a model with random weights on one pass over JPEGs with captions, in fp32 with AdamW, one
 thread and no validation, and write a checkpoint in the end. The data of ours was split before;

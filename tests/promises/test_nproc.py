@@ -109,7 +109,13 @@ def test_any_number_of_processes_gives_the_same_bytes(
     assert multiprocessing.active_children() == []
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(one, marks=[] if one in ("own", "distill") else pytest.mark.slow)
+        for one in COMMANDS
+    ],
+)
 def test_a_launcher_gives_the_same_bytes_and_only_rank_0_prints(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], command: str
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -103,7 +103,15 @@ def _expect_equal(step: Request, names: Sequence[str]) -> None:
                 torch.testing.assert_close(two[key], tensor, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("case", sorted({*TABLE, *SET}))
+# One of each way to use gradients, buffers and negative texts; the others are slow.
+USUAL = ("ctp", "der", "ewc", "incclip", "lwf", "seqf")
+
+
+def _cases(names: Iterable[str]) -> list[Any]:
+    return [pytest.param(one, marks=[] if one in USUAL else pytest.mark.slow) for one in names]
+
+
+@pytest.mark.parametrize("case", _cases(sorted({*TABLE, *SET})))
 def test_losses_and_weights_do_not_depend_on_the_number_of_processes(
     world: TrainingWorld, tmp_path: Path, case: str
 ) -> None:
@@ -117,7 +125,7 @@ def test_losses_and_weights_do_not_depend_on_the_number_of_processes(
     _expect_equal(step, names)
 
 
-@pytest.mark.parametrize("case", FUSION)
+@pytest.mark.parametrize("case", _cases(FUSION))
 def test_nor_do_those_of_a_fusion_model(world: TrainingWorld, tmp_path: Path, case: str) -> None:
     step = _second_step(with_fusion_model(world), case, tmp_path)
     train_step(replace(step, out=tmp_path / "one"))

@@ -154,9 +154,22 @@ def test_the_table_has_every_method() -> None:
     assert set(TABLE) <= set(WAITS)
 
 
+# Every method as a dual encoder; of fusion models, those with terms of their own over tokens.
+USUAL_FUSION = ("seqf", "lwf", "ctp", "incclip", "ctp+dha")
+CASES = [
+    pytest.param(
+        names,
+        fuses,
+        marks=pytest.mark.slow if fuses and names not in USUAL_FUSION else [],
+        id=f"{names}-{'fusion' if fuses else 'dual'}",
+    )
+    for names in WAITS
+    for fuses in (False, True)
+]
+
+
 @pytest.mark.usefixtures("every_step")
-@Families
-@pytest.mark.parametrize("names", WAITS)
+@pytest.mark.parametrize(("names", "fuses"), CASES)
 def test_a_step_waits_as_often_as_pinned(
     world: TrainingWorld, tmp_path: Path, watched: Watched, names: str, *, fuses: bool
 ) -> None:

@@ -251,11 +251,11 @@ def test_a_part_and_the_whole_exclude_what_they_must(
     out = tmp_path / "out"
     words = [*lines(place)["distill"], out]
 
-    def ends_with(hold: Callable[[], object], *more: object) -> int:
+    def ends_with(hold: Callable[[], object], *more: object, held_s: float = 100) -> int:
         def act(_rank: int) -> None:
             with hold():  # type: ignore[attr-defined]
                 (tmp_path / "held").touch()
-                time.sleep(100)
+                time.sleep(held_s)
 
         pid = start_child(act)
         wait_until((tmp_path / "held").exists)
@@ -270,7 +270,8 @@ def test_a_part_and_the_whole_exclude_what_they_must(
     assert ends_with(staging.locked, *part) == 4
     assert ends_with(lambda: staging.locked_part("0-of-2")) == 4
     assert ends_with(lambda: staging.locked_part("0-of-2"), *part) == 4
-    assert ends_with(lambda: staging.locked_part("1-of-2"), *part) == 0
+    # All parts are there then, and joining them waits for the other shard.
+    assert ends_with(lambda: staging.locked_part("1-of-2"), *part, held_s=3) == 0
     assert run_program(capfd, *words).code == 0
     assert_clean(tmp_path, out)
 

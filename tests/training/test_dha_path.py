@@ -78,13 +78,13 @@ def test_fifty_steps_are_those_of_the_algorithm(
     step: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, dynamic: bool
 ) -> None:
     seen: list[Batch] = []
-    asked = TrainingLoop._checked_step
+    asked = TrainingLoop._step
 
-    def watched(loop: TrainingLoop, once: object, batch: Batch) -> dict[str, float]:
+    def watched(loop: TrainingLoop, phase: object, once: object, batch: Batch) -> None:
         seen.append(batch)
-        return asked(loop, once, batch)  # type: ignore[arg-type]
+        asked(loop, phase, once, batch)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(TrainingLoop, "_checked_step", watched)
+    monkeypatch.setattr(TrainingLoop, "_step", watched)
     methods = compose("dha", [f"dha.dynamic={dynamic}"])
     train_step(replace(step, methods=methods, out=tmp_path / "out"))
     assert len(seen) == STEPS

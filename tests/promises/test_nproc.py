@@ -303,7 +303,7 @@ def test_a_buffer_without_features_does_not_take_processes(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     words = ["buffer", place / "stream" / "00-part-0", "--size", 4, "-o", tmp_path / "out"]
-    said = "--nproc 2 has no effect without --checkpoint: there are no features to compute"
+    said = "--nproc 2 has no effect without --checkpoint: only a model runs in several processes"
     check_refused(run_program(capfd, *words, "--nproc", 2), "buffer", 2, said)
 
 

@@ -223,7 +223,8 @@ def _processes(nproc: int | None, checkpoint: Path | None) -> int:
 
     if nproc and checkpoint is None:
         raise UsageError(
-            f"--nproc {nproc} has no effect without --checkpoint: there are no features to compute"
+            f"--nproc {nproc} has no effect without --checkpoint: "
+            "only a model runs in several processes"
         )
     return processes(nproc)
 

@@ -100,7 +100,7 @@ class BaseEncoder(ABC):
         """
         with self.text_tower.embedding_is(embeddings):
             stand_in = self.text_tower.stand_in(ends, embeddings.shape[1])
-            # Not compiled: each call has another hook, which would be compiled anew.
+            # Not compiled: each call has its own hook, so every call would compile again.
             _, text = self._sides(None, stand_in, weights, compiles=False)
         assert text is not None
         return text

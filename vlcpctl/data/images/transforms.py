@@ -170,7 +170,7 @@ class TrainView:
     def _draw(self, size: Size) -> tuple[np.random.Generator, Box | None]:
         """The generator, and the box of a random crop that it has drawn; None without such a crop.
 
-        Drawn once for an image, so that `render` goes on where `reduction` has drawn the box.
+        The box is drawn once per image: `render` continues with the generator of `reduction`.
         """
         if self._drawn is None or self._drawn[0] != size:
             draw, transform = generator(*self._names), self.transform

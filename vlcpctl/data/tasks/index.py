@@ -322,7 +322,7 @@ def rows_where(table: pa.Table, column: str, value: str) -> np.ndarray:
     """(M,) int64: the rows of an index where a column is `value`, compared as text, in order.
 
     In a column of lists, such as a kept one, the rows that have it among their values. Raises
-    BadInput if there is no such column, or its values cannot be converted to text.
+    BadInput if the column does not exist, or if its values cannot be converted to text.
     """
     if column not in table.column_names:
         raise BadInput(unknown_name("column", column, table.column_names))

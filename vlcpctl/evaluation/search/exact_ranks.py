@@ -29,7 +29,10 @@ _EQUAL = 1e-9  # copies of one embedding may differ in the last bits, by their p
 
 @dataclass(frozen=True)
 class _Scanned:
-    """Of queries (Q,): wrong answers that outrank the best right one, and the best wrong answer."""
+    """For each query (Q,): how many wrong answers outrank its best right one (`count`).
+
+    `wrong` is its best wrong answer, and `best` the score of that answer.
+    """
 
     count: Ids
     wrong: Ids  # -1 without any

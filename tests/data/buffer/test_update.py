@@ -256,12 +256,8 @@ def test_damaged_image_is_not_copied_into_a_buffer(tmp_path: Path) -> None:
         update(tmp_path / "a", task)
 
 
-@pytest.mark.parametrize("policy", ["herding", "kmeans"])
-def test_of_many_images_a_random_sample_is_embedded_and_a_warning_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
-) -> None:
-    monkeypatch.setattr(policies, "_CONSIDERED", 12)
-    (task,) = tasks(tmp_path, [40])
+def _watched_update(out: Path, task: Path, **options: object) -> tuple[list[str], list[int]]:
+    """Make a buffer of two items; returns the warnings and the rows that were embedded."""
     embedded: list[int] = []
 
     def watched(split: Split, rows: np.ndarray) -> np.ndarray:
@@ -269,21 +265,30 @@ def test_of_many_images_a_random_sample_is_embedded_and_a_warning_says_so(
         return features(split, rows)
 
     few = BufferSize(count=2, text="2")
-    request = Request(task=open_task(task), previous=None, policy=policy, size=few, seed=0)
+    given = {"task": open_task(task), "previous": None, "size": few, "seed": 0, **options}
+    request = Request(**given)
     plan = plan_update(request)
-    write_buffer(tmp_path / "buffer", request, plan, watched)
-    (warning,) = plan.warnings
-    assert warning == (
-        f"{policy} chooses among 12 of the 40 images of {task}, drawn at random: "
-        "its time grows with their number"
-    )
+    write_buffer(out, request, plan, watched)
+    return list(plan.warnings), embedded
+
+
+@pytest.mark.parametrize("policy", ["herding", "kmeans"])
+def test_of_many_images_a_random_sample_is_embedded_and_a_warning_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    monkeypatch.setattr(policies, "_CONSIDERED", 12)
+    (task,) = tasks(tmp_path, [40])
+    warnings, embedded = _watched_update(tmp_path / "buffer", task, policy=policy)
+    assert warnings == [
+        f"{policy} chooses among 12 of the 40 images of {task}, drawn at random: its time grows "
+        + "with their number"
+    ]
     assert len(embedded) == len(set(embedded)) == 12
+    assert sorted(embedded) != list(range(12))  # not simply the first rows
     kept = set(open_buffer(tmp_path / "buffer").split("train").keys)
     split = open_task(task).split("train")
     assert len(kept) == 2
     assert kept <= {split.keys[row] for row in embedded}
-    # The sample is random: not the first rows.
-    assert sorted(embedded) != list(range(12))
 
 
 def test_the_ctp_authors_code_considers_every_image(
@@ -291,17 +296,6 @@ def test_the_ctp_authors_code_considers_every_image(
 ) -> None:
     monkeypatch.setattr(policies, "_CONSIDERED", 12)
     (task,) = tasks(tmp_path, [40])
-    embedded: list[int] = []
-
-    def watched(split: Split, rows: np.ndarray) -> np.ndarray:
-        embedded.extend(rows.tolist())
-        return features(split, rows)
-
-    few = BufferSize(count=2, text="2")
-    request = Request(
-        task=open_task(task), previous=None, policy="herding", size=few, seed=0, variant="ctp"
-    )
-    plan = plan_update(request)
-    write_buffer(tmp_path / "buffer", request, plan, watched)
-    assert plan.warnings == ()
-    assert embedded == list(range(40))
+    how = {"policy": "herding", "variant": "ctp"}
+    warnings, embedded = _watched_update(tmp_path / "buffer", task, **how)
+    assert (warnings, embedded) == ([], list(range(40)))

@@ -279,10 +279,8 @@ def test_of_many_images_a_random_sample_is_embedded_and_a_warning_says_so(
     monkeypatch.setattr(policies, "_CONSIDERED", 12)
     (task,) = tasks(tmp_path, [40])
     warnings, embedded = _watched_update(tmp_path / "buffer", task, policy=policy)
-    assert warnings == [
-        f"{policy} chooses among 12 of the 40 images of {task}, drawn at random: its time grows "
-        "with their number"
-    ]
+    (warning,) = warnings
+    assert warning.startswith(f"{policy} chooses among 12 of the 40 images of {task}, drawn at")
     assert len(embedded) == len(set(embedded)) == 12
     assert sorted(embedded) != list(range(12))  # not simply the first rows
     kept = set(open_buffer(tmp_path / "buffer").split("train").keys)

@@ -28,6 +28,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from models import SIZES
 from open_clip.loss import ClipLoss
 from open_clip_train.train import train_one_epoch
 from turns import Seconds, in_turns, machine, ratios
@@ -48,23 +49,6 @@ from vlcpctl.training.loop.state import TrainRun
 from vlcpctl.training.loop.step import OptimizerStep
 from vlcpctl.training.loop.token_terms import TokenTerms
 
-CLIP: dict[str, Any] = {
-    "embed_dim": 128,
-    "vision_cfg": {
-        "image_size": 64,
-        "layers": 4,
-        "width": 128,
-        "head_width": 32,
-        "patch_size": 8,
-    },
-    "text_cfg": {
-        "context_length": 32,
-        "vocab_size": 49408,
-        "width": 128,
-        "heads": 4,
-        "layers": 3,
-    },
-}
 METHODS = "seqf,ewc,mas,si,rwalk,lwf,modx,dha,ctp"
 BASE, RIVAL = "seqf", "open_clip"
 SMALL = ("bn", "ln", "bias")  # in names of the weights that open_clip does not decay
@@ -79,7 +63,7 @@ def main() -> None:
     methods = [BASE, *(one for one in args.methods.split(",") if one != BASE)]
     with TemporaryDirectory() as directory:
         clip = Path(directory) / "clip.json"
-        clip.write_text(json.dumps(CLIP), encoding="utf-8")
+        clip.write_text(json.dumps(SIZES["small"]), encoding="utf-8")
         for model in args.models.split(","):
             name = str(clip) if model == "clip" else model
             settings, _ = resolve("tiny", {"model": name, "batch_size": args.batch}, {})

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
-from typing import Any
 
+from models import SIZES
 from open_clip_environment import trainer_python
 from photos import write_tar
 from turns import Seconds, in_turns, machine, ratios
@@ -31,42 +31,6 @@ from vlcpctl.core.console import emit
 
 RIVAL = "open_clip's trainer"
 OURS = ("vlcpctl, exact", "vlcpctl, scaled")
-SIZES: dict[str, dict[str, Any]] = {
-    "small": {
-        "embed_dim": 128,
-        "vision_cfg": {
-            "image_size": 64,
-            "layers": 4,
-            "width": 128,
-            "head_width": 32,
-            "patch_size": 8,
-        },
-        "text_cfg": {
-            "context_length": 32,
-            "vocab_size": 49408,
-            "width": 128,
-            "heads": 4,
-            "layers": 3,
-        },
-    },
-    "large": {
-        "embed_dim": 256,
-        "vision_cfg": {
-            "image_size": 96,
-            "layers": 6,
-            "width": 384,
-            "head_width": 64,
-            "patch_size": 16,
-        },
-        "text_cfg": {
-            "context_length": 32,
-            "vocab_size": 49408,
-            "width": 256,
-            "heads": 4,
-            "layers": 4,
-        },
-    },
-}
 
 
 def main() -> None:

@@ -28,7 +28,6 @@ TABLE = [
     ("spatial-report stream/00-part-0 --checkpoint model --checkpoint other -o new", DUAL),
     ("train-step stream/01-part-1 --previous model -o new --method seqf --dry-run", TORCH),
 ]
-# The first optimizer of torch imports torch._dynamo.
 STEPS = [("micro", DUAL), ("albef-micro", FUSION)]
 
 

@@ -11,7 +11,6 @@ class Command(NamedTuple):
     summary: str  # for `vlcpctl --help`
     warm: bool = False  # loads a model: `batch` imports the libraries once for all such lines
     warm_only_with: str = ""  # the option without which it loads none
-    has_optimizer: bool = False  # uses torch.optim, which imports torch._dynamo
 
 
 COMMANDS = {
@@ -24,25 +23,17 @@ COMMANDS = {
     ),
     "invert-texts": Command("Generate negative texts from a buffer (IncCLIP).", warm=True),
     "distill": Command("Precompute a teacher's embeddings for distillation.", warm=True),
-    "train-step": Command(
-        "Train on one task, starting from the last checkpoint.", warm=True, has_optimizer=True
-    ),
+    "train-step": Command("Train on one task, starting from the last checkpoint.", warm=True),
     "import-checkpoint": Command(
         "Convert weights from another program to a checkpoint.", warm=True
     ),
     "interpolate": Command("Average the weights of two checkpoints (WiSE-FT).", warm=True),
     "eval-retrieval": Command("Evaluate image-text retrieval of checkpoints.", warm=True),
     "eval-zeroshot": Command("Evaluate zero-shot classification of checkpoints.", warm=True),
-    "eval-probe": Command(
-        "Evaluate linear probes on frozen image features.", warm=True, has_optimizer=True
-    ),
+    "eval-probe": Command("Evaluate linear probes on frozen image features.", warm=True),
     "spatial-report": Command("Report how embedding angles drift between checkpoints.", warm=True),
     "forgetting-report": Command("Report learning and forgetting from evaluation rows."),
-    "update": Command(
-        "Update a model in production with a week's new data.",
-        warm=True,
-        has_optimizer=True,
-    ),
+    "update": Command("Update a model in production with a week's new data.", warm=True),
     "batch": Command("Run many command lines in one warm process."),
     "inspect": Command("Show what an artifact is and what it was made from."),
     "check": Command("Verify artifacts against their manifests."),

@@ -70,7 +70,7 @@ def run(
     if sys.platform == "linux" and warm:
         from vlcpctl.models.imports import preload
 
-        preload(optimizer=any(COMMANDS[line.words[0]].has_optimizer for line in warm))
+        preload()
     console.release_stdout()  # each child claims stdout for itself
     runner = JobRunner(lines, jobs)
     runner.run()

@@ -233,7 +233,7 @@ def _pool(count: int, device: str) -> AbstractContextManager[Pool]:
     from vlcpctl.distributed.pool import pool_of
     from vlcpctl.models.imports import preload
 
-    return pool_of(count, device, partial(preload, optimizer=False))
+    return pool_of(count, device, preload)
 
 
 def _embed(

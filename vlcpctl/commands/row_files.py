@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -113,7 +112,7 @@ def _with_means(compute: Compute) -> Iterator[Compute]:
 
     directory = compute.embedding_cache
     cache = None if directory is None else EmbeddingCache(directory)
-    with pool_of(compute.nproc, compute.device, partial(preload, optimizer=False)) as pool:
+    with pool_of(compute.nproc, compute.device, preload) as pool:
         yield replace(compute, pool=pool, cache=cache)
 
 

@@ -69,14 +69,15 @@ def timm_parts() -> Iterator[None]:
         yield
 
 
-def preload(*, optimizer: bool = True) -> None:
-    """Import in advance what each forked child would otherwise import again."""
+def preload() -> None:
+    """Import in advance what each forked child would otherwise import again.
+
+    Not torch._dynamo, which takes 1.5 s: only LAMB and the SGD of eval-probe load it.
+    """
     library = open_clip()
     for part in _PARTS:
         if part != _NEEDS_THE_HUB:
             getattr(library, part)
-    if optimizer:
-        importlib.import_module("torch._dynamo")
 
 
 def _complete(adapter: _Adapter) -> None:

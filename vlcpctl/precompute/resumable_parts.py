@@ -16,7 +16,6 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ class ComputeOptions:
         """Within the block, the processes run; yields these options with their pool."""
         from vlcpctl.models.imports import preload
 
-        with pool_of(self.nproc, self.device, partial(preload, optimizer=False)) as pool:
+        with pool_of(self.nproc, self.device, preload) as pool:
             yield replace(self, pool=pool)
 
     @property

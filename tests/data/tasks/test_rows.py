@@ -26,7 +26,7 @@ from vlcpctl.data.loading.sampler import PairSampler
 from vlcpctl.data.tasks import rows as rows_module
 from vlcpctl.data.tasks.index import SCHEMA, IndexWriter, combined, index_batches, rows_where
 from vlcpctl.data.tasks.index_checks import row_problems
-from vlcpctl.data.tasks.rows import is_of, map_batch, map_rows, write_rows
+from vlcpctl.data.tasks.rows import RowsBuilder, is_of, map_batch, map_rows, write_rows
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.inspection.check import check
@@ -151,6 +151,16 @@ def test_rows_that_are_collected_on_disk_are_those_of_the_index(
         assert not is_of(rows.slice(first + 1, len(batch)), batch)
         first += len(batch)
     assert first == len(rows) == 7000
+
+
+def test_parts_of_a_batch_are_collected_as_the_whole(tmp_path: Path) -> None:
+    index = many(tmp_path / "a.parquet", 30, lambda number: [f"caption {number}"] * (number % 4))
+    (whole,) = index_batches(index)
+    builder = RowsBuilder()
+    for first in range(0, 30, 7):
+        builder.add(whole.slice(first, 7))
+    assert builder.finish().equals(map_batch(tmp_path / "a.arrow"))
+    builder.close()
 
 
 def test_an_index_without_rows_has_an_empty_file(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ def _faults(how: str) -> int:
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only glibc has mallopt")
 def test_freed_memory_is_used_again() -> None:
     given_back = _faults("given back")

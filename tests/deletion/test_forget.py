@@ -484,6 +484,7 @@ def test_the_same_image_in_another_pair_is_named(
     assert list(check(task, deep=True)) == []
 
 
+@pytest.mark.slow
 def test_a_stream_of_which_a_task_is_gone(world: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The stream knows the earlier ids of its tasks, whatever becomes of them."""
     stream, was = world / "stream", content(world / "stream/00-part-0")
@@ -503,6 +504,7 @@ def test_a_stream_of_which_a_task_is_gone(world: Path, capfd: pytest.CaptureFixt
     assert len(manifest_of(stream)["data_was"]) == 2
 
 
+@pytest.mark.slow
 def test_skipped_repeats_of_a_pair_are_no_longer_listed(
     world: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -518,6 +520,7 @@ def test_skipped_repeats_of_a_pair_are_no_longer_listed(
     assert [json.loads(line) for line in listed.read_text().splitlines()] == rows[2:]
 
 
+@pytest.mark.slow
 def test_artifacts_inside_of_a_stream_are_rewritten_too(
     world: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -113,6 +113,7 @@ def test_what_a_fusion_model_in_a_file_names_is_not_fetched(
     assert network == []
 
 
+@pytest.mark.slow
 def test_an_option_that_names_a_hub_uses_it(tmp_path: Path, network: list[Any]) -> None:
     config = json.loads((PACKAGED / "albef-micro.json").read_text())
     shutil.copytree(PACKAGED / "tiny-tokenizer", tmp_path / "tiny-tokenizer")

@@ -32,6 +32,7 @@ def test_what_forked_children_share_is_imported_without_heavy_libraries() -> Non
     )
 
 
+@pytest.mark.slow
 def test_a_model_with_a_tokenizer_is_built_without_heavy_libraries() -> None:
     lines = ("from vlcpctl.models import encoders; encoders.build('micro')", f"print({HEAVY})")
     assert _printed(*lines) == "[]"

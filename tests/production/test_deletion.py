@@ -126,6 +126,7 @@ def parts(state: Path) -> list[Path]:
     return [week / part for week in weeks for part in PARTS if (week / part).exists()]
 
 
+@pytest.mark.slow
 def test_weeks_go_on_after_a_deletion(run: Run, place: Path, state: Path) -> None:
     wanted = needles([state, place / "guard"])
     words = ["forget", "--where", f"customer={CUSTOMER}", state]

@@ -81,6 +81,7 @@ def kill_and_go_on(
     assert (done.code, done.out) == (0, f"{root}/prod/weeks/{week:04d}/checkpoint\n"), done.err
 
 
+@pytest.mark.slow
 def test_weeks_killed_at_a_few_points_end_as_undisturbed_ones(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

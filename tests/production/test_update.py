@@ -162,6 +162,7 @@ def test_a_rejected_week_is_judged_again_by_other_gates_without_training(
     assert (checkpoint / "open_clip_model.safetensors").stat().st_ino == inode
 
 
+@pytest.mark.slow
 def test_a_rejected_week_with_other_settings_is_trained_again(
     run: Run, place: Path, state: Path
 ) -> None:
@@ -196,6 +197,7 @@ def test_without_conditions_the_defaults_judge(run: Run, place: Path, tmp_path: 
     assert not (tmp_path / "prod").exists()
 
 
+@pytest.mark.slow
 def test_the_printed_lines_run_through_batch_make_the_same_week(
     run: Run, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,6 +266,7 @@ def test_rollback_takes_nothing_else(run: Run, place: Path, state: Path) -> None
     assert tree(state) == before
 
 
+@pytest.mark.slow
 def test_a_new_guard_is_measured_on_the_start_and_an_old_one_can_be_dropped(
     run: Run, place: Path, state: Path
 ) -> None:
@@ -365,6 +368,7 @@ def test_a_start_is_asked_for_once(run: Run, place: Path, state: Path, tmp_path:
     check_refused(lost, "update", 3, "nothing.parquet")
 
 
+@pytest.mark.slow
 def test_a_start_that_failed_keeps_no_option_of_the_call(
     run: Run, place: Path, tmp_path: Path
 ) -> None:
@@ -386,6 +390,7 @@ def test_a_first_week_without_a_buffer_refuses_methods_that_need_one(
     assert not state.exists()
 
 
+@pytest.mark.slow
 def test_a_start_that_was_trained_on_tasks_is_no_run_of_the_report(
     run: Run, place: Path, tmp_path: Path
 ) -> None:
@@ -455,6 +460,7 @@ def test_two_updates_of_a_state_do_not_run_at_once(run: Run, place: Path, state:
     assert run(*week_words(place, state, 2), *PASSES).code == 0
 
 
+@pytest.mark.slow
 def test_an_unfinished_week_is_not_lost_to_other_data(
     run: Run, place: Path, state: Path, tmp_path: Path
 ) -> None:
@@ -470,6 +476,7 @@ def test_an_unfinished_week_is_not_lost_to_other_data(
     assert json.loads((state / "state.json").read_text())["weeks"][1]["sources"] == ["late"]
 
 
+@pytest.mark.slow
 def test_inspect_shows_weeks_and_the_rejected_attempt(run: Run, place: Path, state: Path) -> None:
     assert run(*week_words(place, state, 2), *FAILS, "-q").code == 7
     shown = run("inspect", state)

@@ -20,6 +20,7 @@ from support.battery import (
     request,
     with_fusion_model,
 )
+from support.marks import mostly_slow
 
 from vlcpctl.methods import TABLE
 from vlcpctl.training.config.request import Request
@@ -60,11 +61,14 @@ def test_the_battery_covers_the_table() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        *(*sorted(TABLE), *COMPOSED),
-        *(f"{name} with a buffer" for name in BUFFERED),
-        *(f"fused {name}" for name in FUSED),
-    ],
+    mostly_slow(
+        [
+            *(*sorted(TABLE), *COMPOSED),
+            *(f"{name} with a buffer" for name in BUFFERED),
+            *(f"fused {name}" for name in FUSED),
+        ],
+        kept=["ctp", "er", "ema+ewc"],
+    ),
 )
 def test_killed_and_resumed_equals_never_stopped(
     world: TrainingWorld, tmp_path: Path, name: str

@@ -28,7 +28,8 @@ TABLE = [
     ("spatial-report stream/00-part-0 --checkpoint model --checkpoint other -o new", DUAL),
     ("train-step stream/01-part-1 --previous model -o new --method seqf --dry-run", TORCH),
 ]
-STEPS = [("micro", DUAL), ("albef-micro", FUSION)]
+OFTEN = ("split pairs -o new --by iid --tasks 2", "check stream/00-part-0", "methods")
+STEPS = [("micro", DUAL), pytest.param("albef-micro", FUSION, marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,13 @@ main()
     return set(ended.stderr.splitlines()[-1].split())
 
 
-@pytest.mark.parametrize(("words", "unneeded"), TABLE, ids=[words for words, _ in TABLE])
+@pytest.mark.parametrize(
+    ("words", "unneeded"),
+    [
+        pytest.param(*one, id=one[0], marks=() if one[0] in OFTEN else pytest.mark.slow)
+        for one in TABLE
+    ],
+)
 def test_a_command_imports_no_more_than_it_needs(
     words: str, unneeded: tuple[str, ...], place: Path, tmp_path: Path
 ) -> None:

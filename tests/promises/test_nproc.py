@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.marks import mostly_slow
 from support.processes import exit_code_of, run_line, run_together, start_child, wait_until
 from support.program import check_refused, make_inputs, run_program
 
@@ -93,7 +94,7 @@ def outputs(words: Words, out: Path) -> Words:
     return ["-o", out / "out", *more]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", mostly_slow(COMMANDS, kept=["own", "distill", "herding"]))
 def test_any_number_of_processes_gives_the_same_bytes(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], command: str
 ) -> None:
@@ -307,6 +308,7 @@ def test_a_buffer_without_features_does_not_take_processes(
     check_refused(run_program(capfd, *words, "--nproc", 2), "buffer", 2, said)
 
 
+@pytest.mark.slow
 def test_another_writer_finds_the_output_locked(place: Path, tmp_path: Path) -> None:
     begun = tmp_path / "begun"
 
@@ -324,6 +326,7 @@ def test_another_writer_finds_the_output_locked(place: Path, tmp_path: Path) -> 
     assert f"is being written by process {pids[0]} on host" in said
 
 
+@pytest.mark.slow
 def test_batch_runs_lines_with_processes_of_their_own(place: Path, tmp_path: Path) -> None:
     script = tmp_path / "lines"
     rows = [tmp_path / "one", tmp_path / "two"]

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.marks import mostly_slow
 from support.processes import exit_code_of, run_line, start_child
 from support.program import check_refused, run_program
 from support.writers import lines, make_place
@@ -143,7 +144,10 @@ def test_a_second_signal_while_saving_keeps_the_older_state(
     assert not (tmp_path / ".out.vlcpctl").exists()
 
 
-@pytest.mark.parametrize("closed", [">&-", "<&-", "<&- >&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "closed",
+    mostly_slow([">&-", "<&-", "<&- >&-", "2>&-", "<&- >&- 2>&-"], kept=["2>&-", "<&- >&- 2>&-"]),
+)
 def test_streams_closed_at_the_start_are_like_dev_null(tmp_path: Path, closed: str) -> None:
     for words in (" ".join(SAMPLE), "methods ctp", "-h", "--version"):
         shell = ["/bin/sh", "-c", f"exec {shlex.quote(sys.executable)} -m vlcpctl {words} {closed}"]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.eval_rows import own_rows, write_rows
+from support.marks import mostly_slow
 from support.pair_files import rows, write_parquet, write_tar
 from support.processes import exit_code_of, start_child
 from support.program import TINY, ProgramResult, make_inputs, run_program
@@ -121,7 +122,7 @@ def _groups(at: Path) -> Words:
 
 
 @pytest.mark.parametrize("source", [_member_tar, _class_folder, _groups])
-@pytest.mark.parametrize("skips", ["0", "50%"])
+@pytest.mark.parametrize("skips", mostly_slow(["0", "50%"], kept=["50%"]))
 def test_names_in_sources_are_shown_with_escapes(
     source: Callable[[Path], Words], skips: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -239,7 +240,9 @@ def test_labels_of_progress_bars_have_escapes() -> None:
 
 
 @pytest.mark.parametrize("environment", [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}])
-@pytest.mark.parametrize("name", ["caf\u00e9 \u732b", os.fsdecode(b"\xff\xfe")])
+@pytest.mark.parametrize(
+    "name", mostly_slow(["caf\u00e9 \u732b", os.fsdecode(b"\xff\xfe")], kept=["caf\u00e9 \u732b"])
+)
 def test_any_name_is_shown_in_any_locale(
     environment: dict[str, str], name: str, tmp_path: Path
 ) -> None:

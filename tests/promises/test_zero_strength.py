@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.battery import TrainingWorld, make_world, request, with_fusion_model
+from support.marks import mostly_slow
 
 from vlcpctl.methods import TABLE
 from vlcpctl.training.config.composition import compose
@@ -71,7 +72,7 @@ def _trained(world: TrainingWorld, root: Path, name: str, policy: str, heads: st
     return weights.read_bytes()
 
 
-@pytest.mark.parametrize("family", ["dual", "fusion"])
+@pytest.mark.parametrize("family", mostly_slow(["dual", "fusion"], kept=["dual"]))
 @pytest.mark.parametrize("name", sorted(OFF))
 def test_a_method_that_is_turned_off_is_plain(chains: Chain, name: str, family: str) -> None:
     policy = TABLE[name]().needs(first=False).policy

@@ -136,7 +136,7 @@ def _selectors(text: str | None, whole: str) -> tuple[tuple[str, str], ...]:
     if text is None:
         return ()
     found: dict[str, str] = {}
-    for part in _split_at_commas(text):
+    for part in split_at_commas(text):
         field, equals, glob = part.partition("=")
         if not equals:
             raise UsageError(
@@ -152,7 +152,12 @@ def _selectors(text: str | None, whole: str) -> tuple[tuple[str, str], ...]:
     return tuple(found.items())
 
 
-def _split_at_commas(text: str) -> list[str]:
+def split_at_commas(text: str) -> list[str]:
+    """The parts of a text between commas; a comma inside brackets is part of a glob.
+
+    >>> split_at_commas("data=a[,]b,run=x")
+    ['data=a[,]b', 'run=x']
+    """
     parts = [""]
     for found in _GLOB_PART.findall(text):
         if found == ",":

@@ -1,0 +1,1 @@
+"""Tables of published papers: their printed values beside those of rows."""

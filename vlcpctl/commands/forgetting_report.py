@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +12,8 @@ from vlcpctl.commands import options
 
 if TYPE_CHECKING:
     from vlcpctl.evaluation.rank_files import SavedRanks
+    from vlcpctl.report.build import Request
+    from vlcpctl.report.document import Document
 
 
 def run(
@@ -84,6 +87,43 @@ def run(
             help="Ranks of queries, from --save-ranks, for 95 % intervals of drops; repeat for "
             "more (default: none).",
             rich_help_panel=options.INPUT,
+        ),
+    ] = None,
+    tables: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--table",
+            metavar="NAME|FILE",
+            help="Published table to show with the values of these rows: ctp-1, incclip-3, ... or "
+            "a TOML file of your own; repeat for more (default: none).",
+            rich_help_panel=options.TABLES,
+        ),
+    ] = None,
+    paper_data: Annotated[
+        bool,
+        typer.Option(
+            "--paper-data",
+            help="Show differences from the printed values: the rows are of the paper's data.",
+            rich_help_panel=options.TABLES,
+        ),
+    ] = False,
+    csv: Annotated[
+        Path | None,
+        typer.Option(
+            "--csv",
+            metavar="DIR",
+            help="Directory for each table of the report as a CSV file (default: none).",
+            rich_help_panel=options.TABLES,
+        ),
+    ] = None,
+    latex: Annotated[
+        Path | None,
+        typer.Option(
+            "--latex",
+            metavar="DIR",
+            help="Directory for each table of the report as a LaTeX table, for the packages "
+            "booktabs and siunitx (default: none).",
+            rich_help_panel=options.TABLES,
         ),
     ] = None,
     fail_if: Annotated[
@@ -170,6 +210,14 @@ def run(
     bracket of a name is written [,] or [[]. With data=, rm is the score on each data set and drop
     also covers tasks of the stream: rm@data=coco*:lt:40.
 
+    --table shows the rows in the layout of a paper's table: a line of printed values, one of the
+    values here and, with --paper-data, one of the differences. The terminal then shows only these
+    tables. A missing run or value is blank. Without --paper-data the printed values are of other
+    data. A file of your own has the form of those in vlcpctl/report/published/tables.
+
+    --csv and --latex write every table as NAME.csv and NAME.tex: those of --table (in CSV, one
+    line per cell) and those that compare runs.
+
     A condition that matches nothing or whose metric is undefined exits with code 3. After the
     first task, metrics of forgetting are not defined yet: --undefined pass accepts that, and
     nothing else. --junit writes a test case for each verdict. If the environment variable
@@ -183,11 +231,12 @@ def run(
           --guard 'coco*' --ranks production.parquet --ranks week-3.parquet
       vlcpctl forgetting-report rows.ndjson --fail-if worst_drop:gt:3 \
           --junit gates.xml
+      vlcpctl forgetting-report rows/*.ndjson --table ctp-1 --latex tables
     """
     options.start(quiet=quiet)
     from vlcpctl.core.console import emit
     from vlcpctl.core.rows import read_rows
-    from vlcpctl.report.build import Request, build, identity, write_report
+    from vlcpctl.report.build import Request, build, identity
     from vlcpctl.report.comparability import parse_fields
     from vlcpctl.report.gates.verdicts import enforce
     from vlcpctl.report.render.junit import check_junit_path, write_junit
@@ -205,24 +254,64 @@ def run(
         baseline=baseline,
         guards=tuple(guards or ()),
         undefined=undefined,
+        tables=tuple(tables or ()),
+        paper_data=paper_data,
     )
     if junit:
         check_junit_path(junit, out)
+    _check_tables(request, {"--out": out, "--csv": csv, "--latex": latex, "--junit": junit})
     found = read_rows(rows, parse_fields(request.allow_mixed))
     files = _open_ranks(ranks or [])
     document, identity_ = build(found, request, files), identity(found, request, files)
-    if out:
-        write_report(document, identity_, out, force=force)
+    _write(document, identity_, {"report": out, "csv": csv, "latex": latex}, force=force)
     if junit:
         write_junit(document.verdicts, junit)
     append_step_summary(document)
     if json_:
         emit(as_line(document, identity_))
     elif not quiet:
-        print_report(document.notes, document.sections())
+        print_report(document.notes, document.published_sections() or document.sections())
     if out and not json_:
         emit(out)
     enforce(document.verdicts)
+
+
+def _check_tables(request: Request, directories: dict[str, Path | None]) -> None:
+    """Refuse --paper-data without tables, and two outputs of which one would contain the other."""
+    from vlcpctl.core.atomic import check_output_path
+    from vlcpctl.core.errors import UsageError
+
+    for option in ("--csv", "--latex"):
+        if path := directories[option]:
+            check_output_path(path)
+    if request.paper_data and not request.tables:
+        raise UsageError("--paper-data has no effect: it is about the tables of --table")
+    given = [
+        (name, path, Path(os.path.realpath(path))) for name, path in directories.items() if path
+    ]
+    for name, path, real in given:
+        for other, path_, real_ in given:
+            if name != other and real_ in (real, *real.parents):
+                raise UsageError(
+                    f"{name} {path} is in {other} {path_}, which is replaced as a whole; choose "
+                    "separate directories"
+                )
+
+
+def _write(
+    document: Document, identity: dict[str, Any], places: dict[str, Path | None], *, force: bool
+) -> None:
+    """Write the report and its tables to the directories that are given, by what they hold."""
+    from vlcpctl.report.build import write_report
+    from vlcpctl.report.render.table_files import write_tables
+
+    for what, out in places.items():
+        if out is None:
+            continue
+        if what == "report":
+            write_report(document, identity, out, force=force)
+        else:
+            write_tables(document, identity, out, what, force=force)
 
 
 def _open_ranks(paths: list[Path]) -> list[SavedRanks]:

@@ -18,13 +18,14 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.core.printable import printable
 
 # The sections in which the help of a command with many options lists them, in this order.
-PANELS = INPUT, METHOD, MODEL, OPTIMIZATION, DATA, EXECUTION, OUTPUT = (
+PANELS = INPUT, METHOD, MODEL, OPTIMIZATION, DATA, EXECUTION, TABLES, OUTPUT = (
     "Input",
     "Method",
     "Model",
     "Optimization",
     "Data",
     "Execution",
+    "Tables and figures",
     "Output",
 )
 

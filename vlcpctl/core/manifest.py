@@ -26,6 +26,7 @@ MANIFESTS = {
     "targets": "targets.json",
     "embeddings": "embeddings.json",
     "report": "summary.json",
+    "tables": "tables.json",
 }
 
 _MOST_BYTES = 1 << 26  # of a manifest: some 100,000 tasks; values take ten times as much memory
@@ -129,7 +130,7 @@ def with_article(kind: str) -> str:
     >>> with_article("task"), with_article("targets")
     ('a task', 'a directory of targets')
     """
-    return "a directory of targets" if kind == "targets" else f"a {kind}"
+    return f"a directory of {kind}" if kind in {"targets", "tables"} else f"a {kind}"
 
 
 def _described(directory: Path) -> str:

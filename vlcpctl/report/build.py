@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from operator import attrgetter
 from pathlib import Path
@@ -23,13 +23,16 @@ from vlcpctl.report.comparability import (
 from vlcpctl.report.document import TITLE, Document, check_metric, definitions_table
 from vlcpctl.report.gates.grammar import parse_gate
 from vlcpctl.report.gates.verdicts import POLICIES, judge
+from vlcpctl.report.published.candidates import Choices
+from vlcpctl.report.published.cells import FilledTable, filled
+from vlcpctl.report.published.definition import load_table, table_id
 from vlcpctl.report.render.markdown import markdown
 from vlcpctl.report.render.page import page
 from vlcpctl.report.row_notes import row_notes
 from vlcpctl.report.scores.baseline import Baseline, find_baseline
 from vlcpctl.report.scores.collect import collect
 from vlcpctl.report.scores.drops import curves, drops
-from vlcpctl.report.scores.joining import joined
+from vlcpctl.report.scores.joining import JoinedRows, joined
 from vlcpctl.report.scores.missing import notes, require_complete
 from vlcpctl.report.scores.runs import Track
 from vlcpctl.report.scores.saved_ranks import RankIntervals, files_digest
@@ -66,14 +69,17 @@ class Request:
     baseline: str | None = None
     guards: Sequence[str] = ()
     undefined: str = "error"
+    tables: Sequence[str] = ()
+    paper_data: bool = False
 
 
 def build(rows: Sequence[Row], request: Request, ranks: Sequence[SavedRanks] = ()) -> Document:
     """Build the report of these rows, with intervals from these ranks.
 
-    Raises UsageError for an unknown gallery, run, metric, field, condition, policy, baseline or
-    guard, and BadInput if rows contradict each other, cannot be compared (but for the fields of
-    `allow_mixed`) or (without `allow_missing`) are missing, or if the rows lack the baseline.
+    Raises UsageError for an unknown gallery, run, metric, field, condition, policy, baseline,
+    guard or table, and BadInput if rows contradict each other, cannot be compared (but for the
+    fields of `allow_mixed`) or (without `allow_missing`) are missing, if the rows lack the
+    baseline, or if a table has a mistake.
     """
     if request.gallery not in GALLERIES:
         raise UsageError(f"--gallery: {unknown_name('gallery', request.gallery, GALLERIES)}")
@@ -106,10 +112,26 @@ def build(rows: Sequence[Row], request: Request, ranks: Sequence[SavedRanks] = (
     )
     document = replace(document, notes=(*document.notes, *intervals.notes))
     keys = dict.fromkeys(key for track in tracks for key in track.keys)
+    document = replace(document, published=_published(document, request, keys, chosen, found))
     gates = [parse_gate(text, keys) for text in request.fail_if]
     judged = [_without_baseline(track, chosen, baseline) for track in tracks]
     verdicts = judge(gates, judged, document.drops, document.key, request.undefined)
     return replace(document, verdicts=tuple(verdicts))
+
+
+def _published(
+    document: Document,
+    request: Request,
+    keys: Collection[str],
+    rows: Sequence[Row],
+    found: JoinedRows,
+) -> tuple[FilledTable, ...]:
+    """The tables of papers that are chosen, each once, with the values of these rows."""
+    if not request.tables:
+        return ()
+    choices = Choices(document.tracks, document.drops, rows, found.starts)
+    tables = (load_table(name, keys) for name in dict.fromkeys(request.tables))
+    return tuple(filled(one, choices, is_paper_data=request.paper_data) for one in tables)
 
 
 def _without_baseline(track: Track, rows: Sequence[Row], baseline: Baseline | None) -> Track:
@@ -141,6 +163,11 @@ def identity(
     if request.undefined == "error":  # reports that were written before there was a choice
         del wanted["undefined"]
     wanted["guards"] = sorted(set(request.guards))
+    # The text of a table counts, not its place: a file of the user may change.
+    wanted["tables"] = [table_id(name) for name in dict.fromkeys(request.tables)]
+    for name in ("tables", "paper_data"):
+        if not wanted[name]:
+            del wanted[name]
     for name in ("baseline", "guards"):
         if not wanted[name]:
             del wanted[name]
@@ -228,7 +255,7 @@ def write_report(document: Document, identity: dict[str, Any], out: Path, *, for
             markdown(
                 TITLE,
                 document.notes,
-                document.sections(has_every_metric=True),
+                [*document.published_sections(), *document.sections(has_every_metric=True)],
                 definitions_table(),
             ),
             encoding="utf-8",

@@ -9,6 +9,8 @@ from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
 from vlcpctl.report.comparability import Mixed
 from vlcpctl.report.gates.verdicts import Verdict, advice, names_tracks
+from vlcpctl.report.published.cells import FilledTable
+from vlcpctl.report.published.layout import as_table
 from vlcpctl.report.scores.drops import Curve, Drop
 from vlcpctl.report.scores.runs import Track
 from vlcpctl.report.tables.angles import SpatialTrack
@@ -37,17 +39,29 @@ class Document:
     drops: tuple[Drop, ...] = ()
     baseline: str | None = None  # as it was given; None: each run's start
     has_ranks: bool = False
+    published: tuple[FilledTable, ...] = ()  # tables of papers, in the order of --table
 
     def key(self, track: Track) -> str:
         """The metric key that a track's tables and charts show."""
         return main_key(track, self.metric)
 
-    def sections(self, *, has_every_metric: bool = False) -> list[tuple[str, list[Table]]]:
+    def published_sections(self) -> list[tuple[str, list[Table]]]:
+        """The chosen tables of papers under one heading; empty without --table."""
+        tables = [as_table(one) for one in self.published]
+        return [("Published tables", tables)] if tables else []
+
+    def sections(
+        self, *, has_every_metric: bool = False, has_matrices: bool = True
+    ) -> list[tuple[str, list[Table]]]:
         """(heading, tables) per track and space, then the --fail-if table without a heading.
 
-        `has_every_metric` adds the table of guards in every metric, which is long.
+        `has_every_metric` adds the table of guards in every metric, which is long; `has_matrices`
+        the task x step matrix of each run.
         """
-        sections = [(track.title, self._tables(track, has_every_metric)) for track in self.tracks]
+        sections = [
+            (track.title, self._tables(track, has_every_metric, has_matrices))
+            for track in self.tracks
+        ]
         sections += [(track_.title, track_.tables()) for track_ in self.spatial_tracks]
         conditions = [("", [verdicts_table(self.verdicts)])] if self.verdicts else []
         return [*sections, *conditions]
@@ -68,11 +82,13 @@ class Document:
         """The guards of the runs of a track that have a baseline."""
         return shown_guards([one for one in self.curves if one.track is track])
 
-    def _tables(self, track: Track, has_every_metric: bool) -> list[Table]:
+    def _tables(self, track: Track, has_every_metric: bool, has_matrices: bool) -> list[Table]:
         key = self.key(track)
         tables = comparison_tables(track, key, self.galleries)
         tables += [
-            matrix_table(run, key, self.galleries) for run in ordered_runs(track, key) if run.steps
+            matrix_table(run, key, self.galleries)
+            for run in ordered_runs(track, key)
+            if run.steps and has_matrices
         ]
         return [*tables, *self.outside_tables(track, has_every_metric=has_every_metric)]
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name, unreadable
 from vlcpctl.core.fields import Fields
+from vlcpctl.core.hashing import content_id
 from vlcpctl.core.printable import printable
 from vlcpctl.report.published.selectors import Metric, Pairs, parse_column, parse_selectors
 
@@ -118,18 +119,33 @@ def load_table(name: str, keys: Collection[str] = ()) -> PublishedTable:
     `keys` are metric keys that rows have. Raises UsageError for an unknown name, and BadInput for
     a file that cannot be read or has a mistake.
     """
+    text, place = _read(name)
+    return parse_table(text, place, _stem(name), keys)
+
+
+def table_id(name: str) -> dict[str, str]:
+    """The name and an id of the text of a table, by name or file.
+
+    Raises as `load_table` does if it cannot be read.
+    """
+    return {"name": _stem(name), "content": content_id(_read(name)[0].decode("utf-8", "replace"))}
+
+
+def _read(name: str) -> tuple[bytes, str]:
+    """The text of a table, and how messages name it."""
     if name.endswith(SUFFIX) or "/" in name:
-        path = Path(name)
         try:
-            with path.open("rb") as file:
-                text = file.read(MOST_BYTES + 1)
+            with Path(name).open("rb") as file:
+                return file.read(MOST_BYTES + 1), printable(name)
         except (OSError, ValueError) as error:
             raise BadInput(unreadable(printable(name), error)) from error
-        return parse_table(text, printable(name), path.name.removesuffix(SUFFIX), keys)
     if name not in shipped_names():
         raise UsageError(f"--table: {_unknown(name)}; a file of your own ends in {SUFFIX}")
-    text = _directory().joinpath(name + SUFFIX).read_bytes()
-    return parse_table(text, f"table {name}", name, keys)
+    return _directory().joinpath(name + SUFFIX).read_bytes(), f"table {name}"
+
+
+def _stem(name: str) -> str:
+    return Path(name).name.removesuffix(SUFFIX)
 
 
 def _unknown(name: str) -> str:

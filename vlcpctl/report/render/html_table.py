@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from vlcpctl.report.markup import Markup, element, joined
-from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell
+from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, upper_headings
 
 _RECALL = re.compile(r"(i2t|t2i)_(r\d+|rmean)")
 _CODE = frozenset({"formula", "metric", "condition"})
@@ -14,11 +15,24 @@ _PROSE = frozenset({"formula", "reading", "verdict"})
 
 def html_table(table: Table) -> Markup:
     """The table with its notes, in a box that scrolls where the page is narrow."""
-    head = element("thead", element("tr", *(_head(column) for column in table.columns)))
+    names = element("tr", *(_head(column) for column in table.columns))
+    head = element("thead", _upper_head(table.columns), names)
     bodies = (_body(group, table.columns) for group in table.groups)
-    whole = element("table", element("caption", table.title), head, *bodies)
+    css = "ordered" if table.is_ordered else None
+    whole = element("table", element("caption", table.title), head, *bodies, class_=css)
     notes = element("ul", *(element("li", note) for note in table.notes), class_="notes")
     return joined(element("div", whole, class_="scroll"), notes if table.notes else "")
+
+
+def _upper_head(columns: Sequence[Column]) -> Markup:
+    spans = upper_headings(columns)
+    cells = (
+        element("th", over, colspan=count, scope="colgroup", class_="over")
+        if over
+        else element("td", colspan=count)
+        for over, count in spans
+    )
+    return element("tr", *cells) if spans else Markup("")
 
 
 def _head(column: Column) -> Markup:

@@ -32,7 +32,7 @@ def markdown(
 
 def table_text(table: Table) -> str:
     """The table under a heading, and its notes as a list."""
-    heads = [escaped(column.name) for column in table.columns]
+    heads = [escaped(column.title) for column in table.columns]
     marks = ["---:" if column.is_number else ":---" for column in table.columns]
     lines = [_line(heads), _line(marks)]
     for group in table.groups:

@@ -29,6 +29,7 @@ def page(document: Document) -> str:
         element("h1", TITLE),
         element("p", _about(document), class_="about"),
         _attention(document.notes),
+        *_published(document),
         html_table(verdicts_table(document.verdicts)) if document.verdicts else "",
         *(_section(document, track) for track in document.tracks),
         *(_spatial_section(space) for space in document.spatial_tracks),
@@ -65,6 +66,14 @@ def _attention(notes: tuple[str, ...]) -> Markup:
     return element(
         "div", element("ul", *(element("li", note) for note in notes)), class_="attention"
     )
+
+
+def _published(document: Document) -> list[Markup]:
+    """The chosen tables of papers, first of all."""
+    return [
+        joined(element("h2", heading), *map(html_table, tables))
+        for heading, tables in document.published_sections()
+    ]
 
 
 def _section(document: Document, track: Track) -> Markup:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from vlcpctl.core.console import emit, results
 from vlcpctl.core.printable import printable
-from vlcpctl.report.tables.table import Table, TableCell
+from vlcpctl.report.tables.table import Table, TableCell, upper_headings
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -80,17 +80,18 @@ def fitted(table: Table, width: int) -> list[Table]:
 
 
 def _blocks(table: Table, width: int) -> list[Table]:
-    """As few tables as possible that fit, each with the first column, the last with the notes."""
-    first, *others = _widths(table, width)
+    """As few tables as possible that fit, each with the key columns, the last with the notes."""
+    widths = _widths(table, width)
+    keys = _total(widths[: table.keys])
     blocks: list[list[int]] = [[]]
-    used = first
-    for place, needed in enumerate(others, 1):
+    used = keys
+    for place, needed in enumerate(widths[table.keys :], table.keys):
         if blocks[-1] and used + _GAP + needed > width:
             blocks.append([])
-            used = first
+            used = keys
         blocks[-1].append(place)
         used += _GAP + needed
-    tables = [table.only([0, *places]) for places in blocks]
+    tables = [table.only([*range(table.keys), *places]) for places in blocks]
     return [*(replace(block, notes=()) for block in tables[:-1]), tables[-1]]
 
 
@@ -117,11 +118,30 @@ def _block(table: Table, width: int) -> Text:
     widths = _widths(table, width)
     rule = Text("-" * _total(widths), "dim")
     head = [TableCell(column.name, is_faint=True) for column in table.columns]
-    lines = [Text(table.title, "bold"), rule, _line(head, table, widths)]
+    lines = [Text(table.title, "bold"), rule]
+    lines += [_upper_line(table, widths)] if upper_headings(table.columns) else []
+    lines.append(_line(head, table, widths))
     for group in table.groups:
         lines += [rule, *([Text(group.name, "italic")] if group.name else [])]
         lines += [_line(row, table, widths) for row in group.rows]
     return Text("\n").join([*lines, rule, Text()])
+
+
+def _upper_line(table: Table, widths: list[int]) -> Text:
+    """The upper headings, each in the middle of its columns between dashes."""
+    from rich.text import Text
+
+    parts, place = [], 0
+    for over, count in upper_headings(table.columns):
+        room = _total(widths[place : place + count])
+        text = Text(f" {over} " if over else "", overflow="ellipsis")
+        text.align("center", room, "-" if over else " ")
+        parts.append(text)
+        place += count
+    line = Text(" " * _GAP).join(parts)
+    line.stylize("dim")
+    line.rstrip()
+    return line
 
 
 def _line(cells: Iterable[TableCell], table: Table, widths: list[int]) -> Text:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from vlcpctl.report.scores.summary import Spread
 
@@ -12,12 +13,21 @@ UNDEFINED = "-"
 
 @dataclass(frozen=True)
 class Column:
-    """One column; a narrow terminal leaves out columns of the highest `rank` first, 0 never."""
+    """One column; a narrow terminal leaves out columns of the highest `rank` first, 0 never.
+
+    Neighbours with the same text in `over` are joined under it, as their upper heading.
+    """
 
     name: str
     is_number: bool = True
     rank: int = 0
     higher_is_better: bool | None = None
+    over: str = ""
+
+    @property
+    def title(self) -> str:
+        """Both headings on one line."""
+        return f"{self.over}: {self.name}" if self.over else self.name
 
 
 @dataclass(frozen=True)
@@ -52,12 +62,18 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class Table:
-    """A titled table with groups of rows and notes below."""
+    """A titled table with groups of rows and notes below.
+
+    The first `keys` columns name a row; a terminal repeats them in every block of columns. Rows of
+    a table that `is_ordered` belong to the rows above them, so that they cannot be sorted.
+    """
 
     title: str
     columns: tuple[Column, ...]
     groups: tuple[RowGroup, ...]
     notes: tuple[str, ...] = ()
+    keys: int = 1
+    is_ordered: bool = False
 
     def only(self, places: Sequence[int]) -> Table:
         """The table with only the columns at these places."""
@@ -75,9 +91,13 @@ class Table:
 
     def with_texts(self, change: Callable[[str], str]) -> Table:
         """The table with every text changed, such as made safe for a terminal."""
-        columns = tuple(replace(column, name=change(column.name)) for column in self.columns)
+        columns = tuple(
+            replace(column, name=change(column.name), over=change(column.over))
+            for column in self.columns
+        )
         rows = self._mapped(lambda row: tuple(replace(one, text=change(one.text)) for one in row))
-        return Table(
+        return replace(
+            self,
             title=change(self.title),
             columns=columns,
             groups=tuple(replace(one, name=change(one.name)) for one in rows.groups),
@@ -87,6 +107,16 @@ class Table:
     def _mapped(self, change: Callable[[tuple[TableCell, ...]], tuple[TableCell, ...]]) -> Table:
         groups = (RowGroup(group.name, tuple(map(change, group.rows))) for group in self.groups)
         return replace(self, groups=tuple(groups))
+
+
+def upper_headings(columns: Sequence[Column]) -> list[tuple[str, int]]:
+    """(text, number of columns) of each upper heading, equal neighbours joined; empty without any.
+
+    >>> upper_headings([Column("a"), Column("b", over="x"), Column("c", over="x")])
+    [('', 1), ('x', 2)]
+    """
+    spans = [(over, len(list(found))) for over, found in groupby(one.over for one in columns)]
+    return spans if any(over for over, _ in spans) else []
 
 
 def number_cell(spread: Spread | None, *, faint: bool = False) -> TableCell:

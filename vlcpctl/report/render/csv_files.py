@@ -1,0 +1,77 @@
+"""Tables as CSV: a published table with one line per cell, any other with one line per row."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+
+from vlcpctl.core.printable import printable
+from vlcpctl.report.published.cells import FilledTable
+from vlcpctl.report.published.records import FIELDS, records
+from vlcpctl.report.tables.table import UNDEFINED, Column, Table, TableCell
+
+_DECIMALS = 6
+
+
+def published_csv(filled: FilledTable) -> str:
+    """A header and one line for each cell: table, row, column, paper, here, sd, ...; blank: none.
+
+    `here` and `sd` are the mean and the sample standard deviation over `n_seeds` seeds.
+    """
+    lines = (_values(record) for record in records(filled))
+    return _text([FIELDS, *lines])
+
+
+def table_csv(table: Table) -> str:
+    """A header and one line for each row; numbers are not rounded as they are shown.
+
+    A column with deviations is followed by them, and `group` has the headings of groups of rows.
+    """
+    has_groups = any(group.name for group in table.groups)
+    has_sd = [
+        any(row[place].sd for group in table.groups for row in group.rows)
+        for place in range(len(table.columns))
+    ]
+    head = [*(["group"] if has_groups else []), *_names(table.columns, has_sd)]
+    lines = [
+        [*([group.name] if has_groups else []), *_cells(row, has_sd)]
+        for group in table.groups
+        for row in group.rows
+    ]
+    return _text([head, *lines])
+
+
+def _names(columns: Sequence[Column], has_sd: Sequence[bool]) -> Iterable[str]:
+    for column, has in zip(columns, has_sd, strict=True):
+        yield column.title
+        if has:
+            yield f"{column.title} sd"
+
+
+def _cells(row: Sequence[TableCell], has_sd: Sequence[bool]) -> Iterable[str]:
+    for cell, has in zip(row, has_sd, strict=True):
+        yield _number(cell.value) if cell.value is not None else _word(cell.text)
+        if has:
+            yield cell.sd
+
+
+def _word(text: str) -> str:
+    return "" if text == UNDEFINED else text
+
+
+def _values(record: Mapping[str, object]) -> Iterable[str]:
+    for name in FIELDS:
+        value = record[name]
+        yield "" if value is None else _number(value) if isinstance(value, float) else str(value)
+
+
+def _number(value: float) -> str:
+    return repr(round(value, _DECIMALS) + 0.0)
+
+
+def _text(lines: Iterable[Iterable[str]]) -> str:
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerows([printable(value) for value in line] for line in lines)
+    return file.getvalue()

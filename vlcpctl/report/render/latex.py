@@ -1,0 +1,156 @@
+r"""Tables as LaTeX: a complete table environment for the packages booktabs and siunitx."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from vlcpctl.core.printable import printable
+from vlcpctl.report.tables.table import (
+    UNDEFINED,
+    Column,
+    Table,
+    TableCell,
+    upper_headings,
+)
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    **{char: f"\\{char}" for char in "&%$#_{}"},
+}
+# Two of these become one character in a font: en dashes, quotation marks.
+_JOINED = re.compile(r"([-`',])(?=\1)")
+_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
+_LATIN = range(0x250)  # what pdfLaTeX reads without further packages, more or less
+_MANY = 8  # columns of numbers, which are set smaller
+_HEAD = r"% Needs \usepackage{booktabs} and \usepackage{siunitx}."
+_FOREIGN = "% Has characters that pdfLaTeX cannot set; LuaLaTeX can with a font that has them."
+_SET_UP = (
+    r"\sisetup{detect-weight = true, separate-uncertainty = true, retain-explicit-plus = true}"
+)
+
+
+def table_latex(table: Table, label: str) -> str:
+    """The table as a table environment with its title as the caption, notes below.
+
+    Numbers are in S columns with a deviation as +-, the best of a column is bold.
+    """
+    count = len(table.columns)
+    size = r"\footnotesize" if count - table.keys > _MANY else r"\small"
+    formats = [_format(column, cells) for column, cells in _by_column(table)]
+    lines = [
+        r"\begin{table}",
+        r"  \centering",
+        rf"  \caption{{{escaped(table.title)}}}",
+        rf"  \label{{tab:{label}}}",
+        f"  {size}",
+        f"  {_SET_UP}",
+        r"  \begin{tabular}{",
+        *(f"    {one}" for one in formats),
+        "  }",
+        r"    \toprule",
+        *(f"    {line}" for line in _heads(table.columns)),
+        *(f"    {line}" for line in _body(table, formats)),
+        r"    \bottomrule",
+        r"  \end{tabular}",
+        *_notes(table.notes),
+        r"\end{table}",
+    ]
+    is_foreign = any(ord(char) not in _LATIN for line in lines for char in line)
+    return "\n".join([_HEAD, *([_FOREIGN] if is_foreign else []), *lines]) + "\n"
+
+
+def escaped(text: str) -> str:
+    r"""The text on one line as LaTeX shows it literally.
+
+    >>> escaped("50 % of a_b -- {x}")
+    '50 \\% of a\\_b -{}- \\{x\\}'
+    """
+    line = " ".join(printable(text).split())
+    return _JOINED.sub(r"\1{}", "".join(_SPECIAL.get(char, char) for char in line))
+
+
+def _by_column(table: Table) -> Iterable[tuple[Column, list[TableCell]]]:
+    rows = [row for group in table.groups for row in group.rows]
+    return ((column, [row[place] for row in rows]) for place, column in enumerate(table.columns))
+
+
+def _format(column: Column, cells: Sequence[TableCell]) -> str:
+    """A column of numbers that are aligned at the decimal marker, or one of words."""
+    numbers = [cell for cell in cells if _NUMBER.fullmatch(cell.text)]
+    if not column.is_number or not numbers:
+        return "c" if column.is_number else "l"
+    signs = {cell.text[0] for cell in numbers} & {"-", "+"}
+    parts = [cell.text.lstrip("-+").partition(".") for cell in numbers]
+    whole, decimals = max(len(one[0]) for one in parts), max(len(one[2]) for one in parts)
+    sds = [len(cell.sd.replace(".", "").lstrip("0")) for cell in numbers if cell.sd]
+    sd = f"({max(1, *sds)})" if sds else ""
+    sign = "-" if signs else ""
+    return f"S[table-format={sign}{whole}{f'.{decimals}' if decimals else ''}{sd}]"
+
+
+def _heads(columns: Sequence[Column]) -> Iterable[str]:
+    """The heading, below upper ones with a rule under each."""
+    spans = upper_headings(columns)
+    if spans:
+        cells = [
+            rf"\multicolumn{{{count}}}{{c}}{{{escaped(over)}}}" if over else " & " * (count - 1)
+            for over, count in spans
+        ]
+        yield f"{' & '.join(cells)} \\\\"
+        yield " ".join(_rules(spans))
+    yield f"{' & '.join(_head(column) for column in columns)} \\\\"
+
+
+def _rules(spans: Iterable[tuple[str, int]]) -> Iterable[str]:
+    first = 1
+    for over, count in spans:
+        if over:
+            yield rf"\cmidrule(lr){{{first}-{first + count - 1}}}"
+        first += count
+
+
+def _head(column: Column) -> str:
+    """The heading in braces: a column of numbers would read it as one."""
+    return f"{{{escaped(column.name)}}}"
+
+
+def _body(table: Table, formats: Sequence[str]) -> Iterable[str]:
+    for group in table.groups:
+        yield r"\midrule"
+        if group.name:
+            name = rf"\textit{{{escaped(group.name)}}}"
+            yield rf"\multicolumn{{{len(table.columns)}}}{{l}}{{{name}}} \\"
+        for number, row in enumerate(group.rows):
+            if table.is_ordered and number and row[0].text:
+                yield r"\addlinespace"
+            cells = (_cell(cell, form) for cell, form in zip(row, formats, strict=True))
+            yield f"{' & '.join(cells)} \\\\"
+
+
+def _cell(cell: TableCell, form: str) -> str:
+    is_bold = cell.is_best or cell.is_strong
+    if form.startswith("S") and _NUMBER.fullmatch(cell.text):
+        number = f"{cell.text} +- {cell.sd}" if cell.sd else cell.text
+        return rf"\bfseries {number}" if is_bold else number
+    text = "--" if cell.text == UNDEFINED and cell.is_faint else escaped(cell.line)
+    if is_bold and text:
+        text = rf"\textbf{{{text}}}"
+    # Braces also keep a bracket at the start of a line from being an argument of the line before.
+    return f"{{{text}}}" if text and (form.startswith("S") or text[0] in "[*") else text
+
+
+def _notes(notes: Sequence[str]) -> Iterable[str]:
+    if notes:
+        yield r"  \par\smallskip"
+        yield r"  \begin{minipage}{\linewidth}\footnotesize"
+        for number, note in enumerate(notes, 1):
+            end = r" \\" if number < len(notes) else ""
+            yield f"    {{{escaped(note)}}}{end}"
+        yield r"  \end{minipage}"

@@ -44,7 +44,7 @@ def _of_columns(table: PublishedTable) -> Iterator[Misprint]:
     for place, column in enumerate(table.columns):
         parts = [places[name] for name in column.mean_of]
         decimals = [table.columns[part].decimals for part in parts]
-        titles = tuple(table.columns[part].title for part in parts)
+        titles = tuple(table.columns[part].header[-1] for part in parts)
         for row in table.rows if parts else ():
             printed = [row.printed[part] for part in parts]
             mean = _misprinted(row.printed[place], printed, column.decimals, decimals)

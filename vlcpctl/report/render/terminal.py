@@ -72,6 +72,8 @@ def fitted(table: Table, width: int) -> list[Table]:
         left_out += [column.name for column in table.columns if column.rank == rank]
         table = table.only([i for i, column in enumerate(table.columns) if column.rank < rank])
     if is_too_wide():
+        has_sd = any(cell.sd for group in table.groups for row in group.rows for cell in row)
+        left_out += ["standard deviations"] if has_sd else []
         table = table.without_deviations()
     if left_out:
         note = f"left out at this width: {', '.join(left_out)}"
@@ -80,13 +82,18 @@ def fitted(table: Table, width: int) -> list[Table]:
 
 
 def _blocks(table: Table, width: int) -> list[Table]:
-    """As few tables as possible that fit, each with the key columns, the last with the notes."""
+    """As few tables as possible that fit, each with the key columns, the last with the notes.
+
+    Columns under one upper heading stay together if they fit.
+    """
     widths = _widths(table, width)
     keys = _total(widths[: table.keys])
     blocks: list[list[int]] = [[]]
     used = keys
     for place, needed in enumerate(widths[table.keys :], table.keys):
-        if blocks[-1] and used + _GAP + needed > width:
+        joined = sum(_GAP + widths[one] for one in _starts_here(table, place))
+        is_full = used + _GAP + needed > width
+        if blocks[-1] and (is_full or used + joined > width >= keys + joined):
             blocks.append([])
             used = keys
         blocks[-1].append(place)
@@ -95,12 +102,25 @@ def _blocks(table: Table, width: int) -> list[Table]:
     return [*(replace(block, notes=()) for block in tables[:-1]), tables[-1]]
 
 
+def _starts_here(table: Table, place: int) -> range:
+    """The places of the columns whose upper heading starts at this place; empty without one."""
+    first = 0
+    for over, count in upper_headings(table.columns):
+        if first == place and over:
+            return range(first, first + count)
+        first += count
+    return range(0)
+
+
 def _total(widths: list[int]) -> int:
     return sum(widths) + _GAP * (len(widths) - 1)
 
 
 def _widths(table: Table, width: int) -> list[int]:
-    """Terminal cells of each column; the first takes what leaves room for numbers."""
+    """Terminal cells of each column; the first takes what leaves room for numbers.
+
+    The last column under an upper heading is as wide as this needs.
+    """
     from rich.cells import cell_len
 
     rows = [row for group in table.groups for row in group.rows]
@@ -108,7 +128,13 @@ def _widths(table: Table, width: int) -> list[int]:
         max(cell_len(text) for text in (column.name, *(row[place].line for row in rows)))
         for place, column in enumerate(table.columns)
     )
-    return [min(first, max(width // 2, width - _ROOM)), *others]
+    widths = [min(first, max(width // 2, width - _ROOM)), *others]
+    place = 0
+    for over, count in upper_headings(table.columns):
+        place += count
+        room = _total(widths[place - count : place])
+        widths[place - 1] += max(0, cell_len(over) + (_GAP if count > 1 else 0) - room)
+    return widths
 
 
 def _block(table: Table, width: int) -> Text:
@@ -128,14 +154,15 @@ def _block(table: Table, width: int) -> Text:
 
 
 def _upper_line(table: Table, widths: list[int]) -> Text:
-    """The upper headings, each in the middle of its columns between dashes."""
+    """The upper headings, between dashes in the middle of their columns if there are several."""
     from rich.text import Text
 
     parts, place = [], 0
     for over, count in upper_headings(table.columns):
         room = _total(widths[place : place + count])
-        text = Text(f" {over} " if over else "", overflow="ellipsis")
-        text.align("center", room, "-" if over else " ")
+        is_joined = over and count > 1
+        text = Text(f" {over} " if is_joined else over, overflow="ellipsis")
+        text.align("center" if is_joined else "right", room, "-" if is_joined else " ")
         parts.append(text)
         place += count
     line = Text(" " * _GAP).join(parts)

@@ -28,7 +28,7 @@ _SPECIAL = {
 _JOINED = re.compile(r"([-`',])(?=\1)")
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 _LATIN = range(0x250)  # what pdfLaTeX reads without further packages, more or less
-_MANY = 8  # columns of numbers, which are set smaller
+_MANY = 8  # columns of numbers; more are set smaller
 _HEAD = r"% Needs \usepackage{booktabs} and \usepackage{siunitx}."
 _FOREIGN = "% Has characters that pdfLaTeX cannot set; LuaLaTeX can with a font that has them."
 _SET_UP = (
@@ -42,7 +42,8 @@ def table_latex(table: Table, label: str) -> str:
     Numbers are in S columns with a deviation as +-, the best of a column is bold.
     """
     count = len(table.columns)
-    size = r"\footnotesize" if count - table.keys > _MANY else r"\small"
+    is_wide = count - table.keys > _MANY
+    size = r"\scriptsize\setlength{\tabcolsep}{2.5pt}" if is_wide else r"\small"
     formats = [_format(column, cells) for column, cells in _by_column(table)]
     lines = [
         r"\begin{table}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,8 @@ def _texts(document: Document, form: str) -> Iterator[tuple[str, str]]:
         )
     for heading, table in _own_tables(document):
         name = _free(f"{heading} {table.title}", taken)
-        yield name + ending, table_csv(table) if form == "csv" else table_latex(table, name)
+        titled = replace(table, title=f"{table.title} ({heading})" if heading else table.title)
+        yield name + ending, table_csv(table) if form == "csv" else table_latex(titled, name)
 
 
 def _own_tables(document: Document) -> Iterator[tuple[str, Table]]:

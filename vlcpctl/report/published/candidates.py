@@ -86,11 +86,12 @@ class Choices:
 
     def _all(self, metric: Metric, wanted: Mapping[str, str]) -> Iterator[Candidate]:
         if metric.kind == "summary":
-            return self._summaries(metric)
+            of_task = metric.takes("data") and "data" in wanted
+            return self._of_tasks(metric) if of_task else self._summaries(metric)
         if metric.kind == "drop":
             return self._of_drops(metric, "data" in wanted)
         if metric.kind == "config":
-            return self._settings(metric)
+            return self._settings(metric, wanted)
         if metric.kind in {"angle", "degrees"}:
             return self._angles(metric)
         if "data" in wanted:
@@ -158,6 +159,17 @@ class Choices:
             )
             if definition.name == "own_final":
                 yield from self._mean_of_starts(track, run, metric.key)
+
+    def _of_tasks(self, metric: Metric) -> Iterator[Candidate]:
+        """A summary of each task of each run alone."""
+        for track, run in self._runs_with(metric.key):
+            for place, data in enumerate(run.tasks):
+                yield Candidate(
+                    self._names(track, run.name, "own", data),
+                    partial(_of_task, run, metric, place),
+                    self.last(run.name),
+                    counts=partial(self._counts_on, track, run.name, data),
+                )
 
     def _runs_with(self, key: str) -> Iterator[tuple[Track, RunScores]]:
         for track in self._tracks:
@@ -229,16 +241,17 @@ class Choices:
         wanted: Mapping[str, str],
         value: Callable[[int], Value],
     ) -> Iterator[Candidate]:
-        def counts() -> Counts:
-            rows = self._own_rows(track, run)
-            return _counts([row for row in rows if data in (row.task, _long_name(row))])
-
+        counts = partial(self._counts_on, track, run, data)
         for step in _wanted_steps(wanted, self.last(run)):
             names = self._names(track, run, "own", data)
             yield Candidate(names, partial(value, step), step, counts=counts)
         for name in self._other_starts(run):
             names = self._names(track, name, "own", data)
             yield Candidate(names, partial(value, START), START, counts=counts)
+
+    def _counts_on(self, track: Track, run: str, data: str) -> Counts:
+        rows = self._own_rows(track, run)
+        return _counts([row for row in rows if data in (row.task, _long_name(row))])
 
     def _of_drops(self, metric: Metric, is_any: bool) -> Iterator[Candidate]:
         for drop in self._drops:
@@ -269,18 +282,20 @@ class Choices:
                 partial(_counts, members),
             )
 
-    def _settings(self, metric: Metric) -> Iterator[Candidate]:
+    def _settings(self, metric: Metric, wanted: Mapping[str, str]) -> Iterator[Candidate]:
+        """A setting of each run: of all its rows, or where the evaluation is wanted, of those."""
         for run, rows in self._rows.items():
-            by_step: dict[int, list[Row]] = {}
+            known: dict[object, Candidate] = {}
             for row in rows:
                 if row.config is not None and row.step is not None:
-                    by_step.setdefault(row.step, []).append(row)
-            for step, members in by_step.items():
-                known = {setting_text(setting_of(row.config, metric.key)): row for row in members}
-                for row in known.values():
+                    of_row = {"evaluator": row.evaluator, "protocol": row.protocol}
+                    of_row |= {"split": row.split, "data": row.task}
+                    names = {name: of_row[name] for name in of_row if name in wanted}
                     value = setting_of(row.config, metric.key)
-                    names = {"run": run, "method": row.method}
-                    yield Candidate(names, partial(_setting, value), step)
+                    names |= {"run": run, "method": row.method}
+                    place = (row.step, setting_text(value), *names.values())
+                    known[place] = Candidate(names, partial(_setting, value), row.step)
+            yield from known.values()
 
     def _own_rows(self, track: Track, run: str) -> list[Row]:
         return [
@@ -327,6 +342,18 @@ def _summary(run: RunScores, key: str, name: str) -> Value:
     if name == "own_final" and run.steps == 0:
         return start_score(run, key)
     return summarise(run, key, name)
+
+
+def _of_task(run: RunScores, metric: Metric, task: int) -> Value:
+    """A summary of one task: as if it were the first of two, and the last model the second's."""
+    value, last = DEFINITIONS[metric.summary or ""].value, run.steps - 1
+    if task >= last:
+        return None
+    found = []
+    for one in run.scores.get(metric.key, ()):
+        learned, final = one.own[task, task], one.own[last, task]
+        found.append(value(np.array([[learned, np.nan], [final, final]])))
+    return _spread(math.nan if one is None else one for one in found)
 
 
 def _mean_at(run: RunScores, key: str, gallery: str, step: int) -> Value:
@@ -383,8 +410,7 @@ def _share(row: Row, metric: Metric) -> float:
 
 
 def _setting(value: object) -> Value:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return Spread((float(value),))
+    """A setting as text: numbers of a table of settings have no common number of decimals."""
     return None if value is None else setting_text(value)
 
 

@@ -32,8 +32,10 @@ _TAKES: dict[Kind, tuple[str, ...]] = {
     "drop": (*_OF_MODEL, "data"),
     "angle": ("evaluator", "split", "run", "method", "data", *STEPS),
     "degrees": ("evaluator", "split", "run", "method", "data", *STEPS),
-    "config": ("run", "method", "step"),
+    "config": (*_OF_MODEL, "data", "step"),
 }
+# Summaries that are means over tasks of a number of each task: with data=, that of one task.
+OF_ONE_TASK = ("bwt_gem", "fr_dha")
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class Metric:
 
     def takes(self, field: str) -> bool:
         """Whether a selector of this field narrows the choice."""
-        return field.startswith(f"{CONFIG}.") or field in _TAKES[self.kind]
+        is_of_task = field == "data" and self.summary in OF_ONE_TASK
+        return field.startswith(f"{CONFIG}.") or is_of_task or field in _TAKES[self.kind]
 
 
 def parse_metric(text: str, where: str, keys: Collection[str] = ()) -> Metric:

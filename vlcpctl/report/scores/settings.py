@@ -9,11 +9,14 @@ from typing import Any
 def setting_of(config: Mapping[str, Any] | None, name: str) -> Any:
     """The value of a setting, such as "lr", "ewc.strength" or "strength"; None without one.
 
-    A hyper-parameter of a method may be named with the method or without it.
+    A hyper-parameter of a method may be named with the method or without it. One value of a list
+    is named with its place, from 0.
 
     >>> config = {"values": {"hyper": {"ewc": {"strength": 2.0}}, "settings": {"lr": 0.1}}}
     >>> [setting_of(config, name) for name in ("lr", "ewc.strength", "strength", "momentum")]
     [0.1, 2.0, 2.0, None]
+    >>> setting_of({"values": {"settings": {"betas": [0.9, 0.99]}}}, "betas.1")
+    0.99
     """
     values = (config or {}).get("values", {})
     if not isinstance(values, Mapping):
@@ -26,7 +29,12 @@ def setting_of(config: Mapping[str, Any] | None, name: str) -> Any:
         *((_mapping(of_method), name) for of_method in hyper.values()),
         (values, name),
     )
-    return next((one[key] for one, key in places if key in one), None)
+    found = next((one[key] for one, key in places if key in one), None)
+    if found is None and rest.isdecimal():
+        several = setting_of(config, method)
+        is_list = isinstance(several, list) and int(rest) < len(several)
+        return several[int(rest)] if is_list else None
+    return found
 
 
 def setting_text(value: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from typing import Any, cast
 
 import pytest
@@ -14,8 +15,32 @@ from vlcpctl.core.method import Paper
 from vlcpctl.methods import TABLE
 
 PAPER = Paper(
-    title="On Emoji", authors="Ada, Bell and Cox", venue="ICCV", year=2023, url="https://x.org/1"
+    title="On Emoji & Co.",
+    authors="Eva Ada, A. Bell and Marc'O Cox",
+    venue="ICCV",
+    year=2023,
+    url="https://x.org/1_1",
 )
+
+
+def parsed_bibtex(text: str) -> dict[str, dict[str, str]]:
+    """The fields of each entry by its key; fails for anything that is not an entry."""
+    entries = {}
+    for block in text.strip().split("\n\n"):
+        head, *lines, end = block.splitlines()
+        kind = re.fullmatch(r"@(inproceedings|article|misc)\{([a-z0-9]+),", head)
+        assert kind, head
+        assert end == "}"
+        found = [re.fullmatch(r"  (\w+) = \{(.*)\},", line) for line in lines]
+        fields = {field[1]: field[2] for field in found if field}
+        assert len(fields) == len(lines)
+        for value in fields.values():
+            assert value.count("{") == value.count("}")
+        where = {"inproceedings": "booktitle", "article": "journal", "misc": "howpublished"}
+        assert where[kind[1]] in fields
+        assert kind[2] not in entries
+        entries[kind[2]] = fields
+    return entries
 
 
 def test_the_list_has_a_line_for_each_method(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,7 +60,7 @@ def test_json_has_every_parameter_with_its_origin(capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("name", TABLE)
 def test_a_description_names_every_parameter(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    run(name)
+    run([name])
     out = capsys.readouterr().out
     for parameter in describe(TABLE[name])["parameters"]:
         assert f"\n{name}.{parameter['name']}=" in out
@@ -50,11 +75,11 @@ def test_hooks_are_those_that_a_method_overrides() -> None:
 def test_bibtex_is_an_entry_with_its_authors_apart() -> None:
     assert bibtex(PAPER).splitlines() == [
         "@inproceedings{ada2023on,",
-        "  title = {{On Emoji}},",
-        "  author = {Ada and Bell and Cox},",
+        r"  title = {{On Emoji \& Co.}},",
+        "  author = {Eva Ada and A. Bell and Marc'O Cox},",
         "  booktitle = {ICCV},",
         "  year = {2023},",
-        "  url = {https://x.org/1},",
+        "  url = {https://x.org/1_1},",
         "}",
     ]
 
@@ -65,16 +90,55 @@ def test_three_authors_are_et_al() -> None:
 
 @pytest.mark.parametrize("name", [name for name, method in TABLE.items() if method.papers])
 def test_every_paper_can_be_cited(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    run(name, cite=True)
+    run([name], cite=True)
+    entries = parsed_bibtex(capsys.readouterr().out)
+    assert len(entries) == len(TABLE[name].papers)
+    for fields in entries.values():
+        assert {"title", "author", "year", "url"} < fields.keys()
+        for author in fields["author"].split(" and "):
+            assert len(author.split()) > 1, f"{author} lacks a first name"
+
+
+def test_papers_of_several_methods_are_cited_once(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["der", "derpp", "ctp+ewc", "ctp", "seqf"], cite=True)
+    shown = capsys.readouterr()
+    assert list(parsed_bibtex(shown.out)) == [
+        "buzzega2020dark",
+        "zhu2023ctp",
+        "kirkpatrick2017overcoming",
+        "schwarz2018progress",
+    ]
+    (warning,) = shown.err.splitlines()
+    assert warning.startswith("warning: seqf has no paper to cite")
+
+
+def test_every_paper_has_a_key_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    published = [name for name, method in TABLE.items() if method.papers]
+    run(published, cite=True)
+    papers = {paper for method in TABLE.values() for paper in method.papers}
+    assert len(parsed_bibtex(capsys.readouterr().out)) == len(papers)
+
+
+def test_methods_without_a_paper_cannot_be_cited() -> None:
+    with pytest.raises(UsageError, match="seqf, joint have no paper to cite"):
+        run(["seqf", "joint"], cite=True)
+
+
+def test_several_methods_are_described(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["er", "lwf"])
     out = capsys.readouterr().out
-    assert out.count("@") == len(TABLE[name].papers)
+    assert out.startswith("er: ")
+    assert "\n\nlwf: " in out
+    run(["er", "lwf"], as_json=True)
+    shown = json.loads(capsys.readouterr().out)
+    assert [method["name"] for method in shown["methods"]] == ["er", "lwf"]
 
 
 @pytest.mark.parametrize("cite", [False, True])
 def test_the_name_of_the_paper_is_known(capsys: pytest.CaptureFixture[str], *, cite: bool) -> None:
-    run("derpp", cite=cite)
+    run(["derpp"], cite=cite)
     expected = capsys.readouterr().out
-    run("der++", cite=cite)
+    run(["der++"], cite=cite)
     assert capsys.readouterr().out == expected
 
 
@@ -85,9 +149,9 @@ def test_the_name_of_the_paper_is_known(capsys: pytest.CaptureFixture[str], *, c
         (None, True, "needs a method"),
         ("seqf", True, "seqf has no paper to cite"),
         ("ema", True, "ema has no paper to cite: it is not a published method"),
-        ("ctp+er", False, "give one at a time"),
+        ("ctp+er", False, "give them as separate names"),
     ],
 )
 def test_a_mistake_is_answered(name: str | None, cite: bool, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        run(name, cite=cite)
+        run([name] if name else None, cite=cite)

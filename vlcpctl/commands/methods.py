@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, cast
 
@@ -14,8 +15,11 @@ from vlcpctl.core import console
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method, Paper
 from vlcpctl.methods import TABLE
+from vlcpctl.training.config.composition import compose
 
 SCHEMA = "vlcpctl.methods/1"
+# The kind of a BibTeX entry, and its field for the venue, where that is not a conference.
+_ENTRIES = {"arXiv": ("misc", "howpublished"), "PNAS": ("article", "journal")}
 HOOKS = (
     "before_forward",
     "loss",
@@ -27,15 +31,16 @@ HOOKS = (
 
 
 def run(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Method to describe (default: list all).")
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Methods to describe (default: list all)."),
     ] = None,
     cite: Annotated[
-        bool, typer.Option("--cite", help="Print the papers of the method as BibTeX.")
+        bool, typer.Option("--cite", help="Print the papers of the methods as BibTeX.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """List the methods, or describe one of them.
+    """List the methods, or describe some of them.
 
     The origin of a parameter is the equation, table or code that its default comes from; 'ours'
     marks values that no paper gives. Change it with train-step --set METHOD.PARAMETER=VALUE.
@@ -43,22 +48,45 @@ def run(
     Examples:
       vlcpctl methods
       vlcpctl methods ctp
-      vlcpctl methods --cite ctp >> references.bib
+      vlcpctl methods --cite ctp ewc der >> references.bib
     """
-    if name is None:
+    if not names:
         if cite:
             raise UsageError("--cite needs a method, such as: vlcpctl methods --cite ctp")
         _list(as_json)
-        return
-    method = _method_of(name)
-    if cite and not method.papers:
-        raise UsageError(f"{name} has no paper to cite: it is not a published method")
-    if cite:
-        _emit_lines("\n\n".join(bibtex(paper) for paper in method.papers))
-    elif as_json:
-        console.emit(json.dumps({"schema": SCHEMA, **describe(method)}))
+    elif cite:
+        entries = [bibtex(paper) for paper in _papers(names)]
+        _emit_lines("\n\n".join(entries))
     else:
-        _emit_lines("\n".join(_description(describe(method))))
+        _describe([_method_of(name) for name in dict.fromkeys(names)], as_json=as_json)
+
+
+def _describe(methods: Sequence[type[Method]], *, as_json: bool) -> None:
+    described = [describe(method) for method in methods]
+    if not as_json:
+        _emit_lines("\n\n".join("\n".join(_description(facts)) for facts in described))
+    elif len(described) == 1:
+        console.emit(json.dumps({"schema": SCHEMA, **described[0]}))
+    else:
+        console.emit(json.dumps({"schema": SCHEMA, "methods": described}))
+
+
+def _papers(names: Sequence[str]) -> list[Paper]:
+    """The papers of the methods, each once; a name such as `ctp+er` stands for all its parts.
+
+    Warns of methods without a paper; raises UsageError if none has one.
+    """
+    methods = list(dict.fromkeys(type(one) for name in names for one in compose(name)))
+    unpublished = [method.name for method in methods if not method.papers]
+    papers = list(dict.fromkeys(paper for method in methods for paper in method.papers))
+    why = f"{', '.join(unpublished)} has no paper to cite: it is not a published method"
+    if len(unpublished) > 1:
+        why = f"{', '.join(unpublished)} have no paper to cite: they are not published methods"
+    if not papers:
+        raise UsageError(why)
+    if unpublished:
+        console.warn(why)
+    return papers
 
 
 def _emit_lines(text: str) -> None:
@@ -68,11 +96,9 @@ def _emit_lines(text: str) -> None:
 
 def _method_of(name: str) -> type[Method]:
     """The method class of a name; raises UsageError for a name such as `ctp+er`."""
-    from vlcpctl.training.config.composition import compose
-
     first, *others = compose(name)
     if others:
-        raise UsageError(f"{name} contains several methods; give one at a time")
+        raise UsageError(f"{name} contains several methods; give them as separate names")
     return type(first)
 
 
@@ -98,32 +124,52 @@ def describe(method: type[Method]) -> dict[str, Any]:
 def cited(paper: Paper) -> str:
     """A short citation of a paper, such as `Zhu et al., ICCV 2023`.
 
-    >>> cited(Paper(title="", authors="Li and Hoiem", venue="ECCV", year=2016, url=""))
+    >>> li = "Zhizhong Li and Derek Hoiem"
+    >>> cited(Paper(title="", authors=li, venue="ECCV", year=2016, url=""))
     'Li and Hoiem, ECCV 2016'
     """
-    first, *others = _authors(paper)
+    first, *others = map(_surname, _authors(paper))
     names = f"{first} and {others[0]}" if len(others) == 1 else f"{first} et al."
     return f"{names if others else first}, {paper.venue} {paper.year}"
 
 
 def bibtex(paper: Paper) -> str:
-    """A BibTeX entry for a paper."""
+    """A BibTeX entry for a paper, with the full names of its authors."""
     authors = _authors(paper)
-    key = f"{authors[0].lower()}{paper.year}{paper.title.split()[0].strip(':').lower()}"
-    where = ("misc", "howpublished") if paper.venue == "arXiv" else ("inproceedings", "booktitle")
+    first_word = re.sub(r"\W", "", paper.title.split()[0])
+    key = re.sub(r"[^a-z0-9]", "", f"{_surname(authors[0])}{paper.year}{first_word}".lower())
+    kind, where = _ENTRIES.get(paper.venue, ("inproceedings", "booktitle"))
     fields = {
-        "title": f"{{{paper.title}}}",
-        "author": " and ".join(authors),
-        where[1]: paper.venue,
+        "title": f"{{{_escaped(paper.title)}}}",
+        "author": _escaped(" and ".join(authors)),
+        where: _escaped(paper.venue),
         "year": paper.year,
         "url": paper.url,
     }
     lines = [f"  {name} = {{{value}}}," for name, value in fields.items()]
-    return "\n".join([f"@{where[0]}{{{key},", *lines, "}"])
+    return "\n".join([f"@{kind}{{{key},", *lines, "}"])
 
 
 def _authors(paper: Paper) -> list[str]:
     return paper.authors.replace(" and ", ", ").split(", ")
+
+
+def _surname(author: str) -> str:
+    """The last word of a name.
+
+    >>> _surname("Philip H. S. Torr")
+    'Torr'
+    """
+    return author.rsplit(maxsplit=1)[-1]
+
+
+def _escaped(text: str) -> str:
+    r"""Text with the characters escaped that TeX reserves.
+
+    >>> print(_escaped("100% of A & B"))
+    100\% of A \& B
+    """
+    return re.sub(r"([&%$#_])", r"\\\1", text)
 
 
 def _list(as_json: bool) -> None:

@@ -28,7 +28,7 @@ class Paper:
     """Where a method was published."""
 
     title: str
-    authors: str
+    authors: str  # full names, such as "Zhizhong Li and Derek Hoiem"
     venue: str
     year: int
     url: str

@@ -43,7 +43,8 @@ class Afec(WeightPenalty):
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="AFEC: Active Forgetting of Negative Transfer in Continual Learning",
-            authors="Wang, Zhang, Jia, Li, Bao, Ma, Zhu and Zhong",
+            authors="Liyuan Wang, Mingtian Zhang, Zhongfan Jia, Qian Li, Chenglong Bao, Kaisheng "
+            "Ma, Jun Zhu and Yi Zhong",
             venue="NeurIPS",
             year=2021,
             url="https://arxiv.org/abs/2110.12187",

@@ -26,7 +26,7 @@ class Co2l(Method):
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="Co2L: Contrastive Continual Learning",
-            authors="Cha, Lee and Shin",
+            authors="Hyuntak Cha, Jaeho Lee and Jinwoo Shin",
             venue="ICCV",
             year=2021,
             url="https://arxiv.org/abs/2106.14413",

@@ -26,7 +26,7 @@ class Ctp(Method):
         Paper(
             title="CTP: Towards Vision-Language Continual Pretraining "
             "via Compatible Momentum Contrast and Topology Preservation",
-            authors="Zhu, Wei, Liang, Zhang and Zhao",
+            authors="Hongguang Zhu, Yunchao Wei, Xiaodan Liang, Chunjie Zhang and Yao Zhao",
             venue="ICCV",
             year=2023,
             url="https://arxiv.org/abs/2308.07146",

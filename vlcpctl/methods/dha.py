@@ -22,7 +22,7 @@ class Dha(Method):
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="Learning with Adaptive Knowledge for Continual Image-Text Modeling",
-            authors="Luo, Gao and Lu",
+            authors="Yutian Luo, Yizhao Gao and Zhiwu Lu",
             venue="ICMR",
             year=2023,
             url="https://doi.org/10.1145/3591106.3592297",

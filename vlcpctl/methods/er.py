@@ -18,7 +18,8 @@ class Er(Method):
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="On Tiny Episodic Memories in Continual Learning",
-            authors="Chaudhry, Rohrbach, Elhoseiny, Ajanthan, Dokania, Torr and Ranzato",
+            authors="Arslan Chaudhry, Marcus Rohrbach, Mohamed Elhoseiny, Thalaiyasingam Ajanthan, "
+            "Puneet K. Dokania, Philip H. S. Torr and Marc'Aurelio Ranzato",
             venue="arXiv",
             year=2019,
             url="https://arxiv.org/abs/1902.10486",

@@ -40,15 +40,18 @@ class Ewc(WeightPenalty):
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="Overcoming catastrophic forgetting in neural networks",
-            authors="Kirkpatrick, Pascanu, Rabinowitz, Veness, Desjardins, Rusu, Milan, Quan, "
-            "Ramalho, Grabska-Barwinska, Hassabis, Clopath, Kumaran and Hadsell",
+            authors="James Kirkpatrick, Razvan Pascanu, Neil Rabinowitz, Joel Veness, Guillaume "
+            "Desjardins, Andrei A. Rusu, Kieran Milan, John Quan, Tiago Ramalho, Agnieszka "
+            "Grabska-Barwinska, Demis Hassabis, Claudia Clopath, Dharshan Kumaran and Raia "
+            "Hadsell",
             venue="PNAS",
             year=2017,
             url="https://arxiv.org/abs/1612.00796",
         ),
         Paper(
             title="Progress and Compress: A scalable framework for continual learning",
-            authors="Schwarz, Luketina, Czarnecki, Grabska-Barwinska, Teh, Pascanu and Hadsell",
+            authors="Jonathan Schwarz, Jelena Luketina, Wojciech M. Czarnecki, Agnieszka "
+            "Grabska-Barwinska, Yee Whye Teh, Razvan Pascanu and Raia Hadsell",
             venue="ICML",
             year=2018,
             url="https://arxiv.org/abs/1805.06370",

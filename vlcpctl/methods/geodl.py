@@ -27,7 +27,7 @@ class Geodl(Method):
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="On Learning the Geodesic Path for Incremental Learning",
-            authors="Simon, Koniusz and Harandi",
+            authors="Christian Simon, Piotr Koniusz and Mehrtash Harandi",
             venue="CVPR",
             year=2021,
             url="https://arxiv.org/abs/2104.08572",

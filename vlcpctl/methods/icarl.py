@@ -22,7 +22,8 @@ class Icarl(DistillationMethod):
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="iCaRL: Incremental Classifier and Representation Learning",
-            authors="Rebuffi, Kolesnikov, Sperl and Lampert",
+            authors="Sylvestre-Alvise Rebuffi, Alexander Kolesnikov, Georg Sperl and Christoph H. "
+            "Lampert",
             venue="CVPR",
             year=2017,
             url="https://arxiv.org/abs/1611.07725",

@@ -33,7 +33,8 @@ class Incclip(Method):
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="Generative Negative Text Replay for Continual Vision-Language Pretraining",
-            authors="Yan, Hong, Xu, Han, Tuytelaars, Li and He",
+            authors="Shipeng Yan, Lanqing Hong, Hang Xu, Jianhua Han, Tinne Tuytelaars, Zhenguo Li "
+            "and Xuming He",
             venue="ECCV",
             year=2022,
             url="https://arxiv.org/abs/2210.17322",

@@ -27,7 +27,7 @@ class Lucir(Method):
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="Learning a Unified Classifier Incrementally via Rebalancing",
-            authors="Hou, Pan, Loy, Wang and Lin",
+            authors="Saihui Hou, Xinyu Pan, Chen Change Loy, Zilei Wang and Dahua Lin",
             venue="CVPR",
             year=2019,
             url="https://openaccess.thecvf.com/content_CVPR_2019/html/"

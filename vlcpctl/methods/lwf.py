@@ -18,7 +18,7 @@ class Lwf(DistillationMethod):
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="Learning without Forgetting",
-            authors="Li and Hoiem",
+            authors="Zhizhong Li and Derek Hoiem",
             venue="ECCV",
             year=2016,
             url="https://arxiv.org/abs/1606.09282",

@@ -37,7 +37,8 @@ class Mas(WeightPenalty):
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="Memory Aware Synapses: Learning what (not) to forget",
-            authors="Aljundi, Babiloni, Elhoseiny, Rohrbach and Tuytelaars",
+            authors="Rahaf Aljundi, Francesca Babiloni, Mohamed Elhoseiny, Marcus Rohrbach and "
+            "Tinne Tuytelaars",
             venue="ECCV",
             year=2018,
             url="https://arxiv.org/abs/1711.09601",

@@ -23,7 +23,7 @@ class Modx(Method):
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="Continual Vision-Language Representation Learning with Off-Diagonal Information",
-            authors="Ni, Wei, Tang, Zhuang and Tian",
+            authors="Zixuan Ni, Longhui Wei, Siliang Tang, Yueting Zhuang and Qi Tian",
             venue="ICML",
             year=2023,
             url="https://arxiv.org/abs/2305.07437",

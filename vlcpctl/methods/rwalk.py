@@ -44,7 +44,8 @@ class Rwalk(WeightPenalty):
         Paper(
             title="Riemannian Walk for Incremental Learning: Understanding Forgetting and "
             "Intransigence",
-            authors="Chaudhry, Dokania, Ajanthan and Torr",
+            authors="Arslan Chaudhry, Puneet K. Dokania, Thalaiyasingam Ajanthan and Philip H. S. "
+            "Torr",
             venue="ECCV",
             year=2018,
             url="https://arxiv.org/abs/1801.10112",

@@ -37,7 +37,7 @@ class Si(WeightPenalty):
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="Continual Learning Through Synaptic Intelligence",
-            authors="Zenke, Poole and Ganguli",
+            authors="Friedemann Zenke, Ben Poole and Surya Ganguli",
             venue="ICML",
             year=2017,
             url="https://arxiv.org/abs/1703.04200",

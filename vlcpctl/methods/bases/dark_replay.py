@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PAPER = Paper(
     title="Dark Experience for General Continual Learning: a Strong, Simple Baseline",
-    authors="Buzzega, Boschini, Porrello, Abati and Calderara",
+    authors="Pietro Buzzega, Matteo Boschini, Angelo Porrello, Davide Abati and Simone Calderara",
     venue="NeurIPS",
     year=2020,
     url="https://arxiv.org/abs/2004.07211",

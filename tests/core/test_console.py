@@ -35,3 +35,16 @@ def test_the_last_line_shows_the_total(clock: None, capsys: pytest.CaptureFixtur
         for _ in range(4):
             bar.advance(10)
     assert capsys.readouterr().err.splitlines()[-1].startswith("split: 40/40 pairs")
+
+
+def test_a_rate_counts_only_what_this_process_did(
+    clock: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    console.set_quiet(False)
+    with console.progress("train", 1000, "steps", every_s=4.0) as bar:
+        bar.resume(900)
+        bar.advance(8)
+        bar.advance(8)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "train: 908/1000 steps, 2.0/s"
+    assert second == "train: 916/1000 steps, 2.0/s"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Sequence
 
 from vlcpctl.commands import COMMANDS
 from vlcpctl.core import console
+from vlcpctl.core.errors import nearest
 from vlcpctl.core.printable import printable
 
 PROGRAM = "VLCPCTL_"
@@ -40,6 +40,6 @@ def warn_of_unknown(prefix: str, known: Sequence[str]) -> None:
         if owner not in {None, prefix}:
             continue
         _warned.add(name)
-        near = difflib.get_close_matches(name, [*known, *OTHERS], n=1, cutoff=0.75)
-        guess = f"; did you mean {near[0]}?" if near else ""
+        near = nearest(name, [*known, *OTHERS], cutoff=0.75)
+        guess = f"; did you mean {near}?" if near else ""
         console.warn(f"the environment variable {printable(name)} has no effect{guess}")

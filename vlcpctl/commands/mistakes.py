@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Sequence
 from typing import Any
 
 import typer
 
+from vlcpctl.core.errors import nearest
 from vlcpctl.core.printable import printable
 
 # typer shows only this class of its errors for command lines; the others have a common base.
@@ -29,6 +29,6 @@ def usage_words(error: Any, words: Sequence[str]) -> str:
         name = printable(files[0])
         return f"unknown option {name}; write ./{name} for the file of this name"
     known = [one for parameter in error.ctx.command.params for one in parameter.opts]
-    near = difflib.get_close_matches(option, known, n=1)
-    guess = f"did you mean {near[0]}?" if near else f"see '{error.ctx.command_path} --help'"
+    near = nearest(option, known)
+    guess = f"did you mean {near}?" if near else f"see '{error.ctx.command_path} --help'"
     return f"unknown option {printable(option)}; {guess}"

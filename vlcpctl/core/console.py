@@ -114,9 +114,19 @@ class Progress:
         """Count `count` more as done; `note` is shown beside the count (a loss, a rate)."""
         raise NotImplementedError
 
+    def resume(self, count: int) -> None:
+        """Count `count` as done by an earlier process: rates and the time left ignore them.
+
+        To be called before the first `advance`; the time starts here.
+        """
+        raise NotImplementedError
+
 
 class _SilentProgress(Progress):
     def advance(self, count: int = 1, note: str = "") -> None:
+        pass
+
+    def resume(self, count: int) -> None:
         pass
 
 
@@ -125,7 +135,11 @@ class _LineProgress(Progress):
 
     def __init__(self, label: str, total: int, unit: str, every_s: float) -> None:
         self.label, self.total, self.unit, self.every_s = label, total, unit, every_s
-        self.done = 0
+        self.done = self.earlier = 0
+        self.started = self.shown = time.monotonic()
+
+    def resume(self, count: int) -> None:
+        self.done = self.earlier = count
         self.started = self.shown = time.monotonic()
 
     def advance(self, count: int = 1, note: str = "") -> None:
@@ -136,7 +150,7 @@ class _LineProgress(Progress):
         if now - self.started < self.every_s / 2:
             return  # too short to be worth a line
         self.shown = now
-        rate = self.done / max(now - self.started, 1e-9)
+        rate = (self.done - self.earlier) / max(now - self.started, 1e-9)
         done = f"{self.done}/{self.total}" if self.total else str(self.done)
         say(f"{self.label}: {done} {self.unit}, {rate:.1f}/s {note}".rstrip())
 
@@ -183,5 +197,8 @@ def _bar(label: str, total: int, unit: str) -> Iterator[Progress]:
         class _Bar(Progress):
             def advance(self, count: int = 1, note: str = "") -> None:
                 bar.update(task, advance=count, note=printable(note))
+
+            def resume(self, count: int) -> None:
+                bar.reset(task, completed=count)
 
         yield _Bar()

@@ -93,13 +93,26 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     "unknown method 'ewcc'; did you mean 'ewc'? (known: ewc, si)"
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    guess = f"; did you mean {near[0]!r}?" if near else ""
+    near = nearest(name, names)
+    guess = f"; did you mean {near!r}?" if near is not None else ""
     shown = names
     if len(names) > MOST_NAMES:
         like = difflib.get_close_matches(name, names, n=MOST_NAMES, cutoff=0.3)
         shown = [*like, f"... {len(names)} in all"]
     return f"unknown {kind} {name!r}{guess} (known: {', '.join(shown)})"
+
+
+def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """The known name most like `name` to suggest in its place; never `name` itself.
+
+    `cutoff` is the least similarity, from 0 to 1. None if no other name is as similar.
+
+    >>> nearest("ewcc", ["ewc", "si"])
+    'ewc'
+    >>> nearest("ewc", ["ewc", "si"])
+    """
+    others = [one for one in known if one != name]
+    return next(iter(difflib.get_close_matches(name, others, n=1, cutoff=cutoff)), None)
 
 
 def some_names(names: Sequence[str]) -> str:

@@ -115,7 +115,7 @@ def _compute(
         progress("distill", sum(len(plan.part(number)) for number in own), "pairs") as bar,
     ):
         teacher = compute_.pool.load(source, compute.device)
-        bar.advance(sum(len(plan.part(number)) for number in own if number not in missing))
+        bar.resume(sum(len(plan.part(number)) for number in own if number not in missing))
         work = TargetWork(plan, compute)
         for number, images, texts in compute_.pool.results(source, teacher, work, missing):
             for path, vectors in zip(files[number], (images, texts), strict=True):

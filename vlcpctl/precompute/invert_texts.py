@@ -53,7 +53,7 @@ def invert_texts(plan: InvertPlan, compute: ComputeOptions, *, force: bool = Fal
         progress("invert", request.count, "texts") as bar,
     ):
         encoder = compute_.pool.load(source, compute.device)
-        bar.advance(request.count - sum(map(plan.texts_of, missing)))
+        bar.resume(request.count - sum(map(plan.texts_of, missing)))
         work = TextWork(plan, compute)
         for number, columns in compute_.pool.results(source, encoder, work, missing):
             write_part(parts[number], columns)

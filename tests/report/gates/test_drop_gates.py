@@ -169,6 +169,7 @@ def test_a_key_with_data_is_the_score_of_the_last_checkpoint() -> None:
     ("condition", "said"),
     [
         ("drop@data=cocoa:gt:3", "no data matches 'cocoa'; did you mean 'coco'? (known: 00-food,"),
+        ("drop@data=a[1]:gt:3", "no data matches 'a[1]'; did you mean 'a[[]1]'? (known: 00-food,"),
         ("rm@data=cocoa:gt:3", "no data matches 'cocoa'; did you mean 'coco'?"),
         ("drop.acc1:gt:3", "no data outside the stream were evaluated in acc1"),
         ("drop@gallery=merged:gt:3", "no gallery matches 'merged'; known: own"),
@@ -178,7 +179,8 @@ def test_a_key_with_data_is_the_score_of_the_last_checkpoint() -> None:
 def test_what_matches_nothing_is_an_error_that_names_what_is_known(
     condition: str, said: str
 ) -> None:
-    verdicts = _judged(condition, _drop(), _drop("00-food", is_guard=False), undefined="pass")
+    drops = (_drop(), _drop("a[1]"), _drop("00-food", is_guard=False))
+    verdicts = _judged(condition, *drops, undefined="pass")
     with pytest.raises(BadInput) as caught:
         enforce(verdicts)
     assert said in str(caught.value)

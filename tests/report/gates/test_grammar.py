@@ -80,6 +80,7 @@ def test_keys_of_rows_may_contain_anything(text: str, key: str, selectors: dict[
         ("worst_dorp:lt:1", "unknown metric 'worst_dorp'; did you mean 'worst_drop'"),
         ("bwt_gem.t2i_r2:lt:1", "unknown metric key 't2i_r2'; did you mean 't2i_r1'"),
         ("drop.rmm:lt:1", "unknown metric key 'rmm'; did you mean 'rm'"),
+        ("rm.t2i:lt:1", "rm is a metric key, to which no .t2i can be added; use rm, or a summary"),
         ("bwt_gem:<:1", "unknown operator '<'"),
         ("bwt_gem:lt:five", "'five' is not a number"),
         ("bwt_gem:lt:nan", "'nan' is not a number"),

@@ -123,6 +123,11 @@ def _split_metric(metric: str, keys: list[str], text: str) -> tuple[str | None, 
     if metric in keys:
         return None, metric
     name, dot, key = metric.partition(".")
+    if dot and name in keys:
+        raise UsageError(
+            f"--fail-if {text}: {name} is a metric key, to which no .{key} can be added; use "
+            f"{name}, or a summary of it such as own_final.{name}"
+        )
     if name not in DEFINITIONS and name not in DROPS:
         known = [*DEFINITIONS, *DROPS, *keys]
         raise UsageError(f"--fail-if {text}: {unknown_name('metric', name, known)}")

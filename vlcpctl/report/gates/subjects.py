@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from glob import escape
 
-from vlcpctl.core.errors import some_names
+from vlcpctl.core.errors import nearest, some_names
 from vlcpctl.metrics.definitions import DEFINITIONS
 from vlcpctl.report.gates.grammar import FIELDS, Gate
 from vlcpctl.report.scores.drops import Drop
@@ -194,7 +194,8 @@ def _nothing(gate: Gate, drops: Sequence[Drop]) -> Unmatched:
 
 def _no_match(field: str, glob: str, known: set[str]) -> Unmatched:
     names = sorted(known)
-    near = difflib.get_close_matches(glob, names, n=1)
+    # A name with a [ is not matched by itself.
+    near = escape(glob).replace(",", "[,]") if glob in known else nearest(glob, names)
     known_names = f"known: {some_names(names)}"
-    advice = f"did you mean {near[0]!r}? ({known_names})" if near else known_names
+    advice = f"did you mean {near!r}? ({known_names})" if near is not None else known_names
     return Unmatched(f"no {field} matches {glob!r}", advice)

@@ -57,7 +57,8 @@ class TrainingLoop:
     best: Weights = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.last_saved = self.started = time.monotonic()
+        self.last_saved = self.started = self._created = time.monotonic()
+        self._earlier_pairs = self.saved.pairs  # of processes before this one
         self._optimizers: dict[str, Optimizer] = {}
         self._unread: list[tuple[StepValues, float]] = []  # of the last steps, with learning rates
         self._note = ""  # the last loss that was read, for the progress bar
@@ -95,7 +96,7 @@ class TrainingLoop:
         run.encoder.module.train(phase.trains)
         batches = self.batches(phase.start + first, phase.start + phase.steps)
         with console.progress(phase.name, phase.steps, "steps") as bar, closing(batches):
-            bar.advance(first)
+            bar.resume(first)
             for step, batch in enumerate(batches, start=first):
                 run.position.step = step
                 self._step(phase, step_once, batch)
@@ -158,7 +159,7 @@ class TrainingLoop:
         except Diverged as error:
             self.metrics_log.sync()
             raise Diverged(self.diverged(f"the loss diverged at {error}")) from error
-        self._note = f"loss {values['loss']:.3f}, {self._pairs_per_second():.0f} pairs/s"
+        self._note = f"loss {values['loss']:.3f}, {self.pairs_per_second():.0f} pairs/s"
 
     def diverged(self, what: str) -> str:
         """The message for a run that diverged: what happened, the last good state, what to do."""
@@ -273,8 +274,10 @@ class TrainingLoop:
         """Seconds spent training, summed over resumes."""
         return self.saved.train_seconds + time.monotonic() - self.started
 
-    def _pairs_per_second(self) -> float:
-        return self.saved.pairs / max(self.seconds(), 1e-9)
+    def pairs_per_second(self) -> float:
+        """Pairs per second in this process; an earlier one may have run on another machine."""
+        pairs = self.saved.pairs - self._earlier_pairs
+        return pairs / max(time.monotonic() - self._created, 1e-9)
 
 
 def optimizer_states(tensors: dict[str, dict[str, Tensor]]) -> dict[str, dict[str, Tensor]]:

@@ -1,0 +1,35 @@
+"""The pairs per second beside the progress of a training loop."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from vlcpctl.training.config.request import SaveEvery
+from vlcpctl.training.loop import loop as loop_module
+from vlcpctl.training.loop.loop import TrainingLoop
+from vlcpctl.training.loop.resume import SavedProgress
+
+
+def test_pairs_of_an_earlier_process_are_not_in_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = itertools.count(0, 2)
+    monkeypatch.setattr(loop_module.time, "monotonic", lambda: float(next(ticks)))
+    unused: Any = None
+    run: Any = SimpleNamespace(device=torch.device("cpu"))
+    loop = TrainingLoop(
+        run=run,
+        phases=(),
+        epoch_steps=1,
+        batches=unused,
+        partial=unused,
+        metrics_log=unused,
+        every=SaveEvery(),
+        stop=unused,
+        saved=SavedProgress(pairs=10**6, train_seconds=1.0),
+    )
+    loop.saved.pairs += 64
+    assert loop.pairs_per_second() == 32

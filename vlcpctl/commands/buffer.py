@@ -186,6 +186,7 @@ def run(
             features = partial(_embed, checkpoint, device, pool=pool)
             project = partial(_project, checkpoint, device, pool=pool)
             write_buffer(out, request, plan, features, project)
+        say(f"buffer: {_summary(out, sum(plan.seen.values()))}")
     emit(_result(out) if as_json else out)
 
 
@@ -269,6 +270,18 @@ def _project(
     for side in (found.image_ND, found.text_TD):
         require_finite(side, f"{checkpoint} on {split.directory}, at half precision")
     return found
+
+
+def _summary(out: Path, seen: int) -> str:
+    """What was kept of the images seen so far, and its size, in one line."""
+    from vlcpctl.core.amounts import size
+    from vlcpctl.data.buffer.manifest import BUFFER_NAME
+    from vlcpctl.data.tasks.task import open_task
+
+    manifest = open_task(out).manifest
+    split = manifest["splits"]["train"]
+    projections = " with projections" if manifest[BUFFER_NAME].get("features") else ""
+    return f"{split['images']} of {seen} images kept{projections}, {size(split['bytes'])}"
 
 
 def _result(out: Path) -> str:

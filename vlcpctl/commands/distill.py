@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -191,7 +192,21 @@ def _make_targets(
         return True
     from vlcpctl.precompute.distill import Shard, distill
 
-    return distill(plan, compute, Shard(*shard), force=force)
+    started = time.monotonic()
+    is_complete = distill(plan, compute, Shard(*shard), force=force)
+    if is_complete:
+        say(f"distill: {_summary(out, time.monotonic() - started)}")
+    return is_complete
+
+
+def _summary(out: Path, seconds: float) -> str:
+    """What the targets contain and how long this command computed, in one line."""
+    from vlcpctl.core.amounts import counted, duration
+    from vlcpctl.core.manifest import read_manifest
+
+    manifest = read_manifest(out, "targets")
+    pairs = f"{counted(manifest['pairs'], 'pair')} in {counted(manifest['views'], 'view')}"
+    return f"{pairs}, {manifest['width']} channels, in {duration(seconds)}"
 
 
 def _result(out: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial as bound
 from pathlib import Path
@@ -43,7 +43,10 @@ from vlcpctl.training.loop.loop import (
     optimizer_states,
     restore_run,
 )
+from vlcpctl.training.loop.metrics_log import FILE_NAME as METRICS
 from vlcpctl.training.loop.metrics_log import MetricsLog, TensorBoardLog
+from vlcpctl.training.loop.outcome import Outcome
+from vlcpctl.training.loop.progress_file import PhaseSteps, ProgressFile
 from vlcpctl.training.loop.resume import ResumeDirectory, SavedProgress
 from vlcpctl.training.loop.slots import carried_slots, check_slots, start_slots, stream_slots
 from vlcpctl.training.loop.state import TrainRun
@@ -137,11 +140,26 @@ def _train(
         saved=saved,
         best=tensors.get("best", {}),
     )
+    with _progress_file(plan, partial, saved) if leads else nullcontext():
+        _finish(plan, partial, semantic, loop, tensors, parent)
+    world.barrier()  # no process returns before the checkpoint exists
+
+
+def _finish(
+    plan: TrainPlan,
+    partial: ResumeDirectory,
+    semantic: dict[str, Any],
+    loop: TrainingLoop,
+    tensors: dict[str, Weights],
+    parent: ParentCheckpoint | None,
+) -> None:
+    """Train to the end; rank 0 then writes the checkpoint and reports the outcome."""
+    request, run, saved, observe = plan.request, loop.run, loop.saved, loop.observe
     with closing(loop):
         best = loop.train(optimizer_states(tensors))
     if best:
         run.load(best)
-    if leads:
+    if run.world.rank == 0:
         facts = _model_facts(plan, semantic, run.encoder)
         manifest = replace(
             _manifest(plan, semantic, saved, loop.seconds(), run.inverting_seconds), model=facts
@@ -162,7 +180,32 @@ def _train(
             )
         observe("renamed")
         partial.remove()
-    world.barrier()  # no process returns before the checkpoint exists
+        _say_outcome(request, loop, resumed=bool(tensors))
+
+
+def _progress_file(
+    plan: TrainPlan, partial: ResumeDirectory, saved: SavedProgress
+) -> AbstractContextManager[None]:
+    """Within the block, `watch` finds the plan of this process beside its journal."""
+    request = plan.request
+    file = ProgressFile.of_this_process(
+        [PhaseSteps(one.name, one.offset, one.steps) for one in plan.phases],
+        run=request.run,
+        method=request.method_name,
+        tasks=tuple(task.name for task in plan.tasks),
+        batch_size=request.settings.batch_size,
+        epoch_steps=plan.sampler.epoch_steps,
+        first=sum(phase.steps for phase in plan.phases[: saved.phase]) + saved.step,
+    )
+    return file.kept_in(partial.path)
+
+
+def _say_outcome(request: Request, loop: TrainingLoop, *, resumed: bool) -> None:
+    outcome = Outcome.read(request.out / METRICS)
+    rate = f" ({loop.pairs_per_second():.0f} pairs/s{' since it resumed' if resumed else ''})"
+    seconds, pairs = loop.seconds(), loop.saved.pairs
+    for line in outcome.lines(seconds, pairs, rate, request.settings.keep):
+        console.say(line)
 
 
 @contextmanager

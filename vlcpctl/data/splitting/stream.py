@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from vlcpctl.core.amounts import counted
 from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.core.console import progress, say, warn
 from vlcpctl.core.errors import MOST_NAMES, OutputExists, UsageError, unknown_name
@@ -73,7 +74,30 @@ def make_stream(
         total, listed = sum(result.skipped.values()), out / "skipped.ndjson"
         warn(f"skipped {total} of {result.read} samples ({counts}); listed in {listed}")
     _warn(plan, result, manifest)
+    say(f"split: {summary(manifest)}")
     return manifest
+
+
+def summary(manifest: dict[str, Any]) -> str:
+    """What a stream contains, in one line for people.
+
+    >>> skipped = {"duplicate": 3, "no caption": 1}
+    >>> totals = {"train": {"images": 90, "captions": 180}, "test": {"images": 10, "captions": 20}}
+    >>> summary({"tasks": [{}] * 2, "totals": totals, "skipped": skipped})
+    '2 tasks, 100 images with 200 captions; held out: test 10; 3 duplicates skipped'
+    """
+    totals = manifest["totals"]
+    images, captions = (
+        sum(split[name] for split in totals.values()) for name in ("images", "captions")
+    )
+    held_out = [f"{name} {split['images']}" for name, split in totals.items() if name != "train"]
+    duplicates = manifest["skipped"].get("duplicate", 0)
+    tasks = counted(len(manifest["tasks"]), "task")
+    content = f"{counted(images, 'image')} with {counted(captions, 'caption')}"
+    parts = [f"{tasks}, {content}", f"held out: {', '.join(held_out) or 'nothing'}"]
+    if duplicates:
+        parts.append(f"{counted(duplicates, 'duplicate')} skipped")
+    return "; ".join(parts)
 
 
 def _given(options: SplitOptions, *names: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from vlcpctl.core.digests import ALGORITHM, FileDigest
 from vlcpctl.core.errors import UsageError
 
 FILE_NAME = "metrics.jsonl"
+FLUSH_S = 0.5  # after which others can read the rows, such as `watch`
 
 
 class MetricsLog:
@@ -26,6 +28,7 @@ class MetricsLog:
     def __init__(self, path: Path | None, keep_bytes: int) -> None:
         self._file = path.open("a+b") if path else None
         self._bytes, self._digest = keep_bytes, xxhash.xxh3_128()
+        self._flushed = time.monotonic()
         if self._file:
             self._file.truncate(keep_bytes)
             self._file.seek(0)
@@ -38,6 +41,9 @@ class MetricsLog:
             self._file.write(line)
             self._bytes += len(line)
             self._digest.update(line)
+            if time.monotonic() - self._flushed > FLUSH_S:
+                self._file.flush()
+                self._flushed = time.monotonic()
 
     def sync(self) -> FileDigest:
         """Flush to disk; returns the size and digest of all rows, as a saved state records them."""

@@ -1,0 +1,53 @@
+"""Times and sizes as people read them."""
+
+from __future__ import annotations
+
+_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+_FEW = 10  # seconds below which a tenth counts
+_K = 1000
+_SIZES = ("kB", "MB", "GB", "TB")
+
+
+def duration(seconds: float) -> str:
+    """A time in its two largest units.
+
+    >>> duration(3.25), duration(59.7), duration(200), duration(7512), duration(100_000)
+    ('3.2 s', '1 min', '3 min 20 s', '2 h 5 min', '1 d 4 h')
+    """
+    if seconds < _FEW:
+        return f"{seconds:.1f} s"
+    units = list(_UNITS)
+    while round(seconds) < units[0][1]:
+        units.pop(0)
+    # Rounded to the smaller of the two units first, so that no part of 60 is left.
+    smaller = units[1][1] if len(units) > 1 else 1
+    left = round(seconds / smaller) * smaller
+    parts = []
+    for name, size in units[:2]:
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count} {name}")
+    return " ".join(parts)
+
+
+def size(count: int) -> str:
+    """A number of bytes in decimal units.
+
+    >>> size(999), size(8_300_000), size(99_285_504)
+    ('999 bytes', '8.3 MB', '99 MB')
+    """
+    if count < _K:
+        return f"{count} bytes"
+    place, value = 0, count / _K
+    while round(value) >= _K and place < len(_SIZES) - 1:
+        place, value = place + 1, value / _K
+    return f"{value:.{1 if value < _FEW else 0}f} {_SIZES[place]}"
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """A number with its noun.
+
+    >>> counted(1, "task"), counted(9, "task"), counted(2, "copy", "copies")
+    ('1 task', '9 tasks', '2 copies')
+    """
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"

@@ -103,7 +103,7 @@ def run(
     limit: options.Limit = None,
     force: options.Force = False,
     dry_run: options.DryRun = False,
-    json_: options.Json = False,
+    json_: options.JsonRows = False,
     quiet: options.Quiet = False,
 ) -> None:
     r"""Evaluate linear probes on frozen image features, and write rows.
@@ -127,7 +127,9 @@ def run(
           --epochs 50 | vlcpctl forgetting-report - --allow-missing
     """
     options.start(quiet=quiet, threads=threads)
-    output = RowOutput(command="eval-probe", out=out, force=force, dry_run=dry_run, as_json=json_)
+    output = RowOutput(
+        command="eval-probe", out=out, force=force, dry_run=dry_run, as_json=json_, has_table=True
+    )
     from vlcpctl.data.classification.benchmarks import expand_groups
     from vlcpctl.data.tasks.skips import Tolerance
     from vlcpctl.distributed.ranks import processes

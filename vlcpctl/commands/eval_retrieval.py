@@ -121,7 +121,7 @@ def run(
     limit: options.Limit = None,
     force: options.Force = False,
     dry_run: options.DryRun = False,
-    json_: options.Json = False,
+    json_: options.JsonRows = False,
     quiet: options.Quiet = False,
 ) -> None:
     r"""Evaluate image-text retrieval of checkpoints on tasks, and write rows.
@@ -158,7 +158,12 @@ def run(
     """
     options.start(quiet=quiet, threads=threads)
     output = RowOutput(
-        command="eval-retrieval", out=out, force=force, dry_run=dry_run, as_json=json_
+        command="eval-retrieval",
+        out=out,
+        force=force,
+        dry_run=dry_run,
+        as_json=json_,
+        has_table=True,
     )
     from vlcpctl.data.tasks.task import open_task
     from vlcpctl.distributed.ranks import processes

@@ -64,7 +64,7 @@ def run(
     limit: options.Limit = None,
     force: options.Force = False,
     dry_run: options.DryRun = False,
-    json_: options.Json = False,
+    json_: options.JsonRows = False,
     quiet: options.Quiet = False,
 ) -> None:
     r"""Evaluate zero-shot classification of checkpoints, and write rows.
@@ -94,7 +94,12 @@ def run(
     """
     options.start(quiet=quiet, threads=threads)
     output = RowOutput(
-        command="eval-zeroshot", out=out, force=force, dry_run=dry_run, as_json=json_
+        command="eval-zeroshot",
+        out=out,
+        force=force,
+        dry_run=dry_run,
+        as_json=json_,
+        has_table=True,
     )
     from vlcpctl.data.classification.benchmarks import expand_groups
     from vlcpctl.data.tasks.skips import Tolerance

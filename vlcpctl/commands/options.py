@@ -141,6 +141,15 @@ Quiet = Annotated[
         "--quiet", "-q", help="Print only the result, no progress or notes.", rich_help_panel=OUTPUT
     ),
 ]
+JsonRows = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Print JSON lines on a terminal, too; with -o FILE, its path and the number of rows "
+        "as one JSON object.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 Json = Annotated[
     bool,
     typer.Option("--json", help="Print the result as one JSON object.", rich_help_panel=OUTPUT),
@@ -223,7 +232,7 @@ Rows = Annotated[
         "--out",
         "-o",
         metavar="FILE",
-        help="File to write rows to; - is stdout.",
+        help="File to write rows to; - is stdout, where a terminal shows a table.",
         rich_help_panel=OUTPUT,
     ),
 ]

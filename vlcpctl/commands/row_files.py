@@ -28,7 +28,8 @@ STDOUT = Path("-")
 class RowOutput:
     """The options of a command about its rows; `out` None means that they are only returned.
 
-    Raises UsageError for --json with rows on stdout, which are JSON already.
+    With `has_table`, rows for a terminal are shown as a table, unless --json is given. Without,
+    raises UsageError for --json with rows on stdout, which are JSON already.
     """
 
     command: str
@@ -36,12 +37,19 @@ class RowOutput:
     force: bool
     dry_run: bool
     as_json: bool
+    has_table: bool = False
 
     def __post_init__(self) -> None:
-        if self.as_json and self.out == STDOUT:
+        if self.as_json and self.out == STDOUT and not self.has_table:
             raise UsageError(
                 "--json has no effect with -o -: rows are JSON; write them to a file with -o FILE"
             )
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether rows are shown as a table: stdout is a terminal, and no JSON was asked for."""
+        on_stdout = self.has_table and self.out == STDOUT and not self.as_json
+        return on_stdout and console.results().isatty()
 
 
 def evaluate_to(
@@ -53,7 +61,10 @@ def evaluate_to(
     *,
     has_more: bool = False,
 ) -> None:
-    """Carry out a plan as `evaluate_rows` does, and print the path of the rows."""
+    """Carry out a plan as `evaluate_rows` does, and print the path of the rows.
+
+    Rows for a terminal are printed as one table at the end, however it comes.
+    """
     rows = evaluate_rows(output, plan, evaluator, compute, notes, has_more=has_more)
     if rows is not None and output.out != STDOUT:
         found = {"path": str(output.out), "rows": len(rows)}
@@ -90,9 +101,10 @@ def evaluate_rows(
         return [parse_json(line) for line in out.read_text(encoding="utf-8").splitlines()]
     from vlcpctl.evaluation.driver import evaluate
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     with (
-        rows_to(out) as stream,
+        _shown_at_end(rows) if output.is_shown else nullcontext(),
+        rows_to(None if output.is_shown else out) as stream,
         notes or nullcontext(_ignore) as note,
         _with_means(compute) as compute_,
     ):
@@ -101,6 +113,24 @@ def evaluate_rows(
                 write_row(stream, row)
             rows.append(row)
     return rows
+
+
+@contextmanager
+def _shown_at_end(rows: list[dict[str, Any]]) -> Iterator[None]:
+    """Show the rows that were measured within the block, also if an error or a signal ends it."""
+    from vlcpctl.core.ending import at_signal
+    from vlcpctl.report.render.terminal import print_report
+    from vlcpctl.report.tables.measured import measured_table
+
+    def show() -> None:
+        if rows:
+            print_report((), [("", [measured_table(rows)])])
+
+    with at_signal(show):
+        try:
+            yield
+        finally:
+            show()
 
 
 @contextmanager

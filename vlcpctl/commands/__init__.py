@@ -35,6 +35,7 @@ COMMANDS = {
     "forgetting-report": Command("Report learning and forgetting from evaluation rows."),
     "update": Command("Update a model in production with a week's new data.", warm=True),
     "batch": Command("Run many command lines in one warm process."),
+    "watch": Command("Follow a train-step while it runs."),
     "inspect": Command("Show what an artifact is and what it was made from."),
     "check": Command("Verify artifacts against their manifests."),
     "forget": Command("Remove pairs from everything that stores them."),

@@ -132,6 +132,40 @@ def acquire(
         time.sleep(POLL_S)
 
 
+def holder_of(path: Path) -> dict[str, Any] | None:
+    """What the lock's file records about the process that holds its lock now; None if none does.
+
+    Only looks: a process that is about to lock the file does not notice. Where the file system has
+    no locks, the recorded process counts if it runs on this host.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _holder(descriptor)
+    except OSError:
+        holder = _holder(descriptor)
+        return holder if _is_alive(holder) else None
+    else:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _is_alive(holder: dict[str, Any]) -> bool:
+    pid = holder.get("pid")
+    if holder.get("host") != socket.gethostname() or not isinstance(pid, int) or pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except OSError as error:
+        return error.errno == errno.EPERM
+    return True
+
+
 def _try_lock(descriptor: int, kind: int) -> bool:
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)

@@ -1,0 +1,240 @@
+"""The state of a train-step that may still run, from the files that it writes. Torch-free."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from vlcpctl.core.errors import BadInput, Diverged, Interrupted
+from vlcpctl.core.locks import holder_of
+from vlcpctl.core.manifest import kind_of
+from vlcpctl.core.staging import Staging
+from vlcpctl.inspection.journal_tail import JournalTail
+from vlcpctl.training.loop.metrics_log import FILE_NAME as JOURNAL
+from vlcpctl.training.loop.progress_file import FILE_NAME as PROGRESS
+from vlcpctl.training.loop.progress_file import PhaseSteps, ProgressFile
+
+Status = Literal[
+    "not started", "starting", "running", "finished", "diverged", "interrupted", "failed", "died"
+]
+RATE_S = 30.0  # over which the rate is measured
+LEAST_S = 2.0  # before which it is that of the whole process
+REMOTE_S = 120.0  # since the last row, for which a process on another host counts as running
+_DEPTH = 3  # of directories that are searched for runs
+_ENDINGS: Mapping[int, Status] = {
+    Diverged.exit_code: "diverged",
+    Interrupted.exit_code: "interrupted",
+}
+# Names of numbers in rows that are not terms of the loss.
+_NOT_TERMS = frozenset({"phase", "step", "loss", "lr"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunState:
+    """A train-step as it is now; steps are those of all phases, rates per second.
+
+    `terms` are the numbers of the last optimizer step, the loss first, and `recent` those of
+    earlier steps of the same phase, oldest first, with the last. `error` is the exit code and the
+    message of a run that failed.
+    """
+
+    path: Path
+    status: Status
+    process: str = ""
+    progress: ProgressFile | None = None
+    phase: str = ""
+    phase_done: int = 0
+    phase_steps: int = 0
+    done: int = 0
+    total: int = 0
+    rate: float | None = None
+    left_s: float | None = None
+    terms: Mapping[str, float]
+    recent: Mapping[str, tuple[float, ...]]
+    validation: Mapping[str, float] | None = None
+    error: tuple[int, str] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no process works on it, so that nothing changes any more."""
+        return self.status not in {"not started", "starting", "running"}
+
+    @property
+    def pairs_per_second(self) -> float | None:
+        """The rate in pairs; None while it is unknown."""
+        if self.rate is None or self.progress is None:
+            return None
+        return self.rate * self.progress.batch_size
+
+    def as_json(self) -> dict[str, Any]:
+        """The state as a JSON object, without the recent values."""
+        found = asdict(self)
+        more = {"pairs_per_second": self.pairs_per_second}
+        left_out = {"recent", "progress", "process", "error"}
+        known = {name: value for name, value in found.items() if name not in left_out}
+        error = None if self.error is None else {"code": self.error[0], "message": self.error[1]}
+        return {**known, **more, "path": str(self.path), "error": error}
+
+
+class LiveRun:
+    """Looks at one train-step again and again; `out` is its checkpoint, which need not exist."""
+
+    def __init__(self, out: Path) -> None:
+        self.out, self._staging = out, Staging(out)
+        self._tail = JournalTail(self._staging.partial / JOURNAL)
+        self._samples: deque[tuple[float, int]] = deque()
+        self._started: float | None = None
+
+    def look(self) -> RunState:
+        """The state now. Files that are being replaced give the state before or after."""
+        # The lock first: a process that ends in between has then finished, and not died.
+        holder = holder_of(self._staging.marker)
+        progress = self._progress()
+        if progress is not None and progress.started != self._started:
+            self._started = progress.started
+            self._tail.forget()  # a resumed run has cut its journal, which may have grown again
+            self._samples.clear()
+        self._tail.read()
+        return self._state(self._status(holder, progress), holder, progress)
+
+    def _progress(self) -> ProgressFile | None:
+        try:
+            return ProgressFile.read(self._staging.partial / PROGRESS)
+        except BadInput:
+            return None
+
+    def _status(self, holder: dict[str, Any] | None, progress: ProgressFile | None) -> Status:
+        if holder is not None:
+            is_it = progress is not None and holder.get("pid") in {None, progress.pid}
+            return "running" if is_it else "starting"
+        if kind_of(self.out) == "checkpoint" and progress is None:
+            return "finished"
+        if progress is None:
+            return "died" if self._tail.steps else "not started"
+        if progress.ended:
+            return _ENDINGS.get(progress.ended[0], "failed")
+        if kind_of(self.out) == "checkpoint" and self._is_behind(progress):
+            return "finished"  # killed between the checkpoint and the removal of its state
+        return "running" if self._may_run_elsewhere(progress) else "died"
+
+    def _is_behind(self, progress: ProgressFile) -> bool:
+        """Whether the checkpoint is newer than the start of the process that wrote the state."""
+        return self.out.stat().st_mtime >= progress.started
+
+    def _may_run_elsewhere(self, progress: ProgressFile) -> bool:
+        """Whether a process on another host, whose lock is not seen here, wrote a row just now."""
+        modified = self._tail.modified or progress.started
+        return progress.host != socket.gethostname() and time.time() - modified < REMOTE_S
+
+    def _state(
+        self, status: Status, holder: dict[str, Any] | None, progress: ProgressFile | None
+    ) -> RunState:
+        rows = self._tail.steps
+        last = rows[-1] if rows else {}
+        phase, done, phase_done = _place(progress, last)
+        rate = self._rate(done, progress) if status == "running" and progress else None
+        total = progress.total if progress else 0
+        values = {name: [row.get(name) for row in rows] for name in _terms(last)}
+        of_phase = [row.get("phase") == last.get("phase") for row in rows]
+        checked = self._tail.validations
+        return RunState(
+            path=self.out,
+            status=status,
+            process=_process(holder, progress),
+            progress=progress,
+            phase=phase.name if phase else "",
+            phase_done=phase_done,
+            phase_steps=phase.steps if phase else 0,
+            done=done,
+            total=total,
+            rate=rate,
+            left_s=(total - done) / rate if rate else None,
+            terms=_terms(last),
+            recent={
+                name: tuple(
+                    one
+                    for one, is_own in zip(found, of_phase, strict=True)
+                    if is_own and isinstance(one, int | float)
+                )
+                for name, found in values.items()
+            },
+            validation=_scores(checked[-1]) if checked else None,
+            error=progress.ended if progress else None,
+        )
+
+    def _rate(self, done: int, progress: ProgressFile) -> float | None:
+        """Steps per second lately, or of the whole process as long as little was seen of it."""
+        now = time.monotonic()
+        if not self._samples or self._samples[-1][1] != done:
+            self._samples.append((now, done))
+        while len(self._samples) > 2 and now - self._samples[1][0] > RATE_S:
+            self._samples.popleft()
+        (first, before), (last, after) = self._samples[0], self._samples[-1]
+        if last - first >= LEAST_S and after > before:
+            return (after - before) / (last - first)
+        seconds = (self._tail.modified or 0) - progress.started
+        own = done - progress.first
+        return own / seconds if own > 0 and seconds > 0 else None
+
+
+def running_below(directory: Path) -> list[Path]:
+    """The checkpoints below a directory that train-steps are writing now, newest process first."""
+    held = [out for out in _unfinished(directory) if holder_of(Staging(out).marker) is not None]
+    return sorted(held, key=_changed, reverse=True)
+
+
+def last_below(directory: Path) -> Path | None:
+    """The unfinished checkpoint below a directory that was worked on last; None without any."""
+    return max(_unfinished(directory), key=_changed, default=None)
+
+
+def _unfinished(directory: Path) -> Iterator[Path]:
+    """The outputs below a directory that have the state of a train-step."""
+    for depth in range(_DEPTH):
+        for journal in directory.glob("*/" * depth + f".*.vlcpctl/partial/{JOURNAL}"):
+            staging = journal.parent.parent
+            yield staging.with_name(staging.name[1 : -len(".vlcpctl")])
+
+
+def _changed(out: Path) -> float:
+    try:
+        return (Staging(out).partial / JOURNAL).stat().st_mtime
+    except OSError:  # finished in between
+        return 0.0
+
+
+def _place(
+    progress: ProgressFile | None, row: Mapping[str, Any]
+) -> tuple[PhaseSteps | None, int, int]:
+    """The phase of a row of the journal, and the steps done in all phases and in this one."""
+    if progress is None:
+        return None, 0, 0
+    before = 0
+    for phase in progress.phases:
+        step = row.get("step", -1) - phase.offset
+        if row.get("phase") == phase.name and 0 <= step < phase.steps:
+            return phase, before + step + 1, step + 1
+        before += phase.steps
+    return (progress.phases[0] if progress.phases else None), progress.first, 0
+
+
+def _terms(row: Mapping[str, Any]) -> dict[str, float]:
+    """The loss, then its terms, of a row."""
+    names = ["loss", *(name for name in row if name not in _NOT_TERMS)]
+    return {name: row[name] for name in names if isinstance(row.get(name), int | float)}
+
+
+def _scores(row: Mapping[str, Any]) -> dict[str, float]:
+    """The step and the scores of a validation."""
+    return {name: row[name] for name in row if isinstance(row[name], int | float)}
+
+
+def _process(holder: dict[str, Any] | None, progress: ProgressFile | None) -> str:
+    if holder and {"pid", "host"} <= holder.keys():
+        return f"process {holder['pid']} on {holder['host']}"
+    return f"process {progress.pid} on {progress.host}" if progress else ""

@@ -303,7 +303,7 @@ def test_a_place_of_data_sets_without_a_name_to_look_for_is_refused(
         probed(place, tmp_path / "rows", first(place), data=tmp_path)
 
 
-@pytest.mark.parametrize("dry_run", [False, True])
-def test_json_without_a_file_is_refused(place: Path, *, dry_run: bool) -> None:
-    with pytest.raises(UsageError, match="--json has no effect with -o -"):
-        run([str(first(place))], [place / "run" / "00"], json_=True, dry_run=dry_run)
+def test_json_prints_rows(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run([str(first(place))], [place / "run" / "00"], json_=True)
+    (row,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert row["evaluator"] == "probe"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from support.checkpoints import write_checkpoint_manifest
 from support.tiny_stream import make_pair, make_stream, make_task
 
 from vlcpctl.commands.eval_retrieval import run
+from vlcpctl.core import console
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, UsageError
 from vlcpctl.core.rows import read_rows
@@ -26,6 +28,7 @@ from vlcpctl.evaluation import embedding
 from vlcpctl.inspection.check import check
 from vlcpctl.metrics.recall import recalls
 from vlcpctl.models import dual_encoder
+from vlcpctl.report.render import terminal as terminal_tables
 
 KEYS = [
     "i2t_r1",
@@ -276,10 +279,47 @@ def test_two_checkpoints_of_one_name_cannot_share_a_directory(place: Path, tmp_p
         run(tasks(place), [place / "run" / "00", twin], save_embeddings=tmp_path / "emb")
 
 
-@pytest.mark.parametrize("dry_run", [False, True])
-def test_json_without_a_file_is_refused(place: Path, *, dry_run: bool) -> None:
-    with pytest.raises(UsageError, match="--json has no effect with -o -"):
-        run(tasks(place), [place / "run" / "00"], json_=True, dry_run=dry_run)
+class Terminal(io.StringIO):
+    """A terminal in the place of stdout."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Stdout is a terminal of 80 columns."""
+    found = Terminal()
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(console, "results", lambda: found)
+    monkeypatch.setattr(terminal_tables, "results", lambda: found)
+    return found
+
+
+def test_a_terminal_shows_a_table(place: Path, terminal: Terminal) -> None:
+    run(tasks(place), [place / "run" / "01"], gallery="both")
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue()).splitlines()
+    assert max(map(len, shown)) <= 80
+    assert shown[0] == "retrieval, cross-modal, split test, in percent"
+    assert shown[2].split() == ["data", "i2t_r1", "i2t_r5", "i2t_r10", *KEYS[4:7], "rm"]
+    assert "seqf, after task 1" in shown
+    assert [line.split("  ")[0] for line in shown if re.match(r"\d\d-|merged", line)] == [
+        *("00-part-0", "01-part-1", "02-part-2", "merged (1 task)", "merged (2 tasks)")
+    ]
+
+
+def test_json_prints_rows_on_a_terminal_too(place: Path, terminal: Terminal) -> None:
+    run(tasks(place)[:2], [place / "run" / "01"], json_=True)
+    assert [row["task"] for row in rows_of(terminal.getvalue())] == ["00-part-0", "01-part-1"]
+
+
+def test_rows_measured_before_an_error_are_shown(
+    place: Path, terminal: Terminal, tmp_path: Path
+) -> None:
+    broken = make_checkpoint(tmp_path / "broken", place / "stream", 1, scale=float("inf"))
+    with pytest.raises(Diverged):
+        run(tasks(place), [place / "run" / "00", broken])
+    assert "seqf, after task 0" in terminal.getvalue()
 
 
 def recalled(found: list[dict[str, Any]], row: dict[str, Any]) -> dict[str, float]:

@@ -418,10 +418,10 @@ def test_a_place_of_data_sets_without_a_name_to_look_for_is_refused(
         evaluate(place, tmp_path / "rows", place / "pets", data=tmp_path)
 
 
-@pytest.mark.parametrize("dry_run", [False, True])
-def test_json_without_a_file_is_refused(place: Path, *, dry_run: bool) -> None:
-    with pytest.raises(UsageError, match="--json has no effect with -o -"):
-        run([str(place / "pets")], [place / "run" / "00"], json_=True, dry_run=dry_run)
+def test_json_prints_rows(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run([str(place / "pets")], [place / "run" / "00"], json_=True)
+    (row,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert row["evaluator"] == "zeroshot"
 
 
 def test_saved_ranks_give_the_accuracies_of_every_row(place: Path, tmp_path: Path) -> None:

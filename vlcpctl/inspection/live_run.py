@@ -22,6 +22,7 @@ from vlcpctl.training.loop.progress_file import PhaseSteps, ProgressFile
 Status = Literal[
     "not started", "starting", "running", "finished", "diverged", "interrupted", "failed", "died"
 ]
+SCHEMA = "vlcpctl.watch/1"
 RATE_S = 30.0  # over which the rate is measured
 LEAST_S = 2.0  # before which it is that of the whole process
 REMOTE_S = 120.0  # since the last row, for which a process on another host counts as running
@@ -77,6 +78,7 @@ class RunState:
         more = {"pairs_per_second": self.pairs_per_second}
         left_out = {"recent", "progress", "process", "error"}
         known = {name: value for name, value in found.items() if name not in left_out}
+        known = {"schema": SCHEMA, **known}
         error = None if self.error is None else {"code": self.error[0], "message": self.error[1]}
         return {**known, **more, "path": str(self.path), "error": error}
 
@@ -189,8 +191,8 @@ def running_below(directory: Path) -> list[Path]:
 
 
 def last_below(directory: Path) -> Path | None:
-    """The unfinished checkpoint below a directory that was worked on last; None without any."""
-    return max(_unfinished(directory), key=_changed, default=None)
+    """The checkpoint below a directory, finished or not, that was written last; None without."""
+    return max([*_unfinished(directory), *_finished(directory)], key=_changed, default=None)
 
 
 def _unfinished(directory: Path) -> Iterator[Path]:
@@ -201,11 +203,18 @@ def _unfinished(directory: Path) -> Iterator[Path]:
             yield staging.with_name(staging.name[1 : -len(".vlcpctl")])
 
 
+def _finished(directory: Path) -> Iterator[Path]:
+    """The checkpoints below a directory that train-step wrote."""
+    for depth in range(_DEPTH):
+        for journal in directory.glob("*/" * depth + f"*/{JOURNAL}"):
+            if kind_of(journal.parent) == "checkpoint":
+                yield journal.parent
+
+
 def _changed(out: Path) -> float:
-    try:
-        return (Staging(out).partial / JOURNAL).stat().st_mtime
-    except OSError:  # finished in between
-        return 0.0
+    """When a row was written last."""
+    journals = (Staging(out).partial / JOURNAL, out / JOURNAL)
+    return max((path.stat().st_mtime for path in journals if path.exists()), default=0.0)
 
 
 def _place(

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.amounts import counted, duration
-from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.printable import printable
 from vlcpctl.inspection.live_run import RunState
 from vlcpctl.training.loop.metrics_log import FILE_NAME as JOURNAL
@@ -49,11 +49,11 @@ def _parts(state: RunState) -> Iterator[str]:
 
 def finished_lines(state: RunState) -> list[str]:
     """What a finished train-step reported at its end, from its checkpoint."""
-    manifest = read_manifest(state.path, "checkpoint")
-    seconds, pairs = manifest.get("train_seconds"), manifest.get("pairs")
+    made = CheckpointManifest.read(state.path)
+    seconds, pairs = made.train_seconds, made.pairs
     if not seconds or not pairs:
         return ["finished; it was not trained"]
-    settings = manifest["identity"].get("settings", {})
+    settings = made.identity.get("settings", {})
     rate = f" ({pairs / seconds:.0f} pairs/s)"
     outcome = Outcome.read(state.path / JOURNAL)
     found = list(outcome.lines(seconds, pairs, rate, settings.get("keep", "last")))

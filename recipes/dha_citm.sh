@@ -27,7 +27,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
 options "data out methods seeds nproc jobs split train" "$@"
 [ -n "$emoji9$data" ] || fail "give --data DIR, the directory with the data, or --emoji9"
 
-tables="joint seqf lwf er der co2l dha-free dha" # Tables 1 and 2, Figure 4
+compared="joint seqf lwf er der co2l dha-free dha" # Tables 1 and 2, Figure 4
 sizes="er-1 er-10 der-1 der-10 dha-1 dha-10" # Figure 5; seqf and dha-free have none
 ablation="dha-adapt-free dha-adapt" # Table 3; seqf and er adapt nothing
 updates="dha-k1 dha-k3 dha-k7" # Table 4; k = 5 is dha
@@ -37,7 +37,7 @@ for one in 0.98 0.99 0.995 0.999; do
     [ "$one $two" = "0.995 0.985" ] || shares="$shares dha-$one-$two"
   done
 done
-known="$tables $sizes $ablation $updates$shares cross" # cross: Figure 1
+known="$compared $sizes $ablation $updates$shares cross" # cross: Figure 1
 : "${methods:=$known}" "${seeds:=0}"
 among method "$known" "$methods"
 

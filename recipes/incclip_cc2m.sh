@@ -33,12 +33,12 @@ source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
 options "data out streams methods seeds labels nproc jobs split train" "$@"
 [ -n "$emoji9$data" ] || fail "give --data DIR, the directory with the data, or --emoji9"
 
-tables="joint seqf er ewc lwf ucir co2l geodl incclip"
+compared="joint seqf er ewc lwf ucir co2l geodl incclip"
 # With classes-4 only: Table 3 (clipping; and distillation; er has neither), Tables 4 and 5.
 studies="incclip-clip incclip-distil incclip-1 incclip-5 incclip-20 incclip-50"
 known_streams="classes-4 classes-8 iid-4 iid-8"
-: "${methods:=$tables $studies}" "${streams:=classes-4 classes-8 iid-4}" "${seeds:=0}"
-among method "$tables $studies" "$methods"
+: "${methods:=$compared $studies}" "${streams:=classes-4 classes-8 iid-4}" "${seeds:=0}"
+among method "$compared $studies" "$methods"
 among stream "$known_streams" "$streams"
 
 if [ -n "$emoji9" ]; then
@@ -118,7 +118,7 @@ lines() {
   for stream in $streams; do
     for seed in $seeds; do
       for name in $methods; do
-        if has "$tables" "$name" || [ "$stream" = classes-4 ]; then
+        if has "$compared" "$name" || [ "$stream" = classes-4 ]; then
           train_one "$stream" "$seed" "$name"
         fi
       done

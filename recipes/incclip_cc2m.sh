@@ -11,6 +11,9 @@
 #   dataset_flickr30k.json, flickr30k/, dataset_coco.json, coco/    Karpathy's lists, their images
 #   benchmarks/              the eight data sets in CLIP_benchmark's layout
 #
+# Each stream has a report, STREAM/report; the tables of all streams are in tables/. The runs of
+# streams other than classes-4 have its name behind theirs, such as er-classes-8.
+#
 #   --out DIR          where everything is written [runs/incclip_cc2m, runs/incclip_emoji9]
 #   --streams "A B"    classes-4, classes-8, iid-4, iid-8 [classes-4 classes-8 iid-4]
 #   --methods "A B"    some of those below [all]
@@ -21,7 +24,8 @@
 #   --split "WORDS"    options for every split [--max-skip 1%; --emoji9: --take 60]
 #   --train "WORDS"    options for every train-step, such as "--micro-batch 512 --workers 8"
 #
-# What the paper leaves open, or what differs here: which 2M pairs of CC12M (theirs are not
+# With --emoji9, drawings of Emoji-9 stand in for every data set. What the paper leaves open, or what
+# differs here: which 2M pairs of CC12M (theirs are not
 # published), how large the class chunks are, and which BEiT gave the labels. ucir has a herding
 # buffer, which LUCIR needs; the paper fills every memory by reservoir sampling. Memory in the
 # text is of the whole stream. seqf, ewc and lwf are in none of the tables. Table 1's UCIR and GeoDL
@@ -29,6 +33,7 @@
 # Table 7's BWT is our reading: top-1 among all pseudo classes of the stream, on training images.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
+benchmarks="imagenet1k cifar10 cifar100 caltech101 sun397 food101 flowers dtd" # as in Table 1
 
 options "data out streams methods seeds labels nproc jobs split train" "$@"
 [ -n "$emoji9$data" ] || fail "give --data DIR, the directory with the data, or --emoji9"
@@ -49,15 +54,30 @@ else
   : "${labels:=timm:beit_base_patch16_224.in22k_ft_in22k_ft_in1k}"
   train="--preset incclip --nproc ${nproc:-1} $train" undivided="--holdout none"
 fi
-aside flickr30k coco
+aside flickr30k coco ${emoji9:+$benchmarks}
+retrieval=${outside%% outside/02-*} zeroshot=${outside#* outside/01-dataset-coco}
 
 kind_of() { case $1 in iid-*) echo part ;; *) echo classes ;; esac; }
 
 tasks_of() { numbered "$1/stream" "$(kind_of "$1")" "${1#*-}"; }
 
+name_of() { # STREAM NAME: the name of a run, which no run of another stream has
+  case $1 in classes-4) echo "$2" ;; *) echo "$2-$1" ;; esac
+}
+
+draw_benchmarks() { # small stand-ins, each drawn differently
+  local name seed=4
+  [ -n "$emoji9" ] || return 0
+  for name in $benchmarks; do
+    echo "sample emoji9 -o dataset_$name.parquet --size 32 --views 1 --limit 90 --seed $seed"
+    seed=$((seed + 1))
+  done
+}
+
 streams() {
   local stream pairs
   draw dataset_cc2m dataset_cc2m_iid dataset_flickr30k dataset_coco
+  draw_benchmarks
   split_aside
   for stream in $streams; do
     pairs="-o $stream/stream --by ${stream%-*} --tasks ${stream#*-} $undivided $split"
@@ -93,8 +113,8 @@ buffer_of() { # 10 % of the stream unless Tables 4 and 5 say otherwise
 # Tables 1 and 4 and Figure 3, Tables 2 and 5; Table 7 where the tasks have labels.
 evaluate() { # STREAM NAME RUN "CHECKPOINTS"
   local sets="incclip --data '$data/benchmarks'"
-  [ -z "$emoji9" ] || sets=$outside
-  measure "$3.retrieval.ndjson" "eval-retrieval $outside $4"
+  [ -z "$emoji9" ] || sets=$zeroshot
+  measure "$3.retrieval.ndjson" "eval-retrieval $retrieval $4"
   measure "$3.zeroshot.ndjson" "eval-zeroshot $sets $4"
   if [ "$(kind_of "$1")" = classes ] && [ "$2" != joint ]; then
     measure "$3.chunks.ndjson" "eval-zeroshot $(tasks_of "$1") --split train $4"
@@ -102,18 +122,19 @@ evaluate() { # STREAM NAME RUN "CHECKPOINTS"
 }
 
 train_one() { # STREAM SEED NAME
-  local run=$1/seed$2/$3
+  local run=$1/seed$2/$3 name
+  name=$(name_of "$1" "$3")
   if [ "$3" = joint ]; then
-    echo "train-step $(tasks_of "$1") -o $run --method joint --run joint --seed $2 $train"
+    echo "train-step $(tasks_of "$1") -o $run --method joint --run $name --seed $2 $train"
     evaluate "$1" "$3" "$run" "--checkpoint $run"
     return
   fi
-  chain "$run" "$(method_of "$3") --run $3 --seed $2" "$(buffer_of "$3" "$2")" $(tasks_of "$1")
+  chain "$run" "$(method_of "$3") --run $name --seed $2" "$(buffer_of "$3" "$2")" $(tasks_of "$1")
   evaluate "$1" "$3" "$run" "$(checkpoints "$run" $(tasks_of "$1"))"
 }
 
 lines() {
-  local stream seed name
+  local stream seed name all=""
   streams
   for stream in $streams; do
     for seed in $seeds; do
@@ -123,8 +144,12 @@ lines() {
         fi
       done
     done
+    all="$all$rows"
     [ -z "$rows" ] || report "$stream/report" --allow-missing
   done
+  rows=$all
+  tables="incclip-1 incclip-2 incclip-3 incclip-4 incclip-5 incclip-6 incclip-7 incclip-fig3"
+  [ -z "$rows" ] || report tables --allow-missing
 }
 
 finish data

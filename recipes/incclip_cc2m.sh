@@ -25,12 +25,12 @@
 #   --train "WORDS"    options for every train-step, such as "--micro-batch 512 --workers 8"
 #
 # With --emoji9, drawings of Emoji-9 stand in for every data set. What the paper leaves open, or what
-# differs here: which 2M pairs of CC12M (theirs are not
-# published), how large the class chunks are, and which BEiT gave the labels. ucir has a herding
-# buffer, which LUCIR needs; the paper fills every memory by reservoir sampling. Memory in the
-# text is of the whole stream. seqf, ewc and lwf are in none of the tables. Table 1's UCIR and GeoDL
-# have no published settings: theirs are the defaults of 'vlcpctl methods'. The accuracy behind
-# Table 7's BWT is our reading: top-1 among all pseudo classes of the stream, on training images.
+# differs here: which 2M pairs of CC12M (theirs are not published), how large the class chunks are, and
+# which BEiT gave the labels. ucir has a herding buffer, which LUCIR needs; the paper fills every memory
+# by reservoir sampling. Memory in the text is of the whole stream. seqf, ewc and lwf are in none of the
+# tables. Table 1's UCIR and GeoDL have no published settings: theirs are the defaults of 'vlcpctl
+# methods'. The accuracy behind Table 7's BWT is our reading: top-1 among all pseudo classes of the
+# stream, on training images.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
 benchmarks="imagenet1k cifar10 cifar100 caltech101 sun397 food101 flowers dtd" # as in Table 1

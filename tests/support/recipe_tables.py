@@ -1,4 +1,4 @@
-"""What the lines of a recipe give a published table: its runs, and the data they are evaluated on."""
+"""What a recipe gives a published table: the runs, and the data that they are evaluated on."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ def reported(lines: list[CommandLine], table: str) -> Reported:
     for command in EVALUATORS:
         for given in options_of_command(lines, command):
             if str(given["out"]) in files:
-                runs |= {names[str(one)] for one in _paths(given["checkpoint"]) if str(one) in names}
+                runs |= {
+                    names[str(one)] for one in _paths(given["checkpoint"]) if str(one) in names
+                }
                 data |= set(_data_names(given))
     return Reported(frozenset(runs), frozenset(data))
 
 
 def tables_of(lines: list[CommandLine]) -> list[tuple[str, ...]]:
     """The tables that each report names."""
-    return [
-        tuple(given["table"] or ()) for given in options_of_command(lines, "forgetting-report")
-    ]
+    return [tuple(given["table"] or ()) for given in options_of_command(lines, "forgetting-report")]
 
 
 def _paths(value: Any) -> Iterable[Any]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from support.recipe_lines import DATA, dry_run_of, options_of_command
-from support.recipe_tables import reported, tables_of
+from support.recipe_tables import reported, run_recipe, shown_tables, tables_of
 
 from vlcpctl.jobs.script import CommandLine
+from vlcpctl.report.published.averages import misprints
 from vlcpctl.report.published.definition import load_table
 
 P9D, ABLATIONS = "ctp_p9d.sh", "ctp_ablations.sh"
@@ -94,19 +97,81 @@ def test_ablations_share_what_the_other_recipe_has_made(mode: str) -> None:
 
 
 def test_the_means_of_recalls_that_are_misprinted() -> None:
-    misprinted = []
+    found = {
+        name: [(one.row, one.printed, round(one.mean, 3)) for one in misprints(load_table(name))]
+        for name in REPORTS
+    }
+    assert {name: some for name, some in found.items() if some} == {
+        "ctp-1": [("Memory-Buffer: Kmeans", 67.26, 67.425)],
+        "ctp-6": [("Memory-Free: LWF", 61.31, 61.467), ("Memory-Buffer: Kmeans", 66.53, 66.865)],
+    }
+
+
+CROSS = tuple(f"Cross-modal retrieval {name}@{k}" for name in ("TR", "IR") for k in (1, 5, 10))
+MULTI = tuple(f"Multi-modal retrieval mAP@{k}" for k in (1, 5, 10))
+FREE = ("SeqF", "SI", "MAS", "EWC", "AFEC", "LWF", "RWalk", "CTP")
+BUFFER = ("MoF", "LUCIR", "ER", "Kmeans", "ICARL", "CTP+ER")
+METHODS = (
+    "JointT",
+    *(f"Memory-Free | {name}" for name in FREE),
+    *(f"Memory-Buffer | {name}" for name in BUFFER),
+)
+FEW = ("--split", "--take 40", "--train", "--steps 1 --batch-size 8")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2400)
+def test_tables_1_and_6_on_emoji9(tmp_path: Path) -> None:
+    words = ("--emoji9", "--orders", "default reversed", "--methods", "joint seqf")
+    run_recipe(P9D, *words, "--out", tmp_path, *FEW)
+    tables = shown_tables(tmp_path / "default/report") | shown_tables(tmp_path / "reversed/report")
+    assert list(tables) == ["ctp-1", "ctp-fig4", "ctp-6"]
+    headings = (*CROSS, "Cross-modal retrieval Rm", *MULTI)
+    assert tables["ctp-1"].headings == ("Training hours", *headings)
+    assert tables["ctp-6"].headings == headings
+    ids = ("tr1", "tr5", "tr10", "ir1", "ir5", "ir10", "rm", "map1", "map5", "map10")
     for name in ("ctp-1", "ctp-6"):
-        table = load_table(name)
-        places = {column.id: place for place, column in enumerate(table.columns)}
-        (rm,) = (column for column in table.columns if column.mean_of)
-        for row in table.rows:
-            cells = [row.printed[places[one]] for one in (*rm.mean_of, rm.id)]
-            *recalls, printed = (cell for cell in cells if isinstance(cell, float))
-            mean = sum(recalls) / len(recalls)
-            if abs(mean - printed) > 0.01:
-                misprinted.append((name, row.name, printed, round(mean, 2)))
-    assert misprinted == [
-        ("ctp-1", "Kmeans", 67.26, 67.42),
-        ("ctp-6", "LWF", 61.31, 61.47),
-        ("ctp-6", "Kmeans", 66.53, 66.87),
-    ]
+        found = tables[name]
+        assert found.rows == METHODS
+        rows = ("JointT", "Memory-Free | SeqF")
+        assert found.filled == {(row, column) for row in rows for column in ids}
+        assert not found.is_compared
+    curves = tables["ctp-fig4"]
+    assert curves.rows == METHODS
+    assert {column for row, column in curves.filled if "SeqF" in row} == {
+        f"{key}_{number}" for key in ("rm", "map1") for number in range(1, 10)
+    }
+    assert {column for row, column in curves.filled if row == "JointT"} == {"rm_9", "map1_9"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2400)
+def test_tables_2_3_and_5_on_emoji9(tmp_path: Path) -> None:
+    runs = "ctp-cross ctp-no-queue ctp-m0.7"
+    run_recipe(ABLATIONS, "--emoji9", "--methods", runs, "--out", tmp_path, *FEW)
+    tables = shown_tables(tmp_path / "default/ablations")
+    assert {name: found.rows for name, found in tables.items()} == {
+        "ctp-2": (
+            "none (SeqF)",
+            "CMC",
+            "c",
+            "CMC + c",
+            "CMC + s",
+            "CMC + c + s (CTP)",
+            "CMC + c + s + ER (CTP+ER)",
+        ),
+        "ctp-3": ("only theta^(t-1)", "only theta^t", "w/o Q", "w/o P^i2i & P^t2t", "CTP"),
+        "ctp-5": (
+            *("only theta^(t-1)", "only theta^t"),
+            *(f"m = {m}" for m in ("0.7", "0.8", "0.9", "0.99", "0.995")),
+        ),
+    }
+    assert {name: found.headings for name, found in tables.items()} == {
+        "ctp-2": ("TR@1", "IR@1", "Rm", "mAP@1"),
+        "ctp-3": ("TR@1", "IR@1", "Rm", "mAP"),
+        "ctp-5": ("TR@1", "IR@1", "Rm", "mAP"),
+    }
+    rows = {name: found.filled_rows for name, found in tables.items()}
+    assert rows == {"ctp-2": {"c"}, "ctp-3": {"w/o Q"}, "ctp-5": {"m = 0.7"}}
+    assert {len(found.filled_columns) for found in tables.values()} == {4}
+    assert not any(found.is_compared for found in tables.values())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from support.recipe_lines import DATA, dry_run_of, options_of_command
-from support.recipe_tables import reported, tables_of
+from support.recipe_tables import reported, run_recipe, shown_tables, tables_of
 
 from vlcpctl.data.classification.benchmarks import GROUPS
 from vlcpctl.report.published.definition import load_table
@@ -69,3 +71,75 @@ def test_memory_sizes_are_those_of_their_runs(name: str) -> None:
     }
     for column in load_table(name).columns:
         assert column.header[1] == f"{sizes[dict(column.selectors)['run']]} %"
+
+
+METHODS = ("ER", "UCIR", "Co2L", "GeoDL", "IncCLIP")
+SETS = (
+    *("ImageNet", "CIFAR-10", "CIFAR-100", "Caltech101"),
+    *("SUN397", "Food101", "Flowers102", "DTD"),
+)
+RECALLS = tuple(
+    f"{name} {way} R@{k}"
+    for name in ("Flickr30K", "MSCOCO")
+    for way in ("image-to-text", "text-to-image")
+    for k in (1, 5, 10)
+)
+TOP1 = tuple(f"{name} {way}" for name in ("Flickr30K", "MSCOCO") for way in ("I2T", "T2I"))
+SIZES = tuple(f"{percent} %" for percent in (1, 5, 10, 20, 50))
+PARTS = ("W.N.C", "W.N.C + Dist.", "W.N.C + Dist. + H.N.T.G")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2400)
+def test_the_tables_on_emoji9(tmp_path: Path) -> None:
+    few = ("--split", "--take 20", "--train", "--steps 1 --batch-size 8")
+    words = ("--methods", "joint incclip incclip-1", "--streams", "classes-4 iid-4")
+    run_recipe(CC2M, "--emoji9", *words, "--out", tmp_path, *few)
+    tables = shown_tables(tmp_path / "tables")
+    assert tuple(tables) == TABLES
+    by_tasks = tuple(f"{tasks} tasks | {name}" for tasks in (4, 8) for name in METHODS)
+    order = ("ER", "GeoDL", "UCIR", "Co2L", "IncCLIP")
+    table_2 = tuple(f"{tasks} tasks | {name}" for tasks in (4, 8) for name in order)
+    assert {name: found.rows for name, found in tables.items()} == {
+        "incclip-1": ("Joint", *by_tasks),
+        "incclip-2": ("Joint", *table_2),
+        "incclip-3": PARTS,
+        "incclip-4": ("IncCLIP",),
+        "incclip-5": ("IncCLIP",),
+        "incclip-6": ("Joint", "ER", "UCIR", "GeoDL", "Co2L", "IncCLIP"),
+        "incclip-7": ("BWT",),
+        "incclip-fig3": by_tasks,
+    }
+    assert {name: tuple(map(str.strip, found.headings)) for name, found in tables.items()} == {
+        "incclip-1": (*SETS, "Average"),
+        "incclip-2": RECALLS,
+        "incclip-3": ("ImageNet", *TOP1),
+        "incclip-4": tuple(f"{name} {size}" for name in ("ImageNet", "Average") for size in SIZES),
+        "incclip-5": tuple(
+            f"{way} {size}" for way in ("image-to-text", "text-to-image") for size in SIZES
+        ),
+        "incclip-6": ("ImageNet", "Average", *TOP1),
+        "incclip-7": METHODS,
+        "incclip-fig3": tuple(f"Average accuracy after task {number}" for number in range(1, 9)),
+    }
+    assert {name: found.filled_rows for name, found in tables.items()} == {
+        "incclip-1": {"Joint", "4 tasks | IncCLIP"},
+        "incclip-2": {"Joint", "4 tasks | IncCLIP"},
+        "incclip-3": {PARTS[-1]},
+        "incclip-4": {"IncCLIP"},
+        "incclip-5": {"IncCLIP"},
+        "incclip-6": {"Joint", "IncCLIP"},
+        "incclip-7": {"BWT"},
+        "incclip-fig3": {"4 tasks | IncCLIP"},
+    }
+    assert {name: len(found.filled_columns) for name, found in tables.items()} == {
+        "incclip-1": 9,
+        "incclip-2": 12,
+        "incclip-3": 5,
+        "incclip-4": 4,
+        "incclip-5": 4,
+        "incclip-6": 6,
+        "incclip-7": 1,
+        "incclip-fig3": 4,
+    }
+    assert not any(found.is_compared for found in tables.values())

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from support.recipe_lines import options_of_command
+from support.recipe_lines import RECIPES, options_of_command
 
 from vlcpctl.data.classification.benchmarks import GROUPS
 from vlcpctl.jobs.script import CommandLine
@@ -46,7 +48,7 @@ def reported(lines: list[CommandLine], table: str) -> Reported:
     (report,) = (
         given
         for given in options_of_command(lines, "forgetting-report")
-        if table in (given["table"] or ())
+        if table in (given["tables"] or ())
     )
     files = set(report["rows"])
     names = {
@@ -66,7 +68,55 @@ def reported(lines: list[CommandLine], table: str) -> Reported:
 
 def tables_of(lines: list[CommandLine]) -> list[tuple[str, ...]]:
     """The tables that each report names."""
-    return [tuple(given["table"] or ()) for given in options_of_command(lines, "forgetting-report")]
+    return [
+        tuple(given["tables"] or ()) for given in options_of_command(lines, "forgetting-report")
+    ]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A published table of a written report: its rows, its headings, and which cells have values.
+
+    `filled` has the row and column of each cell with a value of rows.
+    """
+
+    rows: tuple[str, ...]
+    headings: tuple[str, ...]
+    filled: frozenset[tuple[str, str]]
+    is_compared: bool
+
+    @property
+    def filled_rows(self) -> set[str]:
+        """The rows with a value."""
+        return {row for row, _ in self.filled}
+
+    @property
+    def filled_columns(self) -> set[str]:
+        """The columns with a value."""
+        return {column for _, column in self.filled}
+
+
+def run_recipe(recipe: str, *words: str | Path) -> None:
+    """Run a recipe on one core; its output is shown if it fails."""
+    command = ["bash", RECIPES / recipe, *words, "--jobs", "1"]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+
+
+def shown_tables(report: Path) -> dict[str, Shown]:
+    """The published tables of a report directory."""
+    summary = json.loads((report / "summary.json").read_text(encoding="utf-8"))
+    return {one["table"]: _shown(one) for one in summary["tables"]}
+
+
+def _shown(table: dict[str, Any]) -> Shown:
+    cells = [(" | ".join(filter(None, (one["group"], one["row"]))), one) for one in table["cells"]]
+    return Shown(
+        rows=tuple(dict.fromkeys(row for row, _ in cells)),
+        headings=tuple(dict.fromkeys(one["heading"] for _, one in cells)),
+        filled=frozenset((row, one["column"]) for row, one in cells if one["here"] is not None),
+        is_compared=any(one["difference"] is not None for _, one in cells),
+    )
 
 
 def _paths(value: Any) -> Iterable[Any]:

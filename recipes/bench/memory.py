@@ -96,7 +96,8 @@ def main() -> None:
 
 def show(kind: str, sizes: Sequence[int], found: Sequence[Weight]) -> None:
     """Print what a command took for each number of rows, per row, and how it grows."""
-    emit(f"\n{kind}")
+    emit("")
+    emit(kind)
     emit(f"{'rows':>10}{'peak MB':>10}{'held MB':>10}{'copied MB':>11}{'CPU s':>8}")
     for rows, one in zip(sizes, found, strict=True):
         cells = [size / MEGABYTE for size in (one.peak, one.held, one.copied)]

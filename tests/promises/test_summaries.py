@@ -23,7 +23,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 LINES = {
     "split": (
-        "split {at}/pairs.parquet --by column:group --holdout test=2 --max-skip 10%".split(),
+        [
+            "split",
+            "{at}/pairs.parquet",
+            "--by",
+            "column:group",
+            "--holdout",
+            "test=2",
+            "--max-skip",
+            "10%",
+        ],
         [r"split: 2 tasks, 20 images with \d+ captions; held out: test 4; 1 duplicate skipped"],
     ),
     "buffer": (

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from support.marks import mostly_slow
 from support.recipe_lines import DATA, RECIPES, dry_run_of, options_of, options_of_command
 from support.tiny_stream import make_image
 
@@ -178,7 +179,7 @@ def test_the_industries_get_the_directories_that_are_trained_on(tmp_path: Path, 
     assert names == [*(INDUSTRIES if order == "default" else reversed(INDUSTRIES))]
 
 
-@pytest.mark.parametrize("order", ["default", "reversed"])
+@pytest.mark.parametrize("order", mostly_slow(["default", "reversed"], kept=["default"]))
 def test_the_emoji_groups_get_the_directories_that_are_trained_on(
     tmp_path: Path, order: str
 ) -> None:

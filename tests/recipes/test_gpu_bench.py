@@ -24,6 +24,7 @@ def run(*words: str | Path, **environment: str) -> subprocess.CompletedProcess[s
     )
 
 
+@pytest.mark.slow
 def test_without_a_gpu_it_is_one_line(tmp_path: Path) -> None:
     ended = run("--out", tmp_path / "gpu.txt", CUDA_VISIBLE_DEVICES="")
     assert (ended.returncode, ended.stdout) == (3, "")

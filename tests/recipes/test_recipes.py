@@ -42,7 +42,20 @@ CASES = [
     ("leaderboard.sh",),
 ]
 
-each_case = pytest.mark.parametrize("case", CASES, ids=" ".join)
+# The longest lists of lines, of which others have the same functions.
+LONG = {"leaderboard.sh", "incclip_cc2m.sh", "dha_citm.sh"}
+
+each_case = pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(
+            one,
+            id=" ".join(one),
+            marks=pytest.mark.slow if one[0] in LONG and "--emoji9" not in one else [],
+        )
+        for one in CASES
+    ],
+)
 
 
 @each_case

@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from support.battery import TrainingWorld, make_world, request
+from support.marks import mostly_slow
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
@@ -73,7 +74,7 @@ def by_hand(start: Path, batches: list[Batch], *, dynamic: bool) -> dict[str, Te
     return main
 
 
-@pytest.mark.parametrize("dynamic", [True, False])
+@pytest.mark.parametrize("dynamic", mostly_slow([True, False], kept=[True]))
 def test_fifty_steps_are_those_of_the_algorithm(
     step: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, dynamic: bool
 ) -> None:

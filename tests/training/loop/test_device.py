@@ -154,13 +154,16 @@ def test_the_table_has_every_method() -> None:
     assert set(TABLE) <= set(WAITS)
 
 
-# Every method as a dual encoder; of fusion models, those with terms of their own over tokens.
-USUAL_FUSION = ("seqf", "lwf", "ctp", "incclip", "ctp+dha")
+# By default, methods that replay, keep a queue, a second model, importances, or generate texts.
+OFTEN = {
+    False: ("seqf", "er", "ctp", "ewc", "dha", "incclip", "co2l"),
+    True: ("lwf", "ctp+dha"),
+}
 CASES = [
     pytest.param(
         names,
         fuses,
-        marks=pytest.mark.slow if fuses and names not in USUAL_FUSION else [],
+        marks=[] if names in OFTEN[fuses] else pytest.mark.slow,
         id=f"{names}-{'fusion' if fuses else 'dual'}",
     )
     for names in WAITS

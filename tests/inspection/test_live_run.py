@@ -179,7 +179,7 @@ def test_what_is_not_a_row_is_passed_over(fake: FakeRun) -> None:
 @pytest.mark.parametrize(
     ("ended", "status", "code", "words"),
     [
-        (None, "died", 1, "is gone; the same train-step resumes from its last saved state"),
+        (None, "died", 1, "is gone; run the same train-step to continue"),
         ((8, "the loss diverged at step 3"), "diverged", 8, "diverged: the loss diverged at step"),
         ((75, "stopped after step 3"), "interrupted", 75, "interrupted: stopped after step 3"),
         ((3, "pairs.tar is broken"), "failed", 3, "failed: pairs.tar is broken"),

@@ -69,8 +69,7 @@ def _status(state: RunState) -> str:
     'starting, process 7 on host'
     """
     if state.status == "died":
-        resume = "the same train-step resumes from its last saved state"
-        return f"{state.process or 'its process'} is gone; {resume}"
+        return f"{state.process or 'its process'} is gone; run the same train-step to continue"
     if state.status in {"running", "starting"}:
         return f"{state.status}, {state.process}" if state.process else state.status
     return f"{state.status}: {printable(state.error[1])}" if state.error else state.status
@@ -166,7 +165,7 @@ def view(state: RunState, width: int, *, blocks: bool) -> RenderableType:
         steps, *rates = _progress(state)
         row = Table.grid(padding=(0, 2))  # a bar alone does not end its line
         row.add_row(bar, Text(steps))
-        parts += [row, Text(", ".join(rates))]
+        parts += [row, *([Text(", ".join(rates))] if rates else [])]
     if state.terms:
         parts += [Text(), _table(state, width, BLOCKS if blocks else SHADES)]
     if state.validation:

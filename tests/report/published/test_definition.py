@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from vlcpctl.core.errors import BadInput, UsageError
@@ -83,7 +85,7 @@ def test_an_example_is_read() -> None:
         ('"t2i_r1@gallery', '"t2i_r1@since', "since=merged is not start or a step"),
         ('"t2i_r1@gallery=merged', '"t2i_r1@since=0', "t2i_r1 takes no since="),
         ('"t2i_r1@gallery=merged', '"t2i_r1@data=x,gallery=merged', "takes no data="),
-        ('"t2i_r1@gallery=merged', '"fr_dha.rm@data=x', "fr_dha.rm takes no data="),
+        ('"t2i_r1@gallery=merged', '"bwt_ctp.rm@data=x', "bwt_ctp.rm takes no data="),
         ('"t2i_r1@gallery=merged', '"t2i_r1@', "has no selector after the @"),
         ('"t2i_r1@gallery=merged', '"t2i_r1@step=x', "step=x is not last, start or a step"),
         ('"t2i_r1@gallery=merged', '"degrees.sam_image.5.5', "MEASURE.LOW.HIGH"),
@@ -127,3 +129,32 @@ def test_every_shipped_table_is_read(name: str) -> None:
     table = load_table(name)
     assert table.command
     assert table.citation
+
+
+WAYS = EXAMPLE.replace('"i2t_r1@gallery=merged"', '"{way}_r1@run={name}*"').replace(
+    'name = "SeqF"\n', 'name = "SeqF"\nvalues = { way = "t2i", name = "seqf" }\n'
+)
+
+
+def test_a_row_fills_the_placeholders_of_columns() -> None:
+    table = parsed(WAYS)
+    seqf, lwf = table.rows
+    i2t, t2i, mean = (seqf.own(column) for column in table.columns)
+    assert i2t.metric is not None
+    assert (i2t.metric.key, i2t.selectors) == ("t2i_r1", (("run", "seqf*"),))
+    assert (t2i, mean) == table.columns[1:]
+    assert lwf.own(table.columns[0]).metric is None  # of no run
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('way = "t2i", ', "", "row 1 (SeqF): values lacks 'way', which column i2t uses"),
+        ('way = "t2i"', 'way = "up"', "row 1 (SeqF), column i2t: unknown metric 'up_r1'"),
+        ('way = "t2i"', "way = 2", "values: field 'way' is 2, not text"),
+        ('way = "t2i"', 'way = "t2i", to = ""', "row 1 (SeqF): no column uses 'to' of values"),
+    ],
+)
+def test_values_must_fit_the_placeholders(old: str, new: str, message: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(message)):
+        parsed(WAYS.replace(old, new))

@@ -99,7 +99,7 @@ def _places(table: PublishedTable) -> range:
 
 def _own_cell(table: PublishedTable, row: PublishedRow, place: int, choices: Choices) -> Cell:
     """The cell without means of other cells."""
-    column = table.columns[place]
+    column = row.own(table.columns[place])
     printed, sd = row.printed[place], row.sd[place]
     if column.metric is None or not row.run:
         return Cell(printed, sd, None)
@@ -186,7 +186,7 @@ def _fill_means(table: PublishedTable, cells: list[list[Cell]]) -> None:
     """Compute the cells that are means: of columns without a metric, and of rows without a run."""
     ids = {column.id: place for place, column in enumerate(table.columns)}
     for place, column in enumerate(table.columns):
-        if column.mean_of and column.metric is None:
+        if column.mean_of and not column.select:
             for line in cells:
                 line[place] = _mean(line[place], [line[ids[name]] for name in column.mean_of])
     names = {(row.group, row.name): number for number, row in enumerate(table.rows)}

@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -34,9 +34,12 @@ _TABLE_KEYS = frozenset(
 _COLUMN_KEYS = frozenset(
     {"id", "header", "select", "better", "mean_of", "counts", "decimals", "note"}
 )
-_ROW_KEYS = frozenset({"group", "name", "run", "select", "printed", "sd", "mean_of", "note"})
+_ROW_KEYS = frozenset(
+    {"group", "name", "run", "select", "values", "printed", "sd", "mean_of", "note"}
+)
 _BETTER = {"higher": True, "lower": False, "none": None}
 _COUNTS = ("n_images", "n_texts", "n_queries", "n_gallery", "n_train")
+_PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")  # in the `select` of a column
 _ID = re.compile(r"[A-Za-z0-9_.+-]{1,60}")
 _MOST_DECIMALS = 6
 
@@ -45,11 +48,13 @@ _MOST_DECIMALS = 6
 class PublishedColumn:
     """A column: its heading of one or two levels, and what it shows of rows.
 
-    `metric` is None if rows have no such value, or if it is only the mean of other columns.
+    `metric` is None if rows have no such value, or if it is only the mean of other columns. It is
+    None too if `select` has placeholders such as {way}: rows fill them, see `PublishedRow.own`.
     """
 
     id: str
     header: tuple[str, ...]
+    select: str
     metric: Metric | None
     selectors: Pairs
     higher_is_better: bool | None
@@ -68,7 +73,8 @@ class PublishedColumn:
 class PublishedRow:
     """A row: the printed cells and deviations, one per column, and the run to compare them with.
 
-    `run` is a pattern of run names; empty: this toolkit has no such run.
+    `run` is a pattern of run names; empty: this toolkit has no such run. `filled` has the columns
+    whose placeholders this row fills from its `values`, by their ids.
     """
 
     group: str
@@ -79,6 +85,11 @@ class PublishedRow:
     sd: tuple[float | None, ...]
     mean_of: tuple[str, ...]
     note: str
+    filled: Mapping[str, PublishedColumn]
+
+    def own(self, column: PublishedColumn) -> PublishedColumn:
+        """The column as it is in this row: with the values of the row in its placeholders."""
+        return self.filled.get(column.id, column)
 
 
 @dataclass(frozen=True)
@@ -180,7 +191,7 @@ def parse_table(text: bytes, place: str, name: str, keys: Collection[str] = ()) 
     )
     _check_columns(columns, place)
     rows = tuple(
-        _row(found, f"{place}, row {number}", columns)
+        _row(found, f"{place}, row {number}", columns, keys)
         for number, found in enumerate(take.tables("rows"), 1)
     )
     if len(columns) * len(rows) > MOST_CELLS:
@@ -267,10 +278,12 @@ def _column(
         if name not in _COUNTS:
             raise BadInput(f"{place}: {unknown_name('count', name, _COUNTS)}")
         Fields(counts, place)(name, int)
-    metric, selectors = parse_column(select, place, keys) if select else (None, ())
+    is_whole = select and not _PLACEHOLDER.search(select)
+    metric, selectors = parse_column(select, place, keys) if is_whole else (None, ())
     return PublishedColumn(
         id=id_,
         header=header,
+        select=select,
         metric=metric,
         selectors=selectors,
         higher_is_better=_BETTER[better],
@@ -288,7 +301,9 @@ def _check_columns(columns: Sequence[PublishedColumn], place: str) -> None:
         _check_mean(column.mean_of, column.id, known, f"{place}, column {column.id}")
 
 
-def _row(found: dict[str, Any], place: str, columns: Sequence[PublishedColumn]) -> PublishedRow:
+def _row(
+    found: dict[str, Any], place: str, columns: Sequence[PublishedColumn], keys: Collection[str]
+) -> PublishedRow:
     take = _Entries(found, place, _ROW_KEYS)
     name = take.text("name")
     place = f"{place} ({printable(name)})"
@@ -306,7 +321,33 @@ def _row(found: dict[str, Any], place: str, columns: Sequence[PublishedColumn]) 
         sd=tuple(None if isinstance(value, str) else value for value in sd),
         mean_of=take.texts("mean_of"),
         note=take.text("note", ""),
+        filled=_filled(take, place, columns, keys) if take.text("run") else {},
     )
+
+
+def _filled(
+    take: _Entries, place: str, columns: Sequence[PublishedColumn], keys: Collection[str]
+) -> dict[str, PublishedColumn]:
+    """The columns with placeholders, with the values of a row in their place."""
+    values: dict[str, str] = take.take("values", dict, {})
+    texts = Fields(values, f"{place}, values")
+    used: set[str] = set()
+    filled = {}
+    for column in columns:
+        names = _PLACEHOLDER.findall(column.select)
+        for name in names:
+            if name not in values:
+                raise BadInput(f"{place}: values lacks {name!r}, which column {column.id} uses")
+            texts(name, str)
+        if names:
+            select = _PLACEHOLDER.sub(lambda match: values[match[1]], column.select)
+            metric, selectors = parse_column(select, f"{place}, column {column.id}", keys)
+            filled[column.id] = replace(column, metric=metric, selectors=selectors)
+        used.update(names)
+    for name in values:
+        if name not in used:
+            raise BadInput(f"{place}: no column uses {name!r} of values")
+    return filled
 
 
 def _cells(

@@ -60,7 +60,7 @@ def test_forgetting_of_one_task(tmp_path: Path, select: str, value: object) -> N
 
 
 def test_a_summary_that_is_not_of_tasks_takes_no_data(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="bwt_ctp.rm takes no data="):
+    with pytest.raises(BadInput, match=r"bwt_ctp\.rm takes no data="):
         shown("bwt_ctp.rm@data=00-*", tmp_path, own_rows())
 
 

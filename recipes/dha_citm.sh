@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Tables 1-5 and Figures 1, 4 and 5 of DHA (Luo et al., ICMR 2023): MSCOCO, CC3M, the image-text
-# pairs of Wikipedia and GoodNews, as a stream of four tasks.
+# pairs of Wikipedia and GoodNews, as a stream of four tasks. The report has these tables with the
+# printed values beside.
 #
 #   bash recipes/dha_citm.sh --data DIR              DIR holds what is listed below
 #   bash recipes/dha_citm.sh --data DIR --dry-run    print every command, run none
@@ -119,6 +120,7 @@ lines() {
   for seed in $seeds; do
     for name in $methods; do train_one "$seed" "$name"; done
   done
+  tables="dha-1 dha-2 dha-3 dha-4 dha-5 dha-fig1 dha-fig4 dha-fig5"
   report report --allow-missing
 }
 

@@ -1,8 +1,26 @@
 # Sourced by the four recipes of Mod-X, after pipeline.sh: the evaluations that all of them share.
 
-coco=outside/00-dataset-coco flickr30k=outside/01-dataset-flickr30k
+coco=outside/00-dataset-coco
 aside coco flickr30k
-clip="ViT-B-32-quickgelu"
+clip="ViT-B-32-quickgelu" evaluated="" stand_ins=""
+
+# classified NAME...: data sets with classes, ImageNet last: those of CLIP_benchmark, and with --emoji9
+# drawings that stand in for them. Retrieval is measured on the data sets before them.
+classified() {
+  evaluated=$outside classes="$* --data '$data/benchmarks'"
+  [ -n "$emoji9" ] || return 0
+  stand_ins=$*
+  aside $aside "$@"
+  classes=${outside#"$evaluated"}
+}
+
+draw_classified() { # small ones, each drawn differently
+  local name seed=4
+  for name in $stand_ins; do
+    echo "sample emoji9 -o dataset_$name.parquet --size 32 --views 1 --limit 90 --seed $seed"
+    seed=$((seed + 1))
+  done
+}
 
 # settings NAME PRESET: the output directory, and the options of every split and train-step.
 settings() {
@@ -16,7 +34,9 @@ settings() {
   : "${seeds:=0}"
 }
 
-retrieval() { measure "$1.retrieval.ndjson" "eval-retrieval $outside $2"; } # RUN "CHECKPOINTS"
+retrieval() { # RUN "CHECKPOINTS"
+  measure "$1.retrieval.ndjson" "eval-retrieval ${evaluated:-$outside} $2"
+}
 
 # openai: imports the model of --weights as a checkpoint without tasks, and evaluates it.
 openai() {
@@ -31,7 +51,7 @@ openai() {
 
 probe() { # RUN "CHECKPOINTS": a linear classifier on frozen features
   local data_set="imagenet1k --data '$data/benchmarks'"
-  [ -z "$emoji9" ] || data_set=$flickr30k
+  [ -z "$emoji9" ] || data_set=${outside##* }
   measure "$1.probe.ndjson" "eval-probe $data_set $2"
 }
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Sections 3 and 5.2 of Mod-X (Ni et al., ICML 2023): a model trained on COCO continues with five
 # parts of Flickr30K. Figure 6 and Table 7, Table 2 (buffers), Table 3 (parts by classes), Table 6 (alpha),
-# Figures 2-3, 8, 10 and Tables 1, 5 (angles), Figure 9 (linear probe).
+# Figures 2-3, 8, 10 and Tables 1, 5 (angles), Figure 9 (linear probe), Table 4 (a) (settings). The
+# report has these tables with the printed values beside.
 #
 #   bash recipes/modx_coco_flickr.sh --data DIR              DIR holds what is listed below
 #   bash recipes/modx_coco_flickr.sh --data DIR --dry-run    print every command, run none
@@ -33,6 +34,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/modx.sh"
 options "data out methods seeds labels nproc jobs split train angles" "$@"
 [ -n "$emoji9$data" ] || fail "give --data DIR, the directory with the data, or --emoji9"
 settings modx_coco_flickr modx
+classified imagenet1k
 
 known="joint seqf ewc lwf der modx modx-3000 modx-5000 seqf-classes modx-classes" # Tables 2, 3, 7
 known="$known modx-alpha-10 modx-alpha-15 modx-alpha-25 modx-alpha-30"            # Table 6
@@ -49,6 +51,7 @@ streams() {
   local pairs name
   pairs=$(source_of flickr30k)
   draw dataset_coco dataset_flickr30k
+  draw_classified
   split_aside
   echo "split $pairs -o iid/stream --by iid --tasks 5 $(as_split)"
   for name in $methods; do
@@ -93,6 +96,7 @@ train_one() { # SEED NAME
     ewc)
       start=$run/coco
       learn_coco "$start" ewc ewc-coco "$1"
+      retrieval "$start" "--checkpoint $start"
       ;;
     *-classes) tasks=$(numbered classes/stream classes 5) ;;
   esac
@@ -134,6 +138,8 @@ lines() {
     probe "seed$seed/coco" "--checkpoint seed$seed/coco"
     for name in $methods; do train_one "$seed" "$name"; done
   done
+  tables="modx-1 modx-2 modx-3 modx-4 modx-5 modx-6 modx-7 modx-fig1 modx-fig2 modx-fig6"
+  tables="$tables modx-fig8a modx-fig8b modx-fig9 modx-fig10"
   report report --allow-missing
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Section 5.3 of Mod-X (Ni et al., ICML 2023): OpenAI's CLIP ViT-B/32 continues with five parts
-# of ECommerce-T2I. Figure 7 and Table 8 (retrieval), Figure 11 (rotation of both modalities).
+# of ECommerce-T2I. Figure 7 and Table 8 (retrieval), Figure 11 (rotation of both modalities), Table
+# 4 (b) (settings). The report has these tables with the printed values beside.
 #
 #   bash recipes/modx_ecommerce.sh --data DIR --weights FILE              as listed below
 #   bash recipes/modx_ecommerce.sh --data DIR --weights FILE --dry-run    print every command only
@@ -54,6 +55,7 @@ lines() {
         "$coco --checkpoint $start $(checkpoints "$run" $parts)"
     done
   done
+  tables="modx-4 modx-8 modx-fig7 modx-fig11"
   report report --allow-missing
 }
 

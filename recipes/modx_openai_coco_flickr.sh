@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Table 11 of Mod-X (Ni et al., ICML 2023): OpenAI's CLIP ViT-B/32 continues with COCO and
-# Flickr30K, shuffled together and cut into five parts.
+# Flickr30K, shuffled together and cut into five parts. The report has the table with the printed
+# values beside.
 #
 #   bash recipes/modx_openai_coco_flickr.sh --data DIR --weights FILE    as listed below
 #   ... --data DIR --weights FILE --dry-run                print every command, run none
@@ -47,6 +48,7 @@ lines() {
       fi
     done
   done
+  tables=modx-11
   report report --allow-missing
 }
 

@@ -31,8 +31,8 @@ class Reported:
         pairs = {("run", row.run) for row in table.rows if row.run}
         selectors = [
             table.selectors,
-            *(one.selectors for one in table.columns),
-            *(one.selectors for one in table.rows),
+            *(row.own(one).selectors for row in table.rows for one in table.columns),
+            *(row.selectors for row in table.rows),
         ]
         pairs |= {pair for one in selectors for pair in one if pair[0] in {"run", "data"}}
         known = {"run": self.runs, "data": self.data}

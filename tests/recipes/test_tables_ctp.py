@@ -5,22 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.recipe_lines import DATA, dry_run_of, options_of_command
-from support.recipe_tables import reported, run_recipe, shown_tables, tables_of
+from support.recipe_lines import DATA, dry_run_of
+from support.recipe_tables import (
+    lines_of,
+    of_command,
+    reported,
+    run_recipe,
+    shown_tables,
+    tables_of,
+    values_of,
+)
 
-from vlcpctl.jobs.script import CommandLine
 from vlcpctl.report.published.averages import misprints
 from vlcpctl.report.published.definition import load_table
 
 P9D, ABLATIONS = "ctp_p9d.sh", "ctp_ablations.sh"
-REPORTS = {
-    "ctp-1": (P9D, "default"),
-    "ctp-fig4": (P9D, "default"),
-    "ctp-6": (P9D, "reversed"),
-    "ctp-2": (ABLATIONS, ""),
-    "ctp-3": (ABLATIONS, ""),
-    "ctp-5": (ABLATIONS, ""),
-}
+TABLES = ("ctp-1", "ctp-2", "ctp-3", "ctp-5", "ctp-6", "ctp-fig4")
 MODES = {"P9D": ("--data", DATA), "Emoji-9": ("--emoji9",)}
 PRINTED_RUNS = {
     *("joint", "seqf", "si", "mas", "ewc", "afec", "lwf", "rwalk", "ctp"),
@@ -30,17 +30,13 @@ PRINTED_RUNS = {
 each_mode = pytest.mark.parametrize("mode", MODES)
 
 
-def lines_of(recipe: str, order: str, mode: str) -> list[CommandLine]:
-    return dry_run_of(recipe, *MODES[mode], *(("--orders", order) if order else ()))
-
-
-@each_mode
-@pytest.mark.parametrize("name", REPORTS)
-def test_every_run_of_a_table_is_trained_and_in_its_report(name: str, mode: str) -> None:
-    found = reported(lines_of(*REPORTS[name], mode), name)
+@pytest.mark.parametrize("name", TABLES)
+def test_every_run_of_a_table_is_trained_and_in_the_report_of_its_command(name: str) -> None:
     table = load_table(name)
-    assert found.lacks(table) == []
-    assert {row.run for row in table.rows} <= found.runs
+    for command in (table.command, table.emoji9):
+        found = reported(lines_of(command), name)
+        assert found.lacks(table) == []
+        assert {row.run for row in table.rows} <= found.runs
 
 
 @each_mode
@@ -58,15 +54,15 @@ def test_no_run_of_the_paper_is_without_a_row(name: str) -> None:
 @pytest.mark.parametrize("recipe", [P9D, ABLATIONS])
 def test_printed_values_are_compared_unless_the_data_are_emoji9(recipe: str) -> None:
     for mode, wanted in (("P9D", True), ("Emoji-9", False)):
-        for given in options_of_command(dry_run_of(recipe, *MODES[mode]), "forgetting-report"):
-            assert given["paper_data"] is wanted
+        reports = of_command(dry_run_of(recipe, *MODES[mode]), "forgetting-report")
+        assert {"--paper-data" in line.words for line in reports} == {wanted}
 
 
 def test_ablations_have_the_settings_of_the_tables() -> None:
     found = {
-        given["run_name"]: tuple(given["set_"])[2:]
-        for given in options_of_command(dry_run_of(ABLATIONS, *MODES["P9D"]), "train-step")
-        if given["method"] == "ctp"
+        values_of(line, "--run")[0]: tuple(values_of(line, "--set")[2:])
+        for line in of_command(dry_run_of(ABLATIONS, *MODES["P9D"]), "train-step")
+        if values_of(line, "--method") == ["ctp"]
     }
     cmc, cross, same = (f"ctp.{name}=false" for name in ("momentum", "cross_modal", "same_modal"))
     assert found == {
@@ -86,20 +82,17 @@ def test_ablations_have_the_settings_of_the_tables() -> None:
 
 @each_mode
 def test_ablations_share_what_the_other_recipe_has_made(mode: str) -> None:
-    known = {line.makes: line for line in lines_of(P9D, "default", mode)}
-    lines = dry_run_of(ABLATIONS, *MODES[mode])
-    shared = [line for line in lines if line.makes in known]
-    assert [line.words for line in shared] == [known[line.makes].words for line in shared]
-    runs = {
-        given["run_name"] for given in options_of_command(shared, "train-step") if given["run_name"]
-    }
+    known = {line.words for line in dry_run_of(P9D, *MODES[mode], "--orders", "default")}
+    shared = [line for line in dry_run_of(ABLATIONS, *MODES[mode]) if line.words in known]
+    runs = {values_of(line, "--run")[0] for line in of_command(shared, "train-step")}
     assert runs == {"seqf", "ctp", "ctp+er"}
+    assert of_command(shared, "split")
 
 
 def test_the_means_of_recalls_that_are_misprinted() -> None:
     found = {
         name: [(one.row, one.printed, round(one.mean, 3)) for one in misprints(load_table(name))]
-        for name in REPORTS
+        for name in TABLES
     }
     assert {name: some for name, some in found.items() if some} == {
         "ctp-1": [("Memory-Buffer: Kmeans", 67.26, 67.425)],

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from support.recipe_lines import RECIPES, options_of_command
+from support.recipe_lines import RECIPES, dry_run_of
 
 from vlcpctl.data.classification.benchmarks import GROUPS
 from vlcpctl.jobs.script import CommandLine
@@ -43,34 +44,56 @@ class Reported:
         )
 
 
+def lines_of(command: str) -> list[CommandLine]:
+    """The lines of a table's command, "bash recipes/NAME.sh ..."."""
+    bash, recipe, *words = shlex.split(command)
+    assert bash == "bash"
+    assert Path(recipe).parent.name == "recipes"
+    return dry_run_of(Path(recipe).name, *words)
+
+
+def of_command(lines: list[CommandLine], name: str) -> list[CommandLine]:
+    """The lines of a command."""
+    return [line for line in lines if line.words[0] == name]
+
+
+def values_of(line: CommandLine, *options: str) -> list[str]:
+    """What a line gives for these options, in order; other tests parse every line in full."""
+    pairs = zip(line.words, line.words[1:], strict=False)
+    return [value for option, value in pairs if option in options]
+
+
 def reported(lines: list[CommandLine], table: str) -> Reported:
     """What the report that names the table reads."""
-    (report,) = (
-        given
-        for given in options_of_command(lines, "forgetting-report")
-        if table in (given["tables"] or ())
-    )
-    files = set(report["rows"])
+    (report,) = (line for line in lines if table in values_of(line, "--table"))
+    files = set(_operands(report))
     names = {
-        str(given["out"]): given["run_name"] or given["method"]
-        for given in options_of_command(lines, "train-step")
+        values_of(line, "-o")[0]: values_of(line, "--run", "--method")[-1]
+        for line in of_command(lines, "train-step")
     }
     runs, data = set[str](), set[str]()
-    for command in EVALUATORS:
-        for given in options_of_command(lines, command):
-            if str(given["out"]) in files:
-                runs |= {
-                    names[str(one)] for one in _paths(given["checkpoint"]) if str(one) in names
-                }
-                data |= set(_data_names(given))
+    for line in lines:
+        if line.words[0] in EVALUATORS and values_of(line, "-o")[0] in files:
+            runs |= {names[one] for one in values_of(line, "--checkpoint") if one in names}
+            data |= set(_data_names(line))
     return Reported(frozenset(runs), frozenset(data))
 
 
 def tables_of(lines: list[CommandLine]) -> list[tuple[str, ...]]:
     """The tables that each report names."""
-    return [
-        tuple(given["tables"] or ()) for given in options_of_command(lines, "forgetting-report")
-    ]
+    return [tuple(values_of(line, "--table")) for line in of_command(lines, "forgetting-report")]
+
+
+def _operands(line: CommandLine) -> list[str]:
+    """The words between a command and its first option."""
+    return list(takewhile(lambda word: not word.startswith("-"), line.words[1:]))
+
+
+def _data_names(line: CommandLine) -> list[str]:
+    """The names that rows give to the data of an evaluation, and to their average."""
+    words = _operands(line)
+    names = [Path(name).name for word in words for name in GROUPS.get(word, (word,))]
+    return [*names, f"average of {len(names)}"] if line.words[0] == "eval-zeroshot" else names
 
 
 @dataclass(frozen=True)
@@ -117,15 +140,3 @@ def _shown(table: dict[str, Any]) -> Shown:
         filled=frozenset((row, one["column"]) for row, one in cells if one["here"] is not None),
         is_compared=any(one["difference"] is not None for _, one in cells),
     )
-
-
-def _paths(value: Any) -> Iterable[Any]:
-    return value if isinstance(value, list | tuple) else [value]
-
-
-def _data_names(given: dict[str, Any]) -> list[str]:
-    """The names that rows give to the data of an evaluation, and to their average."""
-    words = [str(one) for one in given.get("data_sets") or given.get("tasks") or ()]
-    names = [Path(name).name for word in words for name in GROUPS.get(word, (word,))]
-    is_zeroshot = "data_sets" in given
-    return [*names, f"average of {len(names)}"] if is_zeroshot else names

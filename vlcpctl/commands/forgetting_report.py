@@ -277,13 +277,15 @@ def run(
 
 
 def _check_tables(request: Request, directories: dict[str, Path | None]) -> None:
-    """Refuse --paper-data without tables, and two outputs of which one would contain the other."""
-    from vlcpctl.core.atomic import check_output_path
+    """Refuse --paper-data without tables, and outputs that contain a table or each other."""
+    from vlcpctl.core.atomic import check_output_path, is_pipe_or_device
     from vlcpctl.core.errors import UsageError
+    from vlcpctl.report.published.definition import is_file_name
 
-    for option in ("--csv", "--latex"):
-        if path := directories[option]:
-            check_output_path(path)
+    files = [Path(name) for name in request.tables if is_file_name(name)]
+    for path in directories.values():
+        if path and not is_pipe_or_device(path):
+            check_output_path(path, files)
     if request.paper_data and not request.tables:
         raise UsageError("--paper-data has no effect: it is about the tables of --table")
     given = [

@@ -10,13 +10,13 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.core.printable import printable
 
 # The parameters of commands that name what they write.
-OUTPUTS = frozenset({"out", "save_embeddings", "save_ranks", "timings", "junit"})
+OUTPUTS = frozenset({"out", "save_embeddings", "save_ranks", "timings", "junit", "csv", "latex"})
 _APPENDED = frozenset({"tensorboard"})  # files are added to it, none is replaced
 _TEXTS = frozenset({"sources", "rows", "data_sets"})  # inputs that are paths, names or -
 TEXTS = _TEXTS | {"image_root", "model", "pretrained"}  # every text that may be a path
 # Texts that may be or contain a path, such as checkpoint:DIR, beside those.
 _WITH_PATHS = frozenset(
-    {"baseline", "buffer_from", "guard", "guard_classes", "init", "labels_from"}
+    {"baseline", "buffer_from", "guard", "guard_classes", "init", "labels_from", "tables"}
 )
 _URL = re.compile(r"(?:^|(?<=[=,:]))[A-Za-z][A-Za-z0-9+.-]*:/{2}.*", re.DOTALL)
 

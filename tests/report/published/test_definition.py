@@ -15,7 +15,7 @@ number = "Table 1"
 caption = "final scores"
 data = "Three tasks"
 decimals = 1
-command = "bash recipes/example.sh"
+command = "bash recipes/example.sh --data DIR"
 notes = ["trained for fewer steps"]
 select = "protocol=cross-modal"
 

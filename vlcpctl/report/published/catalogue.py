@@ -1,4 +1,4 @@
-"""The catalogue of published tables: what makes the rows of each, and what differs from the paper."""
+"""The catalogue of published tables: the commands that make their rows, and what differs."""
 
 from __future__ import annotations
 

@@ -39,6 +39,7 @@ _ROW_KEYS = frozenset(
 )
 _BETTER = {"higher": True, "lower": False, "none": None}
 _COUNTS = ("n_images", "n_texts", "n_queries", "n_gallery", "n_train")
+_DATA = re.compile(r" --data \S+")  # of a command; with --emoji9 it takes none
 _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")  # in the `select` of a column
 _ID = re.compile(r"[A-Za-z0-9_.+-]{1,60}")
 _MOST_DECIMALS = 6
@@ -124,6 +125,11 @@ def shipped_names() -> tuple[str, ...]:
     return tuple(sorted((name.removesuffix(SUFFIX) for name in names), key=_in_order))
 
 
+def is_file_name(name: str) -> bool:
+    """Whether --table means a file, not a table of the package."""
+    return name.endswith(SUFFIX) or "/" in name
+
+
 def load_table(name: str, keys: Collection[str] = ()) -> PublishedTable:
     """The table of this name in the package, or of this file.
 
@@ -144,7 +150,7 @@ def table_id(name: str) -> dict[str, str]:
 
 def _read(name: str) -> tuple[bytes, str]:
     """The text of a table, and how messages name it."""
-    if name.endswith(SUFFIX) or "/" in name:
+    if is_file_name(name):
         try:
             with Path(name).open("rb") as file:
                 return file.read(MOST_BYTES + 1), printable(name)
@@ -206,7 +212,7 @@ def parse_table(text: bytes, place: str, name: str, keys: Collection[str] = ()) 
         data=take.text("data"),
         decimals=decimals,
         command=command,
-        emoji9=take.text("emoji9", f"{command} --emoji9" if command else ""),
+        emoji9=take.text("emoji9", f"{_DATA.sub('', command)} --emoji9" if command else ""),
         notes=take.texts("notes"),
         selectors=parse_selectors(take.text("select", ""), f"{place}, select"),
         columns=columns,

@@ -1,0 +1,116 @@
+"""A published table on the terminal, in Markdown and on the page: paper, here and difference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.eval_rows import own_rows
+from support.published import column, fill, line
+
+from vlcpctl.report.published.layout import as_table
+from vlcpctl.report.render.html_table import html_table
+from vlcpctl.report.render.markdown import table_text
+from vlcpctl.report.render.terminal import styled
+from vlcpctl.report.tables.table import Table
+
+PARTS = [
+    'decimals = 1\nnotes = ["fewer steps"]',
+    column("first", "rm@data=00-*", header='["Recall", "first"]'),
+    column("second", "rm@data=01-*", header='["Recall", "second"]', note='"a harder task"'),
+    column("lost", "fr_dha.rm", header='["Lost"]', better='"lower"'),
+    line("SeqF", "seqf", "[30.0, 42.5, 1.0]", sd='[0.5, "", ""]'),
+    line("CTP", "ctp", '[41.0, "", 2.0]', group='"Ours"'),
+    line("CTP+ER", "ctp+er", "[50.0, 51.0, 3.0]", group='"Ours"'),
+    line("LwF", "", "[1.0, 1.0, 1.0]", group='"Ours"', note='"not in this toolkit"'),
+]
+
+
+def _table(path: Path, *, paper_data: bool) -> Table:
+    better = [one | {"metrics": {"rm": one["metrics"]["rm"] + 1}} for one in own_rows(run="ctp")]
+    second = [one | {"seed": 1, "checkpoint": "x" + one["checkpoint"]} for one in better]
+    for one in second:
+        one["metrics"] = {"rm": one["metrics"]["rm"] + 2}
+    rows = [*own_rows(run="seqf"), *better, *second]
+    return as_table(fill(path, PARTS, rows, paper_data=paper_data))
+
+
+def test_three_lines_for_each_row(tmp_path: Path) -> None:
+    text = styled(_table(tmp_path, paper_data=True)).plain
+    lines = [one.split() for one in text.splitlines() if one and not one.startswith("-")]
+    assert lines[:3] == [
+        ["Example,", "Table", "1:", "final", "scores"],
+        ["-------", "Recall", "-------"],
+        ["row", "values", "first", "second", "Lost"],
+    ]
+    assert lines[3:6] == [
+        ["SeqF", "paper", "30.0", "(0.5)", "42.5", "1.0"],
+        ["here", "40.0", "42.0", "14.2"],
+        ["difference", "+10.0", "-0.5", "+13.2"],
+    ]
+    assert lines[6:10] == [
+        ["Ours"],
+        ["CTP", "paper", "41.0", "2.0"],
+        ["here", "42.0", "(1.4)", "44.0", "(1.4)", "13.8", "(0.3)"],
+        ["difference", "+1.0", "+11.8"],
+    ]
+    assert lines[10:14] == [
+        ["CTP+ER", "paper", "50.0", "51.0", "3.0"],
+        ["here"],
+        ["LwF", "paper", "1.0", "1.0", "1.0"],
+        ["here"],
+    ]
+
+
+def test_notes_say_what_is_compared(tmp_path: Path) -> None:
+    assert _table(tmp_path, paper_data=True).notes == (
+        "paper: Doe, Journal 2020, Three tasks",
+        "here: mean and sample standard deviation over 1 or 2 seeds",
+        "the rows have no values of: ctp+er",
+        "fewer steps",
+        "Recall second: a harder task",
+        "LwF: not in this toolkit",
+    )
+
+
+def test_values_of_other_data_are_grey_and_have_no_difference(tmp_path: Path) -> None:
+    table = _table(tmp_path, paper_data=False)
+    assert "difference" not in styled(table).plain
+    assert "printed values are of other data: Three tasks" in table.notes
+    paper, here = table.groups[0].rows
+    assert all(cell.is_faint for cell in paper[1:])
+    assert not any(cell.is_faint for cell in here)
+    ours = _table(tmp_path, paper_data=True).groups[0].rows[0]
+    assert not any(cell.is_faint for cell in ours[2:])
+
+
+def test_the_best_here_of_a_group_is_bold_not_that_of_the_paper(tmp_path: Path) -> None:
+    parts = [
+        "decimals = 1",
+        column("up", "rm@data=00-*"),
+        column("down", "rm@data=00-*", better='"lower"'),
+        column("any", "rm@data=00-*", better='"none"'),
+        line("A", "a", "[99.0, 0.0, 0.0]"),
+        line("B", "b", "[1.0, 1.0, 1.0]"),
+    ]
+    rows = own_rows(run="a") + own_rows(((90.0,), (80.0, 40.0), (80.0, 42.0, 30.0)), run="b")
+    table = as_table(fill(tmp_path, parts, rows))
+    best = [[cell.is_best for cell in row[2:]] for row in table.groups[0].rows]
+    assert best == [[False] * 3, [False, True, False], [False] * 3, [True, False, False]]
+
+
+def test_columns_under_one_heading_stay_together_on_a_narrow_terminal(tmp_path: Path) -> None:
+    table = _table(tmp_path, paper_data=True)
+    narrow = styled(table, 36).plain
+    heads = [one.split() for one in narrow.splitlines() if one.startswith("row")]
+    assert heads == [["row", "values", "first", "second"], ["row", "values", "Lost"]]
+    assert max(map(len, narrow.splitlines())) <= 36
+    assert "left out at this width: standard deviations" in narrow.replace("\n  ", " ")
+    assert narrow.count("CTP+ER") == 2  # a name stands in every block
+
+
+def test_a_page_spans_upper_headings(tmp_path: Path) -> None:
+    text = html_table(_table(tmp_path, paper_data=True))
+    assert '<th colspan="2" scope="colgroup" class="over">Recall</th>' in text
+    assert '<table class="ordered">' in text
+    markdown = table_text(_table(tmp_path, paper_data=True))
+    assert "| row | values | Recall: first | Recall: second | Lost |" in markdown

@@ -1,0 +1,104 @@
+"""LaTeX tables: aligned numbers, spanning headings, nothing that a name could break."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from vlcpctl.report.render.latex import escaped, table_latex
+from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell
+
+_BEST = TableCell("-51.00", "12.4", -51.0, is_best=True)
+TABLE = Table(
+    "Recall & forgetting in %",
+    (
+        Column("run", is_number=False),
+        Column("R@1", over="Image to text"),
+        Column("R@5", over="Image to text"),
+        Column("kind"),
+    ),
+    (
+        RowGroup("", ((TableCell("joint"), TableCell("70.12"), TableCell(""), TableCell("yes")),)),
+        RowGroup(
+            "Memory_free",
+            (
+                (TableCell("[a] 50%"), _BEST, TableCell("+1.5"), TableCell("-")),
+                (
+                    TableCell("b_c"),
+                    TableCell("-", is_faint=True),
+                    TableCell("100.0"),
+                    TableCell(""),
+                ),
+            ),
+        ),
+    ),
+    ("positive = forgetting -- see #2",),
+)
+
+
+def test_numbers_are_aligned_and_headings_in_braces() -> None:
+    text = table_latex(TABLE, "mine")
+    assert "S[table-format=-2.2(3)]" in text
+    assert "S[table-format=-3.1]" in text
+    assert r"\multicolumn{2}{c}{Image to text}" in text
+    assert r"\cmidrule(lr){2-3}" in text
+    assert r"{run} & {R@1} & {R@5} & {kind} \\" in text
+    assert r"{[a] 50\%} & \bfseries -51.00 +- 12.4 & +1.5 & - \\" in text
+    assert r"b\_c & {--} & 100.0 &  \\" in text
+    assert r"\multicolumn{4}{l}{\textit{Memory\_free}} \\" in text
+    assert r"\caption{Recall \& forgetting in \%}" in text
+    assert r"\label{tab:mine}" in text
+
+
+def test_every_line_has_as_many_cells_as_columns() -> None:
+    for line in table_latex(TABLE, "x").splitlines():
+        if line.endswith(r"\\") and "multicolumn{4}" not in line:
+            spanned = sum(int(one) - 1 for one in re.findall(r"multicolumn\{(\d+)\}", line))
+            assert len(re.findall(r"(?<!\\)&", line)) + spanned == 3, line
+
+
+def test_no_text_is_a_command() -> None:
+    assert escaped("\\input{x} $y$ ~^ a--b ``q''") == (
+        r"\textbackslash{}input\{x\} \$y\$ \textasciitilde{}\textasciicircum{} a-{}-b `{}`q'{}'"
+    )
+
+
+def _compiled(texts: list[str], place: Path) -> str:
+    """The log of pdflatex for a document with these tables; fails if it ends with an error."""
+    lines = [
+        r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs,siunitx}",
+        r"\begin{document}",
+        *texts,
+        r"\end{document}",
+    ]
+    (place / "doc.tex").write_text("\n".join(lines), encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "doc.tex"]
+    done = subprocess.run(command, cwd=place, capture_output=True, check=False)
+    text = done.stdout.decode(errors="replace")
+    assert done.returncode == 0, text[-3000:]
+    return text
+
+
+@pytest.mark.slow
+def test_tables_compile(tmp_path: Path) -> None:
+    if shutil.which("pdflatex") is None:
+        pytest.skip("needs pdflatex")
+    name = "".join(chr(code) for code in range(32, 127)) + "[x] *y --- ?` !` ,, << >> \\\\"
+    cells = (TableCell(name), *(TableCell(name) for _ in TABLE.columns[1:]))
+    odd = Table(name, TABLE.columns, (RowGroup(name, (cells, cells)),), (name,))
+    log = _compiled([table_latex(TABLE, "a"), table_latex(odd, "b")], tmp_path)
+    assert "undefined" not in log.lower().replace("undefined references", "")
+    assert (tmp_path / "doc.pdf").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_a_table_without_siunitx_would_not_compile(tmp_path: Path) -> None:
+    """The test of the test: pdflatex is really run on the table."""
+    if shutil.which("pdflatex") is None:
+        pytest.skip("needs pdflatex")
+    with pytest.raises(AssertionError):
+        _compiled([table_latex(TABLE, "a").replace(r"\sisetup", r"\nonsense")], tmp_path)

@@ -87,13 +87,13 @@ class Choices:
     def _all(self, metric: Metric, wanted: Mapping[str, str]) -> Iterator[Candidate]:
         if metric.kind == "summary":
             of_task = metric.takes("data") and "data" in wanted
-            return self._of_tasks(metric) if of_task else self._summaries(metric)
+            return (self._of_tasks if of_task else self._summaries)(metric, wanted)
         if metric.kind == "drop":
             return self._of_drops(metric, "data" in wanted)
         if metric.kind == "config":
             return self._settings(metric, wanted)
         if metric.kind in {"angle", "degrees"}:
-            return self._angles(metric)
+            return self._angles(metric, wanted)
         if "data" in wanted:
             return self._on_data(metric.key, wanted)
         return self._means(metric.key, wanted)
@@ -147,10 +147,10 @@ class Choices:
             "data": data,
         }
 
-    def _summaries(self, metric: Metric) -> Iterator[Candidate]:
+    def _summaries(self, metric: Metric, wanted: Mapping[str, str]) -> Iterator[Candidate]:
         definition = DEFINITIONS[metric.summary or ""]
         gallery = "merged" if definition.gallery == "merged" else "own"
-        for track, run in self._runs_with(metric.key):
+        for track, run in self._runs_with(metric.key, wanted):
             yield Candidate(
                 self._names(track, run.name, gallery),
                 partial(_summary, run, metric.key, definition.name),
@@ -160,9 +160,9 @@ class Choices:
             if definition.name == "own_final":
                 yield from self._mean_of_starts(track, run, metric.key)
 
-    def _of_tasks(self, metric: Metric) -> Iterator[Candidate]:
+    def _of_tasks(self, metric: Metric, wanted: Mapping[str, str]) -> Iterator[Candidate]:
         """A summary of each task of each run alone."""
-        for track, run in self._runs_with(metric.key):
+        for track, run in self._runs_with(metric.key, wanted):
             for place, data in enumerate(run.tasks):
                 yield Candidate(
                     self._names(track, run.name, "own", data),
@@ -171,14 +171,20 @@ class Choices:
                     counts=partial(self._counts_on, track, run.name, data),
                 )
 
-    def _runs_with(self, key: str) -> Iterator[tuple[Track, RunScores]]:
+    def _runs_with(self, key: str, wanted: Mapping[str, str]) -> Iterator[tuple[Track, RunScores]]:
         for track in self._tracks:
             if key in track.keys:
-                yield from ((track, run) for run in track.runs)
+                runs = (run for run in track.runs if self._may_be(run.name, wanted))
+                yield from ((track, run) for run in runs)
+
+    def _may_be(self, run: str, wanted: Mapping[str, str]) -> bool:
+        """Whether the run, or a model that it starts from, is wanted: there may be many others."""
+        names = (run, *self._starts.get(run, ()))
+        return "run" not in wanted or any(fnmatchcase(name, wanted["run"]) for name in names)
 
     def _means(self, key: str, wanted: Mapping[str, str]) -> Iterator[Candidate]:
         """The score over all tasks so far of each run: merged, or the mean over own galleries."""
-        for track, run in self._runs_with(key):
+        for track, run in self._runs_with(key, wanted):
             galleries: Iterable[str] = ("own", "merged")
             if "gallery" not in wanted:
                 galleries = ("merged" if "merged" in run.galleries else "own",)
@@ -212,7 +218,7 @@ class Choices:
     def _on_data(self, key: str, wanted: Mapping[str, str]) -> Iterator[Candidate]:
         """The scores of each run on each data set, in the stream and outside of it."""
         glob = wanted["data"]
-        for track, run in self._runs_with(key):
+        for track, run in self._runs_with(key, wanted):
             for place, data in enumerate(run.tasks):
                 if fnmatchcase(data, glob):
                     yield from self._at_steps(
@@ -224,7 +230,8 @@ class Choices:
                     )
         for track in self._tracks:
             for transfer in track.transfers:
-                if key in transfer.scores and fnmatchcase(transfer.task, glob):
+                is_wanted = key in transfer.scores and self._may_be(transfer.run, wanted)
+                if is_wanted and fnmatchcase(transfer.task, glob):
                     yield from self._at_steps(
                         track,
                         transfer.run,
@@ -262,14 +269,14 @@ class Choices:
                     self.last(drop.run),
                 )
 
-    def _angles(self, metric: Metric) -> Iterator[Candidate]:
+    def _angles(self, metric: Metric, wanted: Mapping[str, str]) -> Iterator[Candidate]:
         groups: dict[tuple[str, str, str, int, int], list[Row]] = {}
-        for run, rows in self._rows.items():
-            for row in rows:
-                if row.since is not None:
-                    since = START if row.since.step is None else row.since.step
-                    place = (run, row.task, row.split, _step(row), since)
-                    groups.setdefault(place, []).append(row)
+        for row in self._pairs:
+            if self._may_be(row.run, wanted):
+                assert row.since is not None
+                since = START if row.since.step is None else row.since.step
+                place = (row.run, row.task, row.split, _step(row), since)
+                groups.setdefault(place, []).append(row)
         for (run, data, split, step, since), members in groups.items():
             first = members[0]
             names = {"evaluator": first.evaluator, "protocol": first.protocol, "split": split}
@@ -282,9 +289,16 @@ class Choices:
                 partial(_counts, members),
             )
 
+    @cached_property
+    def _pairs(self) -> list[Row]:
+        """The rows that compare two checkpoints."""
+        return [row for rows in self._rows.values() for row in rows if row.since is not None]
+
     def _settings(self, metric: Metric, wanted: Mapping[str, str]) -> Iterator[Candidate]:
         """A setting of each run: of all its rows, or where the evaluation is wanted, of those."""
         for run, rows in self._rows.items():
+            if not self._may_be(run, wanted):
+                continue
             known: dict[object, Candidate] = {}
             for row in rows:
                 if row.config is not None and row.step is not None:

@@ -11,6 +11,7 @@ import typer
 from vlcpctl.commands import options
 
 if TYPE_CHECKING:
+    from vlcpctl.data.tasks.task import Task
     from vlcpctl.evaluation.rank_files import SavedRanks
     from vlcpctl.report.build import Request
     from vlcpctl.report.document import Document
@@ -126,6 +127,28 @@ def run(
             rich_help_panel=options.TABLES,
         ),
     ] = None,
+    images: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--images",
+            metavar="STREAM",
+            help="Directory of a stream or task with the pictures and captions of the queries "
+            "that --ranks names; repeat for more (default: none, examples are keys).",
+            rich_help_panel=options.TABLES,
+        ),
+    ] = None,
+    examples: Annotated[
+        int | None,
+        typer.Option(
+            "--examples",
+            min=0,
+            max=100,
+            metavar="N",
+            help="Examples of forgotten and of gained queries for each run, task and direction, "
+            "with --ranks; 0 leaves out what was forgotten (default: 12).",
+            rich_help_panel=options.TABLES,
+        ),
+    ] = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -190,6 +213,12 @@ def run(
     that it started from, or with that of --baseline. Intervals of the drops need --ranks with the
     ranks of both models; they resample the queries 2,000 times, an image with its captions.
 
+    With --ranks, --out also has forgotten/TASK.html for each task: queries that were right just
+    after the task was learned and are wrong at the end, those that fell furthest first, and the
+    reverse. Their pictures and captions are found in --images, which 'vlcpctl forget' removes from
+    reports, too. A page has at most 400 examples and a megabyte of pictures, all pages together
+    20,000 examples and 32 megabytes.
+
     --fail-if METRIC:OP:VALUE, with OP one of lt, le, gt and ge, exits with code 7 if the condition
     is true. It can be repeated; value, bound and verdict of every condition are printed.
 
@@ -232,6 +261,8 @@ def run(
       vlcpctl forgetting-report rows.ndjson --fail-if worst_drop:gt:3 \
           --junit gates.xml
       vlcpctl forgetting-report rows/*.ndjson --table ctp-1 --latex tables
+      vlcpctl forgetting-report rows/*.ndjson --ranks er.parquet \
+          --images stream -o report
     """
     options.start(quiet=quiet)
     from vlcpctl.core.console import emit
@@ -256,13 +287,15 @@ def run(
         undefined=undefined,
         tables=tuple(tables or ()),
         paper_data=paper_data,
+        examples=examples,
     )
+    _check_examples(examples, images, ranks, out)
     if junit:
         check_junit_path(junit, out)
     _check_tables(request, {"--out": out, "--csv": csv, "--latex": latex, "--junit": junit})
     found = read_rows(rows, parse_fields(request.allow_mixed))
-    files = _open_ranks(ranks or [])
-    document, identity_ = build(found, request, files), identity(found, request, files)
+    given = (found, request, _open_ranks(ranks or []), _open_images(images or []))
+    document, identity_ = build(*given), identity(*given)
     _write(document, identity_, {"report": out, "csv": csv, "latex": latex}, force=force)
     if junit:
         write_junit(document.verdicts, junit)
@@ -314,6 +347,34 @@ def _write(
             write_report(document, identity, out, force=force)
         else:
             write_tables(document, identity, out, what, force=force)
+
+
+def _check_examples(
+    examples: int | None,
+    images: list[Path] | None,
+    ranks: list[Path] | None,
+    out: Path | None,
+) -> None:
+    """Refuse options of examples that would have no effect."""
+    from vlcpctl.core.errors import UsageError
+
+    if examples is not None and not ranks:
+        raise UsageError("--examples has no effect: examples are of the queries in --ranks")
+    if images and not ranks:
+        raise UsageError("--images has no effect: pictures are of the queries in --ranks")
+    if images and examples == 0:
+        raise UsageError("--images has no effect with --examples 0: no query is shown")
+    if images and out is None:
+        raise UsageError("--images has no effect: pictures are in the report that --out writes")
+
+
+def _open_images(paths: list[Path]) -> list[Task]:
+    """The tasks with pictures; numpy and Pillow are only imported if there are any."""
+    if not paths:
+        return []
+    from vlcpctl.report.forgotten.library import open_library
+
+    return open_library(paths)
 
 
 def _open_ranks(paths: list[Path]) -> list[SavedRanks]:

@@ -23,7 +23,9 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import pairwise, product
+from operator import or_
 from pathlib import Path
 from typing import Any, final
 
@@ -201,13 +203,15 @@ class GalleryRanks:
 class QueryRanks:
     """Queries (Q,) of one direction, sorted by key and caption, and the ranks of right answers.
 
-    `captions` are -1, and `labels` None, where they do not apply.
+    `captions` are -1, and `labels` None, where they do not apply. `wrong` is the best wrong answer
+    of each query, null if there is none, if it was read.
     """
 
     keys: pa.StringArray
     captions: Ids
     labels: pa.StringArray | None
     rank: Ids
+    wrong: Named | None = None
 
     def has_queries_of(self, other: QueryRanks) -> bool:
         """Whether both are of the same queries."""
@@ -219,9 +223,22 @@ class QueryRanks:
         key_N = pa.concat_arrays([self.keys, other.keys]).dictionary_encode().indices.to_numpy()
         caption_N = np.concatenate([self.captions, other.captions])
         code_N = key_N.astype(np.int64) * (caption_N.max(initial=0) + 2) + caption_N
-        rows = np.flatnonzero(np.isin(code_N[: len(self.rank)], code_N[len(self.rank) :]))
-        labels = None if self.labels is None else self.labels.take(rows)
-        return QueryRanks(self.keys.take(rows), self.captions[rows], labels, self.rank[rows])
+        return self.at(np.isin(code_N[: len(self.rank)], code_N[len(self.rank) :]))
+
+    def without_keys_of(self, other: QueryRanks) -> QueryRanks:
+        """The queries whose samples the other ranks do not have."""
+        return self.at(~pc.is_in(self.keys, value_set=other.keys).to_numpy(zero_copy_only=False))
+
+    def at(self, is_kept: np.ndarray) -> QueryRanks:
+        """The queries where `is_kept` (Q,) is true."""
+        rows = np.flatnonzero(is_kept)
+        return QueryRanks(
+            self.keys.take(rows),
+            self.captions[rows],
+            None if self.labels is None else self.labels.take(rows),
+            self.rank[rows],
+            None if self.wrong is None else Named(*self.wrong.at(rows)),
+        )
 
 
 @dataclass(frozen=True)
@@ -266,17 +283,51 @@ class SavedRanks:
 
         Raises BadInput if the file cannot be read, or does not have the columns of a file of ranks.
         """
-        columns = [*_GALLERY, *_QUERY, "label", "rank"]
         named = pc.field("checkpoint").isin(pa.array(sorted(checkpoints), _TEXT))  # even if empty
-        wanted = (pc.field("gallery") == "own") & named
+        return self._galleries((pc.field("gallery") == "own") & named)
+
+    def checkpoints(self) -> set[str]:
+        """The checkpoints that the file has ranks of. Raises BadInput as `read` does."""
+        self._check()
+        table = _columns(self.path, ["checkpoint"], read_dictionary=["checkpoint"])
+        return set(table["checkpoint"].unique().to_pylist()) - {None}
+
+    def read_answers(self, places: Collection[tuple[str, str]], gallery: str) -> list[GalleryRanks]:
+        """The ranks with the best wrong answers, on the own or merged galleries of some places.
+
+        A place is a checkpoint and the id of the data. Only their row groups are read. Raises
+        BadInput as `read` does.
+        """
+        by_checkpoint: dict[str, list[str]] = {}
+        for checkpoint, data in sorted(places):
+            by_checkpoint.setdefault(checkpoint, []).append(data)
+        terms = [
+            (pc.field("checkpoint") == one) & pc.field("data").isin(pa.array(data, _TEXT))
+            for one, data in by_checkpoint.items()
+        ]
+        if not terms:
+            return []
+        while len(terms) > 1:  # a balanced tree: Arrow's parser recurses
+            terms = [reduce(or_, terms[at : at + 2]) for at in range(0, len(terms), 2)]
+        return self._galleries(
+            (pc.field("gallery") == gallery) & terms[0], ("wrong", "wrong_caption")
+        )
+
+    def _check(self) -> None:
+        """Raise BadInput if the file is too large or lacks columns."""
         try:
             if pq.read_metadata(self.path).num_rows > _MOST_ROWS:
                 raise BadInput(f"{self.path} has more than {_MOST_ROWS} ranks")
             if not pq.read_schema(self.path).equals(_COLUMNS):
                 raise BadInput(f"{self.path} does not have the columns of a file of ranks")
-            table = pq.read_table(self.path, columns=columns, filters=wanted)
         except (OSError, ValueError, pa.ArrowException) as error:
             raise BadInput(unreadable(self.path, error)) from error
+
+    def _galleries(self, wanted: pc.Expression, more: Sequence[str] = ()) -> list[GalleryRanks]:
+        """The ranks where a condition is true, with these additional columns."""
+        self._check()
+        columns = [*_GALLERY, *_QUERY, "label", "rank", *more]
+        table = _columns(self.path, columns, filters=wanted)
         order = [(name, "ascending") for name in (*_GALLERY, *_QUERY)]
         table = table.take(pc.sort_indices(table, sort_keys=order)).combine_chunks()
         groups = _parts(table, _GALLERY)
@@ -297,7 +348,10 @@ class SavedRanks:
         captions = pc.fill_null(table["query_caption"], -1).to_numpy().astype(np.int64)
         labels = None if table["label"].null_count else table["label"].combine_chunks()
         keys = table["query"].combine_chunks()
-        return QueryRanks(keys, captions, labels, table["rank"].to_numpy())
+        wrong = None
+        if "wrong" in table.column_names:
+            wrong = Named(*(table[name].combine_chunks() for name in ("wrong", "wrong_caption")))
+        return QueryRanks(keys, captions, labels, table["rank"].to_numpy(), wrong)
 
 
 def _parts(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[tuple[str, ...], pa.Table]]:
@@ -371,9 +425,9 @@ def write_without(path: Path, out: Path, keys: Collection[str]) -> None:
         writer.add_key_value_metadata({METADATA: json.dumps(found, ensure_ascii=False)})
 
 
-def _columns(path: Path, names: list[str] | None) -> pa.Table:
+def _columns(path: Path, names: list[str] | None, **how: Any) -> pa.Table:
     try:
-        return pq.read_table(path, columns=names)
+        return pq.read_table(path, columns=names, **how)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise BadInput(unreadable(path, error)) from error
 

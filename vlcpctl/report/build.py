@@ -21,11 +21,13 @@ from vlcpctl.report.comparability import (
     require_comparable,
 )
 from vlcpctl.report.document import TITLE, Document, check_metric, definitions_table
+from vlcpctl.report.forgotten.changes import DIRECTORY
 from vlcpctl.report.gates.grammar import parse_gate
 from vlcpctl.report.gates.verdicts import POLICIES, judge
 from vlcpctl.report.published.candidates import Choices
 from vlcpctl.report.published.cells import FilledTable, filled
 from vlcpctl.report.published.definition import load_table, table_id
+from vlcpctl.report.render.forgotten import forgotten_pages, forgotten_sections
 from vlcpctl.report.render.markdown import markdown
 from vlcpctl.report.render.page import page
 from vlcpctl.report.row_notes import row_notes
@@ -40,6 +42,7 @@ from vlcpctl.report.summary_json import as_json
 from vlcpctl.report.tables.angles import collect_spatial_tracks
 
 if TYPE_CHECKING:
+    from vlcpctl.data.tasks.task import Task
     from vlcpctl.evaluation.rank_files import SavedRanks
 
 # Fields that rows got with schema 1.1: rows that lack them have the identity that they had before.
@@ -53,6 +56,7 @@ _NOT_STORED = frozenset({"counts", "is_earlier", "place"})
 _PART_BEGINS = frozenset({"buffer", "data", "degrees", "metrics", "options", "task"})
 _BY_IDENTITY = frozenset({"buffer", "config", "degrees", "options", "tasks"})
 
+EXAMPLES = 12
 GALLERIES = {"own": ("own",), "merged": ("merged",), "both": ("own", "merged")}
 
 
@@ -71,10 +75,18 @@ class Request:
     undefined: str = "error"
     tables: Sequence[str] = ()
     paper_data: bool = False
+    examples: int | None = None  # of what was forgotten, in a list; None: EXAMPLES
 
 
-def build(rows: Sequence[Row], request: Request, ranks: Sequence[SavedRanks] = ()) -> Document:
-    """Build the report of these rows, with intervals from these ranks.
+def build(
+    rows: Sequence[Row],
+    request: Request,
+    ranks: Sequence[SavedRanks] = (),
+    images: Sequence[Task] = (),
+) -> Document:
+    """Build the report of these rows, with intervals and examples from these ranks.
+
+    The pictures and captions of examples are from the tasks `images`.
 
     Raises UsageError for an unknown gallery, run, metric, field, condition, policy, baseline,
     guard or table, and BadInput if rows contradict each other, cannot be compared (but for the
@@ -110,7 +122,12 @@ def build(rows: Sequence[Row], request: Request, ranks: Sequence[SavedRanks] = (
         has_ranks=bool(ranks),
         spatial_tracks=collect_spatial_tracks(row for row in chosen if row.since is not None),
     )
-    document = replace(document, notes=(*document.notes, *intervals.notes))
+    document = _with_forgotten(document, chosen, request, ranks, images)
+    forgotten = document.forgotten
+    if forgotten is not None:
+        intervals.note_used(forgotten.used)
+    more = () if forgotten is None else forgotten.notes
+    document = replace(document, notes=(*document.notes, *intervals.notes, *more))
     keys = dict.fromkeys(key for track in tracks for key in track.keys)
     document = replace(document, published=_published(document, request, keys, chosen, found))
     gates = [parse_gate(text, keys) for text in request.fail_if]
@@ -134,6 +151,26 @@ def _published(
     return tuple(filled(one, choices, is_paper_data=request.paper_data) for one in tables)
 
 
+def _with_forgotten(
+    document: Document,
+    rows: Sequence[Row],
+    request: Request,
+    ranks: Sequence[SavedRanks],
+    images: Sequence[Task],
+) -> Document:
+    most = EXAMPLES if request.examples is None else request.examples
+    if not ranks or not most:
+        return document
+    # Slow to import, as are the ranks.
+    from vlcpctl.report.forgotten.finding import find_forgotten
+    from vlcpctl.report.forgotten.library import Library
+
+    found = find_forgotten(rows, ranks, most)
+    splits = frozenset(row.split for row in rows)
+    library = Library(images, splits) if images else None
+    return replace(document, forgotten=replace(found, library=library))
+
+
 def _without_baseline(track: Track, rows: Sequence[Row], baseline: Baseline | None) -> Track:
     """The track without the baseline if it is an untrained model: conditions are about the runs."""
     if baseline is None:
@@ -151,9 +188,15 @@ def _without_baseline(track: Track, rows: Sequence[Row], baseline: Baseline | No
 
 
 def identity(
-    rows: Sequence[Row], request: Request, ranks: Sequence[SavedRanks] = ()
+    rows: Sequence[Row],
+    request: Request,
+    ranks: Sequence[SavedRanks] = (),
+    images: Sequence[Task] = (),
 ) -> dict[str, Any]:
-    """What determines a written report: rows, options, ranks, not the order or files of these."""
+    """What determines a written report: rows, options, ranks, not the order or files of these.
+
+    Images that were rewritten count as others: a report may show pairs that were removed from them.
+    """
     wanted = asdict(request)
     wanted["runs"], wanted["fail_if"] = sorted(request.runs), list(request.fail_if)
     if request.allow_mixed:
@@ -171,8 +214,11 @@ def identity(
     for name in ("baseline", "guards"):
         if not wanted[name]:
             del wanted[name]
-    of_ranks = {"ranks": files_digest(ranks)} if ranks else {}
-    return {"rows": content_id(sorted(_row_texts(rows))), **wanted, **of_ranks}
+    if request.examples is None:
+        del wanted["examples"]
+    of_ranks: dict[str, Any] = {"ranks": files_digest(ranks)} if ranks else {}
+    of_images = {"images": sorted({task.content for task in images})} if images else {}
+    return {"rows": content_id(sorted(_row_texts(rows))), **wanted, **of_ranks, **of_images}
 
 
 def _row_texts(rows: Sequence[Row]) -> list[str]:
@@ -251,14 +297,18 @@ def write_report(document: Document, identity: dict[str, Any], out: Path, *, for
     summary = indented_json(as_json(document, identity))
     with new_directory(out, manifest) as directory:
         (directory / "report.html").write_text(page(document), encoding="utf-8")
-        (directory / "report.md").write_text(
-            markdown(
-                TITLE,
-                document.notes,
-                [*document.published_sections(), *document.sections(has_every_metric=True)],
-                definitions_table(),
-            ),
-            encoding="utf-8",
+        sections = [*document.published_sections(), *document.sections(has_every_metric=True)]
+        text = markdown(
+            TITLE, document.notes, [*sections, *forgotten_sections(document)], definitions_table()
         )
+        (directory / "report.md").write_text(text, encoding="utf-8")
+        _write_pages(document, directory / DIRECTORY)
         (directory / manifest).write_text(summary + "\n", encoding="utf-8")
     return True
+
+
+def _write_pages(document: Document, directory: Path) -> None:
+    """The pages of what was forgotten, if there are any."""
+    for name, text in forgotten_pages(document):
+        directory.mkdir(exist_ok=True)
+        (directory / name).write_text(text, encoding="utf-8")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
 from vlcpctl.report.comparability import Mixed
+from vlcpctl.report.forgotten.changes import Forgotten
 from vlcpctl.report.gates.verdicts import Verdict, advice, names_tracks
 from vlcpctl.report.published.cells import FilledTable
 from vlcpctl.report.published.layout import as_table
@@ -40,6 +41,7 @@ class Document:
     baseline: str | None = None  # as it was given; None: each run's start
     has_ranks: bool = False
     published: tuple[FilledTable, ...] = ()  # tables of papers, in the order of --table
+    forgotten: Forgotten | None = None  # from ranks; None: no examples were wanted
 
     def key(self, track: Track) -> str:
         """The metric key that a track's tables and charts show."""

@@ -72,5 +72,7 @@ def _cell(cell: TableCell, column: Column) -> Markup:
     text: str = cell.text if cell.value is None else cell.text.replace("-", "\u2212")
     if column.name in _CODE:
         text = element("code", text)
+    if cell.link:
+        text = element("a", text, href=cell.link)
     spread = element("span", f"\u00b1{cell.sd}", class_="sd") if cell.sd else ""
     return element("td", text, spread, class_=css)

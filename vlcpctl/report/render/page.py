@@ -7,6 +7,7 @@ from importlib.resources import files
 from vlcpctl.report.document import TITLE, Document, definitions_table, verdicts_table
 from vlcpctl.report.markup import Markup, element, joined
 from vlcpctl.report.render import figures
+from vlcpctl.report.render.forgotten import forgotten_section
 from vlcpctl.report.render.html_table import html_table
 from vlcpctl.report.scores.runs import Track
 from vlcpctl.report.tables.angles import MEASURES, SpatialTrack
@@ -33,6 +34,7 @@ def page(document: Document) -> str:
         html_table(verdicts_table(document.verdicts)) if document.verdicts else "",
         *(_section(document, track) for track in document.tracks),
         *(_spatial_section(space) for space in document.spatial_tracks),
+        forgotten_section(document),
         html_table(definitions_table()) if document.tracks else "",
     )
     return "<!DOCTYPE html>\n" + element("html", head, body, lang="en") + "\n"

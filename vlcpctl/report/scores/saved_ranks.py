@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlcpctl.core.rows import Row
@@ -57,6 +58,10 @@ class RankIntervals:
         if not pairs or len(pairs) < len(curve.seeds):
             return {}
         return {key: Interval(*ends) for key, ends in intervals(pairs).items()}
+
+    def note_used(self, paths: Iterable[Path]) -> None:
+        """Take note that files of ranks are used in the report, though not for intervals."""
+        self._used.update(paths)
 
     @property
     def notes(self) -> list[str]:

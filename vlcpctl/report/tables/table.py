@@ -40,6 +40,7 @@ class TableCell:
     is_best: bool = False
     is_strong: bool = False
     is_faint: bool = False
+    link: str = ""  # relative address, in HTML only
 
     @property
     def line(self) -> str:

@@ -1,0 +1,251 @@
+"""Which saved ranks are of the models just after a task and at the end, run by run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vlcpctl.core.rows import Row
+from vlcpctl.evaluation.rank_files import GalleryRanks, SavedRanks
+from vlcpctl.report.forgotten.changes import (
+    CLASSES,
+    Changes,
+    Confusion,
+    Forgotten,
+    TaskChanges,
+    most_of_page,
+    share_of_page,
+)
+from vlcpctl.report.forgotten.choice import changes, confusions
+from vlcpctl.report.scores.collect import TrackKey, track_key
+from vlcpctl.report.scores.intervals import scores_of
+from vlcpctl.report.scores.joining import current_ids
+
+_CLOSE = 1e-6  # points between a score in a row and the same score computed from ranks
+_LISTS = 4  # of a run on a page: two directions, or two lists of classes and two of images
+
+
+@dataclass
+class _Chain:
+    """The rows of one seed of a run on its stream, by (step, task), and its last step."""
+
+    own: dict[tuple[int, int], Row] = field(default_factory=dict)
+    merged: dict[tuple[int, int], Row] = field(default_factory=dict)
+    last: int = -1
+
+    def add(self, row: Row, step: int) -> None:
+        """Add a row of the model of a stream step."""
+        rows = self.own if row.gallery == "own" else self.merged
+        rows[step, len(row.tasks) - 1 if row.task_step is None else row.task_step] = row
+        self.last = max(self.last, step)
+
+    def learned(self) -> list[int]:
+        """The tasks after which the run has learned another, by their step."""
+        known = {task for step, task in (*self.own, *self.merged) if step == task < self.last}
+        return sorted(known)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """The rows of one task of a run before and after, and which gallery they are of."""
+
+    then: Row
+    now: Row
+    gallery: str
+    earlier: Row | None = None  # of a merged gallery: the last model without this task
+
+    def rows(self) -> list[Row]:
+        """All rows whose ranks are needed."""
+        return [self.then, self.now, *([] if self.earlier is None else [self.earlier])]
+
+
+class _Ranks:
+    """The ranks of some rows, found in all files."""
+
+    def __init__(self, files: Sequence[SavedRanks], rows: Iterable[Row]) -> None:
+        known = list(rows)
+        self._known_as = current_ids(known)
+        self._versions: dict[str, list[str]] = {}
+        for one, current in self._known_as.items():
+            self._versions.setdefault(current, []).append(one)
+        self._files = [(file, file.checkpoints()) for file in files]
+        self.used: set[Path] = set()
+        self.notes: dict[str, None] = {}
+
+    def of(self, rows: Collection[Row], gallery: str) -> dict[int, GalleryRanks]:
+        """By the id of a row: the ranks that belong to it, if there are any."""
+        places = {(row.checkpoint or "", data) for row in rows for data in self._ids(row)}
+        found: dict[tuple[str, str, str], list[GalleryRanks]] = {}
+        for file, checkpoints in self._files:
+            here = {place for place in places if place[0] in checkpoints}
+            for one in file.read_answers(here, gallery):
+                found.setdefault((one.checkpoint, self._current(one.data), one.split), []).append(
+                    one
+                )
+        chosen = {id(row): self._chosen(row, found) for row in rows}
+        return {place: one for place, one in chosen.items() if one is not None}
+
+    def _ids(self, row: Row) -> list[str]:
+        data = row.data or ""
+        return self._versions.get(self._current(data), [data])
+
+    def _current(self, data: str) -> str:
+        return self._known_as.get(data, data)
+
+    def _chosen(
+        self, row: Row, found: Mapping[tuple[str, str, str], list[GalleryRanks]]
+    ) -> GalleryRanks | None:
+        place = (row.checkpoint or "", self._current(row.data or ""), row.split)
+        candidates = [
+            one
+            for one in found.get(place, ())
+            if (row.evaluator, row.protocol) in one.protocols and one.ways
+        ]
+        whole = [one for one in candidates if _agrees(one, row)]
+        reduced = [one for one in candidates if one.is_reduced]
+        for one in (*whole, *reduced):
+            self.used.add(one.path)
+            return one
+        if candidates:
+            self.notes[
+                f"no examples of what {row.run!r} forgot of {row.task!r}: the ranks do not give "
+                "the scores in the rows, so they were made with another --limit or other options"
+            ] = None
+        return None
+
+
+def _agrees(ranks: GalleryRanks, row: Row) -> bool:
+    scores = scores_of(ranks)
+    return all(
+        abs(scores[key] - row.metrics[key]) < _CLOSE for key in scores.keys() & row.metrics.keys()
+    )
+
+
+def find_forgotten(rows: Sequence[Row], files: Sequence[SavedRanks], most: int) -> Forgotten:
+    """What each run forgot of each task but its last, with at most `most` examples in a list.
+
+    `rows` are those of the report. Of several seeds, the first one with ranks is shown. The own
+    gallery of a task is used if rows and ranks have it, else the merged gallery up to the task.
+    Many runs or tasks share `most_of_page`. Raises BadInput if a file of ranks cannot be read.
+    """
+    chains = _chains(rows)
+    runs: dict[tuple[TrackKey, str], list[int]] = {}
+    for track, run, seed in sorted(chains):
+        runs.setdefault((track, run), []).append(seed)
+    ranks = _Ranks(files, rows)
+    budget = _Budget(runs, chains, most)
+    tasks: list[TaskChanges] = []
+    for (track, run), seeds in runs.items():
+        for seed in seeds:
+            found = list(_of_chain(chains[track, run, seed], ranks, budget, tuple(seeds)))
+            tasks += found
+            if found:
+                break
+    return Forgotten(tuple(tasks), most, notes=tuple(ranks.notes), used=frozenset(ranks.used))
+
+
+def _chains(rows: Iterable[Row]) -> dict[tuple[TrackKey, str, int], _Chain]:
+    chains: dict[tuple[TrackKey, str, int], _Chain] = {}
+    for row in rows:
+        is_inside = row.gallery == "merged" or row.task_step is not None
+        if row.since is None and row.step is not None and is_inside and row.checkpoint is not None:
+            chain = chains.setdefault((track_key(row), row.run, row.seed), _Chain())
+            chain.add(row, row.step)
+    return chains
+
+
+class _Budget:
+    """How many examples the lists of a page may still have."""
+
+    def __init__(
+        self,
+        runs: Mapping[tuple[TrackKey, str], Sequence[int]],
+        chains: Mapping[tuple[TrackKey, str, int], _Chain],
+        most: int,
+    ) -> None:
+        lists: dict[int, int] = {}
+        for (track, run), seeds in runs.items():
+            for task in chains[track, run, seeds[0]].learned():
+                lists[task] = lists.get(task, 0) + _LISTS
+        self._share = {task: share_of_page(len(lists), n, most) for task, n in lists.items()}
+        self._left = dict.fromkeys(lists, most_of_page(len(lists)))
+
+    def take(self, task: int) -> int:
+        """How many examples each list of the next run may have; 0 once the page is full."""
+        share = self._share.get(task, 1)
+        left = self._left.get(task, 0)
+        if left < _LISTS * share:
+            return 0
+        self._left[task] = left - _LISTS * share
+        return share
+
+
+def _of_chain(
+    chain: _Chain, ranks: _Ranks, budget: _Budget, seeds: tuple[int, ...]
+) -> Iterator[TaskChanges]:
+    """What one seed of a run forgot, task by task."""
+    own = {task: _own(chain, task) for task in chain.learned()}
+    merged = {task: _merged(chain, task) for task in chain.learned()}
+    of_own = ranks.of([row for one in own.values() if one for row in one.rows()], "own")
+    lacking = {
+        task: one for task, one in merged.items() if one and not _has_ranks(own[task], of_own)
+    }
+    of_merged = ranks.of([row for one in lacking.values() for row in one.rows()], "merged")
+    for task, wanted in {**own, **lacking}.items():
+        found = of_merged if task in lacking else of_own
+        if wanted is not None and _has_ranks(wanted, found):
+            yield _changes(wanted, found, chain.last, budget.take(task), seeds)
+
+
+def _own(chain: _Chain, task: int) -> _Wanted | None:
+    then, now = chain.own.get((task, task)), chain.own.get((chain.last, task))
+    return None if then is None or now is None else _Wanted(then, now, "own")
+
+
+def _merged(chain: _Chain, task: int) -> _Wanted | None:
+    """The rows on the tasks up to this one, and of the last model on those before it."""
+    then, now = chain.merged.get((task, task)), chain.merged.get((chain.last, task))
+    earlier = chain.merged.get((chain.last, task - 1))
+    if then is None or now is None or (task > 0 and earlier is None):
+        return None
+    return _Wanted(then, now, "merged", earlier)
+
+
+def _has_ranks(wanted: _Wanted | None, found: Mapping[int, GalleryRanks]) -> bool:
+    return wanted is not None and all(id(row) in found for row in wanted.rows())
+
+
+def _changes(
+    wanted: _Wanted,
+    found: Mapping[int, GalleryRanks],
+    last: int,
+    most: int,
+    seeds: tuple[int, ...],
+) -> TaskChanges:
+    then, now = found[id(wanted.then)], found[id(wanted.now)]
+    earlier = None if wanted.earlier is None else found[id(wanted.earlier)]
+    then, now = then.shared_with(now), now.shared_with(then)
+    ways: dict[str, Changes] = {}
+    confused: tuple[tuple[Confusion, ...], tuple[Confusion, ...]] = ((), ())
+    for way in sorted(then.ways):
+        one, other = then.ways[way], now.ways[way]
+        if earlier is not None and way in earlier.ways:
+            one, other = (ranks.without_keys_of(earlier.ways[way]) for ranks in (one, other))
+        ways[way] = changes(one, other, most)
+        if way == CLASSES:
+            confused = confusions(one, other, most)
+    row = wanted.then
+    return TaskChanges(
+        track=track_key(row),
+        run=row.run,
+        seed=row.seed,
+        seeds=seeds,
+        task=row.task if wanted.gallery == "own" else (row.tasks or (row.task,))[-1],
+        learned=wanted.then.step or 0,
+        last=last,
+        gallery=wanted.gallery,
+        ways=ways,
+        confused_now=confused[0],
+        confused_then=confused[1],
+    )

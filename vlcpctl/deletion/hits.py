@@ -22,6 +22,7 @@ from vlcpctl.data.precomputed.pseudo_texts import (
 from vlcpctl.data.precomputed.teacher_targets import open_targets
 from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.data.tasks.task import Task
+from vlcpctl.deletion import reports
 from vlcpctl.deletion.places import CACHED, PSEUDO_TEXTS, RANKS, Stored
 from vlcpctl.deletion.tars import Tars
 from vlcpctl.deletion.tasks import FEATURES, SKIPPED, Drop, hits_of, skipped_lines
@@ -154,6 +155,13 @@ def _in_embeddings(hit: Hit, drop: Drop) -> None:
         hit.files.append(MANIFESTS["embeddings"])
 
 
+def _in_report(hit: Hit, drop: Drop) -> None:
+    hit.keys = reports.keys_of(hit.path) & drop.keys
+    if hit.keys:
+        lines = reports.files_with(hit.path, hit.keys)
+        hit.add("examples", max(1, sum(lines.values())), [*lines, reports.SUMMARY])
+
+
 def _in_pseudo_texts(hit: Hit, drop: Drop) -> None:
     file = open_pseudo_texts(hit.path)
     hit.add("texts", int(texts_of_parents(file, drop.keys).sum()), [""])
@@ -177,6 +185,7 @@ _LOOKERS: dict[str, Callable[[Hit, Drop], None]] = {
     "stream": _in_stream,
     "targets": _in_targets,
     "embeddings": _in_embeddings,
+    "report": _in_report,
     PSEUDO_TEXTS: _in_pseudo_texts,
     RANKS: _in_ranks,
     CACHED: _in_cache,

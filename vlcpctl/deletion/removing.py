@@ -17,6 +17,7 @@ from vlcpctl.core.seals import renewed, rewrite_sealed_manifest
 from vlcpctl.core.staging import Staging, delete, link_or_copy
 from vlcpctl.data.precomputed import pseudo_texts, teacher_targets
 from vlcpctl.data.tasks.task import open_task
+from vlcpctl.deletion import reports
 from vlcpctl.deletion.hits import Hit
 from vlcpctl.deletion.places import CACHED, PSEUDO_TEXTS, RANKS, places_under
 from vlcpctl.deletion.plan import Plan, make_plan
@@ -122,6 +123,8 @@ def _rewrite(hit: Hit, tars: Tars, drop: Drop, observe: Observe) -> None:
             rewrite_stream(unit, target, tars, drop)
         elif kind == "task":
             TaskRewriter(open_task(unit), target, unit, tars, drop).rewrite()
+        elif kind == "report":
+            reports.rewrite(unit, target, drop.keys)
         elif kind == "targets":
             _rewrite_targets(unit, target, drop)
         else:

@@ -43,8 +43,20 @@ class Example:
 
 
 @dataclass(frozen=True)
+class Instead:
+    """A wrong answer that is retrieved now for `count` of the forgotten queries."""
+
+    wrong: str
+    wrong_caption: int | None
+    count: int
+
+
+@dataclass(frozen=True)
 class Changes:
-    """The queries of one direction, those with a right answer at rank 1, and examples."""
+    """The queries of one direction, those with a right answer at rank 1, and examples.
+
+    `instead` are the wrong answers that are retrieved now for most of the forgotten queries.
+    """
 
     queries: int
     right_then: int
@@ -53,6 +65,7 @@ class Changes:
     n_gained: int  # wrong then and right now
     forgotten: tuple[Example, ...] = ()
     gained: tuple[Example, ...] = ()
+    instead: tuple[Instead, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,9 +84,10 @@ class TaskChanges:
     """What one run forgot of one task, between two of its models on the same gallery.
 
     `track` is evaluator, protocol, variant and split; `seeds` are all seeds of the run, of which
-    `seed` is the one shown. `learned` and `last` are the stream steps of the models. `gallery` is
-    own, or merged: then the tasks up to this one. `confused_now` and `confused_then` are the pairs
-    of classes most confused by the last model and by the first.
+    `seed` is the one shown. `learned` and `last` are the stream steps of the models; the last one
+    has learned `last_task`. `gallery` is own, or merged: then the tasks up to this one.
+    `confused_now` and `confused_then` are the pairs of classes most confused by the last model and
+    by the first.
     """
 
     track: tuple[str, str, str, str]
@@ -83,6 +97,7 @@ class TaskChanges:
     task: str
     learned: int
     last: int
+    last_task: str
     gallery: str
     ways: Mapping[str, Changes]
     confused_now: tuple[Confusion, ...] = ()
@@ -94,6 +109,8 @@ class TaskChanges:
 
     def named(self) -> Iterator[str]:
         """The samples and classes that its examples name, in the order in which they are shown."""
+        for one in self.ways.values():
+            yield from (hub.wrong for hub in one.instead)
         for name in ("forgotten", "gained"):
             for one in self.ways.values():
                 for example in getattr(one, name):

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vlcpctl.evaluation.rank_files import QueryRanks
-from vlcpctl.report.forgotten.changes import Changes, Confusion, Example
+from vlcpctl.report.forgotten.changes import Changes, Confusion, Example, Instead
 
 _PICTURES = 3  # of a pair of classes
+_INSTEAD = 3
 
 Pair = tuple[str, str]  # a class, and the class given instead
 
@@ -37,7 +38,18 @@ def changes(then: QueryRanks, now: QueryRanks, most: int) -> Changes:
         n_gained=len(won),
         forgotten=_examples(then, now, now, lost, most),
         gained=_examples(then, now, then, won, most),
+        instead=_instead(now, lost) if most else (),
     )
+
+
+def _instead(now: QueryRanks, rows: np.ndarray) -> tuple[Instead, ...]:
+    """The most frequent wrong answers to the queries at some rows, of those given twice or more."""
+    if now.wrong is None:
+        return ()
+    names, captions = (column.to_pylist() for column in now.wrong.at(rows))
+    count = Counter(one for one in zip(names, captions, strict=True) if one[0] is not None)
+    found = sorted(count.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or 0))
+    return tuple(Instead(*answer, number) for answer, number in found[:_INSTEAD] if number > 1)
 
 
 def _examples(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vlcpctl.core.rows import Row
@@ -40,10 +40,21 @@ class _Chain:
         rows[step, len(row.tasks) - 1 if row.task_step is None else row.task_step] = row
         self.last = max(self.last, step)
 
+    def last_task(self) -> str:
+        """The name of the last task that the run has learned."""
+        place = (self.last, self.last)
+        row = self.own.get(place) or self.merged.get(place)
+        return f"task {self.last}" if row is None else _name(row)
+
     def learned(self) -> list[int]:
         """The tasks after which the run has learned another, by their step."""
         known = {task for step, task in (*self.own, *self.merged) if step == task < self.last}
         return sorted(known)
+
+
+def _name(row: Row) -> str:
+    """The name of a task, or of the last task of a merged gallery."""
+    return row.task if row.gallery == "own" or not row.tasks else row.tasks[-1]
 
 
 @dataclass(frozen=True)
@@ -195,7 +206,8 @@ def _of_chain(
     for task, wanted in {**own, **lacking}.items():
         found = of_merged if task in lacking else of_own
         if wanted is not None and _has_ranks(wanted, found):
-            yield _changes(wanted, found, chain.last, budget.take(task), seeds)
+            changed = _changes(wanted, found, budget.take(task))
+            yield replace(changed, seeds=seeds, last=chain.last, last_task=chain.last_task())
 
 
 def _own(chain: _Chain, task: int) -> _Wanted | None:
@@ -216,13 +228,7 @@ def _has_ranks(wanted: _Wanted | None, found: Mapping[int, GalleryRanks]) -> boo
     return wanted is not None and all(id(row) in found for row in wanted.rows())
 
 
-def _changes(
-    wanted: _Wanted,
-    found: Mapping[int, GalleryRanks],
-    last: int,
-    most: int,
-    seeds: tuple[int, ...],
-) -> TaskChanges:
+def _changes(wanted: _Wanted, found: Mapping[int, GalleryRanks], most: int) -> TaskChanges:
     then, now = found[id(wanted.then)], found[id(wanted.now)]
     earlier = None if wanted.earlier is None else found[id(wanted.earlier)]
     then, now = then.shared_with(now), now.shared_with(then)
@@ -240,10 +246,11 @@ def _changes(
         track=track_key(row),
         run=row.run,
         seed=row.seed,
-        seeds=seeds,
-        task=row.task if wanted.gallery == "own" else (row.tasks or (row.task,))[-1],
-        learned=wanted.then.step or 0,
-        last=last,
+        seeds=(row.seed,),
+        task=_name(row),
+        learned=row.step or 0,
+        last=wanted.now.step or 0,
+        last_task="",
         gallery=wanted.gallery,
         ways=ways,
         confused_now=confused[0],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 from vlcpctl.report.forgotten.changes import (
     DIRECTORY,
@@ -59,6 +60,7 @@ def _changes_json(changed: Changes) -> dict[str, object]:
         "n_gained": changed.n_gained,
         "forgotten": [_example_json(shown) for shown in changed.forgotten],
         "gained": [_example_json(shown) for shown in changed.gained],
+        "retrieved_instead": [asdict(one) for one in changed.instead],
     }
 
 

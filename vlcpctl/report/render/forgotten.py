@@ -10,7 +10,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
-from itertools import islice, zip_longest
+from itertools import islice
 
 from vlcpctl.report.document import TITLE, Document
 from vlcpctl.report.forgotten.changes import (
@@ -20,6 +20,7 @@ from vlcpctl.report.forgotten.changes import (
     Confusion,
     Example,
     Forgotten,
+    Instead,
     TaskChanges,
     page_names,
 )
@@ -35,7 +36,7 @@ ABOUT = (
     "learned its task, and no longer does for the last model of the run. Gained is the reverse."
 )
 
-_EXCERPT = 8  # examples in the report itself
+_EXCERPT = 12  # examples in the report itself
 _MOST_RUNS = 8  # that are columns of the table of tasks
 _LONGEST_TEXT = 160  # characters
 _EXCERPT_BYTES = 150_000  # of its pictures, as text
@@ -49,9 +50,9 @@ def forgotten_tables(document: Document) -> list[Table]:
     found = document.forgotten
     tables: list[Table] = []
     for title, runs in _by_track(document):
-        tables.append(_runs_table(f"{HEADING}, {title}", runs))
+        tables.append(_runs_table(f"Forgotten and gained queries: {title}", runs))
         if found is not None:
-            tables.append(_tasks_table(f"{HEADING} of each task, {title}", runs, found))
+            tables.append(_tasks_table(f"Forgotten queries of each task: {title}", runs, found))
     return tables
 
 
@@ -62,7 +63,10 @@ def forgotten_sections(document: Document) -> list[tuple[str, list[Table]]]:
 
 
 def forgotten_section(document: Document) -> Markup:
-    """The section of report.html: counts, links to the pages, and a few examples."""
+    """The section of report.html: counts, links to the pages, and a few examples.
+
+    Empty if no ranks belong to a run that has learned two tasks.
+    """
     found = document.forgotten
     if found is None or not found.tasks:
         return Markup("")
@@ -141,17 +145,13 @@ def _by_track(document: Document) -> Iterator[tuple[str, list[TaskChanges]]]:
 def _runs_table(title: str, tasks: Sequence[TaskChanges]) -> Table:
     """A row for each run: its queries over all tasks, how many were right, forgotten, gained."""
     columns = (
-        *(Column("run", is_number=False), Column("tasks", rank=2), Column("queries", rank=2)),
-        *(Column("right then"), Column("right now"), Column("forgotten")),
-        *(Column("of right then"), Column("gained")),
+        *(Column("run", is_number=False), Column("queries", rank=2), Column("right then")),
+        *(Column("forgotten"), Column("share"), Column("gained"), Column("right now")),
     )
     by_run: dict[str, list[TaskChanges]] = {}
     for one in tasks:
         by_run.setdefault(one.run, []).append(one)
-    rows = tuple(
-        (TableCell(name), _count(len(members)), *_counts(members))
-        for name, members in by_run.items()
-    )
+    rows = tuple((TableCell(name), *_counts(members)) for name, members in by_run.items())
     notes = dict.fromkeys(note for one in tasks for note in _notes(one))
     return Table(title, columns, (RowGroup("", rows),), tuple(notes))
 
@@ -161,8 +161,8 @@ def _counts(members: Sequence[TaskChanges]) -> list[TableCell]:
     totals = {name: sum(one.total(name) for one in members) for name in names}
     lost, of = totals["n_forgotten"], totals["right_then"]
     share = TableCell(f"{100 * lost / of:.0f} %" if of else "-")
-    cells = [_count(totals[name]) for name in names]
-    return [*cells[:4], share, cells[4]]
+    queries, then, now, forgotten, gained = (_count(totals[name]) for name in names)
+    return [queries, then, forgotten, share, gained, now]
 
 
 def _count(number: int) -> TableCell:
@@ -204,20 +204,20 @@ def _share(one: TaskChanges) -> TableCell:
 
 
 def _excerpt(document: Document) -> list[tuple[TaskChanges, str, Example]]:
-    """The deepest fall of each run in each direction, runs and directions in turns."""
+    """The deepest fall of each run in each direction, of the first runs."""
     by_run: dict[tuple[str, str], dict[str, list[tuple[TaskChanges, str, Example]]]] = {}
     for title, tasks in _by_track(document):
         for one in tasks:
             for way, changed in one.ways.items():
                 of_run = by_run.setdefault((title, one.run), {}).setdefault(way, [])
                 of_run += [(one, way, shown) for shown in changed.forgotten[:1]]
-    lists = [
-        sorted(falls, key=lambda fall: (-fall[2].rank_now, fall[0].learned, fall[2].key))
+    deepest = (
+        min(falls, key=lambda fall: (-fall[2].rank_now, fall[0].learned, fall[2].key))
         for ways in by_run.values()
         for falls in ways.values()
-    ]
-    turns = (fall for turn in zip_longest(*lists) for fall in turn if fall is not None)
-    return list(islice(turns, _EXCERPT))
+        if falls
+    )
+    return list(islice(deepest, _EXCERPT))
 
 
 def _page(
@@ -255,8 +255,8 @@ def _run_section(pictures: _Pictures, one: TaskChanges) -> Markup:
         element("h3", one.run),
         element(
             "p",
-            f"Seed {one.seed}; then is the model after step {one.learned}, now the one after step "
-            f"{one.last}.",
+            f"Seed {one.seed}. Then is the model that had just learned {one.task}, now the last "
+            f"one, which has learned {one.last_task}.",
             class_="about",
         ),
     ]
@@ -274,6 +274,7 @@ def _list_parts(
     lost = [_card(pictures, one, way, shown) for shown in changed.forgotten]
     title = f"Forgotten: {changed.n_forgotten} of {changed.right_then} that were right"
     yield element("p", f"{title}{_shown(lost, changed.n_forgotten)}")
+    yield _instead(pictures, way, changed.instead)
     yield _cards(lost)
     won = [_card(pictures, one, way, shown, is_gain=True) for shown in changed.gained]
     wrong = changed.queries - changed.right_then
@@ -283,6 +284,26 @@ def _list_parts(
         yield element("details", summary, _cards(won))
     else:
         yield element("p", title)
+
+
+def _instead(pictures: _Pictures, way: str, found: Sequence[Instead]) -> Markup:
+    """The answers that are retrieved now for several forgotten queries, each on its own line."""
+    if not found:
+        return Markup("")
+    answers = [
+        joined(Markup("\n"), _instead_answer(pictures, way, one), Markup("\n")) for one in found
+    ]
+    return element("p", "Retrieved now for several of them:", *answers, class_="instead")
+
+
+def _instead_answer(pictures: _Pictures, way: str, one: Instead) -> Markup:
+    if way == CLASSES:
+        answer, keys = element("q", _clipped(one.wrong)), None
+    else:
+        is_text = way == "i2t"
+        answer = pictures.text(one.wrong, one.wrong_caption) if is_text else pictures.of(one.wrong)
+        keys = one.wrong
+    return element("span", answer, f" {one.count} times", data_keys=keys)
 
 
 def _shown(cards: Sequence[Markup], count: int) -> str:
@@ -350,6 +371,8 @@ def _card(
     before, after = shown.rank_then, shown.rank_now
     of = f" of {size}" if size >= max(before, after) else ""
     keys = " ".join(_named(shown)) if way != CLASSES else shown.key
+    # A picture beside its answers, a text above them.
+    css = None if way == "t2i" else "beside"
     return element(
         "li",
         element("div", query, class_="query"),
@@ -363,6 +386,7 @@ def _card(
             element("span", f" {place}") if place else "",
             class_="ranks",
         ),
+        class_=css,
         data_keys=keys,
         title=f"key {shown.key}",
     )

@@ -110,8 +110,7 @@ def thumbnail(data: bytes, what: str = "image") -> Thumbnail:
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
     small = decoded.pixels if size == decoded.pixels.size else decoded.resize(size, "bicubic")
     small = Image.fromarray(np.asarray(small))  # without comments and profiles of the file
-    options = {"JPEG": {"quality": _QUALITY, "optimize": True}, "PNG": {"optimize": True}}
-    encoded = {kind: _encoded(small, kind, **how) for kind, how in options.items()}
+    encoded = {"JPEG": _encoded(small, "JPEG", quality=_QUALITY), "PNG": _encoded(small, "PNG")}
     kind = min(encoded, key=lambda name: len(encoded[name]))
     return Thumbnail(f"image/{kind.lower()}", encoded[kind], *size)
 
@@ -121,9 +120,9 @@ def _reduction(size: tuple[int, int]) -> int:
     return next((by for by in (8, 4, 2) if max(size) // by >= 2 * EDGE), 1)
 
 
-def _encoded(image: Image.Image, kind: str, **how: int | bool) -> bytes:
+def _encoded(image: Image.Image, kind: str, **how: int) -> bytes:
     file = io.BytesIO()
-    image.save(file, kind, **how)
+    image.save(file, kind, optimize=True, **how)
     return file.getvalue()
 
 

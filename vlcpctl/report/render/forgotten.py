@@ -70,8 +70,12 @@ def forgotten_section(document: Document) -> Markup:
     found = document.forgotten
     if found is None or not found.tasks:
         return Markup("")
-    tables = [html_table(table) for table in forgotten_tables(document)]
-    parts = [element("h2", HEADING), element("p", ABOUT), *tables]
+    tables = [element("div", html_table(table)) for table in forgotten_tables(document)]
+    boxes = [
+        element("div", *tables[at : at + 2], class_="side-by-side")
+        for at in range(0, len(tables), 2)  # those of a track
+    ]
+    parts = [element("h2", HEADING), element("p", ABOUT), *boxes]
     chosen = _excerpt(document)
     if chosen:
         pictures = _pictures(found, (key for one, _, shown in chosen for key in _named(shown)))
@@ -190,7 +194,7 @@ def _tasks_table(title: str, tasks: Sequence[TaskChanges], found: Forgotten) -> 
     rows = []
     for task, by_run in by_task.items():
         shares = [_share(by_run[run]) if run in by_run else TableCell("") for run in runs]
-        known = sorted((one for one in shares if one.value is not None), key=lambda one: one.value)
+        known = sorted((one for one in shares if one.text), key=lambda one: one.value or 0.0)
         shown = [known[0], known[-1]] if is_many and known else shares[: len(names)]
         rows.append((TableCell(task, link=f"{DIRECTORY}/{links[task]}"), *shown))
     columns = (Column("task", is_number=False), *(Column(name) for name in names))
@@ -263,7 +267,7 @@ def _run_section(pictures: _Pictures, one: TaskChanges) -> Markup:
     for way, changed in one.ways.items():
         parts.append(element("h4", _WAYS.get(way, way)))
         if way == CLASSES:
-            parts += _confusion_parts(pictures, one)
+            parts.append(element("div", *_confusion_parts(pictures, one), class_="side-by-side"))
         parts += _list_parts(pictures, one, way, changed)
     return joined(*parts)
 
@@ -293,7 +297,8 @@ def _instead(pictures: _Pictures, way: str, found: Sequence[Instead]) -> Markup:
     answers = [
         joined(Markup("\n"), _instead_answer(pictures, way, one), Markup("\n")) for one in found
     ]
-    return element("p", "Retrieved now for several of them:", *answers, class_="instead")
+    verb = "Given" if way == CLASSES else "Retrieved"
+    return element("p", f"{verb} now for several of them:", *answers, class_="instead")
 
 
 def _instead_answer(pictures: _Pictures, way: str, one: Instead) -> Markup:
@@ -366,7 +371,7 @@ def _card(
 ) -> Markup:
     """One query: what it is, the right answer, what was retrieved instead, and the ranks."""
     query, right, wrong = _sides(pictures, way, shown)
-    retrieved = "retrieved then" if is_gain else "retrieved now"
+    answer, verb = ("class", "given") if way == CLASSES else ("answer", "retrieved")
     size = _gallery_size(one, way)
     before, after = shown.rank_then, shown.rank_now
     of = f" of {size}" if size >= max(before, after) else ""
@@ -376,8 +381,8 @@ def _card(
     return element(
         "li",
         element("div", query, class_="query"),
-        _answer("right", f"{_RIGHT} right answer", right),
-        _answer("wrong", f"{_WRONG} {retrieved}", wrong),
+        _answer("right", f"{_RIGHT} right {answer}", right),
+        _answer("wrong", f"{_WRONG} {verb} {'then' if is_gain else 'now'}", wrong),
         element(
             "p",
             f"rank {before} {_ARROW} ",
@@ -414,7 +419,7 @@ def _sides(pictures: _Pictures, way: str, shown: Example) -> tuple[Markup, Marku
 
 def _gallery_size(one: TaskChanges, way: str) -> int:
     """How many answers there are: the queries of the other direction, on an own gallery."""
-    other = {"i2t": "t2i", "t2i": "i2t"}.get(way)
+    other = {"i2t": "t2i", "t2i": "i2t"}.get(way, "")
     if one.gallery != "own" or other not in one.ways:
         return 0
     return one.ways[other].queries

@@ -286,6 +286,11 @@ class SavedRanks:
         named = pc.field("checkpoint").isin(pa.array(sorted(checkpoints), _TEXT))  # even if empty
         return self._galleries((pc.field("gallery") == "own") & named)
 
+    @property
+    def rows(self) -> int:
+        """The number of ranks in the file."""
+        return int(pq.read_metadata(self.path).num_rows)
+
     def checkpoints(self) -> set[str]:
         """The checkpoints that the file has ranks of. Raises BadInput as `read` does."""
         self._check()

@@ -10,6 +10,7 @@ from support.forgotten_world import ForgottenWorld, add_zeroshot, make_world, us
 from vlcpctl.core.rows import read_rows
 from vlcpctl.evaluation.rank_files import SavedRanks, write_without
 from vlcpctl.report.forgotten import changes as limits
+from vlcpctl.report.forgotten import finding
 from vlcpctl.report.forgotten.changes import Forgotten
 from vlcpctl.report.forgotten.finding import find_forgotten
 
@@ -95,6 +96,14 @@ def test_zero_shot_confusions_are_those_of_both_models(
     assert [(c.label, c.wrong, c.then, c.now) for c in one.confused_now] == [("a", "b", 0, 2)]
     assert [(c.label, c.wrong, c.then, c.now) for c in one.confused_then] == [("b", "a", 1, 0)]
     assert one.confused_now[0].keys == (world.key(0, 0), world.key(0, 1))
+
+
+def test_large_files_are_read_task_by_task_with_the_same_result(
+    world: ForgottenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = found_in(world)
+    monkeypatch.setattr(finding, "_MOST_AT_ONCE", 1)
+    assert found_in(world) == whole
 
 
 def test_many_runs_share_the_examples_of_a_page(

@@ -23,6 +23,7 @@ from vlcpctl.report.scores.intervals import scores_of
 from vlcpctl.report.scores.joining import current_ids
 
 _CLOSE = 1e-6  # points between a score in a row and the same score computed from ranks
+_MOST_AT_ONCE = 2_000_000  # ranks of a run that are read at once: about 600 MB
 _LISTS = 4  # of a run on a page: two directions, or two lists of classes and two of images
 
 
@@ -39,6 +40,11 @@ class _Chain:
         rows = self.own if row.gallery == "own" else self.merged
         rows[step, len(row.tasks) - 1 if row.task_step is None else row.task_step] = row
         self.last = max(self.last, step)
+
+    def checkpoints(self) -> set[str]:
+        """The checkpoints of the models."""
+        rows = (*self.own.values(), *self.merged.values())
+        return {row.checkpoint for row in rows if row.checkpoint is not None}
 
     def last_task(self) -> str:
         """The name of the last task that the run has learned."""
@@ -83,6 +89,10 @@ class _Ranks:
         self._files = [(file, file.checkpoints()) for file in files]
         self.used: set[Path] = set()
         self.notes: dict[str, None] = {}
+
+    def size(self, checkpoints: Collection[str]) -> int:
+        """How many ranks the files have that contain some of these checkpoints."""
+        return sum(file.rows for file, known in self._files if not known.isdisjoint(checkpoints))
 
     def of(self, rows: Collection[Row], gallery: str) -> dict[int, GalleryRanks]:
         """By the id of a row: the ranks that belong to it, if there are any."""
@@ -195,9 +205,22 @@ class _Budget:
 def _of_chain(
     chain: _Chain, ranks: _Ranks, budget: _Budget, seeds: tuple[int, ...]
 ) -> Iterator[TaskChanges]:
-    """What one seed of a run forgot, task by task."""
-    own = {task: _own(chain, task) for task in chain.learned()}
-    merged = {task: _merged(chain, task) for task in chain.learned()}
+    """What one seed of a run forgot, task by task; of large files, one task is read at a time."""
+    tasks = chain.learned()
+    is_large = ranks.size(chain.checkpoints()) > _MOST_AT_ONCE
+    for batch in [[task] for task in tasks] if is_large else [tasks]:
+        yield from _of_tasks(batch, chain, ranks, budget, seeds)
+
+
+def _of_tasks(
+    tasks: Sequence[int],
+    chain: _Chain,
+    ranks: _Ranks,
+    budget: _Budget,
+    seeds: tuple[int, ...],
+) -> Iterator[TaskChanges]:
+    own = {task: _own(chain, task) for task in tasks}
+    merged = {task: _merged(chain, task) for task in tasks}
     of_own = ranks.of([row for one in own.values() if one for row in one.rows()], "own")
     lacking = {
         task: one for task, one in merged.items() if one and not _has_ranks(own[task], of_own)

@@ -88,8 +88,8 @@ def run(
     r"""Remove pairs from everything under PATH that stores them, and write a receipt.
 
     Searched are tasks, streams, buffers (also the samples that they evicted and still have in their
-    tars), targets, stored features, pseudo texts, saved embeddings and files of ranks, including
-    the hidden directories beside them. What contains the pairs is written again without them and
+    tars), targets, stored features, pseudo texts, saved embeddings, files of ranks and reports that
+    show some of their queries, including the hidden directories beside them. What contains the pairs is written again without them and
     swapped in; nothing of the old files is kept. Files of an --embedding-cache that contain the
     pairs are deleted, so give its directory, too. Outputs that --force replaced, and unfinished
     work of distill and invert-texts, are deleted if they contain the pairs. Rewritten artifacts

@@ -89,11 +89,12 @@ def run(
 
     Searched are tasks, streams, buffers (also the samples that they evicted and still have in their
     tars), targets, stored features, pseudo texts, saved embeddings, files of ranks and reports that
-    show some of their queries, including the hidden directories beside them. What contains the pairs is written again without them and
-    swapped in; nothing of the old files is kept. Files of an --embedding-cache that contain the
-    pairs are deleted, so give its directory, too. Outputs that --force replaced, and unfinished
-    work of distill and invert-texts, are deleted if they contain the pairs. Rewritten artifacts
-    list their earlier content ids as "was", and other commands treat them as the same data.
+    show some of their queries, including the hidden directories beside them. What contains the
+    pairs is written again without them and swapped in; nothing of the old files is kept. Files of
+    an --embedding-cache that contain the pairs are deleted, so give its directory, too. Outputs
+    that --force replaced, and unfinished work of distill and invert-texts, are deleted if they
+    contain the pairs. Rewritten artifacts list their earlier content ids as "was", and other
+    commands treat them as the same data.
 
     Options that select pairs can be combined: each adds pairs. If nothing matches, the exit code is
     3; if the same request has removed everything before, it is 0.

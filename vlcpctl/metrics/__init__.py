@@ -1,1 +1,1 @@
-"""Numbers from arrays: recalls and forgetting."""
+"""Numbers from arrays: recalls, forgetting and the numbers of benchmarks."""

@@ -19,7 +19,7 @@ def own_final(matrix: Matrix) -> float | None:
     >>> own_final(np.array([[60.0, np.nan], [40.0, 50.0]]))
     45.0
     """
-    return _defined(np.mean(_seen(matrix)[-1]))
+    return defined_or_none(np.mean(learned_columns(matrix)[-1]))
 
 
 def own_learned(matrix: Matrix) -> float | None:
@@ -28,7 +28,7 @@ def own_learned(matrix: Matrix) -> float | None:
     >>> own_learned(np.array([[60.0, np.nan], [40.0, 50.0]]))
     55.0
     """
-    return _defined(np.mean(_seen(matrix).diagonal()))
+    return defined_or_none(np.mean(learned_columns(matrix).diagonal()))
 
 
 def bwt_gem(matrix: Matrix) -> float | None:
@@ -37,8 +37,8 @@ def bwt_gem(matrix: Matrix) -> float | None:
     >>> bwt_gem(np.array([[60.0, np.nan], [40.0, 50.0]]))
     -20.0
     """
-    seen = _seen(matrix)
-    return None if len(seen) < 2 else _defined(np.mean((seen[-1] - seen.diagonal())[:-1]))
+    seen = learned_columns(matrix)
+    return None if len(seen) < 2 else defined_or_none(np.mean((seen[-1] - seen.diagonal())[:-1]))
 
 
 def bwt_incclip(matrix: Matrix) -> float | None:
@@ -47,12 +47,12 @@ def bwt_incclip(matrix: Matrix) -> float | None:
     >>> bwt_incclip(np.array([[60.0, np.nan], [40.0, 50.0]]))  # 1/2 * (-20 + 0)
     -10.0
     """
-    seen = _seen(matrix)
+    seen = learned_columns(matrix)
     steps = range(1, len(seen))
     if not steps:
         return None
     changes = [np.mean((seen[step] - seen.diagonal())[: step + 1]) for step in steps]
-    return _defined(np.mean(changes))
+    return defined_or_none(np.mean(changes))
 
 
 def forgetting_max(matrix: Matrix) -> float | None:
@@ -64,11 +64,11 @@ def forgetting_max(matrix: Matrix) -> float | None:
     >>> forgetting_max(np.array([[60.0, np.nan], [40.0, 50.0]]))
     20.0
     """
-    seen = _seen(matrix)
+    seen = learned_columns(matrix)
     if len(seen) < 2:
         return None
     drops = [seen[task:-1, task].max() - seen[-1, task] for task in range(len(seen) - 1)]
-    return _defined(np.mean(drops))
+    return defined_or_none(np.mean(drops))
 
 
 def fr_dha(matrix: Matrix) -> float | None:
@@ -77,11 +77,11 @@ def fr_dha(matrix: Matrix) -> float | None:
     >>> round(fr_dha(np.array([[60.0, np.nan], [40.0, 50.0]])), 2)
     33.33
     """
-    seen = _seen(matrix)
+    seen = learned_columns(matrix)
     learned, final = seen.diagonal()[:-1], seen[-1, :-1]
     if len(seen) < 2 or not np.all(learned > 0):
         return None  # a task of which nothing was learned: the ratio is undefined
-    return _defined(100 * np.mean((learned - final) / learned))
+    return defined_or_none(100 * np.mean((learned - final) / learned))
 
 
 def bwt_ctp(merged: Matrix) -> float | None:
@@ -92,8 +92,8 @@ def bwt_ctp(merged: Matrix) -> float | None:
     >>> bwt_ctp(np.array([[60.0, np.nan], [45.0, 50.0]]))
     15.0
     """
-    seen = _seen(merged)
-    return None if len(seen) < 2 else _defined(np.mean((seen.diagonal() - seen[-1])[:-1]))
+    seen = learned_columns(merged)
+    return None if len(seen) < 2 else defined_or_none(np.mean((seen.diagonal() - seen[-1])[:-1]))
 
 
 def merged_final(merged: Matrix) -> float | None:
@@ -102,7 +102,7 @@ def merged_final(merged: Matrix) -> float | None:
     >>> merged_final(np.array([[60.0, np.nan], [np.nan, 50.0]]))
     50.0
     """
-    return _defined(_seen(merged)[-1, -1])
+    return defined_or_none(learned_columns(merged)[-1, -1])
 
 
 def fwt_gem(from_start: Matrix) -> float | None:
@@ -116,15 +116,16 @@ def fwt_gem(from_start: Matrix) -> float | None:
     seen = from_start[:, : len(from_start) - 1]
     if len(seen) < 3:
         return None
-    return _defined(np.mean((seen[:-1].diagonal() - seen[0])[1:]))
+    return defined_or_none(np.mean((seen[:-1].diagonal() - seen[0])[1:]))
 
 
-def _seen(matrix: Matrix) -> Matrix:
-    """The columns of the tasks trained on so far, of which there are as many as steps."""
+def learned_columns(matrix: Matrix) -> Matrix:
+    """(T, T) the columns of the tasks trained on so far, of which there are as many as steps."""
     steps, tasks = matrix.shape
     assert 0 < steps <= tasks, f"{steps} steps over {tasks} tasks"
     return matrix[:, :steps]
 
 
-def _defined(value: np.floating) -> float | None:
+def defined_or_none(value: np.floating) -> float | None:
+    """The number; None for NaN, which stands for a cell that was not evaluated."""
     return None if np.isnan(value) else float(value)

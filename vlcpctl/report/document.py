@@ -108,10 +108,11 @@ def check_metric(metric: str | None, tracks: Iterable[Track]) -> None:
 
 
 def definitions_table() -> Table:
-    """A table of the summary metrics: name, formula and how to read the sign."""
-    columns = tuple(Column(name, is_number=False) for name in ("metric", "formula", "reading"))
+    """A table of the summary metrics: name, formula, how to read the sign, and the source."""
+    names = ("metric", "formula", "reading", "source")
+    columns = tuple(Column(name, is_number=False) for name in names)
     rows = tuple(
-        (TableCell(d.name), TableCell(d.formula), TableCell(d.reading))
+        tuple(map(TableCell, (d.name, d.formula, d.reading, d.source)))
         for d in DEFINITIONS.values()
     )
     return Table("Definitions", columns, (RowGroup("", rows),), (LEGEND,))

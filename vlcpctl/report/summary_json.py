@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -52,6 +53,7 @@ def as_json(document: Document, identity: dict[str, Any]) -> dict[str, Any]:
             name: {
                 "formula": d.formula,
                 "reading": d.reading,
+                "source": d.source,
                 "higher_is_better": d.higher_is_better,
             }
             for name, d in DEFINITIONS.items()
@@ -82,11 +84,13 @@ def as_line(document: Document, identity: dict[str, Any]) -> str:
 
 
 def _track_json(track: Track, key: str) -> dict[str, Any]:
+    outside = [_outside_json(run) for run in track.outside_runs]
     return {
         **_track_names(track),
         "metric": key,
         "runs": [_run_json(run) for run in ordered_runs(track, key)],
         "transfer": [_transfer_json(transfer) for transfer in track.transfers],
+        **({"outside_runs": outside} if outside else {}),
     }
 
 
@@ -150,10 +154,7 @@ def _run_json(run: RunScores) -> dict[str, Any]:
         "tasks": list(run.tasks),
         "steps": run.steps,
         "final_only": run.final_only,
-        "summary": {
-            name: {key: _spread_json(summarise(run, key, name)) for key in run.scores}
-            for name in DEFINITIONS
-        },
+        "summary": _summary_json(run, DEFINITIONS),
         "matrices": {
             gallery: {
                 key: _rounded(own_means(run, key, gallery)[np.ix_(steps, tasks)].tolist())
@@ -163,6 +164,19 @@ def _run_json(run: RunScores) -> dict[str, Any]:
         },
         **({"matrix_steps": steps, "matrix_tasks": tasks} if is_cut else {}),
         **({"start": _start_json(run)} if has_start(run) else {}),
+    }
+
+
+def _outside_json(run: RunScores) -> dict[str, Any]:
+    """A run without rows on its stream in this track: its means over data outside of it."""
+    names = [name for name, one in DEFINITIONS.items() if one.gallery == "outside"]
+    about = {"run": run.name, "method": run.method, "seeds": list(run.seeds)}
+    return {**about, "summary": _summary_json(run, names)}
+
+
+def _summary_json(run: RunScores, names: Iterable[str]) -> dict[str, Any]:
+    return {
+        name: {key: _spread_json(summarise(run, key, name)) for key in run.scores} for name in names
     }
 
 

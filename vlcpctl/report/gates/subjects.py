@@ -143,7 +143,7 @@ def _of_track(gate: Gate, track: Track, key: str) -> list[Subject]:
         return []
     return [
         _subject_of_run(track, run, key, name)
-        for run in track.runs
+        for run in track.runs_with(_gallery_of(gate.summary))
         for name in ([gate.summary] if gate.summary else _final_summaries(gate, run))
     ]
 
@@ -155,8 +155,12 @@ def _final_summaries(gate: Gate, run: RunScores) -> list[str]:
     return [name for gallery, name in _GALLERY_SUMMARIES.items() if gallery in run.galleries]
 
 
+def _gallery_of(summary: str | None) -> str:
+    return "own" if summary is None else DEFINITIONS[summary].gallery
+
+
 def _subject_of_run(track: Track, run: RunScores, key: str, name: str) -> Subject:
-    gallery = "merged" if DEFINITIONS[name].gallery == "merged" else "own"
+    gallery = "merged" if _gallery_of(name) == "merged" else "own"
     return Subject(
         track,
         run.name,

@@ -10,7 +10,7 @@ from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, uppe
 
 _RECALL = re.compile(r"(i2t|t2i)_(r\d+|rmean)")
 _CODE = frozenset({"formula", "metric", "condition"})
-_PROSE = frozenset({"formula", "reading", "verdict"})
+_PROSE = frozenset({"formula", "reading", "source", "verdict"})
 
 
 def html_table(table: Table) -> Markup:

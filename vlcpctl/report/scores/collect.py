@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -30,6 +31,7 @@ def collect(rows: Iterable[Row], starts: Mapping[str, Sequence[str]] | None = No
     for a row that fits into no score matrix, for rows of one run that contradict each other, and
     for more than one report can hold.
     """
+    rows = list(rows)
     tracks = _grouped(rows, track_key)
     _refuse_more(len(tracks), MOST_TRACKS, "combinations of evaluator, protocol and split")
     runs, outside = 0, 0
@@ -38,7 +40,10 @@ def collect(rows: Iterable[Row], starts: Mapping[str, Sequence[str]] | None = No
         outside += len({(row.run, row.task, row.tasks) for row in members if _is_outside(row)})
     _refuse_more(runs, MOST_RUNS, "combinations of run and seed")
     _refuse_more(outside, MOST_OUTSIDE, "lines on data outside the stream")
-    return [_track(members, starts or {}) for _, members in sorted(tracks.items())]
+    last: dict[str, int] = {}  # a track may lack the last model of a run
+    for row in rows:
+        last[row.run] = max(_step(row), last.get(row.run, START))
+    return [_track(members, starts or {}, last) for _, members in sorted(tracks.items())]
 
 
 def track_key(row: Row | Track) -> TrackKey:
@@ -64,7 +69,7 @@ def _refuse_more(count: int, most: int, what: str) -> None:
         raise BadInput(f"the rows have {count} {what}, more than {most}; report fewer at a time")
 
 
-def _track(rows: list[Row], starts: Mapping[str, Sequence[str]]) -> Track:
+def _track(rows: list[Row], starts: Mapping[str, Sequence[str]], last: Mapping[str, int]) -> Track:
     for row in rows:
         _check(row)
     foreign = {(row.run, row.task) for row in rows if _is_outside(row)}
@@ -73,6 +78,7 @@ def _track(rows: list[Row], starts: Mapping[str, Sequence[str]]) -> Track:
     runs = _grouped(inside, lambda row: row.run)
     names = outside_names(outside)
     transfers = _grouped(outside, lambda row: (row.run, row.task, row.tasks))
+    outside_of = _grouped(outside, lambda row: row.run)
     keys = tuple(dict.fromkeys(key for row in rows for key in row.metrics))
     _refuse_more(len(keys), MOST_KEYS, "metrics")
     if not keys:
@@ -85,12 +91,21 @@ def _track(rows: list[Row], starts: Mapping[str, Sequence[str]]) -> Track:
         split=rows[0].split,
         keys=keys,
         runs=tuple(
-            _run(name, members, tuple(starts.get(name, ())))
+            _with_outside(
+                _run(name, members, tuple(starts.get(name, ()))),
+                outside_of.get(name, []),
+                last[name],
+            )
             for name, members in sorted(runs.items())
         ),
         transfers=tuple(
             _transfer(run, names[task, tasks], members)
             for (run, task, tasks), members in sorted(transfers.items())
+        ),
+        outside_runs=tuple(
+            _with_outside(_outside_run(name, members, last[name]), members, last[name])
+            for name, members in sorted(outside_of.items())
+            if name not in runs and last[name] != START
         ),
     )
 
@@ -148,6 +163,54 @@ def _run(name: str, rows: list[Row], starts: tuple[str, ...]) -> RunScores:
         scores={key: tuple(scores.get(key, empty) for scores in per_seed) for key in keys},
         starts=starts,
     )
+
+
+def _outside_run(name: str, rows: list[Row], last: int) -> RunScores:
+    """A run without a row on its stream; of some, the last model was evaluated elsewhere only."""
+    method, buffer = _recipe(name, rows, max(map(_step, rows)))
+    seeds = tuple(sorted({row.seed for row in rows}))
+    keys = dict.fromkeys(key for row in rows for key in row.metrics)
+    empty = SeedScores(np.empty((0, 0)), np.empty((0, 0)), np.empty(0))
+    return RunScores(
+        name=name,
+        method=method,
+        buffer=buffer,
+        tasks=(),
+        seeds=seeds,
+        steps=last + 1,
+        final_only=False,
+        galleries=frozenset(),
+        scores={key: (empty,) * len(seeds) for key in keys},
+    )
+
+
+def _with_outside(run: RunScores, rows: list[Row], last: int) -> RunScores:
+    """The run with the scores of its last model on data outside its stream.
+
+    Means over several data sets do not count, nor does, in a metric, data without this metric.
+    """
+    rows = [row for row in rows if len(row.tasks) < 2]
+    sets: dict[str, dict[str, int]] = {}  # by metric: the column of each data set
+    for row in sorted(rows, key=lambda row: row.task):
+        for key in row.metrics:
+            sets.setdefault(key, {}).setdefault(row.task, len(sets.get(key, {})))
+    if not sets:
+        return run
+    shape = len(run.seeds)
+    found = {key: np.full((shape, len(columns)), np.nan) for key, columns in sets.items()}
+    for row in rows:
+        if _step(row) == last and row.seed in run.seeds:
+            for key, value in row.metrics.items():
+                found[key][run.seeds.index(row.seed), sets[key][row.task]] = value
+    none = _empty(run.steps, len(run.tasks))
+    scores = {
+        key: tuple(
+            replace(one, outside=found[key][number]) if key in found else one
+            for number, one in enumerate(run.scores.get(key, (none,) * shape))
+        )
+        for key in dict.fromkeys((*run.scores, *found))
+    }
+    return replace(run, scores=scores, outside=tuple(sorted({row.task for row in rows})))
 
 
 def _seed_scores(rows: list[Row], steps: int, tasks: int) -> dict[str, SeedScores]:
@@ -250,7 +313,9 @@ def _transfer(run: str, task: str, rows: list[Row]) -> TransferScores:
         )
         for key in keys
     }
-    return TransferScores(run, task, by_step)
+    first = rows[0]
+    numbers = tuple(sorted({row.seed for row in rows}))
+    return TransferScores(run, task, by_step, len(first.tasks) > 1, numbers)
 
 
 def _grouped(rows: Iterable[Row], key: Callable[[Row], K]) -> dict[K, list[Row]]:

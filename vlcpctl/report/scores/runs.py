@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,14 +18,23 @@ def is_upper_bound(run: str, method: str) -> bool:
 
 @dataclass(frozen=True)
 class SeedScores:
-    """One metric of one seed: R and M, both (steps, tasks), and the model at the start (tasks,)."""
+    """One metric of one seed: R and M, both (steps, tasks), and the model at the start (tasks,).
+
+    `outside` has the last model's scores on the data sets outside the stream (sets,).
+    """
 
     own: Matrix
     merged: Matrix
     start: Matrix
+    outside: Matrix = field(default_factory=lambda: np.empty(0))
 
     def of(self, gallery: str) -> Matrix:
-        """The matrix of a gallery: own, merged, or "start", the own one below the start's row."""
+        """The matrix of a gallery: own, merged, or "start", the own one below the start's row.
+
+        That of "outside" has one row, of the last model: (1, sets).
+        """
+        if gallery == "outside":
+            return self.outside[None, :]
         if gallery == "merged":
             return self.merged
         return self.own if gallery == "own" else np.vstack([self.start, self.own])
@@ -35,7 +44,8 @@ class SeedScores:
 class RunScores:
     """One run on one stream: `scores` has, per metric key, the scores of every seed.
 
-    `starts` has the names of the models that its seeds start from, where these are known.
+    `starts` has the names of the models that its seeds start from, where these are known; `outside`
+    has the data sets outside the stream that it was evaluated on.
     """
 
     name: str
@@ -48,6 +58,7 @@ class RunScores:
     galleries: frozenset[str]
     scores: dict[str, tuple[SeedScores, ...]]
     starts: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
 
     @property
     def group(self) -> str:
@@ -59,16 +70,24 @@ class RunScores:
 
 @dataclass(frozen=True)
 class TransferScores:
-    """One run on data outside its stream: per metric key and seed, scores by step (or START)."""
+    """One run on data outside its stream: per metric key and seed, scores by step (or START).
+
+    `is_mean` if it is the mean over several data sets, which have scores of their own.
+    """
 
     run: str
     task: str
     scores: dict[str, tuple[dict[int, float], ...]]
+    is_mean: bool = False
+    seeds: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Track:
-    """Runs that can be compared, of one evaluator, protocol, variant and split."""
+    """Runs that can be compared, of one evaluator, protocol, variant and split.
+
+    `outside_runs` were trained, but evaluated here on data outside the stream only.
+    """
 
     evaluator: str
     protocol: str
@@ -77,6 +96,11 @@ class Track:
     keys: tuple[str, ...]
     runs: tuple[RunScores, ...]
     transfers: tuple[TransferScores, ...]
+    outside_runs: tuple[RunScores, ...] = ()
+
+    def runs_with(self, gallery: str) -> tuple[RunScores, ...]:
+        """The runs that a number on this gallery is about."""
+        return (*self.runs, *self.outside_runs) if gallery == "outside" else self.runs
 
     @property
     def title(self) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vlcpctl.core.errors import some_names
 from vlcpctl.metrics.definitions import DEFINITIONS, Definition
 from vlcpctl.metrics.forgetting import Matrix
 from vlcpctl.report.scores.runs import RunScores
@@ -40,7 +41,7 @@ def summarise(run: RunScores, key: str, name: str) -> Spread | None:
     """One summary metric of a run; None if it is undefined for any seed."""
     definition = DEFINITIONS[name]
     if key not in run.scores or why_undefined(run, definition):
-        return None
+        return None  # the matrix may not even have the shape that the metric expects
     values = [definition.value(scores.of(definition.gallery)) for scores in run.scores[key]]
     known = tuple(value for value in values if value is not None)
     return Spread(known) if len(known) == len(values) else None
@@ -76,6 +77,8 @@ def change_from_start(run: RunScores, key: str) -> Spread | None:
 
 def why_undefined(run: RunScores, definition: Definition) -> str | None:
     """Why a summary metric is undefined for a run in any metric key; None if it can be defined."""
+    if definition.gallery == "outside":
+        return _why_undefined_outside(run)
     gallery = "own" if definition.gallery == "start" else definition.gallery
     if gallery not in run.galleries:
         return f"it has no rows on {gallery} galleries"
@@ -83,16 +86,49 @@ def why_undefined(run: RunScores, definition: Definition) -> str | None:
         return "it has not been trained on the stream"
     if run.final_only and definition.compares_steps:
         return "it was evaluated at its last step only"
+    return _why_undefined_for(run, definition)
+
+
+def _why_undefined_for(run: RunScores, definition: Definition) -> str | None:
+    """Which steps or cells a run that was trained lacks."""
     if needs_second_task(run, definition):
-        return "it has one step, and forgetting needs two"
+        needs = "it needs" if definition.looks_ahead else "forgetting needs"
+        return f"it has one step, and {needs} two"
+    if definition.looks_ahead and not _looked_ahead(run):
+        return (
+            "it lacks rows of tasks before they were learned; evaluate every checkpoint on all "
+            "tasks"
+        )
     return None
+
+
+def _why_undefined_outside(run: RunScores) -> str | None:
+    if not run.outside:
+        return "it was not evaluated on data outside the stream"
+    if run.steps == 0:
+        return "it has not been trained on the stream"
+    columns = [one.outside for of_key in run.scores.values() for one in of_key if one.outside.size]
+    if all(np.isnan(one).any() for one in columns):
+        return (
+            "its last model was not evaluated on all data outside the stream: "
+            f"{some_names(run.outside)}"
+        )
+    return None
+
+
+def _looked_ahead(run: RunScores) -> bool:
+    """Whether every model was evaluated on the tasks after its own, in any metric key."""
+    ahead = np.triu_indices(run.steps, 1)
+    return any(
+        all(not np.isnan(scores.own[ahead]).any() for scores in of_seeds)
+        for of_seeds in run.scores.values()
+    )
 
 
 def needs_second_task(run: RunScores, definition: Definition) -> bool:
     """Whether a run of a single task so far lacks only another one for this summary metric."""
     has_rows = definition.gallery != "merged" or "merged" in run.galleries
-    compares = definition.compares_steps and definition.name != "own_learned"
-    return run.steps == 1 and compares and has_rows
+    return run.steps == 1 and definition.least_tasks > 1 and has_rows
 
 
 def mean_matrix(matrices: list[Matrix]) -> Matrix:

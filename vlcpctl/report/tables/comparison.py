@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from vlcpctl.core.errors import some_names
 from vlcpctl.metrics.definitions import DEFINITIONS
 from vlcpctl.report.scores.runs import RunScores, Track
 from vlcpctl.report.scores.summary import (
@@ -37,16 +38,55 @@ _CHANGE_READING = (
 )
 _RANKS = {"_rmean": 4, "_r10": 3, "_10": 3, "_r5": 2, "_5": 2}
 _WORDS_RANK = 5
-_OWN = tuple(name for name, definition in DEFINITIONS.items() if definition.gallery != "merged")
+# The numbers of newer benchmarks have a table of their own.
+_BENCHMARKS = ("transfer_zscl", "avg_zscl", "last_zscl", "ka_fomo", "zs_fomo")
+_OWN = tuple(
+    name
+    for name, definition in DEFINITIONS.items()
+    if definition.gallery != "merged" and name not in _BENCHMARKS
+)
 
 
 def comparison_tables(track: Track, key: str, galleries: tuple[str, ...]) -> list[Table]:
-    """A table of final scores per gallery in every metric key, then one of forgetting in `key`."""
+    """Tables of final scores per gallery in every metric key, and of forgetting in `key`.
+
+    The last one, if it is defined for any run, has the numbers of newer benchmarks in `key`.
+    """
     runs = ordered_runs(track, key)
     galleries_shown = {gallery for run in runs for gallery in run.galleries}.intersection(galleries)
     names = [name for name in _TITLES if DEFINITIONS[name].gallery in galleries_shown]
     tables = [_final_scores(track, runs, key, name) for name in names]
-    return [*tables, _forgetting(runs, key)] if "own" in galleries_shown else tables
+    if "own" in galleries_shown:
+        tables.append(_forgetting(runs, key))
+    benchmarks = benchmark_table(track, key)
+    return tables if benchmarks is None else [*tables, benchmarks]
+
+
+def benchmark_table(track: Track, key: str) -> Table | None:
+    """The numbers of ZSCL and FoMo-in-Flux, a row per run; None if no run has one of its own.
+
+    `last_zscl` and `ka_fomo` alone are `own_final` by other names.
+    """
+    runs = sorted(track.runs_with("outside"), key=lambda run: (GROUPS.index(run.group), run.name))
+    runs = [run for run in runs if run.steps]
+    if not any(_is_defined(runs, key, name) for name in ("transfer_zscl", "zs_fomo")):
+        return None
+    names = [name for name in _BENCHMARKS if _is_defined(runs, key, name)]
+    columns = (*(column for column, _ in _words(runs)), *(_column(name) for name in names))
+    groups = _groups(runs, runs, columns, lambda run: [summarise(run, key, n) for n in names])
+    signs = tuple(f"{name}: {DEFINITIONS[name].reading}" for name in names)
+    title = f"Metrics of newer benchmarks in {key}"
+    return Table(title, columns, groups, (*_set_notes(runs), *_seed_notes(runs), *signs))
+
+
+def _set_notes(runs: list[RunScores]) -> tuple[str, ...]:
+    """The data sets of zs_fomo, if the runs agree about them."""
+    sets = dict.fromkeys(run.outside for run in runs if run.outside)
+    if not sets:
+        return ()
+    if len(sets) > 1:
+        return ("zs_fomo: the runs were evaluated on different data sets; compare it with care",)
+    return (f"zs_fomo: mean over {some_names(next(iter(sets)))}",)
 
 
 def ordered_runs(track: Track, key: str) -> list[RunScores]:

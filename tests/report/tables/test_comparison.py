@@ -62,7 +62,7 @@ def test_seeds_are_averaged_with_their_spread(tmp_path: Path) -> None:
     table = tables["Last model, mean over the tasks' own galleries"]
     cell = _row(table, "ctp")["rm"]
     assert (cell.text, cell.sd) == ("38.33", "1.41")
-    assert "mean and standard deviation over 2 seeds" in table.notes
+    assert "mean and sample standard deviation, 2 seeds" in table.notes
 
 
 def test_unequal_numbers_of_seeds_are_a_column(tmp_path: Path) -> None:

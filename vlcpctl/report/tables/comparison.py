@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 
 from vlcpctl.core.errors import some_names
 from vlcpctl.metrics.definitions import DEFINITIONS
+from vlcpctl.report.scores.ahead import bold_note, seed_note
 from vlcpctl.report.scores.runs import RunScores, Track
 from vlcpctl.report.scores.summary import (
     Spread,
@@ -206,25 +208,25 @@ def _groups(
     words = [word for _, word in _words(all_runs)]
     blocks = []
     for name in GROUPS:
+        members = [run for run in runs if run.group == name]
         rows = tuple(
             (
                 *(TableCell(word(run)) for word in words),
                 *(number_cell(value) for value in values(run)),
             )
-            for run in runs
-            if run.group == name
+            for run in members
         )
         if rows:
-            blocks.append(with_best_marked(columns, RowGroup(name, rows)))
+            seeds = [run.seeds for run in members]
+            blocks.append(with_best_marked(columns, RowGroup(name, rows), seeds))
     return tuple(blocks)
 
 
 def _seed_notes(runs: list[RunScores]) -> tuple[str, ...]:
-    counts = {len(run.seeds) for run in runs}
-    if counts == {1}:
-        return ()
-    seeds = f"{counts.pop()} seeds" if len(counts) == 1 else "the seeds"
-    return (f"mean and standard deviation over {seeds}",)
+    counts = [len(run.seeds) for run in runs]
+    groups = Counter(run.group for run in runs)
+    bold = bold_note(counts) if max(groups.values(), default=0) > 1 else ""
+    return tuple(note for note in (seed_note(counts), bold) if note)
 
 
 def _reasons(runs: list[RunScores]) -> tuple[str, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
+from vlcpctl.report.scores.ahead import bold_note, seed_note
 from vlcpctl.report.scores.drops import Curve, Drop
 from vlcpctl.report.scores.runs import START
 from vlcpctl.report.scores.summary import Spread
@@ -67,19 +69,28 @@ def guards_table(curves: Sequence[Curve], drops: Iterable[Drop], key: str) -> Ta
 
     groups = []
     for data in dict.fromkeys(one.data for one in curves):
-        rows = tuple(row(one, one.run.name) for one in curves if one.data == data)
-        groups.append(with_best_marked(columns, RowGroup(data, rows)))
+        members = [one for one in curves if one.data == data]
+        rows = tuple(row(one, one.run.name) for one in members)
+        seeds = [tuple(one_.seed for one_ in one.seeds) for one in members]
+        groups.append(with_best_marked(columns, RowGroup(data, rows), seeds))
     worst = [row(one, f"{one.run.name}: {one.data}") for one in _worst(curves, of)]
     if len(groups) > 1 and worst:
         groups.append(RowGroup("Largest drop", tuple(worst)))
     notes = (*_models(curves), *_reasons(of[one.run.name, one.data] for one in curves), _AFTER)
-    notes = (*notes, _DROP, *((_INTERVAL,) if has_intervals else ()))
+    notes = (*notes, _DROP, *((_INTERVAL,) if has_intervals else ()), *_seed_notes(curves))
     return Table(
         f"Guards: {key} on data outside the stream",
         columns,
         tuple(groups),
         (*_cut_note(curves, steps), *notes),
     )
+
+
+def _seed_notes(curves: Sequence[Curve]) -> tuple[str, ...]:
+    counts = [len(one.seeds) for one in curves]
+    runs = Counter(one.data for one in curves)
+    bold = bold_note(counts) if max(runs.values()) > 1 else ""
+    return tuple(note for note in (seed_note(counts), bold) if note)
 
 
 def _models(curves: Sequence[Curve]) -> list[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from vlcpctl.report.scores.ahead import is_ahead
 from vlcpctl.report.scores.summary import Spread
 
 UNDEFINED = "-"
@@ -32,7 +33,10 @@ class Column:
 
 @dataclass(frozen=True)
 class TableCell:
-    """One cell: its text, standard deviation and number, and how it is emphasised."""
+    """One cell: its text, standard deviation and number, and how it is emphasised.
+
+    `values` has the number of each seed, in the order of the seeds.
+    """
 
     text: str
     sd: str = ""
@@ -41,6 +45,7 @@ class TableCell:
     is_strong: bool = False
     is_faint: bool = False
     link: str = ""  # relative address, in HTML only
+    values: tuple[float, ...] = field(default=(), repr=False)
 
     @property
     def line(self) -> str:
@@ -129,7 +134,7 @@ def number_cell(spread: Spread | None, *, faint: bool = False) -> TableCell:
     if spread is None:
         return TableCell(UNDEFINED, is_faint=True)
     sd = "" if spread.sd is None else f"{spread.sd:.2f}"
-    return TableCell(fixed(spread.mean), sd, spread.mean, is_faint=faint)
+    return TableCell(fixed(spread.mean), sd, spread.mean, is_faint=faint, values=spread.values)
 
 
 def fixed(value: float, decimals: int = 2) -> str:
@@ -141,18 +146,46 @@ def fixed(value: float, decimals: int = 2) -> str:
     return f"{round(value, decimals) + 0.0:.{decimals}f}"
 
 
-def with_best_marked(columns: tuple[Column, ...], group: RowGroup) -> RowGroup:
-    """The group with the best cells of each column marked, which papers set in bold."""
+def with_best_marked(
+    columns: tuple[Column, ...], group: RowGroup, seeds: Sequence[tuple[int, ...]] = ()
+) -> RowGroup:
+    """The group with the best cells of each column marked, which papers set in bold.
+
+    The best is marked only where it is ahead of every other cell by more than the spread over
+    seeds (see `is_ahead`); with one seed each, it always is. `seeds` has the seeds of each row:
+    cells of the same seeds are paired.
+    """
     if len(group.rows) < 2:
         return group
     rows = [list(row) for row in group.rows]
     for place, column in enumerate(columns):
-        values = [row[place].value for row in rows]
-        known = [value for value in values if value is not None]
-        if column.higher_is_better is None or len(known) < 2:
-            continue
-        # Compared as printed: runs that round to the same number are all best.
-        best = fixed(max(known) if column.higher_is_better else min(known))
-        for row in rows:
-            row[place] = replace(row[place], is_best=row[place].text == best)
+        if column.higher_is_better is not None:
+            cells = [row[place] for row in rows]
+            for number in _best(cells, seeds, higher_is_better=column.higher_is_better):
+                rows[number][place] = replace(cells[number], is_best=True)
     return RowGroup(group.name, tuple(tuple(row) for row in rows))
+
+
+def _best(
+    cells: Sequence[TableCell], seeds: Sequence[tuple[int, ...]], *, higher_is_better: bool
+) -> list[int]:
+    """The numbers of the cells that are best beyond the spread; none of fewer than two."""
+    known = [n for n, cell in enumerate(cells) if cell.value is not None]
+    if len(known) < 2:
+        return []
+    values = [cells[n].value or 0.0 for n in known]
+    # Compared as printed: runs that round to the same number are all best.
+    text = fixed(max(values) if higher_is_better else min(values))
+    best = [n for n in known if cells[n].text == text]
+    others = [n for n in known if n not in best]
+
+    def is_clear(one: int, other: int) -> bool:
+        counts = {len(cells[one].values), len(cells[other].values)}
+        are_paired = bool(seeds) and seeds[one] == seeds[other] and counts == {len(seeds[one])}
+        return is_ahead(_spread(cells[one]), _spread(cells[other]), are_paired=are_paired)
+
+    return best if all(is_clear(one, other) for one in best for other in others) else []
+
+
+def _spread(cell: TableCell) -> Spread:
+    return Spread(cell.values or (cell.value or 0.0,))

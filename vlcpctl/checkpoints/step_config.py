@@ -12,6 +12,7 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.hashing import content_id
 
 _COMPUTE = ("micro_batch",)  # settings that divide the work: they change no more than rounding
+_PRESET = "preset "  # then its name, in the origin of a setting
 _INPUTS = ("previous", "teacher", "buffer", "targets", "pseudo_texts")
 
 
@@ -26,6 +27,17 @@ def step_config(made: CheckpointManifest) -> dict[str, Any] | None:
     values = _trained(made) if made.alpha is None else _averaged(made)
     values["start"] = made.start_config or made.start
     return {"id": content_id(values), "values": values}
+
+
+def preset_of(made: CheckpointManifest) -> str | None:
+    """The preset that settings of the step come from; None if none does, or it was not trained.
+
+    It is no part of the configuration: the same settings may come from flags.
+    """
+    for origin in made.origins.values():
+        if origin.startswith(_PRESET):
+            return origin.removeprefix(_PRESET).split(",", 1)[0]
+    return None
 
 
 def config_id(made: CheckpointManifest) -> str | None:

@@ -19,7 +19,16 @@ from vlcpctl.core.safe_json import MOST_DEPTH
 
 _decode = json.JSONDecoder().decode  # without hooks, which are called for every number and object
 _TEXTS = ("run", "method", "evaluator", "gallery", "task", "split")
-_MORE_TEXTS = ("stream", "checkpoint", "data", "start", "parent", "map_variant", "protocol")
+_MORE_TEXTS = (
+    "stream",
+    "checkpoint",
+    "data",
+    "start",
+    "parent",
+    "preset",
+    "map_variant",
+    "protocol",
+)
 _NUMBERS = ("step", "task_step", "limit", *rows.COUNTS)
 _RARE = ("alpha", "since", "degrees")
 _CHECKED = frozenset(
@@ -97,6 +106,7 @@ class QuickRows:
             config=found,
             start=self._text(get("start")),
             parent=self._text(get("parent")),
+            preset=self._text(get("preset")),
             map_variant=self._text(get("map_variant")),
             counts={name: value[name] for name in rows.COUNTS if get(name) is not None},
             place=place,

@@ -107,6 +107,7 @@ class Row:
     config: dict[str, Any] | None = None  # id and values of the settings of this train-step
     start: str | None = None  # the content id of the checkpoint that the run started from
     parent: str | None = None  # the content id of --previous
+    preset: str | None = None  # the name of the preset of this train-step
     map_variant: str | None = None  # the kind of mean average precision, if not the usual one
     since: EarlierCheckpoint | None = None
     degrees: dict[str, tuple[int, ...]] | None = None  # by measure: angles in each degree
@@ -256,6 +257,7 @@ def row_of(value: dict[str, Any], place: str) -> Row:
         config=_config(take("config", dict, None), place),
         start=take("start", str, None),
         parent=take("parent", str, None),
+        preset=take("preset", str, None),
         map_variant=take("map_variant", str, None),
         since=_since(take("since", dict, None), place),
         degrees=_degrees(take("degrees", dict, None), place),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.checkpoints.step_config import step_config
+from vlcpctl.checkpoints.step_config import preset_of, step_config
 from vlcpctl.core.console import warn
 from vlcpctl.core.errors import OutputExists
 from vlcpctl.core.hashing import content_id
@@ -23,7 +23,7 @@ _FIRST = (
     *("run", "method", "seed", "buffer", "step", "task_step", "stream", "evaluator"),
     *("protocol", "gallery", "task", "tasks", "split", "data", "data_was", "limit", "options"),
 )
-_LAST = ("start", "parent", "config", "checkpoint")
+_LAST = ("start", "parent", "preset", "config", "checkpoint")
 
 
 def place_of(data: Task | DataSet, *splits: str) -> TaskPlace:
@@ -106,10 +106,15 @@ def holds(path: Path, expected: Iterable[PlannedRow]) -> bool:
     planned = list(expected)
     return len(rows) == len(planned) and all(
         isinstance(row, dict)
-        and as_first_written(_fixed(row, one.measured))
+        and _with_preset_of(one.fields, as_first_written(_fixed(row, one.measured)))
         == as_first_written({"schema": SCHEMA, **one.fields})
         for row, one in zip(rows, planned, strict=True)
     )
+
+
+def _with_preset_of(planned: Mapping[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    """The row with the preset that is planned, if an earlier version did not write one."""
+    return {"preset": planned["preset"], **row} if "preset" in planned else row
 
 
 def as_first_written(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,6 +135,8 @@ def checkpoint_fields(checkpoint: RunCheckpoint) -> dict[str, Any]:
     about = {name: getattr(made, name) for name in names}
     if made.alpha is not None:  # an average of two checkpoints
         about["alpha"] = made.alpha
+    if (preset := preset_of(made)) is not None:
+        about["preset"] = preset
     lineage = {"start": checkpoint.start, "parent": made.parent, "config": step_config(made)}
     return {**about, **lineage, "checkpoint": made.content}
 

@@ -45,9 +45,12 @@ if TYPE_CHECKING:
     from vlcpctl.data.tasks.task import Task
     from vlcpctl.evaluation.rank_files import SavedRanks
 
-# Fields that rows got with schema 1.1: rows that lack them have the identity that they had before.
+# Fields that rows got with schema 1.1 or later: rows without them keep the identity they had.
 _NEW_FIELDS = frozenset(
-    {"data", "data_was", "limit", "options", "config", "start", "parent", "counts", "is_earlier"}
+    {
+        *("data", "data_was", "limit", "options", "config", "start", "parent", "preset"),
+        *("counts", "is_earlier"),
+    }
 )
 
 _NOT_STORED = frozenset({"counts", "is_earlier", "place"})

@@ -149,6 +149,27 @@ def run(
             rich_help_panel=options.TABLES,
         ),
     ] = None,
+    group_by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--group-by",
+            metavar="FIELD,...",
+            help="Settings that make a line: runs with the same values become one, their seeds "
+            "averaged; method, preset, buffer, or any setting or hyper-parameter such as lr "
+            "(default: a line for each run name).",
+            rich_help_panel=options.TABLES,
+        ),
+    ] = None,
+    best: Annotated[
+        str | None,
+        typer.Option(
+            "--best",
+            metavar="METRIC",
+            help="Report only the best setting of each method, by this metric on the validation "
+            "split (default: report all).",
+            rich_help_panel=options.TABLES,
+        ),
+    ] = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -247,6 +268,11 @@ def run(
     --csv and --latex write every table as NAME.csv and NAME.tex: those of --table (in CSV, one
     line per cell) and those that compare runs.
 
+    --group-by method,lr names each run after its settings, as in "ctp, lr=0.001"; a setting that is
+    not in the list must be the same in all runs of a line. --best METRIC, with METRIC as in
+    --fail-if, compares the settings of each method (of each value of the first field of --group-by)
+    on rows of eval-* --split val, and reports the other splits of the best one alone.
+
     A condition that matches nothing or whose metric is undefined exits with code 3. After the
     first task, metrics of forgetting are not defined yet: --undefined pass accepts that, and
     nothing else. --junit writes a test case for each verdict. If the environment variable
@@ -263,6 +289,7 @@ def run(
       vlcpctl forgetting-report rows/*.ndjson --table ctp-1 --latex tables
       vlcpctl forgetting-report rows/*.ndjson --ranks er.parquet \
           --images stream -o report
+      vlcpctl forgetting-report rows/*.ndjson --group-by method,lr --best rm
     """
     options.start(quiet=quiet)
     from vlcpctl.core.console import emit
@@ -288,6 +315,8 @@ def run(
         tables=tuple(tables or ()),
         paper_data=paper_data,
         examples=examples,
+        group_by=tuple(group_by or ()),
+        best=best,
     )
     _check_examples(examples, images, ranks, out)
     if junit:

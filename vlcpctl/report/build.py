@@ -20,7 +20,7 @@ from vlcpctl.report.comparability import (
     require_alike,
     require_comparable,
 )
-from vlcpctl.report.document import TITLE, Document, check_metric, definitions_table
+from vlcpctl.report.document import TITLE, Document, check_metric, definitions_table, main_key
 from vlcpctl.report.forgotten.changes import DIRECTORY
 from vlcpctl.report.gates.grammar import parse_gate
 from vlcpctl.report.gates.verdicts import POLICIES, judge
@@ -39,6 +39,8 @@ from vlcpctl.report.scores.missing import notes, require_complete
 from vlcpctl.report.scores.runs import Track
 from vlcpctl.report.scores.saved_ranks import RankIntervals, files_digest
 from vlcpctl.report.summary_json import as_json
+from vlcpctl.report.sweeps.best import Choice, best_settings
+from vlcpctl.report.sweeps.grouping import Grouped, grouped, parse_group_by
 from vlcpctl.report.tables.angles import collect_spatial_tracks
 
 if TYPE_CHECKING:
@@ -79,6 +81,8 @@ class Request:
     tables: Sequence[str] = ()
     paper_data: bool = False
     examples: int | None = None  # of what was forgotten, in a list; None: EXAMPLES
+    group_by: Sequence[str] = ()
+    best: str | None = None
 
 
 def build(
@@ -101,10 +105,13 @@ def build(
     if request.undefined not in POLICIES:
         raise UsageError(f"--undefined: {unknown_name('policy', request.undefined, POLICIES)}")
     allowed = parse_fields(request.allow_mixed)
+    fields_ = parse_group_by(request.group_by)
     baseline = None if request.baseline is None else find_baseline(request.baseline, rows)
-    found = joined(rows, kept=request.runs, allow_mixed=allowed, baseline=baseline)
-    chosen = _selected(found.rows, request)
+    groups = grouped(rows, fields_, request.runs, allowed)
+    found = joined(groups.rows, kept=groups.runs, allow_mixed=allowed, baseline=baseline)
+    chosen = _selected(found.rows, replace(request, runs=groups.runs))
     mixed = require_comparable(chosen, allowed)
+    chosen, choices = _best(chosen, request, groups)
     tracks = tuple(collect((row for row in chosen if row.since is None), found.starts))
     check_metric(request.metric, tracks)
     if not request.allow_missing:
@@ -117,13 +124,21 @@ def build(
         tracks,
         request.metric,
         GALLERIES[request.gallery],
-        (*mixed_notes(mixed), *notes(tracks), *row_notes(chosen)),
+        (
+            *groups.notes(fields_),
+            *(choice.sentence() for choice in choices),
+            *mixed_notes(mixed),
+            *notes(tracks),
+            *row_notes(chosen),
+        ),
         mixed=mixed,
         curves=tuple(compared),
         drops=tuple(drops(compared, lambda track: track.keys, intervals.of)),
         baseline=request.baseline,
         has_ranks=bool(ranks),
         spatial_tracks=collect_spatial_tracks(row for row in chosen if row.since is not None),
+        groups=groups.members,
+        choices=choices,
     )
     document = _with_forgotten(document, chosen, request, ranks, images)
     forgotten = document.forgotten
@@ -137,6 +152,21 @@ def build(
     judged = [_without_baseline(track, chosen, baseline) for track in tracks]
     verdicts = judge(gates, judged, document.drops, document.key, request.undefined)
     return replace(document, verdicts=tuple(verdicts))
+
+
+def _best(
+    rows: list[Row], request: Request, groups: Grouped
+) -> tuple[list[Row], tuple[Choice, ...]]:
+    """The rows of the best settings on the validation split, or without --best all rows."""
+    if request.best is None:
+        return rows, ()
+    return best_settings(
+        rows,
+        request.best,
+        groups.first,
+        lambda track: main_key(track, request.metric),
+        allow_missing=request.allow_missing,
+    )
 
 
 def _published(
@@ -211,7 +241,8 @@ def identity(
     wanted["guards"] = sorted(set(request.guards))
     # The text of a table counts, not its place: a file of the user may change.
     wanted["tables"] = [table_id(name) for name in dict.fromkeys(request.tables)]
-    for name in ("tables", "paper_data"):
+    wanted["group_by"] = list(parse_group_by(request.group_by))
+    for name in ("tables", "paper_data", "group_by", "best"):
         if not wanted[name]:
             del wanted[name]
     for name in ("baseline", "guards"):

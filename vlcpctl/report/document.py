@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
@@ -14,6 +14,7 @@ from vlcpctl.report.published.cells import FilledTable
 from vlcpctl.report.published.layout import as_table
 from vlcpctl.report.scores.drops import Curve, Drop
 from vlcpctl.report.scores.runs import Track
+from vlcpctl.report.sweeps.best import Choice
 from vlcpctl.report.tables.angles import SpatialTrack
 from vlcpctl.report.tables.comparison import comparison_tables, ordered_runs
 from vlcpctl.report.tables.guards import every_metric_table, guards_table, shown_guards
@@ -42,6 +43,8 @@ class Document:
     has_ranks: bool = False
     published: tuple[FilledTable, ...] = ()  # tables of papers, in the order of --table
     forgotten: Forgotten | None = None  # from ranks; None: no examples were wanted
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # --group-by: runs by line
+    choices: tuple[Choice, ...] = ()  # of --best
 
     def key(self, track: Track) -> str:
         """The metric key that a track's tables and charts show."""

@@ -45,6 +45,8 @@ _UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 def as_json(document: Document, identity: dict[str, Any]) -> dict[str, Any]:
     """The content of summary.json; the same rows and options give the same bytes."""
     mixed = [asdict(one) for one in document.mixed]
+    groups = {name: list(runs) for name, runs in sorted(document.groups.items())}
+    best = [one.as_json() for one in document.choices]
     return {
         "schema": SCHEMA,
         "content": identity["rows"],
@@ -61,6 +63,8 @@ def as_json(document: Document, identity: dict[str, Any]) -> dict[str, Any]:
         "legend": LEGEND,
         "notes": list(document.notes),
         **({"mixed": mixed} if mixed else {}),
+        **({"groups": groups} if groups else {}),
+        **({"best": best} if best else {}),
         "tracks": [_track_json(track, document.key(track)) for track in document.tracks],
         "spatial": [_spatial_json(spatial_track) for spatial_track in document.spatial_tracks],
         "baseline": _baseline_json(document),

@@ -6,7 +6,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from vlcpctl.core.errors import UsageError, unknown_name
@@ -92,13 +92,28 @@ def parse_gate(text: str, keys: Iterable[str]) -> Gate:
     chosen, comparison, bound = parts
     if comparison not in OPERATORS:
         raise UsageError(f"--fail-if {text}: {unknown_name('operator', comparison, OPERATORS)}")
-    known = list(keys)
-    metric, selectors = _split_selectors(chosen, known)
-    summary, key = _split_metric(metric, known, text)
-    gate = Gate(text, summary, key, comparison, _number(bound, text), _selectors(selectors, text))
+    found = _parsed(chosen, list(keys), f"--fail-if {text}")
+    return replace(found, text=text, comparison=comparison, bound=_number(bound, text))
+
+
+def parse_metric(text: str, keys: Iterable[str], option: str) -> Gate:
+    """Parse METRIC[@FIELD=GLOB,...], without a condition: its bound is NaN, which nothing meets.
+
+    Raises UsageError, which names the option, as `parse_gate` does.
+
+    >>> parse_metric("bwt_gem.acc1@run=x", ["rm", "acc1"], "--best").metric
+    'bwt_gem.acc1'
+    """
+    return _parsed(text, list(keys), f"{option} {text}")
+
+
+def _parsed(text: str, keys: list[str], where: str) -> Gate:
+    metric, selectors = _split_selectors(text, keys)
+    summary, key = _split_metric(metric, keys, where)
+    gate = Gate(text, summary, key, "ge", math.nan, _selectors(selectors, where))
     if summary in DEFINITIONS and gate.glob("data") is not None:
         raise UsageError(
-            f"--fail-if {text}: {summary} is computed over all tasks of a run and takes no data=; "
+            f"{where}: {summary} is computed over all tasks of a run and takes no data=; "
             f"use {key or 'a metric key'}@data=... or drop@data=... for single data sets"
         )
     return gate
@@ -119,7 +134,7 @@ def _is_known(metric: str, keys: list[str]) -> bool:
     return metric in keys or ((name in DEFINITIONS or name in DROPS) and (not dot or key in keys))
 
 
-def _split_metric(metric: str, keys: list[str], text: str) -> tuple[str | None, str | None]:
+def _split_metric(metric: str, keys: list[str], where: str) -> tuple[str | None, str | None]:
     if metric in keys:
         return None, metric
     name, dot, key = metric.partition(".")
@@ -130,13 +145,13 @@ def _split_metric(metric: str, keys: list[str], text: str) -> tuple[str | None, 
         )
     if name not in DEFINITIONS and name not in DROPS:
         known = [*DEFINITIONS, *DROPS, *keys]
-        raise UsageError(f"--fail-if {text}: {unknown_name('metric', name, known)}")
+        raise UsageError(f"{where}: {unknown_name('metric', name, known)}")
     if dot and key not in keys:
-        raise UsageError(f"--fail-if {text}: {unknown_name('metric key', key, keys)}")
+        raise UsageError(f"{where}: {unknown_name('metric key', key, keys)}")
     return name, key or None
 
 
-def _selectors(text: str | None, whole: str) -> tuple[tuple[str, str], ...]:
+def _selectors(text: str | None, where: str) -> tuple[tuple[str, str], ...]:
     """(field, glob) pairs of FIELD=GLOB,...; a comma inside brackets is part of a glob."""
     if text is None:
         return ()
@@ -144,15 +159,13 @@ def _selectors(text: str | None, whole: str) -> tuple[tuple[str, str], ...]:
     for part in split_at_commas(text):
         field, equals, glob = part.partition("=")
         if not equals:
-            raise UsageError(
-                f"--fail-if {whole}: {part!r} is not FIELD=GLOB; write a comma in a name as [,]"
-            )
+            raise UsageError(f"{where}: {part!r} is not FIELD=GLOB; write a comma in a name as [,]")
         if field not in FIELDS:
-            raise UsageError(f"--fail-if {whole}: {unknown_name('field', field, FIELDS)}")
+            raise UsageError(f"{where}: {unknown_name('field', field, FIELDS)}")
         if field in found:
-            raise UsageError(f"--fail-if {whole}: {field}= is given twice; use two conditions")
+            raise UsageError(f"{where}: {field}= is given twice; use two conditions")
         if not glob:
-            raise UsageError(f"--fail-if {whole}: {field}= has no pattern; * matches every name")
+            raise UsageError(f"{where}: {field}= has no pattern; * matches every name")
         found[field] = glob
     return tuple(found.items())
 

@@ -19,7 +19,9 @@ from vlcpctl.report.tables.angles import SpatialTrack
 from vlcpctl.report.tables.comparison import comparison_tables, ordered_runs
 from vlcpctl.report.tables.guards import every_metric_table, guards_table, shown_guards
 from vlcpctl.report.tables.matrices import matrix_table, transfer_table
+from vlcpctl.report.tables.per_task import per_task_tables
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell
+from vlcpctl.report.tables.transfer import every_step_tables
 
 TITLE = "Forgetting report"
 
@@ -60,8 +62,8 @@ class Document:
     ) -> list[tuple[str, list[Table]]]:
         """(heading, tables) per track and space, then the --fail-if table without a heading.
 
-        `has_every_metric` adds the table of guards in every metric, which is long; `has_matrices`
-        the task x step matrix of each run.
+        `has_every_metric` adds the tables that are long: guards and transfer in every metric, and
+        what each task lost; `has_matrices` the task x step matrix of each run.
         """
         sections = [
             (track.title, self._tables(track, has_every_metric, has_matrices))
@@ -95,7 +97,10 @@ class Document:
             for run in ordered_runs(track, key)
             if run.steps and has_matrices
         ]
-        return [*tables, *self.outside_tables(track, has_every_metric=has_every_metric)]
+        if has_every_metric and "own" in self.galleries:
+            tables += per_task_tables(track, key, ordered_runs(track, key))
+        tables += self.outside_tables(track, has_every_metric=has_every_metric)
+        return [*tables, *(every_step_tables(track) if has_every_metric else [])]
 
 
 def main_key(track: Track, metric: str | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -28,6 +28,7 @@ from vlcpctl.report.tables.matrices import (
     shown_tasks,
     start_means,
 )
+from vlcpctl.report.tables.per_task import MEASURES, direction_keys, losses
 
 SCHEMA = "vlcpctl.report/1"
 
@@ -92,7 +93,7 @@ def _track_json(track: Track, key: str) -> dict[str, Any]:
     return {
         **_track_names(track),
         "metric": key,
-        "runs": [_run_json(run) for run in ordered_runs(track, key)],
+        "runs": [_run_json(run, direction_keys(track, key)) for run in ordered_runs(track, key)],
         "transfer": [_transfer_json(transfer) for transfer in track.transfers],
         **({"outside_runs": outside} if outside else {}),
     }
@@ -146,7 +147,7 @@ def _spatial_json(spatial_track: SpatialTrack) -> dict[str, Any]:
     return {"task": spatial_track.task, "split": spatial_track.split, "turns": pairs}
 
 
-def _run_json(run: RunScores) -> dict[str, Any]:
+def _run_json(run: RunScores, keys: Sequence[str]) -> dict[str, Any]:
     steps, tasks = shown_steps(run), shown_tasks(run)
     is_cut = len(steps) < run.steps or len(tasks) < len(run.tasks)
     return {
@@ -168,6 +169,7 @@ def _run_json(run: RunScores) -> dict[str, Any]:
         },
         **({"matrix_steps": steps, "matrix_tasks": tasks} if is_cut else {}),
         **({"start": _start_json(run)} if has_start(run) else {}),
+        **({"per_task": per_task} if (per_task := _per_task_json(run, keys)) else {}),
     }
 
 
@@ -182,6 +184,18 @@ def _summary_json(run: RunScores, names: Iterable[str]) -> dict[str, Any]:
     return {
         name: {key: _spread_json(summarise(run, key, name)) for key in run.scores} for name in names
     }
+
+
+def _per_task_json(run: RunScores, keys: Sequence[str]) -> dict[str, Any]:
+    """What each task that has a later one lost, by metric key: means over seeds."""
+    tasks = [task for task in shown_tasks(run) if task < run.steps]
+    found = {}
+    for key in keys if run.steps > 1 and not run.final_only else ():
+        if (lost := losses(run, key)) is not None:
+            found[key] = {
+                name: _rounded(lost.of(name)[:, tasks].mean(axis=0).tolist()) for name in MEASURES
+            }
+    return found
 
 
 def _start_json(run: RunScores) -> dict[str, Any]:

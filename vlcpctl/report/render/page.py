@@ -9,6 +9,7 @@ from vlcpctl.report.markup import Markup, element, joined
 from vlcpctl.report.render import figures
 from vlcpctl.report.render.forgotten import forgotten_section
 from vlcpctl.report.render.html_table import html_table
+from vlcpctl.report.render.transfer import by_task, transfer
 from vlcpctl.report.scores.runs import Track
 from vlcpctl.report.tables.angles import MEASURES, SpatialTrack
 from vlcpctl.report.tables.comparison import comparison_tables, ordered_runs
@@ -100,8 +101,9 @@ def _section(document: Document, track: Track) -> Markup:
             _matrix_tables(document, track),
             element("h3", f"{key} per task, last model"),
             figures.bars(runs, key),
+            by_task(track, key, runs),
         ]
-    return joined(*parts, *outside)
+    return joined(*parts, *outside, *transfer(document, track, runs))
 
 
 def _spatial_section(spatial_track: SpatialTrack) -> Markup:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -59,6 +60,18 @@ class RunScores:
     scores: dict[str, tuple[SeedScores, ...]]
     starts: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
+
+    @cached_property
+    def looked_ahead(self) -> bool:
+        """Whether every model was evaluated on the tasks after its own, in any metric key."""
+        return any(
+            not any(
+                np.isnan(one.own[step, step + 1 : self.steps]).any()
+                for one in of_seeds
+                for step in range(self.steps)
+            )
+            for of_seeds in self.scores.values()
+        )
 
     @property
     def group(self) -> str:

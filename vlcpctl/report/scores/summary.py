@@ -94,7 +94,7 @@ def _why_undefined_for(run: RunScores, definition: Definition) -> str | None:
     if needs_second_task(run, definition):
         needs = "it needs" if definition.looks_ahead else "forgetting needs"
         return f"it has one step, and {needs} two"
-    if definition.looks_ahead and not _looked_ahead(run):
+    if definition.looks_ahead and not run.looked_ahead:
         return (
             "it lacks rows of tasks before they were learned; evaluate every checkpoint on all "
             "tasks"
@@ -114,15 +114,6 @@ def _why_undefined_outside(run: RunScores) -> str | None:
             f"{some_names(run.outside)}"
         )
     return None
-
-
-def _looked_ahead(run: RunScores) -> bool:
-    """Whether every model was evaluated on the tasks after its own, in any metric key."""
-    ahead = np.triu_indices(run.steps, 1)
-    return any(
-        all(not np.isnan(scores.own[ahead]).any() for scores in of_seeds)
-        for of_seeds in run.scores.values()
-    )
 
 
 def needs_second_task(run: RunScores, definition: Definition) -> bool:

@@ -8,7 +8,7 @@ from html import escape
 from vlcpctl.core.printable import printable
 
 # HTML elements that have no closing tag.
-_VOID = frozenset({"meta", "br"})
+_VOID = frozenset({"meta", "br", "img"})
 
 
 class Markup(str):

@@ -90,9 +90,7 @@ def long_run(data_sets: int) -> Rows:
     """A run of 150 steps on these data sets."""
     tasks = [row() | {"step": n, "task_step": n, "task": f"{n:03d}"} for n in range(150)]
     tasks = [one | {"checkpoint": f"c{one['step']}"} for one in tasks]
-    return tasks + [
-        one for n in range(data_sets) for one in outside([50.0] * 150, f"data{n:02d}")
-    ]
+    return tasks + [one for n in range(data_sets) for one in outside([50.0] * 150, f"data{n:02d}")]
 
 
 def test_long_runs_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from vlcpctl.report.charts.frame import label, line, shortened, svg, text_width, ticks
-from vlcpctl.report.markup import Markup, element, joined
+from vlcpctl.core.printable import printable
+from vlcpctl.report.charts.style import RunStyle, ticks
+from vlcpctl.report.charts.vega import panels, text_width
+from vlcpctl.report.markup import Markup
 
-_ROW, _BAR = 19, 11
-_TOP, _BOTTOM = 26, 24
-_MOST_LABEL = 150
-_WIDTH = 1100
-_PANEL_GAP = 22
-_ACROSS = 5  # the most panels in one line
+_WIDTH = 190
+_LINE, _GAP = 13, 6  # px: the height of a line of a label, and the space between two labels
+_BAR, _TICK = 10, 15
+_BREAK = "\n"
+_LABEL = 24  # characters of a line; longer labels wrap
 
 
 @dataclass(frozen=True)
@@ -22,66 +25,91 @@ class BarPanel:
     """One run: final and just-learned score per task, NaN where unknown."""
 
     name: str
-    css: str
-    final: Sequence[float]
-    learned: Sequence[float]
+    style: RunStyle
+    final: tuple[float, ...]
+    learned: tuple[float, ...]
 
 
-def bar_chart(title: str, tasks: Sequence[str], panels: Sequence[BarPanel]) -> Markup:
-    """Panels side by side on one scale, with task names at the left of each line of panels."""
-    left = min(_MOST_LABEL, max(text_width(task) for task in tasks)) + 10
-    across = math.ceil(len(panels) / math.ceil(len(panels) / _ACROSS))
-    lines = [panels[start : start + across] for start in range(0, len(panels), across)]
-    panel_width = min((_WIDTH - left) / across - _PANEL_GAP, 320)
-    values = [v for panel in panels for v in (*panel.final, *panel.learned) if not math.isnan(v)]
-    marks = ticks(0, max(values, default=1.0), 4)
-    tall = _TOP + len(tasks) * _ROW + _BOTTOM
-    parts = []
-    for index, members in enumerate(lines):
-        parts.append(_task_names(tasks, left, index * tall))
-        for place, panel in enumerate(members):
-            at = (left + place * (panel_width + _PANEL_GAP), index * tall)
-            parts.append(_panel(panel, at, panel_width, marks))
-    width = left + across * (panel_width + _PANEL_GAP)
-    description = (
-        f"{len(panels)} runs by {len(tasks)} tasks; bar: last model, tick: just after learning"
-    )
-    return svg(title, description, (width, len(lines) * tall), *parts)
+@dataclass(frozen=True)
+class BarChart:
+    """The panels of the runs, which share the tasks: its name in file names, title, caption."""
+
+    name: str
+    title: str
+    caption: str
+    tasks: tuple[str, ...]
+    panels: tuple[BarPanel, ...]
+
+    @property
+    def marks(self) -> list[float]:
+        """The tick marks of the scores, for all panels."""
+        values = [v for one in self.panels for v in (*one.final, *one.learned) if v == v]
+        return ticks(min([0.0, *values]), max([*values, 0.0]) or 1.0, 4)
 
 
-def _task_names(tasks: Sequence[str], left: float, top: float) -> Markup:
-    return joined(
-        *(
-            label(
-                shortened(task, left - 10),
-                left - 10,
-                top + _TOP + (place + 0.5) * _ROW + 4,
-                "tick",
-                "end",
-            )
-            for place, task in enumerate(tasks)
-        )
-    )
+def bar_panels(chart: BarChart) -> list[Markup]:
+    """An `svg` for each run, in order, on one scale."""
+    labels = [_BREAK.join(_lines(task)) for task in chart.tasks]
+    lines = [line for label in labels for line in label.split(_BREAK)]
+    row = _LINE * max(label.count(_BREAK) + 1 for label in labels) + _GAP
+    left = max(map(text_width, lines)) + 8
+    spec = {
+        "data": {"values": _rows(chart, labels)},
+        "facet": {"field": "panel", "type": "ordinal", "header": None},
+        "columns": 1,
+        "resolve": {"axis": {"x": "independent", "y": "independent"}},
+        "spec": {"width": _WIDTH, "height": {"step": row}, "layer": _layers(chart)},
+    }
+    box = (-left, -4.0, left + _WIDTH + 24, 4 + row * len(labels) + 22.0)
+    tasks = f"{len(labels)} tasks; bar: last model, tick: just after learning"
+    return panels(spec, box, [(f"{one.name}: {chart.title}", tasks) for one in chart.panels])
 
 
-def _panel(panel: BarPanel, at: tuple[float, float], width: float, marks: list[float]) -> Markup:
-    x, y = at
-    floor = y + _TOP + len(panel.final) * _ROW
+def _lines(label: str) -> list[str]:
+    return textwrap.wrap(printable(label), _LABEL) or [""]
 
-    def across(value: float) -> float:
-        return x + width * max(value, 0.0) / marks[-1]
 
-    grid = [line(across(mark), y + _TOP, across(mark), floor, "grid") for mark in marks]
-    scale = [label(f"{mark:g}", across(mark), floor + 15, "tick", "middle") for mark in marks]
-    bars = []
-    for place, (final, learned) in enumerate(zip(panel.final, panel.learned, strict=True)):
-        top = y + _TOP + place * _ROW + (_ROW - _BAR) / 2
-        if not math.isnan(final):
-            size = {"x": round(x, 1), "y": round(top, 1), "width": round(across(final) - x, 1)}
-            bars.append(element("rect", **size, height=_BAR, class_=f"bar {panel.css}"))
-        if not math.isnan(learned):
-            bars.append(
-                line(across(learned), top - 2, across(learned), top + _BAR + 2, "learned-tick")
-            )
-    name = label(shortened(panel.name, width), x, y + 14, "panel")
-    return joined(name, *grid, *bars, *scale)
+def _rows(chart: BarChart, labels: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        {
+            "panel": place,
+            "id": one.style.id,
+            "task": label,
+            "final": None if math.isnan(final) else final,
+            "learned": None if math.isnan(learned) else learned,
+        }
+        for place, one in enumerate(chart.panels)
+        for label, final, learned in zip(labels, one.final, one.learned, strict=True)
+    ]
+
+
+def _layers(chart: BarChart) -> list[dict[str, Any]]:
+    scale = {"domain": [chart.marks[0], chart.marks[-1]], "nice": False}
+    axis = {"values": chart.marks, "title": None, "grid": True}
+    tasks = {"title": None, "labelExpr": "split(datum.label, '\\n')", "labelLineHeight": _LINE}
+    y = {
+        "field": "task",
+        "type": "nominal",
+        "sort": None,
+        "axis": tasks,
+        "scale": {"padding": 0},
+    }
+    colours = {
+        "domain": [one.style.id for one in chart.panels],
+        "range": [one.style.colour for one in chart.panels],
+    }
+    colour = {"field": "id", "type": "nominal", "legend": None, "scale": colours}
+
+    def x(field: str) -> dict[str, Any]:
+        return {"field": field, "type": "quantitative", "scale": scale, "axis": axis}
+
+    return [
+        {
+            "mark": {"type": "bar", "height": _BAR, "opacity": 0.85},
+            "encoding": {"y": y, "x": x("final"), "color": colour},
+        },
+        {
+            "mark": {"type": "tick", "color": "var(--ink)", "thickness": 2, "size": _TICK},
+            "encoding": {"y": y, "x": x("learned")},
+        },
+    ]

@@ -1,19 +1,21 @@
-"""Histograms of angles: two sides in each panel, panels side by side on one scale."""
+"""Histograms of angles: two sides in each panel, all panels on one scale."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vlcpctl.report.charts.frame import colour, label, line, shortened, svg, text_width, ticks
-from vlcpctl.report.markup import Markup, element, joined
+from vlcpctl.report.charts.style import ticks
+from vlcpctl.report.charts.vega import panels, text_width
+from vlcpctl.report.markup import Markup
 
-_WIDTH, _GAP, _ACROSS = 1100, 24, 4
-_LEFT, _TOP, _LEGEND, _HEIGHT, _BOTTOM = 34, 20, 22, 96, 26
+SIDE_DASHES: tuple[tuple[int, ...], ...] = ((), (4, 2))  # the second side, also in grey
+
+_WIDTH, _HEIGHT = 190, 90
 _KEEP = 0.999  # share of the angles that the chart shows; the tables have the rest
 
 
@@ -34,19 +36,16 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class _Frame:
-    """Position, width and scale of a panel."""
+class HistogramChart:
+    """The histograms of one run: its name in file names, title, caption, sides and panels."""
 
-    x: float
-    y: float
-    width: float
+    name: str
+    title: str
+    caption: str
+    run: str
+    sides: tuple[str, str]
+    panels: tuple[HistogramPanel, ...]
     scale: Scale
-
-    def across(self, degree: float) -> float:
-        return self.x + self.width * degree / self.scale.degrees[-1]
-
-    def up(self, percent: float) -> float:
-        return self.y + _HEIGHT * (1 - percent / self.scale.percents[-1])
 
 
 def scale_of(panels: Sequence[HistogramPanel]) -> Scale | None:
@@ -60,24 +59,28 @@ def scale_of(panels: Sequence[HistogramPanel]) -> Scale | None:
     )
 
 
-def histograms(
-    title: str, sides: tuple[str, str], panels: Sequence[HistogramPanel], scale: Scale
-) -> Markup:
-    """The histograms as one chart with a legend of the two sides."""
-    lines = math.ceil(len(panels) / _ACROSS)
-    across = math.ceil(len(panels) / lines)
-    width = min((_WIDTH - across * _GAP) / across - _LEFT, 300)
-    tall = _TOP + _HEIGHT + _BOTTOM
-    parts = [_legend(sides)]
-    for place, panel in enumerate(panels):
-        x = _LEFT + (place % across) * (_LEFT + width + _GAP)
-        y = _LEGEND + (place // across) * tall + _TOP
-        parts.append(_panel(panel, _Frame(x, y, width, scale)))
-    size = (across * (_LEFT + width + _GAP), _LEGEND + lines * tall)
-    description = (
-        f"{len(panels)} panels; percent of the angles in each degree, {' and '.join(sides)}"
-    )
-    return svg(title, description, size, *parts)
+def histogram_panels(chart: HistogramChart) -> list[Markup]:
+    """An `svg` for each panel, in order."""
+    spec = {
+        "data": {"values": _rows(chart)},
+        "facet": {"field": "panel", "type": "ordinal", "header": None},
+        "columns": 1,
+        "resolve": {"axis": {"x": "independent", "y": "independent"}},
+        "spec": {"width": _WIDTH, "height": _HEIGHT, "layer": _layers(chart.scale)},
+    }
+    left = max(text_width(f"{mark:,g}") for mark in chart.scale.percents) + 8
+    box = (-left, -8.0, left + _WIDTH + 18, 8 + _HEIGHT + 22.0)
+    titles = [
+        (f"{chart.title}, {one.name}", f"percent of the angles, {' and '.join(chart.sides)}")
+        for one in chart.panels
+    ]
+    return panels(spec, box, titles)
+
+
+def outline(share: NDArray[np.float64], scale: Scale) -> list[tuple[int, float]]:
+    """(degree, percent) from which a curve steps to the next degree, closed by a zero."""
+    shown = share[: int(scale.degrees[-1])].tolist()
+    return [*enumerate(shown), (len(shown), 0.0)]
 
 
 def _reach(share: NDArray[np.float64]) -> int:
@@ -85,44 +88,44 @@ def _reach(share: NDArray[np.float64]) -> int:
     return 1 + int(np.searchsorted(np.cumsum(share), _KEEP * share.sum()))
 
 
-def _legend(sides: tuple[str, str]) -> Markup:
-    parts, x = [], float(_LEFT)
-    for number, side in enumerate(sides):
-        parts.append(line(x, 9, x + 18, 9, f"curve {colour(number)}"))
-        parts.append(label(side, x + 23, 13, f"name {colour(number)}"))
-        x += 23 + text_width(side) + 18
-    return joined(*parts)
-
-
-def _panel(panel: HistogramPanel, frame: _Frame) -> Markup:
-    floor = frame.up(0)
-    right = frame.x + frame.width
-    grid = [
-        line(frame.x, frame.up(mark), right, frame.up(mark), "grid")
-        for mark in frame.scale.percents
+def _rows(chart: HistogramChart) -> list[dict[str, Any]]:
+    return [
+        {"panel": place, "side": side, "degree": degree, "percent": percent}
+        for place, panel in enumerate(chart.panels)
+        for side, share in enumerate(panel.shares)
+        for degree, percent in outline(share, chart.scale)
     ]
-    scale = [
-        label(f"{mark:g}", frame.x - 6, frame.up(mark) + 4, "tick", "end")
-        for mark in frame.scale.percents
-    ]
-    below = [
-        label(f"{mark:g}\u00b0", frame.across(mark), floor + 15, "tick", "middle")
-        for mark in frame.scale.degrees
-    ]
-    name = label(shortened(panel.name, frame.width), frame.x, frame.y - 7, "panel")
-    sides = [_outline(share, number, frame) for number, share in enumerate(panel.shares)]
-    return joined(name, *grid, *scale, *below, *sides)
 
 
-def _outline(share: NDArray[np.float64], number: int, frame: _Frame) -> Markup:
-    """The bars of all degrees, drawn as one outline."""
-    if not share.any():
-        return Markup("")
-    shown = share[: int(frame.scale.degrees[-1])]
-    points = [(0, 0.0)]
-    for degree, percent in enumerate(shown):
-        points += [(degree, float(percent)), (degree + 1, float(percent))]
-    points.append((len(shown), 0.0))
-    path = " ".join(f"{frame.across(x):.1f},{frame.up(y):.1f}" for x, y in points)
-    area = element("polygon", points=path, class_=f"band {colour(number)}")
-    return joined(area, element("polyline", points=path, class_=f"curve {colour(number)}"))
+def _layers(scale: Scale) -> list[dict[str, Any]]:
+    sides = [0, 1]
+    degrees = {"values": scale.degrees, "title": None, "labelExpr": "datum.label + '\u00b0'"}
+    colours = {"domain": sides, "range": ["var(--run-1)", "var(--run-2)"]}
+    dashes = {"domain": sides, "range": [list(dash) or [1, 0] for dash in SIDE_DASHES]}
+    channels = {
+        "x": {
+            "field": "degree",
+            "type": "quantitative",
+            "scale": {"domain": [0, scale.degrees[-1]], "nice": False},
+            "axis": degrees,
+        },
+        "y": {
+            "field": "percent",
+            "type": "quantitative",
+            "scale": {"domain": [0, scale.percents[-1]], "nice": False},
+            "axis": {"values": scale.percents, "title": None},
+            "stack": None,
+        },
+        "color": {"field": "side", "type": "nominal", "legend": None, "scale": colours},
+    }
+    dash = {"field": "side", "type": "nominal", "legend": None, "scale": dashes}
+    return [
+        {
+            "mark": {"type": "area", "interpolate": "step-after", "opacity": 0.15},
+            "encoding": channels,
+        },
+        {
+            "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 1.5},
+            "encoding": {**channels, "strokeDash": dash},
+        },
+    ]

@@ -140,7 +140,7 @@ def _split_metric(metric: str, keys: list[str], where: str) -> tuple[str | None,
     name, dot, key = metric.partition(".")
     if dot and name in keys:
         raise UsageError(
-            f"--fail-if {text}: {name} is a metric key, to which no .{key} can be added; use "
+            f"{where}: {name} is a metric key, to which no .{key} can be added; use "
             f"{name}, or a summary of it such as own_final.{name}"
         )
     if name not in DEFINITIONS and name not in DROPS:

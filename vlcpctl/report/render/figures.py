@@ -8,18 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vlcpctl.report.charts.bars import BarPanel, bar_chart
-from vlcpctl.report.charts.frame import colour
-from vlcpctl.report.charts.heatmap import HeatMapScores, heatmap
-from vlcpctl.report.charts.histograms import HistogramPanel as Angles
-from vlcpctl.report.charts.histograms import histograms, scale_of
-from vlcpctl.report.charts.lines import Series, line_chart
-from vlcpctl.report.markup import Markup, element
+from vlcpctl.report.charts.bars import BarChart, BarPanel
+from vlcpctl.report.charts.heat_maps import HeatChart, HeatMap
+from vlcpctl.report.charts.histograms import HistogramChart, HistogramPanel, scale_of
+from vlcpctl.report.charts.lines import LineChart, Point, Series
+from vlcpctl.report.charts.style import RunStyle, styles
+from vlcpctl.report.document import Document
 from vlcpctl.report.scores.drops import Curve
 from vlcpctl.report.scores.runs import START, RunScores
 from vlcpctl.report.tables.angles import SIDES, AngleMeasure, SpatialTrack
-from vlcpctl.report.tables.comparison import GROUPS
+from vlcpctl.report.tables.comparison import GROUPS, ordered_runs
 from vlcpctl.report.tables.matrices import (
+    MOST_SHOWN,
     has_start,
     own_means,
     shown_steps,
@@ -28,59 +28,65 @@ from vlcpctl.report.tables.matrices import (
     step_label,
 )
 
+Styles = Mapping[str, RunStyle]
+
 _MOST_GUARDS = 24  # charts of guards in a track
+_MOST_CURVES = 600  # lines in all of these charts, beyond the first four
+
+LEVEL = "Dashed line without markers"
 
 
-def colours(runs: list[RunScores]) -> dict[str, str]:
-    """The CSS class of each run; joint training, the upper bound, is grey."""
-    bounds = [run.name for run in runs if run.group == GROUPS[0]]
-    others = [run.name for run in runs if run.name not in bounds]
-    return dict.fromkeys(bounds, "run-joint") | {name: colour(i) for i, name in enumerate(others)}
+def run_styles(document: Document) -> dict[str, RunStyle]:
+    """The style of each run, the same in all charts; joint training, the upper bound, is grey."""
+    names: list[str] = []
+    bounds: set[str] = set()
+    for track in document.tracks:
+        runs = ordered_runs(track, document.key(track))
+        names += [run.name for run in runs]
+        bounds |= {run.name for run in runs if run.group == GROUPS[0]}
+    # Runs without rows on their stream.
+    names += sorted({one.run.name for one in document.curves})
+    names += sorted({one.run for track in document.tracks for one in track.transfers})
+    names += sorted({pair.run for space in document.spatial_tracks for pair in space.pairs})
+    return styles(names, bounds)
 
 
-def curves(runs: list[RunScores], key: str, gallery: str) -> Markup:
-    """Line chart of the score after each step: on the merged gallery, or the mean over tasks."""
-    css = colours(runs)
-    series = [
-        Series(run.name, css[run.name], _points(run, key, gallery), run.final_only) for run in runs
-    ]
+def curves(runs: Sequence[RunScores], key: str, gallery: str, of: Styles) -> LineChart:
+    """The score after each step: on the merged gallery, or the mean over tasks."""
+    series = tuple(
+        Series(run.name, of[run.name], _points(run, key, gallery), run.final_only) for run in runs
+    )
     what = (
         "merged gallery of the tasks so far"
         if gallery == "merged"
         else "mean over the tasks so far"
     )
-    chart = line_chart(f"{key} after each step, {what}", series)
-    several = any(len(run.seeds) > 1 for run in runs)
-    caption = f"{key} after each step, {what}."
-    caption += " Band: lowest to highest seed." if several else ""
+    title = f"{key} after each step, {what}"
+    caption = f"{title}.{_band(series)}"
     if any(point[0] == START for one in series for point in one.points):
         caption += " Start: the model before the first task, on the first task."
-    caption += (
-        " Dotted: evaluated at the last step only." if any(one.is_level for one in series) else ""
-    )
-    return _figure(chart, caption)
+    if any(one.is_level and one.points for one in series):
+        caption += f" {LEVEL}: evaluated at the last step only."
+    return LineChart("curves", title, caption, series)
 
 
-def guards(curves: Sequence[Curve], runs: list[RunScores], key: str) -> list[Markup]:
-    """Line charts of the scores after each step, one for each guard, a line for each run.
+def guards(curves: Sequence[Curve], key: str, of: Styles) -> tuple[list[LineChart], str]:
+    """The scores after each step, a chart for each guard with a line for each run, and a note.
 
     A baseline that is not the run's start is a level line. Of many guards, those with the largest
-    drops are drawn.
+    drops are drawn; the note says so, and is empty otherwise.
     """
     by_data: dict[str, list[Curve]] = {}
     for one in curves:
         by_data.setdefault(one.data, []).append(one)
     drops = {data: max(map(_drop(key), members)) for data, members in by_data.items()}
-    shown = sorted(sorted(by_data, key=lambda data: -drops[data])[:_MOST_GUARDS])
-    css = colours(runs)
-    # A run without rows on its stream is in no other chart.
-    others = sorted({one.run.name for one in curves} - css.keys())
-    css |= {name: colour(len(css) + place) for place, name in enumerate(others)}
-    charts = [_guard(data, by_data[data], css, key) for data in shown]
-    if len(by_data) > len(shown):
-        note = f"Drawn: the {len(shown)} of {len(by_data)} guards with the largest drops."
-        charts.append(element("p", note))
-    return [chart for chart in charts if chart]
+    runs = max((len(members) for members in by_data.values()), default=1)
+    most = min(_MOST_GUARDS, max(4, _MOST_CURVES // runs))
+    shown = sorted(sorted(by_data, key=lambda data: -drops[data])[:most])
+    charts = [_guard(data, by_data[data], of, key) for data in shown]
+    note = f"Drawn: the {len(shown)} of {len(by_data)} guards with the largest drops."
+    found = [chart for chart in charts if any(one.points for one in chart.series)]
+    return found, note if len(by_data) > len(shown) else ""
 
 
 def _drop(key: str) -> Callable[[Curve], float]:
@@ -91,8 +97,8 @@ def _drop(key: str) -> Callable[[Curve], float]:
     return of
 
 
-def _guard(data: str, curves: list[Curve], css: Mapping[str, str], key: str) -> Markup:
-    series = [Series(one.run.name, css[one.run.name], _guard_points(one, key)) for one in curves]
+def _guard(data: str, curves: Sequence[Curve], of: Styles, key: str) -> LineChart:
+    series = [Series(one.run.name, of[one.run.name], _guard_points(one, key)) for one in curves]
     levels: dict[str, float] = {}
     first = min(step for one in curves for step in one.steps)
     for one in curves:
@@ -101,22 +107,18 @@ def _guard(data: str, curves: list[Curve], css: Mapping[str, str], key: str) -> 
             name = f"baseline {' and '.join(one.run.models)}"
             levels.setdefault(name, baseline.mean)
     series += [
-        Series(name, "run-joint", ((first, level, level, level),), is_level=True)
-        for name, level in levels.items()
+        # A number that no run has: a baseline is not hidden with a run.
+        Series(name, RunStyle(len(of) + place, None), ((first, at, at, at),), is_level=True)
+        for place, (name, at) in enumerate(levels.items())
     ]
-    chart = line_chart(f"{key} on {data} after each step", series)
-    caption = f"{key} on {data} after each step."
-    caption += (
-        " Start: the model before the first task."
-        if any(START in one.steps for one in curves)
-        else ""
-    )
-    caption += " Dotted: the baseline." if levels else ""
-    caption += " Band: lowest to highest seed." if any(len(one.seeds) > 1 for one in curves) else ""
-    return _figure(chart, caption)
+    caption = f"{key} on {data} after each step.{_band(series)}"
+    if any(START in one.steps for one in curves):
+        caption += " Start: the model before the first task."
+    caption += f" {LEVEL}: the baseline." if levels else ""
+    return LineChart(f"guard-{data}", f"{key} on {data} after each step", caption, tuple(series))
 
 
-def _guard_points(curve: Curve, key: str) -> tuple[tuple[int, float, float, float], ...]:
+def _guard_points(curve: Curve, key: str) -> tuple[Point, ...]:
     scores = [(step, curve.at(step, key)) for step in curve.steps]
     return tuple(
         (step, one.mean, min(one.values), max(one.values))
@@ -125,72 +127,71 @@ def _guard_points(curve: Curve, key: str) -> tuple[tuple[int, float, float, floa
     )
 
 
-def heatmaps(runs: list[RunScores], key: str, galleries: tuple[str, ...]) -> Markup:
-    """A task x step heat map per run with several steps, all on one colour scale."""
+def heat_maps(
+    runs: Sequence[RunScores], key: str, galleries: tuple[str, ...], most: int = MOST_SHOWN
+) -> HeatChart | None:
+    """A step x task heat map per run with several steps, all on one scale; None without any.
+
+    Of a long run, at most `most` steps and tasks are shown.
+    """
     shown = [run for run in runs if not run.final_only and run.steps and "own" in run.galleries]
-    highest = max(
-        (float(np.nanmax(own_means(run, key), initial=0.0)) for run in shown), default=0.0
+    maps = tuple(one for run in shown if (one := _heat_map(run, key, galleries, most)).steps)
+    if not maps:
+        return None
+    highest = max(float(np.nanmax(own_means(run, key), initial=0.0)) for run in shown)
+    title = f"{key} by step and task"
+    caption = (
+        f"{title}: a row for the model after each step, a column for each task, darker is higher."
     )
-    figures = [
-        element(
-            "figure",
-            element("figcaption", run.name),
-            heatmap(f"{run.name}: {key} by step and task", matrix),
-        )
-        for run in shown
-        for matrix in [_matrix(run, key, galleries, highest)]
-        if matrix.steps
-    ]
-    return element("div", *figures, class_="panels") if figures else Markup("")
+    return HeatChart("heat-maps", title, caption, maps, highest or 1.0)
 
 
-def bars(runs: list[RunScores], key: str) -> Markup:
-    """Bar chart of the last model's score on each task, with the score just after learning it."""
+def bars(runs: Sequence[RunScores], key: str, of: Styles) -> BarChart | None:
+    """The last model's score on each task, with the score just after learning it."""
     shown = [run for run in runs if run.steps and "own" in run.galleries]
     if not shown:
-        return Markup("")
+        return None
     longest = max(shown, key=lambda run: len(run.tasks))
-    css = colours(runs)
-    panels = [_panel(run, key, css[run.name], shown_tasks(longest)) for run in shown]
     places = shown_tasks(longest)
     if not places:
-        return Markup("")
-    labels = [step_label(longest, task) for task in places]
-    chart = bar_chart(f"{key} per task, last model", labels, panels)
-    return _figure(
-        chart,
-        f"{key} on each task's own gallery. Bar: last model. Tick: just after learning it.",
-    )
+        return None
+    panels = tuple(_panel(run, key, of[run.name], places) for run in shown)
+    labels = tuple(step_label(longest, task) for task in places)
+    caption = f"{key} on each task's own gallery. Bar: last model. Tick: just after learning it."
+    return BarChart("tasks", f"{key} per task, last model", caption, labels, panels)
 
 
-def angle_histograms(spatial_track: SpatialTrack, measure: AngleMeasure) -> list[Markup]:
+def angle_histograms(spatial_track: SpatialTrack, measure: AngleMeasure) -> list[HistogramChart]:
     """Histograms of a measure's angles per run, a panel per pair of steps, all on one scale."""
     one, other = (f"{measure.name}_{side}" for side in measure.sides)
-    panels: dict[str, list[Angles]] = {}
+    panels: dict[str, list[HistogramPanel]] = {}
     for pair in spatial_track.pairs:
         shares = (pair.share(one), pair.share(other))
-        panels.setdefault(pair.run, []).append(Angles(pair.steps, shares))
+        panels.setdefault(pair.run, []).append(HistogramPanel(pair.steps, shares))
     scale = scale_of([panel for members in panels.values() for panel in members])
     if scale is None:
         return []
     sides = (SIDES[measure.sides[0]], SIDES[measure.sides[1]])
-    charts = {
-        run: histograms(f"{run}: {measure.short} on {spatial_track.task}", sides, members, scale)
-        for run, members in panels.items()
-    }
     return [
-        _figure(chart, f"{run}: percent of the angles in each degree, per pair of steps.")
-        for run, chart in charts.items()
+        HistogramChart(
+            name=f"{measure.name}-{run}",
+            title=f"{run}: {measure.short} on {spatial_track.task}",
+            caption=f"{run}: percent of the angles in each degree, per pair of steps. "
+            f"Solid: {sides[0]}. Dashed: {sides[1]}.",
+            run=run,
+            sides=sides,
+            panels=tuple(members),
+            scale=scale,
+        )
+        for run, members in panels.items()
     ]
 
 
-def _figure(chart: Markup, caption: str) -> Markup:
-    if not chart:
-        return chart
-    return element("figure", chart, element("figcaption", caption), class_="wide")
+def _band(series: Sequence[Series]) -> str:
+    return " Band: lowest to highest seed." if any(one.has_band for one in series) else ""
 
 
-def _points(run: RunScores, key: str, gallery: str) -> tuple[tuple[int, float, float, float], ...]:
+def _points(run: RunScores, key: str, gallery: str) -> tuple[Point, ...]:
     """(step, mean, lowest seed, highest seed) of each step at which every seed was evaluated.
 
     The first step is START, on the first task, if the model before it was evaluated there: that is
@@ -212,22 +213,22 @@ def _after(matrix: NDArray[np.float64], step: int, gallery: str) -> float:
     return float(matrix[step, step] if gallery == "merged" else np.mean(matrix[step, : step + 1]))
 
 
-def _matrix(run: RunScores, key: str, galleries: tuple[str, ...], highest: float) -> HeatMapScores:
+def _heat_map(run: RunScores, key: str, galleries: tuple[str, ...], most: int) -> HeatMap:
     """The matrix with the model before the first task above, where that was evaluated."""
     start = [START] if has_start(run) else []
-    steps, tasks = [*start, *shown_steps(run)], shown_tasks(run)
+    steps, tasks = [*start, *shown_steps(run, most)], shown_tasks(run, most)
     own = np.vstack([own_means(run, key), start_means(run, key)])  # START is its last row
     merged = None
     if "merged" in galleries and "merged" in run.galleries:
         diagonal = own_means(run, key, "merged").diagonal()
         merged = np.append(diagonal, np.nan)[steps]
-    labels = [step_label(run, step) for step in steps]
-    return HeatMapScores(labels, steps, tasks, own[np.ix_(steps, tasks)], merged, highest or 1.0)
+    labels = tuple(step_label(run, step) for step in steps)
+    return HeatMap(run.name, labels, tuple(steps), tuple(tasks), own[np.ix_(steps, tasks)], merged)
 
 
-def _panel(run: RunScores, key: str, css: str, tasks: list[int]) -> BarPanel:
+def _panel(run: RunScores, key: str, style: RunStyle, tasks: Sequence[int]) -> BarPanel:
     own = own_means(run, key)
     last = run.steps - 1
-    final = [float(own[last, task]) if task <= last else math.nan for task in tasks]
-    learned = [float(own[task, task]) if task < last else math.nan for task in tasks]
-    return BarPanel(run.name, css, final, learned)
+    final = tuple(float(own[last, task]) if task <= last else math.nan for task in tasks)
+    learned = tuple(float(own[task, task]) if task < last else math.nan for task in tasks)
+    return BarPanel(run.name, style, final, learned)

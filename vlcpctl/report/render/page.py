@@ -1,30 +1,40 @@
-"""The report as one self-contained HTML file, with inline style and charts."""
+"""The report as one self-contained HTML file, with inline style, script and charts."""
 
 from __future__ import annotations
 
+import math
 from importlib.resources import files
 
 from vlcpctl.report.document import TITLE, Document, definitions_table, verdicts_table
 from vlcpctl.report.markup import Markup, element, joined
-from vlcpctl.report.render import figures
+from vlcpctl.report.render import chart_blocks, figures
 from vlcpctl.report.render.forgotten import forgotten_section
+from vlcpctl.report.render.heat_table import heat_table
 from vlcpctl.report.render.html_table import html_table
+from vlcpctl.report.render.metric_words import spelled_out
+from vlcpctl.report.render.run_list import run_list
 from vlcpctl.report.render.transfer import by_task, transfer
-from vlcpctl.report.scores.runs import Track
+from vlcpctl.report.scores.runs import RunScores, Track
 from vlcpctl.report.tables.angles import MEASURES, SpatialTrack
 from vlcpctl.report.tables.comparison import comparison_tables, ordered_runs
-from vlcpctl.report.tables.matrices import matrix_table
+from vlcpctl.report.tables.matrices import MOST_SHOWN, matrix_table
+
+_MOST_CELLS = 300_000  # of all matrices of the page, half of them empty: 3 MB
+_LEAST_SHOWN = 10  # steps and tasks of a matrix
 
 
 def page(document: Document) -> str:
-    """The text of report.html."""
-    style = files("vlcpctl.report").joinpath("style.css").read_text(encoding="utf-8")
+    """The text of report.html.
+
+    It reads completely without its script, which hides, sorts and copies.
+    """
+    styles = figures.run_styles(document)
     head = element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("title", TITLE),
-        element("style", Markup(style)),
+        element("style", _file("style.css")),
     )
     body = element(
         "body",
@@ -33,12 +43,21 @@ def page(document: Document) -> str:
         _attention(document.notes),
         *_published(document),
         html_table(verdicts_table(document.verdicts)) if document.verdicts else "",
-        *(_section(document, track) for track in document.tracks),
-        *(_spatial_section(space) for space in document.spatial_tracks),
-        forgotten_section(document),
+        run_list(document, styles),
+        element(
+            "main",
+            *(_section(document, track, styles) for track in document.tracks),
+            *(_spatial_section(space, styles) for space in document.spatial_tracks),
+            forgotten_section(document),
+        ),
         html_table(definitions_table()) if document.tracks else "",
+        element("script", _file("page.js")),
     )
     return "<!DOCTYPE html>\n" + element("html", head, body, lang="en") + "\n"
+
+
+def _file(name: str) -> Markup:
+    return Markup(files("vlcpctl.report").joinpath(name).read_text(encoding="utf-8"))
 
 
 def _about(document: Document) -> str:
@@ -79,38 +98,68 @@ def _published(document: Document) -> list[Markup]:
     ]
 
 
-def _section(document: Document, track: Track) -> Markup:
+def _section(document: Document, track: Track, styles: figures.Styles) -> Markup:
     key = document.key(track)
     runs = ordered_runs(track, key)
     tables = [html_table(table) for table in comparison_tables(track, key, document.galleries)]
-    shows_own = "own" in document.galleries
     outside = [html_table(table) for table in document.outside_tables(track, has_every_metric=True)]
-    parts = [element("h2", track.title), *tables]
-    charts = figures.guards(document.guards(track), runs, key)
+    parts = [element("h2", track.title), _keys(track), *tables]
+    charts, note = figures.guards(document.guards(track), key, styles)
     if charts:  # before the matrices, which are long for many tasks
-        parts += [element("h3", f"{key} on guards"), outside.pop(0), *charts]
+        drawn = [chart_blocks.lines_block(one, key, has_panels=False) for one in charts]
+        parts += [element("h3", f"{key} on guards"), outside.pop(0), *drawn]
+        parts += [element("p", note)] if note else []
     if runs:
+        gallery = _curve_gallery(document, track)
+        chart = figures.curves(runs, key, gallery, styles)
+        parts += [element("h3", f"{key} over the steps"), chart_blocks.lines_block(chart, key)]
+    if runs and "own" in document.galleries:
+        parts += [*_by_task(document, track, runs, styles), by_task(track, key, runs)]
+    return joined(*parts, *outside, *transfer(document, track, styles))
+
+
+def _keys(track: Track) -> Markup:
+    """The meaning of the metric keys, above the first table that has them."""
+    lines = [
+        part
+        for names, meaning in spelled_out(track.keys)
+        for part in (element("dt", names), element("dd", meaning))
+    ]
+    return element("dl", *lines, class_="keys") if lines else Markup("")
+
+
+def _by_task(
+    document: Document, track: Track, runs: list[RunScores], styles: figures.Styles
+) -> list[Markup]:
+    key = document.key(track)
+    matrices = sum(bool(run.steps) for one in document.tracks for run in one.runs)
+    most = min(MOST_SHOWN, max(_LEAST_SHOWN, math.isqrt(_MOST_CELLS // max(1, matrices))))
+    tables = {
+        run.name: matrix_table(run, key, document.galleries, most) for run in runs if run.steps
+    }
+    parts = [element("h3", f"{key} by step and task")]
+    heat = figures.heat_maps(runs, key, document.galleries, most)
+    if heat is not None:
+        parts.append(chart_blocks.heat_block(heat, tables, styles))
+        tables = {name: tables[name] for name in tables.keys() - {one.run for one in heat.maps}}
+    highest = 1.0 if heat is None else heat.highest
+    others = [heat_table(tables[name], highest) for name in sorted(tables)]
+    bars = figures.bars(runs, key, styles)
+    parts += others
+    if bars is not None:
         parts += [
-            element("h3", f"{key} over the steps"),
-            figures.curves(runs, key, _curve_gallery(document, track)),
-        ]
-    if runs and shows_own:
-        parts += [
-            element("h3", f"{key} by step and task"),
-            figures.heatmaps(runs, key, document.galleries),
-            _matrix_tables(document, track),
             element("h3", f"{key} per task, last model"),
-            figures.bars(runs, key),
-            by_task(track, key, runs),
+            chart_blocks.bars_block(bars, styles),
         ]
-    return joined(*parts, *outside, *transfer(document, track, runs))
+    return parts
 
 
-def _spatial_section(spatial_track: SpatialTrack) -> Markup:
+def _spatial_section(spatial_track: SpatialTrack, styles: figures.Styles) -> Markup:
     parts = [element("h2", spatial_track.title)]
     for measure in MEASURES:
         parts.append(element("h3", measure.sentence))
-        parts += figures.angle_histograms(spatial_track, measure)
+        charts = figures.angle_histograms(spatial_track, measure)
+        parts += [chart_blocks.histograms_block(one, styles) for one in charts]
         parts += [html_table(table) for table in spatial_track.tables_of(measure)]
     return joined(*parts)
 
@@ -118,10 +167,3 @@ def _spatial_section(spatial_track: SpatialTrack) -> Markup:
 def _curve_gallery(document: Document, track: Track) -> str:
     has_merged = any("merged" in run.galleries for run in track.runs)
     return "merged" if has_merged and "merged" in document.galleries else "own"
-
-
-def _matrix_tables(document: Document, track: Track) -> Markup:
-    key = document.key(track)
-    runs = [run for run in ordered_runs(track, key) if run.steps]
-    tables = (html_table(matrix_table(run, key, document.galleries)) for run in runs)
-    return element("details", element("summary", "The same numbers as tables"), *tables)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from vlcpctl.report.document import Document
 from vlcpctl.report.markup import Markup, element
-from vlcpctl.report.render import figures
+from vlcpctl.report.render import chart_blocks, figures
 from vlcpctl.report.render.html_table import html_table
 from vlcpctl.report.scores.drops import Curve
 from vlcpctl.report.scores.runs import RunScores, Track
@@ -23,7 +23,7 @@ def by_task(track: Track, key: str, runs: Sequence[RunScores]) -> Markup:
     return _folded("Forgetting by task and direction, as tables", per_task_tables(track, key, runs))
 
 
-def transfer(document: Document, track: Track, runs: list[RunScores]) -> list[Markup]:
+def transfer(document: Document, track: Track, styles: figures.Styles) -> list[Markup]:
     """Charts and tables of data outside the stream in every metric; empty without such data.
 
     Guards have charts in the main metric elsewhere: here are those of other data.
@@ -35,11 +35,11 @@ def transfer(document: Document, track: Track, runs: list[RunScores]) -> list[Ma
     curves = [one for one in document.curves if one.track is track and not one.is_task]
     shown = {id(one) for one in document.guards(track)}
     others = _with_steps([one for one in curves if id(one) not in shown])
-    charts = figures.guards(others, runs, key) if others else []
-    more = _other_metrics(_with_steps(curves), runs, [one for one in track.keys if one != key])
+    keys = [one for one in track.keys if one != key]
+    more = _other_metrics(_with_steps(curves), keys, styles)
     return [
         element("h3", "Transfer to data outside the stream"),
-        *charts,
+        *_charts(others, key, styles),
         *more,
         _folded("Every metric after every step, as tables", tables),
     ]
@@ -51,12 +51,21 @@ def _with_steps(curves: Sequence[Curve]) -> list[Curve]:
     return [one for one in curves if one.data in data]
 
 
-def _other_metrics(curves: list[Curve], runs: list[RunScores], keys: Sequence[str]) -> list[Markup]:
+def _charts(curves: Sequence[Curve], key: str, styles: figures.Styles) -> list[Markup]:
+    """A chart of one metric for each data set, and how many are not drawn."""
+    charts, note = figures.guards(curves, key, styles)
+    drawn = [chart_blocks.lines_block(one, key, has_panels=False) for one in charts]
+    return [*drawn, element("p", note)] if note else drawn
+
+
+def _other_metrics(
+    curves: Sequence[Curve], keys: Sequence[str], styles: figures.Styles
+) -> list[Markup]:
     """Folded charts in each metric, a data set each, as many as a page can hold."""
     points = sum(len(one.steps) for one in curves)
     charts_each = len({one.data for one in curves})
     room = min(_MOST_CHARTS // max(charts_each, 1), _MOST_POINTS // max(points, 1))
-    charts = [chart for key in keys[:room] for chart in figures.guards(curves, runs, key)]
+    charts = [chart for key in keys[:room] for chart in _charts(curves, key, styles)]
     if not charts:
         return []
     if room < len(keys):

@@ -23,14 +23,17 @@ from vlcpctl.report.tables.table import (
 MOST_SHOWN = 100  # steps, and tasks, that the matrices of a report show
 
 
-def matrix_table(run: RunScores, key: str, galleries: tuple[str, ...]) -> Table:
+def matrix_table(
+    run: RunScores, key: str, galleries: tuple[str, ...], most: int = MOST_SHOWN
+) -> Table:
     """Scores of a run after each step (rows) on each task and the merged gallery (columns).
 
-    The first row is the model before the first task, if it was evaluated.
+    The first row is the model before the first task, if it was evaluated. Of a long run, at most
+    `most` steps and tasks are shown.
     """
     columns = [Column("after step", is_number=False)]
-    tasks = shown_tasks(run)
-    steps = [run.steps - 1] if run.final_only else shown_steps(run)
+    tasks = shown_tasks(run, most)
+    steps = [run.steps - 1] if run.final_only else shown_steps(run, most)
     steps = [START, *steps] if "own" in galleries and has_start(run) else steps
     rows = [[TableCell(step_label(run, step))] for step in steps]
     forgotten = [TableCell("forgotten", is_faint=True)]
@@ -51,21 +54,21 @@ def matrix_table(run: RunScores, key: str, galleries: tuple[str, ...]) -> Table:
         groups.append(RowGroup("", (tuple(forgotten),)))
     seeds = f", mean of {len(run.seeds)} seeds" if len(run.seeds) > 1 else ""
     title = f"{run.name}: {key} by task{seeds}"
-    return Table(title, tuple(columns), tuple(groups), cut_notes(run))
+    return Table(title, tuple(columns), tuple(groups), cut_notes(run, most))
 
 
-def shown_steps(run: RunScores) -> list[int]:
+def shown_steps(run: RunScores, most: int = MOST_SHOWN) -> list[int]:
     """The steps that matrices show: all, or of a long run some of those that have scores."""
-    return _shown(run, run.steps, axis=1)
+    return _shown(run, run.steps, most, axis=1)
 
 
-def shown_tasks(run: RunScores) -> list[int]:
+def shown_tasks(run: RunScores, most: int = MOST_SHOWN) -> list[int]:
     """The tasks that matrices show: all, or of a long run some of those that have scores."""
-    return _shown(run, len(run.tasks), axis=0)
+    return _shown(run, len(run.tasks), most, axis=0)
 
 
-def _shown(run: RunScores, count: int, axis: int) -> list[int]:
-    if count <= MOST_SHOWN:
+def _shown(run: RunScores, count: int, most: int, axis: int) -> list[int]:
+    if count <= most:
         return list(range(count))
     has_scores = np.zeros(count, dtype=np.bool_)
     for scores in (one for per_seed in run.scores.values() for one in per_seed):
@@ -74,14 +77,14 @@ def _shown(run: RunScores, count: int, axis: int) -> list[int]:
         if axis == 0:
             has_scores |= ~np.isnan(scores.start)
     found = np.flatnonzero(has_scores)
-    if len(found) > MOST_SHOWN:
-        found = found[np.linspace(0, len(found) - 1, MOST_SHOWN).round().astype(int)]
+    if len(found) > most:
+        found = found[np.linspace(0, len(found) - 1, most).round().astype(int)]
     return [int(place) for place in found]
 
 
-def cut_notes(run: RunScores) -> tuple[str, ...]:
+def cut_notes(run: RunScores, most: int = MOST_SHOWN) -> tuple[str, ...]:
     """What a matrix of a long run leaves out; empty for any other."""
-    steps, tasks = len(shown_steps(run)), len(shown_tasks(run))
+    steps, tasks = len(shown_steps(run, most)), len(shown_tasks(run, most))
     if run.final_only or (steps == run.steps and tasks == len(run.tasks)):
         return ()
     return (f"shows {steps} of {run.steps} steps and {tasks} of {len(run.tasks)} tasks",)

@@ -1,0 +1,160 @@
+"""Vega-Lite specifications as inline SVG, by vl-convert: offline, and in the page's own colours.
+
+CSS variables and `currentColor` pass through Vega-Lite unchanged, so one SVG serves the light and
+the dark scheme. What the page sets itself (fonts) or does not need (roles of groups, invisible
+backgrounds) is taken out, which makes a chart two to four times smaller.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from typing import Any
+from xml.parsers import expat
+
+from vlcpctl.core.printable import printable
+from vlcpctl.report.markup import Markup, element, joined
+
+FONT = 11  # px of a label
+# Wider than most fonts, so that no label is cut whatever font the reader's page has.
+_CHARACTER = 0.62
+
+_NUMBER = re.compile(r"-?\d*\.\d+(?:e-?\d+)?")
+_RUN = re.compile(r"r\d+")
+_UNUSED = frozenset({"aria-hidden", "aria-label", "aria-roledescription", "class", "role"})
+_DEFAULTS = {
+    "opacity": "1",
+    "stroke-width": "1",
+    "font-size": f"{FONT}px",
+    "font-weight": "normal",
+    "text-anchor": "start",
+    "stroke-miterlimit": "10",
+    "transform": "translate(0,0)",
+}
+
+CONFIG: dict[str, Any] = {
+    "font": "sans-serif",
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": "var(--muted)",
+        "labelFontSize": FONT,
+        "labelLimit": 0,
+        "labelPadding": 6,
+        "titleColor": "var(--muted)",
+        "titleFontSize": FONT,
+        "titleFontWeight": "normal",
+        "titlePadding": 8,
+        "titleLimit": 0,
+        "gridColor": "var(--rule)",
+        "domain": False,
+        "ticks": False,
+    },
+    # Vega drops labels that overlap in its own font; the page's font may be wider.
+    "axisX": {"grid": False, "labelOverlap": True, "labelSeparation": 6},
+}
+
+
+def svg(
+    spec: Mapping[str, Any], title: str, description: str, names: Mapping[str, str] | None = None
+) -> Markup:
+    """The specification as an `svg` element that screen readers can name.
+
+    `names` has the name of each run by its id ("r12"): marks whose `description` channel is an id
+    get the attribute `data-run`, by which page.js hides and highlights them, and lines a tooltip.
+    """
+    root = _drawn(spec)
+    width, height = (float(root.get(side, "0")) for side in ("width", "height"))
+    box = (0.0, 0.0, width, height)
+    return _outer(box, title, description, *_children(root, names or {}))
+
+
+def panels(
+    spec: Mapping[str, Any],
+    box: tuple[float, float, float, float],
+    titles: Sequence[tuple[str, str]],
+) -> list[Markup]:
+    """The cells of a faceted specification as `svg` elements of their own.
+
+    One specification for all costs a fraction of one each. `box` is the x, y, width and height of
+    a cell with its axes; `titles` has the title and the description of each cell, in order.
+    """
+    root = _drawn(spec)
+    group = next(one for one in root.iter("g") if "cell" in one.get("class", "").split())
+    found = []
+    for cell, (title, description) in zip(group, titles, strict=True):
+        cell.attrib.pop("transform", None)  # its place among the other cells
+        found.append(_outer(box, title, description, *_children(cell, {})))
+    return found
+
+
+def text_width(text: str) -> float:
+    """The approximate width of a label in pixels, rather too large than too small."""
+    return len(text) * FONT * _CHARACTER
+
+
+def _drawn(spec: Mapping[str, Any]) -> ET.Element:
+    import vl_convert  # starts no engine before the first chart
+
+    text = vl_convert.vegalite_to_svg(
+        {"background": None, "padding": 4, "config": CONFIG, **spec},
+        vl_version="6.1",
+        allowed_base_urls=[],  # a chart has its data; nothing may be fetched
+    )
+    builder = ET.TreeBuilder()
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = builder.start
+    parser.EndElementHandler = builder.end
+    parser.CharacterDataHandler = builder.data
+    parser.Parse(text, True)
+    return builder.close()
+
+
+def _outer(
+    box: tuple[float, float, float, float], title: str, description: str, *children: str
+) -> Markup:
+    return element(
+        "svg",
+        element("title", title),
+        element("desc", description),
+        *children,
+        viewBox=" ".join(f"{side:g}" for side in box),
+        style=f"max-width:{box[2]:g}px",
+        fill="none",
+        role="img",
+    )
+
+
+def _children(node: ET.Element, names: Mapping[str, str]) -> list[Markup]:
+    return [made for child in node if (made := _cleaned(child, names))]
+
+
+def _cleaned(node: ET.Element, names: Mapping[str, str]) -> Markup:
+    """The element without what the page does not need; empty if nothing of it is visible."""
+    tag = node.tag
+    if tag == "path" and not {"fill", "stroke"} & node.attrib.keys():
+        return Markup("")  # backgrounds and foregrounds of groups
+    label = node.get("aria-label", "")
+    attributes = {
+        name: _NUMBER.sub(_rounded, value)
+        for name, value in node.items()
+        if name not in _UNUSED
+        and name not in {"font-family", "pointer-events"}
+        and _DEFAULTS.get(name) != value
+    }
+    if tag in {"path", "line"} and _RUN.fullmatch(label):
+        attributes["data-run"] = label[1:]
+    children = _children(node, names)
+    if label in names and "stroke" in attributes and attributes.get("fill") is None:
+        children.insert(0, element("title", names[label]))
+    if tag == "g" and not children:
+        return Markup("")
+    if tag == "g" and not attributes:
+        return joined(*children)
+    text = node.text or "" if tag in {"text", "tspan"} else ""
+    return element(tag, printable(text), *children, **attributes)
+
+
+def _rounded(found: re.Match[str]) -> str:
+    """At one decimal: a tenth of a pixel is not visible."""
+    return f"{round(float(found[0]), 1) + 0.0:g}"

@@ -26,7 +26,7 @@ _KIND = "checkpoint"
 _HEAD = ("content", "identity", "files", "digests", "made_by", "more")  # not in the body
 _NOT_IN_ALL = (
     *("alpha", "parent", "parents", "configs", "start", "start_config", "origin"),
-    *("model", "asked", "inverting_seconds", "warnings", "data_was"),
+    *("model", "asked", "inverting_seconds", "peak_memory", "warnings", "data_was"),
     *("files", "digests", "made_by"),
 )
 # The four facts of `task_history` stand together in a trained checkpoint, and apart in one that was
@@ -70,6 +70,7 @@ class CheckpointManifest:
     model: Mapping[str, Any] | None = None  # what the model is, see `model_facts`
     asked: Mapping[str, Any] | None = None  # settings as asked for, where the data changed them
     inverting_seconds: float | None = None  # only of runs that generated pseudo texts
+    peak_memory: Mapping[str, Any] | None = None  # bytes, see `core.peak_memory`
     warnings: Sequence[str] | None = None  # about what the run continued from, if there were any
     data_was: Mapping[str, Any] | None = None  # earlier ids of tasks that were rewritten before
     files: Mapping[str, str] = field(default_factory=dict)  # sha256 by relative path

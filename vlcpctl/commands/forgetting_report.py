@@ -11,9 +11,13 @@ import typer
 from vlcpctl.commands import options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vlcpctl.core.rows import Row
     from vlcpctl.data.tasks.task import Task
     from vlcpctl.evaluation.rank_files import SavedRanks
     from vlcpctl.report.build import Request
+    from vlcpctl.report.cards.runs import Cards
     from vlcpctl.report.document import Document
 
 
@@ -170,6 +174,16 @@ def run(
             rich_help_panel=options.TABLES,
         ),
     ] = None,
+    checkpoints: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--checkpoint",
+            metavar="DIR",
+            help="Checkpoint of a run, or a directory searched for checkpoints, for the loss, cost "
+            "and provenance of each run; repeat for more (default: none).",
+            rich_help_panel=options.INPUT,
+        ),
+    ] = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -240,6 +254,11 @@ def run(
     reports, too. A page has at most 400 examples and a megabyte of pictures, all pages together
     20,000 examples and 32 megabytes.
 
+    --checkpoint adds what checkpoints record about the runs: loss terms over the steps, seconds,
+    pairs, memory and state of each task, settings, command lines and the chain of checkpoints.
+    Directories are searched four levels deep. Checkpoints are matched with rows by content id; a
+    checkpoint of the same run that a matched one was trained from is included.
+
     --fail-if METRIC:OP:VALUE, with OP one of lt, le, gt and ge, exits with code 7 if the condition
     is true. It can be repeated; value, bound and verdict of every condition are printed.
 
@@ -284,6 +303,7 @@ def run(
       vlcpctl forgetting-report rows.ndjson --run weekly --fail-if fr_dha:gt:10
       vlcpctl forgetting-report rows/*.ndjson --baseline production \
           --guard 'coco*' --ranks production.parquet --ranks week-3.parquet
+      vlcpctl forgetting-report rows/*.ndjson --checkpoint runs -o report
       vlcpctl forgetting-report rows.ndjson --fail-if worst_drop:gt:3 \
           --junit gates.xml
       vlcpctl forgetting-report rows/*.ndjson --table ctp-1 --latex tables
@@ -323,7 +343,8 @@ def run(
         check_junit_path(junit, out)
     _check_tables(request, {"--out": out, "--csv": csv, "--latex": latex, "--junit": junit})
     found = read_rows(rows, parse_fields(request.allow_mixed))
-    given = (found, request, _open_ranks(ranks or []), _open_images(images or []))
+    cards = _read_cards(checkpoints or [], found, request.runs)
+    given = (found, request, _open_ranks(ranks or []), _open_images(images or []), cards)
     document, identity_ = build(*given), identity(*given)
     _write(document, identity_, {"report": out, "csv": csv, "latex": latex}, force=force)
     if junit:
@@ -404,6 +425,15 @@ def _open_images(paths: list[Path]) -> list[Task]:
     from vlcpctl.report.forgotten.library import open_library
 
     return open_library(paths)
+
+
+def _read_cards(paths: list[Path], rows: list[Row], runs: Sequence[str]) -> Cards | None:
+    """What the checkpoints at these paths record about the runs; None without paths."""
+    if not paths:
+        return None
+    from vlcpctl.report.cards.runs import read_cards
+
+    return read_cards(paths, rows, runs)
 
 
 def _open_ranks(paths: list[Path]) -> list[SavedRanks]:

@@ -14,6 +14,7 @@ from vlcpctl.core.hashing import canonical_json, content_id
 from vlcpctl.core.indented_json import indented_json
 from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.core.rows import EarlierCheckpoint, Row
+from vlcpctl.report.cards.settings import settings_by_run
 from vlcpctl.report.comparability import (
     mixed_notes,
     parse_fields,
@@ -28,6 +29,7 @@ from vlcpctl.report.published.candidates import Choices
 from vlcpctl.report.published.cells import FilledTable, filled
 from vlcpctl.report.published.definition import load_table, table_id
 from vlcpctl.report.render.forgotten import forgotten_pages, forgotten_sections
+from vlcpctl.report.render.gates import gates_markdown
 from vlcpctl.report.render.markdown import markdown
 from vlcpctl.report.render.page import page
 from vlcpctl.report.row_notes import row_notes
@@ -46,6 +48,7 @@ from vlcpctl.report.tables.angles import collect_spatial_tracks
 if TYPE_CHECKING:
     from vlcpctl.data.tasks.task import Task
     from vlcpctl.evaluation.rank_files import SavedRanks
+    from vlcpctl.report.cards.runs import Cards
 
 # Fields that rows got with schema 1.1 or later: rows without them keep the identity they had.
 _NEW_FIELDS = frozenset(
@@ -90,6 +93,7 @@ def build(
     request: Request,
     ranks: Sequence[SavedRanks] = (),
     images: Sequence[Task] = (),
+    cards: Cards | None = None,
 ) -> Document:
     """Build the report of these rows, with intervals and examples from these ranks.
 
@@ -130,12 +134,15 @@ def build(
             *mixed_notes(mixed),
             *notes(tracks),
             *row_notes(chosen),
+            *(cards.notes if cards else ()),
         ),
         mixed=mixed,
         curves=tuple(compared),
         drops=tuple(drops(compared, lambda track: track.keys, intervals.of)),
         baseline=request.baseline,
         has_ranks=bool(ranks),
+        cards=cards,
+        settings=settings_by_run(chosen, cards),
         spatial_tracks=collect_spatial_tracks(row for row in chosen if row.since is not None),
         groups=groups.members,
         choices=choices,
@@ -225,8 +232,9 @@ def identity(
     request: Request,
     ranks: Sequence[SavedRanks] = (),
     images: Sequence[Task] = (),
+    cards: Cards | None = None,
 ) -> dict[str, Any]:
-    """What determines a written report: rows, options, ranks, not the order or files of these.
+    """What determines a written report: rows, options, ranks and cards, not where these are.
 
     Images that were rewritten count as others: a report may show pairs that were removed from them.
     """
@@ -252,7 +260,9 @@ def identity(
         del wanted["examples"]
     of_ranks: dict[str, Any] = {"ranks": files_digest(ranks)} if ranks else {}
     of_images = {"images": sorted({task.content for task in images})} if images else {}
-    return {"rows": content_id(sorted(_row_texts(rows))), **wanted, **of_ranks, **of_images}
+    of_cards = {"checkpoints": cards.digest} if cards else {}
+    of_files = {**of_ranks, **of_images, **of_cards}
+    return {"rows": content_id(sorted(_row_texts(rows))), **wanted, **of_files}
 
 
 def _row_texts(rows: Sequence[Row]) -> list[str]:
@@ -333,7 +343,11 @@ def write_report(document: Document, identity: dict[str, Any], out: Path, *, for
         (directory / "report.html").write_text(page(document), encoding="utf-8")
         sections = [*document.published_sections(), *document.sections(has_every_metric=True)]
         text = markdown(
-            TITLE, document.notes, [*sections, *forgotten_sections(document)], definitions_table()
+            TITLE,
+            document.notes,
+            [*sections, *forgotten_sections(document)],
+            definitions_table(),
+            first=gates_markdown(document),
         )
         (directory / "report.md").write_text(text, encoding="utf-8")
         _write_pages(document, directory / DIRECTORY)

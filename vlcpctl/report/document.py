@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from vlcpctl.core.errors import UsageError, unknown_name
+from vlcpctl.core.errors import UsageError, some_names, unknown_name
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
+from vlcpctl.report.cards.runs import Cards
+from vlcpctl.report.cards.settings import SettingTexts
+from vlcpctl.report.cards.stability import stability_points
+from vlcpctl.report.cards.tables import cards_tables, settings_table, stability_table
 from vlcpctl.report.comparability import Mixed
 from vlcpctl.report.forgotten.changes import Forgotten
 from vlcpctl.report.gates.verdicts import Verdict, advice, names_tracks
@@ -47,6 +51,8 @@ class Document:
     forgotten: Forgotten | None = None  # from ranks; None: no examples were wanted
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # --group-by: runs by line
     choices: tuple[Choice, ...] = ()  # of --best
+    cards: Cards | None = None  # of --checkpoint
+    settings: Mapping[str, SettingTexts] = field(default_factory=dict)  # of each run
 
     def key(self, track: Track) -> str:
         """The metric key that a track's tables and charts show."""
@@ -63,15 +69,51 @@ class Document:
         """(heading, tables) per track and space, then the --fail-if table without a heading.
 
         `has_every_metric` adds the tables that are long: guards and transfer in every metric, and
-        what each task lost; `has_matrices` the task x step matrix of each run.
+        what each task lost; it leaves out that of --fail-if, which comes first there.
+        `has_matrices` adds the task x step matrix of each run.
         """
         sections = [
             (track.title, self._tables(track, has_every_metric, has_matrices))
             for track in self.tracks
         ]
         sections += [(track_.title, track_.tables()) for track_ in self.spatial_tracks]
-        conditions = [("", [verdicts_table(self.verdicts)])] if self.verdicts else []
+        training = self.training_tables(is_long=has_every_metric)
+        sections += [("Training", training)] if training else []
+        is_last = self.verdicts and not has_every_metric
+        conditions = [("", [verdicts_table(self.verdicts)])] if is_last else []
         return [*sections, *conditions]
+
+    def training_tables(self, *, is_long: bool) -> list[Table]:
+        """The tables of costs and settings; without --checkpoint, only the settings that differ.
+
+        `is_long` adds the tables of each task and each run.
+        """
+        if self.cards is None and not is_long:
+            return []
+        tables = [settings_table(self.settings)]
+        if self.cards is not None:
+            tables = [*cards_tables(self.cards, self.settings, is_long=is_long), *tables]
+        return [table for table in tables if table is not None]
+
+    def compared_with(self) -> list[str]:
+        """Sentences that name the baselines and the guards, if there are any."""
+        models: dict[str, list[str]] = {}
+        for one in self.curves:
+            if one.run.models:
+                runs = models.setdefault(" and ".join(one.run.models), [])
+                runs += [one.run.name] if one.run.name not in runs else []
+        guards = sorted({one.data for one in self.drops if one.is_guard})
+        lines = []
+        if models:
+            what = "the model that each run started from" if self.baseline is None else "--baseline"
+            names = [
+                name if len(models) == 1 else f"{name} (of {some_names(sorted(runs))})"
+                for name, runs in sorted(models.items())
+            ]
+            lines.append(f"Baseline, {what}: {some_names(names)}")
+        if guards:
+            lines.append(f"Guards, data outside the stream: {some_names(guards)}")
+        return lines
 
     def outside_tables(self, track: Track, *, has_every_metric: bool) -> list[Table]:
         """The tables of data outside the stream: the guards, and what has no baseline."""
@@ -92,6 +134,9 @@ class Document:
     def _tables(self, track: Track, has_every_metric: bool, has_matrices: bool) -> list[Table]:
         key = self.key(track)
         tables = comparison_tables(track, key, self.galleries)
+        points, _ = stability_points(track, key)
+        if has_every_metric and len(points) > 1 and "own" in self.galleries:
+            tables.append(stability_table(points, key))
         tables += [
             matrix_table(run, key, self.galleries)
             for run in ordered_runs(track, key)

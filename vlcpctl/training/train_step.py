@@ -25,6 +25,7 @@ from vlcpctl.core.allocator import keep_freed_memory
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.devices import set_arithmetic, torch_device
 from vlcpctl.core.errors import Diverged, Incompatible, UsageError
+from vlcpctl.core.peak_memory import peak_memory
 from vlcpctl.data.precomputed.teacher_targets import TargetsDirectory
 from vlcpctl.distributed.signals import StopFlag, stop_flag
 from vlcpctl.distributed.world import World
@@ -397,5 +398,6 @@ def _manifest(
         origins={name: request.origins[name] for name in request.origins if name in recorded},
         asked=request.asked or None,
         inverting_seconds=round(inverting, 3) if inverting else None,
+        peak_memory=peak_memory() or None,
         warnings=plan.warnings or None,
     )

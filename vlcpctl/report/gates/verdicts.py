@@ -94,6 +94,19 @@ def judge(
     return verdicts
 
 
+def overall(verdicts: Sequence[Verdict]) -> str:
+    """Such as "passes: 3 of 3 verdicts" or "fails: 1 of 3 verdicts, and 1 undefined"."""
+    count = len(verdicts)
+    failing = sum(one.holds for one in verdicts)
+    undefined = sum(not one.passes for one in verdicts) - failing
+    if failing:
+        rest = f", and {undefined} undefined" if undefined else ""
+        return f"fails: {failing} of {count} verdicts{rest}"
+    if undefined:
+        return f"undefined: {undefined} of {count} verdicts"
+    return f"passes: {count} of {count} verdicts"
+
+
 def names_tracks(verdicts: Iterable[Verdict]) -> bool:
     """Whether the verdicts are of several tracks, so that each has to name its own."""
     return len({one.track for one in verdicts if one.track is not None}) > 1

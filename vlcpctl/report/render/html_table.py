@@ -9,8 +9,8 @@ from vlcpctl.report.markup import Markup, element, joined
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, upper_headings
 
 _RECALL = re.compile(r"(i2t|t2i)_(r\d+|rmean)")
-_CODE = frozenset({"formula", "metric", "condition"})
-_PROSE = frozenset({"formula", "reading", "source", "verdict"})
+_CODE = frozenset({"formula", "metric", "condition", "checkpoint", "command"})
+_PROSE = frozenset({"formula", "reading", "source", "verdict", "command"})
 
 
 def html_table(table: Table) -> Markup:

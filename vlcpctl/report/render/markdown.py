@@ -20,9 +20,13 @@ def markdown(
     notes: Iterable[str],
     sections: Iterable[tuple[str, list[Table]]],
     definitions: Table,
+    first: Iterable[str] = (),
 ) -> str:
-    """The report as Markdown: notes, then each section's heading and tables, then definitions."""
-    parts = [f"# {escaped(title)}", *(f"> {_line_of(note)}" for note in notes)]
+    """The report as Markdown: notes, then each section's heading and tables, then definitions.
+
+    `first` are blocks of Markdown that stand above the notes.
+    """
+    parts = [f"# {escaped(title)}", *first, *(f"> {_line_of(note)}" for note in notes)]
     for heading, tables in sections:
         parts += [f"## {escaped(heading)}"] if heading else []
         parts += [table_text(table) for table in tables]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from importlib.resources import files
 
-from vlcpctl.report.document import TITLE, Document, definitions_table, verdicts_table
+from vlcpctl.report.document import TITLE, Document, definitions_table
 from vlcpctl.report.markup import Markup, element, joined
 from vlcpctl.report.render import chart_blocks, figures
+from vlcpctl.report.render.cards import stability_html, training_html
 from vlcpctl.report.render.forgotten import forgotten_section
+from vlcpctl.report.render.gates import gates_html
 from vlcpctl.report.render.heat_table import heat_table
 from vlcpctl.report.render.html_table import html_table
 from vlcpctl.report.render.metric_words import spelled_out
@@ -40,14 +42,15 @@ def page(document: Document) -> str:
         "body",
         element("h1", TITLE),
         element("p", _about(document), class_="about"),
+        gates_html(document),
         _attention(document.notes),
         *_published(document),
-        html_table(verdicts_table(document.verdicts)) if document.verdicts else "",
         run_list(document, styles),
         element(
             "main",
             *(_section(document, track, styles) for track in document.tracks),
             *(_spatial_section(space, styles) for space in document.spatial_tracks),
+            training_html(document, styles),
             forgotten_section(document),
         ),
         html_table(definitions_table()) if document.tracks else "",
@@ -114,6 +117,7 @@ def _section(document: Document, track: Track, styles: figures.Styles) -> Markup
         chart = figures.curves(runs, key, gallery, styles)
         parts += [element("h3", f"{key} over the steps"), chart_blocks.lines_block(chart, key)]
     if runs and "own" in document.galleries:
+        parts.append(stability_html(track, key, styles))
         parts += [*_by_task(document, track, runs, styles), by_task(track, key, runs)]
     return joined(*parts, *outside, *transfer(document, track, styles))
 

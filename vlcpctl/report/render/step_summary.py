@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
 from vlcpctl.core.console import warn
 from vlcpctl.report.document import TITLE, Document, verdicts_table
-from vlcpctl.report.gates.verdicts import Verdict
+from vlcpctl.report.gates.verdicts import overall
 from vlcpctl.report.render.markdown import bullets, escaped, table_text
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
@@ -39,22 +38,9 @@ def step_summary(document: Document) -> str:
     shown = verdicts
     if len(verdicts) > _MOST_SHOWN:
         shown = (*problems, *(one for one in verdicts if one.passes))[:_MOST_SHOWN]
-    parts = [f"## {escaped(TITLE)}", f"**{_outcome(verdicts)}**", table_text(verdicts_table(shown))]
+    parts = [f"## {escaped(TITLE)}", f"**{overall(verdicts)}**", table_text(verdicts_table(shown))]
     if len(shown) < len(verdicts):
         parts.append(f"{len(verdicts) - len(shown)} more are not shown.")
     if document.notes:
         parts.append(bullets(document.notes[:_MOST_SHOWN]))
     return "\n\n".join(parts) + "\n\n"
-
-
-def _outcome(verdicts: Sequence[Verdict]) -> str:
-    """Such as "passes: 3 of 3 verdicts" or "fails: 1 of 3 verdicts, and 1 undefined"."""
-    count = len(verdicts)
-    failing = sum(one.holds for one in verdicts)
-    undefined = sum(not one.passes for one in verdicts) - failing
-    if failing:
-        rest = f", and {undefined} undefined" if undefined else ""
-        return f"fails: {failing} of {count} verdicts{rest}"
-    if undefined:
-        return f"undefined: {undefined} of {count} verdicts"
-    return f"passes: {count} of {count} verdicts"

@@ -1,0 +1,225 @@
+"""The checkpoints of each run in the rows, with what they record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.step_config import step_config
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.hashing import content_id
+from vlcpctl.core.rows import Row, run_label
+from vlcpctl.models.checkpoint_files import LOG, WEIGHT_SUFFIXES, is_slot
+from vlcpctl.report.cards.search import FoundCheckpoint, find_checkpoints
+from vlcpctl.report.cards.training_log import TrainingLog, read_training_log
+from vlcpctl.report.scores.runs import START
+
+_MOST_ROWS = 200  # kept of each phase of a log
+_ALL_ROWS = 20_000  # kept of one phase of all logs together, unless that is fewer than _LEAST_ROWS
+_LEAST_ROWS = 4
+_MOST_LOG_NOTES = 5
+
+_Place = tuple[str, int, int]  # run, seed, and step or START
+
+
+@dataclass(frozen=True)
+class StepCard:
+    """One checkpoint of a run: its seed, its step (or START) and what it records."""
+
+    seed: int
+    step: int
+    manifest: CheckpointManifest
+    log: TrainingLog | None
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether a train-step made it: averages and imported models have no cost."""
+        return self.manifest.alpha is None and self.manifest.origin is None
+
+    @property
+    def learned(self) -> int:
+        """How many of its last tasks this train-step learned: several in joint training."""
+        return max(1, len(self.manifest.identity.get("tasks") or ()))
+
+    @property
+    def first_step(self) -> int:
+        """The step of the first task that this train-step learned, or START."""
+        steps = self.manifest.task_steps[-self.learned :]
+        known = [step for step in steps if step is not None]
+        return min(known, default=self.step)
+
+    @property
+    def pairs_per_second(self) -> float | None:
+        """Pairs seen per second of training; None if it was not timed."""
+        seconds = self.manifest.train_seconds
+        return self.manifest.pairs / seconds if seconds and self.is_trained else None
+
+    @property
+    def state_bytes(self) -> int | None:
+        """Bytes of the files that the methods carry from task to task; None if not recorded."""
+        return self._bytes_of(is_slot)
+
+    @property
+    def model_bytes(self) -> int | None:
+        """Bytes of the model's files of weights; None if they were not recorded."""
+        return self._bytes_of(
+            lambda name: not is_slot(name) and PurePosixPath(name).suffix in WEIGHT_SUFFIXES
+        )
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """Peak memory of the process that wrote it; None if it was not recorded."""
+        found = (self.manifest.peak_memory or {}).get("process")
+        return found if isinstance(found, int) else None
+
+    @property
+    def peak_device_bytes(self) -> int | None:
+        """Peak memory of that process on its GPU; None if it had none, or was not recorded."""
+        found = (self.manifest.peak_memory or {}).get("device")
+        return found if isinstance(found, int) else None
+
+    def _bytes_of(self, is_wanted: Callable[[str], bool]) -> int | None:
+        digests = self.manifest.digests
+        if not digests:  # of an earlier version
+            return None
+        entries = [entry for name, entry in digests.items() if is_wanted(name)]
+        sizes = [entry.get("bytes") for entry in entries if isinstance(entry, dict)]
+        return sum(size for size in sizes if isinstance(size, int))
+
+
+@dataclass(frozen=True)
+class RunCard:
+    """One run: its checkpoints, ordered by seed and step."""
+
+    name: str
+    steps: tuple[StepCard, ...]
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds, in order."""
+        return sorted({one.seed for one in self.steps})
+
+    @property
+    def last(self) -> StepCard:
+        """The last checkpoint of the first seed."""
+        return max(
+            (one for one in self.steps if one.seed == self.seeds[0]), key=lambda one: one.step
+        )
+
+
+@dataclass(frozen=True)
+class Cards:
+    """The cards of all runs that have checkpoints, and notes about what was left out."""
+
+    runs: tuple[RunCard, ...]
+    notes: tuple[str, ...]
+    most_rows: int  # that were kept of each phase of a log
+
+    @property
+    def digest(self) -> str:
+        """An id of all that was read, wherever it was."""
+        read = [
+            {
+                "place": [run.name, one.seed, one.step],
+                "content": one.manifest.content,
+                "manifest": one.manifest.body(),
+                "made_by": one.manifest.made_by,
+                "log": one.manifest.digests.get(LOG) if one.log else None,
+            }
+            for run in self.runs
+            for one in run.steps
+        ]
+        return content_id([read, list(self.notes)])
+
+
+def read_cards(paths: Sequence[Path], rows: Iterable[Row], runs: Collection[str] = ()) -> Cards:
+    """The cards of the runs in these rows, or only of `runs`, from checkpoints at these paths.
+
+    A checkpoint belongs to a run if a row of the run has its content id, or if it is of the same
+    run and seed and one of these was trained from it. Raises as `find_checkpoints` does.
+    """
+    found, notes = find_checkpoints(paths)
+    places = _places(rows, runs, found)
+    used = set(places.values())
+    left = sorted({_name_of(one.manifest) for id_, one in found.items() if id_ not in used})
+    most = min(_MOST_ROWS, max(_LEAST_ROWS, _ALL_ROWS // max(len(used), 1)))
+    cards: dict[str, list[StepCard]] = {}
+    log_notes: list[str] = []
+    for (run, seed, step), content in sorted(places.items()):
+        log = _log_of(found[content], most, f"run {run!r}, seed {seed}, {_when(step)}", log_notes)
+        cards.setdefault(run, []).append(StepCard(seed, step, found[content].manifest, log))
+    notes += _cut(log_notes)
+    if left:
+        count = len(found) - len(used)
+        notes.append(
+            f"--checkpoint: {count} of {len(found)} checkpoints {'is' if count == 1 else 'are'} in "
+            f"no row and were left out, such as that of {left[0]}"
+        )
+    made = tuple(RunCard(name, tuple(members)) for name, members in cards.items())
+    return Cards(made, tuple(notes), most)
+
+
+def _cut(notes: list[str]) -> list[str]:
+    more = len(notes) - _MOST_LOG_NOTES
+    if more <= 0:
+        return notes
+    return [*notes[:_MOST_LOG_NOTES], f"the logs of {more} more checkpoints were left out as well"]
+
+
+def _log_of(
+    checkpoint: FoundCheckpoint, most: int, whose: str, notes: list[str]
+) -> TrainingLog | None:
+    try:
+        return read_training_log(checkpoint, most)
+    except BadInput as error:
+        reason = str(error).replace(f"{checkpoint.path}/", "")
+        notes.append(f"--checkpoint: the log of {whose} was left out: {reason}")
+        return None
+
+
+def _places(
+    rows: Iterable[Row], runs: Collection[str], found: Mapping[str, FoundCheckpoint]
+) -> dict[_Place, str]:
+    """The content id of the checkpoint at each place of the runs."""
+    places: dict[_Place, str] = {}
+    for row in rows:
+        if row.checkpoint in found and (not runs or row.run in runs):
+            step = START if row.step is None else row.step
+            places.setdefault((row.run, row.seed, step), row.checkpoint)
+    # Rows are often of the last model only, which was trained from the models before it.
+    for (run, seed, _), content in list(places.items()):
+        for ancestor in _ancestors(found, content):
+            made = found[ancestor].manifest
+            step = START if made.step is None else made.step
+            if (run_label(made.run, made.alpha), made.seed) != (run, seed):
+                break
+            places.setdefault((run, seed, step), ancestor)
+    return places
+
+
+def _ancestors(found: Mapping[str, FoundCheckpoint], content: str) -> Iterator[str]:
+    """The checkpoint that a checkpoint was trained from, that one's, and so on while found."""
+    seen = {content}
+    parent = found[content].manifest.parent
+    while parent is not None and parent in found and parent not in seen:
+        seen.add(parent)
+        yield parent
+        parent = found[parent].manifest.parent
+
+
+def _name_of(made: CheckpointManifest) -> str:
+    step = START if made.step is None else made.step
+    return f"run {run_label(made.run, made.alpha)!r}, seed {made.seed}, {_when(step)}"
+
+
+def _when(step: int) -> str:
+    return "not trained on a stream" if step == START else f"step {step}"
+
+
+def settings_of(card: StepCard) -> Mapping[str, Any] | None:
+    """The settings of a checkpoint as rows record them; None if it was imported."""
+    config = step_config(card.manifest)
+    return None if config is None else config["values"]

@@ -1,0 +1,62 @@
+"""Stability and plasticity of each run, from its scores on each task alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from vlcpctl.metrics.definitions import DEFINITIONS
+from vlcpctl.metrics.forgetting import Matrix
+from vlcpctl.report.scores.runs import RunScores, Track
+from vlcpctl.report.scores.summary import Spread, summarise, why_undefined
+
+PLASTICITY = "plasticity = 1/T sum_j R[j][j]: the score on each task just after learning it"
+STABILITY = (
+    "stability = 100 sum_{j<T-1} R[T-1][j] / sum_{j<T-1} R[j][j]: the percentage of what was "
+    "learned on the earlier tasks that the last model retains"
+)
+
+
+@dataclass(frozen=True)
+class StabilityPoint:
+    """One run: both measures over its seeds."""
+
+    run: RunScores
+    plasticity: Spread
+    stability: Spread
+
+
+def stability_points(track: Track, key: str) -> tuple[list[StabilityPoint], dict[str, str]]:
+    """The runs that have both measures, in their order, and why each other run has not."""
+    points, missing = [], {}
+    for run in track.runs:
+        learned = summarise(run, key, "own_learned")
+        retained = _retained(run, key)
+        if learned is not None and retained is not None:
+            points.append(StabilityPoint(run, learned, retained))
+        else:
+            why = why_undefined(run, DEFINITIONS["bwt_gem"])
+            missing[run.name] = why or "scores are missing or zero"
+    return points, missing
+
+
+def _retained(run: RunScores, key: str) -> Spread | None:
+    if key not in run.scores or why_undefined(run, DEFINITIONS["bwt_gem"]):
+        return None
+    values = tuple(retained_share(scores.own) for scores in run.scores[key])
+    return Spread(values) if values and all(map(math.isfinite, values)) else None
+
+
+def retained_share(own: Matrix) -> float:
+    """The percentage of R[j][j] that R[T-1][j] is, summed over all tasks but the last.
+
+    `own` is R, (steps, tasks). NaN if a score is missing, or nothing was learned.
+
+    >>> retained_share(np.array([[50.0, 0.0], [40.0, 30.0]]))
+    80.0
+    """
+    earlier = min(own.shape) - 1
+    learned, last = np.diagonal(own)[:earlier].sum(), own[-1, :earlier].sum()
+    return float(100 * last / learned) if learned > 0 else math.nan

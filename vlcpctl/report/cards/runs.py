@@ -18,8 +18,8 @@ from vlcpctl.report.cards.training_log import TrainingLog, read_training_log
 from vlcpctl.report.scores.runs import START
 
 _MOST_ROWS = 200  # kept of each phase of a log
-_ALL_ROWS = 20_000  # kept of one phase of all logs together, unless that is fewer than _LEAST_ROWS
-_LEAST_ROWS = 4
+_ALL_ROWS = 10_000  # kept of one phase of all logs together, unless that is fewer than _LEAST_ROWS
+_LEAST_ROWS = 2
 _MOST_LOG_NOTES = 5
 
 _Place = tuple[str, int, int]  # run, seed, and step or START

@@ -16,7 +16,8 @@ from vlcpctl.report.scores.summary import Spread
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, number_cell
 
 DIGITS = 12  # of a content id in a table
-MOST_LINES = 1000  # of tasks in the table of costs
+MOST_LINES = 1000  # of tasks in the table of costs, and of checkpoints in those of all runs
+_LEAST_LINES = 4  # of each run
 
 _PEAK, _DEVICE, _STATE, _MODEL = "peak memory", "peak GPU memory", "state", "model"
 _COST_NOTES = {
@@ -228,9 +229,25 @@ def stability_table(points: Sequence[StabilityPoint], key: str) -> Table:
     return Table(title, columns, (RowGroup("", rows),), (PLASTICITY, STABILITY))
 
 
-def run_tables(run: RunCard, differ: Sequence[str], settings: SettingTexts) -> list[Table]:
-    """Tables of one run: where its checkpoints come from, and all settings of its last step."""
-    return [_provenance_table(run), _command_table(run), _all_settings_table(run, differ, settings)]
+def run_tables(
+    cards: Cards, run: RunCard, differ: Sequence[str], settings: SettingTexts
+) -> list[Table]:
+    """Tables of one run: where its checkpoints come from, their commands, and its settings."""
+    shown = _shown_steps(run, max(_LEAST_LINES, MOST_LINES // len(cards.runs)))
+    left_out = len(run.steps) - len(shown)
+    cut = (f"{left_out} more checkpoints are in summary.json",) if left_out else ()
+    return [
+        _provenance_table(run, shown, cut),
+        _command_table(run, shown, cut),
+        _all_settings_table(run, differ, settings),
+    ]
+
+
+def _shown_steps(run: RunCard, most: int) -> list[StepCard]:
+    """The first and the last checkpoints of a run."""
+    if len(run.steps) <= most:
+        return list(run.steps)
+    return [*run.steps[: most // 2], *run.steps[-(most - most // 2) :]]
 
 
 def provenance_facts(run: RunCard) -> list[str]:
@@ -270,7 +287,7 @@ def _short(content: object) -> str:
     return str(content)[:DIGITS] if content else ""
 
 
-def _provenance_table(run: RunCard) -> Table:
+def _provenance_table(run: RunCard, shown: Sequence[StepCard], cut: tuple[str, ...]) -> Table:
     names = ("step", "learned", "checkpoint", "trained from", "task data", "buffer data", "version")
     columns = [
         Column(name, is_number=False, rank=rank)
@@ -293,20 +310,20 @@ def _provenance_table(run: RunCard) -> Table:
                 ),
             )
         )
-        for one in run.steps
+        for one in shown
     )
     groups = [
         RowGroup(
             f"seed {seed}" if len(run.seeds) > 1 else "",
-            tuple(row for row, one in zip(rows, run.steps, strict=True) if one.seed == seed),
+            tuple(row for row, one in zip(rows, shown, strict=True) if one.seed == seed),
         )
         for seed in run.seeds
     ]
-    notes = (f"content ids, the first {DIGITS} digits; summary.json has all",)
+    notes = (f"content ids: the first {DIGITS} digits; summary.json has all of them", *cut)
     return Table(f"{run.name}: checkpoints", tuple(columns), tuple(groups), notes)
 
 
-def _command_table(run: RunCard) -> Table:
+def _command_table(run: RunCard, shown: Sequence[StepCard], cut: tuple[str, ...]) -> Table:
     columns = tuple(Column(name, is_number=False) for name in ("step", "made", "command"))
     rows = tuple(
         (
@@ -314,9 +331,11 @@ def _command_table(run: RunCard) -> Table:
             TableCell(str(one.manifest.made_by.get("time", ""))[:16].replace("T", " ")),
             TableCell(command_line(one.manifest)),
         )
-        for one in run.steps
+        for one in shown
     )
-    return Table(f"{run.name}: commands", columns, (RowGroup("", rows),), ("times are in UTC",))
+    return Table(
+        f"{run.name}: commands", columns, (RowGroup("", rows),), ("times are in UTC", *cut)
+    )
 
 
 def command_line(made: CheckpointManifest) -> str:
@@ -353,5 +372,5 @@ def cards_tables(
         tables.append(cost_per_task_table(cards))
         differ = differing(settings)
         for run in cards.runs:
-            tables += run_tables(run, differ, settings.get(run.name, {}))
+            tables += run_tables(cards, run, differ, settings.get(run.name, {}))
     return tables

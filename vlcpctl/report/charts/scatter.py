@@ -9,7 +9,7 @@ from vlcpctl.report.charts.style import RunStyle, ticks
 from vlcpctl.report.charts.vega import FONT, svg, text_width
 from vlcpctl.report.markup import Markup
 
-_WIDTH, _HEIGHT = 560, 340
+_WIDTH, _HEIGHT = 440, 300
 _RADIUS = 5
 
 Range = tuple[float, float, float]  # lowest seed, mean, highest seed

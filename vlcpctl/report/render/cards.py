@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from vlcpctl.report.cards.curves import RunLine, TermLines, has_several_tasks, term_lines
 from vlcpctl.report.cards.runs import Cards, RunCard
-from vlcpctl.report.cards.settings import differing
+from vlcpctl.report.cards.settings import SettingTexts, differing
 from vlcpctl.report.cards.stability import PLASTICITY, STABILITY, stability_points
 from vlcpctl.report.cards.tables import (
     cost_per_task_table,
@@ -39,6 +39,7 @@ def training_html(document: Document, styles: Styles) -> Markup:
     cards = document.cards
     if cards is None or not cards.runs:
         return joined(element("h2", "Settings"), _wrapping(differ)) if differ else Markup("")
+    names = differing(document.settings)
     cost, per_task = cost_table(cards), cost_per_task_table(cards)
     return joined(
         element("h2", "Training"),
@@ -47,7 +48,7 @@ def training_html(document: Document, styles: Styles) -> Markup:
         _wrapping(differ) if differ else "",
         _losses(cards, styles),
         element("h3", "Settings and provenance of each run"),
-        *(_run(document, run) for run in cards.runs),
+        *(_run(cards, run, names, document.settings) for run in cards.runs),
     )
 
 
@@ -95,11 +96,13 @@ def _line(one: RunLine, style: RunStyle) -> PanelLine:
     return PanelLine(one.run, style, one.x, one.mean, one.low, one.high)
 
 
-def _run(document: Document, run: RunCard) -> Markup:
-    settings = document.settings
-    tables = run_tables(run, differing(settings), settings.get(run.name, {}))
+def _run(
+    cards: Cards, run: RunCard, differ: Sequence[str], settings: Mapping[str, SettingTexts]
+) -> Markup:
+    made_from, commands, values = run_tables(cards, run, differ, settings.get(run.name, {}))
     facts = element("p", "; ".join(provenance_facts(run)), class_="about")
-    return _details(run.name, joined(facts, *map(_wrapping, tables)))
+    typed = element("div", html_table(commands), class_="commands")
+    return _details(run.name, joined(facts, html_table(made_from), typed, _wrapping(values)))
 
 
 def _wrapping(table: Table) -> Markup:
@@ -142,7 +145,7 @@ def stability_html(track: Track, key: str, styles: Styles) -> Markup:
         caption += f" {len(unnamed)} names had no room; the table has all runs."
     return joined(
         element("h3", "Stability against plasticity"),
-        element("figure", chart, element("figcaption", caption), class_="wide"),
+        element("figure", chart, element("figcaption", caption)),
         _details("The same numbers as a table", html_table(stability_table(points, key))),
     )
 

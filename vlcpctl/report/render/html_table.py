@@ -9,7 +9,8 @@ from vlcpctl.report.markup import Markup, element, joined
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell, upper_headings
 
 _RECALL = re.compile(r"(i2t|t2i)_(r\d+|rmean)")
-_CODE = frozenset({"formula", "metric", "condition", "checkpoint", "command"})
+_IDS = ("checkpoint", "trained from", "task data", "buffer data")
+_CODE = frozenset({"formula", "metric", "condition", "command", *_IDS})
 _PROSE = frozenset({"formula", "reading", "source", "verdict", "command"})
 
 

@@ -70,6 +70,8 @@ def test_the_keys_of_a_trained_checkpoint(tmp_path: Path) -> None:
     ]
     inverted = written(tmp_path, replace(TRAINED, inverting_seconds=0.5))
     assert list(inverted)[-5:] == ["inverting_seconds", *LAST]
+    measured = written(tmp_path, replace(TRAINED, peak_memory={"process": 8}))
+    assert list(measured)[-5:] == ["peak_memory", *LAST]
 
 
 def test_the_keys_of_an_imported_and_of_an_averaged_checkpoint(tmp_path: Path) -> None:

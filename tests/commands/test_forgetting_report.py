@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from support.eval_rows import current, merged_rows, own_rows, row, write_rows
+from support.run_checkpoints import write_run
 
 COMMAND = [sys.executable, "-m", "vlcpctl", "forgetting-report"]
 
@@ -249,3 +250,19 @@ def test_two_protocols_are_two_sections_with_their_own_metrics(rows: str, tmp_pa
         assert name == "fwt_gem" or all(values.values())
     assert run["summary"]["bwt_gem"]["map_1"]["mean"] == -4.5
     assert _run(rows, fused, "--fail-if", "bwt_gem.map_5:lt:-4").returncode == 7
+
+
+def test_checkpoints_of_the_runs_add_their_cost(rows: str, tmp_path: Path) -> None:
+    write_run(tmp_path / "runs" / "ctp")
+    done = _run(rows, "--checkpoint", str(tmp_path / "runs"), "-o", str(tmp_path / "report"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Cost of the training" in done.stdout
+    assert "ctp      3    12.00    960" in done.stdout
+    assert "loss over the steps" in (tmp_path / "report/report.html").read_text()
+
+
+def test_a_place_without_checkpoints_is_refused(rows: str, tmp_path: Path) -> None:
+    done = _run(rows, "--checkpoint", str(tmp_path))
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "has no checkpoint in it" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

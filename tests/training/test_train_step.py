@@ -62,6 +62,7 @@ def test_the_manifest_says_what_was_trained(world: TrainingWorld, tmp_path: Path
     assert manifest["buffer"] == {"policy": "reservoir", "size": 6}
     assert manifest["parent"] == read_manifest(tmp_path / "00", "checkpoint")["content"]
     assert len(manifest["tasks"]) == 2
+    assert manifest["peak_memory"]["process"] > 1_000_000
 
 
 def test_a_finished_command_does_nothing_again(world: TrainingWorld, tmp_path: Path) -> None:

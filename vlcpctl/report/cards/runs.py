@@ -154,9 +154,10 @@ def read_cards(paths: Sequence[Path], rows: Iterable[Row], runs: Collection[str]
     notes += _cut(log_notes)
     if left:
         count = len(found) - len(used)
+        were = "is in no row and was" if count == 1 else "are in no row and were"
         notes.append(
-            f"--checkpoint: {count} of {len(found)} checkpoints {'is' if count == 1 else 'are'} in "
-            f"no row and were left out, such as that of {left[0]}"
+            f"--checkpoint: {count} of {len(found)} checkpoints {were} left out, such as that of "
+            f"{left[0]}"
         )
     made = tuple(RunCard(name, tuple(members)) for name, members in cards.items())
     return Cards(made, tuple(notes), most)

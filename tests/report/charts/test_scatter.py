@@ -1,0 +1,60 @@
+"""The scatter chart: every point is drawn, and names do not cover each other."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from vlcpctl.report.charts import scatter
+from vlcpctl.report.charts.scatter import ScatterPoint, scatter_chart
+from vlcpctl.report.charts.style import styles
+from vlcpctl.report.charts.vega import FONT, text_width
+
+TITLES = ("plasticity", "stability")
+
+
+def _points(places: list[tuple[float, float]]) -> list[ScatterPoint]:
+    looks = styles([f"run-{number}" for number in range(len(places))])
+    return [
+        ScatterPoint(name, looks[name], (x - 1, x, x + 1), (y, y, y))
+        for (name, looks_), (x, y) in zip(looks.items(), places, strict=True)
+        for name in [name]
+        if looks_
+    ]
+
+
+def test_every_run_is_named_and_described() -> None:
+    chart, left_out = scatter_chart("t", _points([(10.0, 80.0), (30.0, 40.0)]), TITLES)
+    root = ET.fromstring(chart)
+    texts = {node.text for node in root.iter("text")}
+    assert {"run-0", "run-1", *TITLES} <= texts
+    assert left_out == []
+    assert root.findtext("desc") == "plasticity, stability: run-0 10.00, 80.00; run-1 30.00, 40.00"
+
+
+def test_names_do_not_cover_each_other() -> None:
+    places = [(100.0 + 3 * number, 100.0 + 2 * (number % 3)) for number in range(12)]
+    names = [f"a run {number}" for number in range(12)]
+    labels = scatter._labels(names, places)
+    boxes = [
+        (left, middle - FONT / 2, left + text_width(names[number]), middle + FONT / 2)
+        for number, (left, middle) in labels.items()
+    ]
+    assert len(boxes) > 3
+    for place, one in enumerate(boxes):
+        assert not any(scatter._overlap(one, other) for other in boxes[place + 1 :])
+
+
+def test_names_without_room_are_reported() -> None:
+    _, left_out = scatter_chart("t", _points([(10.0, 50.0)] * 40), TITLES)
+    assert 0 < len(left_out) < 40
+
+
+@pytest.mark.parametrize("places", [[(0.0, 0.0)], [(5.0, 5.0), (5.0, 5.0)], [(1e9, -1e9)]])
+def test_any_values_make_a_chart(places: list[tuple[float, float]]) -> None:
+    ET.fromstring(scatter_chart("t", _points(places), TITLES)[0])
+
+
+def test_no_points_make_no_chart() -> None:
+    assert scatter_chart("t", [], TITLES) == ("", [])

@@ -1,0 +1,74 @@
+"""The verdicts are the first thing of a report, named in words, with baselines and guards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.eval_rows import current, own_rows, read_back, row
+
+from vlcpctl.report.build import Request, build, identity, write_report
+from vlcpctl.report.document import Document
+from vlcpctl.report.render.gates import gates_html, gates_markdown
+from vlcpctl.report.render.page import page
+
+
+def _document(path: Path, *conditions: str, **fields: object) -> Document:
+    start = row(step=None, task="coco", task_step=None, run="base", checkpoint="b")
+    last = row(step=2, task="coco", task_step=None, metrics={"rm": 40.0})
+    rows = current([*own_rows(), last], start="b") + current([start])
+    return build(read_back(path / "r", rows), Request(fail_if=conditions, **fields))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "css", "line"),
+    [
+        (("bwt_gem:lt:-10",), "passes", "<b>Passes</b>: 1 of 1 verdicts"),
+        (("bwt_gem:lt:-5", "rm:lt:1"), "fails", "<b>Fails</b>: 1 of 2 verdicts"),
+        (("fwt_gem:lt:-5",), "undefined", "<b>Undefined</b>: 1 of 1 verdicts"),
+    ],
+)
+def test_one_line_sums_up_the_verdicts(
+    tmp_path: Path, conditions: tuple[str, ...], css: str, line: str
+) -> None:
+    text = gates_html(_document(tmp_path, *conditions))
+    assert f'class="verdict {css}"' in text
+    assert line in text
+    assert text.index(line) < text.index("Conditions (--fail-if)")
+
+
+def test_the_verdicts_are_above_notes_and_tables(tmp_path: Path) -> None:
+    document = _document(tmp_path, "rm:lt:99")
+    document = build(read_back(tmp_path / "x", own_rows()), Request(fail_if=("rm:lt:99",)))
+    assert document.notes  # these rows are of an earlier version
+    text = page(document)
+    places = [text.index(words) for words in ("<h1", 'class="verdict', 'class="attention', "<h2")]
+    assert places == sorted(places)
+    rows = read_back(tmp_path / "x", own_rows())
+    write_report(document, identity(rows, Request()), tmp_path / "o", force=False)
+    lines = (tmp_path / "o/report.md").read_text().splitlines()
+    assert lines[2] == "**fails: 1 of 1 verdicts**"
+    assert "\n".join(lines).count("### Conditions") == 1
+
+
+def test_baselines_and_guards_are_named(tmp_path: Path) -> None:
+    text = gates_html(_document(tmp_path, "drop:gt:5"))
+    assert "Baseline, the model that each run started from: base" in text
+    assert "Guards, data outside the stream: coco" in text
+    assert "Baseline, --baseline: base" in gates_html(_document(tmp_path, baseline="base"))
+
+
+def test_a_report_without_conditions_names_them_too(tmp_path: Path) -> None:
+    document = _document(tmp_path)
+    assert "verdict" not in gates_html(document)
+    (block,) = gates_markdown(document)
+    assert block.splitlines() == [
+        "- Baseline, the model that each run started from: base",
+        "- Guards, data outside the stream: coco",
+    ]
+
+
+def test_a_report_without_guards_has_nothing_there(tmp_path: Path) -> None:
+    document = build(read_back(tmp_path / "r", own_rows()), Request())
+    assert gates_html(document) == ""
+    assert gates_markdown(document) == []

@@ -36,7 +36,7 @@ def _checkpoint(card: StepCard) -> dict[str, Any]:
         "step": None if card.step == START else card.step,
         "checkpoint": made.content,
         "method": made.method,
-        "parents": list(made.parents or [made.parent]) if made.parent or made.parents else [],
+        "parents": card.parents,
         "tasks": list(made.tasks[-card.learned :]) if card.is_trained else [],
         "buffer": made.identity.get("buffer"),
         "version": made.made_by.get("version"),

@@ -35,6 +35,12 @@ class StepCard:
     log: TrainingLog | None
 
     @property
+    def parents(self) -> list[str]:
+        """The content ids of what it was trained from or averages; empty if that is not known."""
+        found = self.manifest.parents or (self.manifest.parent,)
+        return [content for content in found if content is not None]
+
+    @property
     def is_trained(self) -> bool:
         """Whether a train-step made it: averages and imported models have no cost."""
         return self.manifest.alpha is None and self.manifest.origin is None
@@ -187,7 +193,7 @@ def _places(
     """The content id of the checkpoint at each place of the runs."""
     places: dict[_Place, str] = {}
     for row in rows:
-        if row.checkpoint in found and (not runs or row.run in runs):
+        if row.checkpoint is not None and row.checkpoint in found and (not runs or row.run in runs):
             step = START if row.step is None else row.step
             places.setdefault((row.run, row.seed, step), row.checkpoint)
     # Rows are often of the last model only, which was trained from the models before it.

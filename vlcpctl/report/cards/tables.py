@@ -301,7 +301,7 @@ def _provenance_table(run: RunCard, shown: Sequence[StepCard], cut: tuple[str, .
                     _step_label(one.step),
                     _learned(one) if one.is_trained and one.manifest.tasks else "",
                     _short(one.manifest.content),
-                    " and ".join(map(_short, one.manifest.parents or [one.manifest.parent])),
+                    " and ".join(map(_short, one.parents)),
                     ", ".join(map(_short, one.manifest.tasks[-one.learned :]))
                     if one.is_trained
                     else "",

@@ -41,7 +41,7 @@ def scatter_chart(
         for one in points
     ]
     labels = _labels([one.name for one in points], places)
-    rows = [
+    rows: list[dict[str, object]] = [
         {
             "run": one.style.id,
             "name": one.name,

@@ -23,7 +23,8 @@ from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import Split, open_stream, open_task
 from vlcpctl.evaluation.session import Session
 from vlcpctl.models import configuration, dual_encoder, encoders
-from vlcpctl.report.build import Request, build
+from vlcpctl.report.build import build
+from vlcpctl.report.request import Request
 
 KEYS = ["map_1", "map_5", "map_10"]
 TWO = {"train": 2, "query": 5, "gallery": 25}

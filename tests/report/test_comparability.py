@@ -11,9 +11,11 @@ from support.eval_rows import OWN, current, merged_rows, own_rows, row, write_ro
 
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.rows import read_rows
-from vlcpctl.report.build import Request, build, identity
+from vlcpctl.report.build import build
 from vlcpctl.report.comparability import FIELDS, parse_fields, require_alike
 from vlcpctl.report.document import Document
+from vlcpctl.report.identity import identity
+from vlcpctl.report.request import Request
 from vlcpctl.report.summary_json import as_json
 
 

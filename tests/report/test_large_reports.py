@@ -10,7 +10,10 @@ import pytest
 from support.eval_rows import current, read_back, row, write_rows
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.report.build import Request, build, identity, write_report
+from vlcpctl.report.build import build
+from vlcpctl.report.directory import write_report
+from vlcpctl.report.identity import identity
+from vlcpctl.report.request import Request
 from vlcpctl.report.scores import collect as collecting
 from vlcpctl.report.summary_json import as_json
 

@@ -10,8 +10,9 @@ from support.eval_rows import own_rows, read_back, row
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.rows import Row
-from vlcpctl.report.build import Request, build
+from vlcpctl.report.build import build
 from vlcpctl.report.render.page import page
+from vlcpctl.report.request import Request
 from vlcpctl.report.scores.summary import summarise
 
 ACC1 = ((60.0,), (50.0, 40.0), (40.0, 42.0, 30.0))

@@ -7,8 +7,9 @@ from typing import Any
 
 from support.eval_rows import read_back
 
-from vlcpctl.report.build import Request, build
+from vlcpctl.report.build import build
 from vlcpctl.report.published.cells import FilledTable
+from vlcpctl.report.request import Request
 
 HEAD = """
 schema = "vlcpctl.table/1"

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from vlcpctl.core.rows import Row
     from vlcpctl.data.tasks.task import Task
     from vlcpctl.evaluation.rank_files import SavedRanks
-    from vlcpctl.report.build import Request
     from vlcpctl.report.cards.runs import Cards
     from vlcpctl.report.document import Document
+    from vlcpctl.report.request import Request
 
 
 def run(
@@ -312,15 +312,12 @@ def run(
       vlcpctl forgetting-report rows/*.ndjson --group-by method,lr --best rm
     """
     options.start(quiet=quiet)
-    from vlcpctl.core.console import emit
     from vlcpctl.core.rows import read_rows
-    from vlcpctl.report.build import Request, build, identity
+    from vlcpctl.report.build import build
     from vlcpctl.report.comparability import parse_fields
     from vlcpctl.report.gates.verdicts import enforce
-    from vlcpctl.report.render.junit import check_junit_path, write_junit
-    from vlcpctl.report.render.step_summary import append_step_summary
-    from vlcpctl.report.render.terminal import print_report
-    from vlcpctl.report.summary_json import as_line
+    from vlcpctl.report.identity import identity
+    from vlcpctl.report.request import Files, Request
 
     request = Request(
         metric=metric,
@@ -338,42 +335,35 @@ def run(
         group_by=tuple(group_by or ()),
         best=best,
     )
+    places = {"--out": out, "--csv": csv, "--latex": latex, "--junit": junit}
     _check_examples(examples, images, ranks, out)
-    if junit:
-        check_junit_path(junit, out)
-    _check_tables(request, {"--out": out, "--csv": csv, "--latex": latex, "--junit": junit})
+    _check_outputs(request, places)
     found = read_rows(rows, parse_fields(request.allow_mixed))
     cards = _read_cards(checkpoints or [], found, request.runs)
-    given = (found, request, _open_ranks(ranks or []), _open_images(images or []), cards)
-    document, identity_ = build(*given), identity(*given)
-    _write(document, identity_, {"report": out, "csv": csv, "latex": latex}, force=force)
-    if junit:
-        write_junit(document.verdicts, junit)
-    append_step_summary(document)
-    if json_:
-        emit(as_line(document, identity_))
-    elif not quiet:
-        print_report(document.notes, document.published_sections() or document.sections())
-    if out and not json_:
-        emit(out)
+    files = Files(_open_ranks(ranks or []), _open_images(images or []), cards)
+    document, identity_ = build(found, request, files), identity(found, request, files)
+    _write(document, identity_, places, force=force)
+    _print(document, identity_, out, is_json=json_, quiet=quiet)
     enforce(document.verdicts)
 
 
-def _check_tables(request: Request, directories: dict[str, Path | None]) -> None:
+def _check_outputs(request: Request, places: dict[str, Path | None]) -> None:
     """Refuse --paper-data without tables, and outputs that contain a table or each other."""
     from vlcpctl.core.atomic import check_output_path, is_pipe_or_device
     from vlcpctl.core.errors import UsageError
     from vlcpctl.report.published.definition import is_file_name
+    from vlcpctl.report.render.junit import check_junit_path
 
+    junit, out = places["--junit"], places["--out"]
+    if junit:
+        check_junit_path(junit, out)
     files = [Path(name) for name in request.tables if is_file_name(name)]
-    for path in directories.values():
+    for path in places.values():
         if path and not is_pipe_or_device(path):
             check_output_path(path, files)
     if request.paper_data and not request.tables:
         raise UsageError("--paper-data has no effect: it is about the tables of --table")
-    given = [
-        (name, path, Path(os.path.realpath(path))) for name, path in directories.items() if path
-    ]
+    given = [(name, path, Path(os.path.realpath(path))) for name, path in places.items() if path]
     for name, path, real in given:
         for other, path_, real_ in given:
             if name != other and real_ in (real, *real.parents):
@@ -386,17 +376,38 @@ def _check_tables(request: Request, directories: dict[str, Path | None]) -> None
 def _write(
     document: Document, identity: dict[str, Any], places: dict[str, Path | None], *, force: bool
 ) -> None:
-    """Write the report and its tables to the directories that are given, by what they hold."""
-    from vlcpctl.report.build import write_report
+    """Write the report and its tables to the directories that are given, by option."""
+    from vlcpctl.report.directory import write_report
+    from vlcpctl.report.render.junit import write_junit
     from vlcpctl.report.render.table_files import write_tables
 
-    for what, out in places.items():
+    for option, out in places.items():
         if out is None:
             continue
-        if what == "report":
+        if option == "--out":
             write_report(document, identity, out, force=force)
+        elif option == "--junit":
+            write_junit(document.verdicts, out)
         else:
-            write_tables(document, identity, out, what, force=force)
+            write_tables(document, identity, out, option.removeprefix("--"), force=force)
+
+
+def _print(
+    document: Document, identity: dict[str, Any], out: Path | None, *, is_json: bool, quiet: bool
+) -> None:
+    """Print the report or where it is; verdicts also go where GitHub Actions shows them."""
+    from vlcpctl.core.console import emit
+    from vlcpctl.report.render.step_summary import append_step_summary
+    from vlcpctl.report.render.terminal import print_report
+    from vlcpctl.report.summary_json import as_line
+
+    append_step_summary(document)
+    if is_json:
+        emit(as_line(document, identity))
+    elif not quiet:
+        print_report(document.notes, document.published_sections() or document.sections())
+    if out and not is_json:
+        emit(out)
 
 
 def _check_examples(

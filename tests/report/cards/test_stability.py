@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from support.eval_rows import merged_rows, own_rows, read_back
 
-from vlcpctl.report.build import Request, build
+from vlcpctl.report.build import build
 from vlcpctl.report.cards.stability import stability_points
+from vlcpctl.report.request import Request
 from vlcpctl.report.scores.runs import Track
 
 

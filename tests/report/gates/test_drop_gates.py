@@ -9,10 +9,11 @@ import pytest
 from support.eval_rows import OWN, current, own_rows, read_back, row
 
 from vlcpctl.core.errors import BadInput, GateFailed
-from vlcpctl.report.build import Request, build
+from vlcpctl.report.build import build
 from vlcpctl.report.document import Document
 from vlcpctl.report.gates.grammar import parse_gate
 from vlcpctl.report.gates.verdicts import Verdict, enforce, judge
+from vlcpctl.report.request import Request
 from vlcpctl.report.scores.drops import Drop, Interval
 from vlcpctl.report.scores.runs import Track
 from vlcpctl.report.scores.summary import Spread

@@ -10,9 +10,11 @@ import pytest
 from support.eval_rows import MERGED, OWN, merged_rows, own_rows, read_back, row
 
 from vlcpctl.core.errors import BadInput, GateFailed, UsageError
-from vlcpctl.report.build import Request, build, identity
+from vlcpctl.report.build import build
 from vlcpctl.report.document import Document, verdicts_table
 from vlcpctl.report.gates.verdicts import enforce
+from vlcpctl.report.identity import identity
+from vlcpctl.report.request import Request
 from vlcpctl.report.summary_json import as_line
 
 JOINT = (*[()] * 2, (70.0, 70.0, 70.0))

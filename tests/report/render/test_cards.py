@@ -12,9 +12,12 @@ from support.eval_rows import own_rows, read_back
 from support.run_checkpoints import log_lines, write_run, write_step
 
 from vlcpctl.core.rows import Row
-from vlcpctl.report.build import Request, build, identity, write_report
+from vlcpctl.report.build import build
 from vlcpctl.report.cards import tables
 from vlcpctl.report.cards.runs import read_cards
+from vlcpctl.report.directory import write_report
+from vlcpctl.report.identity import identity
+from vlcpctl.report.request import Files, Request
 
 ARGV = ["/usr/bin/vlcpctl", "train-step", "a stream/00", "-o", "<b>"]
 
@@ -27,8 +30,8 @@ def _rows(path: Path) -> list[Row]:
 def _written(path: Path, rows: list[Row], *checkpoints: Path) -> Path:
     cards = read_cards(checkpoints, rows) if checkpoints else None
     request = Request(allow_mixed=("checkpoint",))
-    document = build(rows, request, (), cards)
-    write_report(document, identity(rows, request, (), cards), path / "o", force=True)
+    document = build(rows, request, Files(cards=cards))
+    write_report(document, identity(rows, request, Files(cards=cards)), path / "o", force=True)
     return path / "o"
 
 

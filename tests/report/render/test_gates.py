@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 from support.eval_rows import current, own_rows, read_back, row
 
-from vlcpctl.report.build import Request, build, identity, write_report
+from vlcpctl.report.build import build
+from vlcpctl.report.directory import write_report
 from vlcpctl.report.document import Document
+from vlcpctl.report.identity import identity
 from vlcpctl.report.render.gates import gates_html, gates_markdown
 from vlcpctl.report.render.page import page
+from vlcpctl.report.request import Request
 
 
 def _document(path: Path, *conditions: str, **fields: object) -> Document:

@@ -15,11 +15,13 @@ from support.eval_rows import current, merged_rows, own_rows, read_back, row
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.rows import row_of
-from vlcpctl.report.build import Request, build, identity
+from vlcpctl.report.build import build
 from vlcpctl.report.document import Document, definitions_table
+from vlcpctl.report.identity import identity
 from vlcpctl.report.render.markdown import markdown
 from vlcpctl.report.render.page import page
 from vlcpctl.report.render.terminal import print_report
+from vlcpctl.report.request import Request
 from vlcpctl.report.summary_json import as_json, as_line
 
 HOSTILE = {

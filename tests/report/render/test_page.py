@@ -13,11 +13,14 @@ import pytest
 from support.eval_rows import OWN, merged_rows, own_rows, read_back, row
 
 from vlcpctl.core.errors import OutputExists
-from vlcpctl.report.build import Request, build, identity, write_report
+from vlcpctl.report.build import build
 from vlcpctl.report.charts.frame import colour, shortened
 from vlcpctl.report.charts.lines import Series, line_chart
+from vlcpctl.report.directory import write_report
+from vlcpctl.report.identity import identity
 from vlcpctl.report.render.markdown import markdown
 from vlcpctl.report.render.page import page
+from vlcpctl.report.request import Request
 
 HOSTILE = "<script>alert('x')</script>|`&\"*"
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from support.eval_rows import merged_rows, own_rows, read_back
 
-from vlcpctl.report.build import Request, build
+from vlcpctl.report.build import build
 from vlcpctl.report.document import Document
 from vlcpctl.report.render.step_summary import VARIABLE, append_step_summary, step_summary
+from vlcpctl.report.request import Request
 
 
 def _document(path: Path, *conditions: str, run: str = "ctp", steps: int = 3) -> Document:

@@ -10,8 +10,10 @@ import pytest
 from support.eval_rows import OWN, own_rows, read_back, row
 
 from vlcpctl.metrics.definitions import DEFINITIONS
-from vlcpctl.report.build import Request, build, identity
+from vlcpctl.report.build import build
 from vlcpctl.report.document import Document
+from vlcpctl.report.identity import identity
+from vlcpctl.report.request import Request
 from vlcpctl.report.scores.summary import summarise, why_undefined
 from vlcpctl.report.summary_json import as_json
 

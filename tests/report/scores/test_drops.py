@@ -15,8 +15,10 @@ from support.rank_files import write_ranks
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.evaluation.rank_files import SavedRanks, write_without
 from vlcpctl.metrics.recall import recalls
-from vlcpctl.report.build import Request, build, identity
+from vlcpctl.report.build import build
 from vlcpctl.report.document import Document
+from vlcpctl.report.identity import identity
+from vlcpctl.report.request import Files, Request
 from vlcpctl.report.scores.drops import Drop
 from vlcpctl.report.summary_json import as_json
 
@@ -51,7 +53,9 @@ def trained(**fields: Any) -> Rows:
 
 
 def report(path: Path, rows: Rows, ranks: Sequence[Path] = (), **fields: Any) -> Document:
-    return build(read_back(path / "r", rows), Request(**fields), [*map(SavedRanks.open, ranks)])
+    return build(
+        read_back(path / "r", rows), Request(**fields), Files([*map(SavedRanks.open, ranks)])
+    )
 
 
 def drop_of(document: Document, data: str = "coco", run: str = "ctp", key: str = "rm") -> Drop:
@@ -399,18 +403,20 @@ def test_whole_ranks_are_used_rather_than_what_is_left_of_others(tmp_path: Path)
 def test_ranks_after_a_deletion_are_those_of_the_finished_report(tmp_path: Path) -> None:
     rows, files = ranked(tmp_path)
     found = read_back(tmp_path / "r", rows)
-    made = identity(found, Request(), [*map(SavedRanks.open, files)])
+    made = identity(found, Request(), Files([*map(SavedRanks.open, files)]))
     for key in ("b", "c"):
         forgotten(files[0], key)
-        assert identity(found, Request(), [*map(SavedRanks.open, files)]) == made
+        assert identity(found, Request(), Files([*map(SavedRanks.open, files)])) == made
 
 
 def test_ranks_are_in_the_identity_by_content(tmp_path: Path) -> None:
     rows, files = ranked(tmp_path)
     opened = [*map(SavedRanks.open, files)]
     read = read_back(tmp_path / "r", rows)
-    assert identity(read, Request(), opened) == identity(read, Request(), opened[::-1])
-    assert identity(read, Request(), opened) != identity(read, Request(), opened[:1])
+    assert identity(read, Request(), Files(opened)) == identity(
+        read, Request(), Files(opened[::-1])
+    )
+    assert identity(read, Request(), Files(opened)) != identity(read, Request(), Files(opened[:1]))
 
 
 def test_zeroshot_ranks_give_intervals_of_accuracies(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ import pytest
 from support.eval_rows import NAMES, OWN, current, merged_rows, own_rows, read_back, row
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.report.build import Request, build
+from vlcpctl.report.build import build
 from vlcpctl.report.document import Document
 from vlcpctl.report.render.markdown import markdown
 from vlcpctl.report.render.page import page
+from vlcpctl.report.request import Request
 from vlcpctl.report.scores.summary import summarise
 from vlcpctl.report.summary_json import as_json
 

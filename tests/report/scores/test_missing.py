@@ -9,7 +9,8 @@ import pytest
 from support.eval_rows import MERGED, OWN, merged_rows, own_rows, read_back
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.report.build import Request, build
+from vlcpctl.report.build import build
+from vlcpctl.report.request import Request
 from vlcpctl.report.scores.summary import summarise
 
 HOLE = (OWN[0], (None, OWN[1][1]), OWN[2])

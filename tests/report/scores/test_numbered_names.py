@@ -9,7 +9,8 @@ import pytest
 from support.eval_rows import current, read_back, row
 
 from vlcpctl.core.rows import Row
-from vlcpctl.report.build import Request, build
+from vlcpctl.report.build import build
+from vlcpctl.report.request import Request
 from vlcpctl.report.scores.joining import joined
 from vlcpctl.report.scores.numbered_names import number_of, numbered_alike
 from vlcpctl.report.scores.runs import START

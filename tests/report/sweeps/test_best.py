@@ -10,8 +10,10 @@ from support.eval_rows import read_back
 from support.sweep_rows import sweep
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.report.build import Request, build, identity
+from vlcpctl.report.build import build
 from vlcpctl.report.document import Document
+from vlcpctl.report.identity import identity
+from vlcpctl.report.request import Request
 from vlcpctl.report.summary_json import as_json
 
 Rows = list[dict[str, Any]]

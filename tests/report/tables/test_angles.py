@@ -10,9 +10,10 @@ from support.eval_rows import own_rows, read_back, row
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.rows import Row, read_rows
-from vlcpctl.report.build import Request, build
+from vlcpctl.report.build import build
 from vlcpctl.report.render.page import page
 from vlcpctl.report.render.terminal import styled
+from vlcpctl.report.request import Request
 from vlcpctl.report.tables.angles import collect_spatial_tracks
 
 KEYS = ("sam_image", "sam_text", "ram_image", "ram_text", "imav_i2t", "imav_t2i")

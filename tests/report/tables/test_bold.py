@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from support.eval_rows import OWN, own_rows, read_back
 
-from vlcpctl.report.build import Request, build
+from vlcpctl.report.build import build
+from vlcpctl.report.request import Request
 from vlcpctl.report.scores.ahead import is_ahead
 from vlcpctl.report.scores.summary import Spread
 from vlcpctl.report.tables.table import Column, RowGroup, Table, number_cell, with_best_marked

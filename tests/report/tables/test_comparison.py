@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from support.eval_rows import OWN, merged_rows, own_rows, read_back, row
 
-from vlcpctl.report.build import Request, build
+from vlcpctl.report.build import build
 from vlcpctl.report.render.terminal import styled
+from vlcpctl.report.request import Request
 from vlcpctl.report.scores.missing import notes
 from vlcpctl.report.scores.summary import Spread
 from vlcpctl.report.tables.table import RowGroup, Table, TableCell, number_cell, with_best_marked

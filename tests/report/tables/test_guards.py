@@ -8,11 +8,12 @@ from typing import Any
 
 from support.eval_rows import current, own_rows, read_back, row
 
-from vlcpctl.report.build import Request, build
+from vlcpctl.report.build import build
 from vlcpctl.report.document import Document, definitions_table
 from vlcpctl.report.render.markdown import markdown
 from vlcpctl.report.render.page import page
 from vlcpctl.report.render.terminal import styled
+from vlcpctl.report.request import Request
 from vlcpctl.report.tables.table import Table
 
 Rows = list[dict[str, Any]]

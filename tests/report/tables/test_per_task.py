@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from support.eval_rows import OWN, own_rows, read_back
 
-from vlcpctl.report.build import Request, build
+from vlcpctl.report.build import build
 from vlcpctl.report.document import Document
 from vlcpctl.report.render.page import page
+from vlcpctl.report.request import Request
 from vlcpctl.report.summary_json import as_json
 from vlcpctl.report.tables import per_task
 from vlcpctl.report.tables.table import Table

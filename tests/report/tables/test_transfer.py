@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from support.eval_rows import current, own_rows, read_back, row
 
-from vlcpctl.report.build import Request, build
+from vlcpctl.report.build import build
 from vlcpctl.report.document import Document
 from vlcpctl.report.render.page import page
+from vlcpctl.report.request import Request
 from vlcpctl.report.tables import transfer
 from vlcpctl.report.tables.table import Table
 

@@ -81,7 +81,8 @@ def per_task_tables(track: Track, key: str, runs: Sequence[RunScores]) -> list[T
     shown = [run for run in runs if run.steps > 1 and not run.final_only]
     tables = [(run, losses(run, keys[0])) for run in shown]
     known = [run for run, found in tables if found is not None]
-    cells, made = 0, []
+    cells = 0
+    made: list[Table] = []
     for run in known:
         cells += len(_tasks(run)) * len(keys) * len(MEASURES)
         if made and cells > _MOST_CELLS:

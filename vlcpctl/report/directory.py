@@ -1,0 +1,49 @@
+"""A written report: a directory with the page, the text and the numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.atomic import already_made, new_directory
+from vlcpctl.core.indented_json import indented_json
+from vlcpctl.core.manifest import MANIFESTS
+from vlcpctl.report.document import TITLE, Document, definitions_table
+from vlcpctl.report.forgotten.changes import DIRECTORY
+from vlcpctl.report.render.forgotten import forgotten_pages, forgotten_sections
+from vlcpctl.report.render.gates import gates_markdown
+from vlcpctl.report.render.markdown import markdown
+from vlcpctl.report.render.page import page
+from vlcpctl.report.summary_json import as_json
+
+
+def write_report(document: Document, identity: dict[str, Any], out: Path, *, force: bool) -> bool:
+    """Write the report directory; False if it already holds this very report.
+
+    Raises OutputExists if `out` holds anything else, unless `force`.
+    """
+    if already_made(out, "report", identity, force=force):
+        return False
+    manifest = MANIFESTS["report"]
+    summary = indented_json(as_json(document, identity))
+    with new_directory(out, manifest) as directory:
+        (directory / "report.html").write_text(page(document), encoding="utf-8")
+        sections = [*document.published_sections(), *document.sections(has_every_metric=True)]
+        text = markdown(
+            TITLE,
+            document.notes,
+            [*sections, *forgotten_sections(document)],
+            definitions_table(),
+            first=gates_markdown(document),
+        )
+        (directory / "report.md").write_text(text, encoding="utf-8")
+        _write_pages(document, directory / DIRECTORY)
+        (directory / manifest).write_text(summary + "\n", encoding="utf-8")
+    return True
+
+
+def _write_pages(document: Document, directory: Path) -> None:
+    """The pages of what was forgotten, if there are any."""
+    for name, text in forgotten_pages(document):
+        directory.mkdir(exist_ok=True)
+        (directory / name).write_text(text, encoding="utf-8")

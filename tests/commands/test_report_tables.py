@@ -37,6 +37,8 @@ def test_the_terminal_shows_only_the_chosen_tables(
     assert "Forgetting in rm" not in ended.out
     shown = _run(capfd, place, "--table", place / "mine.toml", "--paper-data").out
     assert "     difference  +7.33\n" in shown
+    gated = _run(capfd, place, "--table", place / "mine.toml", "--fail-if", "rm:lt:0")
+    assert "Conditions (--fail-if)" in gated.out
 
 
 def test_a_report_has_them_first_and_the_summary_has_the_cells(

@@ -405,7 +405,7 @@ def _print(
     if is_json:
         emit(as_line(document, identity))
     elif not quiet:
-        print_report(document.notes, document.published_sections() or document.sections())
+        print_report(document.notes, document.terminal_sections())
     if out and not is_json:
         emit(out)
 

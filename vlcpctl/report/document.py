@@ -79,9 +79,15 @@ class Document:
         sections += [(track_.title, track_.tables()) for track_ in self.spatial_tracks]
         training = self.training_tables(is_long=has_every_metric)
         sections += [("Training", training)] if training else []
-        is_last = self.verdicts and not has_every_metric
-        conditions = [("", [verdicts_table(self.verdicts)])] if is_last else []
-        return [*sections, *conditions]
+        return sections if has_every_metric else [*sections, *self._conditions()]
+
+    def terminal_sections(self) -> list[tuple[str, list[Table]]]:
+        """What a terminal shows: the chosen tables of papers and --fail-if, or else everything."""
+        published = self.published_sections()
+        return [*published, *self._conditions()] if published else self.sections()
+
+    def _conditions(self) -> list[tuple[str, list[Table]]]:
+        return [("", [verdicts_table(self.verdicts)])] if self.verdicts else []
 
     def training_tables(self, *, is_long: bool) -> list[Table]:
         """The tables of costs and settings; without --checkpoint, only the settings that differ.

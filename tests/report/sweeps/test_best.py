@@ -52,12 +52,12 @@ def test_the_best_setting_of_each_method_is_reported_on_the_other_split(tmp_path
         ("test", "ewc, lr=0.5"),
         ("test", "joint, lr=0.1"),
     ]
-    first, second = document.notes[1:3]
+    first, second = document.notes[:2]
     assert first == (
         "ctp, lr=0.5 was chosen among 2 settings of ctp by own_final.rm on the validation split: "
-        "ctp, lr=0.5 42.33, ctp, lr=0.1 39.33"
+        "42.33 (ctp, lr=0.5), 39.33 (ctp, lr=0.1)"
     )
-    assert second.endswith(": ewc, lr=0.5 40.33, ewc, lr=0.1 38.33")
+    assert second.endswith(": 40.33 (ewc, lr=0.5), 38.33 (ewc, lr=0.1)")
 
 
 def test_without_groups_the_settings_are_runs(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ class Choice:
 
     def sentence(self) -> str:
         """Such as "ctp, lr=0.1 was chosen among 2 settings of ctp by ..."."""
-        values = some_names([f"{run} {value:.2f}" for run, value in self.values])
+        values = some_names([f"{value:.2f} ({run})" for run, value in self.values])
         return (
             f"{self.run} was chosen among {len(self.values)} settings of {self.of} by "
             f"{self.metric} on the validation split: {values}"

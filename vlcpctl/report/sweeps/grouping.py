@@ -30,10 +30,10 @@ class Grouped:
     first: Mapping[str, str] = field(default_factory=dict)
 
     def notes(self, fields: Sequence[str]) -> list[str]:
-        """A note about how many runs became how many lines; empty without groups."""
-        if not self.members:
-            return []
+        """A note about how many runs became how many lines; empty if none was joined."""
         runs = {run for members in self.members.values() for run in members}
+        if len(runs) <= len(self.members):
+            return []
         return [f"--group-by {','.join(fields)}: {len(runs)} runs in {len(self.members)} lines"]
 
 

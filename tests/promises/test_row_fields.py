@@ -102,6 +102,7 @@ def test_every_row_has_every_field(name: str, place: Path, tmp_path: Path) -> No
         ids = [contents[slug] for slug in row["tasks"]]
         assert row["data"] == (ids[0] if len(ids) == 1 else content_id(ids))
     run = [row for row in rows if row["run"] == "ewc"]
+    assert {row["preset"] for row in run} == {"tiny"}
     assert {row["start"] for row in run} == {content_of(start, "checkpoint")}
     lineage = [start, *chain(place)]
     by_content = {content_of(path, "checkpoint"): path for path in lineage}

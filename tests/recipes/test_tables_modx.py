@@ -95,8 +95,8 @@ WIDE, NARROW = (
     (*("[0, 5]", "(5, 10]", "(10, 15]", "(15, 20]", "(20, 180]"),),
 )
 RECALLS = tuple(
-    f"{way}, {name} R@{k}"
-    for way in ("Image-Text", "Text-Image")
+    f"{way} {name} R@{k}"
+    for way in ("I2T", "T2I")
     for name in ("Flickr30K(1K)", "COCO(5K)")
     for k in (1, 5, 10)
 )
@@ -217,8 +217,8 @@ def test_the_tables_of_coco_and_flickr30k_on_emoji9(tmp_path: Path) -> None:
                 "modx-8": (
                     ("CLIP_vit32", "CLIP_ct", "CLIP_EWC", "CLIP_Mod-X", "CLIP_ft"),
                     tuple(
-                        f"{way}, {name} R@{k}"
-                        for way in ("Image-Text", "Text-Image")
+                        f"{way} {name} R@{k}"
+                        for way in ("I2T", "T2I")
                         for name in ("Flickr30K(1K)", "COCO(5K)", "EC(5K)")
                         for k in (1, 5)
                     ),

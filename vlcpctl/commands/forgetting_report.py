@@ -184,6 +184,16 @@ def run(
             rich_help_panel=options.INPUT,
         ),
     ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(
+            "--figures",
+            metavar="DIR",
+            help="Directory for each chart of the report as PDF, SVG and PNG, in the widths of "
+            "papers (default: none).",
+            rich_help_panel=options.TABLES,
+        ),
+    ] = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -292,6 +302,10 @@ def run(
     --fail-if, compares the settings of each method (of each value of the first field of --group-by)
     on rows of eval-* --split val, and reports the other splits of the best one alone.
 
+    --figures draws every chart for a paper, by matplotlib: 3.25 or 6.75 inches wide, with colours
+    that the colour-blind can tell apart, and markers and dashes that can be read in grey. It needs
+    pip install 'vlcpctl[figures]'.
+
     A condition that matches nothing or whose metric is undefined exits with code 3. After the
     first task, metrics of forgetting are not defined yet: --undefined pass accepts that, and
     nothing else. --junit writes a test case for each verdict. If the environment variable
@@ -304,6 +318,7 @@ def run(
       vlcpctl forgetting-report rows/*.ndjson --baseline production \
           --guard 'coco*' --ranks production.parquet --ranks week-3.parquet
       vlcpctl forgetting-report rows/*.ndjson --checkpoint runs -o report
+      vlcpctl forgetting-report rows/*.ndjson --figures figures
       vlcpctl forgetting-report rows.ndjson --fail-if worst_drop:gt:3 \
           --junit gates.xml
       vlcpctl forgetting-report rows/*.ndjson --table ctp-1 --latex tables
@@ -335,7 +350,8 @@ def run(
         group_by=tuple(group_by or ()),
         best=best,
     )
-    places = {"--out": out, "--csv": csv, "--latex": latex, "--junit": junit}
+    tables_at = {"--csv": csv, "--latex": latex}
+    places = {"--out": out, **tables_at, "--figures": figures, "--junit": junit}
     _check_examples(examples, images, ranks, out)
     _check_outputs(request, places)
     found = read_rows(rows, parse_fields(request.allow_mixed))
@@ -348,15 +364,20 @@ def run(
 
 
 def _check_outputs(request: Request, places: dict[str, Path | None]) -> None:
-    """Refuse --paper-data without tables, and outputs that contain a table or each other."""
+    """Refuse --paper-data without tables, --figures without matplotlib, and outputs that contain
+    a table or each other.
+    """
     from vlcpctl.core.atomic import check_output_path, is_pipe_or_device
     from vlcpctl.core.errors import UsageError
+    from vlcpctl.report.charts.paper import require_matplotlib
     from vlcpctl.report.published.definition import is_file_name
     from vlcpctl.report.render.junit import check_junit_path
 
     junit, out = places["--junit"], places["--out"]
     if junit:
         check_junit_path(junit, out)
+    if places["--figures"]:
+        require_matplotlib()
     files = [Path(name) for name in request.tables if is_file_name(name)]
     for path in places.values():
         if path and not is_pipe_or_device(path):
@@ -378,6 +399,7 @@ def _write(
 ) -> None:
     """Write the report and its tables to the directories that are given, by option."""
     from vlcpctl.report.directory import write_report
+    from vlcpctl.report.render.figure_files import write_figures
     from vlcpctl.report.render.junit import write_junit
     from vlcpctl.report.render.table_files import write_tables
 
@@ -388,6 +410,8 @@ def _write(
             write_report(document, identity, out, force=force)
         elif option == "--junit":
             write_junit(document.verdicts, out)
+        elif option == "--figures":
+            write_figures(document, identity, out, force=force)
         else:
             write_tables(document, identity, out, option.removeprefix("--"), force=force)
 

@@ -27,6 +27,7 @@ MANIFESTS = {
     "embeddings": "embeddings.json",
     "report": "summary.json",
     "tables": "tables.json",
+    "figures": "figures.json",
 }
 
 _MOST_BYTES = 1 << 26  # of a manifest: some 100,000 tasks; values take ten times as much memory
@@ -130,7 +131,8 @@ def with_article(kind: str) -> str:
     >>> with_article("task"), with_article("targets")
     ('a task', 'a directory of targets')
     """
-    return f"a directory of {kind}" if kind in {"targets", "tables"} else f"a {kind}"
+    several = {"targets", "tables", "figures"}
+    return f"a directory of {kind}" if kind in several else f"a {kind}"
 
 
 def _described(directory: Path) -> str:

@@ -41,6 +41,8 @@ HOSTILE = {
 FIELDS = ("run", "method", "task", "split", "protocol", "evaluator", "stream", "checkpoint")
 MARKUP = re.compile(r"(?<!\\)(\[|\]\(|<(?!/?(b|i)>)|`|\$)|(?<!\\)https?:|www\.[a-z]")
 
+WRAPPED = {"tspan", "dy", "x"}  # a chart's label of two lines
+
 
 class _Tags(HTMLParser):
     """The tags and attributes of a page."""
@@ -84,7 +86,7 @@ def test_a_name_is_text_in_every_format(
     terminal = capsys.readouterr().out
     assert terminal.replace("\n", "").isprintable()
     shown = page(document)
-    assert _Tags(shown).found == _Tags(page(usual)).found
+    assert _Tags(shown).found - WRAPPED == _Tags(page(usual)).found
     text = _markdown(document)
     for made in (shown, text):
         assert made.replace("\n", "").replace("\u2212", "").isprintable()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ET
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,6 @@ from support.eval_rows import OWN, merged_rows, own_rows, read_back, row
 
 from vlcpctl.core.errors import OutputExists
 from vlcpctl.report.build import build
-from vlcpctl.report.charts.frame import colour, shortened
-from vlcpctl.report.charts.lines import Series, line_chart
 from vlcpctl.report.directory import write_report
 from vlcpctl.report.identity import identity
 from vlcpctl.report.render.markdown import markdown
@@ -36,17 +34,19 @@ def _page(path: Path, rows: list[dict[str, Any]], **fields: Any) -> str:
 
 
 def _charts(text: str) -> list[ET.Element]:
-    return [ET.fromstring(chart) for chart in re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)]
+    found = [ET.fromstring(one) for one in re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)]
+    return [chart for chart in found if chart.get("class") != "sample"]
 
 
 def test_the_page_needs_no_network(tmp_path: Path) -> None:
     text = _page(tmp_path, _rows())
-    assert not re.search(r"https?:|src=|@import|url\(|<link|<script", text)
+    assert not re.search(r'https?:|src="(?!data:)|@import|url\(|<link', text)
+    assert not re.search(r"fetch\(|XMLHttpRequest|import\(|localStorage", text)
 
 
 def test_charts_are_well_formed_and_named(tmp_path: Path) -> None:
     charts = _charts(_page(tmp_path, _rows()))
-    assert len(charts) == 3  # lines, one heat-map (joint has a single step), bars
+    assert len(charts) == 3  # lines, and bars of each run
     for chart in charts:
         assert chart.get("role") == "img"
         assert chart.findtext("title")
@@ -56,14 +56,16 @@ def test_charts_are_well_formed_and_named(tmp_path: Path) -> None:
 def test_no_text_is_markup(tmp_path: Path) -> None:
     rows = [one | {"task": one["task"] + HOSTILE} for one in own_rows(run=HOSTILE, method=HOSTILE)]
     text = _page(tmp_path, rows)
-    assert "<script" not in text
+    assert text.count("<script") == 1  # the page's own
+    assert "<script>alert" not in text
     assert "&lt;script&gt;" in text
     assert _charts(text)
 
 
 def test_tables_say_what_their_cells_head(tmp_path: Path) -> None:
     text = _page(tmp_path, _rows())
-    assert text.count("<caption>") == text.count("<table>") > 3
+    named = text.count("<caption>") + len(re.findall(r"<table [^>]*aria-label=", text))
+    assert named == len(re.findall(r"<table\b", text)) > 3
     assert 'scope="col"' in text
     assert 'lang="en"' in text
 
@@ -149,16 +151,51 @@ def _is_table(line: str) -> bool:
     return line.startswith("|")
 
 
-def test_names_at_line_ends_do_not_overlap() -> None:
-    points = tuple((step, 50.0, 50.0, 50.0) for step in range(3))
-    chart = line_chart("t", [Series(f"run {i}", colour(i), points) for i in range(8)])
-    heights = sorted(float(y) for y in re.findall(r'y="([\d.]+)" class="name', chart))
-    assert min(b - a for a, b in pairwise(heights)) >= 14
+def test_matrices_are_shaded_tables_with_every_label_and_score(tmp_path: Path) -> None:
+    text = _page(tmp_path, own_rows())
+    assert '<th scope="row" class="words">00-smileys</th>' in text
+    assert '<td class="h10 learned">60.0' in text
+    assert '<td class="h7">40.0' in text or "<td class=h7>40.0" in text
+    assert '<td colspan="2">' in text  # tasks that the first model has not learned
 
 
-def test_runs_beyond_the_palette_are_dashed() -> None:
-    assert len({colour(index) for index in range(18)}) == 18
+def _numbered(count: int) -> list[dict[str, Any]]:
+    return [one for place in range(count) for one in own_rows(run=f"run-{place:02d}")]
 
 
-def test_a_label_that_is_too_long_is_cut() -> None:
-    assert shortened("a name that goes on and on", 60) == "a name t\u2026"
+def test_many_runs_have_a_panel_and_a_picture_each(tmp_path: Path) -> None:
+    text = _page(tmp_path, _numbered(10))
+    panels = re.findall(r'<figure data-run="(\d+)"><figcaption>.*?</figcaption>(<svg|<img)', text)
+    assert sorted(panels) == sorted((str(n), kind) for n in range(10) for kind in ("<svg", "<img"))
+    assert text.count("<summary>Numbers</summary>") == 10
+    assert "rm per task, last model, own galleries" in text  # a table instead of bars
+
+
+def test_runs_are_listed_once_with_what_they_are_sorted_by(tmp_path: Path) -> None:
+    text = _page(tmp_path, _rows())
+    listed = re.findall(r'<li data-run="\d+" data-group="([^"]*)" data-method="(\w+)"([^>]*)', text)
+    assert [(group[:5], method) for group, method, _ in listed] == [
+        ("Joint", "ctp"),
+        ("Memor", "ctp"),
+    ]
+    assert 'data-forgetting="9"' in listed[1][2]
+    assert 'id="runs"' not in _page(tmp_path, own_rows())  # a single run
+
+
+def test_metric_keys_are_spelled_out_before_the_first_table(tmp_path: Path) -> None:
+    text = _page(tmp_path, own_rows())
+    meaning = "<dt>rm</dt><dd>R@mean, the mean of R@1, R@5 and R@10 in both directions</dd>"
+    assert 0 < text.index(meaning) < text.index("<table")
+
+
+def test_captions_name_the_line_that_is_drawn(tmp_path: Path) -> None:
+    text = _page(tmp_path, _rows(), gallery="own")
+    assert "Dashed line without markers: evaluated at the last step only." in text
+    assert "Dotted" not in text
+
+
+def test_pages_of_many_runs_and_tasks_stay_small(tmp_path: Path) -> None:
+    matrix = tuple(tuple(50.0 - task for task in range(step + 1)) for step in range(4))
+    rows = [one for place in range(40) for one in own_rows(matrix, run=f"run-{place:02d}")]
+    few, many = (len(_page(tmp_path, rows[: len(rows) // parts])) for parts in (2, 1))
+    assert (many - few) / 20 < 6_000  # a run with its chart, picture and tables

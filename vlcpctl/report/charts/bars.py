@@ -10,7 +10,7 @@ from typing import Any
 
 from vlcpctl.core.printable import printable
 from vlcpctl.report.charts.style import RunStyle, ticks
-from vlcpctl.report.charts.vega import panels, text_width
+from vlcpctl.report.charts.vega import NO_HEADER, panels, text_width
 from vlcpctl.report.markup import Markup
 
 _WIDTH = 190
@@ -55,10 +55,10 @@ def bar_panels(chart: BarChart) -> list[Markup]:
     left = max(map(text_width, lines)) + 8
     spec = {
         "data": {"values": _rows(chart, labels)},
-        "facet": {"field": "panel", "type": "ordinal", "header": None},
+        "facet": {"field": "panel", "type": "ordinal", "header": NO_HEADER},
         "columns": 1,
         "resolve": {"axis": {"x": "independent", "y": "independent"}},
-        "spec": {"width": _WIDTH, "height": {"step": row}, "layer": _layers(chart)},
+        "spec": {"width": _WIDTH, "height": {"step": row}, "layer": _layers(chart, labels)},
     }
     box = (-left, -4.0, left + _WIDTH + 24, 4 + row * len(labels) + 22.0)
     tasks = f"{len(labels)} tasks; bar: last model, tick: just after learning"
@@ -83,16 +83,15 @@ def _rows(chart: BarChart, labels: Sequence[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _layers(chart: BarChart) -> list[dict[str, Any]]:
+def _layers(chart: BarChart, labels: Sequence[str]) -> list[dict[str, Any]]:
     scale = {"domain": [chart.marks[0], chart.marks[-1]], "nice": False}
     axis = {"values": chart.marks, "title": None, "grid": True}
     tasks = {"title": None, "labelExpr": "split(datum.label, '\\n')", "labelLineHeight": _LINE}
     y = {
         "field": "task",
         "type": "nominal",
-        "sort": None,
         "axis": tasks,
-        "scale": {"padding": 0},
+        "scale": {"padding": 0, "domain": labels},
     }
     colours = {
         "domain": [one.style.id for one in chart.panels],

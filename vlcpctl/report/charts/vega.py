@@ -23,6 +23,7 @@ _CHARACTER = 0.62
 _NUMBER = re.compile(r"-?\d*\.\d+(?:e-?\d+)?")
 _RUN = re.compile(r"r\d+")
 _UNUSED = frozenset({"aria-hidden", "aria-label", "aria-roledescription", "class", "role"})
+_LENGTHS = frozenset({"d", "transform", "x", "x1", "x2", "y", "y1", "y2", "width", "height"})
 _DEFAULTS = {
     "opacity": "1",
     "stroke-width": "1",
@@ -33,6 +34,8 @@ _DEFAULTS = {
     "transform": "translate(0,0)",
 }
 
+# A facet without headings: what it shows is above its `svg`.
+NO_HEADER = {"labels": False, "title": None}
 CONFIG: dict[str, Any] = {
     "font": "sans-serif",
     "view": {"stroke": None},
@@ -51,7 +54,7 @@ CONFIG: dict[str, Any] = {
         "ticks": False,
     },
     # Vega drops labels that overlap in its own font; the page's font may be wider.
-    "axisX": {"grid": False, "labelOverlap": True, "labelSeparation": 6},
+    "axisX": {"grid": False, "labelOverlap": True, "labelSeparation": 6, "labelFlush": False},
 }
 
 
@@ -136,7 +139,7 @@ def _cleaned(node: ET.Element, names: Mapping[str, str]) -> Markup:
         return Markup("")  # backgrounds and foregrounds of groups
     label = node.get("aria-label", "")
     attributes = {
-        name: _NUMBER.sub(_rounded, value)
+        name: _NUMBER.sub(_rounded, value) if name in _LENGTHS else value
         for name, value in node.items()
         if name not in _UNUSED
         and name not in {"font-family", "pointer-events"}

@@ -15,7 +15,7 @@ from vlcpctl.report.charts.lines import LineChart, Point, Series
 from vlcpctl.report.charts.style import RunStyle, styles
 from vlcpctl.report.document import Document
 from vlcpctl.report.scores.drops import Curve
-from vlcpctl.report.scores.runs import START, RunScores
+from vlcpctl.report.scores.runs import START, RunScores, Track
 from vlcpctl.report.tables.angles import SIDES, AngleMeasure, SpatialTrack
 from vlcpctl.report.tables.comparison import GROUPS, ordered_runs
 from vlcpctl.report.tables.matrices import (
@@ -52,6 +52,12 @@ def run_styles(document: Document) -> dict[str, RunStyle]:
     return styles(names, bounds)
 
 
+def curve_gallery(document: Document, track: Track) -> str:
+    """The gallery of the scores over the steps: merged where there are such rows, else own."""
+    has_merged = any("merged" in run.galleries for run in track.runs)
+    return "merged" if has_merged and "merged" in document.galleries else "own"
+
+
 def curves(runs: Sequence[RunScores], key: str, gallery: str, of: Styles) -> LineChart:
     """The score after each step: on the merged gallery, or the mean over tasks."""
     series = tuple(
@@ -68,7 +74,7 @@ def curves(runs: Sequence[RunScores], key: str, gallery: str, of: Styles) -> Lin
         caption += " Start: the model before the first task, on the first task."
     if any(one.is_level and one.points for one in series):
         caption += f" {LEVEL}: evaluated at the last step only."
-    return LineChart("curves", title, caption, series)
+    return LineChart("curves", title, f"{key}, {what}", caption, series)
 
 
 def guards(curves: Sequence[Curve], key: str, of: Styles) -> tuple[list[LineChart], str]:
@@ -116,7 +122,8 @@ def _guard(data: str, curves: Sequence[Curve], of: Styles, key: str) -> LineChar
     if any(START in one.steps for one in curves):
         caption += " Start: the model before the first task."
     caption += f" {LEVEL}: the baseline." if levels else ""
-    return LineChart(f"guard-{data}", f"{key} on {data} after each step", caption, tuple(series))
+    name, scores = f"guard-{data}", f"{key} on {data}"
+    return LineChart(name, f"{scores} after each step", scores, caption, tuple(series))
 
 
 def _guard_points(curve: Curve, key: str) -> tuple[Point, ...]:

@@ -20,8 +20,10 @@ from vlcpctl.report.scores.runs import RunScores, Track
 from vlcpctl.report.tables.angles import MEASURES, SpatialTrack
 from vlcpctl.report.tables.comparison import comparison_tables, ordered_runs
 from vlcpctl.report.tables.matrices import MOST_SHOWN, matrix_table
+from vlcpctl.report.tables.table import Table
 
 _MOST_CELLS = 300_000  # of all matrices of the page, half of them empty: 3 MB
+_MOST_ROWS = 60  # of a table of data outside the stream that is shown at once
 _LEAST_SHOWN = 10  # steps and tasks of a matrix
 
 
@@ -105,7 +107,7 @@ def _section(document: Document, track: Track, styles: figures.Styles) -> Markup
     key = document.key(track)
     runs = ordered_runs(track, key)
     tables = [html_table(table) for table in comparison_tables(track, key, document.galleries)]
-    outside = [html_table(table) for table in document.outside_tables(track, has_every_metric=True)]
+    outside = [_folded(table) for table in document.outside_tables(track, has_every_metric=True)]
     parts = [element("h2", track.title), _keys(track), *tables]
     charts, note = figures.guards(document.guards(track), key, styles)
     if charts:  # before the matrices, which are long for many tasks
@@ -113,13 +115,20 @@ def _section(document: Document, track: Track, styles: figures.Styles) -> Markup
         parts += [element("h3", f"{key} on guards"), outside.pop(0), *drawn]
         parts += [element("p", note)] if note else []
     if runs:
-        gallery = _curve_gallery(document, track)
+        gallery = figures.curve_gallery(document, track)
         chart = figures.curves(runs, key, gallery, styles)
         parts += [element("h3", f"{key} over the steps"), chart_blocks.lines_block(chart, key)]
     if runs and "own" in document.galleries:
         parts.append(stability_html(track, key, styles))
         parts += [*_by_task(document, track, runs, styles), by_task(track, key, runs)]
     return joined(*parts, *outside, *transfer(document, track, styles))
+
+
+def _folded(table: Table) -> Markup:
+    """The table, folded if it is long: what follows is not pushed off the page."""
+    if sum(len(group.rows) for group in table.groups) <= _MOST_ROWS:
+        return html_table(table)
+    return element("details", element("summary", table.title), html_table(table))
 
 
 def _keys(track: Track) -> Markup:
@@ -166,8 +175,3 @@ def _spatial_section(spatial_track: SpatialTrack, styles: figures.Styles) -> Mar
         parts += [chart_blocks.histograms_block(one, styles) for one in charts]
         parts += [html_table(table) for table in spatial_track.tables_of(measure)]
     return joined(*parts)
-
-
-def _curve_gallery(document: Document, track: Track) -> str:
-    has_merged = any("merged" in run.galleries for run in track.runs)
-    return "merged" if has_merged and "merged" in document.galleries else "own"

@@ -31,7 +31,9 @@ def run_list(document: Document, styles: Mapping[str, RunStyle]) -> Markup:
     for name, style in styles.items():
         facts = _facts(document, *found[name]) if name in found else {}
         text = element("span", name, class_="name")
-        items.append(element("li", sample(style), text, data_run=style.number, **facts))
+        is_level = name in found and found[name][1].final_only
+        line = sample(style, is_level=is_level)
+        items.append(element("li", line, text, data_run=style.number, **facts))
     return element(
         "section",
         element("h2", f"Runs ({len(items)})"),

@@ -10,7 +10,7 @@ from typing import Any
 
 from vlcpctl.core.printable import printable
 from vlcpctl.report.charts.style import RunStyle, ticks
-from vlcpctl.report.charts.vega import NO_HEADER, panels, text_width
+from vlcpctl.report.charts.vega import panels, text_width
 from vlcpctl.report.markup import Markup
 
 _WIDTH = 190
@@ -43,7 +43,8 @@ class BarChart:
     @property
     def marks(self) -> list[float]:
         """The tick marks of the scores, for all panels."""
-        values = [v for one in self.panels for v in (*one.final, *one.learned) if v == v]
+        values = [v for one in self.panels for v in (*one.final, *one.learned)]
+        values = [value for value in values if not math.isnan(value)]
         return ticks(min([0.0, *values]), max([*values, 0.0]) or 1.0, 4)
 
 
@@ -55,7 +56,7 @@ def bar_panels(chart: BarChart) -> list[Markup]:
     left = max(map(text_width, lines)) + 8
     spec = {
         "data": {"values": _rows(chart, labels)},
-        "facet": {"field": "panel", "type": "ordinal", "header": NO_HEADER},
+        "facet": {"field": "panel", "type": "ordinal", "header": None},
         "columns": 1,
         "resolve": {"axis": {"x": "independent", "y": "independent"}},
         "spec": {"width": _WIDTH, "height": {"step": row}, "layer": _layers(chart, labels)},

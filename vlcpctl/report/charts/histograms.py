@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vlcpctl.report.charts.style import ticks
-from vlcpctl.report.charts.vega import NO_HEADER, panels, text_width
+from vlcpctl.report.charts.vega import panels, text_width
 from vlcpctl.report.markup import Markup
 
 SIDE_DASHES: tuple[tuple[int, ...], ...] = ((), (4, 2))  # the second side, also in grey
@@ -63,7 +63,7 @@ def histogram_panels(chart: HistogramChart) -> list[Markup]:
     """An `svg` for each panel, in order."""
     spec = {
         "data": {"values": _rows(chart)},
-        "facet": {"field": "panel", "type": "ordinal", "header": NO_HEADER},
+        "facet": {"field": "panel", "type": "ordinal", "header": None},
         "columns": 1,
         "resolve": {"axis": {"x": "independent", "y": "independent"}},
         "spec": {"width": _WIDTH, "height": _HEIGHT, "layer": _layers(chart.scale)},

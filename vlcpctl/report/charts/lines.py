@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vlcpctl.report.charts.style import LEVEL_DASH, RunStyle, ticks
-from vlcpctl.report.charts.vega import NO_HEADER, panels, svg, text_width
+from vlcpctl.report.charts.vega import panels, svg, text_width
 from vlcpctl.report.markup import Markup
 
 MANY_RUNS = 12  # more are drawn with thinner lines and without bands
@@ -122,7 +122,7 @@ def line_panels(series: Sequence[Series], key: str) -> list[Markup]:
                 {**row, "panel": place} for place, one in enumerate(series) for row in _rows(one)
             ]
         },
-        "facet": {"field": "panel", "type": "ordinal", "header": NO_HEADER},
+        "facet": {"field": "panel", "type": "ordinal", "header": None},
         "columns": 1,
         "resolve": {"axis": {"x": "independent", "y": "independent"}},
         "spec": {

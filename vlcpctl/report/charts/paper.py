@@ -270,11 +270,11 @@ def _saved(figure: Figure, form: str) -> bytes:
 
 @contextmanager
 def _style() -> Iterator[None]:
-    import matplotlib
+    import matplotlib as mpl
 
     # Nothing of the user's own matplotlibrc, so that every machine draws the same.
-    with matplotlib.rc_context(), warnings.catch_warnings():
+    with mpl.rc_context(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_SETTINGS)
+        mpl.rcdefaults()
+        mpl.rcParams.update(_SETTINGS)
         yield

@@ -34,8 +34,6 @@ _DEFAULTS = {
     "transform": "translate(0,0)",
 }
 
-# A facet without headings: what it shows is above its `svg`.
-NO_HEADER = {"labels": False, "title": None}
 CONFIG: dict[str, Any] = {
     "font": "sans-serif",
     "view": {"stroke": None},
@@ -135,6 +133,8 @@ def _children(node: ET.Element, names: Mapping[str, str]) -> list[Markup]:
 def _cleaned(node: ET.Element, names: Mapping[str, str]) -> Markup:
     """The element without what the page does not need; empty if nothing of it is visible."""
     tag = node.tag
+    if "role-title" in node.get("class", ""):
+        return Markup("")  # the number of a cell, which Vega-Lite writes even without a header
     if tag == "path" and not {"fill", "stroke"} & node.attrib.keys():
         return Markup("")  # backgrounds and foregrounds of groups
     label = node.get("aria-label", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isnan
 
 from vlcpctl.report.charts.bars import BarChart, bar_panels
 from vlcpctl.report.charts.heat_maps import HeatChart, mini_map
@@ -88,11 +89,11 @@ def _final_table(chart: BarChart) -> Markup:
     rows = tuple(
         (
             TableCell(one.name),
-            *(TableCell(_text(v), value=v if v == v else None) for v in one.final),
+            *(TableCell(_text(v), value=None if isnan(v) else v) for v in one.final),
         )
         for one in chart.panels
     )
-    values = [v for one in chart.panels for v in one.final if v == v]
+    values = [v for one in chart.panels for v in one.final if not isnan(v)]
     table = Table(f"{chart.title}, own galleries", columns, (RowGroup("", rows),))
     return heat_table(table, max([*values, 0.0]) or 1.0)
 
@@ -104,7 +105,7 @@ def _head(task: str) -> str:
 
 
 def _text(value: float) -> str:
-    return fixed(value, 1) if value == value else "-"
+    return "-" if isnan(value) else fixed(value, 1)
 
 
 def heat_block(

@@ -1,0 +1,132 @@
+"""The pictures of recipes/report.md, and what a report of a hundred runs costs.
+
+python recipes/report_pictures.py [--out recipes/report] [--browser /usr/bin/chromium] [--measure]
+
+Needs pip install 'vlcpctl[dev]' and a Chromium. The rows are made up (tests/support/report_rows.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from vlcpctl.core.console import emit
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from support.report_rows import write_runs
+
+STEPS = "main h3:has-text('rm over the steps')"
+TASKS = "main h3:has-text('rm by step and task')"
+# Name, runs, scheme, width, the part of the page at the top, and height.
+PICTURES = (
+    ("3-runs", 3, "light", 1180, "h1", 1500),
+    ("3-runs-dark", 3, "dark", 1180, STEPS, 1330),
+    ("20-runs", 20, "light", 1180, STEPS, 1500),
+    ("20-runs-dark", 20, "dark", 1180, STEPS, 1500),
+    ("60-runs", 60, "light", 1180, STEPS, 1700),
+    ("60-runs-narrow", 60, "light", 360, "#runs", 1500),
+    ("3-runs-narrow", 3, "dark", 360, STEPS, 1500),
+)
+SEEDS = {3: 2, 20: 1, 60: 1}
+
+
+def main() -> None:
+    """Write the pictures, or with --measure print seconds and megabytes."""
+    args = _arguments()
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+        if args.measure:
+            _measure(root)
+        else:
+            _pictures(root, args.out, args.browser)
+
+
+def _pictures(root: Path, out: Path, browser: str) -> None:
+    from playwright.sync_api import sync_playwright
+
+    out.mkdir(exist_ok=True)
+    for runs, seeds in SEEDS.items():
+        _report(root, runs, 9, seeds)
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        for name, runs, *look in PICTURES:
+            page = (root / f"{runs}-9" / "report.html").as_uri()
+            _save(out / f"{name}.png", _shot(chromium, page, *look))
+        chromium.close()
+    _figures(root, out)
+
+
+def _shot(chromium: Any, page: str, scheme: str, width: int, top: str, height: int) -> bytes:
+    """A picture of the page below the element `top`."""
+    size = {"width": width, "height": 900}
+    context = chromium.new_context(color_scheme=scheme, viewport=size)
+    tab = context.new_page()
+    tab.goto(page)
+    start = tab.locator(top).first.bounding_box()["y"] - 24
+    clip = {"x": 0, "y": start, "width": width, "height": height}
+    picture: bytes = tab.screenshot(full_page=True, clip=clip)
+    context.close()
+    return picture
+
+
+def _figures(root: Path, out: Path) -> None:
+    """A figure for a paper, as --figures draws it."""
+    figures = root / "figures"
+    _run("forgetting-report", root / "20-9.ndjson", "--figures", figures, "--quiet")
+    (curves,) = figures.glob("*curves-two-columns.png")
+    _save(out / "figure.png", curves.read_bytes())
+
+
+def _save(path: Path, picture: bytes) -> None:
+    """The picture with 96 colours, which is a third as large and looks the same."""
+    with Image.open(BytesIO(picture)) as image:
+        image.convert("RGB").quantize(96).save(path, optimize=True)
+    emit(f"{path}  {path.stat().st_size / 1000:.0f} kB")
+
+
+def _measure(root: Path) -> None:
+    for runs, tasks in ((3, 9), (20, 9), (60, 9), (3, 256), (100, 50)):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        started = time.perf_counter()
+        out = _report(root, runs, tasks, 1)
+        wall = time.perf_counter() - started
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        size = (out / "report.html").stat().st_size / 1e6
+        emit(f"{runs} runs, {tasks} tasks: {cpu:.1f} s CPU, {wall:.1f} s wall, {size:.2f} MB")
+
+
+def _report(root: Path, runs: int, tasks: int, seeds: int) -> Path:
+    rows, out = root / f"{runs}-{tasks}.ndjson", root / f"{runs}-{tasks}"
+    write_runs(rows, runs, tasks, seeds)
+    _run("forgetting-report", rows, "-o", out, "--quiet")
+    return out
+
+
+def _run(*words: object) -> None:
+    command = [sys.executable, "-m", "vlcpctl", *map(str, words)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "report")
+    found = os.environ.get("CHROMIUM") or shutil.which("chromium") or "chromium"
+    parser.add_argument("--browser", default=found)
+    parser.add_argument("--measure", action="store_true", help="print what reports cost")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -364,27 +364,31 @@ def run(
 
 
 def _check_outputs(request: Request, places: dict[str, Path | None]) -> None:
-    """Refuse --paper-data without tables, --figures without matplotlib, and outputs that contain
-    a table or each other.
-    """
+    """Refuse --paper-data without tables, --figures without matplotlib, and unfit places."""
     from vlcpctl.core.atomic import check_output_path, is_pipe_or_device
     from vlcpctl.core.errors import UsageError
     from vlcpctl.report.charts.paper import require_matplotlib
     from vlcpctl.report.published.definition import is_file_name
     from vlcpctl.report.render.junit import check_junit_path
 
-    junit, out = places["--junit"], places["--out"]
-    if junit:
-        check_junit_path(junit, out)
+    if request.paper_data and not request.tables:
+        raise UsageError("--paper-data has no effect: it is about the tables of --table")
     if places["--figures"]:
         require_matplotlib()
+    if places["--junit"]:
+        check_junit_path(places["--junit"], places["--out"])
     files = [Path(name) for name in request.tables if is_file_name(name)]
     for path in places.values():
         if path and not is_pipe_or_device(path):
             check_output_path(path, files)
-    if request.paper_data and not request.tables:
-        raise UsageError("--paper-data has no effect: it is about the tables of --table")
-    given = [(name, path, Path(os.path.realpath(path))) for name, path in places.items() if path]
+    _check_apart({name: path for name, path in places.items() if path})
+
+
+def _check_apart(places: dict[str, Path]) -> None:
+    """Refuse outputs that contain each other."""
+    from vlcpctl.core.errors import UsageError
+
+    given = [(name, path, Path(os.path.realpath(path))) for name, path in places.items()]
     for name, path, real in given:
         for other, path_, real_ in given:
             if name != other and real_ in (real, *real.parents):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Emoji-9 on a CPU: four methods learn nine tasks in sequence (joint: all at once), and a report
-# shows what each forgot. Results are in runs/quickstart, or in the given directory; if it is
+# shows what each forgot, with pictures. Results are in runs/quickstart, or in the given directory; if it is
 # interrupted, the same command resumes it. SEEDS="0 1 2" repeats everything with other seeds.
 set -euo pipefail
 start=$PWD
@@ -42,11 +42,12 @@ lines() { # the chains side by side, so that no core is left without work
     done
     for method in ctp er seqf; do
       echo "eval-retrieval $paths $(printf -- "--checkpoint seed$seed/$method/%s " $tasks)" \
-        "--gallery both -o seed$seed/$method.ndjson"
+        "--gallery both --save-ranks seed$seed/$method.ranks.parquet -o seed$seed/$method.ndjson"
     done
     echo "eval-retrieval $paths --checkpoint seed$seed/joint --gallery both -o seed$seed/joint.ndjson"
   done
 }
 
 lines | vlcpctl batch --jobs "$(getconf _NPROCESSORS_ONLN)" >/dev/null
-vlcpctl forgetting-report seed*/*.ndjson -o report
+vlcpctl forgetting-report seed*/*.ndjson $(printf -- '--ranks %s ' seed*/*.ranks.parquet) \
+  --images stream --checkpoint . -o report

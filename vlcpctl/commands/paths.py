@@ -10,7 +10,9 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.core.printable import printable
 
 # The parameters of commands that name what they write.
-OUTPUTS = frozenset({"out", "save_embeddings", "save_ranks", "timings", "junit", "csv", "latex"})
+OUTPUTS = frozenset(
+    {"out", "save_embeddings", "save_ranks", "timings", "junit", "csv", "latex", "figures"}
+)
 _APPENDED = frozenset({"tensorboard"})  # files are added to it, none is replaced
 _TEXTS = frozenset({"sources", "rows", "data_sets"})  # inputs that are paths, names or -
 TEXTS = _TEXTS | {"image_root", "model", "pretrained"}  # every text that may be a path

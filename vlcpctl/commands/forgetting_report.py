@@ -260,7 +260,7 @@ def run(
 
     With --ranks, --out also has forgotten/TASK.html for each task: queries that were right just
     after the task was learned and are wrong at the end, those that fell furthest first, and the
-    reverse. Their pictures and captions are found in --images, which 'vlcpctl forget' removes from
+    reverse. --images is where their pictures and captions are; 'vlcpctl forget' removes a pair from
     reports, too. A page has at most 400 examples and a megabyte of pictures, all pages together
     20,000 examples and 32 megabytes.
 
@@ -291,8 +291,8 @@ def run(
 
     --table shows the rows in the layout of a paper's table: a line of printed values, one of the
     values here and, with --paper-data, one of the differences. The terminal then shows only these
-    tables. A missing run or value is blank. Without --paper-data the printed values are of other
-    data. A file of your own has the form of those in vlcpctl/report/published/tables.
+    tables. A missing run or value is blank. Without --paper-data the printed values are greyed, as
+    those of other data. A file of your own has the form of those in vlcpctl/report/published/tables.
 
     --csv and --latex write every table as NAME.csv and NAME.tex: those of --table (in CSV, one
     line per cell) and those that compare runs.

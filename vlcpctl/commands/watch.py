@@ -39,7 +39,7 @@ Every = Annotated[
         min=0.1,
         max=86400.0,
         metavar="SECONDS",
-        help="Time between two looks (default: 1 on a terminal, 10 for lines).",
+        help="Seconds between two updates (default: 1 on a terminal, 10 for lines).",
     ),
 ]
 NEXT_S = 10.0  # to wait for the next run of a directory

@@ -292,7 +292,8 @@ def run(
     --table shows the rows in the layout of a paper's table: a line of printed values, one of the
     values here and, with --paper-data, one of the differences. The terminal then shows only these
     tables. A missing run or value is blank. Without --paper-data the printed values are greyed, as
-    those of other data. A file of your own has the form of those in vlcpctl/report/published/tables.
+    those of other data. A file of your own has the form of the files in
+    vlcpctl/report/published/tables.
 
     --csv and --latex write every table as NAME.csv and NAME.tex: those of --table (in CSV, one
     line per cell) and those that compare runs.

@@ -263,7 +263,7 @@ def test_reports_keep_the_protocols_apart(
     evaluate(place, tmp_path / "ctp", gallery="both", map_variant="ctp")
     rows = read_rows([str(tmp_path / "usual"), str(tmp_path / "ctp")])
     document = build(rows, Request())
-    assert [(title, tables[-2].title) for title, tables in document.sections()] == [
+    assert [(title, tables[-3].title) for title, tables in document.sections()] == [
         ("retrieval, multi-modal, test split", "Forgetting in map_1, own galleries"),
         (
             "retrieval, multi-modal, map_variant ctp, test split",

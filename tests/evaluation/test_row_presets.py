@@ -14,7 +14,8 @@ from vlcpctl.checkpoints.step_config import preset_of
 from vlcpctl.core.rows import SCHEMA
 from vlcpctl.evaluation.membership import RunCheckpoint
 from vlcpctl.evaluation.planned_rows import PlannedRow, checkpoint_fields, holds
-from vlcpctl.report.build import Request, identity
+from vlcpctl.report.identity import identity
+from vlcpctl.report.request import Request
 
 TINY = {"model": "flag", "lr": "preset tiny, not in the paper", "epochs": "preset tiny"}
 

@@ -12,9 +12,11 @@ from PIL import Image
 from support.eval_rows import merged_rows, own_rows, read_back, write_rows
 from support.program import check_refused, run_program
 
-from vlcpctl.report.build import Request, build, identity
+from vlcpctl.report.build import build
 from vlcpctl.report.charts import paper
+from vlcpctl.report.identity import identity
 from vlcpctl.report.render.figure_files import write_figures
+from vlcpctl.report.request import Request
 
 pytest.importorskip("matplotlib")
 

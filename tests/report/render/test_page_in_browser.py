@@ -12,8 +12,9 @@ import pytest
 from support.report_rows import run_rows
 
 from vlcpctl.core.rows import row_of
-from vlcpctl.report.build import Request, build
+from vlcpctl.report.build import build
 from vlcpctl.report.render.page import page
+from vlcpctl.report.request import Request
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 

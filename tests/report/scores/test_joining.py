@@ -62,7 +62,8 @@ def test_the_start_is_in_every_table_and_chart(tmp_path: Path) -> None:
     assert text.count("| start | 10.0 | 11.0 | 12.0 |  |") == 2
     shown = page(document)
     assert "Start: the model before the first task, on the first task." in shown
-    assert shown.count(">start</text>") == 3  # the axis of the curves, and two heat maps
+    assert shown.count(">start</text>") == 1  # on the axis of the curves
+    assert shown.count('<th scope="row" class="words">start</th>') == 2  # the matrices of the runs
     for run in as_json(document, {"rows": "x"})["tracks"][0]["runs"]:
         assert run["start"] == {"runs": ["openai"], "own": {"rm": [10.0, 11.0, 12.0]}}
 

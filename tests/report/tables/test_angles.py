@@ -95,7 +95,8 @@ def test_angles_and_scores_make_one_page(tmp_path: Path) -> None:
         "spatial, 00-smileys, test split",
     ]
     text = page(document)
-    assert text.count("<svg") == 3 + 3
+    assert text.count("percent of the angles in each degree") == 3  # SAM, RAM and ImAV
+    assert "rm after each step" in text
     assert "bwt_gem" in text
 
 

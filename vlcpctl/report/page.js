@@ -80,7 +80,7 @@
     const sheet = make("style");
     const lit = make("style");
     document.head.append(sheet, lit);
-    const filter = make("input", { type: "search", placeholder: "words of a name or method" });
+    const filter = make("input", { type: "search", size: "24", placeholder: "words of name or method" });
     const choice = (names) => make("select", {}, ...names.map((name) => new Option(name, name)));
     const order = choice(Object.keys(orders));
     const grouping = choice(Object.keys(groupings));

@@ -51,6 +51,16 @@ CUT = """() => {
     if (box.left < outer.left - 1 || box.right > outer.right + 1 || box.top < outer.top - 1 ||
         box.bottom > outer.bottom + 1) found.push("svg: " + text.textContent);
   }
+  for (const one of document.querySelectorAll("caption, h1, h2, h3, h4, p, li, figcaption")) {
+    const range = document.createRange();
+    range.selectNodeContents(one);
+    if (range.getBoundingClientRect().right > innerWidth + 1) found.push(one.textContent);
+  }
+  for (const one of document.querySelectorAll("input[placeholder]")) {
+    const width = document.createElement("canvas").getContext("2d");
+    width.font = getComputedStyle(one).font;
+    if (width.measureText(one.placeholder).width > one.clientWidth) found.push(one.placeholder);
+  }
   if (document.documentElement.scrollWidth > innerWidth) {
     found.push(`page: ${document.documentElement.scrollWidth} px`);
   }

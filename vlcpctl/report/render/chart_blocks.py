@@ -62,7 +62,7 @@ def run_figure(name: str, style: RunStyle | None, drawn: Markup, text: str = "")
     """A panel of one run, below its name, which page.js hides, sorts and groups with the run."""
     caption = element(
         "figcaption",
-        "" if style is None else sample(style),
+        "" if style is None or style.marker is None else sample(style),
         element("span", name, class_="name"),
         element("span", text, class_="value") if text else "",
     )

@@ -149,7 +149,8 @@ def heat_maps(
     highest = max(float(np.nanmax(own_means(run, key), initial=0.0)) for run in shown)
     title = f"{key} by step and task"
     caption = (
-        f"{title}: a row for the model after each step, a column for each task, darker is higher."
+        f"{title}: a row for the model after each step, a column for each task; a stronger "
+        "blue is a higher score."
     )
     return HeatChart("heat-maps", title, caption, maps, highest or 1.0)
 

@@ -11,6 +11,7 @@ import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,7 @@ _MARKERS = {
     "triangle-down": "v",
     "triangle-left": "<",
 }
-_SETTINGS: dict[str, Any] = {
+_SETTINGS: dict[Any, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so it is on every machine
     "font.size": 7,
     "axes.titlesize": 7,
@@ -96,13 +97,13 @@ def _figures(chart: Chart) -> Iterator[tuple[str, Callable[[], Figure]]]:
     if isinstance(chart, LineChart):
         widths = {"one-column": ONE_COLUMN, "two-columns": TWO_COLUMNS}
         for name, width in widths.items():
-            yield f"{chart.name}-{name}", lambda width=width: _lines(chart, width)
+            yield f"{chart.name}-{name}", partial(_lines, chart, width)
         return
     panels: Sequence[Any] = chart.maps if isinstance(chart, HeatChart) else chart.panels
     for start in range(0, len(panels), _MOST_PANELS):
         shown = panels[start : start + _MOST_PANELS]
         name = chart.name if len(panels) <= _MOST_PANELS else f"{chart.name}-{start + 1}"
-        yield name, lambda shown=shown: _grid(chart, shown)
+        yield name, partial(_grid, chart, shown)
 
 
 def _lines(chart: LineChart, width: float) -> Figure:

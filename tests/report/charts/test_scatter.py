@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -58,3 +59,14 @@ def test_any_values_make_a_chart(places: list[tuple[float, float]]) -> None:
 
 def test_no_points_make_no_chart() -> None:
     assert scatter_chart("t", [], TITLES) == ("", [])
+
+
+def test_the_names_of_a_scatter_are_readable_and_belong_to_their_runs() -> None:
+    of = styles(["a", "b"])
+    points = [ScatterPoint(name, of[name], (1, 2, 3), (at, at, at)) for at, name in enumerate(of)]
+    chart, _ = scatter_chart("t", points, ("x", "y"))
+    found = re.findall(r"<text([^>]*)>[ab]<", chart)
+    assert [('data-run="0"' in one, 'fill="var(--ink)"' in one) for one in found] == [
+        (True, True),
+        (False, True),
+    ]

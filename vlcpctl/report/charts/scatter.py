@@ -150,6 +150,8 @@ def _names(rows: list[dict[str, object]]) -> Iterator[dict[str, object]]:
                 "mark": {"type": "text", "align": "left", "baseline": "middle", "fontSize": FONT},
                 "encoding": {
                     "text": {"field": "name"},
+                    # Names in the colours of some runs are too faint to read.
+                    "color": {"value": "var(--ink)"},
                     "x": {"value": row["left"]},
                     "y": {"value": row["top"]},
                 },

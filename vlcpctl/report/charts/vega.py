@@ -145,7 +145,7 @@ def _cleaned(node: ET.Element, names: Mapping[str, str]) -> Markup:
         and name not in {"font-family", "pointer-events"}
         and _DEFAULTS.get(name) != value
     }
-    if tag in {"path", "line"} and _RUN.fullmatch(label):
+    if tag in {"path", "line", "text"} and _RUN.fullmatch(label):
         attributes["data-run"] = label[1:]
     children = _children(node, names)
     if label in names and "stroke" in attributes and attributes.get("fill") is None:

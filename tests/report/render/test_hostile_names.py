@@ -154,7 +154,7 @@ def _report_or_refuse(rows: list[dict[str, Any]], *, allow_mixed: bool) -> None:
     print_report(document.notes, document.sections())
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(_any_rows(), st.booleans())
 def test_any_rows_are_a_report_or_one_error(rows: list[dict[str, Any]], allow_mixed: bool) -> None:
     _report_or_refuse(rows, allow_mixed=allow_mixed)

@@ -17,6 +17,10 @@ hypothesis.settings.load_profile("vlcpctl")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parent))
 
+from support import chart_engine  # noqa: E402  (beside this file)
+
+chart_engine.install()
+
 
 @pytest.fixture(autouse=True)
 def _not_quiet() -> None:

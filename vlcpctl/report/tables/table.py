@@ -44,7 +44,7 @@ class TableCell:
     is_best: bool = False
     is_strong: bool = False
     is_faint: bool = False
-    link: str = ""  # relative address, in HTML only
+    link: str = field(default="", repr=False)  # relative address, in HTML only
     values: tuple[float, ...] = field(default=(), repr=False)
 
     @property

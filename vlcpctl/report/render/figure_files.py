@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,11 @@ from vlcpctl.core.manifest import MANIFESTS, write_manifest
 from vlcpctl.report.charts.paper import Chart, drawings
 from vlcpctl.report.document import Document
 from vlcpctl.report.render import figures
+from vlcpctl.report.render.file_names import free_name
 from vlcpctl.report.scores.runs import Track
 from vlcpctl.report.tables.angles import MEASURES
 from vlcpctl.report.tables.comparison import ordered_runs
 
-_OTHER = re.compile(r"[^a-z0-9]+")
-_LONGEST = 100  # characters of a name
 _MOST_CHARTS = 200  # each takes about a second
 
 
@@ -38,14 +36,14 @@ def write_figures(document: Document, identity: dict[str, Any], out: Path, *, fo
             f"the report has {len(charts)} charts, more than {_MOST_CHARTS}; report fewer runs at "
             "a time with --run"
         )
-    names: list[str] = []
+    names: dict[str, None] = {}
     with new_directory(out, MANIFESTS["figures"]) as directory:
         for prefix, chart in charts:
             for name, files in drawings(chart):
-                stem = _free(f"{prefix} {name}", names)
+                stem = free_name(f"{prefix} {name}", names)
                 for form, content in files.items():
                     (directory / f"{stem}.{form}").write_bytes(content)
-        write_manifest(directory, "figures", identity, content_id(names), {"figures": names})
+        write_manifest(directory, "figures", identity, content_id([*names]), {"figures": [*names]})
     return True
 
 
@@ -73,14 +71,3 @@ def _track_charts(document: Document, track: Track, styles: figures.Styles) -> I
         heat = figures.heat_maps(runs, key, document.galleries)
         bars = figures.bars(runs, key, styles)
         yield from (chart for chart in (heat, bars) if chart is not None)
-
-
-def _free(text: str, taken: list[str]) -> str:
-    """A file name of letters, digits and dashes that no other chart has; it is then taken."""
-    name = _OTHER.sub("-", text.lower()).strip("-")[:_LONGEST] or "chart"
-    free, number = name, 1
-    while free in taken:
-        number += 1
-        free = f"{name}-{number}"
-    taken.append(free)
-    return free

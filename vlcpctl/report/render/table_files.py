@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +14,12 @@ from vlcpctl.core.manifest import MANIFESTS, write_manifest
 from vlcpctl.report.document import Document
 from vlcpctl.report.published.layout import as_table
 from vlcpctl.report.render.csv_files import published_csv, table_csv
+from vlcpctl.report.render.file_names import free_name
 from vlcpctl.report.render.latex import table_latex
 from vlcpctl.report.tables.table import Table
 
 ENDINGS = {"csv": ".csv", "latex": ".tex"}
 
-_OTHER = re.compile(r"[^a-z0-9]+")
-_LONGEST = 100  # characters of a name
 _MOST_FILES = 2000
 
 
@@ -52,17 +50,17 @@ def write_tables(
 
 def _texts(document: Document, form: str) -> Iterator[tuple[str, str]]:
     """The name and text of every file: first the published tables, then the report's own."""
-    taken: set[str] = set()
+    taken: dict[str, None] = {}
     ending = ENDINGS[form]
     for filled in document.published:
-        name = _free(filled.table.name, taken)
+        name = free_name(filled.table.name, taken)
         is_csv = form == "csv"
         yield (
             name + ending,
             published_csv(filled) if is_csv else table_latex(as_table(filled), name),
         )
     for heading, table in _own_tables(document):
-        name = _free(f"{heading} {table.title}", taken)
+        name = free_name(f"{heading} {table.title}", taken)
         titled = replace(table, title=f"{table.title} ({heading})" if heading else table.title)
         yield name + ending, table_csv(table) if form == "csv" else table_latex(titled, name)
 
@@ -71,14 +69,3 @@ def _own_tables(document: Document) -> Iterator[tuple[str, Table]]:
     """The tables that compare runs, without the task x step matrix of each run."""
     for heading, tables in document.sections(has_matrices=False):
         yield from ((heading, table) for table in tables)
-
-
-def _free(text: str, taken: set[str]) -> str:
-    """A file name of letters, digits and dashes that no other table has."""
-    name = _OTHER.sub("-", text.lower()).strip("-")[:_LONGEST] or "table"
-    free, number = name, 1
-    while free in taken:
-        number += 1
-        free = f"{name}-{number}"
-    taken.add(free)
-    return free

@@ -1,0 +1,24 @@
+"""Names of the files that a report writes for its tables and charts."""
+
+from __future__ import annotations
+
+import re
+
+_OTHER = re.compile(r"[^a-z0-9]+")
+_LONGEST = 100  # characters
+
+
+def free_name(text: str, taken: dict[str, None]) -> str:
+    """A name of letters, digits and dashes that is not taken; it then is.
+
+    >>> taken = {}
+    >>> free_name("Last model, own galleries", taken), free_name("last model (own galleries)", taken)
+    ('last-model-own-galleries', 'last-model-own-galleries-2')
+    """
+    name = _OTHER.sub("-", text.lower()).strip("-")[:_LONGEST] or "unnamed"
+    free, number = name, 1
+    while free in taken:
+        number += 1
+        free = f"{name}-{number}"
+    taken[free] = None
+    return free

@@ -12,8 +12,8 @@ def free_name(text: str, taken: dict[str, None]) -> str:
     """A name of letters, digits and dashes that is not taken; it then is.
 
     >>> taken = {}
-    >>> free_name("Last model, own galleries", taken), free_name("last model (own galleries)", taken)
-    ('last-model-own-galleries', 'last-model-own-galleries-2')
+    >>> free_name("Last model: rm", taken), free_name("last model (rm)", taken)
+    ('last-model-rm', 'last-model-rm-2')
     """
     name = _OTHER.sub("-", text.lower()).strip("-")[:_LONGEST] or "unnamed"
     free, number = name, 1

@@ -68,9 +68,8 @@ class ChartEngine(ModuleType):
         return server
 
     def _end(self, server: subprocess.Popen[str]) -> None:
-        if os.getpid() == self._owner and server.stdin:  # a forked child is not the owner
-            server.stdin.close()  # so that it ends
-            server.wait()
+        if os.getpid() == self._owner:  # a forked child that ends is not
+            server.communicate()  # closes its input, so that it ends
 
 
 def install() -> None:

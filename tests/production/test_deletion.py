@@ -170,6 +170,7 @@ def test_weeks_go_on_after_a_deletion(run: Run, place: Path, state: Path) -> Non
     assert [one for part in parts(state) for one in check(part, deep=True)] == []
 
 
+@pytest.mark.slow
 def test_no_week_is_trained_during_a_deletion(
     run: Run, place: Path, state: Path, tmp_path: Path
 ) -> None:

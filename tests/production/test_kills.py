@@ -93,6 +93,7 @@ def test_weeks_killed_at_a_few_points_end_as_undisturbed_ones(
         assert tree(tmp_path / "killed") == wanted
 
 
+@pytest.mark.slow
 def test_a_killed_rejection_and_a_killed_rollback_are_completed(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

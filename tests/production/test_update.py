@@ -176,6 +176,7 @@ def test_a_rejected_week_with_other_settings_is_trained_again(
     assert "--fail-if rm:lt:0" in dry.out
 
 
+@pytest.mark.slow
 def test_an_undefined_gate_accepts_nothing_and_says_what_to_do(
     run: Run, place: Path, tmp_path: Path
 ) -> None:
@@ -285,6 +286,7 @@ def test_a_new_guard_is_measured_on_the_start_and_an_old_one_can_be_dropped(
     assert "--fail-if" not in without.out
 
 
+@pytest.mark.slow
 def test_classes_are_guards_too(run: Run, place: Path, state: Path) -> None:
     words = ["--guard-classes", place / "golden" / "00-golden"]
     gate = ["--fail-if", "drop:gt:200", "--fail-if", "bwt_gem.rm:lt:-200"]

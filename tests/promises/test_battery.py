@@ -67,7 +67,7 @@ def test_the_battery_covers_the_table() -> None:
             *(f"{name} with a buffer" for name in BUFFERED),
             *(f"fused {name}" for name in FUSED),
         ],
-        kept=["ctp", "er", "ema+ewc"],
+        kept=["ctp", "er"],
     ),
 )
 def test_killed_and_resumed_equals_never_stopped(

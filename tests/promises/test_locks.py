@@ -84,7 +84,7 @@ def test_a_second_writer_ends_with_exit_4_and_names_the_first(
     assert not (tmp_path / "out").exists()
 
 
-@each_writer
+@pytest.mark.parametrize("writer", WRITERS[::4])
 def test_with_wait_it_starts_when_the_first_has_ended(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], writer: str
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from support.battery import TrainingWorld, make_world, request, with_fusion_model
+from support.marks import mostly_slow
 from support.processes import exit_code_of, run_line, run_together, start_child, wait_until
 from support.tiny_stream import make_task
 
@@ -75,14 +76,17 @@ def _model(directory: Path, **vision: object) -> dict[str, object]:
     return {"model": str(path), "image_size": None}
 
 
-@pytest.mark.parametrize("names", ["seqf", "ctp", "modx", "co2l", "geodl", "derpp", "ema"])
+@pytest.mark.parametrize(
+    "names",
+    mostly_slow(["seqf", "ctp", "modx", "co2l", "geodl", "derpp", "ema"], kept=["seqf", "ctp"]),
+)
 def test_two_processes_train_as_one_with_micro_batches_does(
     world: TrainingWorld, first: Path, tmp_path: Path, names: str
 ) -> None:
     _expect_equal(request(world, names, 1, first, buffered=False), tmp_path)
 
 
-@pytest.mark.parametrize("names", ["ctp", "lucir", "afec"])
+@pytest.mark.parametrize("names", mostly_slow(["ctp", "lucir", "afec"], kept=["ctp"]))
 def test_two_processes_train_a_fusion_model_as_one_does(
     world: TrainingWorld, tmp_path: Path, names: str
 ) -> None:
@@ -97,8 +101,8 @@ def test_two_processes_train_a_fusion_model_as_one_does(
     _expect_equal(step, tmp_path)
 
 
-@pytest.mark.parametrize("names", ["ewc", "mas"])
-@pytest.mark.parametrize("family", ["dual", "fusion"])
+@pytest.mark.parametrize("names", mostly_slow(["ewc", "mas"], kept=["ewc"]))
+@pytest.mark.parametrize("family", mostly_slow(["dual", "fusion"], kept=["dual"]))
 def test_importances_do_not_depend_on_the_number_of_processes(
     world: TrainingWorld, tmp_path: Path, names: str, family: str
 ) -> None:
@@ -223,6 +227,7 @@ def _bytes(checkpoint: Path) -> list[bytes]:
     return [(checkpoint / name).read_bytes() for name in (WEIGHTS, "metrics.jsonl")]
 
 
+@pytest.mark.slow
 def test_processes_agree_on_saving_only_where_values_are_read(
     world: TrainingWorld, tmp_path: Path
 ) -> None:

@@ -103,8 +103,8 @@ def _expect_equal(step: Request, names: Sequence[str]) -> None:
                 torch.testing.assert_close(two[key], tensor, rtol=1e-7, atol=1e-9)
 
 
-# One of each way to use gradients, buffers and negative texts; the others are slow.
-USUAL = ("ctp", "der", "ewc", "incclip", "lwf", "seqf")
+# A queue, importances, and generated texts with a buffer; the others are slow.
+USUAL = ("ctp", "ewc", "incclip")
 
 
 def _cases(names: Iterable[str]) -> list[Any]:

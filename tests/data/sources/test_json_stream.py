@@ -46,6 +46,7 @@ def test_walking_through_finds_every_element(value: dict[str, list[object]]) -> 
         reader.end()
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_list(tmp_path: Path) -> None:
     path = tmp_path / "long.json"
     with path.open("w") as file:

@@ -71,7 +71,7 @@ def test_an_example_is_read() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("better =", "bettr =", "column 1: unknown key 'bettr'; did you mean 'better'?"),
+        ("better =", "betters =", "column 1: unknown key 'betters'; did you mean 'better'?"),
         ("caption =", "title =", "unknown key 'title'"),
         ("table/1", "table/2", "schema is 'vlcpctl.table/2', not 'vlcpctl.table/1'"),
         ("15.0]", "15.0, 1.0]", "row 1 (SeqF): printed has 4 cells, but there are 3 columns"),

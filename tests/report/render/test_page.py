@@ -174,9 +174,9 @@ def test_many_runs_have_a_panel_and_a_picture_each(tmp_path: Path) -> None:
 def test_runs_are_listed_once_with_what_they_are_sorted_by(tmp_path: Path) -> None:
     text = _page(tmp_path, _rows())
     listed = re.findall(r'<li data-run="\d+" data-group="([^"]*)" data-method="(\w+)"([^>]*)', text)
-    assert [(group[:5], method) for group, method, _ in listed] == [
+    assert [(group.split()[0], method) for group, method, _ in listed] == [
         ("Joint", "ctp"),
-        ("Memor", "ctp"),
+        ("Memory", "ctp"),
     ]
     assert 'data-forgetting="9"' in listed[1][2]
     assert 'id="runs"' not in _page(tmp_path, own_rows())  # a single run

@@ -32,7 +32,7 @@ def step_config(made: CheckpointManifest) -> dict[str, Any] | None:
 def preset_of(made: CheckpointManifest) -> str | None:
     """The preset that settings of the step come from; None if none does, or it was not trained.
 
-    It is no part of the configuration: the same settings may come from flags.
+    It is not part of the configuration: the same settings may come from flags.
     """
     for origin in made.origins.values():
         if origin.startswith(_PRESET):

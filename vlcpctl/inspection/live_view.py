@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BLOCKS = "".join(map(chr, range(0x2581, 0x2589)))  # bars of one to eight eighths of a line
 SHADES = "_.-=+*#@"  # where the terminal shows ASCII only
 _CHART = 24  # characters of a trend
-_LEAST = 8  # values, before which there is no trend
+_LEAST = 8  # values that a trend needs
 _NARROW = 70  # cells of a terminal that has no room for the charts
 
 

@@ -12,7 +12,7 @@ from vlcpctl.report.scores.runs import START
 
 ABSENT = "-"  # a run does not have the setting
 
-# Where a run starts is part of its provenance, and is no setting of a train-step.
+# Where a run starts is part of its provenance, not a setting of train-step.
 _LEFT_OUT = frozenset({"start"})
 _MOST_CHARACTERS = 200
 

@@ -152,7 +152,7 @@ def _spec(series: Sequence[Series], axes: Axes) -> dict[str, Any]:
         layers.append(_layer(banded, {"type": "area", "opacity": 0.13}, channels))
     levels = [one for one in series if one.is_level]
     if levels:
-        # A rule as wide as the chart: Vega-Lite draws it so where there is no x.
+        # Without x, Vega-Lite draws a rule across the whole chart.
         channels = {name: encoding[name] for name in ("y", "color", "description")}
         mark = {"type": "rule", "strokeDash": list(LEVEL_DASH), "strokeWidth": 1.5}
         layers.append(_layer(levels, mark, channels))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +38,15 @@ def write_figures(document: Document, identity: dict[str, Any], out: Path, *, fo
             "a time with --run"
         )
     names: dict[str, None] = {}
+    digests: dict[str, str] = {}
     with new_directory(out, MANIFESTS["figures"]) as directory:
         for prefix, chart in charts:
             for name, files in drawings(chart):
                 stem = free_name(f"{prefix} {name}", names)
                 for form, content in files.items():
                     (directory / f"{stem}.{form}").write_bytes(content)
-        write_manifest(directory, "figures", identity, content_id([*names]), {"figures": [*names]})
+                    digests[f"{stem}.{form}"] = sha256(content).hexdigest()
+        write_manifest(directory, "figures", identity, content_id(digests), {"figures": [*names]})
     return True
 
 

@@ -175,7 +175,7 @@ def _count(number: int) -> TableCell:
 
 def _notes(one: TaskChanges) -> Iterator[str]:
     if len(one.seeds) > 1:
-        yield f"Of several seeds, only one is counted: {one.seed}."
+        yield f"Only seed {one.seed} is counted, the first of several with ranks."
     if one.gallery == "own":
         yield "On the own gallery of each task."
     else:

@@ -1,6 +1,7 @@
 """Weigh what each row of an index costs: anonymous memory and CPU time, from 10^4 to 10^6 rows.
 
 Run: python recipes/bench/memory.py [DIRECTORY] [--rows 10000,100000,1000000] [--only train,...]
+                                    [--rounds 5]
 
 The rows are made up: each has a key and a caption of its own, and one of 64 images. Commands run in
 processes of their own, up to the point named: train-step with two workers until its first step,
@@ -8,7 +9,8 @@ eval-retrieval until its first batch of images, buffer and split to their end. M
 memory (Pss_Anon of smaps_rollup, summed over a command's processes, so that pages they share count
 once), without mapped files; the peak is polled, and bytes per row are the slope between the
 smallest and the largest number of rows. "copied" are pages that only one worker has. CPU time is
-that of a command beyond its time with the fewest rows.
+that of a command beyond its time with the fewest rows. Sizes take turns; each figure is the median
+of the rounds.
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import pyarrow as pa
@@ -78,6 +81,7 @@ def main() -> None:
     parser.add_argument("directory", nargs="?", type=Path)
     parser.add_argument("--rows", default=",".join(map(str, SIZES)))
     parser.add_argument("--only", default=",".join(KINDS))
+    parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     sizes = [int(size) for size in given.rows.split(",")]
     with tempfile.TemporaryDirectory(dir=given.directory) as name:
@@ -85,13 +89,27 @@ def main() -> None:
         checkpoint = make_checkpoint(directory)
         emit(machine())
         for kind in given.only.split(","):
-            found = []
-            for rows in sizes:
-                command = KINDS[kind](directory, rows, checkpoint)
-                found.append(weigh(command))
-                for left in directory.glob("*out-*"):
-                    shutil.rmtree(left, ignore_errors=True)
-            show(kind, sizes, found)
+            rounds = [
+                [weigh_kind(kind, directory, rows, checkpoint) for rows in sizes]
+                for _ in range(given.rounds)
+            ]
+            show(kind, sizes, [middle(size) for size in zip(*rounds, strict=True)])
+
+
+def weigh_kind(kind: str, directory: Path, rows: int, checkpoint: Path) -> Weight:
+    """Run a command of a kind on as many rows, and remove what it wrote."""
+    found = weigh(KINDS[kind](directory, rows, checkpoint))
+    for left in directory.glob("*out-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    return found
+
+
+def middle(rounds: Sequence[Weight]) -> Weight:
+    """The median of each figure."""
+    peak, held, copied, cpu = (
+        median(getattr(one, field.name) for one in rounds) for field in fields(Weight)
+    )
+    return Weight(int(peak), int(held), int(copied), cpu)
 
 
 def show(kind: str, sizes: Sequence[int], found: Sequence[Weight]) -> None:

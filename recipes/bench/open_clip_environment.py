@@ -7,9 +7,10 @@ import subprocess
 import sys
 import sysconfig
 import venv
-from importlib.metadata import version
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 from vlcpctl.core.console import say
 
@@ -52,4 +53,13 @@ def run_there() -> None:
 
 
 def _runs_trainer() -> bool:
-    return all(find_spec(name) for name in ("open_clip_train", "pandas", "webdataset"))
+    """Whether this environment has what the trainer asks for: not a later webdataset, either."""
+    asked = [Requirement(one) for one in requires("open_clip_torch") or ()]
+    for one in asked:
+        if one.marker and one.marker.evaluate({"extra": "training"}):
+            try:
+                if not one.specifier.contains(version(one.name)):
+                    return False
+            except PackageNotFoundError:
+                return False
+    return True

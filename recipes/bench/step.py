@@ -1,6 +1,7 @@
 """What a training step costs: against open_clip's, and each method's against its own passes.
 
 python recipes/bench/step.py [--models clip,albef-tiny --batch 16 --rounds 7 --methods ctp,ewc,…]
+                             [--profile]
 
 `clip` is a small dual encoder with CLIP's vocabulary; other names are those of --model. The rival
 is the loop of open_clip's trainer (`train_one_epoch` of open_clip_train, with its AdamW) on a copy
@@ -10,14 +11,18 @@ A method's step is also compared with the sum of its passes: forward and backwar
 forward passes of frozen models that it makes, and the optimizer's update. By arithmetic ctp costs
 5/3 of seqf's passes: a forward is one unit, a backward two, and ctp adds two forwards. Contenders
 take turns, so that what else the machine does hits all alike; ratios are those of a round.
+--profile prints the functions in which a step of each method spends most, with what they call.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import cProfile
 import json
 import logging
+import pstats
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -73,10 +78,10 @@ def main() -> None:
 
 def _compare(settings: Settings, methods: list[str], args: argparse.Namespace) -> None:
     contenders: dict[str, Callable[[], object]] = {}
-    for name in methods:
-        trained = _Trained(name, settings, args.device, args.steps)
+    runs = [_Trained(name, settings, args.device, args.steps) for name in methods]
+    for name, trained in zip(methods, runs, strict=True):
         contenders |= {name: trained.take_steps, f"{name}, passes": trained.run_passes}
-    if trained.run.encoder.family == "dual":
+    if runs[0].run.encoder.family == "dual":
         contenders[RIVAL] = _rival(settings, args.device, args.steps)
     found = in_turns(contenders, rounds=args.rounds)
     emit(f"{'':12}{'CPU ms a step: median':>22}{'min':>9}{'wall':>9}{'/ seqf':>9}{'/ passes':>9}")
@@ -90,6 +95,8 @@ def _compare(settings: Settings, methods: list[str], args: argparse.Namespace) -
         of = [median(ratios(one.cpu, found[BASE].cpu))]
         of += [] if passes is None else [median(ratios(one.cpu, passes.cpu))]
         emit(f"{name:12}{cells}{''.join(f'{ratio:>9.2f}' for ratio in of)}")
+    for trained in runs if args.profile else ():
+        trained.show_profile()
     if RIVAL in found:
         faster = median(ratios(found[RIVAL].cpu, found[BASE].cpu))
         emit(f"{BASE} is {faster:.2f} x as fast as {RIVAL} in CPU time")
@@ -135,6 +142,24 @@ class _Trained:
         for _ in range(self.steps):
             self._passes()
         _wait(self.run.device)
+
+    def show_profile(self) -> None:
+        """Print the milliseconds a step of the functions that take more than 2 % of it."""
+        profile = cProfile.Profile(time.process_time)
+        profile.runcall(self.take_steps)
+        found = pstats.Stats(profile).get_stats_profile()
+        each = 1000 / self.steps
+        ours = sorted(
+            (
+                (one.cumtime * each, f"{Path(one.file_name).stem}.{name}")
+                for name, one in found.func_profiles.items()
+                if "/vlcpctl/" in one.file_name and one.cumtime > found.total_tt / 50
+            ),
+            reverse=True,
+        )
+        emit(f"{self.run.methods[0].name}: {found.total_tt * each:.0f} ms a step, of which")
+        for milliseconds, name in ours:
+            emit(f"{milliseconds:>10.1f}  {name}")
 
     def _passes(self) -> None:
         run, batch = self.run, replace(self.batch)
@@ -251,6 +276,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--methods", default=METHODS)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--profile", action="store_true")
     return parser.parse_args()
 
 

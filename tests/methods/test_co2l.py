@@ -95,7 +95,7 @@ def test_a_batch_of_replayed_pairs_alone_contrasts_nothing() -> None:
 
 def test_two_anchors_of_equal_candidates_cost_log_b() -> None:
     same = torch.ones(4, 3)
-    sides = image_text(same, same, 7.0, torch.tensor([True, False, True, False]))
+    sides = image_text((same, same), 7.0, torch.tensor([True, False, True, False]))
     assert [side.item() for side in sides] == pytest.approx([math.log(4) / 2] * 2)
 
 

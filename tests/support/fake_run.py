@@ -40,6 +40,7 @@ class FakeRun:
     processes: int = 1
     slots: dict[str, Weights] = field(default_factory=dict)
     started_first: bool = False
+    distinct: bool = False
 
     @property
     def first(self) -> bool:

@@ -358,6 +358,16 @@ def run(
             rich_help_panel=options.METHOD,
         ),
     ] = None,
+    negatives: Annotated[
+        str | None,
+        typer.Option(
+            metavar="all|distinct",
+            help="Negatives of a pair in the contrastive loss: all other pairs, or only distinct "
+            "ones, which share neither the image nor a caption with it, also not through others "
+            "(default: from the preset).",
+            rich_help_panel=options.METHOD,
+        ),
+    ] = None,
     crop: options.Crop = None,
     crop_scale: options.CropScale = None,
     flip: options.Flip = None,
@@ -577,7 +587,7 @@ def _say_plan(request: Request) -> None:
         plan = make_plan(request)
         for line in plan.lines():
             console.say(line)
-        for warning in plan.warnings:
+        for warning in plan.all_warnings():
             console.warn(warning)
     console.emit(request.out)
 

@@ -97,6 +97,7 @@ class Batch:
     targets: tuple[Tensor, Tensor] | None = None  # (b, D) each, raw: precomputed by a teacher
     buffer_batch: Batch | None = None  # earlier pairs that pseudo texts are generated from
     pseudo: PseudoTexts | None = None  # this process's part of the texts without image
+    groups: Tensor | None = None  # (B,) int64, equal in a group; None with --negatives all
 
     def moved(self, move: Move) -> Batch:
         """The batch with `move` applied to its tensors, apart from `replayed` and `labels`."""
@@ -110,6 +111,7 @@ class Batch:
             targets=None if targets is None else (move(targets[0]), move(targets[1])),
             buffer_batch=None if inner is None else inner.moved(move),
             pseudo=None if self.pseudo is None else self.pseudo.moved(move),
+            groups=None if self.groups is None else move(self.groups),
         )
 
     def pin_memory(self) -> Batch:

@@ -147,6 +147,10 @@ class Run(Protocol):
     def width(self) -> int:
         """D, the channels of the shared space."""
 
+    @property
+    def distinct(self) -> bool:
+        """Whether batches have `Batch.groups` (--negatives distinct)."""
+
     def joined(self, i2t: Tensor, t2i: Tensor) -> Tensor:
         """Combine both directions of a contrastive loss, () each, as the base loss does.
 
@@ -183,6 +187,11 @@ class Method:
     measures: ClassVar[bool] = False  # protects only what its state says is important
     from_unseen: ClassVar[bool] = False  # starts from a model that has not seen any task
     settings: ClassVar[Mapping[str, Any]] = {}  # training settings; options override them
+
+    @property
+    def queued(self) -> int:
+        """The number of pairs of earlier batches that each step uses as negatives."""
+        return 0
 
     def needs(self, *, first: bool) -> Needs:
         """The inputs that must be given on the command line."""

@@ -5,6 +5,7 @@ Shapes: B image-text pairs, K negative texts without images, T = B + K texts, D 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-from vlcpctl.losses.rows import ALL, mean_cross_entropy
+from vlcpctl.losses.rows import ALL, matches, mean_cross_entropy
 
 
 @dataclass(frozen=True)
@@ -71,17 +72,33 @@ def logits(
     return Logits(to_text, scale * text_BD[own] @ image_BD.T)
 
 
-def contrast(found: Logits, own: slice = ALL) -> tuple[Tensor, Tensor]:
+def contrast(
+    found: Logits, own: slice = ALL, *, groups_B: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Image-to-text and text-to-image cross-entropy, two scalars (eqs. 2-5).
 
     Negative texts are candidates for the images, but not queries. With `own`, only the rows of
-    these pairs: parts of all processes add up.
+    these pairs: parts of all processes add up. With `groups_B`, the groups of the pairs, members of
+    a group are not negatives of each other; a negative text is in no group.
 
     >>> round(contrast(Logits(torch.eye(2) * 9))[0].item(), 5)
     0.00012
     """
+    if groups_B is not None:
+        found = _without_matches(found, groups_B, own)
     to_text = mean_cross_entropy(found.to_text, found.pairs, own)
     return to_text, mean_cross_entropy(found.to_image, found.pairs, own)
+
+
+def _without_matches(found: Logits, groups_B: Tensor, own: slice) -> Logits:
+    """Copies of the logits, of which the distillation needs all, with -inf where pairs match."""
+    negative_K = groups_B.new_full((found.to_text.shape[1] - found.pairs,), -1)
+    matches_bT = matches(groups_B, own, negative_K)
+    to_text = found.to_text.masked_fill(matches_bT, -math.inf)
+    if found.own_to_image is None:
+        return Logits(to_text)
+    matches_bB = matches_bT[:, : found.pairs]
+    return Logits(to_text, found.own_to_image.masked_fill(matches_bB, -math.inf))
 
 
 def distil(new: Logits, old: Logits, *, is_reversed: bool = False) -> tuple[Tensor, Tensor]:

@@ -77,7 +77,12 @@ class Co2l(Method):
         """The asymmetric contrastive loss, which replaces the base loss, and the distillation."""
         anchors_B = ~(batch.replayed & self.asymmetric)
         sides = losses.asymmetric.image_text(
-            out.image, out.text, out.scale, anchors_B, average=self.average, own=out.own
+            (out.image, out.text),
+            out.scale,
+            anchors_B,
+            average=self.average,
+            own=out.own,
+            groups_B=batch.groups,
         )
         terms: Terms = {"contrastive": run.joined(*sides)}
         if run.first or not self.strength:

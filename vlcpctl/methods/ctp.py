@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from vlcpctl import core, losses
 from vlcpctl.core.batch import Batch, Features, Terms, Tokens, Weights
 from vlcpctl.core.method import Method, Needs, Paper, Part, Run, Slot, hyper
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +89,11 @@ class Ctp(Method):
         within="[0, 1]",
     )
 
+    @property
+    def queued(self) -> int:
+        """The size of the queue, if there is one."""
+        return self.queue if self.momentum else 0
+
     def needs(self, *, first: bool) -> Needs:
         """The previous model, for the distillation and for the momentum model."""
         return Needs(
@@ -128,8 +136,7 @@ class Ctp(Method):
             aux["slow"] = slow = run.features(batch, run.slot("momentum"), tokens=True)
             terms["momentum"] = losses.momentum.momentum_contrast(
                 (out.image, out.text),
-                (slow.image, slow.text),
-                self._negatives(run, slow),
+                self._candidates(run, slow, batch.groups),
                 out.scale,
                 blocks=run.processes if self.positives == "process" else 1,
                 own=out.own,
@@ -152,6 +159,8 @@ class Ctp(Method):
         queue, slow = run.slot("queue"), aux["slow"]
         position, filled = int(queue["position"]), int(queue["filled"])
         losses.momentum.enqueue_(queue["image"], slow.image, position)
+        if batch.groups is not None:
+            losses.momentum.enqueue_(queue["group"], batch.groups, position)
         queue["position"].fill_(losses.momentum.enqueue_(queue["text"], slow.text, position))
         queue["filled"].fill_(min(self.queue, filled + len(slow.image)))
 
@@ -169,19 +178,29 @@ class Ctp(Method):
             )
         return terms
 
-    def _negatives(self, run: Run, slow: Features) -> tuple[Any, Any]:
-        """The filled part of the queue: two tensors (Q, D), images then texts."""
-        if not self.queue:
-            return slow.image[:0], slow.text[:0]
-        queue = run.slot("queue")
-        filled = int(queue["filled"])
-        return queue["image"][:filled].to(slow.image), queue["text"][:filled].to(slow.text)
+    def _candidates(
+        self, run: Run, slow: Features, groups_B: Tensor | None
+    ) -> losses.momentum.Candidates:
+        """The momentum features of the batch, and those in the filled part of the queue."""
+        queue = run.slot("queue") if self.queue else {"image": slow.image, "text": slow.text}
+        filled = int(queue["filled"]) if self.queue else 0
+        groups = None
+        if groups_B is not None:
+            groups = (groups_B, queue["group"][:filled] if self.queue else groups_B[:0])
+        return losses.momentum.Candidates(
+            image=slow.image,
+            text=slow.text,
+            queue_image=queue["image"][:filled].to(slow.image),
+            queue_text=queue["text"][:filled].to(slow.text),
+            groups=groups,
+        )
 
     def _new_queue(self, run: Run) -> Weights:
         return losses.momentum.new_queue(
             self.queue,
-            run.width,
+            next(iter(run.weights.values())),
+            width=run.width,
             seed=run.seed,
             starts_random=self.keep_queue,
-            like=next(iter(run.weights.values())),
+            groups=run.distinct,
         )

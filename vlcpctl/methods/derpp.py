@@ -35,13 +35,13 @@ class Derpp(DarkReplay):
 
     def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
         """Contrastive loss of new pairs and of the second half, distillation of the first."""
-        terms: Terms = {"contrastive": contrast(run, out, ~batch.replayed)}
+        terms: Terms = {"contrastive": contrast(run, batch, out, ~batch.replayed)}
         count = int(batch.replayed.sum())
         middle = (count + 1) // 2
         terms |= self.stored_distance(batch, out, slice(0, middle))
         if self.beta and count > 1:
             second_B = batch.replayed & (batch.replayed.cumsum(0) > middle)
-            terms["replayed"] = self.beta * contrast(run, out, second_B)
+            terms["replayed"] = self.beta * contrast(run, batch, out, second_B)
         return terms, {}
 
     @property

@@ -50,6 +50,7 @@ def training_batches(plan: TrainPlan, run: TrainRun, first: int, stop: int) -> G
         masking=_masking(run),
         stored=_stored(plan, run),
         targets=plan.taught,
+        groups=plan.groups,
         cache=_cache_limit(plan, transform),
     )
     source = plan.pseudo_texts
@@ -149,6 +150,7 @@ def validation_batches(plan: TrainPlan, run: TrainRun) -> ValidationBatches:
         tokenise=run.encoder.tokenizer,  # not the encoder's method: workers must not have the model
         seed=run.seed,
         part=lambda count: slice(0, count),
+        groups=plan.validation_groups,
     )
     return ValidationBatches(plan, run, dataset, len(row) // size, size)
 

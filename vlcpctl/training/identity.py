@@ -40,6 +40,8 @@ def semantic(request: Request) -> dict[str, Any]:
     for name in ("model", "pretrained"):
         if request.origins.get(name) != PREVIOUS:  # that may say anything, such as a path
             settings[name] = _file_by_content(settings[name])
+    if settings["negatives"] == "all":  # as earlier versions trained, which recorded nothing
+        del settings["negatives"]
     return {
         "run": request.run,
         "method": request.method_name,

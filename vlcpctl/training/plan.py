@@ -9,12 +9,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.method import Needs
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.core.staging import Staging
 from vlcpctl.core.versions import Versions
+from vlcpctl.data.loading.groups import pair_groups, sizes
 from vlcpctl.data.loading.sampler import PairSampler
 from vlcpctl.data.precomputed.stored_features import StoredProjections, read_features
 from vlcpctl.data.precomputed.teacher_targets import TeacherTargets
@@ -27,6 +30,7 @@ from vlcpctl.training.config.processes import check_processes
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.config.settings import refuse_idle_settings, replay_share
 from vlcpctl.training.lineage import lineage_warnings
+from vlcpctl.training.negatives import Negatives, warnings_if_distinct
 from vlcpctl.training.offline_teacher import open_teacher_targets, targets_line
 from vlcpctl.training.pseudo_text_source import PseudoTextSource, pseudo_text_source
 from vlcpctl.training.task_history import TaskHistory
@@ -58,7 +62,7 @@ class TrainPlan:
     parent: CheckpointManifest | None
     pseudo_texts: PseudoTextSource | None = None
     taught: TeacherTargets | None = None
-    warnings: tuple[str, ...] = ()  # about what the run continues from
+    warnings: tuple[str, ...] = ()  # about what the run continues from, which its result records
 
     @cached_property
     def stored(self) -> StoredProjections | None:
@@ -66,6 +70,21 @@ class TrainPlan:
         first = _is_first(self.request)
         needed = any(one.needs(first=first).stored_features for one in self.request.methods)
         return read_features(self.buffer) if needed and self.buffer is not None else None
+
+    @cached_property
+    def groups(self) -> list[np.ndarray] | None:
+        """The groups of the rows of each split, (N,) int64 each; None with --negatives all."""
+        return pair_groups(self.sampler.splits) if self._is_distinct else None
+
+    @cached_property
+    def validation_groups(self) -> list[np.ndarray] | None:
+        """The groups of the rows of each validation split, as `groups` has those of training."""
+        splits = [task.split("val") for task in self.tasks] if self._is_distinct else None
+        return None if splits is None else pair_groups(splits)
+
+    @property
+    def _is_distinct(self) -> bool:
+        return self.request.settings.negatives == "distinct"
 
     @property
     def history(self) -> TaskHistory:
@@ -76,6 +95,24 @@ class TrainPlan:
     def steps(self) -> int:
         """The number of steps over all phases."""
         return sum(phase.steps for phase in self.phases)
+
+    def all_warnings(self) -> tuple[str, ...]:
+        """The warnings to show with the plan: also about negatives."""
+        return (*self.warnings, *self._of_negatives())
+
+    def _of_negatives(self) -> Iterator[str]:
+        batch = self.request.settings.batch_size
+        queued = max(method.queued for method in self.request.methods)
+        negatives = Negatives(batch, min(queued, batch * (self.steps - 1)))
+        splits, visited = self.sampler.splits, self.sampler.visited_rows()
+        if not negatives.are_looked_at(sum(map(len, visited))):
+            return
+        groups = pair_groups(splits) if self.groups is None else self.groups
+        sizes_G = sizes([group[rows] for group, rows in zip(groups, visited, strict=True)])
+        if self._is_distinct:
+            yield from warnings_if_distinct(sizes_G)
+        else:
+            yield from negatives.warnings_if_all(sizes_G)
 
     def lines(self) -> Iterator[str]:
         """The plan as lines of text, for --dry-run and the log."""

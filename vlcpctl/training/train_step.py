@@ -87,7 +87,7 @@ def _locked_train_step(
     if world.rank == 0:
         for line in plan.lines():
             console.say(line)
-        for warning in plan.warnings:
+        for warning in plan.all_warnings():
             console.warn(warning)
     torch.set_num_threads(request.threads)
     keep_freed_memory()

@@ -16,6 +16,7 @@ from vlcpctl.evaluation.retrieval.cross_modal import cross_modal
 from vlcpctl.evaluation.search.backends import choose
 from vlcpctl.evaluation.search.gallery import Gallery
 from vlcpctl.losses.contrastive import image_text
+from vlcpctl.losses.rows import ALL
 from vlcpctl.models.embed import as_features
 from vlcpctl.training.loop.state import TrainRun
 
@@ -45,19 +46,22 @@ def validate(run: TrainRun, batches: ValidationBatches, *, recalls: bool) -> dic
     world = run.world
     first, stop = (batches.count * rank // world.size for rank in (world.rank, world.rank + 1))
     run.encoder.module.eval()
-    found = [(_features(run, batch), batch.texts) for batch in batches.read(first, stop)]
+    found = [
+        (_features(run, batch), batch.texts, batch.groups) for batch in batches.read(first, stop)
+    ]
     run.encoder.module.train()
     none = run.weights["logit_scale"].new_zeros(0)  # a process may have no batch
-    losses = torch.stack([_loss(run, out) for out, _ in found]) if found else none
+    each = [_loss(run, out, groups_B) for out, _, groups_B in found]
+    losses = torch.stack(each) if each else none
     values = {"val_loss": _of_all(run, losses, first, batches.count).mean().item()}
     if recalls:
         rows = (first * batches.size, batches.count * batches.size)
         none = none.new_zeros(0, run.width)
         image, text = (
             _of_all(run, torch.cat([none, *side]), *rows)
-            for side in ([out.image for out, _ in found], [out.text for out, _ in found])
+            for side in ([out.image for out, *_ in found], [out.text for out, *_ in found])
         )
-        texts = _of_all(run, _token_rows(run, [texts for _, texts in found]), *rows)
+        texts = _of_all(run, _token_rows(run, [texts for _, texts, _ in found]), *rows)
         values["val_rmean"] = _recall(run, image, text, texts) if world.rank == 0 else math.nan
     return values
 
@@ -87,16 +91,17 @@ def _features(run: TrainRun, batch: Batch) -> Features:
     return as_features(image, text, run.scale(run.weights))
 
 
-def _loss(run: TrainRun, out: Features) -> Tensor:
+def _loss(run: TrainRun, out: Features, groups_B: Tensor | None) -> Tensor:
+    """The base loss of a batch, with the negatives that training uses."""
+
+    def of(own: slice) -> Tensor:
+        return run.joined(*image_text(out.image, out.text, out.scale, own, groups_B=groups_B))
+
     if not run.local_loss:
-        return run.joined(*image_text(out.image, out.text, out.scale))
+        return of(ALL)
     # Rows of a process's share at a time: the (B, B) matrix is too large for one of them.
     shares = [replace(run.world, rank=rank) for rank in range(run.world.size)]
-    parts = [
-        run.joined(*image_text(out.image, out.text, out.scale, world.slice_of(len(out.image))))
-        for world in shares
-    ]
-    return torch.stack(parts).sum()
+    return torch.stack([of(world.slice_of(len(out.image))) for world in shares]).sum()
 
 
 def _recall(run: TrainRun, image: Tensor, text: Tensor, tokens: Tensor) -> float:

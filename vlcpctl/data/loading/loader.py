@@ -108,6 +108,7 @@ class PlannedBatches(Dataset[Batch]):
     masking: Masking | None = None
     stored: StoredProjections | None = None  # those of the buffer's pairs, for DER
     targets: TeacherTargets | None = None  # precomputed; they determine the views' seed
+    groups: Sequence[np.ndarray] | None = None  # of the rows of each split, (N,) int64 each
     cache: int = CACHE_BYTES  # the most bytes of decoded images to keep; 0: none
 
     def __post_init__(self) -> None:
@@ -135,6 +136,7 @@ class PlannedBatches(Dataset[Batch]):
             texts=ids,
             masked=masked,
             labels=labels,
+            groups=self._groups_of(plan),
         )
 
     def _view(self, place: tuple[int, int], key: str, visit: int) -> np.ndarray:
@@ -150,6 +152,12 @@ class PlannedBatches(Dataset[Batch]):
         rows = (plan.source[own], plan.row[own], plan.caption[own], plan.visit[own])
         image, text = self.targets.of(*rows)
         return torch.from_numpy(image), torch.from_numpy(text)
+
+    def _groups_of(self, plan: BatchPlan) -> Tensor | None:
+        if self.groups is None:
+            return None
+        pairs = zip(plan.source.tolist(), plan.row.tolist(), strict=True)
+        return torch.tensor([int(self.groups[source][row]) for source, row in pairs])
 
     def _stored_of(self, plan: BatchPlan) -> ReplayedProjections | None:
         if self.stored is None:

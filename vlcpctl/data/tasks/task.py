@@ -23,7 +23,7 @@ from vlcpctl.core.versions import WAS, Versions
 from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.data.tasks.index import ContentId, load_rows, read_columns, read_index, rows_at
 from vlcpctl.data.tasks.index_checks import RowProblems, file_size, row_problems
-from vlcpctl.data.tasks.rows import Rows, map_rows, rows_path
+from vlcpctl.data.tasks.rows import SHA256_BYTES, Rows, map_rows, rows_path
 
 _ROWS_AT_ONCE = 1 << 14
 
@@ -171,6 +171,15 @@ class Split:
         lists = self._rows.lists
         counts: np.ndarray = lists[1:][rows] - lists[:-1][rows]
         return counts
+
+    def digests(self) -> np.ndarray:
+        """The sha256 of the bytes of each of the N images, (N, 32) uint8."""
+        return np.frombuffer(self._rows.sha256, np.uint8).reshape(-1, SHA256_BYTES)
+
+    def texts(self) -> tuple[Sequence[int], memoryview]:
+        """All T captions, row after row, as places (T + 1,) in UTF-8 bytes, and these bytes."""
+        lists, ends, text = self._rows.caption
+        return ends[lists[0] : lists[len(self)] + 1].tolist(), text
 
     def sizes(self) -> tuple[np.ndarray, np.ndarray]:
         """The widths and the heights of the N images in pixels, (N,) int32 each."""

@@ -56,7 +56,7 @@ class DarkReplay(Method):
 
     def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
         """The contrastive loss of new pairs, and the distillation of replayed pairs."""
-        terms: Terms = {"contrastive": contrast(run, out, ~batch.replayed)}
+        terms: Terms = {"contrastive": contrast(run, batch, out, ~batch.replayed)}
         return terms | self.stored_distance(batch, out, slice(None)), {}
 
     def stored_distance(self, batch: Batch, out: Features, draws: slice) -> Terms:
@@ -80,7 +80,7 @@ class DarkReplay(Method):
         return {"dark": self.alpha * (image + text) / 2}
 
 
-def contrast(run: Run, out: Features, among_B: Tensor) -> Tensor:
+def contrast(run: Run, batch: Batch, out: Features, among_B: Tensor) -> Tensor:
     """The base loss among the pairs that `among_B` (B,) marks as true; 0 without any."""
     # Found on the CPU, where `Batch.replayed` is: a mask on a GPU would make the CPU wait for it.
     rows_R = among_B.nonzero().flatten()
@@ -90,6 +90,8 @@ def contrast(run: Run, out: Features, among_B: Tensor) -> Tensor:
     if own != slice(None):  # the places of the own pairs among the marked ones
         own = slice(*(int(among_B[:end].sum()) for end in (own.start, own.stop)))
     rows_R = core.device_copies.to_device(rows_R, out.image.device)
+    groups_R = None if batch.groups is None else batch.groups[rows_R]
+    image_RD, text_RD = out.image[rows_R], out.text[rows_R]
     return run.joined(
-        *losses.contrastive.image_text(out.image[rows_R], out.text[rows_R], out.scale, own)
+        *losses.contrastive.image_text(image_RD, text_RD, out.scale, own, groups_B=groups_R)
     )

@@ -89,6 +89,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "batch_size": 512,
         "epochs": 5,
         "precision": "auto",
+        "negatives": "distinct",
         "crop": "random",
         "crop_scale": (0.9, 1.0),
         "jpeg_decode": "scaled",
@@ -121,6 +122,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "epochs": 10,
         "temperature": "fixed:0.07",
         "crop": "none",
+        "negatives": "distinct",
     },
 }
 
@@ -129,7 +131,7 @@ OURS: dict[str, frozenset[str]] = {
     "incclip": frozenset({"warmup", "temperature", "crop_scale"}),
     "modx": frozenset({"crop_scale"}),
     "modx-finetune": frozenset({"crop_scale"}),
-    "update": frozenset({"epochs", "precision", "jpeg_decode"}),
+    "update": frozenset({"epochs", "precision", "jpeg_decode", "negatives"}),
     "dha": frozenset({"keep", "patience", "temperature", "crop_scale"}),
     "tiny": frozenset(PRESETS["tiny"]),
 }

@@ -24,6 +24,7 @@ CHOICES = {
     "jpeg_decode": JPEG_DECODINGS,
     "precision": ("auto", "fp32", "bf16", "fp16"),
     "base_loss": ("mean", "sum"),
+    "negatives": ("all", "distinct"),
     "masking": ("bert", "all"),
     "heads": ("linear", "cosine"),
     "keep": ("last", "best:val_loss", "best:val_rmean"),
@@ -90,6 +91,7 @@ class Settings:
     replay: str = "union"
     captions: str = "one"
     base_loss: str = "mean"
+    negatives: str = "all"
     image_size: int | None = None
     crop: str = "center"
     crop_scale: tuple[float, float] = (0.2, 1.0)

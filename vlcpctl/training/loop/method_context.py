@@ -70,6 +70,11 @@ class MethodRun:
         """D, the channels of the shared space."""
         return self.run.width
 
+    @property
+    def distinct(self) -> bool:
+        """Whether batches have groups (--negatives distinct)."""
+        return self.run.settings.negatives == "distinct"
+
     def joined(self, i2t: Tensor, t2i: Tensor) -> Tensor:
         """The losses of both directions, () each, combined as in the base loss: mean or sum."""
         return self.run.joined(i2t, t2i)

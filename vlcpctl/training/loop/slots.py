@@ -64,13 +64,19 @@ def carried_slots(
 
 
 def check_slots(run: TrainRun, carried: Slots, path: Path | None) -> None:
-    """Raise Incompatible if a carried slot has other names or shapes than a new one would."""
+    """Raise Incompatible if a carried slot has other names or shapes than a new one would.
+
+    A queue that was kept with `--negatives all` lacks the groups of its pairs, for one.
+    """
     for method in run.methods:
         context, from_parent = MethodRun(run, method.name), carried.get(method.name, {})
         for slot in method.slots(first=context.first):
             if slot.name in from_parent:
                 what = f"{path}: state {method.name}/{slot.name}"
-                require_same_names(from_parent[slot.name], slot.start(context), what)
+                try:
+                    require_same_names(from_parent[slot.name], slot.start(context), what)
+                except Incompatible as error:
+                    raise Incompatible(f"{error}; --fresh-state initialises it") from error
 
 
 def stream_slots(run: TrainRun) -> Slots:

@@ -165,7 +165,7 @@ class OptimizerStep:
         terms: Terms = {}
         replaced = any(method.replaces_base for method, _ in self.contexts)
         if self.run.position.plan.contrasts and not replaced:
-            sides = image_text(out.image, out.text, out.scale, out.own)
+            sides = image_text(out.image, out.text, out.scale, out.own, groups_B=batch.groups)
             terms["contrastive"] = self.run.joined(*sides)
         all_aux = []
         for method, context in self.contexts:

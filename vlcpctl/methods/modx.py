@@ -31,7 +31,7 @@ class Modx(Method):
     )
 
     alpha: float = hyper(
-        20.0, doc="Weight of the alignment term.", origin="Mod-X eq. 5, section 5.1"
+        20.0, doc="Weight of the alignment term.", origin="Mod-X eq. 5, table 4(a), appendix B.1"
     )
     directions: str = hyper(
         "both",

@@ -102,6 +102,15 @@ def test_without_a_crop_the_whole_image_is_seen() -> None:
     assert all(max(one[:, 0].mean(), one[:, -1].mean()) > 200 for one in flipped)
 
 
+@pytest.mark.parametrize("size", [(64, 32), (33, 50), (32, 32)])
+def test_a_center_crop_is_the_view_of_evaluation_at_every_visit(size: tuple[int, int]) -> None:
+    image, transform = picture(*size), view(crop="center")
+    assert not transform.varies
+    for visit in range(3):
+        made = train_view(image, transform, visit, f"k{visit}", visit)
+        np.testing.assert_array_equal(made, eval_view(image, transform))
+
+
 def test_half_of_the_views_are_flipped() -> None:
     image = Image.new("RGB", (32, 32))
     image.paste((255, 255, 255), (0, 0, 16, 32))

@@ -1,6 +1,7 @@
 """Presets: the training settings of each paper, usable with any method. Torch-free.
 
-OURS names the values that the papers do not give, so that `--dry-run` can mark them.
+A value is the paper's unless SOURCES names another source, or OURS says that there is none; the
+origins of settings mark both. `recipes/*_deviations.md` compare the papers with the authors' code.
 """
 
 from __future__ import annotations
@@ -55,8 +56,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "epochs": 35,
         "text_length": 77,
         "temperature": "learn:0.07",
-        "crop": "random",
-        "crop_scale": (0.9, 1.0),
+        "crop": "center",
     },
     "modx-finetune": {
         "model": "ViT-B-32-quickgelu",
@@ -71,8 +71,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "batch_size": 280,
         "epochs": 35,
         "text_length": 77,
-        "crop": "random",
-        "crop_scale": (0.9, 1.0),
+        "crop": "center",
     },
     # For a model in production. It names no model: there is one, or --model chooses it.
     "update": {
@@ -108,8 +107,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "epochs": 15,
         "text_length": 256,
         "temperature": "fixed:0.07",
-        "crop": "random",
-        "crop_scale": (0.9, 1.0),
+        "crop": "center",
     },
     "tiny": {
         "model": "tiny",
@@ -128,26 +126,35 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 OURS: dict[str, frozenset[str]] = {
     "ctp": frozenset(),
-    "incclip": frozenset({"warmup", "temperature", "crop_scale"}),
-    "modx": frozenset({"crop_scale"}),
-    "modx-finetune": frozenset({"crop_scale"}),
+    # IncCLIP says nothing about augmentation. CLIP, which it follows, crops at random and no more;
+    # the scale is that of open_clip.
+    "incclip": frozenset({"warmup", "temperature", "text_length", "crop", "crop_scale"}),
+    "modx": frozenset(),
+    "modx-finetune": frozenset(),
     "update": frozenset({"epochs", "precision", "jpeg_decode", "negatives"}),
-    "dha": frozenset({"keep", "patience", "temperature", "crop_scale"}),
+    # DHA's images are resized to 224 x 224, by an unknown crop; "the last main model on the
+    # validation set" is kept, by an unknown measure.
+    "dha": frozenset({"decay", "keep", "patience", "temperature", "crop"}),
     "tiny": frozenset(PRESETS["tiny"]),
 }
 
 
-# The sources of a preset without a paper of its own. FoMo-in-Flux (Roth et al., 2024) continues the
-# training of CLIP models with open_clip, for a fixed number of steps. A week has no fixed size, so
-# the epochs are ours: the 5 of PAINT (Ilharco et al., 2022), at the same learning rate.
+# The values with a source other than the preset's paper. FoMo-in-Flux (Roth et al., 2024) continues
+# the training of CLIP models with open_clip, for a fixed number of steps. A week has no fixed size,
+# so the epochs are ours: the 5 of PAINT (Ilharco et al., 2022), at the same learning rate.
 _FOMO, _OPEN_CLIP = "FoMo-in-Flux", "open_clip's default"
+_CTP, _MODX = "CTP authors' code", "Mod-X authors' code"
 SOURCES: dict[str, dict[str, str]] = {
+    "ctp": dict.fromkeys(("decay", "warmup", "crop_scale", "flip", "randaugment"), _CTP),
+    "modx": {"crop": _MODX},
+    "modx-finetune": {"crop": _MODX},
     "update": {
         **dict.fromkeys(("optimizer", "weight_decay", "lr", "min_lr", "schedule"), _FOMO),
         **dict.fromkeys(("warmup", "batch_size", "clip_norm", "crop"), _FOMO),
         **dict.fromkeys(("decay", "betas", "eps", "crop_scale"), _OPEN_CLIP),
-    }
+    },
 }
+_WITHOUT_PAPER = frozenset({"update"})
 
 
 def source_of(name: str, setting: str) -> str:
@@ -155,9 +162,14 @@ def source_of(name: str, setting: str) -> str:
 
     >>> source_of("incclip", "lr"), source_of("incclip", "warmup"), source_of("update", "lr")
     ('', ', not in the paper', ', FoMo-in-Flux')
+    >>> source_of("ctp", "flip"), source_of("update", "epochs")
+    (", CTP authors' code", ', ours')
     """
-    if name in SOURCES:
-        return f", {SOURCES[name].get(setting, 'ours')}"
+    source = SOURCES.get(name, {}).get(setting)
+    if source is not None:
+        return f", {source}"
+    if name in _WITHOUT_PAPER:
+        return ", ours"
     return ", not in the paper" if setting in OURS[name] else ""
 
 

@@ -1,0 +1,105 @@
+"""The presets: what the four papers print, and the source of every value that they do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vlcpctl.training.config.presets import OURS, PRESETS, SOURCES, source_of
+from vlcpctl.training.config.settings import resolve
+
+# The values as the papers print them, transcribed: CTP, section 5.1; IncCLIP, section 4.1; Mod-X,
+# appendix B.1 with table 4; DHA, sections 3.2 and 4.2. The text encoder is part of each model.
+PRINTED: dict[str, dict[str, Any]] = {
+    "ctp": {
+        "model": "albef-base",
+        "optimizer": "adamw",
+        "weight_decay": 0.05,
+        "lr": 1e-4,
+        "min_lr": 1e-6,
+        "schedule": "cosine",
+        "batch_size": 4 * 128,
+        "epochs": 5,
+        "text_length": 30,
+        "temperature": "fixed:0.07",
+        "crop": "random",
+    },
+    "incclip": {
+        "model": "RN50",
+        "optimizer": "lamb",
+        "weight_decay": 0.003,
+        "lr": 0.003,
+        "schedule": "cosine",
+        "batch_size": 8 * 512,
+        "epochs": 15,
+    },
+    "modx": {
+        "model": "RN50",
+        "optimizer": "adamw",
+        "weight_decay": 0.2,
+        "betas": (0.9, 0.99),
+        "eps": 1e-8,
+        "lr": 5e-4,
+        "schedule": "cosine",
+        "warmup": 0.2,
+        "batch_size": 280,
+        "epochs": 35,
+        "text_length": 77,
+        "temperature": "learn:0.07",
+    },
+    "modx-finetune": {
+        "model": "ViT-B-32-quickgelu",
+        "pretrained": "openai",
+        "optimizer": "adamw",
+        "weight_decay": 0.2,
+        "betas": (0.9, 0.99),
+        "eps": 1e-8,
+        "lr": 1e-6,
+        "schedule": "cosine",
+        "warmup": 0.2,
+        "batch_size": 280,
+        "epochs": 35,
+        "text_length": 77,
+    },
+    "dha": {
+        "model": "rn50-bert",
+        "optimizer": "adam",
+        "weight_decay": 1e-5,
+        "lr": 5e-5,
+        "schedule": "plateau",
+        "base_loss": "sum",
+        "batch_size": 320,
+        "epochs": 15,
+        "text_length": 256,
+    },
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_a_value_is_the_papers_or_marked(name: str) -> None:
+    settings, origins = resolve(name, {}, {})
+    for setting, value in PRINTED[name].items():
+        assert getattr(settings, setting) == value, setting
+        assert origins[setting] == f"preset {name}", setting
+    for setting in PRESETS[name].keys() - PRINTED[name].keys():
+        assert origins[setting].startswith(f"preset {name}, "), setting
+
+
+@pytest.mark.parametrize("name", ["modx", "modx-finetune", "dha"])
+def test_images_are_resized_and_cropped_at_the_center(name: str) -> None:
+    settings, _ = resolve(name, {}, {})
+    assert (settings.crop, settings.flip, settings.randaugment) == ("center", False, None)
+
+
+def test_the_augmentation_of_incclip_is_marked() -> None:
+    _, origins = resolve("incclip", {}, {})
+    assert origins["crop"] == origins["crop_scale"] == "preset incclip, not in the paper"
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_value_has_one_source(name: str) -> None:
+    marked = SOURCES.get(name, {}).keys()
+    assert not marked & OURS[name]
+    assert marked <= PRESETS[name].keys()
+    assert all(source_of(name, one).startswith(", ") for one in marked | OURS[name])

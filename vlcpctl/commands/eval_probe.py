@@ -22,12 +22,22 @@ DataSets = Annotated[
         "(listed in eval-zeroshot -h).",
     ),
 ]
-Solver = Annotated[
+Protocol = Annotated[
     str,
+    typer.Option(
+        "--protocol",
+        metavar="NAME",
+        help="Evaluation protocol: logistic (regression on unit features, its strength chosen on a "
+        "held-out part) or modx (the probe of Mod-X's authors, see above).",
+        rich_help_panel=options.METHOD,
+    ),
+]
+Solver = Annotated[
+    str | None,
     typer.Option(
         "--solver",
         metavar="NAME",
-        help="Solver that trains the probe: lbfgs or sgd.",
+        help="Solver of --protocol logistic: lbfgs or sgd (default: lbfgs).",
         rich_help_panel=options.OPTIMIZATION,
     ),
 ]
@@ -55,7 +65,7 @@ Epochs = Annotated[
         "--epochs",
         min=1,
         metavar="N",
-        help="Epochs of --solver sgd (default: 100).",
+        help="Epochs of --solver sgd or --protocol modx (default: 100).",
         rich_help_panel=options.OPTIMIZATION,
     ),
 ]
@@ -64,7 +74,8 @@ Rate = Annotated[
     typer.Option(
         "--lr",
         metavar="X",
-        help="Initial learning rate of --solver sgd (default: 1).",
+        help="Initial learning rate of --solver sgd (default: 1) or --protocol modx (default: "
+        "0.3).",
         rich_help_panel=options.OPTIMIZATION,
     ),
 ]
@@ -83,7 +94,8 @@ def run(
     data_sets: DataSets,
     checkpoint: options.Checkpoints,
     data: options.Data = None,
-    solver: Solver = "lbfgs",
+    protocol: Protocol = "logistic",
+    solver: Solver = None,
     strength: Strength = None,
     held_out: HeldOut = None,
     epochs: Epochs = None,
@@ -118,6 +130,13 @@ def run(
     keys; weaker ones are not tried once two in a row are less accurate than the best so far. The
     probe is then trained on the whole split.
 
+    With --protocol modx, the probe is that of the program that Mod-X's authors released: a linear
+    layer on raw features (the image encoder's projections, not of unit length), trained by SGD
+    (momentum 0.9, batches of 256, weight decay 1e-6, a cosine from --lr down to 0) on random crops
+    and flips. The image encoder embeds every training image again in each epoch, so it takes
+    --epochs times as long. Its accuracy is that of the best epoch, chosen on --split itself: it
+    is optimistic, last_acc1 is that of the last epoch. A report never mixes the protocols.
+
     Examples:
       vlcpctl eval-probe stream/0* --checkpoint run/00 --checkpoint run/01 \
           -o rows.ndjson
@@ -125,6 +144,8 @@ def run(
           --strength 1e-7
       vlcpctl eval-probe stream/00-* --checkpoint run/02 --solver sgd \
           --epochs 50 | vlcpctl forgetting-report - --allow-missing
+      vlcpctl eval-probe imagenet1k --data benchmarks --checkpoint run/02 \
+          --protocol modx --nproc 8
     """
     options.start(quiet=quiet, threads=threads)
     output = RowOutput(
@@ -140,6 +161,7 @@ def run(
         words=tuple(dict.fromkeys(expand_groups(data_sets))),
         checkpoints=tuple(dict.fromkeys(checkpoint)),
         data=data,
+        protocol=protocol,
         solver=solver,
         strength=strength,
         held_out=held_out,
@@ -163,6 +185,10 @@ def run(
 
 
 def _evaluator(plan: ProbePlan, compute: Compute) -> Evaluator:
+    if plan.request.is_modx:
+        from vlcpctl.evaluation.classification.modx_probe import ModxEvaluator
+
+        return ModxEvaluator(plan, compute)
     from vlcpctl.evaluation.classification.probe import ProbeEvaluator
 
     return ProbeEvaluator(plan, compute)

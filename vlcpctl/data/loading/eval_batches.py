@@ -1,4 +1,4 @@
-"""Batches of images with the evaluation transform, with or without labels.
+"""Batches of images with the evaluation transform, with or without labels; or augmented.
 
 Images are decoded in this process or in workers; undecodable labelled images are reported.
 """
@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL.Image import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
 from vlcpctl.core.errors import BadInput
+from vlcpctl.core.seeds import generator
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.classification.labelled_images import Flaw, LabelledImages
-from vlcpctl.data.images.transforms import decode_image, eval_view
+from vlcpctl.data.images.transforms import decode_image, eval_view, train_view
 from vlcpctl.data.loading.workers import read_in_order
 from vlcpctl.data.tasks.task import Split
 
@@ -58,22 +61,79 @@ class LabelledBatches(Dataset[LabelledBatch]):
         return math.ceil(self.count / self.batch_size)
 
     def __getitem__(self, number: int) -> LabelledBatch:
-        size = self.transform.image_size
-        kept, views, flaws = [], [np.empty((0, size, size, 3), dtype=np.uint8)], []
         first = number * self.batch_size
-        for row in range(first, min(first + self.batch_size, self.count)):
-            data = self.images.image(row)
-            try:
-                views.append(eval_view(decode_image(data), self.transform)[None])
-                kept.append(row)
-            except BadInput as error:
-                flaws.append(Flaw(self.images.name(row), str(error)))
-        pixels = torch.from_numpy(np.concatenate(views))
-        return LabelledBatch(pixels, np.array(kept, dtype=np.int64), flaws)
+        rows = range(first, min(first + self.batch_size, self.count))
+        return viewed(self.images, rows, self.transform.image_size, self._view)
+
+    def _view(self, image: Image, _row: int) -> np.ndarray:
+        return eval_view(image, self.transform)
+
+
+@dataclass
+class AugmentedBatches(Dataset[LabelledBatch]):
+    """Item k is batch k of the first `count` images, augmented, epoch after epoch.
+
+    Each epoch shows every image once, in an order drawn from the seed and the epoch; a view depends
+    on the seed, the image's key and the epoch. So neither depends on the process that reads it.
+    """
+
+    images: LabelledImages
+    count: int
+    transform: ImageTransform
+    batch_size: int
+    epochs: int
+    seed: int
+    _order: tuple[int, NDArray[np.int64]] | None = field(default=None, init=False, repr=False)
+
+    @property
+    def per_epoch(self) -> int:
+        """The number of batches of an epoch."""
+        return math.ceil(self.count / self.batch_size)
+
+    def __len__(self) -> int:
+        return self.epochs * self.per_epoch
+
+    def __getitem__(self, number: int) -> LabelledBatch:
+        epoch, place = divmod(number, self.per_epoch)
+        rows = self._ordered(epoch)[place * self.batch_size :][: self.batch_size].tolist()
+        view = partial(self._view, epoch)
+        return viewed(self.images, rows, self.transform.image_size, view)
+
+    def _ordered(self, epoch: int) -> NDArray[np.int64]:
+        """(N,) the images of an epoch in its order, drawn once for all its batches."""
+        if self._order is None or self._order[0] != epoch:
+            order = generator(self.seed, "probe", epoch).permutation(self.count)
+            self._order = epoch, order
+        return self._order[1]
+
+    def _view(self, epoch: int, image: Image, row: int) -> np.ndarray:
+        return train_view(image, self.transform, self.seed, self.images.key(row), epoch)
+
+
+def viewed(
+    images: LabelledImages,
+    rows: Sequence[int],
+    size: int,
+    view: Callable[[Image, int], np.ndarray],
+) -> LabelledBatch:
+    """The batch of the images at `rows`; `view` makes (size, size, 3) bytes of an image at a row.
+
+    An image that cannot be decoded is a flaw.
+    """
+    kept, views, flaws = [], [np.empty((0, size, size, 3), dtype=np.uint8)], []
+    for row in rows:
+        data = images.image(row)
+        try:
+            views.append(view(decode_image(data), row)[None])
+            kept.append(row)
+        except BadInput as error:
+            flaws.append(Flaw(images.name(row), str(error)))
+    pixels = torch.from_numpy(np.concatenate(views))
+    return LabelledBatch(pixels, np.array(kept, dtype=np.int64), flaws)
 
 
 def read_labelled(
-    batches: LabelledBatches,
+    batches: LabelledBatches | AugmentedBatches,
     workers: int,
     numbers: Sequence[int] | None = None,
     *,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
@@ -12,10 +12,12 @@ import numpy as np
 from vlcpctl.core.console import progress, warn
 from vlcpctl.core.device_copies import copied_ahead
 from vlcpctl.core.errors import BadInput, TooManySkipped
+from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.classification.data_sets import DataSet
 from vlcpctl.data.classification.labelled_images import Flaw, LabelledImages
 from vlcpctl.data.loading.eval_batches import LabelledBatch, LabelledBatches, read_labelled
 from vlcpctl.data.tasks.skips import Tolerance
+from vlcpctl.distributed.pool import Work
 from vlcpctl.evaluation.embedding import images_of
 from vlcpctl.evaluation.embedding_cache import Cached, key_of
 from vlcpctl.evaluation.search.index import Ids, Vectors
@@ -48,6 +50,21 @@ class LabelledWork:
             yield batch.rows, embed_images(encoder, pixels), batch.flaws
 
 
+@dataclass(frozen=True)
+class Way:
+    """How images are embedded: with which view of them, and by which work on their batches.
+
+    `what` distinguishes the embeddings in the cache from those of another way.
+    """
+
+    what: str
+    view: Callable[[ImageTransform], ImageTransform]  # of the model's own
+    work: Callable[[LabelledBatches, int], Work[Encoder, tuple[Ids, Vectors, list[Flaw]]]]
+
+
+USUAL = Way("images", lambda own: own, LabelledWork)  # unit embeddings of the model's own view
+
+
 @final
 class LabelledSet:
     """A split of a labelled data set; with a limit, only its first images."""
@@ -71,36 +88,39 @@ class LabelledSet:
         """How many images are read."""
         return min(len(self.images.labels), self.limit or len(self.images.labels))
 
-    def embed(self, session: Session, what: str) -> Iterator[tuple[Ids, Vectors, list[Flaw]]]:
-        """Yield per batch the rows (B,), unit embeddings (B, D), and flaws of undecodable images.
+    def embed(
+        self, session: Session, what: str, way: Way = USUAL
+    ) -> Iterator[tuple[Ids, Vectors, list[Flaw]]]:
+        """Yield per batch the rows (B,), embeddings (B, D), and flaws of undecodable images.
 
         They are read from the cache if it has them, else stored there after the last batch. Raises
         Diverged for non-finite embeddings.
         """
         cache = session.compute.cache
         if cache is None:
-            yield from self._embedded(session, what)
+            yield from self._embedded(session, what, way)
             return
         samples = [self.images.key(row) for row in range(self.count)]
-        about = images_of(
-            self.data.content(self.split), self.split, samples, session.encoder.transform
-        )
+        view = way.view(session.encoder.transform)
+        about = images_of(self.data.content(self.split), self.split, samples, view)
         size = session.compute.batch_size
-        key = key_of(session.checkpoint, session.compute.device, size, about)
+        key = key_of(session.checkpoint, session.compute.device, size, {**about, "what": way.what})
         found = cache.get(key)
         if found is not None:
             yield from self._stored(found, size)
             return
         parts = []
-        for part in self._embedded(session, what):
+        for part in self._embedded(session, what, way):
             parts.append(part)
             yield part
         cache.put(key, _cached(parts, samples))
 
-    def _embedded(self, session: Session, what: str) -> Iterator[tuple[Ids, Vectors, list[Flaw]]]:
-        transform, compute = session.encoder.transform, session.compute
-        batches = LabelledBatches(self.images, self.count, transform, compute.batch_size)
-        embedded = session.results(LabelledWork(batches, compute.worker_count), len(batches))
+    def _embedded(
+        self, session: Session, what: str, way: Way
+    ) -> Iterator[tuple[Ids, Vectors, list[Flaw]]]:
+        view, compute = way.view(session.encoder.transform), session.compute
+        batches = LabelledBatches(self.images, self.count, view, compute.batch_size)
+        embedded = session.results(way.work(batches, compute.worker_count), len(batches))
         with progress(f"{what}: images", self.count, "images") as bar:
             for rows, image_BD, flaws in embedded:
                 require_finite(image_BD, f"{what}, images")

@@ -25,7 +25,12 @@ from vlcpctl.evaluation.classification.linear_probe import (
     fit_lbfgs,
     fit_sgd,
     number_of,
-    probe_ranks,
+)
+from vlcpctl.evaluation.classification.probe_images import (
+    Images,
+    images_of,
+    judged,
+    labelled,
 )
 from vlcpctl.evaluation.classification.probe_plan import (
     EPOCHS,
@@ -40,10 +45,7 @@ from vlcpctl.evaluation.classification.probe_plan import (
 from vlcpctl.evaluation.driver import Evaluator
 from vlcpctl.evaluation.jobs import Compute
 from vlcpctl.evaluation.planned_rows import PlannedRow
-from vlcpctl.evaluation.search.index import Ids, Vectors
 from vlcpctl.evaluation.session import Session
-from vlcpctl.metrics.accuracy import accuracies, tally
-from vlcpctl.metrics.recall import count_touched
 
 
 @dataclass(frozen=True)
@@ -60,16 +62,6 @@ class ProbeResult:
     n_unseen: int
     n_ties: int
     n_skipped: int
-
-
-@dataclass(frozen=True)
-class _Images:
-    """A split embedded by a checkpoint; `keys` identify its images for the held-out draw."""
-
-    feature_ND: Vectors
-    label_N: Ids
-    keys: list[str]
-    skipped: int
 
 
 @final
@@ -92,61 +84,33 @@ class ProbeEvaluator(Evaluator):
         """
         (number,) = row.tasks
         train_set, test_set = self.sets[number]
-        train, test = self._images(session, train_set), self._images(session, test_set)
+        tolerance = self.request.tolerance
+        train, test = (images_of(session, one, tolerance) for one in (train_set, test_set))
         what = f"{session.checkpoint} on {train_set.name}"
         return dataclasses.asdict(self._probe(train, test, len(train_set.data.classes), what))
 
-    def _probe(self, train: _Images, test: _Images, count: int, what: str) -> ProbeResult:
+    def _probe(self, train: Images, test: Images, count: int, what: str) -> ProbeResult:
         """Train a probe on `train` and measure it on `test`, both of `count` classes."""
         # Only classes with training images get weights: the others would only be pushed away from
         # every image, and still take part in the softmax.
         place_C = number_of(train.label_N, count)
-        data = self._labelled(train, place_C)
+        data = labelled(train, place_C, self.device)
         if data.classes < 2:
             raise BadInput(f"{what}: all training images have one class; a probe needs two or more")
         strength = self.request.strength or self._chosen(data, train.keys, what)
         probe = self._fitted(data, strength)
         if not probe.is_finite:
             raise Diverged(self._why(what, f"strength {strength:g}"))
-        if self.request.solver != SGD and probe.steps >= MOST_STEPS:
+        if self.request.solver_name != SGD and probe.steps >= MOST_STEPS:
             warn(
                 f"{what}: L-BFGS did not converge in {MOST_STEPS} steps; "
                 "it needs fewer with a larger --strength"
             )
-        is_seen = place_C[test.label_N] >= 0
-        seen = _Images(test.feature_ND[is_seen], test.label_N[is_seen], [], 0)
-        ranks = probe_ranks(probe, self._labelled(seen, place_C))
-        rank_N = np.full(len(test.label_N), count + 1)  # unseen classes rank last: never a hit
-        rank_N[is_seen] = ranks.worst
         return ProbeResult(
-            metrics=accuracies(tally(rank_N, test.label_N, count)),
+            **judged(probe, test, place_C).fields(),
             strength=strength,
             n_train=len(train.label_N),
-            n_images=len(test.label_N),
-            n_unseen=int(np.count_nonzero(~is_seen)),
-            n_ties=count_touched(ranks.worst, ranks.best),
             n_skipped=train.skipped + test.skipped,
-        )
-
-    def _images(self, session: Session, opened: LabelledSet) -> _Images:
-        what = f"{session.checkpoint} on {opened.name} ({opened.split})"
-        flaws, rows, features = list(opened.images.flaws), [], []
-        for batch_rows, image_BD, bad in opened.embed(session, what):
-            flaws += bad
-            rows.append(batch_rows)
-            features.append(image_BD)
-        opened.check_flaws(flaws, self.request.tolerance)
-        kept = np.concatenate(rows)
-        keys = [opened.images.key(row) for row in kept.tolist()]
-        return _Images(np.concatenate(features), opened.images.labels[kept], keys, len(flaws))
-
-    def _labelled(self, images: _Images, place_C: Ids) -> LabelledFeatures:
-        return LabelledFeatures(
-            # Copied, so that the address of the features, and with it the last bits of products,
-            # does not depend on where they come from.
-            torch.from_numpy(images.feature_ND).to(self.device, copy=True),
-            torch.from_numpy(place_C[images.label_N]).to(self.device),
-            int(place_C.max()) + 1,
         )
 
     def _chosen(self, data: LabelledFeatures, keys: list[str], what: str) -> float:
@@ -190,7 +154,9 @@ class ProbeEvaluator(Evaluator):
     def _why(self, what: str, where: str) -> str:
         """The message for probes with non-finite weights."""
         way_out = (
-            "a smaller --lr or --strength" if self.request.solver == SGD else "another --strength"
+            "a smaller --lr or --strength"
+            if self.request.solver_name == SGD
+            else "another --strength"
         )
         return f"{what}: the probe diverged to NaN or infinity at {where}; use {way_out}"
 
@@ -202,7 +168,7 @@ class ProbeEvaluator(Evaluator):
         tolerance: float = TIGHT,
     ) -> Probe:
         request = self.request
-        if request.solver != SGD:
+        if request.solver_name != SGD:
             return fit_lbfgs(data, strength, start, tolerance)
         how = Sgd(
             epochs=request.epochs or EPOCHS,

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.atomic import already_made, new_directory
-from vlcpctl.core.indented_json import indented_json
 from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.report.document import TITLE, Document, definitions_table
 from vlcpctl.report.forgotten.changes import DIRECTORY
@@ -14,7 +13,7 @@ from vlcpctl.report.render.forgotten import forgotten_pages, forgotten_sections
 from vlcpctl.report.render.gates import gates_markdown
 from vlcpctl.report.render.markdown import markdown
 from vlcpctl.report.render.page import page
-from vlcpctl.report.summary_json import as_json
+from vlcpctl.report.summary_json import as_text
 
 
 def write_report(document: Document, identity: dict[str, Any], out: Path, *, force: bool) -> bool:
@@ -25,7 +24,7 @@ def write_report(document: Document, identity: dict[str, Any], out: Path, *, for
     if already_made(out, "report", identity, force=force):
         return False
     manifest = MANIFESTS["report"]
-    summary = indented_json(as_json(document, identity))
+    summary = as_text(document, identity)
     with new_directory(out, manifest) as directory:
         (directory / "report.html").write_text(page(document), encoding="utf-8")
         sections = [*document.published_sections(), *document.sections(has_every_metric=True)]
@@ -38,7 +37,7 @@ def write_report(document: Document, identity: dict[str, Any], out: Path, *, for
         )
         (directory / "report.md").write_text(text, encoding="utf-8")
         _write_pages(document, directory / DIRECTORY)
-        (directory / manifest).write_text(summary + "\n", encoding="utf-8")
+        (directory / manifest).write_text(summary, encoding="utf-8")
     return True
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from vlcpctl.core.indented_json import indented_json
+from vlcpctl.core.number_lists import Numbers, as_lists, rounded
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
 from vlcpctl.report.cards.as_json import cards_json
 from vlcpctl.report.document import Document
@@ -46,6 +48,17 @@ _UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 def as_json(document: Document, identity: dict[str, Any]) -> dict[str, Any]:
     """The content of summary.json; the same rows and options give the same bytes."""
+    found: dict[str, Any] = _with_lists(_content(document, identity))
+    return found
+
+
+def as_text(document: Document, identity: dict[str, Any]) -> str:
+    """The text of summary.json."""
+    return indented_json(_content(document, identity)) + "\n"
+
+
+def _content(document: Document, identity: dict[str, Any]) -> dict[str, Any]:
+    """What `as_json` has, with the numbers of matrices in arrays, NaN for null."""
     mixed = [asdict(one) for one in document.mixed]
     groups = {name: list(runs) for name, runs in sorted(document.groups.items())}
     best = [one.as_json() for one in document.choices]
@@ -164,7 +177,7 @@ def _run_json(run: RunScores, keys: Sequence[str]) -> dict[str, Any]:
         "summary": _summary_json(run, DEFINITIONS),
         "matrices": {
             gallery: {
-                key: _rounded(own_means(run, key, gallery)[np.ix_(steps, tasks)].tolist())
+                key: _rounded_array(own_means(run, key, gallery)[np.ix_(steps, tasks)])
                 for key in run.scores
             }
             for gallery in sorted(run.galleries)
@@ -195,14 +208,14 @@ def _per_task_json(run: RunScores, keys: Sequence[str]) -> dict[str, Any]:
     for key in keys if run.steps > 1 and not run.final_only else ():
         if (lost := losses(run, key)) is not None:
             found[key] = {
-                name: _rounded(lost.of(name)[:, tasks].mean(axis=0).tolist()) for name in MEASURES
+                name: _rounded_array(lost.of(name)[:, tasks].mean(axis=0)) for name in MEASURES
             }
     return found
 
 
 def _start_json(run: RunScores) -> dict[str, Any]:
     """The models before the first task: their names, and the score on each task."""
-    scores = {key: _rounded(start_means(run, key).tolist()) for key in run.scores}
+    scores = {key: _rounded_array(start_means(run, key)) for key in run.scores}
     return {"runs": list(run.starts), "own": scores}
 
 
@@ -230,11 +243,22 @@ def _transfer_json(transfer: TransferScores) -> dict[str, Any]:
     return {"run": transfer.run, "data": transfer.task, "scores": scores}
 
 
-def _rounded(value: Any) -> Any:
-    """Floats at six decimals, NaN as null, in lists of any depth."""
+def _with_lists(value: Any) -> Any:
+    """The value with lists in place of arrays, at any depth."""
+    if isinstance(value, dict):
+        return {key: _with_lists(one) for key, one in value.items()}
     if isinstance(value, list):
-        if value and isinstance(value[0], list):
-            return [_rounded(item) for item in value]
+        return [_with_lists(one) for one in value]
+    return as_lists(value) if isinstance(value, np.ndarray) else value
+
+
+def _rounded_array(values: Numbers) -> Numbers:
+    return rounded(values, _DECIMALS)
+
+
+def _rounded(value: Any) -> Any:
+    """Floats at six decimals, NaN as null, alone or in a list."""
+    if isinstance(value, list):
         return [_rounded_number(item) for item in value]
     return _rounded_number(value)
 

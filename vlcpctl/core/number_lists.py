@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,19 @@ def as_lists(values: Numbers) -> list[Any]:
     return found
 
 
-def compact_json(values: Numbers) -> str | None:
-    """An array as JSON without spaces, null for NaN; None if json writes a number differently."""
+def are_plain(values: Numbers) -> bool:
+    """Whether json writes all of these numbers as orjson does; NaN does not count."""
     sizes = np.abs(values[~np.isnan(values)])
-    if not ((sizes == 0) | ((sizes >= _LEAST) & (sizes < _MOST))).all():
+    return bool(((sizes == 0) | ((sizes >= _LEAST) & (sizes < _MOST))).all())
+
+
+def compact_json(values: Numbers) -> str | None:
+    """An array as JSON without spaces, null for NaN; None if its numbers are not plain."""
+    if not are_plain(values):
         return None
     return orjson.dumps(np.ascontiguousarray(values), option=orjson.OPT_SERIALIZE_NUMPY).decode()
+
+
+def sorted_json(numbers: Mapping[str, float]) -> str:
+    """The `canonical_json` of numbers that are plain."""
+    return orjson.dumps(numbers, option=orjson.OPT_SORT_KEYS).decode()

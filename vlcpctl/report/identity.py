@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
-from operator import attrgetter
+from itertools import chain
+from operator import attrgetter, itemgetter
 from typing import Any
 
-from vlcpctl.core.hashing import canonical_json, content_id
+import numpy as np
+
+from vlcpctl.core.hashing import canonical_json, texts_id
+from vlcpctl.core.number_lists import are_plain, sorted_json
 from vlcpctl.core.rows import EarlierCheckpoint, Row
 from vlcpctl.report.comparability import parse_fields
 from vlcpctl.report.published.definition import table_id
@@ -31,10 +35,12 @@ _LATER = frozenset(
     }
 )
 _NOT_STORED = frozenset({"counts", "is_earlier", "place"})
-# Rows share most of their fields with rows of the same checkpoint, task or evaluator: the text of
-# each part, which begins with one of these names, is made once.
+# Rows share most of their fields with others of the same checkpoint, or of the same data: the texts
+# of these parts, which begin with one of these names, are made once.
 _PART_BEGINS = frozenset({"buffer", "data", "degrees", "metrics", "options", "task"})
+_OF_DATA = frozenset({"data", "task"})
 _BY_IDENTITY = frozenset({"buffer", "config", "degrees", "options", "tasks"})
+_AT_ONCE = 1000  # rows
 
 
 def identity(rows: Sequence[Row], request: Request, files: Files = NO_FILES) -> dict[str, Any]:
@@ -42,7 +48,7 @@ def identity(rows: Sequence[Row], request: Request, files: Files = NO_FILES) -> 
 
     Images that were rewritten count as others: a report may show pairs that were removed from them.
     """
-    return {"rows": content_id(sorted(_row_texts(rows))), **_options(request), **_digests(files)}
+    return {"rows": texts_id(sorted(_row_texts(rows))), **_options(request), **_digests(files)}
 
 
 def _options(request: Request) -> dict[str, Any]:
@@ -75,10 +81,21 @@ def _digests(files: Files) -> dict[str, Any]:
     return found
 
 
-def _row_texts(rows: Sequence[Row]) -> list[str]:
+def _row_texts(rows: Sequence[Row]) -> Iterator[str]:
     """The canonical JSON of each row: its known fields in the order of their names."""
-    parts = [_part_texts(rows, names) for names in _parts()]
-    return [f"{{{','.join(filter(None, of_row))}}}" for of_row in zip(*parts, strict=True)]
+    parts = _parts()
+    of_data = [n for n, names in enumerate(parts) if names[0] in _OF_DATA]
+    metrics = [n for n, names in enumerate(parts) if names[0] == "metrics"]
+    others = [n for n in range(len(parts)) if n not in {*of_data, *metrics}]
+    order = [*others, *of_data, *metrics]
+    in_order = itemgetter(*map(order.index, range(len(parts))))
+    columns = (
+        _shared_texts(rows, [parts[n] for n in others]),
+        _shared_texts(rows, [parts[n] for n in of_data]),
+        _metrics_texts(rows),
+    )
+    for of_checkpoint, of_task, text in zip(*columns, strict=True):
+        yield f"{{{','.join(filter(None, in_order((*of_checkpoint, *of_task, text))))}}}"
 
 
 def _parts() -> list[list[str]]:
@@ -90,29 +107,40 @@ def _parts() -> list[list[str]]:
     return found
 
 
-def _part_texts(rows: Sequence[Row], names: Sequence[str]) -> Iterator[str]:
-    if "metrics" in names:  # which rows do not share
-        yield from (_fields_text(row, names) for row in rows)
-        return
-    objects = [name for name in names if name in _BY_IDENTITY]
+def _shared_texts(rows: Sequence[Row], parts: Sequence[Sequence[str]]) -> Iterator[Sequence[str]]:
+    """For each row the texts of these parts, made once for rows with the same fields in them."""
+    names = [name for part in parts for name in part]
+    objects = attrgetter("buffer", *(name for name in names if name in _BY_IDENTITY))
     others = attrgetter("is_earlier", *(name for name in names if name not in _BY_IDENTITY))
-    texts: dict[Hashable, str] = {}
+    texts: dict[Hashable, Sequence[str]] = {}
+    values: dict[tuple[str, int], str] = {}  # by field and identity of its value
     for row in rows:
-        key = others(row), *[id(getattr(row, name)) for name in objects]
-        text = texts.get(key)
-        if text is None:
-            text = texts[key] = _fields_text(row, names)
-        yield text
+        key = others(row), *map(id, objects(row))
+        found = texts.get(key)
+        if found is None:
+            found = texts[key] = [_fields_text(row, part, values) for part in parts]
+        yield found
 
 
-def _fields_text(row: Row, names: Iterable[str]) -> str:
-    values = [(name, getattr(row, name)) for name in names]
-    parts = [
-        f'"{name}":{_field_text(value)}'
-        for name, value in values
-        if (not row.is_earlier if name == "options" else value or name not in _NEW_FIELDS)
-    ]
-    return ",".join(parts)
+def _metrics_texts(rows: Sequence[Row]) -> Iterator[str]:
+    """The metrics of each row, which rows do not share."""
+    for first in range(0, len(rows), _AT_ONCE):
+        some = rows[first : first + _AT_ONCE]
+        values = np.fromiter(chain.from_iterable(row.metrics.values() for row in some), np.float64)
+        text = sorted_json if are_plain(values) else canonical_json
+        yield from (f'"metrics":{text(row.metrics)}' for row in some)
+
+
+def _fields_text(row: Row, names: Iterable[str], known: dict[tuple[str, int], str]) -> str:
+    found = []
+    for name in names:
+        value = getattr(row, name)
+        if not row.is_earlier if name == "options" else value or name not in _NEW_FIELDS:
+            text = known.get((name, id(value)))
+            if text is None:
+                text = known[name, id(value)] = f'"{name}":{_field_text(value)}'
+            found.append(text)
+    return ",".join(found)
 
 
 def _field_text(value: object) -> str:

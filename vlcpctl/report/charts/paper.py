@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import textwrap
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -19,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.printable import printable
 from vlcpctl.report.charts.bars import BarChart
+from vlcpctl.report.charts.glyphs import drawable, families
 from vlcpctl.report.charts.heat_maps import HeatChart, HeatMap
 from vlcpctl.report.charts.histograms import SIDE_DASHES, HistogramChart, HistogramPanel, outline
 from vlcpctl.report.charts.lines import LineChart, Series, axes_of
@@ -47,7 +46,6 @@ _MARKERS = {
     "triangle-left": "<",
 }
 _SETTINGS: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so it is on every machine
     "font.size": 7,
     "axes.titlesize": 7,
     "axes.labelsize": 7,
@@ -93,6 +91,18 @@ def drawings(chart: Chart) -> Iterator[tuple[str, dict[str, bytes]]]:
             yield name, {form: _saved(figure, form) for form in FORMATS}
 
 
+def names(chart: Chart) -> Iterator[str]:
+    """The names that a chart shows: of runs, of tasks and of data."""
+    yield chart.title
+    if isinstance(chart, HeatChart):
+        yield from (one.run for one in chart.maps)
+    elif isinstance(chart, LineChart):
+        yield from (one.name for one in chart.series)
+    else:
+        yield from (one.name for one in chart.panels)
+        yield from chart.tasks if isinstance(chart, BarChart) else ()
+
+
 def _figures(chart: Chart) -> Iterator[tuple[str, Callable[[], Figure]]]:
     if isinstance(chart, LineChart):
         widths = {"one-column": ONE_COLUMN, "two-columns": TWO_COLUMNS}
@@ -121,11 +131,11 @@ def _lines(chart: LineChart, width: float) -> Figure:
     shown = [*(step for step in scale.steps if step < 0), *steps[::every]]
     axes.set_xticks(shown, ["start" if step < 0 else str(step) for step in shown])
     axes.set_xlabel("after step")
-    axes.set_ylabel("\n".join(textwrap.wrap(printable(chart.scores), 26)))
+    axes.set_ylabel("\n".join(textwrap.wrap(drawable(chart.scores), 26)))
     axes.grid(axis="y")
     legend = figure.legend(
         handles,
-        [printable(one.name) for one in series],
+        [drawable(one.name) for one in series],
         loc="outside lower center",
         ncols=_legend_columns(series, width),
         frameon=False,
@@ -137,7 +147,7 @@ def _lines(chart: LineChart, width: float) -> Figure:
 
 
 def _legend_columns(series: Sequence[Series], width: float) -> int:
-    longest = max(len(one.name) for one in series)
+    longest = max(len(drawable(one.name)) for one in series)
     return max(1, min(len(series), int(width / (0.45 + 0.062 * longest))))
 
 
@@ -182,7 +192,7 @@ def _grid(chart: BarChart | HeatChart | HistogramChart, panels: Sequence[Any]) -
     if isinstance(chart, HeatChart):
         figure.colorbar(image, ax=places, shrink=0.8, aspect=30, pad=0.01, label=_key(chart))
     else:
-        figure.supxlabel(printable(_x_label(chart)), fontsize=7)
+        figure.supxlabel(drawable(_x_label(chart)), fontsize=7)
     return figure
 
 
@@ -202,14 +212,14 @@ def _x_label(chart: BarChart | HistogramChart) -> str:
 
 
 def _key(chart: HeatChart) -> str:
-    return printable(chart.title)
+    return drawable(chart.title)
 
 
 def _bar_panel(axes: Axes, chart: BarChart, panel: Any, *, has_names: bool) -> None:
     rows = np.arange(len(chart.tasks))
     axes.barh(rows, np.nan_to_num(panel.final), 0.62, color=_colour(panel.style), linewidth=0)
     axes.scatter(panel.learned, rows, marker="|", s=28, color="black", linewidths=1, zorder=3)
-    names = [textwrap.shorten(printable(task), 60) for task in chart.tasks]
+    names = [textwrap.shorten(drawable(task), 60) for task in chart.tasks]
     wrapped = ["\n".join(textwrap.wrap(name, _LABEL)) for name in names]
     axes.set_yticks(rows, wrapped if has_names else [""] * len(rows))
     axes.set_ylim(len(rows) - 0.5, -0.5)
@@ -250,7 +260,7 @@ def _histogram_panel(axes: Axes, chart: HistogramChart, panel: HistogramPanel) -
 
 
 def _title(axes: Axes, text: str) -> None:
-    axes.set_title("\n".join(textwrap.wrap(printable(text), 26)), loc="left")
+    axes.set_title("\n".join(textwrap.wrap(drawable(text), 26)), loc="left")
 
 
 def _colour(style: RunStyle) -> str:
@@ -274,8 +284,7 @@ def _style() -> Iterator[None]:
     import matplotlib as mpl
 
     # Nothing of the user's own matplotlibrc, so that every machine draws the same.
-    with mpl.rc_context(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
+    with mpl.rc_context():
         mpl.rcdefaults()
-        mpl.rcParams.update(_SETTINGS)
+        mpl.rcParams.update({**_SETTINGS, "font.family": list(families())})
         yield

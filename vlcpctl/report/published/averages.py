@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from vlcpctl.report.published.definition import Printed, PublishedTable
+from vlcpctl.report.published.definition import Printed, PublishedRow, PublishedTable
 from vlcpctl.report.scores.summary import Spread
 
 _EXACT = 1e-9  # what is left of binary fractions
@@ -34,47 +34,47 @@ class Misprint:
         )
 
 
+@dataclass(frozen=True)
+class _PrintedMean:
+    """A cell that is the mean of other cells: its place, and names, values, decimals of these."""
+
+    row: PublishedRow
+    place: int
+    names: tuple[str, ...]
+    parts: tuple[Printed, ...]
+    decimals: tuple[int, ...]
+
+
 def misprints(table: PublishedTable) -> tuple[Misprint, ...]:
     """The printed averages, of columns and of rows, that are not the mean of their parts."""
-    return (*_of_columns(table), *_of_rows(table))
+    found = []
+    for one in (*_of_columns(table), *_of_rows(table)):
+        column, printed = table.columns[one.place], one.row.printed[one.place]
+        mean = _misprinted(printed, one.parts, column.decimals, one.decimals)
+        if mean is not None and isinstance(printed, float):
+            name = _row_name(one.row.group, one.row.name)
+            found.append(Misprint(name, column.title, printed, mean, one.names, column.decimals))
+    return tuple(found)
 
 
-def _of_columns(table: PublishedTable) -> Iterator[Misprint]:
+def _of_columns(table: PublishedTable) -> Iterator[_PrintedMean]:
     places = {column.id: place for place, column in enumerate(table.columns)}
     for place, column in enumerate(table.columns):
         parts = [places[name] for name in column.mean_of]
-        decimals = [table.columns[part].decimals for part in parts]
-        titles = tuple(table.columns[part].header[-1] for part in parts)
+        names = tuple(table.columns[part].header[-1] for part in parts)
+        decimals = tuple(table.columns[part].decimals for part in parts)
         for row in table.rows if parts else ():
-            printed = [row.printed[part] for part in parts]
-            mean = _misprinted(row.printed[place], printed, column.decimals, decimals)
-            if mean is not None:
-                yield Misprint(
-                    _row_name(row.group, row.name),
-                    column.title,
-                    float(row.printed[place] or 0),
-                    mean,
-                    titles,
-                    column.decimals,
-                )
+            printed = tuple(row.printed[part] for part in parts)
+            yield _PrintedMean(row, place, names, printed, decimals)
 
 
-def _of_rows(table: PublishedTable) -> Iterator[Misprint]:
+def _of_rows(table: PublishedTable) -> Iterator[_PrintedMean]:
     for row in table.rows:
         parts = [one for one in table.rows if one.group == row.group and one.name in row.mean_of]
         for place, column in enumerate(table.columns if parts else ()):
-            printed = [part.printed[place] for part in parts]
-            decimals = [column.decimals] * len(parts)
-            mean = _misprinted(row.printed[place], printed, column.decimals, decimals)
-            if mean is not None:
-                yield Misprint(
-                    _row_name(row.group, row.name),
-                    column.title,
-                    float(row.printed[place] or 0),
-                    mean,
-                    row.mean_of,
-                    column.decimals,
-                )
+            printed = tuple(part.printed[place] for part in parts)
+            decimals = (column.decimals,) * len(parts)
+            yield _PrintedMean(row, place, row.mean_of, printed, decimals)
 
 
 def _row_name(group: str, name: str) -> str:

@@ -28,7 +28,7 @@ class Candidate:
     """One value that a selector may choose: the names it is selected by, and how it is computed.
 
     `step` and `since` are steps of the run, or START; `counts` has the numbers of images, texts,
-    ... of the rows behind it.
+    ... of the rows behind it. `seeds` are those of the values, in their order; empty: not known.
     """
 
     names: Mapping[str, str]
@@ -36,6 +36,7 @@ class Candidate:
     step: int = START
     since: int | None = None
     counts: Callable[[], Counts] = field(default=dict)
+    seeds: tuple[int, ...] = ()
 
     @property
     def run(self) -> str:
@@ -156,6 +157,7 @@ class Choices:
                 partial(_summary, run, metric.key, definition.name),
                 self.last(run.name),
                 counts=partial(self._all_counts, track, run.name, gallery),
+                seeds=run.seeds,
             )
             if definition.name == "own_final":
                 yield from self._mean_of_starts(track, run, metric.key)
@@ -169,6 +171,7 @@ class Choices:
                     partial(_of_task, run, metric, place),
                     self.last(run.name),
                     counts=partial(self._counts_on, track, run.name, data),
+                    seeds=run.seeds,
                 )
 
     def _runs_with(self, key: str, wanted: Mapping[str, str]) -> Iterator[tuple[Track, RunScores]]:
@@ -200,6 +203,7 @@ class Choices:
             partial(_mean_at, run, key, gallery, step),
             step,
             counts=partial(self._all_counts, track, run.name, gallery),
+            seeds=run.seeds,
         )
 
     def _mean_of_starts(self, track: Track, run: RunScores, key: str) -> Iterator[Candidate]:
@@ -221,37 +225,26 @@ class Choices:
         for track, run in self._runs_with(key, wanted):
             for place, data in enumerate(run.tasks):
                 if fnmatchcase(data, glob):
-                    yield from self._at_steps(
-                        track,
-                        run.name,
-                        data,
-                        wanted,
-                        partial(_task_at, run, key, place),
-                    )
+                    of = (track, run.name, data, run.seeds)
+                    yield from self._at_steps(of, wanted, partial(_task_at, run, key, place))
         for track in self._tracks:
             for transfer in track.transfers:
                 is_wanted = key in transfer.scores and self._may_be(transfer.run, wanted)
                 if is_wanted and fnmatchcase(transfer.task, glob):
-                    yield from self._at_steps(
-                        track,
-                        transfer.run,
-                        transfer.task,
-                        wanted,
-                        partial(_transfer_at, transfer, key),
-                    )
+                    of = (track, transfer.run, transfer.task, transfer.seeds)
+                    yield from self._at_steps(of, wanted, partial(_transfer_at, transfer, key))
 
     def _at_steps(
         self,
-        track: Track,
-        run: str,
-        data: str,
+        of: tuple[Track, str, str, tuple[int, ...]],  # with a run, data and the seeds of values
         wanted: Mapping[str, str],
         value: Callable[[int], Value],
     ) -> Iterator[Candidate]:
+        track, run, data, seeds = of
         counts = partial(self._counts_on, track, run, data)
         for step in _wanted_steps(wanted, self.last(run)):
             names = self._names(track, run, "own", data)
-            yield Candidate(names, partial(value, step), step, counts=counts)
+            yield Candidate(names, partial(value, step), step, counts=counts, seeds=seeds)
         for name in self._other_starts(run):
             names = self._names(track, name, "own", data)
             yield Candidate(names, partial(value, START), START, counts=counts)
@@ -267,6 +260,7 @@ class Choices:
                     self._names(drop.track, drop.run, "own", drop.data),
                     partial(_drop, drop),
                     self.last(drop.run),
+                    seeds=drop.seeds,
                 )
 
     def _angles(self, metric: Metric, wanted: Mapping[str, str]) -> Iterator[Candidate]:
@@ -278,6 +272,7 @@ class Choices:
                 place = (row.run, row.task, row.split, _step(row), since)
                 groups.setdefault(place, []).append(row)
         for (run, data, split, step, since), members in groups.items():
+            members.sort(key=lambda row: row.seed)
             first = members[0]
             names = {"evaluator": first.evaluator, "protocol": first.protocol, "split": split}
             names |= {"run": run, "method": first.method, "gallery": "own", "data": data}
@@ -287,6 +282,7 @@ class Choices:
                 step,
                 since,
                 partial(_counts, members),
+                tuple(row.seed for row in members),
             )
 
     @cached_property

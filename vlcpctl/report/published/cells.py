@@ -34,13 +34,15 @@ _NOUNS = {
 class Cell:
     """One cell: what the paper prints, what rows have, and counts of these that contradict it.
 
-    `other` has (name, count in the rows, count of the paper) of data that are not the paper's.
+    `other` has (name, count in the rows, count of the paper) of data that are not the paper's;
+    `seeds` are those of the values of `here`, in their order, empty if they are not known.
     """
 
     printed: Printed
     printed_sd: float | None
     here: Value
     other: tuple[tuple[str, int, int], ...] = ()
+    seeds: tuple[int, ...] = ()
 
     @property
     def gap(self) -> float | None:
@@ -107,7 +109,7 @@ def _own_cell(table: PublishedTable, row: PublishedRow, place: int, choices: Cho
     if chosen is None:
         return Cell(printed, sd, None)
     candidate, value = chosen
-    return Cell(printed, sd, value, _contradictions(column, candidate))
+    return Cell(printed, sd, value, _contradictions(column, candidate), candidate.seeds)
 
 
 def _chosen(
@@ -200,4 +202,5 @@ def _fill_means(table: PublishedTable, cells: list[list[Cell]]) -> None:
 def _mean(cell: Cell, parts: Sequence[Cell]) -> Cell:
     here = mean_of_values([part.here for part in parts])
     other = tuple(dict.fromkeys(one for part in parts for one in part.other))
-    return Cell(cell.printed, cell.printed_sd, here, other)
+    seeds = {part.seeds for part in parts}
+    return Cell(cell.printed, cell.printed_sd, here, other, seeds.pop() if len(seeds) == 1 else ())

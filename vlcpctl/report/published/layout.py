@@ -9,6 +9,7 @@ from vlcpctl.core.errors import some_names
 from vlcpctl.report.published.candidates import Value
 from vlcpctl.report.published.cells import Cell, FilledTable
 from vlcpctl.report.published.definition import PublishedColumn
+from vlcpctl.report.scores.ahead import bold_note
 from vlcpctl.report.scores.summary import Spread
 from vlcpctl.report.tables.table import (
     Column,
@@ -16,7 +17,6 @@ from vlcpctl.report.tables.table import (
     Table,
     TableCell,
     fixed,
-    number_cell,
     with_best_marked,
 )
 
@@ -34,8 +34,9 @@ def as_table(filled: FilledTable) -> Table:
         RowGroup(group, tuple(_lines(filled, columns, group)))
         for group in dict.fromkeys(row.group for row in rows)
     )
-    title = filled.table.title
-    return Table(title, columns, groups, tuple(_notes(filled)), keys=len(_KEYS), is_ordered=True)
+    has_bold = any(cell.is_best for group in groups for row in group.rows for cell in row)
+    notes = tuple(_notes(filled, has_bold=has_bold))
+    return Table(filled.table.title, columns, groups, notes, keys=len(_KEYS), is_ordered=True)
 
 
 def _column(column: PublishedColumn) -> Column:
@@ -80,18 +81,14 @@ def _best(
     filled: FilledTable, columns: tuple[Column, ...], places: Sequence[int]
 ) -> list[list[bool]]:
     """Which values of rows are the best of their column, in each row of a group."""
-    rows = tuple(
-        (
-            *(_BLANK for _ in _KEYS),
-            *(
-                number_cell(cell.here) if isinstance(cell.here, Spread) else _BLANK
-                for cell in filled.cells[place]
-            ),
-        )
-        for place in places
-    )
-    marked = with_best_marked(columns, RowGroup("", rows))
-    return [[cell.is_best for cell in row[len(_KEYS) :]] for row in marked.rows]
+    marks = []
+    for number, column in enumerate(filled.table.columns):
+        cells = [filled.cells[place][number] for place in places]
+        rows = tuple((_here_cell(cell.here, column),) for cell in cells)
+        head = (columns[len(_KEYS) + number],)
+        marked = with_best_marked(head, RowGroup("", rows), [cell.seeds for cell in cells])
+        marks.append([cell.is_best for (cell,) in marked.rows])
+    return [list(line) for line in zip(*marks, strict=True)]
 
 
 def _printed_cell(cell: Cell, column: PublishedColumn, *, is_faint: bool) -> TableCell:
@@ -106,7 +103,7 @@ def _here_cell(here: Value, column: PublishedColumn) -> TableCell:
     if not isinstance(here, Spread):
         return TableCell(here or "")
     sd = "" if here.sd is None else fixed(here.sd, column.decimals)
-    return TableCell(fixed(here.mean, column.decimals), sd, here.mean)
+    return TableCell(fixed(here.mean, column.decimals), sd, here.mean, values=here.values)
 
 
 def _gap_cell(gap: float | None, column: PublishedColumn) -> TableCell:
@@ -117,14 +114,14 @@ def _gap_cell(gap: float | None, column: PublishedColumn) -> TableCell:
     return TableCell(sign + text, value=gap, is_faint=True)
 
 
-def _notes(filled: FilledTable) -> Iterable[str]:
+def _notes(filled: FilledTable, *, has_bold: bool) -> Iterable[str]:
     table = filled.table
     yield f"paper: {table.citation}, {table.data}" if table.citation else f"paper: {table.data}"
     has_values = any(cell.here is not None for line in filled.cells for cell in line)
     if has_values and not filled.is_paper_data:
         yield f"printed values are of other data: {table.data}"
     yield from _other_data(filled)
-    yield from _seeds(filled)
+    yield from _seeds(filled, has_bold=has_bold)
     if filled.missing_runs:
         yield f"the rows have no values of: {some_names(filled.missing_runs)}"
     yield from (misprint.sentence for misprint in filled.misprints)
@@ -149,7 +146,7 @@ def _other_data(filled: FilledTable) -> Iterable[str]:
         )
 
 
-def _seeds(filled: FilledTable) -> Iterable[str]:
+def _seeds(filled: FilledTable, *, has_bold: bool) -> Iterable[str]:
     seeds = {
         len(cell.here.values)
         for line in filled.cells
@@ -159,3 +156,5 @@ def _seeds(filled: FilledTable) -> Iterable[str]:
     if seeds - {1}:
         counts = " or ".join(str(count) for count in sorted(seeds))
         yield f"here: mean and sample standard deviation over {counts} seeds"
+    if has_bold:
+        yield bold_note(sorted(seeds))

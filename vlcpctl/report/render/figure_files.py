@@ -7,11 +7,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from vlcpctl.core import console
 from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.manifest import MANIFESTS, write_manifest
-from vlcpctl.report.charts.paper import Chart, drawings
+from vlcpctl.report.charts.glyphs import missing_note
+from vlcpctl.report.charts.paper import Chart, drawings, names
 from vlcpctl.report.document import Document
 from vlcpctl.report.render import figures
 from vlcpctl.report.render.file_names import free_name
@@ -37,16 +39,19 @@ def write_figures(document: Document, identity: dict[str, Any], out: Path, *, fo
             f"the report has {len(charts)} charts, more than {_MOST_CHARTS}; report fewer runs at "
             "a time with --run"
         )
-    names: dict[str, None] = {}
+    note = missing_note(text for _, chart in charts for text in names(chart))
+    if note is not None:
+        console.warn(note)
+    stems: dict[str, None] = {}
     digests: dict[str, str] = {}
     with new_directory(out, MANIFESTS["figures"]) as directory:
         for prefix, chart in charts:
             for name, files in drawings(chart):
-                stem = free_name(f"{prefix} {name}", names)
+                stem = free_name(f"{prefix} {name}", stems)
                 for form, content in files.items():
                     (directory / f"{stem}.{form}").write_bytes(content)
                     digests[f"{stem}.{form}"] = sha256(content).hexdigest()
-        write_manifest(directory, "figures", identity, content_id(digests), {"figures": [*names]})
+        write_manifest(directory, "figures", identity, content_id(digests), {"figures": [*stems]})
     return True
 
 

@@ -29,8 +29,15 @@ _JOINED = re.compile(r"([-`',])(?=\1)")
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 _LATIN = range(0x250)  # what pdfLaTeX reads without further packages, more or less
 _MANY = 8  # columns of numbers; more are set smaller
+_WIDE = 70  # characters of a line that may be wider than a page
 _HEAD = r"% Needs \usepackage{booktabs} and \usepackage{siunitx}."
+_WIDE_HEAD = r"% Needs \usepackage{booktabs}, \usepackage{siunitx} and \usepackage{graphicx}."
+_FIT = r"% A table wider than the text is made smaller; on a page sideways (pdflscape) it is larger."
 _FOREIGN = "% Has characters that pdfLaTeX cannot set; LuaLaTeX can with a font that has them."
+_FITTED = (
+    r"  \end{lrbox}",
+    r"  \ifdim\wd0>\linewidth\resizebox{\linewidth}{!}{\usebox0}\else\usebox0\fi",
+)
 _SET_UP = (
     r"\sisetup{detect-weight = true, separate-uncertainty = true, retain-explicit-plus = true}"
 )
@@ -39,11 +46,13 @@ _SET_UP = (
 def table_latex(table: Table, label: str) -> str:
     """The table as a table environment with its title as the caption, notes below.
 
-    Numbers are in S columns with a deviation as +-, the best of a column is bold.
+    Numbers are in S columns with a deviation as +-, the best of a column is bold. A table that may
+    be wider than the text is scaled down to its width, if it is, by graphicx.
     """
     count = len(table.columns)
-    is_wide = count - table.keys > _MANY
-    size = r"\scriptsize\setlength{\tabcolsep}{2.5pt}" if is_wide else r"\small"
+    has_many = count - table.keys > _MANY
+    size = r"\scriptsize\setlength{\tabcolsep}{2.5pt}" if has_many else r"\small"
+    is_wide = _characters(table) > _WIDE
     formats = [_format(column, cells) for column, cells in _by_column(table)]
     lines = [
         r"\begin{table}",
@@ -52,6 +61,7 @@ def table_latex(table: Table, label: str) -> str:
         rf"  \label{{tab:{label}}}",
         f"  {size}",
         f"  {_SET_UP}",
+        *([r"  \begin{lrbox}{0}"] if is_wide else []),
         r"  \begin{tabular}{",
         *(f"    {one}" for one in formats),
         "  }",
@@ -60,11 +70,21 @@ def table_latex(table: Table, label: str) -> str:
         *(f"    {line}" for line in _body(table, formats)),
         r"    \bottomrule",
         r"  \end{tabular}",
+        *(_FITTED if is_wide else []),
         *_notes(table.notes),
         r"\end{table}",
     ]
     is_foreign = any(ord(char) not in _LATIN for line in lines for char in line)
-    return "\n".join([_HEAD, *([_FOREIGN] if is_foreign else []), *lines]) + "\n"
+    head = [_WIDE_HEAD, _FIT] if is_wide else [_HEAD]
+    return "\n".join([*head, *([_FOREIGN] if is_foreign else []), *lines]) + "\n"
+
+
+def _characters(table: Table) -> int:
+    """The characters of a line, with two for the space after each column."""
+    return sum(
+        2 + max([len(column.name), *(len(cell.line) for cell in cells)])
+        for column, cells in _by_column(table)
+    )
 
 
 def escaped(text: str) -> str:

@@ -32,7 +32,8 @@ class Drop:
     """The score of the baseline minus that of the last model, in points: positive is worse.
 
     `data` is a task of the run's stream or data outside of it; only the latter are guards. `drop`
-    is None, and `undefined` says why, if either side was not measured.
+    is None, and `undefined` says why, if either side was not measured. It has a value for each of
+    the `seeds`.
     """
 
     track: Track
@@ -45,6 +46,7 @@ class Drop:
     drop: Spread | None
     interval: Interval | None = None
     undefined: str | None = None
+    seeds: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,8 @@ class Curve:
         if baseline is None or last is None:
             return replace(found, undefined=self._why_undefined(key))
         values = zip(baseline.values, last.values, strict=True)
-        return replace(found, drop=Spread(tuple(one - other for one, other in values)))
+        drop = Spread(tuple(one - other for one, other in values))
+        return replace(found, drop=drop, seeds=tuple(one.seed for one in self.seeds))
 
     def _why_undefined(self, key: str) -> str:
         if self.run.unknown:

@@ -173,10 +173,9 @@ def _best(
     known = [n for n, cell in enumerate(cells) if cell.value is not None]
     if len(known) < 2:
         return []
-    values = [cells[n].value or 0.0 for n in known]
+    first = (max if higher_is_better else min)(known, key=lambda n: cells[n].value or 0.0)
     # Compared as printed: runs that round to the same number are all best.
-    text = fixed(max(values) if higher_is_better else min(values))
-    best = [n for n in known if cells[n].text == text]
+    best = [n for n in known if cells[n].text == cells[first].text]
     others = [n for n in known if n not in best]
 
     def is_clear(one: int, other: int) -> bool:

@@ -29,6 +29,12 @@ def run(
         int,
         typer.Option("--views", min=1, max=10_000, metavar="N", help="Training views per emoji."),
     ] = 12,
+    val_views: Annotated[
+        int,
+        typer.Option(
+            "--val-views", min=0, max=10_000, metavar="N", help="Validation views per emoji."
+        ),
+    ] = 0,
     test_views: Annotated[
         int,
         typer.Option("--test-views", min=0, max=10_000, metavar="N", help="Test views per emoji."),
@@ -48,6 +54,14 @@ def run(
             help="Use only N emoji, taken from the groups in turn (default: all).",
         ),
     ] = None,
+    groups: Annotated[
+        str,
+        typer.Option(
+            "--groups",
+            metavar="NAMES",
+            help='Groups to use, separated by commas, as in "Food & Drink,Flags" (default: all).',
+        ),
+    ] = "",
     seed: options.Seed = 0,
     force: options.Force = False,
     quiet: options.Quiet = False,
@@ -58,8 +72,9 @@ def run(
 ) -> None:
     """Write a built-in data set as image-text pairs in one Parquet file.
 
-    The same options give the same bytes. The column 'split' marks train and test views, 'group' is
-    meant for tasks and 'subgroup' for classes.
+    The same options give the same bytes. The column 'split' marks train, val and test views,
+    'group' is meant for tasks and 'subgroup' for classes. More views of one split leave those of
+    the others as they are.
 
     Examples:
       vlcpctl sample emoji9 -o pairs.parquet --views 12 --size 32
@@ -72,7 +87,15 @@ def run(
 
     if name not in DATA_SETS:
         raise UsageError(unknown_name("data set", name, DATA_SETS))
-    settings = PairSettings(views=views, test_views=test_views, size=size, seed=seed, limit=limit)
+    settings = PairSettings(
+        views=views,
+        val_views=val_views,
+        test_views=test_views,
+        size=size,
+        seed=seed,
+        limit=limit,
+        groups=tuple(sorted({one.strip() for one in groups.split(",")})) if groups else (),
+    )
     if already_sampled(out, settings, force=force):
         say(f"sample: {out} is already finished")
     else:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
 from PIL import Image
+
+from vlcpctl.core.errors import UsageError, unknown_name
 
 PATH = Path(__file__).with_name("glyphs.parquet")
 
@@ -29,8 +32,10 @@ class Glyph:
         return Image.open(io.BytesIO(self.webp)).convert("RGBA")
 
 
-def read_glyphs(limit: int | None = None) -> list[Glyph]:
+def read_glyphs(limit: int | None = None, groups: Collection[str] = ()) -> list[Glyph]:
     """All glyphs in Unicode order; with `limit`, that many, taken from the groups in turn.
+
+    With `groups`, only glyphs of these. Raises UsageError for a group that does not exist.
 
     >>> len({glyph.group for glyph in read_glyphs(limit=9)})
     9
@@ -47,7 +52,17 @@ def read_glyphs(limit: int | None = None) -> list[Glyph]:
         )
         for row in pq.read_table(PATH, columns=columns).to_pylist()
     ]
+    if groups:
+        glyphs = _of_groups(glyphs, groups)
     return glyphs if limit is None else _in_turn(glyphs, limit)
+
+
+def _of_groups(glyphs: list[Glyph], groups: Collection[str]) -> list[Glyph]:
+    known = dict.fromkeys(glyph.group for glyph in glyphs)
+    for group in groups:
+        if group not in known:
+            raise UsageError(unknown_name("group", group, known))
+    return [glyph for glyph in glyphs if glyph.group in groups]
 
 
 def _in_turn(glyphs: list[Glyph], limit: int) -> list[Glyph]:

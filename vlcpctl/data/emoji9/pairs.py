@@ -41,17 +41,31 @@ class PairSettings:
 
     data_set: str = "emoji9"
     views: int = 12
+    val_views: int = 0
     test_views: int = 1
     size: int = 64
     seed: int = 0
     limit: int | None = None
+    groups: tuple[str, ...] = ()
+
+    def recorded(self) -> dict[str, Any]:
+        """What the file records: `val_views` and `groups` only if given, as before they existed."""
+        fields: dict[str, Any] = asdict(self) | {"groups": list(self.groups)}
+        return {
+            name: value
+            for name, value in fields.items()
+            if value or name not in {"val_views", "groups"}
+        }
 
 
 def write_pairs(out: Path, settings: PairSettings) -> int:
-    """Write the Parquet file and return the number of pairs; an earlier sample is replaced."""
-    glyphs = read_glyphs(settings.limit)
-    schema = SCHEMA.with_metadata({_SETTINGS: json.dumps(asdict(settings))})
-    per_glyph = settings.views + settings.test_views
+    """Write the Parquet file and return the number of pairs; an earlier sample is replaced.
+
+    Raises UsageError for a group that does not exist.
+    """
+    glyphs = read_glyphs(settings.limit, settings.groups)
+    schema = SCHEMA.with_metadata({_SETTINGS: json.dumps(settings.recorded())})
+    per_glyph = settings.views + settings.val_views + settings.test_views
     with (
         new_file(out, is_sample) as temporary,
         progress("sample", len(glyphs) * per_glyph, "views") as bar,
@@ -68,7 +82,7 @@ def write_pairs(out: Path, settings: PairSettings) -> int:
 
 def already_sampled(out: Path, settings: PairSettings, *, force: bool) -> bool:
     """Whether `out` already has exactly these pairs. Raises OutputExists if not, unless `force`."""
-    return already_written(out, asdict(settings), is_sample, _read_settings, force=force)
+    return already_written(out, settings.recorded(), is_sample, _read_settings, force=force)
 
 
 def is_sample(path: Path) -> bool:
@@ -91,8 +105,9 @@ def _read_settings(path: Path) -> dict[str, Any] | None:
 
 
 def _pairs(glyph: Glyph, settings: PairSettings) -> Iterator[dict[str, Any]]:
-    """One row per view of a glyph: the training views, then the test views."""
+    """One row per view of a glyph: training views, then those of validation and test."""
     places = [("train", view) for view in range(settings.views)]
+    places += [("val", view) for view in range(settings.val_views)]
     places += [("test", view) for view in range(settings.test_views)]
     generators = [
         generator(settings.seed, "emoji9", split, glyph.emoji, view) for split, view in places

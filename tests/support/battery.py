@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from support.tiny_stream import make_stream
+from support.tiny_stream import make_pair, make_stream
 
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.data.buffer import update as buffers
 from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.precomputed.stored_features import StoredProjections
+from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import Split, open_stream, open_task
 from vlcpctl.training.config.composition import compose, settings_of_methods
 from vlcpctl.training.config.request import Request
@@ -37,9 +38,9 @@ class TrainingWorld:
     flags: dict[str, object] = field(default_factory=lambda: dict(FLAGS))
 
 
-def make_world(directory: Path) -> TrainingWorld:
+def make_world(directory: Path, pair: Callable[[int], Pair] = make_pair) -> TrainingWorld:
     """Three tasks of twelve pairs, and buffers of six after each."""
-    stream = make_stream(directory / "stream", TASKS, IMAGES)
+    stream = make_stream(directory / "stream", TASKS, IMAGES, pair=pair)
     tasks = [task.path for task in open_stream(stream)]
     made = {policy: _buffers(directory, tasks, policy) for policy in ("reservoir", "herding")}
     return TrainingWorld(tasks, made)

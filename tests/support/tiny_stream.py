@@ -42,6 +42,11 @@ def make_pair(
     return Pair(number, f"{number:06d}", image, texts, label, None, None)
 
 
+def repeating_pair(number: int) -> Pair:
+    """Pair `number` with one of seven captions, which it shares with others."""
+    return make_pair(number)._replace(captions=[f"thing {number % 7}"])
+
+
 def make_task(
     directory: Path,
     n: int = 8,

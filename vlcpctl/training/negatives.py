@@ -45,7 +45,7 @@ class Negatives:
         where = " (batch and queue)" if self.queue else ""
         yield (
             f"each of the {sizes_G.sum()} training pairs has {self.count} negatives{where}, of "
-            f"which about {self.matches(sizes_G):.2g} are true matches: the pair itself, or pairs "
+            f"which about {self.matches(sizes_G):.1f} are true matches: the pair itself, or pairs "
             "that share its image or a caption; --negatives distinct leaves them out"
         )
 

@@ -1,0 +1,246 @@
+"""Runs with --negatives: the groups reach every contrastive loss, the queue and the identity."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from support.battery import TrainingWorld, make_world, request
+from support.naive_negatives import both_directions, one_direction, united
+from support.tiny_stream import make_task, repeating_pair
+from torch import Tensor
+
+from vlcpctl.core.batch import Batch, Features, Terms
+from vlcpctl.core.errors import Incompatible
+from vlcpctl.core.method import Run
+from vlcpctl.data.tasks.task import open_task
+from vlcpctl.methods.ctp import Ctp
+from vlcpctl.models.encoders import Encoder
+from vlcpctl.training import identity, plan
+from vlcpctl.training import train_step as train
+from vlcpctl.training.config.composition import compose
+from vlcpctl.training.config.request import Request
+from vlcpctl.training.loop.step import OptimizerStep
+from vlcpctl.training.negatives import Negatives
+from vlcpctl.training.train_step import train_step
+
+QUEUE = 10
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
+    """Pairs of which several share captions, in each task and with the buffers."""
+    return make_world(tmp_path_factory.mktemp("world"), pair=repeating_pair)
+
+
+@pytest.fixture
+def _doubled(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = train._encoder
+
+    def doubled(*given: Any) -> Encoder:
+        made = encoder(*given)
+        made.module.double()
+        return made
+
+    monkeypatch.setattr(train, "_encoder", doubled)
+
+
+def _with(step: Request, names: str, *values: str, **changes: Any) -> Request:
+    settings = replace(step.settings, **changes)
+    return replace(step, methods=compose(names, list(values)), settings=settings)
+
+
+def _groups_of(step: Request) -> dict[str, int]:
+    """The groups by key, found one by one."""
+    paths = [*step.tasks, *([step.buffer] if step.buffer else [])]
+    splits = [open_task(path).split("train") for path in paths]
+    rows = [(split, row) for split in splits for row in range(len(split))]
+    digests = {split.path: split.column("sha256") for split in splits}
+    sharing: list[set[Any]] = [
+        {digests[split.path][row], *split.captions(row)} for split, row in rows
+    ]
+    keys = [split.keys[row] for split, row in rows]
+    return dict(zip(keys, united(sharing), strict=True))
+
+
+@pytest.mark.usefixtures("_doubled")
+def test_batch_queue_and_replay_leave_out_matches(
+    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every term of every step equals a double loop; a kept queue has pairs of the task before."""
+    groups: dict[str, int] = {}
+    queue: deque[tuple[Tensor, Tensor, str]] = deque(maxlen=QUEUE)
+    checked: list[str] = []
+    usual_loss, usual = OptimizerStep._loss, Ctp.loss
+
+    def base(self: OptimizerStep, batch: Batch, image: Tensor, text: Tensor) -> Any:
+        found = usual_loss(self, batch, image, text)
+        unit = [torch.nn.functional.normalize(side.detach(), dim=1) for side in (image, text)]
+        known = [groups[key] for key in batch.keys]
+        scale = self.run.scale(self.run.weights)
+        wanted = torch.stack(both_directions(*unit, scale, known)).mean()
+        assert found[1]["contrastive"].item() == pytest.approx(wanted.item(), rel=1e-9)
+        checked.append("replay" if bool(batch.replayed.any()) else "new")
+        return found
+
+    def momentum(self: Ctp, run: Run, batch: Batch, out: Features) -> tuple[Terms, dict[str, Any]]:
+        terms, aux = usual(self, run, batch, out)
+        slow, known = aux["slow"], [groups[key] for key in batch.keys]
+        stored = [list(side) for side in zip(*queue, strict=True)] or [[], [], []]
+        known_all = [*known, *(groups.get(key) for key in stored[2])]
+        sides = []
+        for queries, batch_side, queued in (
+            (out.image, slow.text, stored[1]),
+            (out.text, slow.image, stored[0]),
+        ):
+            candidates = torch.cat([batch_side, *(one[None] for one in queued)])
+            sides.append(torch.stack(one_direction(queries, candidates, out.scale, known_all)))
+        wanted = torch.stack(sides).mean()
+        assert terms["momentum"].item() == pytest.approx(wanted.item(), rel=1e-9)
+        queue.extend(zip(slow.image, slow.text, batch.keys, strict=True))
+        return terms, aux
+
+    monkeypatch.setattr(OptimizerStep, "_loss", base)
+    monkeypatch.setattr(Ctp, "loss", momentum)
+    for number in (0, 1):
+        step = request(world, "ctp", number, tmp_path, buffered=True)
+        groups |= {key: group + 100 * number for key, group in _groups_of(step).items()}
+        train_step(_with(step, "ctp", f"ctp.queue={QUEUE}", steps=4))
+        queue.clear()
+    assert checked.count("new") >= 4
+    assert "replay" in checked
+    assert len(set(groups.values())) < len(groups) - 4
+
+
+@pytest.mark.usefixtures("_doubled")
+@pytest.mark.parametrize("names", ["ctp", "derpp", "co2l"])
+def test_micro_batches_change_nothing(world: TrainingWorld, tmp_path: Path, names: str) -> None:
+    first = request(world, names, 0, tmp_path, buffered=True)
+    train_step(_with(first, names, steps=2))
+    second = _with(request(world, names, 1, tmp_path, buffered=True), names, steps=3, batch_size=16)
+    values = {}
+    for negatives, micro in (("distinct", None), ("distinct", 4), ("all", None)):
+        out = tmp_path / f"{negatives}{micro}"
+        train_step(replace(_with(second, names, negatives=negatives, micro_batch=micro), out=out))
+        values[negatives, micro] = np.array(_losses(out))
+    np.testing.assert_allclose(values["distinct", 4], values["distinct", None], rtol=1e-9)
+    assert values["distinct", None][0] < values["all", None][0] - 1e-3
+
+
+def _losses(checkpoint: Path) -> list[float]:
+    rows = [json.loads(row) for row in (checkpoint / "metrics.jsonl").read_text().splitlines()]
+    return [row["loss"] for row in rows if "loss" in row]
+
+
+def test_validation_uses_the_negatives_of_training(world: TrainingWorld, tmp_path: Path) -> None:
+    task = make_task(tmp_path / "task", splits={"train": 8, "val": 8}, pair=repeating_pair)
+    found = {}
+    for negatives in ("all", "distinct"):
+        step = request(world, "seqf", 0, tmp_path / negatives, buffered=False)
+        step = _with(step, "seqf", negatives=negatives, lr=1e-30, steps=2, batch_size=8)
+        train_step(replace(step, tasks=(task,)))
+        rows = (step.out / "metrics.jsonl").read_text().splitlines()
+        found[negatives] = [row["val_loss"] for row in map(json.loads, rows) if "val_loss" in row]
+    assert found["distinct"][0] < found["all"][0] - 0.01
+
+
+def test_all_is_what_a_checkpoint_without_the_entry_was_trained_with(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
+    step = request(world, "seqf", 0, tmp_path, buffered=False)
+    every = identity.semantic(_with(step, "seqf", negatives="all"))
+    assert "negatives" not in every["settings"]
+    distinct = identity.semantic(step)
+    assert distinct["settings"] == {**every["settings"], "negatives": "distinct"}
+
+
+def _queue(root: Path, number: int) -> dict[str, Tensor]:
+    return load_file(root / f"{number:02d}" / "method/ctp/queue.safetensors")
+
+
+KEEP = ("ctp.keep_queue=true", f"ctp.queue={QUEUE}")
+
+
+def test_a_kept_queue_stores_the_groups_of_its_pairs(world: TrainingWorld, tmp_path: Path) -> None:
+    for number in (0, 1):
+        step = request(world, "ctp", number, tmp_path, buffered=False)
+        train_step(_with(step, "ctp", *KEEP, steps=1))
+        group = _queue(tmp_path, number)["group"]
+        assert group.dtype == torch.int64
+        assert (group >= 0).sum() == 4 * (number + 1)  # the rest is random, in no group
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("all", "distinct", "lacks the tensor 'group'; --fresh-state initialises it"),
+        ("distinct", "all", "has the unexpected tensor 'group'; --fresh-state initialises it"),
+    ],
+)
+def test_a_kept_queue_of_other_negatives_is_refused(
+    world: TrainingWorld, tmp_path: Path, before: str, after: str, message: str
+) -> None:
+    first = request(world, "ctp", 0, tmp_path, buffered=False)
+    train_step(_with(first, "ctp", *KEEP, steps=1, negatives=before))
+    assert ("group" in _queue(tmp_path, 0)) == (before == "distinct")
+    second = request(world, "ctp", 1, tmp_path, buffered=False)
+    with pytest.raises(Incompatible, match=message):
+        train_step(_with(second, "ctp", *KEEP, steps=1, negatives=after))
+    train_step(_with(second, "ctp", *KEEP, steps=1, negatives=before))
+
+
+def _warnings(step: Request) -> tuple[str, ...]:
+    return plan.make_plan(step).all_warnings()
+
+
+def test_the_plan_warns_of_matches_among_the_negatives(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
+    step = request(world, "ctp", 0, tmp_path, buffered=False)
+    many = _with(step, "ctp", "ctp.queue=1024", negatives="all", steps=400)
+    (warning,) = _warnings(many)
+    assert warning == (
+        "each of the 12 training pairs has 1027 negatives (batch and queue), of which about 156.7 "
+        "are true matches: the pair itself, or pairs that share its image or a caption; "
+        "--negatives distinct leaves them out"
+    )
+    assert not _warnings(_with(step, "ctp", "ctp.queue=0", negatives="all"))
+    assert not _warnings(_with(step, "ctp", "ctp.queue=1024", steps=400))
+    assert not _warnings(_with(step, "ctp", "ctp.momentum=false", negatives="all"))
+    assert not _warnings(_with(step, "ctp", "ctp.queue=1024", negatives="all", steps=1))
+
+
+def test_the_number_of_matches_is_what_a_queue_holds_on_average() -> None:
+    sizes = np.array([1, 2, 3])
+    rng = np.random.default_rng(0)
+    group = np.repeat([0, 1, 2], sizes)
+    counts = []
+    for _ in range(4000):
+        batch = rng.permutation(6)[:4]
+        queue = np.concatenate([rng.permutation(6)[:4] for _ in range(2)])
+        same = (group[batch[0]] == group[batch[1:]]).sum() + (group[batch[0]] == group[queue]).sum()
+        counts.append(same)
+    assert Negatives(4, 8).matches(sizes) == pytest.approx(np.mean(counts), rel=0.03)
+
+
+def test_the_plan_warns_if_hardly_any_pair_is_a_negative(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
+    def same(number: int) -> Any:
+        return repeating_pair(number)._replace(captions=["an emoji"])
+
+    task = make_task(tmp_path / "task", 8, pair=same)
+    step = replace(request(world, "seqf", 0, tmp_path, buffered=False), tasks=(task,))
+    (warning,) = _warnings(step)
+    assert warning == (
+        "all 8 training pairs are in one group, as they share images or captions, directly or "
+        "through others: with --negatives distinct the contrastive loss is 0; --negatives all uses "
+        "them all"
+    )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
+import textwrap
 from collections.abc import Sequence
 from typing import Annotated, Any, cast
 
@@ -20,6 +22,7 @@ from vlcpctl.training.config.composition import compose
 SCHEMA = "vlcpctl.methods/1"
 # The kind of a BibTeX entry, and its field for the venue, where that is not a conference.
 _ENTRIES = {"arXiv": ("misc", "howpublished"), "PNAS": ("article", "journal")}
+_NAMES = 9  # the width of "paper", "needs", "hooks" and "preset" with the space after them
 HOOKS = (
     "before_forward",
     "loss",
@@ -43,7 +46,8 @@ def run(
     """List the methods, or describe some of them.
 
     The origin of a parameter is the equation, table or code that its default comes from; 'ours'
-    marks values that no paper gives. Change it with train-step --set METHOD.PARAMETER=VALUE.
+    marks values that no paper gives. 'Depends on' says what a good value depends on besides the
+    data, and how. Change it with train-step --set METHOD.PARAMETER=VALUE.
 
     Examples:
       vlcpctl methods
@@ -64,7 +68,9 @@ def run(
 def _describe(methods: Sequence[type[Method]], *, as_json: bool) -> None:
     described = [describe(method) for method in methods]
     if not as_json:
-        _emit_lines("\n\n".join("\n".join(_description(facts)) for facts in described))
+        for number, facts in enumerate(described):
+            for line in ["", *_description(facts)][number == 0 :]:
+                _emit_wrapped(line)
     elif len(described) == 1:
         console.emit(json.dumps({"schema": SCHEMA, **described[0]}))
     else:
@@ -94,6 +100,22 @@ def _emit_lines(text: str) -> None:
         console.emit(line)
 
 
+def _emit_wrapped(line: str) -> None:
+    """Print a line of results; on a terminal, a long one is wrapped at its own indentation."""
+    if not line or not console.results().isatty():
+        console.emit(line)
+        return
+    indent = " " * (len(line) - len(line.lstrip()))
+    for part in textwrap.wrap(
+        line,
+        shutil.get_terminal_size().columns,
+        subsequent_indent=indent or " " * _NAMES,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ):
+        console.emit(part)
+
+
 def _method_of(name: str) -> type[Method]:
     """The method class of a name; raises UsageError for a name such as `ctp+er`."""
     first, *others = compose(name)
@@ -104,7 +126,8 @@ def _method_of(name: str) -> type[Method]:
 
 def describe(method: type[Method]) -> dict[str, Any]:
     """Everything that a method declares, as plain values for JSON."""
-    needs = method().needs(first=False)
+    default = method()
+    needs = default.needs(first=False)
     return {
         "name": method.name,
         "title": method.title,
@@ -112,6 +135,8 @@ def describe(method: type[Method]) -> dict[str, Any]:
         "preset": method.preset,
         "needs": [field.name for field in dataclasses.fields(needs) if getattr(needs, field.name)],
         "hooks": [hook for hook in HOOKS if getattr(method, hook) is not getattr(Method, hook)],
+        "per_step": list(default.per_step(first=False)),
+        "steps_per_task": method.steps_per_task or None,
         "parameters": [
             {"name": field.name, "default": field.default, **field.metadata}
             for field in dataclasses.fields(
@@ -183,22 +208,35 @@ def _list(as_json: bool) -> None:
     ]
     for line in _columns(rows):
         console.emit(line)
+    depending = [
+        f"{about['name']}.{parameter['name']}"
+        for about in map(describe, TABLE.values())
+        for parameter in about["parameters"]
+        if parameter["depends"]
+    ]
+    console.say(
+        f"defaults that depend on the run, such as on its batch size: {', '.join(depending)}; "
+        "'vlcpctl methods NAME' says how"
+    )
 
 
 def _description(facts: dict[str, Any]) -> list[str]:
     """The lines that `vlcpctl methods NAME` prints."""
     lines = [f"{facts['name']}: {facts['title']}"]
     lines += [f"paper    {paper['title']}, {paper['url']}" for paper in facts["papers"]]
-    lines += [f"{word:8} {', '.join(facts[word]) or 'none'}" for word in ("needs", "hooks")]
+    names = _NAMES - 1
+    lines += [f"{word:{names}} {', '.join(facts[word]) or 'none'}" for word in ("needs", "hooks")]
     lines.append(f"preset   {facts['preset']}")
     for parameter in facts["parameters"]:
         allowed = f" One of {', '.join(parameter['choices'])}." if parameter["choices"] else ""
         allowed += f" Within {parameter['within']}." if parameter["within"] else ""
         lines += [
-            f"\n{facts['name']}.{parameter['name']}={_value_text(parameter['default'])}",
+            "",
+            f"{facts['name']}.{parameter['name']}={_value_text(parameter['default'])}",
             f"    {parameter['help']}{allowed}",
             f"    Origin: {parameter['origin']}",
         ]
+        lines += [f"    Depends on {parameter['depends']}"] if parameter["depends"] else []
     return lines
 
 

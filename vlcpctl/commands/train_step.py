@@ -91,6 +91,18 @@ Assign = Annotated[
     ),
 ]
 
+ScalePerStep = Annotated[
+    str | None,
+    typer.Option(
+        "--scale-per-step",
+        metavar="N|paper",
+        help="Scale the shares of weights that methods average at each step (ctp.m, dha, ema) from "
+        "the N steps that they were chosen for, or those of the paper, to the steps of this run "
+        "(default: as given).",
+        rich_help_panel=options.METHOD,
+    ),
+]
+
 
 def run(
     tasks: Tasks,
@@ -103,6 +115,7 @@ def run(
     teacher: Teacher = None,
     preset: Preset = None,
     set_: Assign = None,
+    scale_per_step: ScalePerStep = None,
     run_name: Annotated[
         str,
         typer.Option(

@@ -186,6 +186,7 @@ class Method:
     keeps: ClassVar[str] = ""  # a slot validated and saved as the model, instead of the trained one
     measures: ClassVar[bool] = False  # protects only what its state says is important
     from_unseen: ClassVar[bool] = False  # starts from a model that has not seen any task
+    steps_per_task: ClassVar[int] = 0  # of its paper, for which `per_step` was chosen; 0: none
     settings: ClassVar[Mapping[str, Any]] = {}  # training settings; options override them
 
     @property
@@ -196,6 +197,13 @@ class Method:
     def needs(self, *, first: bool) -> Needs:
         """The inputs that must be given on the command line."""
         return Needs()
+
+    def per_step(self, *, first: bool) -> tuple[str, ...]:
+        """The hyper-parameters that are weights kept at every step, as far as they are used.
+
+        `--scale-per-step` scales them to the number of steps.
+        """
+        return ()
 
     def slots(self, *, first: bool) -> tuple[Slot, ...]:
         """The method's memory in this task."""
@@ -231,16 +239,23 @@ class Method:
 
 
 def hyper(
-    default: Any, *, doc: str, origin: str, choices: Sequence[str] = (), within: str = "[0, inf)"
+    default: Any,
+    *,
+    doc: str,
+    origin: str,
+    choices: Sequence[str] = (),
+    within: str = "[0, inf)",
+    depends: str = "",
 ) -> Any:
     """A dataclass field for a hyper-parameter.
 
     `doc` describes it, and `origin` is the equation or table of the paper that gives the default,
     or "ours" if no paper does. A number must be `within` an interval such as "(0, 1]", a text one
-    of `choices`, if there are any.
+    of `choices`, if there are any. `depends` says what a good value depends on besides the data,
+    and how: "the batch size: ...".
     """
     is_number = isinstance(default, int | float) and not isinstance(default, bool)
-    about = {"help": doc, "origin": origin, "choices": tuple(choices)}
+    about = {"help": doc, "origin": origin, "choices": tuple(choices), "depends": depends}
     return field(default=default, metadata={**about, "within": within if is_number else ""})
 
 

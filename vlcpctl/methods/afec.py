@@ -55,11 +55,15 @@ class Afec(WeightPenalty):
         5000.0,
         doc="lambda: weight of the penalty towards the previous model.",
         origin="CTP authors' code",
+        depends="the batch size: the Fisher diagonal squares the gradient of a batch's mean loss, "
+        "which shrinks as the batch grows; 5000 is for 512 pairs",
     )
     forward_strength: float = hyper(
         1.0,
         doc="lambda_e: weight of the penalty towards the forward model.",
         origin="AFEC, table 5",
+        depends="the batch size: the forward model's Fisher diagonal squares the gradient of a "
+        "batch's mean loss; AFEC's batches are images with labels",
     )
     variant: str = hyper(
         "paper",

@@ -24,6 +24,9 @@ class Ctp(Method):
     title: ClassVar[str] = "CTP: compatible momentum contrast and topology preservation"
     preset: ClassVar[str] = "ctp"
     by_rows: ClassVar[frozenset[str]] = frozenset({"momentum", "cross_modal", "same_modal"})
+    # 5 epochs of 1,014,599 / 9 pairs in batches of 512: the mean over P9D's tasks (CTP, sections 3
+    # and 5.1), 5 * floor(112733 / 512).
+    steps_per_task: ClassVar[int] = 1100
     note: ClassVar[str] = "terms over masked words apply to fusion models only"
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
@@ -56,6 +59,8 @@ class Ctp(Method):
         1024,
         doc="Size of the queue of momentum features used as negatives; 0 for none.",
         origin="CTP, section 5.1, table 3",
+        depends="the size of the tasks: beyond the distinct pairs of a task, it holds matches of a "
+        "pair as its negatives",
     )
     keep_queue: bool = hyper(
         False,
@@ -80,6 +85,8 @@ class Ctp(Method):
         doc="Decay of the momentum model at each step.",
         origin="CTP eq. 3",
         within="[0, 1]",
+        depends="the number of steps: it applies at each, about 1,100 per task in the paper, which "
+        "is not sensitive to it (table 5); train-step --scale-per-step paper rescales it",
     )
     m_first: float = hyper(
         0.995,
@@ -87,6 +94,8 @@ class Ctp(Method):
         "model.",
         origin="CTP, appendix E.1",
         within="[0, 1]",
+        depends="the number of steps: it applies at each; never rescaled, since a lower value can "
+        "keep the first task from converging (CTP, appendix E.1)",
     )
 
     @property
@@ -100,6 +109,10 @@ class Ctp(Method):
             previous=not first and (self.cross_modal or self.same_modal),
             previous_weights=not first and self.momentum and self.momentum_from != "current",
         )
+
+    def per_step(self, *, first: bool) -> tuple[str, ...]:
+        """The momentum after the first task; that of the first must stay high to converge."""
+        return ("m",) if self.momentum and not first else ()
 
     def slots(self, *, first: bool) -> tuple[Slot, ...]:
         """The momentum model and the queue of its features."""

@@ -19,6 +19,9 @@ class Dha(Method):
     )
     preset: ClassVar[str] = "dha"
     writes_weights: ClassVar[bool] = True
+    # 15 epochs of 130,000 pairs in batches of 320, in each task after the first (DHA, sections 4.1
+    # and 4.2), without those replayed: 15 * floor(130000 / 320).
+    steps_per_task: ClassVar[int] = 6090
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="Learning with Adaptive Knowledge for Continual Image-Text Modeling",
@@ -44,12 +47,16 @@ class Dha(Method):
         doc="lambda 1: weight of the main model in its own average.",
         origin="DHA eq. 7, table 5",
         within="[0, 1]",
+        depends="the number of steps: it applies at each, about 6,090 per task in the paper; "
+        "train-step --scale-per-step paper rescales it",
     )
     history_share: float = hyper(
         0.985,
         doc="lambda 2: weight of the historical model in its own average.",
         origin="DHA eq. 10, table 5",
         within="[0, 1]",
+        depends="the number of steps: it applies at every k-th, about 1,218 times per task in the "
+        "paper; train-step --scale-per-step paper rescales it",
     )
     every: int = hyper(
         5,
@@ -57,6 +64,12 @@ class Dha(Method):
         origin="DHA eq. 10, table 4",
         within="[1, inf)",
     )
+
+    def per_step(self, *, first: bool) -> tuple[str, ...]:
+        """Both shares, after the first task; k stays as it is, so both scale alike."""
+        if first or not self.adapt:
+            return ()
+        return ("main_share", "history_share") if self.dynamic else ("main_share",)
 
     def slots(self, *, first: bool) -> tuple[Slot, ...]:
         """The historical model, a copy of the previous model at the start of each later task."""

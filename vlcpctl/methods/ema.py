@@ -32,7 +32,13 @@ class Ema(Method):
         doc="Decay of the average at each step, without warm-up; 0 is fine-tuning.",
         origin="ours",
         within="[0, 1]",
+        depends="the number of steps: the average spans about 1 / (1 - decay) of them; "
+        "train-step --scale-per-step N rescales a decay that was chosen for N steps",
     )
+
+    def per_step(self, *, first: bool) -> tuple[str, ...]:
+        """The decay, in every task."""
+        return ("decay",)
 
     def slots(self, *, first: bool) -> tuple[Slot, ...]:
         """The average, initialised with the weights at the start of the task."""

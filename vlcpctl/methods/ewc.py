@@ -34,8 +34,7 @@ class Ewc(WeightPenalty):
         "Elastic weight consolidation: penalise changes to weights with high Fisher information"
     )
     note: ClassVar[str] = (
-        "the Fisher information is computed per batch, not per pair (the loss couples pairs), so "
-        "the best strength depends on the batch size"
+        "the Fisher information is computed per batch, not per pair: the loss couples pairs"
     )
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
@@ -59,7 +58,11 @@ class Ewc(WeightPenalty):
     )
 
     strength: float = hyper(
-        5000.0, doc="lambda: weight of the penalty.", origin="CTP authors' code"
+        5000.0,
+        doc="lambda: weight of the penalty.",
+        origin="CTP authors' code",
+        depends="the batch size: the Fisher diagonal squares the gradient of a batch's mean loss, "
+        "which shrinks as the batch grows; 5000 is for 512 pairs",
     )
     variant: str = hyper(
         "paper",

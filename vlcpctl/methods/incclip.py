@@ -61,6 +61,8 @@ class Incclip(Method):
         doc="Temperature of the previous model in the distillation.",
         origin="IncCLIP eqs. 7-8, section 4.1",
         within="(0, inf)",
+        depends="the temperature of the model: 0.01 suits one that is learned down to it; with a "
+        "fixed one, set it to that (recipes/incclip_choices.md)",
     )
     kl: str = hyper(
         "printed",
@@ -73,6 +75,7 @@ class Incclip(Method):
         256,
         doc="Negative texts generated in each step after the first task; 0 for none.",
         origin="IncCLIP, section 4.1, table 3",
+        depends="the batch size: the paper's 256 stand beside 4096 pairs, one text for 16",
     )
     memory_batch: int = hyper(
         0,
@@ -103,6 +106,7 @@ class Incclip(Method):
         doc="Largest norm of a weight, as a multiple of its norm at the start of the first task.",
         origin="ours: the paper names no value",
         within="(0, inf)",
+        depends="the learning rate and the number of steps: how far the norms would grow",
     )
 
     def needs(self, *, first: bool) -> Needs:

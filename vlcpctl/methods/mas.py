@@ -45,7 +45,13 @@ class Mas(WeightPenalty):
         ),
     )
 
-    strength: float = hyper(1.0, doc="lambda: weight of the penalty.", origin="CTP authors' code")
+    strength: float = hyper(
+        1.0,
+        doc="lambda: weight of the penalty.",
+        origin="CTP authors' code",
+        depends="the lengths of the projections, and the batch size: importances are gradients of "
+        "a batch's mean length, in which pairs cancel out",
+    )
     variant: str = hyper(
         "paper",
         doc="Importance from squared lengths, summed over tasks (paper); or from lengths, averaged "

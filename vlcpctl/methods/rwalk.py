@@ -53,7 +53,11 @@ class Rwalk(WeightPenalty):
     )
 
     strength: float = hyper(
-        1000.0, doc="lambda: weight of the penalty.", origin="CTP authors' code"
+        1000.0,
+        doc="lambda: weight of the penalty.",
+        origin="CTP authors' code",
+        depends="the variant: 1000 is for the unscaled importances of variant=ctp, where it also "
+        "depends on the batch size; variant=paper scales them to a maximum of 1",
     )
     damping: float = hyper(
         0.1,
@@ -72,6 +76,8 @@ class Rwalk(WeightPenalty):
         doc="Steps between two updates of Fisher diagonal and scores (variant=paper).",
         origin="RWalk authors' code",
         within="[1, inf)",
+        depends="the number of steps: a task of fewer steps than this updates them once, at its "
+        "end",
     )
     variant: str = hyper(
         "paper",

@@ -44,12 +44,20 @@ class Si(WeightPenalty):
         ),
     )
 
-    strength: float = hyper(1.0, doc="c: weight of the penalty.", origin="CTP authors' code")
+    strength: float = hyper(
+        1.0,
+        doc="c: weight of the penalty.",
+        origin="CTP authors' code",
+        depends="the learning rate and the number of steps: importances are the sum of gradient "
+        "times change over the path, divided by its squared length plus the damping",
+    )
     damping: float = hyper(
         0.1,
         doc="xi: damping, added to each weight's squared distance.",
         origin="CTP authors' code; SI, eq. 5",
         within="(0, inf)",
+        depends="the learning rate and the number of steps: where weights move far less than its "
+        "square root in a task, it scales all importances down alike",
     )
     clamp_omega: bool = hyper(
         True,

@@ -37,6 +37,8 @@ def semantic(request: Request) -> dict[str, Any]:
     Moved or copied inputs are still the same run.
     """
     settings = without_exact(dataclasses.asdict(request.settings))
+    if request.settings.scale_per_step is None:
+        del settings["scale_per_step"]  # runs of earlier versions, which lack it, are the same
     for name in ("model", "pretrained"):
         if request.origins.get(name) != PREVIOUS:  # that may say anything, such as a path
             settings[name] = _file_by_content(settings[name])

@@ -13,7 +13,7 @@ import numpy as np
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.core.method import Needs
+from vlcpctl.core.method import TRAIN, Method, Needs
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.core.staging import Staging
 from vlcpctl.core.versions import Versions
@@ -25,6 +25,7 @@ from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.models.configuration import configuration_here
 from vlcpctl.training.adaptation.adapted import adapted
 from vlcpctl.training.config.execution import check_execution, execution_line
+from vlcpctl.training.config.per_step import dependence, refuse_idle_scale, scale_lines, scaled
 from vlcpctl.training.config.phases import PhasePlan, plan_phases
 from vlcpctl.training.config.processes import check_processes
 from vlcpctl.training.config.request import Request
@@ -87,6 +88,17 @@ class TrainPlan:
         return self.request.settings.negatives == "distinct"
 
     @property
+    def methods(self) -> tuple[Method, ...]:
+        """The methods to train with: those of the request, with shares scaled to the steps."""
+        scale = self.request.settings.scale_per_step
+        return scaled(self.request.methods, scale, self._trained, first=_is_first(self.request))
+
+    @property
+    def _trained(self) -> int:
+        """The number of steps that train the model."""
+        return next(phase.whole for phase in self.phases if phase.name == TRAIN.name)
+
+    @property
     def history(self) -> TaskHistory:
         """The stream steps of the tasks in this run."""
         return TaskHistory(self.tasks, self.request.run, self.parent)
@@ -124,9 +136,8 @@ class TrainPlan:
         yield f"  {execution_line(self.request)}"
         for note in self._notes():
             yield f"  note: {note}"
-        for method in self.request.methods:
-            if method.note:
-                yield f"  {method.name}: {method.note}"
+        for note in self._method_notes():
+            yield f"  {note}"
         if self.taught is not None:
             yield f"  {targets_line(self.taught.targets, self.request.methods)}"
         if self.pseudo_texts is not None:
@@ -139,6 +150,15 @@ class TrainPlan:
                 f"({epochs:.3g} epoch{'' if epochs == 1 else 's'} of {len(self.sampler)}), "
                 f"{self._time(steps * settings.batch_size)}"
             )
+
+    def _method_notes(self) -> Iterator[str]:
+        """What a user should know about the methods, and what --scale-per-step changes."""
+        request = self.request
+        scale, first = request.settings.scale_per_step, _is_first(request)
+        for method in request.methods:
+            notes = (method.note, dependence(method, scale))
+            yield from (f"{method.name}: {note}" for note in notes if note)
+        yield from scale_lines(request.methods, scale, self._trained, first=first)
 
     def _notes(self) -> Iterator[str]:
         """What differs from what the options say or a user may expect."""
@@ -345,6 +365,8 @@ def refuse_idle_inputs(request: Request) -> None:
             f"--blend-buffers has no effect with --method {request.method_name}: it averages no "
             "weights here"
         )
+    if request.settings.scale_per_step is not None:
+        refuse_idle_scale(request.methods, request.settings.scale_per_step)
 
 
 def _check_resume(request: Request) -> None:

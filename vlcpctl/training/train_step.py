@@ -228,7 +228,7 @@ def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> 
     frozen = _frozen(request, encoder, parent) if needs_teacher else {}
     run = TrainRun(
         encoder=encoder,
-        methods=request.methods,
+        methods=plan.methods,
         settings=request.settings,
         seed=request.seed,
         device=device,

@@ -41,6 +41,8 @@ class DarkReplay(Method):
         0.3,
         doc="Weight of the squared distance to the stored projections.",
         origin="DER, CIFAR-100",
+        depends="the lengths of what is compared: with target=unit the distance is at most 4; that "
+        "of the logits in DER's paper has no bound",
     )
     target: str = hyper(
         "unit",

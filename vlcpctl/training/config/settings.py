@@ -13,6 +13,7 @@ from vlcpctl.core.method import Method, lies_within
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.core.transform import EXACT, JPEG_DECODINGS
 from vlcpctl.models.temperature import parse_temperature
+from vlcpctl.training.config.per_step import parse_scale
 from vlcpctl.training.config.presets import preset, source_of
 
 CHOICES = {
@@ -103,6 +104,7 @@ class Settings:
     mask_share: float = 0.15
     masking: str = "bert"
     heads: str | None = None  # None: as in the model's configuration
+    scale_per_step: str | None = None  # the steps that shares per step were chosen for, or "paper"
 
 
 # The settings of the model itself, which a previous checkpoint decides, and their origin then.
@@ -171,6 +173,8 @@ def _check(settings: Settings) -> None:
     if settings.temperature is not None:
         parse_temperature(settings.temperature)
     replay_share(settings.replay)
+    if settings.scale_per_step is not None:
+        parse_scale(settings.scale_per_step)
 
 
 def _check_number(name: str, value: Any, interval: str) -> None:

@@ -1,0 +1,176 @@
+"""Shares per step scaled to the number of steps, and what the plan says of such values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from support.battery import TrainingWorld, make_world, request
+from support.program import run_program
+
+from vlcpctl.core.errors import UsageError
+from vlcpctl.core.manifest import read_manifest
+from vlcpctl.methods import TABLE
+from vlcpctl.training.config.composition import compose
+from vlcpctl.training.config.per_step import (
+    dependence,
+    refuse_idle_scale,
+    scale_lines,
+    scaled,
+    scaled_weight,
+)
+from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.settings import resolve
+from vlcpctl.training.plan import make_plan
+from vlcpctl.training.train_step import train_step
+
+WEIGHTS = "open_clip_model.safetensors"
+STEPS = 6  # of a task of the world
+
+
+def test_as_much_is_kept_over_a_task() -> None:
+    # 0.995 over the paper's 6090 steps, in 80 steps: 0.995^(6090 / 80) = 0.995^76.125
+    weight = scaled_weight(0.995, 6090, 80)
+    assert weight == pytest.approx(0.6827819345, abs=1e-10)
+    assert weight**80 == pytest.approx(0.995**6090, rel=1e-12)
+    assert 1 - weight == pytest.approx(1 - (1 - 0.005) ** (6090 / 80), rel=1e-12)
+    assert [scaled_weight(edge, 6090, 80) for edge in (0.0, 1.0)] == [0.0, 1.0]
+
+
+def test_dha_scales_both_shares_and_nothing_else() -> None:
+    (method,) = scaled(compose("dha"), "paper", 80, first=False)
+    expected = {"main_share": 0.995**76.125, "history_share": 0.985**76.125}
+    for name, value in vars(compose("dha")[0]).items():
+        assert getattr(method, name) == pytest.approx(expected.get(name, value), rel=1e-12), name
+
+
+def test_ctp_scales_the_momentum_of_later_tasks_alone() -> None:
+    (method,) = scaled(compose("ctp"), "paper", 110, first=False)
+    assert (method.m, method.m_first) == (pytest.approx(0.9**10), 0.995)  # type: ignore[attr-defined]
+    assert scaled(compose("ctp"), "paper", 110, first=True) == compose("ctp")
+
+
+def test_a_number_of_steps_holds_for_every_method() -> None:
+    dha, ema = scaled(compose("dha+ema", ["ema.decay=0.9"]), "20", 10, first=False)
+    assert (dha.main_share, ema.decay) == pytest.approx((0.995**2, 0.81))  # type: ignore[attr-defined]
+
+
+def test_lines_say_what_was_scaled() -> None:
+    assert list(scale_lines(compose("dha"), "paper", 80, first=False)) == [
+        "dha.main_share 0.995 at 6090 steps -> 0.682782 at 80 steps",
+        "dha.history_share 0.985 at 6090 steps -> 0.31647 at 80 steps",
+    ]
+    (line,) = scale_lines(compose("dha"), "paper", 80, first=True)
+    assert line == "note: --scale-per-step changes nothing in a first task for dha"
+    assert list(scale_lines(compose("dha"), None, 80, first=False)) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "values", "text", "said"),
+    [
+        ("er", (), "paper", "--scale-per-step has no effect with --method er"),
+        ("lwf+modx", (), "80", "no effect with --method lwf.modx"),
+        ("dha", ("dha.adapt=false",), "80", "with its current settings it averages no weights"),
+        ("ctp", ("ctp.momentum=false",), "80", "no effect with --method ctp"),
+        ("ema", (), "paper", "no paper gives ema.decay; give the number of steps"),
+        ("ctp+ema", (), "paper", "no paper gives ema.decay"),
+    ],
+)
+def test_an_idle_scale_is_refused(
+    names: str, values: tuple[str, ...], text: str, said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        refuse_idle_scale(compose(names, values), text)
+
+
+def test_a_scale_that_has_something_to_scale_is_accepted() -> None:
+    for names, text in (("ctp+er", "paper"), ("ema", "300"), ("dha+ema", "7")):
+        refuse_idle_scale(compose(names), text)
+
+
+@pytest.mark.parametrize("text", ["", "0", "-3", "1.5", "papers", "1e3"])
+def test_a_scale_that_is_no_number_of_steps_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is neither 'paper' nor a number of steps"):
+        resolve("tiny", {"scale_per_step": text}, {})
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_shares_per_step_are_weights_that_say_so(name: str) -> None:
+    method = TABLE[name]()
+    fields = {field.name: field for field in method.__dataclass_fields__.values()}  # type: ignore[attr-defined]
+    for share in method.per_step(first=False):
+        assert fields[share].metadata["within"] == "[0, 1]"
+        assert fields[share].metadata["depends"].startswith("the number of steps: ")
+        assert "--scale-per-step" in fields[share].metadata["depends"]
+
+
+def test_the_plan_names_defaults_that_depend_on_the_run() -> None:
+    (modx,) = compose("modx")
+    said = "defaults that depend on the run: alpha on the batch size ('vlcpctl methods modx')"
+    assert dependence(modx, None) == said
+    assert dependence(compose("modx", ["modx.alpha=5"])[0], None) == ""
+    (dha,) = compose("dha")
+    assert "main_share and history_share on the number of steps" in dependence(dha, None)
+    assert dependence(dha, "paper") == ""
+
+
+# Training
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+def _scaled(step: Request, text: str) -> Request:
+    return replace(step, settings=replace(step.settings, scale_per_step=text))
+
+
+def _same(one: Path, other: Path) -> bool:
+    first, second = load_file(one / WEIGHTS), load_file(other / WEIGHTS)
+    return all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_run_is_that_of_the_scaled_share_and_records_what_was_asked(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
+    step = request(world, "ema", 0, tmp_path, buffered=False)
+    given = compose("ema", ["ema.decay=0.9"])
+    plain = replace(step, methods=given, out=tmp_path / "plain")
+    asked = _scaled(replace(plain, out=tmp_path / "scaled"), str(2 * STEPS))
+    by_hand = replace(plain, methods=compose("ema", ["ema.decay=0.81"]), out=tmp_path / "hand")
+    for one in (plain, asked, by_hand):
+        train_step(one)
+    assert _same(asked.out, by_hand.out)
+    assert not _same(asked.out, plain.out)
+    identity = read_manifest(asked.out, "checkpoint")["identity"]
+    assert identity["hyper"]["ema"]["decay"] == 0.9
+    assert identity["settings"]["scale_per_step"] == str(2 * STEPS)
+    unscaled = read_manifest(plain.out, "checkpoint")
+    assert "scale_per_step" not in unscaled["identity"]["settings"]
+    assert "scale_per_step" not in unscaled["origins"]
+
+
+def test_a_plan_scales_by_its_own_steps(world: TrainingWorld, tmp_path: Path) -> None:
+    plan = make_plan(_scaled(request(world, "ema", 0, tmp_path, buffered=False), "600"))
+    assert plan.steps == STEPS
+    assert f"  ema.decay 0.999 at 600 steps -> 0.904792 at {STEPS} steps" in list(plan.lines())
+    assert make_plan(plan.request).methods == plan.methods
+    # Penalties measure importances after training: these steps do not count.
+    both = make_plan(_scaled(request(world, "ema+ewc", 0, tmp_path, buffered=False), "600"))
+    assert both.steps > STEPS
+    assert both.methods[0] == plan.methods[0]
+
+
+def test_the_option_reaches_the_plan(
+    world: TrainingWorld, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--preset", "tiny", "--model", "micro", "--steps", "100", "-o", tmp_path / "x")
+    words = (*words, "--dry-run", "--scale-per-step")
+    ended = run_program(capfd, "train-step", world.tasks[0], "--method", "ema", *words, "1000")
+    assert "ema.decay 0.999 at 1000 steps -> 0.990045 at 100 steps" in ended.err
+    ended = run_program(capfd, "train-step", world.tasks[0], "--method", "er", *words, "1000")
+    assert (ended.code, "--scale-per-step has no effect with --method er" in ended.err) == (2, True)

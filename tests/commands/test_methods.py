@@ -66,6 +66,37 @@ def test_a_description_names_every_parameter(name: str, capsys: pytest.CaptureFi
         assert f"\n{name}.{parameter['name']}=" in out
 
 
+def test_a_value_says_what_it_depends_on(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["modx"])
+    said = "Depends on the batch size: reduction=sum adds up its rows, so that 20 at 64 pairs "
+    assert f"appendix B.1\n    {said}weighs 4.4 times less" in capsys.readouterr().out
+    run(["modx", "ewc", "ema", "seqf"], as_json=True)
+    shown = {one["name"]: one for one in json.loads(capsys.readouterr().out)["methods"]}
+    depends = {
+        f"{name}.{parameter['name']}": parameter["depends"].split(":")[0]
+        for name, about in shown.items()
+        for parameter in about["parameters"]
+        if parameter["depends"]
+    }
+    assert depends == {
+        "modx.alpha": "the batch size",
+        "ewc.strength": "the batch size",
+        "ema.decay": "the number of steps",
+    }
+    assert (shown["ema"]["per_step"], shown["ema"]["steps_per_task"]) == (["decay"], None)
+    assert (shown["seqf"]["per_step"], describe(TABLE["dha"])["steps_per_task"]) == ([], 6090)
+
+
+def test_the_list_names_the_methods_whose_values_depend_on_the_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run()
+    (line,) = capsys.readouterr().err.splitlines()
+    named = line.removeprefix("good values for ").split(" depend on the run")[0].split(", ")
+    assert {"modx", "dha", "ewc", "ema", "ctp"} <= set(named) <= set(TABLE)
+    assert not {"seqf", "joint", "er"} & set(named)
+
+
 def test_hooks_are_those_that_a_method_overrides() -> None:
     assert describe(TABLE["seqf"])["hooks"] == []
     hooks = ["before_forward", "loss", "token_loss", "after_step"]

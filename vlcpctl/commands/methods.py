@@ -209,14 +209,13 @@ def _list(as_json: bool) -> None:
     for line in _columns(rows):
         console.emit(line)
     depending = [
-        f"{about['name']}.{parameter['name']}"
-        for about in map(describe, TABLE.values())
-        for parameter in about["parameters"]
-        if parameter["depends"]
+        name
+        for name, method in TABLE.items()
+        if any(parameter["depends"] for parameter in describe(method)["parameters"])
     ]
     console.say(
-        f"defaults that depend on the run, such as on its batch size: {', '.join(depending)}; "
-        "'vlcpctl methods NAME' says how"
+        f"good values for {', '.join(depending)} depend on the run, such as on its batch size; "
+        "'vlcpctl methods NAME' says which and how"
     )
 
 

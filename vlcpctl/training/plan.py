@@ -156,7 +156,7 @@ class TrainPlan:
         request = self.request
         scale, first = request.settings.scale_per_step, _is_first(request)
         for method in request.methods:
-            notes = (method.note, dependence(method, scale))
+            notes = (method.note, dependence(method, scale, first=first))
             yield from (f"{method.name}: {note}" for note in notes if note)
         yield from scale_lines(request.methods, scale, self._trained, first=first)
 

@@ -109,12 +109,15 @@ def test_shares_per_step_are_weights_that_say_so(name: str) -> None:
 
 def test_the_plan_names_defaults_that_depend_on_the_run() -> None:
     (modx,) = compose("modx")
-    said = "defaults that depend on the run: alpha on the batch size ('vlcpctl methods modx')"
-    assert dependence(modx, None) == said
-    assert dependence(compose("modx", ["modx.alpha=5"])[0], None) == ""
-    (dha,) = compose("dha")
-    assert "main_share and history_share on the number of steps" in dependence(dha, None)
-    assert dependence(dha, "paper") == ""
+    said = "good values depend on the run: alpha on the batch size ('vlcpctl methods modx')"
+    assert dependence(modx, None, first=False) == said
+    assert dependence(compose("modx", ["modx.alpha=5"])[0], None, first=False) == ""
+    (dha,), (ctp,) = compose("dha"), compose("ctp")
+    shares = "main_share and history_share on the number of steps"
+    assert shares in dependence(dha, None, first=False)
+    assert dependence(dha, None, first=True) == dependence(dha, "paper", first=False) == ""
+    assert "; m and m_first on the" in dependence(ctp, None, first=False)
+    assert "; m_first on the" in dependence(ctp, None, first=True)
 
 
 # Training

@@ -87,21 +87,24 @@ def scale_lines(
             yield f"note: --scale-per-step changes nothing in a first task for {method.name}"
 
 
-def dependence(method: Method, text: str | None) -> str:
+def dependence(method: Method, text: str | None, *, first: bool) -> str:
     """What the values of a method depend on that are still its defaults, for the plan; "" if none.
 
-    With `--scale-per-step` (`text`), those that it scales are left out.
+    Left out are those that `--scale-per-step` (`text`) scales, and shares without use in a first
+    task.
     """
-    scales = () if text is None else method.per_step(first=False)
+    left_out = set(method.per_step(first=False))
+    if text is None:
+        left_out -= set(method.per_step(first=first))
     names: dict[str, list[str]] = {}
     for field in dataclasses.fields(method):  # type: ignore[arg-type]
         depends, value = field.metadata["depends"], getattr(method, field.name)
-        if depends and value == field.default and field.name not in scales:
+        if depends and value == field.default and field.name not in left_out:
             names.setdefault(depends.split(":")[0], []).append(field.name)
     parts = [f"{' and '.join(some)} on {what}" for what, some in names.items()]
     if not parts:
         return ""
-    return f"defaults that depend on the run: {'; '.join(parts)} ('vlcpctl methods {method.name}')"
+    return f"good values depend on the run: {'; '.join(parts)} ('vlcpctl methods {method.name}')"
 
 
 def _scaled(method: Method, text: str, steps: int, *, first: bool) -> Method:

@@ -26,11 +26,10 @@
 #
 # With --emoji9, drawings of Emoji-9 stand in for every data set. What the paper leaves open, or what
 # differs here: which 2M pairs of CC12M (theirs are not published), how large the class chunks are, and
-# which BEiT gave the labels. ucir has a herding buffer, which LUCIR needs; the paper fills every memory
-# by reservoir sampling. Memory in the text is of the whole stream. seqf, ewc and lwf are in none of the
-# tables. Table 1's UCIR and GeoDL have no published settings: theirs are the defaults of 'vlcpctl
-# methods'. The accuracy behind Table 7's BWT is our reading: top-1 among all pseudo classes of the
-# stream, on training images.
+# which BEiT gave the labels. Every memory is filled by reservoir sampling, that of ucir too. Memory in
+# the text is of the whole stream. seqf, ewc and lwf are in none of the tables. Table 1's UCIR and GeoDL
+# have no published settings: theirs are the defaults of 'vlcpctl methods'. The accuracy behind Table
+# 7's BWT is our reading: top-1 among all pseudo classes of the stream, on training images.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
 benchmarks="imagenet1k cifar10 cifar100 caltech101 sun397 food101 flowers dtd" # as in Table 1
@@ -104,7 +103,6 @@ buffer_of() { # 10 % of the stream unless Tables 4 and 5 say otherwise
   local size="--of stream --seed $2"
   case $1 in
     seqf | ewc | lwf) ;;
-    ucir) echo "--policy herding --size 10% $size" ;;
     incclip-[0-9]*) echo "--policy reservoir --size ${1#incclip-}% $size" ;;
     *) echo "--policy reservoir --size 10% $size" ;;
   esac

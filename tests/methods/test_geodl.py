@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from support.fake_run import FakeRun, fake_batch, features
 from torch import Tensor
 
+from vlcpctl.core.errors import UsageError
 from vlcpctl.losses.geodesic import Flow, flow, path_angle, subspace
 from vlcpctl.methods.geodl import Geodl
+from vlcpctl.training.config.composition import compose
 
 
 def basis(dimension: int, k: int, seed: int) -> Tensor:
@@ -93,7 +95,7 @@ def drawn(seed: int) -> tuple[Tensor, Tensor]:
 def test_loss_is_one_minus_the_cosine_under_the_integral() -> None:
     raw = [side.requires_grad_() for side in drawn(1)]
     out, old = features(*raw), features(*drawn(0))
-    terms, _ = Geodl(strength=3.0).loss(FakeRun(old=old), fake_batch(7), out)
+    terms, _ = Geodl(strength=3.0, dimensions=5).loss(FakeRun(old=old), fake_batch(7), out)
     naive = torch.zeros((), dtype=torch.float64)
     for new_side, old_side in ((out.image, old.image), (out.text, old.text)):
         bases = []
@@ -144,3 +146,68 @@ def test_a_subspace_is_the_main_directions_around_the_mean() -> None:
 def test_first_task_is_plain() -> None:
     run = FakeRun(started_first=True)
     assert Geodl().loss(run, fake_batch(7), features(*drawn(1)))[0] == {}
+
+
+def likeness(pairs: int, width: int, dimension: int) -> tuple[float, float]:
+    """Path loss to cosine distance, and their correlation, over perturbations of unit rows."""
+    generator = torch.Generator().manual_seed(0)
+    unit = torch.nn.functional.normalize
+    old = unit(torch.randn(pairs, width, generator=generator), dim=1)
+    moved = 0.3 * torch.randn(pairs, width, generator=generator) / width**0.5
+    new = unit(old + moved, dim=1)
+    path, cosine = path_angle(new, old, dimension), 1 - (new * old).sum(1)
+    both = torch.corrcoef(torch.stack([path, cosine]))
+    return (path.mean() / cosine.mean()).item(), both[0, 1].item()
+
+
+# The figures in the docstring of vlcpctl/losses/geodesic.py.
+LIKENESS = {
+    (512, 256, 254): (0.992, 0.996),
+    (512, 256, 16): (0.418, 0.201),
+    (128, 2048, 126): (0.070, 0.242),
+}
+
+
+@pytest.mark.parametrize(("pairs", "width", "k"), LIKENESS)
+def test_the_dimension_decides_how_far_the_loss_is_from_a_cosine(
+    pairs: int, width: int, k: int
+) -> None:
+    assert likeness(pairs, width, k) == pytest.approx(LIKENESS[pairs, width, k], abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("given", "pairs", "width", "k"),
+    [
+        (126 / 2048, 512, 256, 16),
+        (126 / 2048, 128, 2048, 126),
+        (126 / 2048, 4096, 1024, 63),
+        (126 / 2048, 16, 1024, 14),  # at most two fewer than the pairs
+        (126 / 2048, 64, 4, 1),
+        (0.5, 512, 256, 128),
+        (5, 512, 256, 5),
+        (900, 512, 256, 254),
+        (0, 512, 256, 254),
+        (0, 128, 2048, 126),
+    ],
+)
+def test_the_plan_names_the_dimension_that_the_loss_uses(
+    given: float, pairs: int, width: int, k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = []
+
+    def fake(new_BD: Tensor, old_BD: Tensor, dimension: int) -> Tensor:
+        used.append(dimension)
+        return new_BD.sum(1)
+
+    monkeypatch.setattr("vlcpctl.losses.geodesic.path_angle", fake)
+    method = Geodl(dimensions=given)
+    side = features(torch.ones(pairs, width), torch.ones(pairs, width))
+    method.loss(FakeRun(old=side), fake_batch(pairs), side)
+    assert used == [k, k]
+    assert method.shape_note(pairs=pairs, width=width).startswith(f"k = {k} of {width} channels")
+    assert bool(method.shape_warning(pairs=pairs, width=width)) == (k > width / 2)
+
+
+def test_a_dimension_is_a_share_or_a_whole_number() -> None:
+    with pytest.raises(UsageError, match=r"dimensions=5.5: the value must be a whole number, or"):
+        compose("geodl", ["geodl.dimensions=5.5"])

@@ -93,7 +93,8 @@ def request(
     settings, origins = resolve("tiny", world.flags, settings_of_methods(methods))
     first = number == 0 or joint
     needs = [method.needs(first=False) for method in methods]
-    policy = next((need.policy for need in needs if need.policy), "reservoir")
+    policies = [need.policy for need in needs] + [method.usual_policy for method in methods]
+    policy = next((one for one in policies if one), "reservoir")
     replays = (buffered or any(need.buffer for need in needs)) and not first
     return Request(
         tasks=tuple(world.tasks[: number + 1]) if joint else (world.tasks[number],),

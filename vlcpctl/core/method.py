@@ -75,7 +75,7 @@ class Needs:
 
     buffer: bool = False
     stored_features: bool = False  # the buffer stores features with each pair
-    policy: str = ""  # the selection policy the buffer must have; "": any
+    policy: str = ""  # the selection policy the buffer must have; "": any, see `usual_policy`
     previous: bool = False  # the frozen previous model's features
     previous_weights: bool = False  # and its parameters, as `Run.anchor`
     previous_tokens: bool = False  # and its tokens, if the model is a fusion model
@@ -188,6 +188,8 @@ class Method:
     from_unseen: ClassVar[bool] = False  # starts from a model that has not seen any task
     steps_per_task: ClassVar[int] = 0  # of its paper, for which `per_step` was chosen; 0: none
     settings: ClassVar[Mapping[str, Any]] = {}  # training settings; options override them
+    # The selection policy of its paper's buffer, which `update` chooses; the plan notes another.
+    usual_policy: ClassVar[str] = ""
 
     @property
     def queued(self) -> int:
@@ -204,6 +206,17 @@ class Method:
         `--scale-per-step` scales them to the number of steps.
         """
         return ()
+
+    def shape_note(self, *, pairs: int, width: int) -> str:
+        """What follows from the pairs of the global batch and the model's width, for the plan.
+
+        `shape_note` and `shape_warning` are called where the previous model is used; "": nothing.
+        """
+        return ""
+
+    def shape_warning(self, *, pairs: int, width: int) -> str:
+        """A likely mistake in what follows from them, as a warning on one line; "": none."""
+        return ""
 
     def slots(self, *, first: bool) -> tuple[Slot, ...]:
         """The method's memory in this task."""

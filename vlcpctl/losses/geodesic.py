@@ -4,6 +4,18 @@ The flow kernel is Q = int_0^1 Phi(t) Phi(t)^T dt, where Phi(t) is a basis of th
 t of the shortest path. It weights each direction by the share of the path whose subspace contains
 it. Q (D x D) is never formed: `Flow` stores the k principal directions and angles instead.
 
+The dimension k decides what the loss keeps of the features. At k = D - 2 the projection is nearly
+the identity and the loss nearly a cosine distance. Measured by tests/methods/test_geodl.py: old
+rows are drawn from a normal distribution and scaled to unit length, new ones are old ones after a
+normal perturbation of length 0.3, at unit length again; the ratio is that of the mean path loss to
+the mean cosine distance, the correlation that of the two over the rows.
+
+    pairs x channels   k                                           ratio   correlation
+    512 x 256          254, the former default min(B, D) - 2       0.99    1.00
+    512 x 256          16, the share 126 / 2048                    0.42    0.20
+    128 x 2048         126, as the GeoDL authors ran it            0.07    0.24
+    4096 x 1024        63, the share in preset incclip             0.51    0.20
+
 Shapes: B samples, D channels, k dimensions of a subspace.
 """
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from vlcpctl import losses
 from vlcpctl.core.batch import Batch, Features, Terms
+from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method, Needs, Paper, Run, hyper
 
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ class Geodl(Method):
 
     Images and texts have a path each. Image-text pairs do not have class labels: there is no
     classifier, and the strength does not grow with the ratio of old to new classes.
+
+    The authors' code has subspaces of two dimensions fewer than its batch: 126 of 2048 channels.
+    That share of the channels is the default here. Their rule itself fills the space where the
+    batch is larger than the width: see `losses.geodesic` for what is left of the method then.
     """
 
     name: ClassVar[str] = "geodl"
@@ -37,11 +42,20 @@ class Geodl(Method):
     strength: float = hyper(
         10.0, doc="Weight of the distillation term.", origin="GeoDL authors' code, its base value"
     )
-    dimensions: int = hyper(
-        0,
-        doc="Dimension of the subspaces; 0: two fewer than the pairs of a batch, at most D - 2.",
-        origin="GeoDL authors' code",
+    dimensions: float = hyper(
+        126 / 2048,
+        doc="Dimension k of the subspaces: a share of the D channels if below 1, else a whole "
+        "number; 0: two fewer than the pairs of a batch. At most min(pairs, D) - 2.",
+        origin="GeoDL authors' code: 126 of 2048 channels",
     )
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a dimension of 1 or more that is not a whole number."""
+        if self.dimensions > 1 and self.dimensions % 1:
+            raise UsageError(
+                f"--set geodl.dimensions={self.dimensions:g}: the value must be a whole number, "
+                "or a share of the channels below 1"
+            )
 
     def needs(self, *, first: bool) -> Needs:
         """The previous model, after the first task and unless `strength` is 0."""
@@ -55,8 +69,31 @@ class Geodl(Method):
         image, text = self._path_angle(out.image, old.image), self._path_angle(out.text, old.text)
         return {"path": self.strength * (image + text) / 2}, {}
 
+    def shape_note(self, *, pairs: int, width: int) -> str:
+        """The dimension of the subspaces."""
+        chosen = self._dimension(pairs, width)
+        capped = ", two fewer than the pairs of a batch" if chosen == pairs - 2 < width - 2 else ""
+        return f"k = {chosen} of {width} channels{capped} (geodl.dimensions)"
+
+    def shape_warning(self, *, pairs: int, width: int) -> str:
+        """Whether the subspaces are so large that projecting on them changes little."""
+        chosen = self._dimension(pairs, width)
+        if 2 * chosen <= width:
+            return ""
+        return (
+            f"geodl: k = {chosen} is more than half of the {width} channels, so that the loss is "
+            "nearly a cosine distance; use a smaller geodl.dimensions"
+        )
+
+    def _dimension(self, pairs: int, width: int) -> int:
+        most = max(1, min(pairs, width) - 2)
+        if not self.dimensions:
+            return most
+        wanted = self.dimensions * (width if self.dimensions < 1 else 1)
+        return min(max(1, round(wanted)), most)
+
     def _path_angle(self, new_BD: Tensor, old_BD: Tensor) -> Tensor:
-        limit = max(1, min(new_BD.shape) - 2)
-        wanted = min(self.dimensions or limit, limit)
-        turned_B: Tensor = losses.geodesic.path_angle(new_BD, old_BD, wanted)
+        turned_B: Tensor = losses.geodesic.path_angle(
+            new_BD, old_BD, self._dimension(*new_BD.shape)
+        )
         return turned_B.mean()

@@ -18,12 +18,14 @@ class Lucir(Method):
 
     Image-text pairs do not have class labels, so the margin between classes is left out. A new
     fusion model gets the CTP authors' cosine heads (`--heads`); dual encoders keep their heads.
+    Its paper chooses the buffer by herding; IncCLIP's UCIR has one chosen by reservoir sampling.
     """
 
     name: ClassVar[str] = "lucir"
-    title: ClassVar[str] = "LUCIR: distil the direction of features, with a herding buffer"
+    title: ClassVar[str] = "LUCIR: distil the direction of features, with a buffer"
     preset: ClassVar[str] = "ctp"
     settings: ClassVar[Mapping[str, Any]] = MappingProxyType({"heads": "cosine"})
+    usual_policy: ClassVar[str] = "herding"
     papers: ClassVar[tuple[Paper, ...]] = (
         Paper(
             title="Learning a Unified Classifier Incrementally via Rebalancing",
@@ -52,10 +54,9 @@ class Lucir(Method):
     )
 
     def needs(self, *, first: bool) -> Needs:
-        """After the first task: the previous model and a herding buffer."""
+        """After the first task: the previous model and a buffer."""
         return Needs(
             buffer=not first,
-            policy="herding",
             previous=not first,
             previous_tokens=not first and (self.words or self.variant == "ctp"),
             fusion=self.variant == "ctp",

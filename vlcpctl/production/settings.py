@@ -162,11 +162,14 @@ class Settings:
 
     @property
     def buffer_policy(self) -> str:
-        """The policy of the buffer: as given, as the method needs it, or reservoir."""
-        needed = (
-            method.needs(first=False).policy for method in compose(self.method, self.assignments)
-        )
-        return self.policy or next((one for one in needed if one), "reservoir")
+        """The policy of the buffer: as given, as a method needs or its paper has it, or reservoir.
+
+        What one method needs comes before what the paper of another has.
+        """
+        methods = compose(self.method, self.assignments)
+        needed = [method.needs(first=False).policy for method in methods]
+        usual = [method.usual_policy for method in methods]
+        return self.policy or next((one for one in needed + usual if one), "reservoir")
 
     @property
     def stores_features(self) -> bool:

@@ -31,6 +31,7 @@ from vlcpctl.training.config.processes import check_processes
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.config.settings import refuse_idle_settings, replay_share
 from vlcpctl.training.lineage import lineage_warnings
+from vlcpctl.training.method_notes import policy_notes, shape_notes, shape_warnings
 from vlcpctl.training.negatives import Negatives, warnings_if_distinct
 from vlcpctl.training.offline_teacher import open_teacher_targets, targets_line
 from vlcpctl.training.pseudo_text_source import PseudoTextSource, pseudo_text_source
@@ -138,6 +139,8 @@ class TrainPlan:
             yield f"  note: {note}"
         for note in self._method_notes():
             yield f"  {note}"
+        for line in shape_notes(self.request):
+            yield f"  {line}"
         if self.taught is not None:
             yield f"  {targets_line(self.taught.targets, self.request.methods)}"
         if self.pseudo_texts is not None:
@@ -164,6 +167,7 @@ class TrainPlan:
         """What differs from what the options say or a user may expect."""
         yield from self.history.notes()
         yield from unprotected(self.request, self.parent)
+        yield from policy_notes(self.request, self.buffer)
         yield from self.request.notes
         left_out, pairs = self.sampler.left_out, self.sampler.epoch_pairs
         if left_out:
@@ -218,6 +222,7 @@ def make_plan(request: Request) -> TrainPlan:
     _check_warm_up(request, phases)
     history = TaskHistory(tasks, request.run, parent)
     warnings = lineage_warnings(request, history, sampler.splits, buffer)
+    warnings += tuple(shape_warnings(request))
     inputs = (sampler, phases, parent, pseudo_texts, taught, warnings)
     return TrainPlan(request, tasks, buffer, *inputs)
 

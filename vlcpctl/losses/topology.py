@@ -1,5 +1,9 @@
 """Topology preservation of CTP: distil the previous model's similarities between samples.
 
+The scale (1 / temperature) is the current model's, for both sides. A learned one has a gradient
+through the current similarities alone: the previous model's are a constant target. CTP's own
+temperature is fixed, so that its paper does not say.
+
 Shapes: B pairs, D channels; features are of unit length.
 """
 
@@ -24,7 +28,8 @@ def cross_modal(new: Sides, old: Sides, scale: Tensor | float, *, own: slice = A
     The paper writes a cross-entropy, which has the same gradient. With `own`, only the rows of
     these pairs: parts of all processes add up.
     """
-    pairs = zip(similarities(*new, scale, own), similarities(*old, scale, own), strict=True)
+    fixed = _fixed(scale)
+    pairs = zip(similarities(*new, scale, own), similarities(*old, fixed, own), strict=True)
     to_text, to_image = (row_kl(then, now, len(new[0])) for now, then in pairs)
     return (to_text + to_image) / 2
 
@@ -42,15 +47,20 @@ def same_modal(
     `suppresses_diagonal` leaves out each sample's similarity to itself. The paper writes a
     cross-entropy, which has the same gradient. With `own`, only the rows of these pairs.
     """
+    fixed = _fixed(scale)
     kept = [
         row_kl(
-            scale * _similarities(old_BD, own, suppresses_diagonal=suppresses_diagonal),
+            fixed * _similarities(old_BD, own, suppresses_diagonal=suppresses_diagonal),
             scale * _similarities(new_BD, own, suppresses_diagonal=suppresses_diagonal),
             len(new_BD),
         )
         for new_BD, old_BD in zip(new, old, strict=True)
     ]
     return (kept[0] + kept[1]) / 2
+
+
+def _fixed(scale: Tensor | float) -> Tensor | float:
+    return scale.detach() if isinstance(scale, Tensor) else scale
 
 
 def _similarities(features_BD: Tensor, own: slice, *, suppresses_diagonal: bool) -> Tensor:

@@ -11,7 +11,11 @@ from vlcpctl.methods.bases.distillation import DistillationMethod
 
 @dataclass(frozen=True, kw_only=True)
 class Lwf(DistillationMethod):
-    """Distil the previous model's outputs on the new task's pairs."""
+    """Distil the previous model's outputs on the new task's pairs.
+
+    The default target is CTP's own cross-modal term without the rest of CTP. The LwF in the tables
+    of CTP's paper has `target=channels`.
+    """
 
     name: ClassVar[str] = "lwf"
     title: ClassVar[str] = "Learning without forgetting: distil the previous model on the new task"

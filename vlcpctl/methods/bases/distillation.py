@@ -23,8 +23,9 @@ class DistillationMethod(Method):
     strength: float = hyper(1.0, doc="Weight of the distillation terms.", origin="CTP, section 4.2")
     target: str = hyper(
         "similarity",
-        doc="Outputs to distil: rows of the similarity matrix, or feature channels.",
-        origin="ours; 'channels' is the CTP authors' code",
+        doc="Outputs to distil: similarity (rows of the image-text similarity matrix, as CTP's "
+        "cross-modal term), or channels (of the raw projections, as CTP's paper ran LwF).",
+        origin="ours, from CTP eqs. 6-7; 'channels' is the CTP authors' code for LwF and iCaRL",
         choices=("similarity", "channels"),
     )
     channel_temperature: float = hyper(

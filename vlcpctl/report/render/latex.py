@@ -32,7 +32,9 @@ _MANY = 8  # columns of numbers; more are set smaller
 _WIDE = 70  # characters of a line that may be wider than a page
 _HEAD = r"% Needs \usepackage{booktabs} and \usepackage{siunitx}."
 _WIDE_HEAD = r"% Needs \usepackage{booktabs}, \usepackage{siunitx} and \usepackage{graphicx}."
-_FIT = r"% A table wider than the text is made smaller; on a page sideways (pdflscape) it is larger."
+_FIT = (
+    r"% A table wider than the text is made smaller; on a page sideways (pdflscape) it is larger."
+)
 _FOREIGN = "% Has characters that pdfLaTeX cannot set; LuaLaTeX can with a font that has them."
 _FITTED = (
     r"  \end{lrbox}",

@@ -3,8 +3,8 @@
     python recipes/leaderboard_choose.py ROWS.ndjson... -o chosen.tsv
 
 A run's name is ROW:RATE:SETTINGS. The score of a setting is rm of the merged gallery of all tasks
-of its last model; the settings of one row are compared with one another. Rows of another split, or of
-several seeds, are refused: nothing that is reported may have been used for the choice. The lines
+of its last model; the settings of one row are compared with one another. Rows of another split, or
+of several seeds, are refused: nothing that is reported may have been used for the choice. The lines
 of chosen.tsv are row, rate, settings, the score, and the scores of all settings, the best first.
 """
 
@@ -61,8 +61,8 @@ def scores(rows: Iterable[dict[str, Any]]) -> dict[str, float]:
 def choose(found: dict[str, float]) -> list[tuple[str, ...]]:
     """The lines of chosen.tsv. Of equal scores, the setting that comes first is chosen.
 
-    >>> choose({"si:1e-3:si.strength=5": 2.0, "si:3e-3:si.strength=5": 3.0})
-    [('si', '3e-3', 'si.strength=5', '3.00', '3.00 (3e-3 si.strength=5), 2.00 (1e-3 si.strength=5)')]
+    >>> choose({"si:1e-3:si.c=5": 2.0, "si:3e-3:si.c=5": 3.0})
+    [('si', '3e-3', 'si.c=5', '3.00', '3.00 (3e-3 si.c=5), 2.00 (1e-3 si.c=5)')]
     """
     tried = defaultdict(list)
     for run, score in found.items():

@@ -24,6 +24,7 @@ from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, TooManySkipped, UsageError
 from vlcpctl.core.rows import read_rows
 from vlcpctl.data.images.transforms import decode_image, eval_view
+from vlcpctl.data.tasks.class_names import distinct_labels
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.evaluation.classification import zeroshot
 from vlcpctl.evaluation.search.candidates import BAND
@@ -147,6 +148,44 @@ def test_a_folder_is_measured_as_a_loop_over_its_images_would(place: Path, tmp_p
     }
 
 
+def test_classes_of_one_name_are_united_and_a_hit_in_either_is_a_hit(
+    place: Path, tmp_path: Path
+) -> None:
+    names = ("cat", "dog", "bird", "fish", "dog", "horse", "dog", "hen")
+    samples = [(make_image(number), "png", number % 8) for number in range(25)]
+    folder = write_class_folder(tmp_path / "pets", samples, names, TEMPLATES)
+    ranks = tmp_path / "ranks.parquet"
+    (row,) = evaluate(place, tmp_path / "rows", folder, save_ranks=ranks)
+    assert (row["n_classes"], row["options"]["united"], row["n_ties"]) == (8, 2, 0)
+    # Naive: the six distinct names are the classes of the model, the eight labels those of images.
+    united = sorted(set(names), key=names.index)
+    prompts = [[template.format(c=name) for template in TEMPLATES] for name in united]
+    images, labels = [one[0] for one in samples], [number % 8 for number in range(25)]
+    place_of = [united.index(name) for name in names]
+    found = naive(place / "run" / "00", images, [place_of[label] for label in labels], prompts)
+    metrics = row["metrics"]
+    assert (metrics["acc1"], metrics["acc5"]) == (found["acc1"], found["acc5"])
+    own = pq.read_table(ranks).to_pylist()
+    assert {one["label"] for one in own} == set(distinct_labels(names))
+    assert {one["wrong"] for one in own} <= {*united, "dog [class 1]"}
+    hits = [[one["rank"] == 1 for one in own[label::8]] for label in range(8)]
+    recall = 100 * np.mean([np.mean(of_class) for of_class in hits])
+    assert metrics["mean_per_class_recall"] == pytest.approx(recall)
+    assert 0 < recall < 100
+
+
+def test_numbered_classes_of_a_task_have_the_prompts_of_their_name(
+    place: Path, tmp_path: Path
+) -> None:
+    def pair(number: int) -> Any:
+        label = distinct_labels(["cat", "dog", "cat"])[number % 3]
+        return make_pair(number)._replace(label=label)
+
+    task = make_task(tmp_path / "task", splits={"test": 9}, pair=pair)
+    (row,) = evaluate(place, tmp_path / "rows", task)
+    assert (row["n_classes"], row["options"]["united"], row["n_ties"]) == (3, 1, 0)
+
+
 def test_the_classes_of_a_task_are_the_labels_of_its_stream_or_its_own(tmp_path: Path) -> None:
     stream = make_stream(
         tmp_path / "stream", 2, 6, test=6, pair=lambda n: make_pair(n)._replace(label=f"{n // 4}")
@@ -237,10 +276,19 @@ def test_a_fusion_model_is_measured_by_its_two_towers(place: Path, tmp_path: Pat
 
 
 def test_a_collapsed_model_is_right_about_nothing(place: Path, tmp_path: Path) -> None:
-    text = {"pets": {name: ["an animal"] for name in CLASSES}}
+    # The texts differ, but not their tokens.
+    spaces = {name: " " * (number + 1) for number, name in enumerate(CLASSES)}
+    text = {"pets": {name: [f"an{between}animal"] for name, between in spaces.items()}}
     (tmp_path / "same.json").write_text(json.dumps(text))
     (row,) = evaluate(place, tmp_path / "rows", place / "pets", templates=tmp_path / "same.json")
     assert (row["metrics"]["acc1"], row["n_ties"]) == (0, 25)
+
+
+def test_classes_that_all_have_the_same_prompts_are_refused(place: Path, tmp_path: Path) -> None:
+    text = {"pets": {name: ["an animal"] for name in CLASSES}}
+    (tmp_path / "same.json").write_text(json.dumps(text))
+    with pytest.raises(BadInput, match="pets: all 6 classes have the same prompts"):
+        evaluate(place, tmp_path / "rows", place / "pets", templates=tmp_path / "same.json")
 
 
 def test_prompts_are_the_given_ones_before_the_folders_own(place: Path, tmp_path: Path) -> None:
@@ -329,8 +377,9 @@ def test_imagenet_brings_names_and_templates(
     folder = write_class_folder(tmp_path / "imagenet", [(make_image(0), "png", 999)], [])
     (folder / "classnames.txt").unlink()
     run(["imagenet1k"], [place / "run" / "00"], data=tmp_path, dry_run=True)
-    warning, _, line = capsys.readouterr().err.splitlines()
-    assert warning.startswith("warning: imagenet1k: classes with the same prompts as another (2: ")
+    note, *_, line = capsys.readouterr().err.splitlines()
+    said = "imagenet1k: classes with the same prompts as an earlier one (2: missile, sunglasses) "
+    assert note == f"{said}are united with it: a hit in either is a hit"
     assert line == "seqf step 0: imagenet1k, 1000 classes, 80000 prompts"
 
 

@@ -71,8 +71,9 @@ def run(
 
     Writes one JSON line for each checkpoint and data set as soon as it is computed: acc1, acc5 and
     mean_per_class_recall in percent. A class is represented by the mean of its prompts'
-    embeddings; a class that is tied with the correct one ranks before it. For data sets outside
-    the stream there is an additional average row.
+    embeddings; a class that is tied with the correct one ranks before it. Classes with the same
+    prompts are united, and a hit in either is a hit: options.united in the row is their number.
+    For data sets outside the stream there is an additional average row.
 
     The classes of a task are its labels, with the template "a photo of a {c}.". A folder contains
     classnames.txt, zeroshot_classification_templates.txt and test/0.tar, test/1.tar, ...; for

@@ -32,19 +32,20 @@ def tally(rank_N: Counts, label_N: Counts, classes: int) -> Tally:
     return Tally(np.bincount(label_N, minlength=classes), np.stack(hits))
 
 
-def accuracies(found: Tally) -> dict[str, float]:
+def accuracies(found: Tally, candidates: int | None = None) -> dict[str, float]:
     """`acc1`, `acc5` and the mean per-class recall over the classes that have images, in percent.
 
-    With fewer than five classes there is no `acc5`: every image would be a hit.
+    With fewer than five candidates there is no `acc5`: every image would be a hit. These are the
+    classes unless their number is given.
 
     >>> accuracies(tally(np.array([1, 2, 1, 1]), np.array([0, 0, 0, 1]), 3))
     {'acc1': 75.0, 'mean_per_class_recall': 83.33}
     """
-    images, classes = int(found.images_C.sum()), len(found.images_C)
+    images, most = int(found.images_C.sum()), candidates or len(found.images_C)
     metrics = {
         f"acc{cutoff}": 100 * int(hits.sum()) / images
         for cutoff, hits in zip(CUTOFFS, found.hits_KC, strict=True)
-        if cutoff <= classes
+        if cutoff <= most
     }
     has_images = found.images_C > 0
     recall_C = found.hits_KC[0, has_images] / found.images_C[has_images]

@@ -101,7 +101,7 @@ def _name_of(word: str) -> str | None:
 
 
 def imagenet_class_names() -> list[str]:
-    """The 1,000 class names in the order of the labels; two of the names occur twice."""
+    """The 1,000 class names in the order of the labels; two names are of two classes each."""
     return list(_imagenet_metadata().IMAGENET_CLASSNAMES)
 
 

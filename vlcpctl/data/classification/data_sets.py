@@ -22,6 +22,7 @@ from vlcpctl.data.classification.class_folder import (
 )
 from vlcpctl.data.classification.labelled_images import ImagesOfSplit, LabelledImages
 from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES, TemplatesFile, prompts_of
+from vlcpctl.data.tasks.class_names import name_of
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
 
@@ -61,7 +62,10 @@ class DataSet(Protocol):
 @final
 @dataclass(frozen=True)
 class TaskData:
-    """A task or buffer directory; its class names are the images' labels."""
+    """A task or buffer directory; its classes are the images' labels.
+
+    Prompts have the names of the classes: two classes of one name have the same prompts.
+    """
 
     task: Task
     classes: Sequence[str]
@@ -72,9 +76,10 @@ class TaskData:
 
     def prompts(self, given: TemplatesFile | None) -> list[list[str]]:
         """See `DataSet`."""
+        names = [name_of(label) for label in self.classes]
         if given is None:
-            return prompts_of(self.classes, DEFAULT_TEMPLATES, self.name)
-        return prompts_of(self.classes, given.of(self.name), given.path)
+            return prompts_of(names, DEFAULT_TEMPLATES, self.name)
+        return prompts_of(names, given.of(self.name), given.path)
 
     def content(self, *splits: str) -> str:
         """See `DataSet`."""

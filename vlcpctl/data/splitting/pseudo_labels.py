@@ -16,6 +16,7 @@ from PIL import Image
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.images.transforms import decode_image
+from vlcpctl.data.tasks.class_names import distinct_labels
 from vlcpctl.data.tasks.samples import Pair
 
 PreparedImage = NDArray[np.generic]
@@ -48,7 +49,10 @@ LoadClassifier = Callable[[], Classifier]
 
 @dataclass(frozen=True)
 class PseudoLabels:
-    """The labels of pairs, in the order in which the pairs are read."""
+    """The labels of pairs, in the order in which the pairs are read.
+
+    `names` has the label of each class number; no two are equal.
+    """
 
     path: Path
     names: tuple[str, ...]
@@ -77,7 +81,8 @@ def write_labels(
 ) -> PseudoLabels:
     """Classify the image of every pair and store the labels at `path`.
 
-    `threads` decode and preprocess images; the labels do not depend on their number.
+    `threads` decode and preprocess images; the labels do not depend on their number. Classes are
+    what the classifier numbers: of those with one name, the labels have the number too.
     """
     pool = ThreadPoolExecutor(threads) if threads else nullcontext()
     with path.open("wb") as file, pool as executor:
@@ -91,7 +96,7 @@ def write_labels(
                     work.add(prepared)
                 advance(len(part))
         work.flush()
-    return PseudoLabels(path, tuple(classifier.names))
+    return PseudoLabels(path, distinct_labels(classifier.names))
 
 
 class _BatchClassifier:

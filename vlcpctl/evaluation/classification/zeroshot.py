@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from vlcpctl.core.hashing import content_id
+from vlcpctl.data.tasks.class_names import distinct_labels
 from vlcpctl.evaluation.classification.class_vectors import (
     TOP,
     class_queries,
@@ -65,52 +66,55 @@ class ZeroshotEvaluator(Evaluator):
     def _classify(self, session: Session, row: PlannedRow) -> ZeroshotResult:
         """The accuracies on one data set, computed in one pass over its images."""
         (number,) = row.tasks
-        class_CD = self._class_vectors(session, self.plan.data_sets[number])
-        index = TorchIndex(class_CD, session.compute.device)
-        opened = self.sets[number]
+        given = self.plan.data_sets[number]
+        class_KD = self._class_vectors(session, given)
+        index = TorchIndex(class_KD, session.compute.device)
+        opened, classes = self.sets[number], len(given.prompts)
         labels, flaws = opened.images.labels, list(opened.images.flaws)
         nothing = np.empty(0, dtype=np.int64)
-        counts, n_ties = tally(nothing, nothing, len(class_CD)), 0
+        counts, n_ties = tally(nothing, nothing, classes), 0
         what = f"{session.checkpoint} on {opened.name}"
         for rows, image_BD, bad in opened.embed(session, what):
             flaws += bad
-            ranks = class_ranks(image_BD, labels[rows], class_CD, index)
+            candidate_B = given.candidates[labels[rows]]
+            ranks = class_ranks(image_BD, candidate_B, class_KD, index)
             if self.plan.ranks is not None:
-                queries = class_queries(image_BD, labels[rows], class_CD)
+                queries = class_queries(image_BD, candidate_B, class_KD)
                 exact = exact_ranks(queries, ranks, TOP, session.compute.device)
                 self._save_ranks(self.plan.ranks, row, rows, exact)
-            counts += tally(ranks.worst, labels[rows], len(class_CD))
+            counts += tally(ranks.worst, labels[rows], classes)
             n_ties += count_touched(ranks.worst, ranks.best)
         opened.check_flaws(flaws, self.plan.request.tolerance)
-        return ZeroshotResult(accuracies(counts), int(counts.images_C.sum()), n_ties, len(flaws))
+        found = accuracies(counts, len(class_KD))
+        return ZeroshotResult(found, int(counts.images_C.sum()), n_ties, len(flaws))
 
     def _save_ranks(self, file: RankFile, row: PlannedRow, rows: Ids, exact: ExactRanks) -> None:
         """Add the ranks (B,) of the classes of the images in `rows` (B,)."""
         (number,) = row.tasks
         opened = self.sets[number]
         keys = pa.array([opened.images.key(place) for place in rows.tolist()], pa.string())
-        classes = pa.array(opened.data.classes, pa.string())
+        classes = pa.array(distinct_labels(opened.data.classes), pa.string())
         labels = classes.take(pa.array(opened.images.labels[rows]))
-        file.add(row, "i2c", (Named(keys), Named(classes)), exact, labels)
+        candidates = classes.take(pa.array(self.plan.data_sets[number].first_classes))
+        file.add(row, "i2c", (Named(keys), Named(candidates)), exact, labels)
 
     def _class_vectors(self, session: Session, given: ZeroshotData) -> Vectors:
-        """The classes as vectors, computed once: tasks of a stream often share them."""
+        """(K, D) the candidates, computed once: tasks of a stream often share them."""
         return session.once(given.digest, lambda: self._embed_classes(session, given))
 
     def _embed_classes(self, session: Session, given: ZeroshotData) -> Vectors:
         compute, what = session.compute, f"{session.checkpoint} on {given.data.name}"
+        prompts = [given.prompts[place] for place in given.first_classes.tolist()]
         if compute.cache is None:
             return class_vectors(
-                session.encoder, given.prompts, compute.batch_size, what, session.results
+                session.encoder, prompts, compute.batch_size, what, session.results
             )
-        about = {"what": "classes", "prompts": content_id(given.prompts)}
+        about = {"what": "classes", "prompts": content_id(prompts)}
         key = key_of(session.checkpoint, compute.device, compute.batch_size, about)
         found = compute.cache.get(key)
         if found is not None:
             return found.embeddings
-        vectors = class_vectors(
-            session.encoder, given.prompts, compute.batch_size, what, session.results
-        )
+        vectors = class_vectors(session.encoder, prompts, compute.batch_size, what, session.results)
         compute.cache.put(key, Cached(vectors, ()))
         return vectors
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.console import warn
-from vlcpctl.core.errors import UsageError, unknown_name
+import numpy as np
+
+from vlcpctl.core.console import say
+from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.core.hashing import content_id
 from vlcpctl.data.classification.data_sets import CLASSES, DataSet, TaskData, open_data_sets
 from vlcpctl.data.classification.prompts import TemplatesFile, read_templates
@@ -23,6 +26,7 @@ from vlcpctl.evaluation.planned_rows import (
     row_fields,
 )
 from vlcpctl.evaluation.rank_files import RankFile, plan_ranks
+from vlcpctl.evaluation.search.index import Ids
 
 _NAMES_SHOWN = 3
 _MEASURED = ("metrics", "n_images", "n_ties", "n_skipped")
@@ -56,6 +60,24 @@ class ZeroshotData:
     data: DataSet
     prompts: list[list[str]]
     digest: str
+
+    @cached_property
+    def candidates(self) -> Ids:
+        """(C,) the candidate of each class: classes with the same prompts are one candidate."""
+        numbers: dict[tuple[str, ...], int] = {}
+        found = [numbers.setdefault(tuple(sorted(own)), len(numbers)) for own in self.prompts]
+        return np.array(found, dtype=np.int64)
+
+    @cached_property
+    def first_classes(self) -> Ids:
+        """(K,) the first class of each candidate, ascending."""
+        first: Ids = np.unique(self.candidates, return_index=True)[1]
+        return first
+
+    @property
+    def united(self) -> int:
+        """How many classes share their candidate with an earlier class."""
+        return len(self.prompts) - len(self.first_classes)
 
 
 @dataclass(frozen=True)
@@ -107,24 +129,30 @@ def make_plan(request: Request) -> ZeroshotPlan:
 def _with_prompts(data: DataSet, templates: TemplatesFile | None, split: str) -> ZeroshotData:
     data.check(split)
     prompts = data.prompts(templates)
-    _warn_of_twins(data, prompts)
-    return ZeroshotData(data, prompts, content_id([list(data.classes), prompts]))
+    found = ZeroshotData(data, prompts, content_id([list(data.classes), prompts]))
+    _note_united(found)
+    return found
 
 
-def _warn_of_twins(data: DataSet, prompts: list[list[str]]) -> None:
-    """Warn of classes with equal prompts, which no model can distinguish: ImageNet has two."""
-    seen: set[tuple[str, ...]] = set()
-    twins = []
-    for name, texts in zip(data.classes, map(tuple, prompts), strict=True):
-        if texts in seen:
-            twins.append(name)
-        seen.add(texts)
-    if twins:
-        shown = ", ".join(twins[:_NAMES_SHOWN]) + (", ..." if len(twins) > _NAMES_SHOWN else "")
-        warn(
-            f"{data.name}: classes with the same prompts as another ({len(twins)}: {shown}) tie "
-            "with it, and a tie counts as wrong"
+def _note_united(found: ZeroshotData) -> None:
+    """Say which classes have the prompts of another, as two pairs of ImageNet's have.
+
+    Raises BadInput if all have the same: a hit in any would be a hit.
+    """
+    if not found.united:
+        return
+    if len(found.first_classes) == 1:
+        raise BadInput(
+            f"{found.data.name}: all {len(found.prompts)} classes have the same prompts, so there "
+            "is nothing to choose from; write prompts that differ"
         )
+    first = set(found.first_classes.tolist())
+    twins = [name for number, name in enumerate(found.data.classes) if number not in first]
+    shown = ", ".join(twins[:_NAMES_SHOWN]) + (", ..." if len(twins) > _NAMES_SHOWN else "")
+    say(
+        f"{found.data.name}: classes with the same prompts as an earlier one ({len(twins)}: "
+        f"{shown}) are united with it: a hit in either is a hit"
+    )
 
 
 @dataclass(frozen=True)
@@ -143,7 +171,10 @@ class _RowPlanner:
         for number, (one, place, step) in enumerate(members):
             which = self.request.classes if isinstance(one.data, TaskData) else "all"
             more = {"n_classes": len(one.prompts), "prompts": one.digest}
-            where = {**own_fields(place, step, checkpoint.digits), **_protocol(which, one.digest)}
+            where = {
+                **own_fields(place, step, checkpoint.digits),
+                **_protocol(which, one.digest, one.united),
+            }
             fields = row_fields(checkpoint, where, {**self._common(), **more})
             found.append(PlannedRow((number,), fields, _MEASURED))
         outside = self._outside(checkpoint, steps)
@@ -170,7 +201,7 @@ class _RowPlanner:
             "task": f"average of {len(members)}",
             "tasks": [self.data_sets[number].data.name for number in members],
             **data_fields([self.places[number] for number in members]),
-            **_protocol("all", digest),
+            **_protocol("all", digest, sum(self.data_sets[number].united for number in members)),
         }
         fields = row_fields(checkpoint, where, {**self._common(), "prompts": digest})
         return PlannedRow(tuple(members), fields, _MEASURED)
@@ -181,7 +212,13 @@ class _RowPlanner:
         return {**about, "split": request.split, "limit": request.limit}
 
 
-def _protocol(which: str, digest: str) -> dict[str, Any]:
-    """The protocol, and the options that decide the numbers."""
-    options = {"classes": which, "prompts": digest}
+def _protocol(which: str, digest: str, united: int) -> dict[str, Any]:
+    """The protocol, and the options that decide the numbers.
+
+    `united` is among them where classes were united: rows of earlier versions, in which a tie with
+    such a class was a miss, are without it.
+    """
+    options: dict[str, Any] = {"classes": which, "prompts": digest}
+    if united:
+        options["united"] = united
     return {"protocol": f"{which}-classes", "options": options}

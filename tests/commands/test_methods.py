@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import re
 from typing import Any, cast
@@ -10,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from vlcpctl.commands.methods import bibtex, cited, describe, run
+from vlcpctl.core import console
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Paper
 from vlcpctl.methods import TABLE
@@ -85,6 +87,19 @@ def test_a_value_says_what_it_depends_on(capsys: pytest.CaptureFixture[str]) -> 
     }
     assert (shown["ema"]["per_step"], shown["ema"]["steps_per_task"]) == (["decay"], None)
     assert (shown["seqf"]["per_step"], describe(TABLE["dha"])["steps_per_task"]) == ([], 6090)
+
+
+def test_a_terminal_gets_lines_that_fit_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    monkeypatch.setattr(console, "results", lambda: screen)
+    monkeypatch.setenv("COLUMNS", "80")
+    run(["modx"])
+    lines = screen.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    place = lines.index("    Origin: Mod-X eq. 5, table 4(a), appendix B.1")
+    assert lines[place + 1].startswith("    Depends on the batch size: ")
+    assert lines[place + 2].startswith("    pairs ")
 
 
 def test_the_list_names_the_methods_whose_values_depend_on_the_run(

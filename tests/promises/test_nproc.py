@@ -53,6 +53,10 @@ def lines(place: Path) -> dict[str, Words]:
         "train": ["eval-retrieval", first, "--split", "train", *both, "--limit", 10, *size],
         "zeroshot": ["eval-zeroshot", first, second, *both, *size],
         "probe": ["eval-probe", first, "--checkpoint", plain, "--strength", 0.1, *size],
+        "modx-probe": [
+            *("eval-probe", first, "--checkpoint", plain, "--protocol", "modx", "--epochs", 2),
+            *size,
+        ],
         "spatial": ["spatial-report", first, second, *both, *size],
         "distill": ["distill", second, "--teacher", plain, "--preset", "modx", *size],
         "invert": [

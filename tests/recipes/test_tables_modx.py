@@ -89,6 +89,17 @@ def test_printed_averages_are_those_of_the_cells() -> None:
     assert misprints(load_table("modx-10")) == ()
 
 
+@each_mode
+@pytest.mark.parametrize("recipe", [COCO_FLICKR, CC12M])
+def test_linear_probes_are_those_of_the_authors(recipe: str, mode: str) -> None:
+    probes = options_of_command(dry_run_of(recipe, *MODES[mode](recipe)), "eval-probe")
+    assert {given["protocol"] for given in probes} == {"modx"}
+    assert {given["epochs"] for given in probes} == {None if mode == "paper" else 5}
+    (column,) = (one for one in load_table("modx-10").columns if one.id == "probe")
+    assert ("protocol", "modx") in column.selectors
+    assert ("protocol", "modx") in load_table("modx-fig9").selectors
+
+
 TURNS = ((0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (0, 5))
 WIDE, NARROW = (
     ("[0, 15]", "(15, 20]", "(20, 25]", "(25, 30]", "(30, 180]"),

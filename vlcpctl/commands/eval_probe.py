@@ -133,9 +133,9 @@ def run(
     With --protocol modx, the probe is that of the program that Mod-X's authors released: a linear
     layer on raw features (the image encoder's projections, not of unit length), trained by SGD
     (momentum 0.9, batches of 256, weight decay 1e-6, a cosine from --lr down to 0) on random crops
-    and flips. The image encoder embeds every training image again in each epoch, so it takes
-    --epochs times as long. Its accuracy is that of the best epoch, chosen on --split itself: it
-    is optimistic, last_acc1 is that of the last epoch. A report never mixes the protocols.
+    and flips. Every training image is embedded again in each epoch, which takes --epochs times as
+    long. The accuracy is that of the best epoch, chosen on --split itself, so it is optimistic;
+    last_acc1 is that of the last epoch. A report never mixes the protocols.
 
     Examples:
       vlcpctl eval-probe stream/0* --checkpoint run/00 --checkpoint run/01 \

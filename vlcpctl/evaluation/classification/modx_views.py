@@ -101,7 +101,7 @@ def normalised(images: Tensor, mean: Sequence[float], std: Sequence[float], like
     statistics = torch.tensor((mean, std), dtype=torch.float64)
     mean_C, std_C = to_device(statistics, like.device).to(like.dtype)
     scaled = to_device(images, like.device).to(like.dtype) / 255
-    return ((scaled - mean_C) / std_C).permute(0, 3, 1, 2)
+    return scaled.sub(mean_C).div(std_C).permute(0, 3, 1, 2)
 
 
 TEST = Way("images of Mod-X's probe", test_view, RawWork)

@@ -7,8 +7,7 @@
 #   bash recipes/angles.sh                STEPS=80 of each task, SEEDS="0 1 2"
 #   bash recipes/angles.sh --dry-run      print every command, run none
 #
-#   --out DIR          where everything is written [runs/leaderboard]; after recipes/leaderboard.sh
-#                      with the same STEPS and SEEDS, its runs are reused and nothing is trained
+#   --out DIR          where everything is written [runs/angles]
 #   --methods "A B"    [seqf modx]
 #   --jobs N           commands that run at once [one per core]
 set -euo pipefail
@@ -16,7 +15,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/pipeline.sh"
 
 options "out methods jobs" "$@"
 [ -z "$emoji9" ] || fail "it runs on Emoji-9 always; STEPS=4 SEEDS=0 makes it short"
-: "${out:=runs/leaderboard}" "${methods:=seqf modx}" "${jobs:=$(getconf _NPROCESSORS_ONLN)}"
+: "${out:=runs/angles}" "${methods:=seqf modx}" "${jobs:=$(getconf _NPROCESSORS_ONLN)}"
 train="--preset tiny --steps ${STEPS:-80}"
 tasks=$(emoji_tasks stream)
 first_task=${tasks%% *}
@@ -26,7 +25,7 @@ lines() {
   emoji_stream stream
   for seed in ${SEEDS:-0 1 2}; do
     for name in $methods; do
-      run=memory-free/seed$seed/$name
+      run=seed$seed/$name
       chain "$run" "$name --run $name --seed $seed" "" $tasks
       for split in test train; do
         measure "$run-angles-$split.ndjson" \

@@ -2,13 +2,14 @@
 # Every method on Emoji-9 under one budget, with hyper-parameters chosen as Chaudhry et al. (A-GEM,
 # 2019) propose: on the first three groups, which are for nothing else. Preset tiny.
 #
-#   1. selection    two learning rates, and for methods with a strength or share three of them, one
-#                   seed; the last of the three models is measured on the validation split
-#   2. chosen.tsv   leaderboard_choose.py picks one setting of each row, from validation rows alone
-#   3. the board    the other six groups from a fresh start with that setting, three seeds, measured
+#   1. selection    one seed; of a strength or share three values with the first learning rate, then
+#                   the best one with the second; the last of the three models is measured on the
+#                   validation split, and leaderboard_choose.py picks a setting of each row from
+#                   validation rows alone: strengths.tsv, then chosen.tsv
+#   2. the board    the other six groups from a fresh start with that setting, three seeds, measured
 #                   on the test split; table.md and report/ are made from these rows
 #
-#   bash recipes/leaderboard.sh                STEPS=60 of each task, SEEDS="0 1 2"; about an hour
+#   bash recipes/leaderboard.sh                STEPS=50 of each task, SEEDS="0 1 2"; about an hour
 #   ABLATIONS=1 bash recipes/leaderboard.sh    also the runs behind the discussion, half an hour more
 #   ABLATIONS="ctp-all er-all" ...             some of them
 #   bash recipes/leaderboard.sh --dry-run      print every command, run none
@@ -17,8 +18,9 @@
 #   --methods "A B"    some of the rows [all]
 #   --jobs N           commands that run at once [one per core]
 #
-# 60 steps rather than 80, so that both tables take an hour of two cores together. joint trains on all
-# tasks at once, for as many steps as a sequence has in total. A buffer holds SIZE=10% of a stream. If
+# 50 steps rather than 80, and no full grid of rates and strengths, so that both tables take an hour of
+# two cores together. With seqf, 1e-3 and 5e-4 were the best of six rates from 3e-4 to 6e-3 on the
+# validation split. joint trains on all tasks at once, for as many steps as a sequence has in total. A buffer holds SIZE=10% of a stream. If
 # it is interrupted, the same command resumes it; with more SEEDS it trains what is missing.
 set -euo pipefail
 recipes=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -32,7 +34,7 @@ free="seqf lwf lwf-channels ewc mas si rwalk afec geodl ema dha modx ctp interpo
 buffered="er mof icarl lucir ctp+er der derpp co2l incclip"
 : "${methods:=joint $free $buffered}"
 among method "joint $free $buffered" "$methods"
-steps=${STEPS:-60} seeds=${SEEDS:-0 1 2} size=${SIZE:-10%} rates=${RATES:-1e-3 3e-3} chooser=100
+steps=${STEPS:-50} seeds=${SEEDS:-0 1 2} size=${SIZE:-10%} rates=${RATES:-1e-3 5e-4} chooser=100
 ablations=${ABLATIONS:-}
 
 # --- Streams: the groups for the choice, and those of the board.
@@ -209,23 +211,34 @@ starts() { # the first models that several chains have in common
   done
 }
 
-selection_lines() {
-  local row rate settings
+strength_lines() { # the first rate with every strength
+  local row settings
   stream first "$chosen_on"
   stream rest "$measured_on"
   starts
   if any_of "$methods" "$reservoir_rows"; then reservoirs "$chooser" $first_tasks; fi
   for row in $methods; do
+    for settings in $(settings_of "$row"); do
+      try_one "$row" "${rates%% *}" "${settings#default}"
+    done
+  done
+}
+
+rate_lines() { # the other rate with the best strength
+  local row rate settings
+  for row in $methods; do
     for rate in $rates; do
-      for settings in $(settings_of "$row"); do try_one "$row" "$rate" "${settings#default}"; done
+      [ "$rate" != "${rates%% *}" ] || continue
+      read -r _ settings <<<"$(chosen "$row" strengths.tsv)"
+      try_one "$row" "$rate" "$settings"
     done
   done
 }
 
 # --- The board.
-chosen() { # ROW: its rate and settings; in a dry run before the choice, the first ones
-  if [ -f "$chosen_file" ]; then
-    awk -F '\t' -v row="$1" '$1 == row { print $2, $3 }' "$chosen_file"
+chosen() { # ROW FILE: its rate and settings; in a dry run before the choice, the first ones
+  if [ -f "$chosen_in/$2" ]; then
+    awk -F '\t' -v row="$1" '$1 == row { print $2, $3 }' "$chosen_in/$2"
   else
     set -- ${rates%% *} $(settings_of "$1")
     echo "$1 ${2#default}"
@@ -244,7 +257,7 @@ board() { # DIR ROW...
   shift
   for seed in $seeds; do
     for row in "$@"; do
-      read -r rate settings <<<"$(chosen "$row")"
+      read -r rate settings <<<"$(chosen "$row" chosen.tsv)"
       if [ "$row" = joint ]; then
         run=$dir/seed$seed/joint
         echo "train-step $rest_tasks -o $run --run joint" \
@@ -289,7 +302,7 @@ ablate() {
   while IFS="|" read -r name row method settings more; do
     [ "$ablations" = 1 ] || has "$ablations" "$name" || continue
     has "$methods" "$row" || continue
-    read -r rate best <<<"$(chosen "$row")"
+    read -r rate best <<<"$(chosen "$row" chosen.tsv)"
     [ "$settings" != - ] || settings=$best
     count=$steps
     case $name in incclip-256*) count=$(((steps + 1) / 2)) ;; esac
@@ -321,22 +334,31 @@ reservoir_rows="er ctp+er co2l incclip"
 names=$(ablation_table | cut -d "|" -f 1)
 [ "$ablations" = 1 ] || among ablation "$(echo $names)" "$ablations"
 
-# The first stage's lines come first; its rows are files of selection/.
 if [ -n "$dry_run" ]; then
-  chosen_file=$out/chosen.tsv
+  chosen_in=$out
   print() { sed 's/^/vlcpctl /; s/  */ /g; s/ $//'; }
-  selection_lines | print
-  echo "# python leaderboard_choose.py selection/*/*/*.ndjson -o chosen.tsv"
+  strength_lines | print
+  echo "# python leaderboard_choose.py ROWS -o strengths.tsv"
+  rate_lines | print
+  echo "# python leaderboard_choose.py ROWS -o chosen.tsv"
   board_lines | print
   echo "# python leaderboard_table.py report chosen.tsv > table.md"
   exit
 fi
-chosen_file=chosen.tsv
+
+choose() { # FILE "LINES": from the rows that they make
+  sed -n 's/^eval-retrieval .* -o //p' <<<"$2" |
+    xargs python "$recipes/leaderboard_choose.py" -o "$1"
+}
+
+chosen_in=.
 source "$recipes/environment.sh"
 cd "$here" && mkdir -p "$out" && cd "$out"
-lines=$(selection_lines)
-vlcpctl batch --jobs "$jobs" <<<"$lines"
-sed -n 's/^eval-retrieval .* -o //p' <<<"$lines" |
-  xargs python "$recipes/leaderboard_choose.py" -o chosen.tsv
+strengths=$(strength_lines)
+vlcpctl batch --jobs "$jobs" <<<"$strengths"
+choose strengths.tsv "$strengths"
+others=$(rate_lines)
+[ -z "$others" ] || vlcpctl batch --jobs "$jobs" <<<"$others"
+choose chosen.tsv "$strengths"$'\n'"$others"
 board_lines | vlcpctl batch --jobs "$jobs"
 python "$recipes/leaderboard_table.py" report chosen.tsv | tee table.md

@@ -4,8 +4,8 @@
 
 A run's name is ROW:RATE:SETTINGS. The score of a setting is rm of the merged gallery of all tasks
 of its last model; the settings of one row are compared with one another. Rows of another split, or
-of several seeds, are refused: nothing that is reported may have been used for the choice. The lines
-of chosen.tsv are row, rate, settings, the score, and the scores of all settings, the best first.
+of several seeds, are refused: nothing that is reported may have been used for the choice. The
+lines of chosen.tsv are row, rate, settings, score, and the scores of all settings, the best first.
 """
 
 from __future__ import annotations
@@ -61,8 +61,10 @@ def scores(rows: Iterable[dict[str, Any]]) -> dict[str, float]:
 def choose(found: dict[str, float]) -> list[tuple[str, ...]]:
     """The lines of chosen.tsv. Of equal scores, the setting that comes first is chosen.
 
-    >>> choose({"si:1e-3:si.c=5": 2.0, "si:3e-3:si.c=5": 3.0})
-    [('si', '3e-3', 'si.c=5', '3.00', '3.00 (3e-3 si.c=5), 2.00 (1e-3 si.c=5)')]
+    >>> choose({"ewc:1e-3:ewc.strength=5": 2.0, "ewc:3e-3:ewc.strength=5": 3.0})[0][:4]
+    ('ewc', '3e-3', 'ewc.strength=5', '3.00')
+    >>> choose({"seqf:1e-3:": 1.0, "seqf:3e-3:": 0.5})
+    [('seqf', '1e-3', '', '1.00', '1.00 (1e-3), 0.50 (3e-3)')]
     """
     tried = defaultdict(list)
     for run, score in found.items():

@@ -2,8 +2,8 @@
 
     python recipes/leaderboard_table.py DIR chosen.tsv    prints Markdown; DIR holds the reports
 
-Every number is from summary.json of a report or from chosen.tsv. Rows are sorted by the last
-model's score on the merged gallery; means and standard deviations are over seeds.
+Every number is from summary.json of a report or from chosen.tsv. Rows are sorted by the score of
+the last model on the merged gallery; means and standard deviations are over seeds.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def cell(value: dict[str, Any] | None) -> str:
 
 
 def table(runs: Sequence[dict[str, Any]], chosen: dict[str, list[str]]) -> list[str]:
-    """Lines of Markdown: a row for each run, with its chosen setting if it is on the board."""
+    """Lines of Markdown: a row for each run, with the setting that was chosen for it, if any."""
     seeds = ", ".join(str(seed) for seed in runs[0]["seeds"])
     first, *rest = COLUMNS.values()
     lines = ["| ".join(["", "row", "setting", first, f"seeds {seeds}", *rest, ""]).strip()]

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from vlcpctl.core.seeds import generator
+from vlcpctl.core.errors import UsageError
 from vlcpctl.data.emoji9.captions import train_captions
 from vlcpctl.data.emoji9.glyphs import PATH, Glyph, read_glyphs
 from vlcpctl.data.emoji9.pairs import PairSettings, write_pairs
@@ -118,3 +119,29 @@ def test_test_views_have_the_plain_name_as_their_caption(tmp_path: Path) -> None
     rows = [row for row in pq.read_table(tmp_path / "pairs").to_pylist() if row["split"] == "test"]
     assert len(rows) == 18
     assert all(row["captions"] == [names[row["emoji"]]] for row in rows)
+
+
+def test_validation_views_are_plain_and_leave_the_others_as_they_are(tmp_path: Path) -> None:
+    write_pairs(tmp_path / "without", PairSettings(views=1, size=16, limit=9))
+    write_pairs(tmp_path / "with", PairSettings(views=1, val_views=1, size=16, limit=9))
+    rows = pq.read_table(tmp_path / "with").to_pylist()
+    held = [row for row in rows if row["split"] == "val"]
+    assert len(held) == 9
+    tests = {row["emoji"]: row for row in rows if row["split"] == "test"}
+    assert all(row["captions"] == tests[row["emoji"]]["captions"] for row in held)
+    assert all(row["image"] != tests[row["emoji"]]["image"] for row in held)
+    kept = [row for row in rows if row not in held]
+    assert kept == pq.read_table(tmp_path / "without").to_pylist()
+
+
+def test_only_the_groups_that_are_named_are_sampled() -> None:
+    found = read_glyphs(groups=("Flags", "Activities"))
+    assert {glyph.group for glyph in found} == {"Flags", "Activities"}
+    assert found == [glyph for glyph in read_glyphs() if glyph.group in {"Flags", "Activities"}]
+    with pytest.raises(UsageError, match="unknown group 'Flag'; did you mean 'Flags'"):
+        read_glyphs(groups=("Flag",))
+
+
+def test_settings_that_are_not_used_are_not_recorded() -> None:
+    assert {"val_views", "groups"}.isdisjoint(PairSettings().recorded())
+    assert PairSettings(val_views=1, groups=("Flags",)).recorded()["groups"] == ["Flags"]

@@ -1,0 +1,188 @@
+"""recipes/leaderboard.sh: its rows, how it chooses settings, and what its table shows."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from support.eval_rows import row
+from support.recipe_lines import RECIPES, dry_run_of, options_of, options_of_command
+
+from vlcpctl.methods import TABLE
+
+CHOOSE = RECIPES / "leaderboard_choose.py"
+BOARDS = ("memory-free", "buffered", "ablations")
+
+
+def script(path: Path) -> ModuleType:
+    """A Python script of recipes/ as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def stage_of(path: object) -> str:
+    return str(path).split("/")[0]
+
+
+def test_the_leaderboard_has_every_method() -> None:
+    lines = options_of_command(dry_run_of("leaderboard.sh"), "train-step")
+    steps = [given for given in lines if stage_of(given["out"]) in BOARDS]
+    assert {given["method"] for given in steps} == {*TABLE, "ctp+er"}
+    buffered = {given["method"] for given in steps if stage_of(given["out"]) == "buffered"}
+    assert buffered == {
+        "ctp+er",
+        *(name for name in TABLE if TABLE[name]().needs(first=False).buffer),
+    }
+    assert {given["set_"][0] for given in steps if given["run_name"] == "lwf-channels"} == {
+        "lwf.target=channels"
+    }
+
+
+def test_the_choice_reads_the_validation_split_of_the_first_groups_alone() -> None:
+    lines = dry_run_of("leaderboard.sh")
+    evaluated = options_of_command(lines, "eval-retrieval")
+    splits = defaultdict(set)
+    tasks = defaultdict(set)
+    for given in evaluated:
+        stage = "choice" if stage_of(given["out"]) == "selection" else "board"
+        splits[stage].add(given["split"])
+        tasks[stage] |= {str(task) for task in given["tasks"]}
+    assert splits == {"choice": {"val"}, "board": {None}}  # None: test
+    assert {stage_of(task) for task in tasks["choice"]} == {"first"}
+    assert {stage_of(task) for task in tasks["board"]} == {"rest"}
+    groups = [set(given["groups"].split(",")) for given in options_of_command(lines, "sample")]
+    assert [len(one) for one in groups] == [3, 6]
+    assert groups[0].isdisjoint(groups[1])
+
+
+def test_every_row_has_two_rates_and_every_strength_three_values() -> None:
+    tried = defaultdict(set)
+    for given in options_of_command(dry_run_of("leaderboard.sh"), "eval-retrieval"):
+        if stage_of(given["out"]) == "selection":
+            _, name, rate, setting = str(given["out"]).split("/")
+            tried[name].add((rate, setting))
+    plain = {"joint", "seqf", "ctp", "er", "mof", "ctp+er"}
+    assert {name: len(found) for name, found in tried.items()} == {
+        name: 2 if name in plain else 4 for name in tried
+    }
+
+
+def test_ablations_are_made_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ABLATIONS", "ctp-queue0 incclip-256-no-texts")
+    lines = dry_run_of("leaderboard.sh", "--methods", "ctp incclip seqf")
+    made = {
+        given["run_name"]: given
+        for given in options_of_command(lines, "train-step")
+        if stage_of(given["out"]) == "ablations"
+    }
+    assert set(made) == {"ctp-queue0", "incclip-256-no-texts"}
+    assert made["ctp-queue0"]["set_"] == ["ctp.queue=0"]
+    assert made["incclip-256-no-texts"]["batch_size"] == 256
+    assert "incclip.count=0" in made["incclip-256-no-texts"]["set_"]
+
+
+def test_every_ablation_is_a_line_that_the_program_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ABLATIONS", "1")
+    monkeypatch.setenv("SEEDS", "0")
+    lines = dry_run_of("leaderboard.sh", "--methods", "lwf er ctp ctp+er co2l ema incclip der")
+    found = [line for line in lines if "ablations" in str(line)]
+    assert found
+    assert all(options_of(line) for line in found)
+
+
+def choose(tmp_path: Path, rows: list[dict[str, object]]) -> subprocess.CompletedProcess[str]:
+    rows_file = tmp_path / "rows.ndjson"
+    rows_file.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    command = [sys.executable, CHOOSE, rows_file, "-o", tmp_path / "chosen.tsv"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def tried(run: str, rm: float, **fields: object) -> dict[str, object]:
+    """The row of the last of three models on the gallery of all three tasks."""
+    usual = {"gallery": "merged", "split": "val", "step": 2, "task_step": 2}
+    return row(**usual | {"run": run, "metrics": {"rm": rm}} | fields)
+
+
+def test_the_best_setting_of_each_row_is_chosen(tmp_path: Path) -> None:
+    ended = choose(
+        tmp_path,
+        [
+            tried("ewc:1e-3:ewc.strength=5", 2.0),
+            tried("ewc:3e-3:ewc.strength=5", 3.0),
+            tried("ewc:1e-3:ewc.strength=9", 9.0, task_step=0),  # a gallery of the first task
+            tried("ewc:1e-3:ewc.strength=9", 1.0),
+            tried("seqf:1e-3:", 1.5),
+        ],
+    )
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert "read 5 rows of 1 files, all of split val" in ended.stderr
+    lines = [line.split("\t") for line in (tmp_path / "chosen.tsv").read_text().splitlines()]
+    assert [line[:4] for line in lines] == [
+        ["ewc", "3e-3", "ewc.strength=5", "3.00"],
+        ["seqf", "1e-3", "", "1.50"],
+    ]
+    assert lines[0][4].startswith("3.00 (3e-3 ewc.strength=5), 2.00 (1e-3 ewc.strength=5), 1.00")
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([tried("a:1:", 2.0), tried("b:1:", 1.0, split="test")], "line 2: a row of split 'test'"),
+        ([tried("a:1:", 2.0), tried("a:1:", 2.5, seed=1)], "run 'a:1:' has several"),
+    ],
+)
+def test_rows_that_must_not_be_chosen_from_are_refused(
+    tmp_path: Path, rows: list[dict[str, object]], message: str
+) -> None:
+    ended = choose(tmp_path, rows)
+    assert ended.returncode == 1
+    assert message in ended.stderr
+    assert ended.stderr.count("\n") == 1
+    assert not (tmp_path / "chosen.tsv").exists()
+
+
+def test_a_dry_run_uses_what_was_chosen(tmp_path: Path) -> None:
+    (tmp_path / "chosen.tsv").write_text("mas\t3e-4\tmas.strength=0.1\t1.00\t1.00 (...)\n")
+    lines = dry_run_of("leaderboard.sh", "--methods", "mas", "--out", str(tmp_path))
+    board = [
+        given
+        for given in options_of_command(lines, "train-step")
+        if stage_of(given["out"]) == "memory-free"
+    ]
+    assert {(given["lr"], *given["set_"]) for given in board} == {(3e-4, "mas.strength=0.1")}
+    assert len(board) == 18
+
+
+def test_the_table_has_settings_and_scores_of_each_run(tmp_path: Path) -> None:
+    def score(*values: float) -> dict[str, object]:
+        return {"rm": {"mean": sum(values) / len(values), "sd": 0.5, "values": values}}
+
+    runs = [
+        {"run": "seqf", "seeds": [0, 1], "summary": {"merged_final": score(0.5, 1.5)}},
+        {
+            "run": "interpolate alpha=0.5",
+            "seeds": [0, 1],
+            "summary": {"merged_final": score(2.0, 3.0), "own_final": score(4.0, 5.0)},
+        },
+    ]
+    (tmp_path / "memory-free").mkdir()
+    (tmp_path / "memory-free/summary.json").write_text(json.dumps({"tracks": [{"runs": runs}]}))
+    table = script(RECIPES / "leaderboard_table.py")
+    found = table.table(
+        table.read_runs(tmp_path / "memory-free"), {"interpolate": ["1e-3", "alpha=0.5", "2", ""]}
+    )
+    assert found[2] == (
+        "| `interpolate` | 1e-3, alpha=0.5 | 2.50 (0.50) | 2.00, 3.00 | - | 4.50 (0.50) | - |"
+    )
+    assert found[3] == "| `seqf` |  | 1.00 (0.50) | 0.50, 1.50 | - | - | - |"
+    assert {line.count("|") for line in found} == {8}

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from vlcpctl.core.seeds import generator
 from vlcpctl.core.errors import UsageError
+from vlcpctl.core.seeds import generator
 from vlcpctl.data.emoji9.captions import train_captions
 from vlcpctl.data.emoji9.glyphs import PATH, Glyph, read_glyphs
 from vlcpctl.data.emoji9.pairs import PairSettings, write_pairs

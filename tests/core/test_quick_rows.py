@@ -60,6 +60,16 @@ TEXTS = [
     '{"unknown": NaN, ',
     '{"unknown": 1e999, ',
     '{"unknown": "\\ud800", ',
+    '{"task": "\\u0061", ',
+    '{"unknown": 18446744073709551616, ',
+    '{"unknown": 9223372036854775808, ',
+    '{"unknown": -0, ',
+    '{"unknown"\r: 1, ',
+    '{"config": -1, ',
+    '{"unknown": {"config": {"id": "c", "values": {}}}, ',
+    '{"unknown": {"tasks": -1}, ',
+    "\ufeff{",
+    "   {",
     "{,",
     "[",
     "",
@@ -108,3 +118,38 @@ def test_rows_of_the_usual_form_are_read_quickly_and_share_what_they_have_in_com
     of_step = [one for one in kept if one.step == 2]
     assert len({id(one.config) for one in of_step}) == 1
     assert quick.row(json.dumps(row()), "place") is None  # of an earlier schema
+
+
+@pytest.mark.parametrize("name", ["config", "tasks"])
+@pytest.mark.parametrize("inner", [False, True], ids=["twice", "inside"])
+def test_a_known_text_elsewhere_is_not_taken_for_the_field(
+    name: str, inner: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = {**USUAL[-1], "tasks": [f"task number {n}" for n in range(9)], "task_step": None}
+    text = json.dumps(usual[name])
+    found = json.dumps({key: one for key, one in usual.items() if key != name})[1:]
+    odd = f'{{"x": {{"{name}": {text}}}, ' if inner else f'{{"{name}": {text}, "{name}": null, '
+    path = tmp_path / "rows.ndjson"
+    lines = [*[json.dumps(usual)] * 3, odd + found.replace(usual["run"], "other", 1)]
+    path.write_text("\n".join(lines))
+    assert _read(path) == _slowly(path, monkeypatch)
+
+
+def test_known_settings_and_lists_of_tasks_are_not_parsed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [f"task number {n}" for n in range(9)]
+    usual = [{**one, "tasks": names, "config": USUAL[0]["config"]} for one in USUAL]
+    quick, parsed = QuickRows(), []
+    quick.knows(USUAL[0]["schema"])
+
+    def loads(text: str) -> object:
+        parsed.append(text)
+        return json.loads(text)
+
+    monkeypatch.setattr("vlcpctl.core.quick_rows.orjson.loads", loads)
+    found = [quick.row(json.dumps(one), "place") for one in usual]
+    assert len(found) == len([one for one in found if one is not None])
+    assert sum("task number 8" in one for one in parsed) == 2  # a row, and the list by itself
+    assert sum('"values"' in one for one in parsed) == 1
+    assert len(parsed) == len(usual) + 1

@@ -76,7 +76,7 @@ class EarlierCheckpoint:
     checkpoint: str | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)  # frozen, so many fields take four times as long to set
 class Row:
     """One evaluation of a checkpoint on a gallery; `place` is the file and line it was read from.
 

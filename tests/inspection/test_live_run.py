@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ from support.program import check_refused, run_program
 from vlcpctl.commands import watch
 from vlcpctl.core.errors import Diverged
 from vlcpctl.core.staging import Staging
-from vlcpctl.inspection.live_run import LiveRun, RunState
+from vlcpctl.inspection import live_run
+from vlcpctl.inspection.live_run import LiveRun, RunState, last_below, running_below
 from vlcpctl.inspection.live_view import BLOCKS, chart, line, view
 from vlcpctl.training.loop import metrics_log
 from vlcpctl.training.loop.progress_file import PhaseSteps, ProgressFile
@@ -108,6 +109,129 @@ def test_steps_of_an_earlier_process_are_not_in_the_rate(fake: FakeRun) -> None:
     fake.write(*(row(step) for step in range(30)))
     with fake.alive():
         assert LiveRun(fake.out).look().rate == pytest.approx(1.0, rel=0.1)
+
+
+def test_the_rate_is_that_of_the_last_half_minute(
+    fake: FakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(live_run.time, "monotonic", lambda: now[0])
+    fake.start(started=time.time() - 500)
+    live = LiveRun(fake.out)
+    step = 0
+    with fake.alive():
+        for seconds, steps in ((0, 1), (100, 1), (1, 2), (10, 10), (10, 10), (15, 15)):
+            now[0] += seconds
+            fake.write(*(row(at) for at in range(step, step + steps)))
+            step += steps
+            state = live.look()
+    assert state.done == 39
+    assert state.rate == pytest.approx(1.0)  # the step that took 100 s is no longer in it
+    assert state.left_s == pytest.approx(11)
+
+
+def test_the_rate_starts_again_after_a_resume(
+    fake: FakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(live_run.time, "monotonic", lambda: now[0])
+    fake.start()
+    fake.write(row(0))
+    live = LiveRun(fake.out)
+    with fake.alive():
+        live.look()
+        now[0] += 20
+        fake.start(started=time.time() - 4, first=1)
+        fake.write(*(row(at) for at in range(1, 9)))
+        assert live.look().rate == pytest.approx(2.0, rel=0.2)  # 8 steps in 4 s, not in 20 s
+
+
+def test_the_line_has_the_last_validation_the_rates_and_no_learning_rate(fake: FakeRun) -> None:
+    fake.start(started=time.time() - 10)
+    fake.write(*(row(step) for step in range(20)), VALIDATED)
+    fake.write(json.dumps({"phase": "train", "step": 19, "val_loss": 2.5}) + "\n")
+    with fake.alive():
+        shown = line(LiveRun(fake.out).look())
+    assert re.search(r"2\.0 steps/s, 12[78] pairs/s, 15 s left", shown)
+    assert shown.endswith("validation after step 20: val_loss 2.5")
+    assert "lr " not in shown
+
+
+def test_a_process_on_another_host_runs_as_long_as_it_writes(fake: FakeRun) -> None:
+    fake.start(host="elsewhere")
+    fake.write(row(0))
+    assert LiveRun(fake.out).look().status == "running"
+    os.utime(fake.journal, (time.time() - 300,) * 2)
+    assert LiveRun(fake.out).look().status == "died"
+
+
+def test_a_run_that_was_killed_after_its_checkpoint_is_finished(fake: FakeRun) -> None:
+    fake.start(started=time.time() - 60)
+    fake.write(row(0))
+    kept = (fake.journal.read_text(), fake.facts)
+    fake.finish()
+    fake.staging.open_partial()
+    fake.journal.write_text(kept[0])
+    kept[1].write(fake.staging.partial)
+    assert LiveRun(fake.out).look().status == "finished"
+    replace(kept[1], started=time.time() + 60).write(fake.staging.partial)
+    assert LiveRun(fake.out).look().status == "died"  # a later process, to replace the checkpoint
+
+
+def test_a_journal_that_was_cut_is_read_again(fake: FakeRun) -> None:
+    fake.start()
+    fake.write(*(row(step) for step in range(9)))
+    live = LiveRun(fake.out)
+    with fake.alive():
+        live.look()
+        fake.journal.write_text("".join(row(step) for step in range(4)))
+        assert len(live.look().recent["loss"]) == 4
+
+
+def test_of_several_runs_the_newest_is_followed(tmp_path: Path) -> None:
+    runs = [FakeRun(tmp_path / name) for name in ("a", "b", "c")]
+    with ExitStack() as stack:
+        for one, age in zip(runs, (30, 10, 20), strict=True):
+            one.start()
+            one.write(row(0))
+            os.utime(one.journal, (time.time() - age,) * 2)
+            stack.enter_context(one.alive())
+        assert [out.name for out in running_below(tmp_path)] == ["b", "c", "a"]
+    assert last_below(tmp_path) == tmp_path / "b"
+    runs[0].finish()
+    os.utime(runs[0].out / "metrics.jsonl", (time.time() + 1,) * 2)
+    assert last_below(tmp_path) == tmp_path / "a"
+
+
+def test_the_next_run_of_a_directory_is_followed_after_the_first(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "NEXT_S", 3.0)
+    first, second = FakeRun(tmp_path / "00"), FakeRun(tmp_path / "01")
+
+    def train(one: FakeRun) -> None:
+        with one.alive():
+            one.start()
+            one.write(row(0))
+            time.sleep(0.4)
+            one.finish()
+
+    def train_both() -> None:
+        train(first)
+        monkeypatch.setattr(watch, "NEXT_S", 0.5)
+        train(second)
+
+    thread = threading.Thread(target=train_both)
+    thread.start()
+    while not first.journal.exists():
+        time.sleep(0.01)
+    ended = run_program(capfd, "watch", tmp_path, "--every", "0.1")
+    thread.join()
+    assert ended.code == 0, ended.err
+    lines = ended.out.splitlines()
+    finished = [text.partition(": ")[0] for text in lines if "finished; " in text]
+    assert finished == [str(first.out), str(second.out)]
+    assert len(set(lines)) == len(lines)  # a state is printed once
 
 
 def test_a_later_phase_adds_to_the_steps_before_it(fake: FakeRun) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from support.eval_rows import current, merged_rows, own_rows, row
 from support.published import column, fill, line
 
 from vlcpctl.core.errors import BadInput
+from vlcpctl.report.published.cells import Cell
+from vlcpctl.report.scores.summary import Spread
 
 SINCE = {"run": "ctp", "step": 0, "checkpoint": "c0"}
 
@@ -38,6 +41,11 @@ def _value(path: Path, select: str, rows: list[dict[str, Any]], **more: Any) -> 
     filled = fill(path, [column("cell", select), line("CTP", "ctp", "[1.0]")], rows, **more)
     here = filled.cells[0][0].here
     return getattr(here, "mean", here)
+
+
+def _means(cells: Sequence[Cell]) -> list[float | None]:
+    """The mean of each cell; None for a blank."""
+    return [one.here.mean if isinstance(one.here, Spread) else None for one in cells]
 
 
 @pytest.mark.parametrize(
@@ -78,8 +86,57 @@ def test_seeds_are_averaged_and_a_seed_without_the_value_makes_a_blank(tmp_path:
     ]
     parts = [column("cell", "rm@data=00-*"), line("CTP", "ctp", "[1.0]")]
     here = fill(tmp_path, parts, rows).cells[0][0].here
-    assert here.values == (40.0, 42.0)  # type: ignore[union-attr]
+    assert here == Spread((40.0, 42.0))
     assert fill(tmp_path, parts, rows[:-3]).cells[0][0].here is None
+
+
+@pytest.mark.parametrize(
+    ("select", "message"),
+    [
+        ("rm@data=a,data=b", "data= is given twice"),
+        ("degrees.sam_image.9.3", "degrees.sam_image.9.3 is not degrees.MEASURE.LOW.HIGH"),
+    ],
+)
+def test_a_selector_with_a_mistake_is_refused(tmp_path: Path, select: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        _value(tmp_path, select, own_rows())
+
+
+def test_a_summary_of_one_task_needs_a_later_one(tmp_path: Path) -> None:
+    found = [
+        _value(tmp_path, f"bwt_gem.rm@data=0{task}-*", own_rows()) for task in range(3)
+    ]  # the last was learned last
+    assert found == [-20.0, 2.0, None]
+
+
+def test_merged_scores_of_the_model_at_the_start_are_blank(tmp_path: Path) -> None:
+    assert _value(tmp_path, "rm@gallery=merged,step=start", _rows()) is None
+
+
+def test_seeds_that_start_from_several_models_have_no_row_of_the_start(tmp_path: Path) -> None:
+    about = {"schema": "vlcpctl.eval/1.1", "options": {}}
+    rows = []
+    for seed in range(2):
+        start = {"run": f"clip-{seed}", "method": "imported", "checkpoint": f"s{seed}"}
+        rows.append(row(step=None, **start) | about | {"data": "d0"})
+        rows.append(row(seed=seed, start=f"s{seed}") | about | {"data": "d0"})
+    parts = [
+        column("x", "rm@data=00-*"),
+        line("CLIP", "clip-0", '[""]'),
+        line("CTP", "ctp", '[""]'),
+    ]
+    first, second = fill(tmp_path, parts, rows).cells
+    assert second[0].here is not None
+    assert first[0].here is None
+
+
+def test_rows_that_disagree_about_their_data_are_not_the_papers(tmp_path: Path) -> None:
+    """One seed was evaluated on fewer images."""
+    rows = current(own_rows(seed=0)) + current(own_rows(seed=1), n_images=40)
+    parts = [column("x", "rm@data=00-*", counts="{ n_images = 50 }"), line("CTP", "ctp", "[1.0]")]
+    filled = fill(tmp_path, parts, rows, paper_data=True, allow_mixed=("counts",))
+    assert filled.cells[0][0].other == (("n_images", 40, 50),)
+    assert filled.difference(0, 0) is None
 
 
 def test_angles_are_found_by_their_steps(tmp_path: Path) -> None:
@@ -139,10 +196,9 @@ def test_selectors_of_the_table_give_way_and_those_of_the_row_add_up(tmp_path: P
         line("last", "ctp", '["", "", ""]', select='"data=02-*"'),
     ]
     first, second = fill(tmp_path, parts, own_rows()).cells
-    assert [cell.here.mean for cell in first[:2]] == [40.0, 42.0]  # type: ignore[union-attr]
+    assert _means(first[:2]) == [40.0, 42.0]
     assert first[2].here is not None  # a summary takes no data=
-    assert second[0].here.mean == 30.0  # type: ignore[union-attr]
-    assert second[1].here is None  # of data that match both patterns there are none
+    assert _means(second[:2]) == [30.0, None]  # of data that match both patterns there are none
 
 
 def test_a_model_that_runs_start_from_is_a_row_by_its_name(tmp_path: Path) -> None:
@@ -168,8 +224,8 @@ def test_a_model_that_runs_start_from_is_a_row_by_its_name(tmp_path: Path) -> No
         line("CTP", "ctp", '["", ""]'),
     ]
     cells = fill(tmp_path, parts, [*start, *trained]).cells
-    assert [cell.here.mean for cell in cells[0]] == [10.5, 10.0]  # type: ignore[union-attr]
-    assert [cell.here.mean for cell in cells[1]] == [50.0, 50.0]  # type: ignore[union-attr]
+    assert _means(cells[0]) == [10.5, 10.0]
+    assert _means(cells[1]) == [50.0, 50.0]
 
 
 def test_a_difference_needs_the_papers_data(tmp_path: Path) -> None:
@@ -206,7 +262,7 @@ def test_means_are_those_of_the_cells_here(tmp_path: Path) -> None:
         line("Broken", "", "[1.0, 2.0, 1.5]", mean_of='["CTP", "LwF"]'),
     ]
     cells = fill(tmp_path, parts, rows).cells
-    assert [one[2].here and one[2].here.mean for one in cells] == [41.0, None, 41.0, 41.0, None]  # type: ignore[union-attr]
+    assert _means([one[2] for one in cells]) == [41.0, None, 41.0, 41.0, None]
 
 
 def test_rows_of_any_shape_leave_cells_blank(tmp_path: Path) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from support.eval_rows import own_rows
+from support.eval_rows import current, own_rows, row
 from support.published import column, fill, line
 
 from vlcpctl.report.published.layout import as_table
@@ -96,6 +97,88 @@ def test_the_best_here_of_a_group_is_bold_not_that_of_the_paper(tmp_path: Path) 
     table = as_table(fill(tmp_path, parts, rows))
     best = [[cell.is_best for cell in row[2:]] for row in table.groups[0].rows]
     assert best == [[False] * 3, [False, True, False], [False] * 3, [True, False, False]]
+
+
+def _of_seeds(run: str, values: dict[int, float]) -> list[dict[str, Any]]:
+    """A run of one task, with scores on it and on a guard for each seed."""
+    rows = []
+    for seed, value in values.items():
+        rows += own_rows(((value,),), run=run, seed=seed)
+        for step, score in ((None, 90.0), (0, value)):
+            metrics = {"rm": score, "t2i_r1": 1.0}
+            about = {"run": run, "seed": seed, "task_step": None, "task": "coco"}
+            id_ = f"{run}-{seed}-{step}" if step is None else f"c{step}-{seed}" if seed else "c0"
+            rows.append(row(step=step, metrics=metrics, checkpoint=id_, **about))
+    return rows
+
+
+def _best_here(path: Path, parts: list[str], rows: list[dict[str, Any]]) -> list[list[bool]]:
+    found = as_table(fill(path, parts, rows)).groups[0].rows
+    return [[cell.is_best for cell in line[2:]] for line in found if line[1].text == "here"]
+
+
+PAIRED = [
+    column("task", "rm@data=00-*"),
+    column("own", "own_final.rm"),
+    column("guard", "rm@data=coco"),
+    column("drop", "drop.rm@data=coco", better='"lower"'),
+    column("mean", "", mean_of='["task", "own"]'),
+    line("A", "a", "[1.0, 1.0, 1.0, 1.0, 1.0]"),
+    line("B", "b", "[1.0, 1.0, 1.0, 1.0, 1.0]"),
+]
+
+
+def test_runs_of_the_same_seeds_are_paired(tmp_path: Path) -> None:
+    first = _of_seeds("a", {0: 52.0, 1: 42.0})
+    same, others = ({seed: 50.0, seed + 1: 40.0} for seed in (0, 2))
+    assert _best_here(tmp_path, PAIRED, [*first, *_of_seeds("b", same)]) == [
+        [True] * 5,
+        [False] * 5,
+    ]
+    assert _best_here(tmp_path, PAIRED, [*first, *_of_seeds("b", others)]) == [[False] * 5] * 2
+
+
+def test_bold_is_explained_where_there_is_any(tmp_path: Path) -> None:
+    first = _of_seeds("a", {0: 52.0, 1: 42.0})
+    notes = as_table(fill(tmp_path, PAIRED, [*first, *_of_seeds("b", {0: 50.0, 1: 40.0})])).notes
+    assert any(note.startswith("bold: better than every other of its group") for note in notes)
+    notes = as_table(fill(tmp_path, PAIRED, [*first, *_of_seeds("b", {2: 50.0, 3: 40.0})])).notes
+    assert not any("bold" in note for note in notes)
+
+
+def test_numbers_that_are_shown_alike_are_best_together(tmp_path: Path) -> None:
+    rows = _of_seeds("a", {0: 41.004}) + _of_seeds("b", {0: 41.001})
+    parts = [column("x", "rm@data=00-*"), line("A", "a", "[1.0]"), line("B", "b", "[1.0]")]
+    assert _best_here(tmp_path, ["decimals = 2", *parts], rows) == [[True], [True]]
+    assert _best_here(tmp_path, ["decimals = 3", *parts], rows) == [[True], [False]]
+
+
+def test_a_difference_has_the_decimals_of_its_column(tmp_path: Path) -> None:
+    parts = [
+        column("fine", "rm@data=00-*", decimals="3"),
+        column("rough", "rm@data=00-*", decimals="0"),
+        line("A", "a", "[40.0, 40.0]"),
+    ]
+    table = as_table(fill(tmp_path, parts, _of_seeds("a", {0: 41.25, 1: 41.5}), paper_data=True))
+    assert [[(cell.text, cell.sd) for cell in line[2:]] for line in table.groups[0].rows] == [
+        [("40.000", ""), ("40", "")],
+        [("41.375", "0.177"), ("41", "0")],
+        [("+1.375", ""), ("+1", "")],
+    ]
+
+
+def test_notes_list_misprints_and_data_that_are_not_the_papers(tmp_path: Path) -> None:
+    parts = [
+        column("one", "rm@data=00-*", counts="{ n_images = 5000 }"),
+        column("mean", "", mean_of='["one"]'),
+        line("A", "a", "[40.0, 45.0]"),
+    ]
+    rows = current(own_rows(((50.0,),), run="a"))  # of 50 images
+    filled_ = fill(tmp_path, parts, rows, paper_data=True)
+    notes = as_table(filled_).notes
+    assert "no difference in one, mean: n_images is 50 in the rows and 5000 in the paper" in notes
+    assert "misprint in the paper: A, mean: 45.00 is printed, but the mean of one is 40.00" in notes
+    assert filled_.difference(0, 1) is None  # a mean of data that are not the paper's
 
 
 def test_columns_under_one_heading_stay_together_on_a_narrow_terminal(tmp_path: Path) -> None:

@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from support.eval_rows import merged_rows, own_rows, read_back, write_rows
+from support.eval_rows import merged_rows, own_rows, read_back, row, write_rows
 from support.program import check_refused, run_program
 
 from vlcpctl.report.build import build
 from vlcpctl.report.charts import paper
+from vlcpctl.report.charts.histograms import HistogramChart
 from vlcpctl.report.identity import identity
+from vlcpctl.report.render import figure_files
 from vlcpctl.report.render.figure_files import write_figures
 from vlcpctl.report.request import Request
+from vlcpctl.report.tables.angles import MEASURES
 
 pytest.importorskip("matplotlib")
 
@@ -70,6 +73,38 @@ def _charts_of(rows: list[Any]) -> list[Any]:
     from vlcpctl.report.render.figure_files import _charts
 
     return [chart for _, chart in _charts(build(rows, Request()))]
+
+
+def test_guards_and_every_measure_of_angles_are_drawn(tmp_path: Path) -> None:
+    outside = [
+        row(step=step, task_step=None, task="coco", metrics={"rm": score})
+        for step, score in ((None, 70.0), (0, 69.0), (1, 60.0), (2, 50.0))
+    ]
+    keys = ("sam_image", "sam_text", "ram_image", "ram_text", "imav_i2t", "imav_t2i")
+    spatial = row(
+        step=1,
+        evaluator="spatial",
+        protocol="angles",
+        since={"run": "ctp", "step": 0, "checkpoint": "c0"},
+        metrics={f"{key}_mean": 1.0 for key in keys},
+        degrees={key: [5, 5] for key in keys},
+    )
+    charts = _charts_of(read_back(tmp_path / "r", [*own_rows(), *outside, spatial]))
+    titles = [chart.title for chart in charts]
+    assert any("rm on coco" in title for title in titles)
+    drawn = [chart.title for chart in charts if isinstance(chart, HistogramChart)]
+    assert len(set(drawn)) == len(drawn) == len(MEASURES)
+
+
+def test_a_warning_says_which_characters_no_font_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(figure_files, "drawings", lambda chart: iter(()))
+    _write([*own_rows(run="a \ue0aa")], tmp_path)
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("warning: --figures: no installed font has U+E0AA; ")
+    _write([*own_rows(run="plain")], tmp_path / "plain")
+    assert capfd.readouterr().err == ""
 
 
 def test_without_matplotlib_one_line_says_what_to_install(

@@ -130,6 +130,11 @@ def test_bibtex_is_an_entry_with_its_authors_apart() -> None:
     ]
 
 
+def test_names_of_authors_are_text_for_tex() -> None:
+    paper = dataclasses.replace(PAPER, authors="A_B Team and C & D Lab")
+    assert r"  author = {A\_B Team and C \& D Lab}," in bibtex(paper).splitlines()
+
+
 def test_three_authors_are_et_al() -> None:
     assert cited(PAPER) == "Ada et al., ICCV 2023"
 

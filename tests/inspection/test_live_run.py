@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -151,8 +152,10 @@ def test_the_line_has_the_last_validation_the_rates_and_no_learning_rate(fake: F
     fake.write(*(row(step) for step in range(20)), VALIDATED)
     fake.write(json.dumps({"phase": "train", "step": 19, "val_loss": 2.5}) + "\n")
     with fake.alive():
-        shown = line(LiveRun(fake.out).look())
-    assert re.search(r"2\.0 steps/s, 12[78] pairs/s, 15 s left", shown)
+        state = LiveRun(fake.out).look()
+    shown = line(state)
+    assert state.rate is not None
+    assert f", {state.rate:.1f} steps/s, {state.rate * 64:.0f} pairs/s, 1" in shown
     assert shown.endswith("validation after step 20: val_loss 2.5")
     assert "lr " not in shown
 
@@ -206,32 +209,47 @@ def test_of_several_runs_the_newest_is_followed(tmp_path: Path) -> None:
 def test_the_next_run_of_a_directory_is_followed_after_the_first(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "NEXT_S", 3.0)
     first, second = FakeRun(tmp_path / "00"), FakeRun(tmp_path / "01")
+    stack, now = ExitStack(), [0.0]
 
-    def train(one: FakeRun) -> None:
-        with one.alive():
-            one.start()
-            one.write(row(0))
-            time.sleep(0.4)
-            one.finish()
+    def start(one: FakeRun) -> None:
+        stack.enter_context(one.alive())
+        one.start()
+        one.write(row(0))
 
-    def train_both() -> None:
-        train(first)
-        monkeypatch.setattr(watch, "NEXT_S", 0.5)
-        train(second)
+    def finish(one: FakeRun) -> None:
+        one.finish()
+        stack.close()
 
-    thread = threading.Thread(target=train_both)
-    thread.start()
-    while not first.journal.exists():
-        time.sleep(0.01)
-    ended = run_program(capfd, "watch", tmp_path, "--every", "0.1")
-    thread.join()
+    start(first)
+    # What happens while watch sleeps: a row, nothing, the end, a pause, the next run, its end.
+    happens = iter(
+        [
+            lambda: first.write(row(1)),
+            lambda: None,
+            lambda: finish(first),
+            lambda: None,
+            lambda: start(second),
+            lambda: finish(second),
+        ]
+    )
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+        next(happens, lambda: None)()
+
+    clock = SimpleNamespace(sleep=sleep, monotonic=lambda: now[0])
+    monkeypatch.setattr(watch, "time", clock)
+    ended = run_program(capfd, "watch", tmp_path)
     assert ended.code == 0, ended.err
-    lines = ended.out.splitlines()
-    finished = [text.partition(": ")[0] for text in lines if "finished; " in text]
-    assert finished == [str(first.out), str(second.out)]
-    assert len(set(lines)) == len(lines)  # a state is printed once
+    shown = [text.partition(": ") for text in ended.out.splitlines()]
+    assert [(Path(path).name, text.split(" (")[0]) for path, _, text in shown] == [
+        ("00", "train 1/40, in all 1/50 steps"),
+        ("00", "train 2/40, in all 2/50 steps"),  # once, though it was looked at twice
+        ("00", "finished; trained 2 steps on 2560 pairs in 20 s"),
+        ("01", "train 1/40, in all 1/50 steps"),
+        ("01", "finished; trained 1 step on 2560 pairs in 20 s"),
+    ]
 
 
 def test_a_later_phase_adds_to_the_steps_before_it(fake: FakeRun) -> None:

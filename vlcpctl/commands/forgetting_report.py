@@ -127,7 +127,7 @@ def run(
             "--latex",
             metavar="DIR",
             help="Directory for each table of the report as a LaTeX table, for the packages "
-            "booktabs and siunitx (default: none).",
+            "booktabs and siunitx, and for graphicx if it is wide (default: none).",
             rich_help_panel=options.TABLES,
         ),
     ] = None,

@@ -18,6 +18,7 @@ from vlcpctl.report.scores.summary import Spread
         ("[1.0, 2.0, 1.5]", False),
         ("[1.0, 2.1, 1.6]", False),  # 1.55, rounded
         ("[1.0, 2.1, 1.5]", False),  # 0.95 to 1.05 and 2.05 to 2.15 have means from 1.5 to 1.6
+        ("[1.0, 2.0, 1.6]", False),  # up to 1.55, which may be printed as 1.6
         ("[1.0, 2.1, 1.7]", True),
         ("[1.0, 2.1, 1.4]", True),
         ('[1.0, "", 9.0]', False),
@@ -41,6 +42,25 @@ def test_a_printed_mean_is_checked_within_its_rounding(
             f"misprint in the paper: Memory-free: CTP, mean: {one.printed} is printed, but the "
             "mean of a, b is 1.6"
         )
+
+
+def test_the_rounding_of_parts_is_their_own(tmp_path: Path) -> None:
+    parts = [
+        *(column(name, "", decimals="0") for name in ("a", "b")),
+        column("mean", "", mean_of='["a", "b"]', decimals="1"),
+        line("CTP", "", "[1.0, 2.0, 2.0]"),  # of 1.49 and 2.49
+    ]
+    assert fill(tmp_path, parts, own_rows()).misprints == ()
+
+
+def test_a_mean_of_rows_is_of_those_of_its_group(tmp_path: Path) -> None:
+    parts = [
+        column("a", ""),
+        line("one", "", "[1.0]", group='"first"'),
+        line("one", "", "[9.0]", group='"second"'),
+        line("mean", "", "[1.0]", group='"first"', mean_of='["one"]'),
+    ]
+    assert fill(tmp_path, parts, own_rows()).misprints == ()
 
 
 def test_means_of_rows_are_checked(tmp_path: Path) -> None:

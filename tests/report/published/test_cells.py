@@ -102,6 +102,12 @@ def test_a_selector_with_a_mistake_is_refused(tmp_path: Path, select: str, messa
         _value(tmp_path, select, own_rows())
 
 
+def test_two_kinds_of_a_metric_are_several_values(tmp_path: Path) -> None:
+    rows = own_rows(((1.0,),)) + own_rows(((2.0,),), map_variant="ctp")
+    with pytest.raises(BadInput, match=r"column cell matches several values \(1\.0, 2\.0\)"):
+        _value(tmp_path, "rm@data=00-*", rows)
+
+
 def test_a_summary_of_one_task_needs_a_later_one(tmp_path: Path) -> None:
     found = [
         _value(tmp_path, f"bwt_gem.rm@data=0{task}-*", own_rows()) for task in range(3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,32 @@ def test_every_line_has_as_many_cells_as_columns() -> None:
             assert len(re.findall(r"(?<!\\)&", line)) + spanned == 3, line
 
 
+def _wide(columns: int, runs: int = 2) -> Table:
+    heads = (Column("run", is_number=False), *(Column(f"R@{n}") for n in range(columns)))
+    cells = [TableCell("50.00", "1.41", 50.0)] * columns
+    rows = tuple((TableCell(f"a run {number}"), *cells) for number in range(runs))
+    return Table("wide", heads, (RowGroup("", rows),))
+
+
+def test_only_a_table_that_may_be_wider_than_the_text_is_scaled_to_it() -> None:
+    narrow, wide = table_latex(_wide(3), "a"), table_latex(_wide(12), "b")
+    for word in ("graphicx", "lrbox", "resizebox"):
+        assert word not in narrow
+        assert word in wide
+    assert wide.index(r"\begin{lrbox}{0}") < wide.index(r"\begin{tabular}")
+    assert wide.index(r"\end{tabular}") < wide.index(r"\end{lrbox}")
+    assert r"\ifdim\wd0>\linewidth\resizebox{\linewidth}{!}{\usebox0}\else\usebox0\fi" in wide
+
+
+def test_groups_are_apart_and_notes_are_below() -> None:
+    text = table_latex(TABLE, "mine")
+    assert text.count(r"\midrule") == 2
+    assert text.index(r"\bottomrule") < text.index(r"{positive = forgetting -{}- see \#2}")
+    ordered = replace(_wide(3), is_ordered=True)
+    assert table_latex(ordered, "a").count(r"\addlinespace") == 1  # before the second row
+    assert r"\addlinespace" not in text
+
+
 def test_no_text_is_a_command() -> None:
     assert escaped("\\input{x} $y$ ~^ a--b ``q''") == (
         r"\textbackslash{}input\{x\} \$y\$ \textasciitilde{}\textasciicircum{} a-{}-b `{}`q'{}'"
@@ -70,7 +97,7 @@ def test_no_text_is_a_command() -> None:
 def _compiled(texts: list[str], place: Path) -> str:
     """The log of pdflatex for a document with these tables; fails if it ends with an error."""
     lines = [
-        r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs,siunitx}",
+        r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs,siunitx,graphicx}",
         r"\begin{document}",
         *texts,
         r"\end{document}",
@@ -90,7 +117,10 @@ def test_tables_compile(tmp_path: Path) -> None:
     name = "".join(chr(code) for code in range(32, 127)) + "[x] *y --- ?` !` ,, << >> \\\\"
     cells = (TableCell(name), *(TableCell(name) for _ in TABLE.columns[1:]))
     odd = Table(name, TABLE.columns, (RowGroup(name, (cells, cells)),), (name,))
-    log = _compiled([table_latex(TABLE, "a"), table_latex(odd, "b")], tmp_path)
+    made = [table_latex(one, str(place)) for place, one in enumerate((TABLE, odd, _wide(12)))]
+    log = _compiled(made, tmp_path)
+    widths = re.findall(r"Overfull \\hbox \(([\d.]+)pt too wide", log)
+    assert len(widths) < 3  # the name without spaces, in the caption and the note of `odd`
     assert "undefined" not in log.lower().replace("undefined references", "")
     assert (tmp_path / "doc.pdf").stat().st_size > 10_000
 

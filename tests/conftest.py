@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -17,9 +18,7 @@ hypothesis.settings.load_profile("vlcpctl")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parent))
 
-from support import chart_engine  # noqa: E402  (beside this file)
-
-chart_engine.install()
+importlib.import_module("support.chart_engine").install()  # beside this file
 
 
 @pytest.fixture(autouse=True)

@@ -28,10 +28,10 @@ HEAVY = ("torch", "numpy", "pyarrow", "open_clip", "PIL", "rich")
 Program = Callable[..., int]
 
 
-def vlcpctl(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
+def vlcpctl(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """The program in a process of its own."""
     command = [sys.executable, "-m", "vlcpctl", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
 @pytest.fixture
@@ -117,7 +117,8 @@ def help_of(name: str, columns: int) -> str:
 
 def command(name: str) -> Any:
     """The command as typer sees it."""
-    return typer.main.get_command(cli.application(name)).commands[name]  # type: ignore[attr-defined]
+    program: Any = typer.main.get_command(cli.application(name))
+    return program.commands[name]
 
 
 def examples(name: str) -> list[str]:

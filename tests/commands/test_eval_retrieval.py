@@ -350,10 +350,15 @@ def test_saved_ranks_give_the_recalls_of_every_row(
 ) -> None:
     stream = make_stream(tmp_path / "stream", 2, 4, test=30, pair=doubled)
     checkpoint = make_checkpoint(tmp_path / "01", stream, 1)
-    how = {"gallery": "both", "duplicates": duplicates, "limit": limit, "backend": backend}
+    how: dict[str, Any] = {
+        "gallery": "both",
+        "duplicates": duplicates,
+        "limit": limit,
+        "backend": backend,
+    }
     paths = sorted(stream.glob("[0-9]*"))
     ranks = tmp_path / "ranks.parquet"
-    run(paths, [checkpoint], out=tmp_path / "rows", save_ranks=ranks, quiet=True, **how)  # type: ignore[arg-type]
+    run(paths, [checkpoint], out=tmp_path / "rows", save_ranks=ranks, quiet=True, **how)
     found = pq.read_table(ranks).to_pylist()
     rows = rows_of((tmp_path / "rows").read_text())
     assert len(rows) == 4
@@ -401,8 +406,7 @@ def test_saved_ranks_follow_the_contract_of_reruns(
     evaluate(place, tmp_path / "other", save_ranks=ranks, limit=3, force=True)
     assert len(pq.read_table(ranks)) < len(pq.read_table(io.BytesIO(first)))
     capsys.readouterr()
-    evaluate_plan = {"save_ranks": tmp_path / "new", "dry_run": True}
-    run(tasks(place), [place / "run" / "00"], **evaluate_plan)  # type: ignore[arg-type]
+    run(tasks(place), [place / "run" / "00"], save_ranks=tmp_path / "new", dry_run=True)
     assert capsys.readouterr().err.endswith(f"ranks of every query to {tmp_path / 'new'}\n")
 
 

@@ -20,6 +20,7 @@ def place(tmp_path: Path) -> Path:
     rows = current(own_rows() + merged_rows()) + current(own_rows(run="er"))
     write_rows(tmp_path / "rows", rows)
     parts = [HEAD, column("rm", "own_final.rm"), line("CTP", "ctp", "[30.0]")]
+    parts.append(line("LwF", "lwf", "[29.0]"))
     (tmp_path / "mine.toml").write_text("\n".join(parts))
     return tmp_path
 
@@ -54,7 +55,8 @@ def test_a_report_has_them_first_and_the_summary_has_the_cells(
         text = (out / name).read_text()
         assert 0 < text.index(first) < text.index(second)
     (table,) = json.loads((out / "summary.json").read_text())["tables"]
-    (cell,) = table["cells"]
+    cell, absent = table["cells"]
+    assert (absent["here"], table["missing_runs"]) == (None, ["lwf"])
     assert (cell["paper"], cell["here"], cell["difference"]) == (30.0, 37.333333, None)
     # The table belongs to the settings of the report: another text makes another report.
     assert _run(capfd, place, *words).code == 0
@@ -93,6 +95,15 @@ def test_every_table_is_a_file(
     check_refused(other, NAME, 4, "was made with other settings", "--force replaces it")
     assert _run(capfd, place, option, place / "out", "-q", "--force").code == 0
     assert not (place / "out" / f"mine{ending}").exists()
+
+
+def test_the_caption_says_what_was_evaluated(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _run(capfd, place, "--latex", place / "out", "-q")
+    (path,) = (place / "out").glob("*forgetting*")
+    caption = "{Forgetting in rm, own galleries (retrieval, cross-modal, test split)}"
+    assert caption in path.read_text(encoding="utf-8")
 
 
 def test_a_foreign_directory_is_not_replaced(

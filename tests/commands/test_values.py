@@ -309,7 +309,8 @@ HOSTILE = ("nan", "-inf", "-1", "0", "1e30", str(10**18), "", "\u0661", "a,b")
 
 
 def _parameters(name: str) -> list[Any]:
-    found = typer.main.get_command(cli.application(name)).commands[name]  # type: ignore[attr-defined]
+    program: Any = typer.main.get_command(cli.application(name))
+    found = program.commands[name]
     return [one for one in found.params if one.param_type_name == "option" and not one.is_flag]
 
 

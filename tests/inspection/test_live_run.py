@@ -476,6 +476,29 @@ def test_a_real_run_is_seen_at_every_point(
     assert line(live.look()).startswith(f"{tmp_path / '00'}: finished; trained 6 steps on 24 pairs")
 
 
+def test_a_resumed_run_counts_the_steps_of_all_phases_before_it(
+    world: TrainingWorld, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    step = request(world, "ewc", 0, tmp_path, buffered=False, save_every="1")
+    seen: list[str] = []
+    firsts: list[int] = []
+
+    def fail(point: str) -> None:
+        seen.append(point)
+        if [one for one in seen if one.startswith("phase=")] and point.startswith("step="):
+            raise Diverged("the loss diverged")  # after the first step of the second phase
+
+    def look(_point: str) -> None:
+        if not firsts:
+            firsts.append(ProgressFile.read(Staging(step.out).partial / "progress.json").first)
+
+    with pytest.raises(Diverged):
+        train_step(step, fail)
+    train_step(step, look)
+    assert firsts == [7]  # six of the first phase, one of the second
+    assert re.search(r"trained 6 steps .* pairs/s since it resumed\)", capfd.readouterr().err)
+
+
 def test_a_run_that_diverged_or_was_killed_says_so(world: TrainingWorld, tmp_path: Path) -> None:
     def fail(point: str) -> None:
         if point == "step=2":

@@ -37,7 +37,7 @@ LINES = {
     ),
     "buffer": (
         ["buffer", "{at}/stream/00-part-0", "--policy", "ring", "--size", "4"],
-        [r"buffer: 4 of 12 images kept, [\d.]+ \w+"],
+        [r"buffer: 4 of 12 images kept, \d+ kB"],
     ),
     "distill": (
         ["distill", "{at}/stream/01-part-1", "--teacher", "{at}/plain", "--preset", "tiny"],

@@ -66,6 +66,13 @@ def test_other_tables_have_a_line_per_row() -> None:
     ]
 
 
+def test_control_characters_of_names_are_escaped() -> None:
+    table = Table(
+        "t", (Column("run", is_number=False),), (RowGroup("", ((TableCell("a\x1b[1m"),),)),)
+    )
+    assert table_csv(table) == "run\na\\x1b[1m\n"
+
+
 def test_pandas_reads_them(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     published = pandas.read_csv(io.StringIO(_published(tmp_path)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.eval_rows import current, own_rows, read_back, row
@@ -16,11 +17,11 @@ from vlcpctl.report.render.page import page
 from vlcpctl.report.request import Request
 
 
-def _document(path: Path, *conditions: str, **fields: object) -> Document:
+def _document(path: Path, *conditions: str, **fields: Any) -> Document:
     start = row(step=None, task="coco", task_step=None, run="base", checkpoint="b")
     last = row(step=2, task="coco", task_step=None, metrics={"rm": 40.0})
     rows = current([*own_rows(), last], start="b") + current([start])
-    return build(read_back(path / "r", rows), Request(fail_if=conditions, **fields))  # type: ignore[arg-type]
+    return build(read_back(path / "r", rows), Request(fail_if=conditions, **fields))
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,14 @@ from vlcpctl.training.loop.loop import TrainingLoop
 from vlcpctl.training.loop.resume import SavedProgress
 
 
-def test_pairs_of_an_earlier_process_are_not_in_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> TrainingLoop:
+    """A loop that resumed; each look at the clock is 2 s after the last one."""
     ticks = itertools.count(0, 2)
     monkeypatch.setattr(loop_module.time, "monotonic", lambda: float(next(ticks)))
     unused: Any = None
     run: Any = SimpleNamespace(device=torch.device("cpu"))
-    loop = TrainingLoop(
+    return TrainingLoop(
         run=run,
         phases=(),
         epoch_steps=1,
@@ -31,5 +33,12 @@ def test_pairs_of_an_earlier_process_are_not_in_the_rate(monkeypatch: pytest.Mon
         stop=unused,
         saved=SavedProgress(pairs=10**6, train_seconds=1.0),
     )
+
+
+def test_pairs_of_an_earlier_process_are_not_in_the_rate(loop: TrainingLoop) -> None:
     loop.saved.pairs += 64
     assert loop.pairs_per_second() == 32
+
+
+def test_seconds_of_an_earlier_process_are_in_the_time(loop: TrainingLoop) -> None:
+    assert loop.seconds() == 3  # 1 s of the earlier one

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 from support.battery import TrainingWorld, make_world, request, with_fusion_model
 from support.processes import run_together
+from support.tiny_stream import repeating_pair
 
 from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.methods import TABLE
@@ -40,7 +41,8 @@ FUSION = ("ctp", "lucir", "afec", "incclip", "mas", "lwf")  # the others' terms 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
     preload()
-    return make_world(tmp_path_factory.mktemp("world"))
+    # Pairs in groups: preset tiny contrasts distinct pairs only.
+    return make_world(tmp_path_factory.mktemp("world"), pair=repeating_pair)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,315 @@
+"""recipes/pretrained.sh: its data, its lines, and what its tables make of rows and reports."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from support.recipe_lines import RECIPES, dry_run_of, options_of, options_of_command, paths_read
+
+from vlcpctl.commands.train_step import _request
+from vlcpctl.data.buffer.policies import check_policy
+from vlcpctl.jobs.script import CommandLine
+from vlcpctl.methods import TABLE
+
+
+def script(name: str) -> ModuleType:
+    """A Python script of recipes/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, RECIPES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+maker = script("make_twemoji")
+tables = script("pretrained_table")
+
+FIRST, LAST = "00-smileys-emotion", "08-flags"
+
+
+def one(code: str, name: str, order: int, **more: Any) -> dict[str, Any]:
+    """An entry of the package's list of emoji."""
+    entry = {"unified": code, "name": name, "sort_order": order, "image": f"{code.lower()}.png"}
+    entry |= {"short_names": [name.lower().replace(" ", "_")], "category": "Objects"}
+    return entry | {"subcategory": "light & video", "has_img_twitter": True} | more
+
+
+def package_of(path: Path, entries: list[dict[str, Any]]) -> Path:
+    """An npm package with a list and pictures, whose colour is that of the code point."""
+    files = {"emoji.json": json.dumps(entries).encode()}
+    for each in entries:
+        shade = int(each["unified"].split("-")[0], 16) % 251
+        buffer = io.BytesIO()
+        Image.new("RGBA", (64, 64), (shade, 255 - shade, 40, 255)).save(buffer, "PNG")
+        files[f"img/twitter/64/{each['image']}"] = buffer.getvalue()
+    with tarfile.open(path, "w:gz") as package:
+        for name, content in files.items():
+            member = tarfile.TarInfo(f"package/{name}")
+            member.size = len(content)
+            package.addfile(member, io.BytesIO(content))
+    return path
+
+
+def glyphs_of(path: Path, entries: list[dict[str, Any]]) -> Any:
+    with tarfile.open(package_of(path, entries)) as package:
+        return maker.read_glyphs(package)
+
+
+def test_the_maker_reads_names_and_short_names_and_each_picture_once(tmp_path: Path) -> None:
+    entries = [
+        one("1F4A1", "ELECTRIC LIGHT BULB", 3, short_names=["bulb", "light_bulb"]),
+        one("1F1EA-1F1EC", "Egypt Flag", 2, short_names=["flag-eg"], subcategory="country-flag"),
+        one("1F3FB", "EMOJI MODIFIER", 1, category="Component"),
+        one("1F4A2", "ANGER SYMBOL", 0, has_img_twitter=False),
+    ]
+    entries.append(one("1F59C", "SAME PICTURE", 4))  # 251 code points on
+    glyphs = glyphs_of(tmp_path / "package.tgz", entries)
+    assert [(glyph.name, glyph.keywords, glyph.emoji) for glyph in glyphs] == [
+        ("Egypt Flag", ("flag eg", "country flag"), "\U0001f1ea\U0001f1ec"),
+        ("electric light bulb", ("bulb", "light bulb", "light & video"), "\U0001f4a1"),
+    ]
+    assert glyphs[0].image().size == (64, 64)
+
+
+def test_pairs_have_captions_in_several_phrasings_and_held_out_views(tmp_path: Path) -> None:
+    entries = [one("1F4A1", "LIGHT BULB", 0, short_names=["bulb"]), one("1F4B0", "MONEY BAG", 1)]
+    out = tmp_path / "base.parquet"
+    count = maker.write_pairs(out, glyphs_of(tmp_path / "package.tgz", entries))
+    rows = pq.read_table(out).to_pylist()
+    assert len(rows) == count == 2 * 25
+    train, test = ([row for row in rows if row["split"] == name] for name in ("train", "test"))
+    assert [row["captions"] for row in test] == [["light bulb"], ["money bag"]]
+    assert {row["captions"][0] for row in train} == {"light bulb", "money bag"}
+    bulbs = [row["captions"] for row in train if row["captions"][0] == "light bulb"]
+    assert len({caption for captions in bulbs for caption in captions}) > 8
+    assert {len(captions) for captions in bulbs} == {4}
+    assert len({row["image"] for row in rows}) == count
+    assert Image.open(io.BytesIO(rows[0]["image"])).size == (32, 32)
+    assert {row["group"] for row in rows} == {"Objects"}
+
+
+def test_pairs_are_the_same_bytes_each_time(tmp_path: Path) -> None:
+    glyphs = glyphs_of(tmp_path / "package.tgz", [one("1F4A1", "LIGHT BULB", 0)])
+    for name in ("a.parquet", "b.parquet"):
+        maker.write_pairs(tmp_path / name, glyphs)
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+
+
+def test_the_maker_refuses_another_package_by_its_digest(tmp_path: Path) -> None:
+    other = package_of(tmp_path / "other.tgz", [one("1F4A1", "LIGHT BULB", 0)])
+    with pytest.raises(SystemExit, match=r"is not emoji-datasource-twitter-16\.0\.0\.tgz: its SHA"):
+        maker.main(tmp_path / "base.parquet", other)
+    assert not (tmp_path / "base.parquet").exists()
+
+
+def test_a_downloaded_package_is_checked_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = package_of(tmp_path / "other.tgz", [one("1F4A1", "LIGHT BULB", 0)])
+    asked = []
+
+    def answer(url: str, timeout: int) -> io.BytesIO:
+        asked.append((url, timeout))
+        return io.BytesIO(other.read_bytes())
+
+    monkeypatch.setattr(maker.urllib.request, "urlopen", answer)
+    for _ in range(2):  # the second time it is already here
+        with pytest.raises(SystemExit, match="its SHA-256 is"):
+            maker.main(tmp_path / "base.parquet")
+    assert [url for url, _ in asked] == [maker.URL]
+    assert (tmp_path / maker.NAME).read_bytes() == other.read_bytes()
+
+
+def test_every_line_is_one_that_the_program_takes() -> None:
+    lines = dry_run_of("pretrained.sh")
+    for line in lines:
+        assert options_of(line), line
+    for given in options_of_command(lines, "train-step"):
+        _request({name: value for name, value in given.items() if value is not None})
+    for given in options_of_command(lines, "buffer"):
+        has_checkpoint = given["checkpoint"] is not None
+        check_policy(given["policy"], adds=False, has_checkpoint=has_checkpoint)
+
+
+def test_what_a_line_reads_is_written_by_a_line_before_it() -> None:
+    made: list[str | None] = ["base.parquet"]
+    for line in dry_run_of("pretrained.sh"):
+        for path in paths_read(line) if line.words[0] != "sample" else []:
+            assert CommandLine(0, (path,)).reads(made), f"{line} reads {path} too early"
+        assert line.makes is not None
+        assert line.makes not in made
+        made.append(line.makes)
+
+
+def steps() -> list[dict[str, Any]]:
+    """The options of the steps, without the one that makes the base."""
+    found = options_of_command(dry_run_of("pretrained.sh"), "train-step")
+    assert str(found[0]["out"]) == "model"
+    return found[1:]
+
+
+def test_every_run_starts_from_the_base_under_one_budget_with_three_seeds() -> None:
+    keys = ("preset", "steps", "epochs", "batch_size")
+    assert len({tuple(str(one[key]) for key in keys) for one in steps()}) == 1
+    firsts = [one for one in steps() if one["out"].name == FIRST]
+    assert {str(one["previous"]) for one in firsts} == {"start"}
+    lasts = [one for one in steps() if one["out"].name == LAST]
+    runs = sorted((one["run_name"], one["seed"]) for one in lasts)
+    assert len({name for name, _ in runs}) == 13
+    assert runs == sorted((name, seed) for name in {name for name, _ in runs} for seed in range(3))
+
+
+def test_rates_are_chosen_on_the_validation_split_of_the_first_three_groups() -> None:
+    lines = dry_run_of("pretrained.sh")
+    tried = [one for one in options_of_command(lines, "eval-retrieval") if one["split"] == "val"]
+    assert len(tried) == 2 * 10
+    for one in tried:
+        assert [Path(task).name[:2] for task in one["tasks"]] == ["00", "01", "02"]
+        (model,) = one["checkpoint"]
+        assert str(model).startswith("selection/")
+    reported = [
+        str(path)
+        for given in options_of_command(lines, "forgetting-report")
+        for path in given["rows"]
+    ]
+    assert not [path for path in reported if path.startswith("selection")]
+    assert {one["seed"] for one in steps() if str(one["out"]).startswith("selection")} == {100}
+
+
+def test_buffers_hold_earlier_groups_only_and_each_method_has_the_one_it_needs() -> None:
+    buffers = {
+        str(one["out"]): one for one in options_of_command(dry_run_of("pretrained.sh"), "buffer")
+    }
+    for given in steps():
+        needs = TABLE[given["method"].split("+")[0]]().needs(first=given["previous"] is None)
+        if given["buffer"] is None:
+            assert not needs.buffer, given["out"]
+            continue
+        held, tasks = buffers[str(given["buffer"])], []
+        assert needs.policy in ("", held["policy"])
+        while True:
+            tasks.append(int(Path(held["task"]).name[:2]))
+            if held["previous"] is None:
+                break
+            held = buffers[str(held["previous"])]
+        assert tasks[::-1] == list(range(int(given["out"].name[:2])))
+
+
+def test_switches_of_dha_are_rows_of_one_rate() -> None:
+    found = {
+        one["run_name"]: (tuple(one["set_"] or ()), one["lr"])
+        for one in steps()
+        if one["method"] == "dha" and ":" not in one["run_name"]
+    }
+    assert set(found) == {"dha", "dha-adapt", "dha-strong", "dha-strong-adapt"}
+    assert len({rate for _, rate in found.values()}) == 1
+    for name, (flags, _) in found.items():
+        assert ("dha.dynamic=false" in flags) == name.endswith("-adapt")
+        assert ("dha.main_share=0.875" in flags) == ("strong" in name)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--methods", "ewcc"), "unknown method 'ewcc'"),
+        (("--methods", "er interpolate"), "interpolate needs seqf"),
+        (("--pairs", "a.parquet", "--tarball", "b.tgz"), "--tarball has no effect with --pairs"),
+        (("--speed", "9"), "unknown option '--speed'"),
+        (("--emoji9",), "it runs on Emoji-9 always"),
+    ],
+)
+def test_words_that_mean_nothing_are_refused(words: tuple[str, ...], message: str) -> None:
+    command = ["bash", RECIPES / "pretrained.sh", "--dry-run", *words]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert message in ended.stderr
+
+
+def run_of(name: str, merged: list[float]) -> dict[str, Any]:
+    """A run of a report's summary, as far as the tables read it."""
+    scores = {"mean": sum(merged) / len(merged), "sd": None, "values": merged}
+    summary = {key: {"rm": scores} for key in ("merged_final", "own_final", "own_learned")}
+    return {"run": name, "seeds": [0, 1], "summary": summary}
+
+
+def test_claims_say_in_which_seeds_the_papers_ordering_returns() -> None:
+    runs = {
+        name: run_of(name, values)
+        for name, values in {"seqf": [3.0, 3.0], "lwf": [5.0, 6.0], "ewc": [2.0, 4.0]}.items()
+    }
+    found = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in tables.claims(runs)[2:]
+    ]
+    assert [(one[0], one[1], one[3]) for one in found] == [
+        ("`lwf`", "`seqf`", "yes: +2.50 (0.71)"),
+        ("`ewc`", "`seqf`", "in 1 of 2: +0.00 (1.41)"),
+        ("`lwf`", "`ewc`", "yes: +2.50 (0.71)"),
+    ]
+
+
+def test_a_table_has_rates_seeds_and_what_the_base_still_has_of_its_own_pictures() -> None:
+    scores = [{"start": 60.0, "8": 40.0}, {"start": 60.0, "8": 42.0}]
+    transfer = [{"run": "dha-adapt", "data": "00-base", "scores": {"rm": scores}}]
+    track = {"runs": [run_of("seqf", [1.0, 2.0]), run_of("dha-adapt", [5.0, 6.0])]}
+    _, _, first, second = tables.table(track | {"transfer": transfer}, {"dha": "2e-4"})
+    cells = [cell.strip() for cell in first.strip("|").split("|")]
+    assert cells[:4] == ["`dha-adapt`", "2e-4", "5.50 (0.71)", "5.00, 6.00"]
+    assert cells[-2:] == ["-", "41.00 (1.41)"]
+    assert second.startswith("| `seqf` |")
+
+
+def angle_row(seed: int, since: int | None, step: int, value: float) -> dict[str, Any]:
+    names = [name for names in tables.ANGLES.values() for name in names]
+    row: dict[str, Any] = {"run": "modx", "split": "test", "seed": seed, "step": step}
+    return row | {"since": {"step": since}, "metrics": dict.fromkeys(names, value)}
+
+
+def test_angles_are_from_the_base_to_the_last_model_and_one_task_further() -> None:
+    rows = [
+        angle_row(seed, since, step, value + seed)
+        for seed in (0, 1)
+        for since, step, value in ((None, 0, 4.0), (0, 1, 8.0), (None, 1, 30.0))
+    ]
+    _, _, whole, single = tables.angle_table(rows)
+    assert whole.startswith("| `modx` | test | base to last model | 30.5 (0.7) |")
+    assert single.startswith("| `modx` | test | one task further | 6.5 (0.7) |")
+
+
+@pytest.mark.slow
+def test_the_recipe_runs_without_a_network_and_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["LIGHT BULB", "MONEY BAG", "DOOR", "ROSE", "SHARK", "OCEAN"]
+    entries = [one(f"1F4A{number}", name, number) for number, name in enumerate(names)]
+    maker.write_pairs(tmp_path / "pairs.parquet", glyphs_of(tmp_path / "package.tgz", entries))
+    for name, value in {"STEPS": "2", "SEEDS": "0", "BASE_STEPS": "2"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # no way out
+    words = ["--pairs", "pairs.parquet", "--out", "out", "--jobs", "2"]
+    words += ["--methods", "seqf modx dha dha-strong-adapt interpolate icarl ctp+er"]
+    command = ["bash", str(RECIPES / "pretrained.sh"), *words]
+    for _ in range(2):
+        ended = subprocess.run(
+            command, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=1800
+        )
+        assert ended.returncode == 0, ended.stderr[-3000:]
+        table = (tmp_path / "out" / "table.md").read_text()
+        assert table in ended.stdout
+    for title in ("The base", "Memory-free", "With a buffer", "Angles on the first group"):
+        assert f"## {title}\n" in table
+    assert "| `modx` | `seqf` |" in table
+    lines = (tmp_path / "out" / "chosen.tsv").read_text().splitlines()
+    assert {line.split("\t")[0] for line in lines} == {"seqf", "modx", "dha", "icarl", "ctp+er"}

@@ -20,8 +20,9 @@
 #
 # 50 steps rather than 80, and no full grid of rates and strengths, so that both tables take an hour of
 # two cores together. With seqf, 1e-3 and 5e-4 were the best of six rates from 3e-4 to 6e-3 on the
-# validation split. joint trains on all tasks at once, for as many steps as a sequence has in total. A buffer holds SIZE=10% of a stream. If
-# it is interrupted, the same command resumes it; with more SEEDS it trains what is missing.
+# validation split. joint trains on all tasks at once, for as many steps as a sequence has in total. A
+# buffer holds SIZE=10% of a stream. If it is interrupted, the same command resumes it; with more SEEDS
+# it trains what is missing.
 set -euo pipefail
 recipes=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$recipes/pipeline.sh"

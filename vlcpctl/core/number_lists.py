@@ -34,8 +34,10 @@ def rounded(values: Numbers, decimals: int) -> Numbers:
 
 def as_lists(values: Numbers) -> list[Any]:
     """The numbers of an array as nested lists, None for NaN."""
-    found: list[Any] = np.where(np.isnan(values), None, values.astype(object)).tolist()
-    return found
+    found = values.astype(object)
+    found[np.isnan(values)] = None
+    as_given: list[Any] = found.tolist()
+    return as_given
 
 
 def are_plain(values: Numbers) -> bool:

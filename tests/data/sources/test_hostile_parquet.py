@@ -162,6 +162,15 @@ def test_a_list_of_one_long_caption_many_times_takes_no_memory(tmp_path: Path) -
     assert len(pair.captions) == 500_000
 
 
+def test_lists_of_captions_in_dictionaries_of_several_row_groups_are_read(tmp_path: Path) -> None:
+    """Row groups end within a batch; in each, the captions refer to a dictionary of its own."""
+    path = tmp_path / "p.parquet"
+    captions = [[f"{7 * row % 3000:060}", f"{11 * row % 3000:060}"] for row in range(4000)]
+    table = pa.table({"image": [IMAGE] * 4000, "caption": captions})
+    pq.write_table(table, path, row_group_size=1600)
+    assert [pair.captions for pair in read(path)] == captions
+
+
 def test_a_list_of_nulls_without_bytes_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -112,7 +112,12 @@ class ParquetFile:
         mean = max(facts.size // max(file.metadata.num_rows, 1), 1)
         most = _BATCH_ROWS if mean > _HOLDS_NO_IMAGE else most
         rows = max(1, min(most, _BATCH_BYTES // mean, facts.most_rows))
-        batches = file.iter_batches(rows, columns=names, use_threads=False)
+        every = range(file.num_row_groups)
+        groups = [[group] for group in every] if facts.by_group else [list(every)]
+        batches = chain.from_iterable(
+            file.iter_batches(rows, row_groups=group, columns=names, use_threads=False)
+            for group in groups
+        )
         if mean >= _WORTH_A_THREAD:
             batches = prefetch(batches)
         row = 0

@@ -43,6 +43,7 @@ class PageFacts:
     size: int  # bytes of all columns once decompressed, as the footer claims
     most_rows: int = BATCH_BYTES
     dictionaries: list[str] = field(default_factory=list)  # columns to keep as dictionaries
+    by_group: bool = False  # whether a batch must not have rows of two row groups
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ def inspect_pages(
                 # A batch has at most 500 values of a column, but any number of those of lists.
                 elif page.size * (values if is_list else 500) > BATCH_BYTES:
                     dictionaries.add(column.path)
+                    # Each row group has its own dictionary, and pyarrow cannot join lists of two.
+                    facts.by_group |= is_list
     facts.dictionaries = sorted(dictionaries)
     return facts
 

@@ -14,6 +14,8 @@ import xxhash
 
 from vlcpctl.data.tasks.task import Split
 
+_AT_ONCE = 1 << 16
+
 
 def pair_groups(splits: Sequence[Split]) -> list[np.ndarray]:
     """The group of each row, (n,) int64 for each split.
@@ -53,7 +55,9 @@ def _texts(split: Split) -> np.ndarray:
     """(T,) uint64: a hash of every caption, in the order of the rows."""
     ends, text = split.texts()
     digest = xxhash.xxh3_64_intdigest
-    hashes = (digest(text[start:end]) for start, end in pairwise(ends))
+    # Places as Python integers, which are read faster, but take five times the memory: in parts.
+    parts = (ends[at : at + _AT_ONCE + 1].tolist() for at in range(0, len(ends) - 1, _AT_ONCE))
+    hashes = (digest(text[start:end]) for part in parts for start, end in pairwise(part))
     return np.fromiter(hashes, np.uint64, len(ends) - 1)
 
 

@@ -176,10 +176,10 @@ class Split:
         """The sha256 of the bytes of each of the N images, (N, 32) uint8."""
         return np.frombuffer(self._rows.sha256, np.uint8).reshape(-1, SHA256_BYTES)
 
-    def texts(self) -> tuple[Sequence[int], memoryview]:
+    def texts(self) -> tuple[np.ndarray, memoryview]:
         """All T captions, row after row, as places (T + 1,) in UTF-8 bytes, and these bytes."""
-        lists, ends, text = self._rows.caption
-        return ends[lists[0] : lists[len(self)] + 1].tolist(), text
+        rows = self._rows
+        return rows.ends[rows.lists[0] : rows.lists[-1] + 1], rows.text
 
     def sizes(self) -> tuple[np.ndarray, np.ndarray]:
         """The widths and the heights of the N images in pixels, (N,) int32 each."""

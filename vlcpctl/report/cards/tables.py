@@ -45,8 +45,8 @@ _BYTES = frozenset({_PEAK, _DEVICE, _STATE, _MODEL})
 def bytes_text(count: float) -> str:
     """A number of bytes in words, with three digits.
 
-    >>> bytes_text(0), bytes_text(999), bytes_text(2_920_244), bytes_text(1.5e9)
-    ('0', '999 B', '2.92 MB', '1.50 GB')
+    >>> bytes_text(0), bytes_text(999), bytes_text(2_920_244), bytes_text(99_285_504)
+    ('0', '999 B', '2.92 MB', '99.3 MB')
     """
     if count <= 0:
         return "0"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from support.eval_rows import own_rows, read_back
+from support.checkpoints import write_checkpoint_manifest
+from support.eval_rows import own_rows, read_back, row
 from support.run_checkpoints import log_lines, write_step
 
+from vlcpctl.report.cards.as_json import cards_json
 from vlcpctl.report.cards.runs import read_cards
 from vlcpctl.report.cards.tables import cost_table
 
@@ -32,7 +34,7 @@ def _costs(path: Path, *, without_peak: tuple[int, ...] = ()) -> dict[str, tuple
             log_lines(range(2)),
             **{"seed": seed, "content": content, "slots": state, "train_seconds": seconds, **more},
         )
-    rows = [row for seed in (0, 1) for row in own_rows(MATRIX, seed=seed)]
+    rows = [one for seed in (0, 1) for one in own_rows(MATRIX, seed=seed)]
     table = cost_table(read_cards([path], read_back(path / "rows.ndjson", rows)))
     assert table is not None
     ((line,),) = (group.rows for group in table.groups)
@@ -50,3 +52,15 @@ def test_sums_peaks_and_the_last_state_are_means_over_the_seeds(tmp_path: Path) 
 
 def test_what_a_seed_did_not_record_is_blank(tmp_path: Path) -> None:
     assert _costs(tmp_path, without_peak=(1,))["peak memory"] == ("", "")
+
+
+def test_an_imported_model_has_no_cost_and_no_step(tmp_path: Path) -> None:
+    facts: dict[str, Any] = {"run": "clip", "origin": {"name": "clip"}, "parent": None}
+    (tmp_path / "clip").mkdir()
+    write_checkpoint_manifest(tmp_path / "clip", "s", step=None, **facts)
+    rows = [row(run="clip", step=None, task_step=None, checkpoint="s")]
+    cards = read_cards([tmp_path], read_back(tmp_path / "rows.ndjson", rows))
+    assert cost_table(cards) is None
+    ((card,),) = (one["checkpoints"] for one in cards_json(cards))
+    assert card["step"] is None
+    assert "seconds" not in card

@@ -142,15 +142,15 @@ def test_points_of_a_scatter_are_at_their_means_with_a_line_over_the_seeds() -> 
     chart, left_out = scatter_chart("t", points, ("x", "y"))
     assert left_out == []
     (at,) = re.findall(r'<path transform="translate\(([\d.]+),([\d.]+)\)"[^>]*data-run="0"', chart)
-    assert tuple(map(float, at)) == (pytest.approx(440 / 3, abs=0.1), 90)  # 20 of 60, 70 of 100
+    assert tuple(map(float, at)) == pytest.approx((440 / 3, 90), abs=0.1)  # 20 of 60, 70 of 100
     lines = re.findall(
         r'<line transform="translate\(([\d.]+),([\d.]+)\)" x2="(-?[\d.]+)" y2="(-?[\d.]+)"'
         r'[^>]*data-run="0"',
         chart,
     )
     across, up = (tuple(map(float, one)) for one in lines)
-    assert across == (pytest.approx(73.3, abs=0.1), 90, 220, 0)  # from 10 to 40
-    assert up == (pytest.approx(146.7, abs=0.1), 120, 0, -90)  # from 60 to 90
+    assert across == pytest.approx((73.3, 90, 220, 0), abs=0.1)  # from 10 to 40
+    assert up == pytest.approx((146.7, 120, 0, -90), abs=0.1)  # from 60 to 90
     label = re.findall(r'<text transform="translate\(([\d.]+),([\d.]+)\)"[^>]*data-run="0"', chart)
     assert abs(float(label[0][1]) - 90) < 10  # beside its point
 

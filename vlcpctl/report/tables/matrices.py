@@ -21,6 +21,7 @@ from vlcpctl.report.tables.table import (
 )
 
 MOST_SHOWN = 100  # steps, and tasks, that the matrices of a report show
+_BLANK = TableCell("", is_faint=True)
 
 
 def matrix_table(
@@ -39,8 +40,9 @@ def matrix_table(
     forgotten = [TableCell("forgotten", is_faint=True)]
     if "own" in galleries and "own" in run.galleries:
         columns += [Column(str(task)) for task in tasks]
-        for step, row in zip(steps, rows, strict=True):
-            row += [_own_cell(run, key, step, task) for task in tasks]
+        means = _means(run, key, steps, tasks)
+        for step, row, of_step in zip(steps, rows, means, strict=True):
+            row += [_own_cell(step, *pair) for pair in zip(tasks, of_step, strict=True)]
         forgotten += _forgotten(run, key, tasks)
     if "merged" in galleries and "merged" in run.galleries:
         columns.append(Column("merged"))
@@ -124,15 +126,33 @@ def own_means(run: RunScores, key: str, gallery: str = "own") -> np.ndarray:
     return mean_matrix([scores.of(gallery) for scores in run.scores[key]])
 
 
-def _own_cell(run: RunScores, key: str, step: int, task: int) -> TableCell:
-    if step == START:
-        score = float(start_means(run, key)[task])
-        spread = None if math.isnan(score) else Spread((score,))
-        return _cell(spread, "", is_faint=True)
-    spread = cell_spread(run, key, "own", (step, task))
-    if task > step:
-        return _cell(spread, "", is_faint=True)
-    return _cell(spread, UNDEFINED, is_strong=task == step)
+def _means(run: RunScores, key: str, steps: list[int], tasks: list[int]) -> list[list[float]]:
+    """For each step (or START) and task the mean over seeds, NaN where a seed lacks the score."""
+    of_seeds = run.scores.get(key, ())
+    if not of_seeds:
+        return [[math.nan] * len(tasks)] * len(steps)
+    if len(of_seeds) == 1:
+        own = of_seeds[0].of("start")  # START is its first row
+        found: list[list[float]] = own[np.ix_([step + 1 for step in steps], tasks)].tolist()
+        return found
+    start = start_means(run, key)
+    cells = [one.own[np.ix_([max(step, 0) for step in steps], tasks)].tolist() for one in of_seeds]
+    # fsum, as of every mean over seeds: numpy's may differ in the last digit.
+    return [
+        start[tasks].tolist()
+        if step == START
+        else [math.fsum(values) / len(of_seeds) for values in zip(*rows, strict=True)]
+        for step, *rows in zip(steps, *cells, strict=True)
+    ]
+
+
+def _own_cell(step: int, task: int, mean: float) -> TableCell:
+    is_known = not math.isnan(mean)
+    text = fixed(mean, 1) if is_known else ""
+    if step == START or task > step:
+        return TableCell(text, value=mean, is_faint=True) if is_known else _BLANK
+    value = mean if is_known else None
+    return TableCell(text or UNDEFINED, value=value, is_strong=task == step)
 
 
 def _cell(

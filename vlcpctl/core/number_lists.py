@@ -36,8 +36,8 @@ def as_lists(values: Numbers) -> list[Any]:
     """The numbers of an array as nested lists, None for NaN."""
     found = values.astype(object)
     found[np.isnan(values)] = None
-    as_given: list[Any] = found.tolist()
-    return as_given
+    lists: list[Any] = found.tolist()
+    return lists
 
 
 def are_plain(values: Numbers) -> bool:

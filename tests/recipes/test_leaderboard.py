@@ -138,7 +138,7 @@ def test_the_best_setting_of_each_row_is_chosen(tmp_path: Path) -> None:
     ("rows", "message"),
     [
         ([tried("a:1:", 2.0), tried("b:1:", 1.0, split="test")], "line 2: a row of split 'test'"),
-        ([tried("a:1:", 2.0), tried("a:1:", 2.5, seed=1)], "run 'a:1:' has several"),
+        ([tried("a:1:", 2.0), tried("a:1:", 2.5, seed=1)], "run 'a:1:' has more than one model"),
     ],
 )
 def test_rows_that_must_not_be_chosen_from_are_refused(

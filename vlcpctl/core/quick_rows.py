@@ -260,7 +260,10 @@ class QuickRows:
 
 
 def _is_usual_number(value: object) -> bool:
-    return type(value) in {float, int} and abs(value) <= rows.MOST_VALUE
+    # bool is an int, and not meant
+    return isinstance(value, float | int) and (
+        not isinstance(value, bool) and abs(value) <= rows.MOST_VALUE
+    )
 
 
 def _cut(line: str, at: int, end: int, name: str) -> str:

@@ -114,7 +114,7 @@ class ParquetFile:
         rows = max(1, min(most, _BATCH_BYTES // mean, facts.most_rows))
         every = range(file.num_row_groups)
         groups = [[group] for group in every] if facts.by_group else [list(every)]
-        batches = chain.from_iterable(
+        batches: Iterator[pa.RecordBatch] = chain.from_iterable(
             file.iter_batches(rows, row_groups=group, columns=names, use_threads=False)
             for group in groups
         )

@@ -21,7 +21,6 @@ from vlcpctl.checkpoints.checkpoint import (
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import facts_of_encoder, model_facts
 from vlcpctl.core import console
-from vlcpctl.core.allocator import keep_freed_memory
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.devices import set_arithmetic, torch_device
 from vlcpctl.core.errors import Diverged, Incompatible, UsageError
@@ -90,7 +89,6 @@ def _locked_train_step(
         for warning in plan.all_warnings():
             console.warn(warning)
     torch.set_num_threads(request.threads)
-    keep_freed_memory()
     with stop_flag() as stop:
         _train(plan, partial, semantic, world, stop, observe)
     return request.out

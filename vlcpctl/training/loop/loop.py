@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from vlcpctl.core import console
+from vlcpctl.core.allocator import keep_freed_memory
 from vlcpctl.core.batch import Batch, Weights
 from vlcpctl.core.errors import Diverged, Incompatible, Interrupted
 from vlcpctl.core.method import TRAIN
@@ -95,6 +96,7 @@ class TrainingLoop:
             self._restore_scaler(step_once)
         run.encoder.module.train(phase.trains)
         batches = self.batches(phase.start + first, phase.start + phase.steps)
+        keep_freed_memory()
         with console.progress(phase.name, phase.steps, "steps") as bar, closing(batches):
             bar.resume(first)
             for step, batch in enumerate(batches, start=first):

@@ -62,7 +62,7 @@ def table(runs: Sequence[dict[str, Any]], chosen: dict[str, list[str]]) -> list[
     """Lines of Markdown: a row for each run, with the setting that was chosen for it, if any."""
     seeds = ", ".join(str(seed) for seed in runs[0]["seeds"])
     first, *rest = COLUMNS.values()
-    lines = ["| ".join(["", "row", "setting", first, f"seeds {seeds}", *rest, ""]).strip()]
+    lines = [f"| {' | '.join(['row', 'setting', first, f'seeds {seeds}', *rest])} |"]
     lines.append("|---" * (len(COLUMNS) + 3) + "|")
     for run in runs:
         name = run["run"].split(" alpha=")[0]

@@ -75,7 +75,8 @@ def _trained(world: TrainingWorld, root: Path, name: str, policy: str, heads: st
 @pytest.mark.parametrize("family", mostly_slow(["dual", "fusion"], kept=["dual"]))
 @pytest.mark.parametrize("name", sorted(OFF))
 def test_a_method_that_is_turned_off_is_plain(chains: Chain, name: str, family: str) -> None:
-    policy = TABLE[name]().needs(first=False).policy
+    method = TABLE[name]()
+    policy = method.needs(first=False).policy or method.usual_policy
     heads = HEADS.get(name) if family == "fusion" else None
     plain = "er" if policy else "seqf"
     off = chains(family, name, policy, heads)  # type: ignore[call-arg]

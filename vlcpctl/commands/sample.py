@@ -27,22 +27,46 @@ def run(
     out: options.Out,
     views: Annotated[
         int,
-        typer.Option("--views", min=1, max=10_000, metavar="N", help="Training views per emoji."),
+        typer.Option(
+            "--views",
+            min=1,
+            max=10_000,
+            metavar="N",
+            help="Training views per emoji.",
+            rich_help_panel=options.DATA,
+        ),
     ] = 12,
     val_views: Annotated[
         int,
         typer.Option(
-            "--val-views", min=0, max=10_000, metavar="N", help="Validation views per emoji."
+            "--val-views",
+            min=0,
+            max=10_000,
+            metavar="N",
+            help="Validation views per emoji.",
+            rich_help_panel=options.DATA,
         ),
     ] = 0,
     test_views: Annotated[
         int,
-        typer.Option("--test-views", min=0, max=10_000, metavar="N", help="Test views per emoji."),
+        typer.Option(
+            "--test-views",
+            min=0,
+            max=10_000,
+            metavar="N",
+            help="Test views per emoji.",
+            rich_help_panel=options.DATA,
+        ),
     ] = 1,
     size: Annotated[
         int,
         typer.Option(
-            "--size", min=16, max=256, metavar="PIXELS", help="Side of the square images."
+            "--size",
+            min=16,
+            max=256,
+            metavar="PIXELS",
+            help="Side of the square images.",
+            rich_help_panel=options.DATA,
         ),
     ] = 64,
     limit: Annotated[
@@ -52,6 +76,7 @@ def run(
             min=1,
             metavar="N",
             help="Use only N emoji, taken from the groups in turn (default: all).",
+            rich_help_panel=options.DATA,
         ),
     ] = None,
     groups: Annotated[
@@ -60,6 +85,7 @@ def run(
             "--groups",
             metavar="NAMES",
             help='Groups to use, separated by commas, as in "Food & Drink,Flags" (default: all).',
+            rich_help_panel=options.DATA,
         ),
     ] = "",
     seed: options.Seed = 0,
@@ -67,7 +93,13 @@ def run(
     quiet: options.Quiet = False,
     list_: Annotated[  # noqa: ARG001 - answered by its callback
         bool,
-        typer.Option("--list", is_eager=True, callback=_list, help="Print the data sets and exit."),
+        typer.Option(
+            "--list",
+            is_eager=True,
+            callback=_list,
+            help="Print the data sets and exit.",
+            rich_help_panel=options.DATA,
+        ),
     ] = False,
 ) -> None:
     """Write a built-in data set as image-text pairs in one Parquet file.

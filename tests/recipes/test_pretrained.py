@@ -133,6 +133,7 @@ def test_a_downloaded_package_is_checked_too(
     assert (tmp_path / maker.NAME).read_bytes() == other.read_bytes()
 
 
+@pytest.mark.slow
 def test_every_line_is_one_that_the_program_takes() -> None:
     lines = dry_run_of("pretrained.sh")
     for line in lines:

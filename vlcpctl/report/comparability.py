@@ -109,19 +109,22 @@ def mixed_notes(mixed: Iterable[Mixed]) -> list[str]:
     ]
 
 
-def _mixed(rule: _Rule, rows: Iterable[Row], is_allowed: bool) -> list[Mixed]:
+def _mixed(rule: _Rule, rows: Sequence[Row], is_allowed: bool) -> list[Mixed]:
     """The groups of a rule with rows that differ; BadInput for the first unless allowed."""
+    facts = [*map(_FACTS[rule.field], rows)]
+    if len(set(facts)) <= 1:
+        return []  # as in most reports for most rules: no need to know the group of each row
     # Of 1.0 rows, some fields are known and some are not, so one row does not stand for its group:
     # each row is compared with the first row of every kind (which fields it has).
     firsts: dict[Hashable, dict[Hashable, Row]] = {}
     found: dict[Hashable, Mixed] = {}
     compared: dict[tuple[Hashable, Hashable], int] = {}  # with how many kinds of the group
-    for row in rows:
+    for row, fact in zip(rows, facts, strict=True):
         group = rule.group(row)
         if group is None or group in found:
             continue
         kinds = firsts.setdefault(group, {})
-        place = group, _FACTS[rule.field](row)
+        place = group, fact
         if compared.get(place) == len(kinds):
             continue  # a row that is alike in all that matters here was compared with them
         for first in kinds.values():

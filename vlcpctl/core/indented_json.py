@@ -1,7 +1,7 @@
-"""Indented JSON, as `json.dumps(indent=1)` writes it, of values that are mostly lists of numbers.
+"""Indented JSON, as `json.dumps(indent=1)` writes it, but a list of numbers takes one line.
 
-With an indent, json encodes number by number in Python. Here its encoder in C writes each list of
-numbers, with the indented line break as the separator of items. Arrays are written as a whole.
+With a line for each number, half of a large file is spaces. With an indent, json encodes item by
+item in Python; here its encoder in C writes each list without nested values, and orjson each array.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from vlcpctl.core.number_lists import Numbers, as_lists, compact_json
 
 _text = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _NESTED = (dict, list, tuple, np.ndarray)
+_NUMBERS = {int, float, type(None)}
 
 
 def indented_json(value: object, level: int = 0) -> str:
@@ -30,24 +31,28 @@ def indented_json(value: object, level: int = 0) -> str:
         parts = (f"{_text(key)}: {indented_json(one, level + 1)}" for key, one in value.items())
         return f"{{{start}{f',{start}'.join(parts)}{end}}}"
     if isinstance(value, list | tuple) and value:
-        if not any(isinstance(one, _NESTED) for one in value):
+        kinds = set(map(type, value))
+        if kinds <= _NUMBERS:
+            return _text(value)
+        if not any(issubclass(kind, _NESTED) for kind in kinds):
             return f"[{start}{_encoder(start).encode(value)[1:-1]}{end}]"
         return f"[{start}{f',{start}'.join(indented_json(one, level + 1) for one in value)}{end}]"
     return _text(value)
 
 
 def _array(values: Numbers, level: int) -> str:
-    text = compact_json(values) if values.size else None
-    if text is None:
-        return indented_json(as_lists(values), level)
-    breaks = ["\n" + " " * (level + depth) for depth in range(values.ndim + 1)]
-    text = text.strip("[]")
     if values.ndim == 1:
-        return f"[{breaks[1]}{text.replace(',', ',' + breaks[1])}{breaks[0]}]"
-    # The breaks between rows are put in last: they have a comma that is not between numbers.
-    rows = text.replace("],[", "|").replace(",", "," + breaks[2])
-    rows = rows.replace("|", f"{breaks[1]}],{breaks[1]}[{breaks[2]}")
-    return f"[{breaks[1]}[{breaks[2]}{rows}{breaks[1]}]{breaks[0]}]"
+        text = compact_json(values)
+        return _text(as_lists(values)) if text is None else text.replace(",", ", ")
+    if not len(values):
+        return "[]"
+    start, end = "\n" + " " * (level + 1), "\n" + " " * level
+    text = compact_json(values)
+    if text is None:
+        rows = [_text(row) for row in as_lists(values)]
+    else:
+        rows = [f"[{row}]" for row in text[2:-2].replace(",", ", ").split("], [")]
+    return f"[{start}{f',{start}'.join(rows)}{end}]"
 
 
 @lru_cache

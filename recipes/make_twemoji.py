@@ -128,7 +128,7 @@ def pairs_of(glyph: Glyph) -> Iterator[dict[str, Any]]:
 def write_pairs(out: Path, glyphs: list[Glyph]) -> int:
     """Write the Parquet file, at once or not at all, and return the number of pairs."""
     temporary = out.with_name(f".{out.name}.partial")
-    # Without a dictionary for the images, as there are no two alike.
+    # A dictionary of the images would save nothing: no two are alike.
     with pq.ParquetWriter(temporary, SCHEMA, compression="zstd", use_dictionary=TEXTS) as writer:
         for start in range(0, len(glyphs), _GLYPHS_PER_ROW_GROUP):
             some = glyphs[start : start + _GLYPHS_PER_ROW_GROUP]

@@ -75,11 +75,11 @@ def test_the_asymmetric_loss_leaves_them_out(parts: tuple[slice, ...]) -> None:
         return torch.stack([_weighted(side) for side in sides]).sum()
 
     def wanted(image: Tensor, text: Tensor, scale: Tensor) -> Tensor:
-        sides = (
+        to_text, to_image = (
             torch.stack(one_direction(one, other, scale, GROUPS))[anchors].sum() / B
             for one, other in ((image, text), (text, image))
         )
-        return _weighted(tuple(sides))  # type: ignore[arg-type]
+        return _weighted((to_text, to_image))
 
     _expect_equal(found, wanted, _unit(B, 0), _unit(B, 1), _scale())
 

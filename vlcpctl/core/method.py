@@ -171,6 +171,7 @@ class Run(Protocol):
         """
 
 
+@dataclass(frozen=True, kw_only=True)
 class Method:
     """Base class of all methods; a method overrides the hooks it uses."""
 

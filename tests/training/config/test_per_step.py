@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -49,13 +49,15 @@ def test_dha_scales_both_shares_and_nothing_else() -> None:
 
 def test_ctp_scales_the_momentum_of_later_tasks_alone() -> None:
     (method,) = scaled(compose("ctp"), "paper", 110, first=False)
-    assert (method.m, method.m_first) == (pytest.approx(0.9**10), 0.995)  # type: ignore[attr-defined]
+    values = vars(method)
+    assert (values["m"], values["m_first"]) == (pytest.approx(0.9**10), 0.995)
     assert scaled(compose("ctp"), "paper", 110, first=True) == compose("ctp")
 
 
 def test_a_number_of_steps_holds_for_every_method() -> None:
     dha, ema = scaled(compose("dha+ema", ["ema.decay=0.9"]), "20", 10, first=False)
-    assert (dha.main_share, ema.decay) == pytest.approx((0.995**2, 0.81))  # type: ignore[attr-defined]
+    values = vars(dha) | vars(ema)
+    assert (values["main_share"], values["decay"]) == pytest.approx((0.995**2, 0.81))
 
 
 def test_lines_say_what_was_scaled() -> None:
@@ -100,11 +102,11 @@ def test_a_scale_that_is_no_number_of_steps_is_refused(text: str) -> None:
 @pytest.mark.parametrize("name", TABLE)
 def test_shares_per_step_are_weights_that_say_so(name: str) -> None:
     method = TABLE[name]()
-    fields = {field.name: field for field in method.__dataclass_fields__.values()}  # type: ignore[attr-defined]
+    known = {field.name: field for field in fields(method)}
     for share in method.per_step(first=False):
-        assert fields[share].metadata["within"] == "[0, 1]"
-        assert fields[share].metadata["depends"].startswith("the number of steps: ")
-        assert "--scale-per-step" in fields[share].metadata["depends"]
+        assert known[share].metadata["within"] == "[0, 1]"
+        assert known[share].metadata["depends"].startswith("the number of steps: ")
+        assert "--scale-per-step" in known[share].metadata["depends"]
 
 
 def test_the_plan_names_defaults_that_depend_on_the_run() -> None:

@@ -36,7 +36,7 @@ def compose(names: str, assignments: Sequence[str] = ()) -> tuple[Method, ...]:
 
 def hyper_of(methods: Sequence[Method]) -> dict[str, dict[str, Any]]:
     """The hyper-parameters of every method: method name to field name to value."""
-    return {method.name: dataclasses.asdict(method) for method in methods}  # type: ignore[call-overload]
+    return {method.name: dataclasses.asdict(method) for method in methods}
 
 
 def preset_of(methods: Sequence[Method]) -> str:
@@ -65,7 +65,7 @@ def _by_method(chosen: Sequence[str], assignments: Sequence[str]) -> dict[str, d
 
 
 def _parsed(method: type[Method], name: str, parameter: str, text: str) -> object:
-    fields = {field.name: field for field in dataclasses.fields(method)}  # type: ignore[arg-type]
+    fields = {field.name: field for field in dataclasses.fields(method)}
     if parameter not in fields:
         raise UsageError(unknown_name(f"hyper-parameter of {name}:", parameter, fields))
     field = fields[parameter]

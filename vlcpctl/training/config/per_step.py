@@ -1,4 +1,4 @@
-"""Hyper-parameters that hang together with the run: shares per step, and their scaling. Torch-free.
+"""Weights that are kept at each step, scaled to the number of steps of a run. Torch-free.
 
 A weight w that a slow model keeps at every step keeps w^n of its start after n steps. Chosen for N
 steps, w^(N / n) keeps as much over n steps: the share 1 - w that is replaced becomes
@@ -97,7 +97,7 @@ def dependence(method: Method, text: str | None, *, first: bool) -> str:
     if text is None:
         left_out -= set(method.per_step(first=first))
     names: dict[str, list[str]] = {}
-    for field in dataclasses.fields(method):  # type: ignore[arg-type]
+    for field in dataclasses.fields(method):
         depends, value = field.metadata["depends"], getattr(method, field.name)
         if depends and value == field.default and field.name not in left_out:
             names.setdefault(depends.split(":")[0], []).append(field.name)
@@ -113,7 +113,7 @@ def _scaled(method: Method, text: str, steps: int, *, first: bool) -> Method:
         name: scaled_weight(getattr(method, name), chosen_for, steps)
         for name in method.per_step(first=first)
     }
-    return dataclasses.replace(method, **values)  # type: ignore[type-var]
+    return dataclasses.replace(method, **values)
 
 
 def _chosen_for(method: Method, text: str) -> int:

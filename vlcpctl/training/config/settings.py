@@ -121,7 +121,7 @@ def configuration(
     for name in SETTINGS:
         yield name, getattr(settings, name), origins.get(name, "default")
     for method in methods:
-        for field in dataclasses.fields(method):  # type: ignore[arg-type]
+        for field in dataclasses.fields(method):
             value = getattr(method, field.name)
             yield (
                 f"{method.name}.{field.name}",

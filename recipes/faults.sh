@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Tries some 1,100 faults and hostile inputs against vlcpctl and writes recipes/faults.md: what was
+# Tries some 1,100 faults and hostile inputs against vlcpctl and writes docs/results/faults.md: what was
 # tried, the exit code, and what was printed. About 40 minutes on two cores.
 #
-#   bash recipes/faults.sh                all cases; writes recipes/faults.md
+#   bash recipes/faults.sh                all cases; writes docs/results/faults.md
 #   bash recipes/faults.sh "Two processes"   only the cases whose names contain it; writes nothing
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -11,4 +11,4 @@ source recipes/environment.sh
 if [ $# -gt 0 ]; then
   exec python recipes/faults "$@"
 fi
-exec python recipes/faults --out recipes/faults.md
+exec python recipes/faults --out docs/results/faults.md

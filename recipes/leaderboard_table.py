@@ -1,4 +1,4 @@
-"""The tables of recipes/leaderboard.md, from the reports that recipes/leaderboard.sh has made.
+"""The tables of docs/results/leaderboard.md, from the reports that recipes/leaderboard.sh has made.
 
     python recipes/leaderboard_table.py DIR chosen.tsv    prints Markdown; DIR holds the reports
 

@@ -49,7 +49,7 @@ openai() {
   retrieval openai "--checkpoint openai"
 }
 
-probe() { # RUN "CHECKPOINTS": the authors' linear probe, 100 epochs of ImageNet; see modx_probe.md
+probe() { # RUN "CHECKPOINTS": the authors' linear probe, 100 epochs of ImageNet; see docs/papers/modx_probe.md
   local data_set="imagenet1k --data '$data/benchmarks' --nproc ${nproc:-1}"
   [ -z "$emoji9" ] || data_set="${outside##* } --epochs 5"
   measure "$1.probe.ndjson" "eval-probe $data_set --protocol modx $2"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # From a pretrained model: a base trained for long on another emoji set, then the nine groups of
 # Emoji-9 in sequence, as the papers start from CLIP. The base sees the same concepts, drawn by
-# others and named by others, as CLIP has seen much of the web. Table: recipes/pretrained.md.
+# others and named by others, as CLIP has seen much of the web. Table: docs/results/pretrained.md.
 #
 #   1. base         BASE_STEPS=3000 steps on Twemoji's pictures (recipes/make_twemoji.py), imported
 #                   as a model from elsewhere would be, and measured on Emoji-9 before any training

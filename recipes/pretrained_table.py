@@ -1,4 +1,4 @@
-"""The tables of recipes/pretrained.md, from what recipes/pretrained.sh has made.
+"""The tables of docs/results/pretrained.md, from what recipes/pretrained.sh has made.
 
     python recipes/pretrained_table.py DIR    prints Markdown; DIR is the recipe's --out
 

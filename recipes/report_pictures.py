@@ -1,6 +1,6 @@
-"""The pictures of recipes/report.md, and what a report of a hundred runs costs.
+"""The pictures of docs/guides/report.md, and what a report of a hundred runs costs.
 
-python recipes/report_pictures.py [--out recipes/report] [--browser /usr/bin/chromium] [--measure]
+python recipes/report_pictures.py [--out DIR] [--browser /usr/bin/chromium] [--measure]
 
 Needs pip install 'vlcpctl[dev]' and a Chromium. The rows are made up, by
 tests/support/report_rows.py.
@@ -123,7 +123,7 @@ def _run(*words: object) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "report")
+    parser.add_argument("--out", type=Path, default=Path("docs/guides/report"))
     found = os.environ.get("CHROMIUM") or shutil.which("chromium") or "chromium"
     parser.add_argument("--browser", default=found)
     parser.add_argument("--measure", action="store_true", help="print what reports cost")

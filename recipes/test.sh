@@ -14,7 +14,7 @@ check ruff check
 check ruff format --check
 check mypy
 check lint-imports --no-logo
-check cog --check README.md recipes/tables.md
+check cog --check README.md docs/papers/tables.md
 check codespell
 check validate-pyproject pyproject.toml
 

@@ -2,7 +2,7 @@
 
 One weight of the toy differs on purpose: the loss never reaches `unused`. The authors'
 penalties are part of the loss and give it a gradient of zeros, so AdamW decays it. Ours leave its
-gradient None, and AdamW skips it (`recipes/ctp_deviations.md`).
+gradient None, and AdamW skips it (`docs/papers/ctp_deviations.md`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""recipes/multi_node.md and the Slurm scripts: their command lines are ones the program takes."""
+"""The guide to many GPUs and the Slurm scripts: the program takes their command lines."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def bash(cluster: Path, script: str, *words: str, **more: str) -> tuple[int, str
 
 def lines_of_guide() -> list[CommandLine]:
     """The lines of vlcpctl in the guide, also those that torchrun or sbatch starts."""
-    text = (RECIPES / "multi_node.md").read_text(encoding="utf-8")
+    text = (RECIPES.parent / "docs" / "guides" / "many_gpus.md").read_text(encoding="utf-8")
     shell = "".join(re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL))
     shell = shell.replace("\\\n", " ")
     found = []

@@ -1,4 +1,4 @@
-"""The sweep of recipes/sweep.md, run as it is written but for the number of steps."""
+"""The sweep of docs/guides/sweep.md, run as it is written but for the number of steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 def written_lines() -> str:
     """The shell lines of the page, with three steps instead of sixty."""
-    text = (ROOT / "recipes" / "sweep.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "guides" / "sweep.md").read_text(encoding="utf-8")
     lines = "".join(re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL))
     assert "steps=60" in lines
     return lines.replace("steps=60", "steps=3")

@@ -62,7 +62,7 @@ class Incclip(Method):
         origin="IncCLIP eqs. 7-8, section 4.1",
         within="(0, inf)",
         depends="the temperature of the model: 0.01 suits one that is learned down to it; with a "
-        "fixed one, set it to that (recipes/incclip_choices.md)",
+        "fixed one, set it to that (docs/papers/incclip_choices.md)",
     )
     kl: str = hyper(
         "printed",

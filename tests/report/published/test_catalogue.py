@@ -1,4 +1,4 @@
-"""The list of published tables in recipes/tables.md is that of the package."""
+"""The list of published tables in docs/papers/tables.md is that of the package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from vlcpctl.report.published.catalogue import catalogue
 from vlcpctl.report.published.definition import shipped_names
 
-GUIDE = Path(__file__).parents[3] / "recipes" / "tables.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "papers" / "tables.md"
 
 
 def test_every_table_has_a_line_with_its_commands() -> None:
@@ -23,6 +23,6 @@ def test_every_table_has_a_line_with_its_commands() -> None:
 
 
 def test_the_guide_is_up_to_date() -> None:
-    """As `cog --check recipes/tables.md` finds."""
+    """As `cog --check docs/papers/tables.md` finds."""
     made = GUIDE.read_text(encoding="utf-8").split("]]] -->\n", 1)[1].split("<!-- [[[end]]] -->")[0]
     assert made.splitlines() == list(catalogue())

@@ -1,7 +1,7 @@
 """Presets: the training settings of each paper, usable with any method. Torch-free.
 
 A value is the paper's unless SOURCES names another source, or OURS says that there is none; the
-origins of settings mark both. `recipes/*_deviations.md` compare the papers with the authors' code.
+origins of settings mark both. `docs/papers/*_deviations.md` compare papers and authors' code.
 """
 
 from __future__ import annotations

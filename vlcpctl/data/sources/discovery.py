@@ -14,13 +14,14 @@ from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.folders import Folder
-from vlcpctl.data.sources.list_files import JSON, TABLES, ListFile
+from vlcpctl.data.sources.list_files import JSON, JSON_LINES, TABLES, ListFile
 from vlcpctl.data.sources.parquet import ParquetFile
 from vlcpctl.data.sources.webdataset import TarFile
-from vlcpctl.data.tasks.index import SPLITS
+from vlcpctl.data.tasks.index import SPLITS, split_named
 from vlcpctl.data.tasks.samples import Pair
 
 _PICKLES = frozenset({".pkl", ".pickle", ".npy", ".npz", ".pt", ".pth"})
+_GZIP = b"\x1f\x8b"
 _STATISTICS = "_stats.json"  # of img2dataset, written when a shard is complete
 
 
@@ -151,9 +152,15 @@ def _lists_of_splits(directory: Path) -> list[Path]:
     if any(directory.glob("*.tar")) or any(directory.glob("*.parquet")):
         return []
     found = [*directory.glob("*.json"), *directory.glob("json/*.json")]
-    return sorted(
-        (path for path in found if path.stem in SPLITS), key=lambda path: SPLITS.index(path.stem)
-    )
+    found = [path for path in found if path.stem in SPLITS]
+    lines = [path for path in sorted(directory.iterdir()) if path.suffix in JSON_LINES]
+    lines = [path for path in lines if split_named(path.stem) is not None]
+    if found and lines:
+        raise BadInput(
+            f"{directory} contains both {found[0].name} and {lines[0].name}; name the files "
+            "instead of the directory"
+        )
+    return sorted(found + lines, key=lambda path: SPLITS.index(split_named(path.stem) or ""))
 
 
 def _check_complete(directory: Path, shards: list[Path]) -> None:
@@ -186,9 +193,11 @@ def _opened(path: Path) -> Source:
             f"{path} is a pickle or a NumPy file, which can run code when it is loaded; "
             "convert it to Parquet, CSV or JSON"
         )
-    if path.suffix in JSON | TABLES:
+    if start[:2] == _GZIP:
+        raise BadInput(f"{path} is compressed with gzip; unpack it first")
+    if path.suffix in JSON | JSON_LINES | TABLES:
         return ListFile(path)
-    raise BadInput(f"{path} is not a Parquet, tar, JSON, CSV or TSV file")
+    raise BadInput(f"{path} is not a Parquet, tar, JSON, JSON Lines, CSV or TSV file")
 
 
 def _check_name(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Read pairs from lists of images and captions (JSON, CSV, TSV), one record at a time."""
+"""Read pairs from lists of images and captions (JSON, JSON Lines, CSV, TSV), record by record."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ from vlcpctl.data.sources.csv_tables import (
 )
 from vlcpctl.data.sources.image_files import ImageFiles
 from vlcpctl.data.sources.json_formats import NumberedRecord, json_records
+from vlcpctl.data.sources.json_lines import line_records
 from vlcpctl.data.sources.limits import Caps
 from vlcpctl.data.sources.records import in_batches, pair_of, text_of
 from vlcpctl.data.tasks.index import split_named
 from vlcpctl.data.tasks.kept_columns import united
 from vlcpctl.data.tasks.samples import Pair
 
-JSON, TABLES = frozenset({".json"}), frozenset({".csv", ".tsv", ".txt"})
+JSON, JSON_LINES = frozenset({".json"}), frozenset({".jsonl", ".ndjson"})
+TABLES = frozenset({".csv", ".tsv", ".txt"})
 _SPLIT = "split"
+_NAMING_LINES = 100  # of JSON Lines, whose writers leave out fields without a value
 # P9D's directories of images, beside its lists or beside their directory.
 _FOLDERS = ("train_images", "gallery_images")
 
@@ -67,17 +70,39 @@ class ListFile:
         found = {split_named(word) for word in words} - {None}
         return found.pop() if len(found) == 1 else None
 
+    def names(self, most: int) -> list[str]:
+        """The columns: those of the first record, in JSON Lines of the first 100 records.
+
+        Collects no more records when there are more than `most`. Raises BadInput if the list is
+        empty, or its first record malformed.
+        """
+        names: dict[str, None] = {}
+        flaw: str | None = None
+        count = 0
+        for count, (_, record) in enumerate(self._records(), start=1):
+            flaw = flaw or record.get(MISSHAPEN)
+            names.update(dict.fromkeys(name for name in record if name != MISSHAPEN))
+            if not self._is_lines() or count >= _NAMING_LINES or len(names) > most:
+                break
+        if not count:
+            raise BadInput(f"{self.path} lists no images")
+        if flaw and not names:
+            raise BadInput(f"{self.path}, {flaw}")
+        return list(names)
+
     def _records(self) -> Iterator[NumberedRecord]:
-        return table_records(self.path) if self._is_table() else json_records(self.path)
+        if self._is_table():
+            return table_records(self.path)
+        return line_records(self.path) if self._is_lines() else json_records(self.path)
+
+    def _is_lines(self) -> bool:
+        return self.path.suffix in JSON_LINES
 
     def _is_table(self) -> bool:
         return self.path.suffix in TABLES
 
     def _roles(self, columns: ColumnOptions) -> Roles:
-        first = next(self._records(), None)
-        if first is None:
-            raise BadInput(f"{self.path} lists no images")
-        names = [name for name in first[1] if name != MISSHAPEN]
+        names = self.names(columns.caps.columns)
         if _SPLIT not in names and self.split() is not None:
             names.append(_SPLIT)
         return roles_of(self.path, names, columns, images=True)

@@ -1,0 +1,178 @@
+"""JSON Lines: what is read, and what nobody can have meant."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.hostile import check_memory, mutated, refusal
+from support.program import check_refused, run_program
+from support.tiny_stream import make_image
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.data.sources.columns import ColumnOptions
+from vlcpctl.data.sources.discovery import find_inputs
+from vlcpctl.data.sources.limits import RECORD_LENGTH
+from vlcpctl.data.sources.list_files import ListFile
+from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.stream import make_stream
+from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.data.tasks.task import open_stream
+
+
+def write(path: Path, *lines: object) -> Path:
+    """A file of these lines; values other than bytes are written as JSON."""
+    data = [
+        line if isinstance(line, bytes) else json.dumps(line, ensure_ascii=False).encode()
+        for line in lines
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"\n".join(data) + b"\n")
+    for number in range(4):
+        (path.parent / f"{number}.png").write_bytes(make_image(number, 8))
+    return path
+
+
+def read(path: Path, **wanted: Any) -> list[Pair]:
+    columns = ColumnOptions(**wanted)
+    ListFile(path).check_columns(columns)
+    return [pair for batch in ListFile(path).pairs(columns) for pair in batch]
+
+
+@pytest.mark.parametrize("name", ["pairs.jsonl", "pairs.ndjson"])
+def test_each_line_is_a_pair_and_rows_of_one_image_are_its_captions(
+    tmp_path: Path, name: str
+) -> None:
+    path = write(
+        tmp_path / name,
+        {"image": "0.png", "caption": ["one", "two"], "week": 10},
+        {"image": "1.png", "caption": "three", "week": 9},
+        {"image": "1.png", "caption": "four", "week": 9},
+    )
+    ((source,),) = [one.files for one in find_inputs([str(path)])]
+    pairs = [pair for batch in source.pairs(ColumnOptions(value="week")) for pair in batch]
+    assert [pair.captions for pair in pairs] == [["one", "two"], ["three", "four"]]
+    assert [pair.value for pair in pairs] == [10, 9]
+    assert [pair.image for pair in pairs] == [make_image(0, 8), make_image(1, 8)]
+
+
+def test_a_mark_blank_lines_and_other_line_ends_are_read(tmp_path: Path) -> None:
+    one, two = (json.dumps({"image": f"{n}.png", "text": "c"}).encode() for n in range(2))
+    path = write(tmp_path / "l.jsonl", b"\xef\xbb\xbf" + one + b"\r", b"", b"  \r", two + b"\r")
+    assert [pair.place for pair in read(path)] == [0, 1]
+    assert not any(pair.flaw for pair in read(path))
+    path.write_bytes(path.read_bytes().rstrip())  # without a line end at the end
+    assert len(read(path)) == 2
+
+
+def test_a_column_that_the_first_line_leaves_out_is_found(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "l.jsonl",
+        {"image": "0.png", "caption": "a"},
+        {"image": "1.png", "caption": "b", "label": "cat", "week": 3},
+    )
+    assert [(pair.label, pair.value) for pair in read(path, value="week")] == [
+        (None, None),
+        ("cat", 3),
+    ]
+
+
+BAD_LINES: dict[str, tuple[bytes, str]] = {
+    "cut off": (b'{"image": "3.png", "capt', "line 2: character 19: Unterminated string"),
+    "not an object": (b'["3.png", "caption"]', "line 2: expected a record in braces"),
+    "not UTF-8": (b'{"image": "3.png", "caption": "caf\xe9"}', "line 2: it is not UTF-8"),
+    "a million brackets": (b'{"a":' + b"[" * 10**6, "line 2: a value nested more than 100"),
+    "deep and whole": (b'{"a":' + b"[" * 300 + b"]" * 300 + b"}", "line 2: a value nested more"),
+    "an integer of 5000 digits": (b'{"a": ' + b"1" * 5000 + b"}", "line 2: an integer with too"),
+    "half a surrogate pair": (rb'{"image": "3.png", "caption": "\ud800"}', "lone surrogate"),
+    "two objects": (b"{} {}", "line 2: character 3: Extra data"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_LINES)
+def test_a_bad_line_is_skipped_with_its_number_and_the_rest_is_read(
+    tmp_path: Path, name: str
+) -> None:
+    line, words = BAD_LINES[name]
+    pairs = read(
+        write(
+            tmp_path / "l.jsonl",
+            {"image": "0.png", "caption": "a"},
+            line,
+            {"image": "2.png", "caption": "c"},
+        )
+    )
+    assert [pair.image is None for pair in pairs] == [False, True, False]
+    assert words in str(pairs[1].flaw)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([], "lists no images"),
+        ([b"", b" "], "lists no images"),
+        ([b"{", b"["], "l.jsonl, line 1: character 1: Expecting property name"),
+        ([b"{}"], "no image column"),
+        (['{"image": "a"}'.encode("utf-16")], "line 1: it is not UTF-8"),
+        ([b'{"image": "' + b"x" * RECORD_LENGTH + b'"}'], "line 1: a line that does not end"),
+        ([{f"c{n}": 0 for n in range(10_001)}], "the limit is 10000"),
+    ],
+)
+def test_lines_that_are_no_list_are_refused(tmp_path: Path, lines: list[Any], words: str) -> None:
+    path = write(tmp_path / "l.jsonl", *lines)
+    assert words in str(refusal(lambda: read(path), path))
+
+
+def test_memory_does_not_grow_with_the_lines(tmp_path: Path) -> None:
+    path = tmp_path / "l.jsonl"
+    with path.open("w") as file:
+        for number in range(4_000):
+            record = {"image": f"{number}.png", "caption": "x" * 5000}
+            file.write(json.dumps(record) + "\n")
+    assert path.stat().st_size > 20e6
+
+    def walk() -> None:
+        for _ in ListFile(path).pairs(ColumnOptions()):
+            pass
+
+    check_memory(walk, 15)
+
+
+def test_any_lines_end_in_pairs_or_one_line(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    whole = write(tmp_path / "x.jsonl", {"image": "0.png", "caption": ["c"], "g": 1.5e3}, {"a": 1})
+    data = whole.read_bytes()
+    for _ in range(200):
+        whole.write_bytes(mutated(data, draw))
+        refusal(lambda: read(whole), whole)
+
+
+def test_lists_of_splits_in_a_directory_are_a_source(tmp_path: Path) -> None:
+    for number, name in enumerate(("validation", "train", "test", "notes")):
+        write(tmp_path / f"{name}.jsonl", {"image": f"{number}.png", "caption": name})
+    given = SplitOptions(sources=[str(tmp_path)], by="source", split_column="split")
+    make_stream(given, tmp_path / "stream")
+    (task,) = open_stream(tmp_path / "stream")
+    assert dict(task.counts) == {"train": 1, "val": 1, "test": 1}
+    (tmp_path / "train.json").write_text("[]")
+    with pytest.raises(BadInput, match=r"contains both train\.json and test\.jsonl"):
+        find_inputs([str(tmp_path)])
+
+
+def test_a_compressed_list_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "l.jsonl.gz").write_bytes(gzip.compress(b"{}"))
+    with pytest.raises(BadInput, match="compressed with gzip; unpack it first"):
+        find_inputs([str(tmp_path / "l.jsonl.gz")])
+
+
+def test_bad_lines_count_against_max_skip(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "l.jsonl", {"image": "0.png", "caption": "a"}, b"{")
+    words = ("split", path, "-o", tmp_path / "stream", "--by", "source", "-q")
+    check_refused(run_program(capfd, *words), "split", 6, "line 2: character 1")
+    assert run_program(capfd, *words, "--max-skip", "1", "--holdout", "none").code == 0

@@ -270,7 +270,8 @@ def run(
     Lists can be the JSON of ALBEF, Karpathy, COCO or P9D, or text tables with a header.
     Consecutive rows with the same image become one image with several captions. In folders and
     tars, files with the same name form a pair: an image, a .txt with one caption per line, a .json.
-    Failed downloads of img2dataset are skipped. Pickles are never read.
+    Failed downloads of img2dataset are skipped and do not count against --max-skip. Pickles are
+    never read.
 
     Images must be JPEG, PNG or WebP with at most 40 million pixels and 256 MiB, in any colour mode.
     The first frame of an animation is used. EXIF orientation is ignored, as in open_clip.

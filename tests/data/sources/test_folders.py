@@ -13,10 +13,12 @@ import pytest
 from support.pair_files import img2dataset_members, write_parquet, write_tar
 from support.tiny_stream import make_image
 
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.errors import BadInput, TooManySkipped
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import find_inputs
 from vlcpctl.data.sources.folders import Folder
+from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.samples import Pair
 
 IMAGE = make_image(0, 8)
@@ -147,3 +149,52 @@ def test_img2dataset_as_parquet_leaves_out_what_was_not_downloaded(tmp_path: Pat
     pairs = read(tmp_path / "00000.parquet")
     assert [(pair.place, pair.source_key) for pair in pairs] == [(0, "0"), (2, "2")]
     assert not any(pair.flaw for pair in pairs)
+
+
+def failed(number: int, **described: object) -> dict[str, bytes]:
+    """The description and caption of an image that img2dataset could not download."""
+    whole = {"status": "failed_to_download", "error_message": "HTTP Error 404", **described}
+    return {f"{number:09d}.json": json.dumps(whole).encode(), f"{number:09d}.txt": b"caption"}
+
+
+@pytest.mark.parametrize("kind", ["tar", "files"])
+def test_failed_downloads_are_counted_but_are_no_errors(tmp_path: Path, kind: str) -> None:
+    members = img2dataset_members(2) | failed(7) | failed(8, error_message=None) | failed(9)
+    members["000000009.jpg"] = b""  # some writers leave an empty file
+    if kind == "tar":
+        write_tar(tmp_path / "in" / "00000.tar", members)
+    else:
+        for name, data in members.items():
+            path = tmp_path / "in" / "00000" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+    given = SplitOptions(sources=[str(tmp_path / "in")], by="source", holdout="none", max_skip="0")
+    manifest = make_stream(given, tmp_path / "stream")
+    assert (manifest["read"], manifest["skipped"]) == (5, {"failed download": 3})
+    rows = [
+        json.loads(line) for line in (tmp_path / "stream/skipped.ndjson").read_text().splitlines()
+    ]
+    assert [row["detail"] for row in rows] == [
+        "failed_to_download: HTTP Error 404",
+        "failed_to_download",
+        "failed_to_download: HTTP Error 404",
+    ]
+
+
+def test_failed_downloads_do_not_excuse_other_errors(tmp_path: Path) -> None:
+    members = img2dataset_members(2) | failed(7) | {"000000008.txt": b"alone"}
+    # A status is img2dataset's only beside its error message.
+    members["000000009.json"] = json.dumps({"status": "failed", "caption": "c"}).encode()
+    write_tar(tmp_path / "in.tar", members)
+    given = SplitOptions(sources=[str(tmp_path / "in.tar")], by="source", max_skip="1")
+    with pytest.raises(
+        TooManySkipped, match=r"2 of 5 samples cannot be used \(no image 2\).*000000008"
+    ):
+        make_stream(given, tmp_path / "stream")
+
+
+def test_nothing_but_failed_downloads_says_so(tmp_path: Path) -> None:
+    write_tar(tmp_path / "in.tar", failed(1) | failed(2))
+    given = SplitOptions(sources=[str(tmp_path / "in.tar")], by="source")
+    with pytest.raises(BadInput, match=r"none of 2 pairs can be used \(failed download 2\)"):
+        make_stream(given, tmp_path / "stream")

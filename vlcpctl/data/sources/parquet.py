@@ -20,7 +20,7 @@ from vlcpctl.data.sources.arrow import captions_of, images_of, kept_of, names_of
 from vlcpctl.data.sources.columns import ColumnOptions, Roles, roles_of
 from vlcpctl.data.sources.image_files import ImageFiles
 from vlcpctl.data.sources.parquet_pages import PageFacts, inspect_pages
-from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.data.tasks.samples import NO_IMAGE, Pair
 
 _BATCH_BYTES = 8 * 2**20  # four times faster than 32 MB: the allocator reuses its pages
 _BATCH_ROWS = 500
@@ -182,7 +182,7 @@ class ParquetFile:
         kept = [column(name, kept_of) for name in roles.keep]
         kept_rows = zip(*kept, strict=True) if kept else repeat((), count)
         parts = (places, key, images, captions, label, value, split, flaws, kept_rows)
-        rows = zip(*parts, strict=True)
+        rows = zip(*parts, repeat(NO_IMAGE, count), strict=True)
         return [tuple.__new__(Pair, row) for row in rows]  # Pair(...) is slower; see `identify`
 
 

@@ -12,10 +12,12 @@ from vlcpctl.data.sources.kept_values import kept_of_record
 from vlcpctl.data.sources.limits import JSON_DEPTH, TEXT_BYTES, is_too_deep
 from vlcpctl.data.sources.records import listed, number_or_text, text_of
 from vlcpctl.data.sources.tar_reader import TarMember
-from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.data.tasks.samples import FAILED_DOWNLOAD, Pair
 
 IMAGES = ("webp", "png", "jpg", "jpeg")  # in the order in which CLIP_benchmark tries them
 TEXTS = ("txt", "json", "cls")
+# Fields of img2dataset: whether an image was downloaded, and why not.
+STATUS, ERROR, SUCCESS = "status", "error_message", "success"
 _TOO_DEEP = f"it is nested more than {JSON_DEPTH} levels deep"
 
 
@@ -36,6 +38,9 @@ def pair_of_parts(key: str, parts: dict[str, TarMember], columns: ColumnOptions)
             error = ValueError(_TOO_DEEP)
         why = f"cannot read its .txt, .cls or .json: {error}"
         return Pair(key, key, None, [], None, None, None, why)
+    failure = _failed_download(described)
+    if failure is not None:
+        return Pair(key, key, None, [], None, None, None, failure, reason=FAILED_DOWNLOAD)
     image, flaw = _image(parts)
     kept, unfit = kept_of_record(described, columns.keep)
     return Pair(
@@ -49,6 +54,18 @@ def pair_of_parts(key: str, parts: dict[str, TarMember], columns: ColumnOptions)
         flaw or unfit,
         kept,
     )
+
+
+def _failed_download(described: dict[str, Any]) -> str | None:
+    """Why img2dataset did not download the image of a sample, or None if it did.
+
+    Its own writer leaves such a sample out of tars and folders; programs that turn its tables into
+    tars may not. The two fields together are img2dataset's: others have a status as well.
+    """
+    status, error = described.get(STATUS), described.get(ERROR)
+    if ERROR not in described or status in (None, SUCCESS):
+        return None
+    return shortened(f"{status}: {error}" if error else str(status))
 
 
 def _image(parts: dict[str, TarMember]) -> tuple[bytes | None, str | None]:

@@ -240,7 +240,8 @@ class _Writers:
 
 def _check_filled(tasks: list[TaskSummary], read: int, skips: SkipLog) -> None:
     if not any(task.splits for task in tasks):
-        why = f" ({skips.summary()}; the first: {skips.first})" if skips.first else ""
+        first = f"; the first: {skips.first}" if skips.first else ""
+        why = f" ({skips.summary()}{first})" if skips.counts else ""
         raise BadInput(f"none of {read} pairs can be used{why}")
     empty = [task.name for task in tasks if not task.splits]
     if empty:

@@ -11,6 +11,9 @@ from vlcpctl.data.images.header import MAX_BYTES, BrokenImage, Bytes, decode_ful
 # The distinct values, sorted, of each column in --keep-columns; () without any such column.
 KeptValues = tuple[tuple[str, ...], ...]
 
+NO_IMAGE = "no image"
+FAILED_DOWNLOAD = "failed download"  # of img2dataset: expected, so that --max-skip ignores it
+
 
 class UnusablePair(ValueError):
     """A pair that has to be skipped; `reason` is the category to count, `detail` the message."""
@@ -27,7 +30,7 @@ def identify(pair: Pair, *, decode: bool = False) -> Sample:
     """
     image = pair.image
     if image is None:
-        raise UnusablePair("no image", pair.flaw or "no image")
+        raise UnusablePair(pair.reason, pair.flaw or pair.reason)
     captions = list(filter(str.strip, pair.captions))
     if not captions:
         raise UnusablePair(
@@ -54,7 +57,8 @@ def identify(pair: Pair, *, decode: bool = False) -> Sample:
 class Pair(NamedTuple):
     """An image with its captions as read from a source.
 
-    If the image could not be read, `image` is None and `flaw` is the reason.
+    If the image could not be read, `image` is None, `flaw` says why, and the pair is counted as
+    skipped under `reason`.
     """
 
     place: str | int  # row number in a file, or member name in a tar
@@ -66,6 +70,7 @@ class Pair(NamedTuple):
     split: str | None
     flaw: str | None = None
     kept: KeptValues = ()
+    reason: str = NO_IMAGE
 
 
 class Sample(NamedTuple):

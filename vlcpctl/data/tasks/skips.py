@@ -10,6 +10,7 @@ from typing import TextIO
 
 from vlcpctl.core.errors import TooManySkipped, UsageError
 from vlcpctl.core.printable import shortened
+from vlcpctl.data.tasks.samples import FAILED_DOWNLOAD
 
 
 def _is_percentage(number: str) -> bool:
@@ -54,14 +55,15 @@ class SkipLog:
 
     path: Path | None
     counts: Counter[str] = field(default_factory=Counter)  # by reason
-    first: str = ""  # the first skipped sample, for messages
+    first: str = ""  # the first skipped sample that is an error, for messages
     _file: TextIO | None = None
 
     def add(self, file: Path, place: str | int, reason: str, detail: str) -> None:
         """Record a skipped sample; `place` is its row number or the name of its tar member."""
         where = f"row {place}" if isinstance(place, int) else f"member {place}"
         self.counts[reason] += 1
-        self.first = self.first or f"{file}, {shortened(where)}: {detail}"
+        if reason != FAILED_DOWNLOAD:
+            self.first = self.first or f"{file}, {shortened(where)}: {detail}"
         if self.path is None:
             return
         if self._file is None:
@@ -76,13 +78,24 @@ class SkipLog:
             self._file.close()
 
     def check(self, tolerance: Tolerance, read: int) -> None:
-        """Raise TooManySkipped, naming the first skipped sample, if there are too many."""
-        if not tolerance.allows(self.counts.total(), read):
+        """Raise TooManySkipped, naming the first skipped sample, if there are too many.
+
+        Failed downloads are not errors of the data and do not count.
+        """
+        errors = self._errors()
+        if not tolerance.allows(errors.total(), read - self.counts[FAILED_DOWNLOAD]):
             raise TooManySkipped(
-                f"{self.counts.total()} of {read} samples cannot be used ({self.summary()}), "
+                f"{errors.total()} of {read} samples cannot be used ({_listed(errors)}), "
                 f"more than --max-skip {tolerance.text}; the first: {self.first}"
             )
 
     def summary(self) -> str:
         """The counts by reason, the most frequent first, such as "broken image 3, no image 1"."""
-        return ", ".join(f"{reason} {count}" for reason, count in self.counts.most_common())
+        return _listed(self.counts)
+
+    def _errors(self) -> Counter[str]:
+        return Counter({why: count for why, count in self.counts.items() if why != FAILED_DOWNLOAD})
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{reason} {count}" for reason, count in counts.most_common())

@@ -97,7 +97,7 @@ def test_facts_are_the_same_without_reading_images(tmp_path: Path) -> None:
 
 def test_an_empty_directory_says_what_is_missing(tmp_path: Path) -> None:
     fill(tmp_path, a_txt="a")
-    with pytest.raises(BadInput, match=r"\.tar or image files and no train\.json"):
+    with pytest.raises(BadInput, match=r"\.tar or image files, no train\.json"):
         find_inputs([str(tmp_path)])
 
 

@@ -320,7 +320,7 @@ def test_the_place_of_images_is_in_no_id(tmp_path: Path) -> None:
         ("list.json", b'[{"image": "a.png"}]', 3, "no caption column"),
         ("list.csv", b'image,caption\na.png,"c\n', 3, "list.csv, line 2"),
         ("list.pkl", b"\x80\x04.", 3, "is a pickle"),
-        ("list.doc", b"hello", 3, "not a Parquet, tar, JSON, JSON Lines, CSV or TSV file"),
+        ("list.doc", b"hello", 3, "not a Parquet, Arrow, tar, JSON, JSON Lines, CSV or TSV file"),
     ],
 )
 def test_the_program_names_a_broken_list_in_one_line(

@@ -43,6 +43,7 @@ class ColumnOptions:
     keep: tuple[str, ...] = ()  # whose values the index keeps
     image_roots: tuple[Path, ...] = ()  # that image paths are relative to; none: beside the list
     caps: Caps = field(default_factory=Caps)
+    is_contained: bool = False  # whether image paths must stay in the directory
     log: FileLog | None = None  # of the files that are read besides the source's own
 
 

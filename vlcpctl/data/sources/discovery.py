@@ -14,8 +14,10 @@ from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.folders import Folder
+from vlcpctl.data.sources.image_folders import METADATA, ImageFolder, split_of_directories
 from vlcpctl.data.sources.list_files import JSON, JSON_LINES, TABLES, ListFile
 from vlcpctl.data.sources.parquet import ParquetFile
+from vlcpctl.data.sources.saved_datasets import ArrowFile, saved_files
 from vlcpctl.data.sources.webdataset import TarFile
 from vlcpctl.data.tasks.index import SPLITS, split_named
 from vlcpctl.data.tasks.samples import Pair
@@ -107,9 +109,13 @@ def _files_of(source: str) -> list[Source]:
 
 
 def _files_in(directory: Path) -> list[Source]:
-    lists = _lists_of_splits(directory)
-    if lists:
-        return [ListFile(path) for path in lists]
+    _check_name(directory)
+    listed = saved_files(directory) or [ListFile(path) for path in _lists_of_splits(directory)]
+    return list(listed) or _shards_in(directory) or _images_in(directory)
+
+
+def _shards_in(directory: Path) -> list[Source]:
+    """The tars or Parquet files below a directory, unless a Parquet file describes images."""
     tars = _visible(directory, "*.tar")
     # A table that only describes tars is not a source: img2dataset gives it the name of its tar or
     # directory, vlcpctl the name of its split.
@@ -124,14 +130,46 @@ def _files_in(directory: Path) -> list[Source]:
     if tars and tables:
         found = f"{directory} contains both tars and Parquet files ({tables[0].name})"
         raise BadInput(f"{found}; name the files instead of the directory")
+    if not tars and all(path.name in METADATA for path in tables):
+        described_images = _image_folders(directory)
+        if described_images:
+            return described_images
     _check_complete(directory, tars or tables)
-    if tars or tables:
-        return [_opened(path) for path in tars or tables]
-    _check_name(directory)
+    return [_opened(path) for path in tars or tables]
+
+
+def _images_in(directory: Path) -> list[Source]:
+    """The directory itself as a source. Raises BadInput if it contains no images."""
     folder = Folder(directory)
     if folder.holds_images():
         return [folder]
-    raise BadInput(f"{directory} contains no .parquet, .tar or image files and no train.json")
+    if _visible(directory, "*.arrow"):
+        raise BadInput(
+            f"{directory} contains .arrow files, but no data set that save_to_disk has finished; "
+            "save it again, or name the files instead of the directory"
+        )
+    raise BadInput(
+        f"{directory} contains no .parquet, .tar or image files, no train.json or train.jsonl, and "
+        "no data set saved by save_to_disk"
+    )
+
+
+def _image_folders(directory: Path) -> list[Source]:
+    """The tables of an `imagefolder`, wherever in the directory; none if it has no such tables."""
+    tables = [path for path in _visible(directory, "metadata.*") if path.name in METADATA]
+    for path in tables:
+        _check_name(path)
+    found = [
+        ImageFolder(path, split_of_directories(path.relative_to(directory))) for path in tables
+    ]
+    found = [folder for folder in found if folder.describes_images()]
+    names = {folder.path.name for folder in found}
+    if len(names) > 1:
+        raise BadInput(
+            f"{directory} contains both {' and '.join(sorted(names)[:2])}, which may describe the "
+            "same images; move one of them away, or name the files instead of the directory"
+        )
+    return list(found)
 
 
 def _visible(directory: Path, pattern: str) -> list[Path]:
@@ -153,7 +191,7 @@ def _lists_of_splits(directory: Path) -> list[Path]:
         return []
     found = [*directory.glob("*.json"), *directory.glob("json/*.json")]
     found = [path for path in found if path.stem in SPLITS]
-    lines = [path for path in sorted(directory.iterdir()) if path.suffix in JSON_LINES]
+    lines = sorted(path for suffix in JSON_LINES for path in directory.glob(f"*{suffix}"))
     lines = [path for path in lines if split_named(path.stem) is not None]
     if found and lines:
         raise BadInput(
@@ -184,6 +222,8 @@ def _opened(path: Path) -> Source:
         start = file.read(4)
     if start == b"PAR1":
         return ParquetFile(path)
+    if path.suffix == ".arrow":
+        return ArrowFile(path)
     if path.suffix == ".parquet":
         raise BadInput(f"{path} is not a Parquet file: it starts with {start!r}")
     if ".tar" in path.suffixes or path.suffix == ".tgz":
@@ -197,7 +237,7 @@ def _opened(path: Path) -> Source:
         raise BadInput(f"{path} is compressed with gzip; unpack it first")
     if path.suffix in JSON | JSON_LINES | TABLES:
         return ListFile(path)
-    raise BadInput(f"{path} is not a Parquet, tar, JSON, JSON Lines, CSV or TSV file")
+    raise BadInput(f"{path} is not a Parquet, Arrow, tar, JSON, JSON Lines, CSV or TSV file")
 
 
 def _check_name(path: Path) -> None:

@@ -27,7 +27,7 @@ class FileLog:
         self._before = _mark(source)
         self._files = self._bytes = 0
         self._content, self._state = xxhash.xxh3_128(), xxhash.xxh3_128()
-        self._is_settled = True
+        self._is_settled = self._is_empty = True
 
     def add(self, name: str, found: os.stat_result | None, data: Bytes | None) -> None:
         """Record a file, given its state before it was read; see `state_of`.
@@ -40,6 +40,7 @@ class FileLog:
             state = f"{found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns} "
             state += f"{found.st_ctime_ns}"
             self._is_settled &= is_settled(found)
+        self._is_empty = False
         self._state.update(b"%b%b;" % (label, state.encode()))
         if data is None:
             self._content.update(b"%b-;" % label)
@@ -50,6 +51,9 @@ class FileLog:
 
     def facts(self) -> dict[str, Any]:
         """Number and bytes of the files that were read, and a digest of names, sizes and bytes."""
+        return self._facts()
+
+    def _facts(self) -> dict[str, Any]:
         return {"files": self._files, "bytes": self._bytes, ALGORITHM: self._content.hexdigest()}
 
     def check_unchanged(self) -> None:
@@ -63,7 +67,12 @@ class FileLog:
             record(self.source, self._state.hexdigest(), self.facts())
 
     def recalled(self) -> Mapping[str, Any] | None:
-        """The facts that a log of the same files kept, if none has been touched since."""
+        """The facts that a log of the same files kept, if none has been touched since.
+
+        Those of no files need not have been kept: a source may contain its images after all.
+        """
+        if self._is_empty:
+            return self._facts()
         return recall(self.source, self._state.hexdigest())
 
 

@@ -24,6 +24,7 @@ class ImageFiles:
 
     roots: tuple[Path, ...]
     log: FileLog | None = None
+    is_contained: bool = False  # whether absolute paths and .. are refused
 
     def read(self, name: str | None) -> tuple[bytes | None, str | None]:
         """(bytes, None) for an image that can be read, else (None, reason)."""
@@ -31,6 +32,8 @@ class ImageFiles:
             return None, "neither image bytes nor a path"
         if "://" in name or "\0" in name or name.startswith("pipe:") or not is_unicode(name):
             return None, f"{shortened(name)!r} is not a file path"
+        if self.is_contained and _leaves(name):
+            return None, f"{shortened(name)} is outside the directory of its metadata"
         found = "no directory to look in"
         for root in self.roots:
             try:
@@ -57,6 +60,15 @@ class ImageFiles:
             return pair
         image, flaw = self.read(name)
         return pair._replace(image=image, flaw=flaw)
+
+
+def _leaves(name: str) -> bool:
+    """Whether a path is absolute or has more `..` than directories before them.
+
+    Links are followed: the Hugging Face cache consists of links.
+    """
+    path = Path(os.path.normpath(name))
+    return path.is_absolute() or path.parts[:1] == ("..",)
 
 
 def _read(path: Path, name: str) -> tuple[bytes | None, str | None]:

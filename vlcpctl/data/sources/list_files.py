@@ -29,6 +29,7 @@ from vlcpctl.data.tasks.samples import Pair
 JSON, JSON_LINES = frozenset({".json"}), frozenset({".jsonl", ".ndjson"})
 TABLES = frozenset({".csv", ".tsv", ".txt"})
 _SPLIT = "split"
+_MANY_COLUMNS = 10_000
 _NAMING_LINES = 100  # of JSON Lines, whose writers leave out fields without a value
 # P9D's directories of images, beside its lists or beside their directory.
 _FOLDERS = ("train_images", "gallery_images")
@@ -58,7 +59,9 @@ class ListFile:
 
         Raises BadInput if the list is empty, malformed or lacks a column.
         """
-        files = ImageFiles(columns.image_roots or tuple(self._places()), columns.log)
+        files = ImageFiles(
+            columns.image_roots or tuple(self._places()), columns.log, columns.is_contained
+        )
         listed = self._listed(columns)
         yield from in_batches(
             files.with_image(pair, name) if images else pair for pair, name in listed
@@ -70,7 +73,7 @@ class ListFile:
         found = {split_named(word) for word in words} - {None}
         return found.pop() if len(found) == 1 else None
 
-    def names(self, most: int) -> list[str]:
+    def names(self, most: int = _MANY_COLUMNS) -> list[str]:
         """The columns: those of the first record, in JSON Lines of the first 100 records.
 
         Collects no more records when there are more than `most`. Raises BadInput if the list is

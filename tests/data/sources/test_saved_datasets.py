@@ -1,0 +1,269 @@
+"""Data sets that the `datasets` library saved to disk: what is read, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from support.hostile import mutated, refusal
+from support.program import check_refused, run_program
+from support.saved_datasets import (
+    CLASSES,
+    IMAGE,
+    save_dataset,
+    save_dataset_dict,
+    table,
+    write_arrow,
+)
+from support.tiny_stream import make_image
+
+from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.data.sources import saved_datasets
+from vlcpctl.data.sources.columns import ColumnOptions
+from vlcpctl.data.sources.discovery import find_inputs
+from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.stream import describe_plan, make_stream
+from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.data.tasks.task import open_stream
+
+
+def read(source: Path, *, images: bool = True, **wanted: Any) -> list[Pair]:
+    (found,) = find_inputs([str(source)])
+    columns = ColumnOptions(**wanted)
+    for file in found.files:
+        file.check_columns(columns)
+        file.rows()
+    return [
+        pair
+        for file in found.files
+        for batch in file.pairs(columns, images=images)
+        for pair in batch
+    ]
+
+
+def test_shards_are_read_in_the_order_of_the_state(tmp_path: Path) -> None:
+    save_dataset(tmp_path / "ds", [table(9), table(2, 9)], split="train")
+    pairs = read(tmp_path / "ds", value="label")
+    assert [bytes(pair.image or b"") for pair in pairs] == [make_image(n, 8) for n in range(11)]
+    assert [pair.place for pair in pairs] == [*range(9), 0, 1]
+    assert pairs[3].captions == ["caption 0003", "another"]
+    assert [pair.label for pair in pairs[:2]] == list(CLASSES)
+    assert [pair.value for pair in pairs[:2]] == list(CLASSES)
+
+
+def test_a_class_without_a_name_is_no_label(tmp_path: Path) -> None:
+    content = table(4)
+    numbers = pa.array([-1, None, 7, 1], pa.int64())
+    content = content.set_column(content.schema.get_field_index("label"), "label", numbers)
+    assert [pair.label for pair in read(write_arrow(tmp_path / "a.arrow", content))] == [
+        *[None] * 3,
+        "dog",
+    ]
+
+
+def test_the_splits_of_a_dict_its_classes_and_kept_columns_are_those_of_the_stream(
+    tmp_path: Path,
+) -> None:
+    def shard(count: int, first: int) -> pa.Table:
+        owners = [f"owner {number % 3}" for number in range(count)]
+        return table(count, first, owner=pa.array(owners), kind=pa.array([1] * count))
+
+    splits = {"train": [shard(4, 0), shard(2, 4)], "validation": [shard(1, 6)], "test": []}
+    source = save_dataset_dict(tmp_path / "ds", splits)
+    given = SplitOptions(
+        sources=[str(source)], by="column:label", split_column="split", keep_columns="owner,kind"
+    )
+    assert describe_plan(given, tmp_path / "out")["pairs"] == 7
+    make_stream(given, tmp_path / "out")
+    cat, dog = open_stream(tmp_path / "out")
+    assert (cat.name, dog.name) == CLASSES
+    assert (dict(cat.counts), dict(dog.counts)) == ({"train": 3, "val": 1}, {"train": 3})
+    assert dog.split("train").column("owner") == [["owner 1"], ["owner 0"], ["owner 1"]]
+    assert dog.split("train").column("kind") == [["outdoor"]] * 3
+
+
+def test_the_split_of_one_data_set_is_in_its_state(tmp_path: Path) -> None:
+    save_dataset(tmp_path / "ds", [table(1)], split="test")
+    assert [pair.split for pair in read(tmp_path / "ds", split="split")] == ["test"]
+    save_dataset(tmp_path / "ds", [table(1).append_column("split", pa.array(["val"]))], "test")
+    assert [pair.split for pair in read(tmp_path / "ds", split="split")] == ["val"]
+    save_dataset(tmp_path / "ds", [table(1)])
+    with pytest.raises(BadInput, match="unknown column 'split'"):
+        read(tmp_path / "ds", split="split")
+
+
+def test_paths_and_bytes_are_images(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(make_image(3, 8))
+    structs = pa.array([{"bytes": None, "path": "a.png"}, None], IMAGE)
+    for images in (structs, pa.array(["a.png", None]), pa.array([make_image(3, 8), None])):
+        content = pa.table({"image": images, "text": ["a", "b"]})
+        first, second = read(write_arrow(tmp_path / "x.arrow", content))
+        assert first.image is not None
+        assert bytes(first.image) == make_image(3, 8)
+        assert second.flaw
+    roots = SplitOptions(sources=[str(tmp_path / "x.arrow")], by="source", image_root=("/",))
+    with pytest.raises(UsageError, match="--image-root has no effect"):
+        make_stream(roots, tmp_path / "out")
+
+
+def test_large_batches_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_arrow(tmp_path / "x.arrow", table(100), rows=100)
+    (source,) = find_inputs([str(path)])[0].files
+    assert [len(batch) for batch in source.pairs(ColumnOptions())] == [50, 50]
+    monkeypatch.setattr(saved_datasets, "_BATCH_BYTES", 1000)
+    sizes = [len(batch) for batch in source.pairs(ColumnOptions())]
+    assert sum(sizes) == 100
+    assert max(sizes) < 10
+    monkeypatch.setattr(saved_datasets, "_BATCH_BYTES", 10)
+    monkeypatch.setattr(saved_datasets, "BATCH_BYTES", 10)
+    assert "has a row with" in str(refusal(lambda: read(path), path))
+
+
+def test_facts_are_the_same_without_reading_images(tmp_path: Path) -> None:
+    path = write_arrow(tmp_path / "x.arrow", table(20))
+    facts = read(path, images=False, value="label")
+    assert [pair.value for pair in facts] == [pair.label for pair in read(path)]
+    assert not any(pair.image for pair in facts)
+
+
+def _with_state(**state: object) -> dict[str, Any]:
+    return {"_data_files": [{"filename": "data-00000-of-00001.arrow"}], **state}
+
+
+BAD_STATES: dict[str, tuple[object, str]] = {
+    "outside": (_with_state(_data_files=[{"filename": "../x.arrow"}]), "is not a name beside it"),
+    "absolute": (_with_state(_data_files=[{"filename": "/etc/passwd"}]), "is not a name beside it"),
+    "a number": (_with_state(_data_files=3), "is not a name beside it"),
+    "missing": (_with_state(_data_files=[{"filename": "no.arrow"}]), "does not exist, but"),
+    "nothing": ({}, "is malformed: None is not a name"),
+    "a list": ([], "state.json is not a JSON object"),
+    "deep": ("[" * 10**5, "state.json is not readable JSON"),
+    "no rows": (_with_state(_data_files=[]), "ds has no rows"),
+    "a mapping": (_with_state(_indices_data_files=[{"filename": "i.arrow"}]), "an old version"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_STATES)
+def test_a_malformed_state_is_refused(tmp_path: Path, name: str) -> None:
+    source = save_dataset(tmp_path / "ds", [table(1)])
+    content, words = BAD_STATES[name]
+    text = content if isinstance(content, str) else json.dumps(content)
+    (source / "state.json").write_text(text)
+    assert words in str(refusal(lambda: read(source), source))
+
+
+def test_an_unfinished_or_misleading_dict_is_refused(tmp_path: Path) -> None:
+    source = save_dataset_dict(tmp_path / "ds", {"train": [table(1)]})
+    (source / "train" / "state.json").rename(source / "train" / "gone")
+    assert "save_to_disk has not finished" in str(refusal(lambda: read(source), source))
+    (source / "dataset_dict.json").write_text(json.dumps({"splits": ["../.."]}))
+    assert "is not a name beside it" in str(refusal(lambda: read(source), source))
+    (source / "dataset_dict.json").unlink()
+    said = str(refusal(lambda: read(source), source))
+    assert "no data set that save_to_disk has finished" in said
+
+
+def _damaged(data: bytes, how: str) -> bytes:
+    return {
+        "cut in a batch": data[:-400],
+        "cut in a batch, with an end": data[:-400] + data[-8:],
+        "cut after the schema": data[:64],
+        "without its end": data[:-8],
+        "followed by another": data + data,
+        "empty": b"",
+        "text": b"hello, arrow",
+        "an end alone": data[-8:],
+        "for random access": b"ARROW1\0\0" + data + b"ARROW1",
+    }[how]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        *("cut in a batch", "cut in a batch, with an end", "cut after the schema"),
+        *("without its end", "followed by another", "empty", "text", "an end alone"),
+        "for random access",
+    ],
+)
+def test_a_damaged_file_is_refused(tmp_path: Path, how: str) -> None:
+    path = write_arrow(tmp_path / "x.arrow", table(20))
+    path.write_bytes(_damaged(path.read_bytes(), how))
+    assert refusal(lambda: read(path), path)
+
+
+def test_types_that_are_no_pairs_are_refused(tmp_path: Path) -> None:
+    pixels = pa.array([[[0, 1], [2, 3]]], pa.list_(pa.list_(pa.uint8())))
+    nested = pa.array([[["a"]]])
+    image = pa.array([make_image(0, 8)])
+    tables = {
+        "images must be bytes, a struct of bytes and path, or paths": {
+            "image": pixels,
+            "text": ["a"],
+        },
+        "captions must be strings or lists of strings": {"image": image, "text": nested},
+        "no caption column": {"image": image},
+        "dictionary-encoded": {"image": image, "text": pa.array(["a"]).dictionary_encode()},
+    }
+    for words, columns in tables.items():
+        path = write_arrow(tmp_path / "x.arrow", pa.table(columns))
+        assert words in str(refusal(lambda: read(path), path))  # noqa: B023
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+def test_compressed_batches_which_may_be_bombs_are_refused(tmp_path: Path, codec: str) -> None:
+    path = write_arrow(tmp_path / "x.arrow", table(20), compression=codec)
+    assert "has compressed or dictionary-encoded" in str(refusal(lambda: read(path), path))
+
+
+def test_offsets_outside_their_buffer_are_refused(tmp_path: Path) -> None:
+    content = pa.table({"image": [make_image(0, 8)] * 3, "text": ["a", "b", "c"]})
+    path = write_arrow(tmp_path / "x.arrow", content)
+    data = bytearray(path.read_bytes())
+    length = len(make_image(0, 8))
+    offsets = np.array([0, length, 2 * length, 3 * length], "<i4").tobytes()
+    place = data.index(offsets)
+    for wrong in ([0, length, 2 * length, 2**30], [-(2**30), 1, 2, 3], [0, length, 5, 3 * length]):
+        data[place : place + 16] = np.array(wrong, "<i4").tobytes()
+        path.write_bytes(data)
+        assert "is damaged after row 0" in str(refusal(lambda: read(path), path))
+
+
+def test_text_that_is_no_utf_8_and_types_that_are_no_json_are_refused(tmp_path: Path) -> None:
+    path = write_arrow(tmp_path / "x.arrow", table(2))
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"caption 0001", b"caption \xff\xff\xff\xff"))
+    assert "UTF8" in str(refusal(lambda: read(path), path))
+    path.write_bytes(data.replace(b'{"info": ', b'{"info"; '))
+    assert "types of its columns are not readable" in str(refusal(lambda: read(path), path))
+
+
+def check_any_file(path: Path, count: int, seed: int) -> None:
+    """Files with some bytes changed end in pairs or in one line."""
+    data = write_arrow(path, table(5, owner=pa.array(list("abcde")))).read_bytes()
+    draw = np.random.default_rng(seed)
+    for _ in range(count):
+        path.write_bytes(mutated(data[:-8], draw) + data[-8:])
+        refusal(lambda: read(path, keep=("owner",)), path)
+
+
+def test_any_file_ends_in_pairs_or_one_line(tmp_path: Path) -> None:
+    check_any_file(tmp_path / "x.arrow", 200, 0)
+
+
+@pytest.mark.slow
+def test_ten_thousand_files_end_in_pairs_or_one_line(tmp_path: Path) -> None:
+    check_any_file(tmp_path / "x.arrow", 10_000, 1)
+
+
+def test_the_program_names_a_broken_data_set_in_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source = save_dataset(tmp_path / "ds", [table(3)])
+    path = source / "data-00000-of-00001.arrow"
+    path.write_bytes(path.read_bytes()[:-200])
+    words = ("split", source, "-o", tmp_path / "stream", "--by", "source", "-q")
+    check_refused(run_program(capfd, *words), "split", 3, f"{path} has no end-of-stream mark")

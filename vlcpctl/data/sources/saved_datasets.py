@@ -1,0 +1,300 @@
+"""Read pairs from data sets that the `datasets` library saved to disk (`save_to_disk`).
+
+A directory has `state.json`, which names its files, `dataset_info.json`, and the files: each an
+Arrow stream of record batches. The directory of a `DatasetDict` has `dataset_dict.json` and
+one such directory per split. The library itself is not needed.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vlcpctl.core.errors import BadInput, first_line, unreadable
+from vlcpctl.core.input_files import open_regular
+from vlcpctl.core.printable import shortened
+from vlcpctl.core.safe_json import parse_json, read_json_object
+from vlcpctl.data.sources.arrow_pairs import DAMAGE, arrow_roles, names_files, pairs_of_batch
+from vlcpctl.data.sources.columns import ColumnOptions, Roles
+from vlcpctl.data.sources.image_files import ImageFiles
+from vlcpctl.data.sources.limits import BATCH_BYTES
+from vlcpctl.data.tasks.samples import Pair
+
+_BATCH_BYTES = 8 * 2**20
+_BATCH_ROWS = 500
+_BATCH_PATHS = 64  # rows whose images may be files of their own, of unknown size
+_SPLIT = "split"
+_DICT, _STATE, _INFO = "dataset_dict.json", "state.json", "dataset_info.json"
+_FILES = "_data_files"
+# Fields of versions before 2.0 for a data set that was shuffled or filtered, but not rewritten.
+_INDICES = ("_indices_files", "_indices_data_files")
+_FEATURES = b"huggingface"  # the metadata of a schema in which `datasets` writes its own types
+_END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream
+# Places in the flat buffers of https://github.com/apache/arrow/tree/main/format: of the header in
+# Message.fbs, and of the compression in RecordBatch.
+_HEADER, _COMPRESSION = 2, 3
+
+
+def saved_files(directory: Path) -> list[ArrowFile] | None:
+    """The files of a data set saved in this directory, or None if there is none.
+
+    Raises BadInput if its description is malformed or names files that are not there.
+    """
+    if (directory / _DICT).is_file():
+        names = read_json_object(directory / _DICT).get("splits")
+        splits = _plain_names(directory / _DICT, names)
+        files = [file for name in splits for file in _files_of_split(directory / name, name)]
+    elif (directory / _STATE).is_file() and (directory / _INFO).is_file():
+        files = _files_of_split(directory, None)
+    else:
+        return None
+    if not files:
+        raise BadInput(f"{directory} has no rows: it was saved without data files")
+    return files
+
+
+def _files_of_split(directory: Path, split: str | None) -> list[ArrowFile]:
+    if not (directory / _STATE).is_file():
+        raise BadInput(
+            f"{directory} has no {_STATE}: save_to_disk has not finished; save the data set again"
+        )
+    state = read_json_object(directory / _STATE)
+    if any(state.get(name) for name in _INDICES):
+        raise BadInput(
+            f"{directory} was saved by an old version of datasets, with an order of rows apart "
+            "from the data; load it with datasets and save it again"
+        )
+    listed = state.get(_FILES)
+    files = listed if isinstance(listed, list) else [None]
+    names = [file.get("filename") if isinstance(file, dict) else None for file in files]
+    own = state.get("_split")
+    split = split or (own if isinstance(own, str) else None)
+    found = [ArrowFile(directory / name, split) for name in _plain_names(directory / _STATE, names)]
+    for file in found:
+        if not file.path.exists():
+            raise BadInput(f"{file.path} does not exist, but {_STATE} beside it lists it")
+    return found
+
+
+def _plain_names(path: Path, names: object) -> list[str]:
+    """The names of files or directories beside `path`. Raises BadInput for anything else."""
+    names = names if isinstance(names, list) else [names]
+    for name in names:
+        if not isinstance(name, str) or name in ("", ".", "..") or {"/", "\0"} & set(name):
+            raise BadInput(f"{path} is malformed: {shortened(repr(name))} is not a name beside it")
+    return names
+
+
+@dataclass(frozen=True)
+class ArrowFile:
+    """One file of a saved data set: an Arrow stream, with the split of its directory, if any."""
+
+    path: Path
+    split: str | None = None
+
+    def rows(self) -> int:
+        """The number of rows, from the headers of the batches. Raises BadInput if damaged."""
+        with self._stream() as stream:
+            return sum(batch.num_rows for batch in stream.batches())
+
+    def check_columns(self, columns: ColumnOptions) -> None:
+        """Raise BadInput if a column is missing or has the wrong type."""
+        with self._stream() as stream:
+            self._roles(stream, columns, images=True)
+
+    def names_files(self, columns: ColumnOptions) -> bool:
+        """Whether some images may be given by path."""
+        with self._stream() as stream:
+            return names_files(stream.named(), self._roles(stream, columns, images=True))
+
+    def pairs(self, columns: ColumnOptions, *, images: bool = True) -> Iterator[list[Pair]]:
+        """The rows in order, in batches; with `images=False`, image files are not read.
+
+        Raises BadInput if the file is damaged.
+        """
+        files = ImageFiles(columns.image_roots or (self.path.parent,), columns.log)
+        with self._stream() as stream:
+            roles = self._roles(stream, columns, images=images)
+            most = _BATCH_PATHS if names_files(stream.named(), roles) else _BATCH_ROWS
+            row = 0
+            for batch in stream.checked(roles.names()):
+                for piece in self._pieces(batch, roles, most):
+                    yield pairs_of_batch(self.path, piece, roles, files, row, self.split)
+                    row += piece.num_rows
+
+    def _roles(self, stream: _Stream, columns: ColumnOptions, *, images: bool) -> Roles:
+        schema = stream.named()
+        if columns.split == _SPLIT and _SPLIT not in schema.names and self.split is not None:
+            columns = replace(columns, split=None)  # the directory's name is the split
+        return arrow_roles(self.path, schema, columns, images=images)
+
+    def _pieces(self, batch: pa.RecordBatch, roles: Roles, most: int) -> Iterator[pa.RecordBatch]:
+        """Slices of a batch of any size, which share its memory."""
+        rows = batch.num_rows
+        is_large = batch.nbytes > _BATCH_BYTES
+        if rows > 1 and (is_large or rows > most):
+            yield from self._pieces(batch.slice(0, rows // 2), roles, most)
+            yield from self._pieces(batch.slice(rows // 2), roles, most)
+            return
+        texts = [name for name in batch.schema.names if name != roles.image]
+        if is_large and (size := batch.select(texts).nbytes) > BATCH_BYTES:
+            raise BadInput(f"{self.path} has a row with {size} bytes besides its image")
+        if rows:
+            yield batch
+
+    @contextmanager
+    def _stream(self) -> Iterator[_Stream]:
+        """The stream, mapped into memory, so that a batch of any size takes none until it is used.
+
+        Raises BadInput if the file is not an Arrow stream or is truncated.
+        """
+        with open_regular(self.path) as file:  # refuses what would block
+            file.seek(-min(len(_END), os.fstat(file.fileno()).st_size), os.SEEK_END)
+            end = file.read()
+        if end == b"ARROW1" or end.endswith(b"ARROW1"):
+            raise BadInput(
+                f"{self.path} is an Arrow file for random access, not the stream that datasets "
+                "writes; convert it to Parquet"
+            )
+        if end != _END:
+            raise BadInput(
+                f"{self.path} has no end-of-stream mark: it is truncated or not an Arrow stream"
+            )
+        try:
+            with pa.memory_map(str(self.path)) as source:
+                yield _Stream(self.path, source)
+        except DAMAGE as error:
+            if isinstance(error, OSError) and error.errno:
+                raise
+            raise BadInput(unreadable(self.path, error)) from error
+
+
+class _Stream:
+    """The batches of a mapped Arrow stream, whose content is not trusted."""
+
+    def __init__(self, path: Path, source: pa.MemoryMappedFile) -> None:
+        self._path, self._source = path, source
+        self._messages = pa.ipc.MessageReader.open_stream(source)
+        first = next(iter(self._messages), None)
+        if first is None or first.type != "schema":
+            raise BadInput(f"{path} is not an Arrow stream: it does not start with a schema")
+        self.schema = pa.ipc.read_schema(first)
+        "".join(self.schema.names).encode()  # decodes the names, which may not be UTF-8
+        self._classes = _class_names(path, self.schema)
+
+    def named(self) -> pa.Schema:
+        """The schema, with text for columns of class labels."""
+        fields = [
+            field.with_type(pa.string()) if field.name in self._classes else field
+            for field in self.schema
+        ]
+        return pa.schema(fields)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The record batches, whose values have not been checked."""
+        row = 0
+        for message in self._messages:
+            if message.type != "record batch" or _is_compressed(message):
+                raise BadInput(
+                    f"{self._path} has compressed or dictionary-encoded columns, which datasets "
+                    "does not write; convert it to Parquet"
+                )
+            try:
+                batch = pa.ipc.read_record_batch(message, self.schema)
+            except DAMAGE as error:
+                raise self._damaged(row, error) from error
+            yield batch
+            row += batch.num_rows
+        if self._source.tell() != self._source.size():
+            raise BadInput(f"{self._path} is damaged after row {row}: it continues after its end")
+
+    def checked(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+        """The columns `names` of each batch, in which no offset points outside its buffer."""
+        row = 0
+        for batch in self.batches():
+            try:
+                part = batch.select(names)
+                part.validate(full=True)
+                part = self._with_classes(part)
+            except DAMAGE as error:
+                raise self._damaged(row, error) from error
+            yield part
+            row += batch.num_rows
+
+    def _damaged(self, row: int, error: Exception) -> BadInput:
+        return BadInput(f"{self._path} is damaged after row {row}: {first_line(error)}")
+
+    def _with_classes(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        for place, name in enumerate(batch.schema.names):
+            if name in self._classes:
+                column = _named(batch.column(place), self._classes[name])
+                batch = batch.set_column(place, name, column)
+        return batch
+
+
+def _named(numbers: pa.Array, names: list[str]) -> pa.Array:
+    """The names of class labels; null for a number without one, such as the usual -1."""
+    is_known = pc.and_(pc.greater_equal(numbers, 0), pc.less(numbers, len(names)))
+    known = pc.if_else(is_known, numbers, pa.scalar(None, numbers.type))
+    return pa.array(names, pa.string()).take(known)
+
+
+def _class_names(path: Path, schema: pa.Schema) -> dict[str, list[str]]:
+    """The names of the classes of each column of labels, which are stored as numbers."""
+    text = (schema.metadata or {}).get(_FEATURES)
+    if text is None:
+        return {}
+    try:
+        described = parse_json(text)
+    except ValueError as error:
+        raise BadInput(f"{path}: the types of its columns are not readable: {error}") from error
+    features = _inside(_inside(described, "info"), "features")
+    names = {
+        field.name: _inside(features, field.name).get("names")
+        for field in schema
+        if _inside(features, field.name).get("_type") == "ClassLabel"
+        and pa.types.is_integer(field.type)
+    }
+    return {
+        name: classes
+        for name, classes in names.items()
+        if isinstance(classes, list) and all(isinstance(one, str) for one in classes)
+    }
+
+
+def _inside(value: object, name: str) -> dict[str, Any]:
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _is_compressed(message: pa.Message) -> bool:
+    """Whether the buffers of a record batch are compressed: a few bytes may become gigabytes.
+
+    pyarrow has checked the header, but offers no way to see this in it.
+    """
+    data = memoryview(message.metadata).cast("B")
+
+    def field(table: int, number: int) -> int:
+        """The position of a field of a table; 0 if it is not set."""
+        types = table - struct.unpack_from("<i", data, table)[0]
+        at = 4 + 2 * number
+        if at >= struct.unpack_from("<H", data, types)[0]:
+            return 0
+        offset = struct.unpack_from("<H", data, types + at)[0]
+        return table + offset if offset else 0
+
+    def target(at: int) -> int:
+        return at + int(struct.unpack_from("<I", data, at)[0])
+
+    try:
+        return field(target(field(target(0), _HEADER)), _COMPRESSION) != 0
+    except struct.error:
+        return True  # not a header that a program wrote

@@ -264,15 +264,15 @@ def test_a_stream_of_an_earlier_version_is_not_taken_as_the_same(tmp_path: Path)
         split(source, tmp_path / "out")
 
 
-@pytest.mark.parametrize("make", [parquet, tar, json_list])
+@pytest.mark.parametrize("make", [parquet, tar, json_list, json_lines, saved, described_folder])
 def test_a_source_that_changes_while_it_is_read_is_refused(
     tmp_path: Path, make: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, _ = make(tmp_path / "in")
+    source, file = make(tmp_path / "in")
     identify = selection.identify
 
     def changing(*given: object, **how: object) -> object:
-        os.utime(source, (1, 1))
+        os.utime(file, (1, 1))
         return identify(*given, **how)  # type: ignore[arg-type]
 
     monkeypatch.setattr(selection, "identify", changing)

@@ -110,8 +110,9 @@ def _files_of(source: str) -> list[Source]:
 
 def _files_in(directory: Path) -> list[Source]:
     _check_name(directory)
-    listed = saved_files(directory) or [ListFile(path) for path in _lists_of_splits(directory)]
-    return list(listed) or _shards_in(directory) or _images_in(directory)
+    listed: list[Source] = [*(saved_files(directory) or ())]
+    listed = listed or [ListFile(path) for path in _lists_of_splits(directory)]
+    return listed or _shards_in(directory) or _images_in(directory)
 
 
 def _shards_in(directory: Path) -> list[Source]:

@@ -86,11 +86,12 @@ def _files_of_split(directory: Path, split: str | None) -> list[ArrowFile]:
 
 def _plain_names(path: Path, names: object) -> list[str]:
     """The names of files or directories beside `path`. Raises BadInput for anything else."""
-    names = names if isinstance(names, list) else [names]
-    for name in names:
+    found: list[str] = []
+    for name in names if isinstance(names, list) else [names]:
         if not isinstance(name, str) or name in ("", ".", "..") or {"/", "\0"} & set(name):
             raise BadInput(f"{path} is malformed: {shortened(repr(name))} is not a name beside it")
-    return names
+        found.append(name)
+    return found
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def bash(cluster: Path, script: str, *words: str, **more: str) -> tuple[int, str
 def lines_of_guide() -> list[CommandLine]:
     """The lines of vlcpctl in the guide, also those that torchrun or sbatch starts."""
     text = (RECIPES.parent / "docs" / "guides" / "many_gpus.md").read_text(encoding="utf-8")
-    shell = "".join(re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL))
+    shell = "".join(re.findall(r"```(?:sh|console)\n(.*?)```", text, flags=re.DOTALL))
     shell = shell.replace("\\\n", " ")
     found = []
     for line in shell.splitlines():
@@ -71,7 +71,7 @@ def lines_of_guide() -> list[CommandLine]:
 
 def test_every_line_of_the_guide_is_one_that_the_program_takes() -> None:
     lines = lines_of_guide()
-    assert len(lines) == 7
+    assert len(lines) == 8
     for line in lines:
         given = {name: value for name, value in options_of(line).items() if value is not None}
         if line.words[0] != "train-step":

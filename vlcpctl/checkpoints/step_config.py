@@ -11,6 +11,7 @@ from typing import Any
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.hashing import content_id
 
+METHOD_CODE = "method_code"  # of an identity: digests of the code of methods that are not built in
 _COMPUTE = ("micro_batch",)  # settings that divide the work: they change no more than rounding
 _PRESET = "preset "  # then its name, in the origin of a setting
 _INPUTS = ("previous", "teacher", "buffer", "targets", "pseudo_texts")
@@ -52,6 +53,7 @@ def _trained(made: CheckpointManifest) -> dict[str, Any]:
     settings = {**(identity.get("settings") or {}), **(made.asked or {})}
     return {
         "method": made.method,
+        **({METHOD_CODE: identity[METHOD_CODE]} if identity.get(METHOD_CODE) else {}),
         "hyper": identity.get("hyper"),
         "settings": {name: settings[name] for name in settings if name not in _COMPUTE},
         "buffer": made.buffer,

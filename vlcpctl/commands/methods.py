@@ -16,7 +16,8 @@ from vlcpctl.commands import options
 from vlcpctl.core import console
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method, Paper
-from vlcpctl.methods import TABLE
+from vlcpctl.methods.plugins.registry import MethodRegistry
+from vlcpctl.methods.plugins.source import source_of
 from vlcpctl.training.config.composition import compose
 
 SCHEMA = "vlcpctl.methods/1"
@@ -41,9 +42,13 @@ def run(
     cite: Annotated[
         bool, typer.Option("--cite", help="Print the papers of the methods as BibTeX.")
     ] = False,
+    method_file: options.MethodFiles = None,
     as_json: options.Json = False,
 ) -> None:
     """List the methods, or describe some of them.
+
+    Methods of installed plug-ins and of --method-file, whose code is run, are listed after the
+    built-in ones.
 
     The origin of a parameter is the equation, table or code that its default comes from; 'ours'
     marks values that no paper gives. 'Depends on' says what a good value depends on besides the
@@ -53,16 +58,21 @@ def run(
       vlcpctl methods
       vlcpctl methods ctp
       vlcpctl methods --cite ctp ewc der >> references.bib
+      vlcpctl methods mine --method-file mine.py
     """
+    registry = MethodRegistry.of(method_file)
+    if names:
+        registry.refuse_idle_files("+".join(names))
     if not names:
         if cite:
             raise UsageError("--cite needs a method, such as: vlcpctl methods --cite ctp")
-        _list(as_json)
+        _list(registry.listed(console.warn), as_json=as_json)
     elif cite:
-        entries = [bibtex(paper) for paper in _papers(names)]
+        entries = [bibtex(paper) for paper in _papers(names, registry)]
         _emit_lines("\n\n".join(entries))
     else:
-        _describe([_method_of(name) for name in dict.fromkeys(names)], as_json=as_json)
+        chosen = [_method_of(name, registry) for name in dict.fromkeys(names)]
+        _describe(chosen, as_json=as_json)
 
 
 def _describe(methods: Sequence[type[Method]], *, as_json: bool) -> None:
@@ -77,12 +87,13 @@ def _describe(methods: Sequence[type[Method]], *, as_json: bool) -> None:
         console.emit(json.dumps({"schema": SCHEMA, "methods": described}))
 
 
-def _papers(names: Sequence[str]) -> list[Paper]:
+def _papers(names: Sequence[str], registry: MethodRegistry) -> list[Paper]:
     """The papers of the methods, each once; a name such as `ctp+er` stands for all its parts.
 
     Warns of methods without a paper; raises UsageError if none has one.
     """
-    methods = list(dict.fromkeys(type(one) for name in names for one in compose(name)))
+    found = (one for name in names for one in compose(name, registry=registry))
+    methods = list(dict.fromkeys(type(one) for one in found))
     unpublished = [method.name for method in methods if not method.papers]
     papers = list(dict.fromkeys(paper for method in methods for paper in method.papers))
     why = f"{', '.join(unpublished)} has no paper to cite: it is not a published method"
@@ -116,20 +127,25 @@ def _emit_wrapped(line: str) -> None:
         console.emit(part)
 
 
-def _method_of(name: str) -> type[Method]:
+def _method_of(name: str, registry: MethodRegistry) -> type[Method]:
     """The method class of a name; raises UsageError for a name such as `ctp+er`."""
-    first, *others = compose(name)
+    first, *others = compose(name, registry=registry)
     if others:
         raise UsageError(f"{name} contains several methods; give them as separate names")
     return type(first)
 
 
 def describe(method: type[Method]) -> dict[str, Any]:
-    """Everything that a method declares, as plain values for JSON."""
+    """Everything that a method declares, as plain values for JSON.
+
+    `source` is where its code comes from, if it is not built in.
+    """
     default = method()
     needs = default.needs(first=False)
+    source = source_of(method)
     return {
         "name": method.name,
+        **({"source": {"shown": source.shown, **source.facts}} if source else {}),
         "title": method.title,
         "papers": [dataclasses.asdict(paper) for paper in method.papers],
         "preset": method.preset,
@@ -197,20 +213,17 @@ def _escaped(text: str) -> str:
     return re.sub(r"([&%$#_])", r"\\\1", text)
 
 
-def _list(as_json: bool) -> None:
+def _list(methods: Sequence[type[Method]], *, as_json: bool) -> None:
     if as_json:
-        described = [describe(method) for method in TABLE.values()]
+        described = [describe(method) for method in methods]
         console.emit(json.dumps({"schema": SCHEMA, "methods": described}))
         return
-    rows = [
-        (method.name, method.title, "; ".join(cited(paper) for paper in method.papers))
-        for method in TABLE.values()
-    ]
+    rows = [(method.name, method.title, _origin(method)) for method in methods]
     for line in _columns(rows):
         console.emit(line)
     depending = [
-        name
-        for name, method in TABLE.items()
+        method.name
+        for method in methods
         if any(parameter["depends"] for parameter in describe(method)["parameters"])
     ]
     console.say(
@@ -219,10 +232,18 @@ def _list(as_json: bool) -> None:
     )
 
 
+def _origin(method: type[Method]) -> str:
+    """The papers of a method and, if it is not built in, where its code comes from."""
+    source = source_of(method)
+    papers = [cited(paper) for paper in method.papers]
+    return "; ".join([*papers, *([f"from {source.shown}"] if source else [])])
+
+
 def _description(facts: dict[str, Any]) -> list[str]:
     """The lines that `vlcpctl methods NAME` prints."""
     lines = [f"{facts['name']}: {facts['title']}"]
     lines += [f"paper    {paper['title']}, {paper['url']}" for paper in facts["papers"]]
+    lines += [f"source   {facts['source']['shown']}"] if "source" in facts else []
     names = _NAMES - 1
     lines += [f"{word:{names}} {', '.join(facts[word]) or 'none'}" for word in ("needs", "hooks")]
     lines.append(f"preset   {facts['preset']}")

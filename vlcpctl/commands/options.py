@@ -193,6 +193,16 @@ Checkpoints = Annotated[
         rich_help_panel=INPUT,
     ),
 ]
+MethodFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--method-file",
+        metavar="FILE.py",
+        help="Python file that defines methods of your own, which --method can name; repeat for "
+        "more. Its code is run (default: built-in methods and installed plug-ins).",
+        rich_help_panel=METHOD,
+    ),
+]
 Data = Annotated[
     Path | None,
     typer.Option(

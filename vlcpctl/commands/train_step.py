@@ -108,6 +108,7 @@ def run(
     tasks: Tasks,
     out: options.Out,
     method: MethodName,
+    method_file: options.MethodFiles = None,
     previous: Previous = None,
     buffer: Buffer = None,
     pseudo_texts: PseudoTexts = None,
@@ -537,6 +538,8 @@ def run(
           --previous run/00
       vlcpctl train-step stream/01-people -o run/01 --method ctp+dha \
           --set ctp.m=0.8 --previous run/00 --buffer buffer/00
+      vlcpctl train-step stream/01-people -o run/01 --method mine \
+          --method-file mine.py --set mine.strength=2 --previous run/00
       vlcpctl train-step week-01/00-shop -o model/01 --method ctp \
           --preset update --previous start
       vlcpctl train-step stream/00-smileys -o run/00 --method ctp --nproc 4 \
@@ -563,12 +566,15 @@ def run(
 def _request(flags: dict[str, Any]) -> Request:
     """The request that the options describe; made without importing torch."""
     from vlcpctl.distributed.ranks import processes
+    from vlcpctl.methods.plugins.registry import MethodRegistry
     from vlcpctl.training.config.composition import compose, preset_of, settings_of_methods
     from vlcpctl.training.config.request import Request, save_every
     from vlcpctl.training.config.settings import SETTINGS, resolve
     from vlcpctl.training.loop.metrics_log import check_tensorboard
 
-    methods = compose(flags["method"], flags.get("set_", ()))
+    registry = MethodRegistry.of(flags.get("method_file"))
+    methods = compose(flags["method"], flags.get("set_", ()), registry)
+    registry.refuse_idle_files(flags["method"])
     save_every(flags["save_every"])
     check_tensorboard(flags.get("tensorboard"))
     given = with_pairs({name: flags[name] for name in SETTINGS if name in flags})

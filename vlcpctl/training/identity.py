@@ -12,6 +12,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
+from vlcpctl.checkpoints.step_config import METHOD_CODE
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import file_sha256
@@ -22,6 +23,7 @@ from vlcpctl.core.transform import without_exact
 from vlcpctl.core.versions import Versions
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.task import open_task
+from vlcpctl.methods.plugins.source import facts_of
 from vlcpctl.training.config.composition import hyper_of
 from vlcpctl.training.config.execution import numeric_options
 from vlcpctl.training.config.request import Request
@@ -44,9 +46,11 @@ def semantic(request: Request) -> dict[str, Any]:
             settings[name] = _file_by_content(settings[name])
     if settings["negatives"] == "all":  # as earlier versions trained, which recorded nothing
         del settings["negatives"]
+    code = facts_of(request.methods)
     return {
         "run": request.run,
         "method": request.method_name,
+        **({METHOD_CODE: code} if code else {}),  # nothing for built-in methods
         "hyper": hyper_of(request.methods),
         "settings": settings,
         "seed": request.seed,

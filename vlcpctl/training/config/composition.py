@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.core.method import Method, lies_within
-from vlcpctl.methods import TABLE
+from vlcpctl.methods.plugins.registry import MethodRegistry
 
 _LARGEST = 2**31 - 1  # of whole numbers: torch cannot size a tensor by much larger ones
 
 
-def compose(names: str, assignments: Sequence[str] = ()) -> tuple[Method, ...]:
+def compose(
+    names: str, assignments: Sequence[str] = (), registry: MethodRegistry | None = None
+) -> tuple[Method, ...]:
     """The methods of `a+b` with the `assignments` of --set, sorted by name.
 
-    Sorted, so that a+b and b+a are the same run. Raises UsageError for an unknown method or
-    hyper-parameter, a value outside its interval, or methods that cannot be combined.
+    Sorted, so that a+b and b+a are the same run. They are found in `registry`, by default among the
+    built-in and the installed ones. Raises UsageError for an unknown method or hyper-parameter, a
+    value outside its interval, or methods that cannot be combined, and BadInput for a plug-in that
+    cannot be loaded.
 
     >>> [method.name for method in compose("lwf+ctp", ["ctp.m=0.5"])]
     ['ctp', 'lwf']
     """
     chosen = names.replace("der++", "derpp").split("+")  # the paper's name; + joins methods
-    for name in chosen:
-        if name not in TABLE:
-            raise UsageError(unknown_name("method", name, TABLE))
-    if len(set(chosen)) < len(chosen):
+    registry = registry or MethodRegistry()
+    classes = {name: registry.find(name) for name in chosen}
+    if len(classes) < len(chosen):
         raise UsageError(f"--method {names} names a method twice")
-    values = _by_method(chosen, assignments)
-    methods = tuple(TABLE[name](**values[name]) for name in sorted(chosen))
+    values = _by_method(classes, assignments)
+    methods = tuple(classes[name](**values[name]) for name in sorted(classes))
     _refuse_clashes(methods)
     return methods
 
@@ -49,8 +52,10 @@ def settings_of_methods(methods: Sequence[Method]) -> dict[str, Any]:
     return {name: value for method in methods for name, value in method.settings.items()}
 
 
-def _by_method(chosen: Sequence[str], assignments: Sequence[str]) -> dict[str, dict[str, Any]]:
-    values: dict[str, dict[str, Any]] = {name: {} for name in chosen}
+def _by_method(
+    classes: Mapping[str, type[Method]], assignments: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    values: dict[str, dict[str, Any]] = {name: {} for name in classes}
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
         name, dot, parameter = path.partition(".")
@@ -58,9 +63,9 @@ def _by_method(chosen: Sequence[str], assignments: Sequence[str]) -> dict[str, d
             raise UsageError(f"--set {assignment!r} is not of the form METHOD.PARAMETER=VALUE")
         if name not in values:
             raise UsageError(
-                f"--set {assignment} has no effect: {name!r} is not in --method {'+'.join(chosen)}"
+                f"--set {assignment} has no effect: {name!r} is not in --method {'+'.join(classes)}"
             )
-        values[name][parameter] = _parsed(TABLE[name], name, parameter, text)
+        values[name][parameter] = _parsed(classes[name], name, parameter, text)
     return values
 
 

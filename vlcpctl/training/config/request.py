@@ -9,6 +9,7 @@ from typing import Any
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method
+from vlcpctl.methods.plugins.transfer import packed, unpacked
 from vlcpctl.training.config.settings import Settings
 
 
@@ -59,6 +60,13 @@ class Request:
     def method_name(self) -> str:
         """The names of the methods as `--method` takes them, such as `ctp+lwf`."""
         return "+".join(method.name for method in self.methods)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process: with the code of methods that it could not import by name."""
+        return {**vars(self), "methods": packed(self.methods)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update({**state, "methods": unpacked(state["methods"])})
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Methods from outside the package: files given with --method-file, and installed plug-ins."""

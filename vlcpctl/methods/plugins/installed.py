@@ -1,0 +1,70 @@
+"""Methods of installed distributions: the entry points of the group `vlcpctl.methods`.
+
+They are looked for only where a name is not built in, or where all methods are listed: reading the
+metadata of every installed distribution takes longer than most commands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from importlib import metadata
+
+from vlcpctl.core.errors import BadInput, first_line
+from vlcpctl.core.method import Method
+from vlcpctl.methods.plugins.declaration import check_declaration
+from vlcpctl.methods.plugins.source import MethodSource, module_digests, record_source
+
+GROUP = "vlcpctl.methods"
+
+
+def installed() -> dict[str, list[metadata.EntryPoint]]:
+    """The entry points of methods by name, without importing them; several may share a name."""
+    found: dict[str, list[metadata.EntryPoint]] = {}
+    for entry in sorted(metadata.entry_points(group=GROUP), key=shown):
+        found.setdefault(entry.name, []).append(entry)
+    return found
+
+
+def shown(entry: metadata.EntryPoint) -> str:
+    """The distribution of an entry point with its version, for messages."""
+    return " ".join(_distribution(entry)) if entry.dist else entry.value
+
+
+def load_installed(entry: metadata.EntryPoint) -> type[Method]:
+    """The method of an entry point.
+
+    Raises BadInput, naming the distribution, if it cannot be imported or is not a method of that
+    name.
+    """
+    return _loaded(entry)
+
+
+@functools.cache
+def _loaded(entry: metadata.EntryPoint) -> type[Method]:
+    where = f"plug-in {entry.name!r} of {shown(entry)}"
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # stdout is for results
+            method = entry.load()
+    except (Exception, SystemExit) as error:
+        raise BadInput(
+            f"{where} cannot be imported from {entry.value}: {type(error).__name__}: "
+            f"{first_line(error)}"
+        ) from error
+    if not (isinstance(method, type) and issubclass(method, Method)):
+        raise BadInput(f"{where}: {entry.value} is not a class derived from Method")
+    check_declaration(method, where)
+    if method.name != entry.name:
+        raise BadInput(
+            f"{where}: class {method.__qualname__} is named {method.name!r}; the entry point must "
+            "have the name of the method"
+        )
+    name, version = _distribution(entry)
+    facts = {"distribution": name, "version": version, "modules": module_digests(method)}
+    record_source(method, MethodSource(shown(entry), facts))
+    return method
+
+
+def _distribution(entry: metadata.EntryPoint) -> tuple[str, str]:
+    return (entry.dist.name, entry.dist.version) if entry.dist else ("", "")

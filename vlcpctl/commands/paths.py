@@ -18,7 +18,16 @@ _TEXTS = frozenset({"sources", "rows", "data_sets"})  # inputs that are paths, n
 TEXTS = _TEXTS | {"image_root", "model", "pretrained"}  # every text that may be a path
 # Texts that may be or contain a path, such as checkpoint:DIR, beside those.
 _WITH_PATHS = frozenset(
-    {"baseline", "buffer_from", "guard", "guard_classes", "init", "labels_from", "tables"}
+    {
+        "baseline",
+        "buffer_from",
+        "guard",
+        "guard_classes",
+        "init",
+        "labels_from",
+        "method_file",
+        "tables",
+    }
 )
 _URL = re.compile(r"(?:^|(?<=[=,:]))[A-Za-z][A-Za-z0-9+.-]*:/{2}.*", re.DOTALL)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -371,6 +372,7 @@ def run(
     fail_if: FailIf = None,
     undefined: Undefined = None,
     method: Method = None,
+    method_file: options.MethodFiles = None,
     preset: Preset = None,
     set_: Assign = None,
     fresh_state: FreshState = False,
@@ -465,6 +467,7 @@ def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
     """The given options by the names of the settings, with paths as they are recorded."""
     from vlcpctl.production.guards import find_guards, record_classes
     from vlcpctl.production.layout import relative_to_root
+    from vlcpctl.production.method_files import record_method_files
     from vlcpctl.production.settings import NONE
 
     found = {name: given[name] for name in _SAME & given.keys()}
@@ -484,6 +487,7 @@ def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
     others: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
         ("set_", "assignments", tuple),
         ("fail_if", "fail_if", tuple),
+        ("method_file", "method_files", partial(record_method_files, state)),
         ("workers", "workers", options.workers),
     )
     for option, name, convert in others:

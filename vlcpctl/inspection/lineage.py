@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.step_config import METHOD_CODE
 from vlcpctl.core.errors import BadInput, first_line
 from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import MANIFESTS, kind_of, read_manifest
@@ -133,6 +134,7 @@ def _facts_of_checkpoint(checkpoint: CheckpointManifest) -> dict[str, Any]:
         "content": checkpoint.content,
         "run": checkpoint.run,
         "method": checkpoint.method,
+        **({METHOD_CODE: code} if (code := checkpoint.identity.get(METHOD_CODE)) else {}),
         "step": checkpoint.step,
         "made_by": checkpoint.made_by,
         "tasks": checkpoint.tasks,
@@ -295,6 +297,9 @@ def _lines_of_facts(facts: dict[str, Any]) -> Iterator[str]:
         yield f"skipped: {counts}"
     if facts.get("kept_columns"):
         yield f"kept columns: {', '.join(map(shortened, facts['kept_columns']))}"
+    for name, code in facts.get(METHOD_CODE, {}).items():
+        own = code.get("file") or f"{code.get('distribution')} {code.get('version')}"
+        yield f"code of method {name}: {printable(own)}"
     for warning in facts.get("warnings") or ():
         yield f"warning: {printable(warning)}"
 

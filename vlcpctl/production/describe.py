@@ -61,6 +61,8 @@ def state_lines(facts: Mapping[str, Any]) -> Iterator[str]:
         f"  run {settings['run']}, method {settings['method']}, preset {settings['preset']}, "
         f"buffer {settings['buffer_size']}, {_splits(settings)}"
     )
+    for file in settings.get("method_files", ()):
+        yield f"  method file: {file['path']} ({', '.join(file['methods'])}), {file['digest']}"
     guards = [guard["name"] for guard in settings["guards"]]
     guards += [word.partition(":")[2] for word in settings["classes"]]
     yield f"  guards: {', '.join(guards) or 'none'}"

@@ -125,6 +125,10 @@ class Lines:
         words += ["--method", how.method, "--preset", how.preset, "--run", how.run]
         words += ["--previous", str(last / "checkpoint")]
         words += _options(
+            *(
+                ("--method-file", shown_path(self.place.root, file.path))
+                for file in how.method_files
+            ),
             ("--buffer", self._buffer_of(self.state.last)),
             *(("--set", one) for one in how.assignments),
             *((f"--{name.replace('_', '-')}", one) for name, one in how.of_training().items()),

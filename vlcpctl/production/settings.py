@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from types import UnionType
 from typing import Any, Final, Self
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.fields import Fields
+from vlcpctl.core.method import Method
 from vlcpctl.data.buffer.policies import NEEDS_FEATURES, check_policy
 from vlcpctl.data.splitting.holdout import parse_holdout
+from vlcpctl.methods.plugins.method_file import loaded_file
+from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.production.gate_texts import check_gates
 from vlcpctl.training.config.composition import compose, settings_of_methods
 from vlcpctl.training.config.settings import resolve
@@ -22,6 +25,7 @@ UNDEFINED: Final = ("error", "pass")
 # and a rejected one is judged again. If guards differ, its evaluations are made again.
 _OF_GATES: Final = frozenset({"fail_if", "undefined"})
 _OF_EVALUATION: Final = frozenset({"guards", "classes", "data"})
+_CODE: Final = "method_files"
 _OF_MACHINE: Final = frozenset({"device", "workers", "threads"})
 _SIZE = re.compile(r"0*[1-9][0-9]*|[0-9]+(\.[0-9]+)?%")
 _COUNTED_SHARE = "10%"  # of a week that a counted hold-out takes at most
@@ -36,6 +40,23 @@ class Guard:
     name: str
 
 
+@dataclass(frozen=True)
+class MethodCode:
+    """A file of --method-file: its path from the state directory, digest, and methods' names.
+
+    Two are equal if their code is, wherever the file is.
+    """
+
+    path: str = field(compare=False)
+    digest: str
+    methods: tuple[str, ...]
+
+    @classmethod
+    def read(cls, take: Fields) -> Self:
+        """The entry of a record. Raises BadInput if a field is missing or has another type."""
+        return cls(take("path", str), take("digest", str), tuple(take.texts("methods")))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """The resolved options of an update. None: the default of the command that takes it.
@@ -48,6 +69,7 @@ class Settings:
     method: str = "ctp"
     preset: str = "update"
     assignments: tuple[str, ...] = ()
+    method_files: tuple[MethodCode, ...] = ()
     epochs: int | None = None
     steps: int | None = None
     lr: float | None = None
@@ -85,6 +107,9 @@ class Settings:
                 found["guards"] = tuple(
                     Guard(*(g(name, str) for name in ("path", "content", "name"))) for g in guards
                 )
+            elif one.name == _CODE:  # recorded only if there is any
+                files = [Fields(file, take.place) for file in take(_CODE, list, [])]
+                found[_CODE] = tuple(map(MethodCode.read, files))
             elif "tuple" in str(one.type):
                 is_missing = "None" in str(one.type) and take.value.get(one.name) is None
                 found[one.name] = None if is_missing else tuple(take.texts(one.name))
@@ -103,6 +128,7 @@ class Settings:
             changes["epochs"] = None
         if "epochs" in given and "steps" not in given:
             changes["steps"] = None
+        changes.setdefault(_CODE, self.files_kept(given))
         held_out = given.keys() & {"holdout", "holdout_most"}
         if held_out and "split_column" in given:
             raise UsageError(
@@ -118,9 +144,34 @@ class Settings:
         found.check()
         return found
 
+    def files_kept(self, given: Mapping[str, Any]) -> tuple[MethodCode, ...]:
+        """The recorded method files that are still used with these options."""
+        names = set(given.get("method", self.method).split("+"))
+        kept = tuple(file for file in self.method_files if names & set(file.methods))
+        return () if _CODE in given else kept
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether this process has loaded all method files, so that `methods` can be composed."""
+        return all(loaded_file(file.digest) is not None for file in self.method_files)
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """The methods with their hyper-parameters; their files must be loaded.
+
+        Raises UsageError and BadInput as `compose` does.
+        """
+        return compose(self.method, self.assignments, self._registry)
+
+    @property
+    def _registry(self) -> MethodRegistry:
+        found = (loaded_file(file.digest) for file in self.method_files)
+        return MethodRegistry([file for file in found if file is not None])
+
     def check(self) -> None:
         """Raise UsageError for what a command would refuse only after hours of training."""
-        methods = compose(self.method, self.assignments)
+        methods = self.methods
+        self._registry.refuse_idle_files(self.method)
         resolve(self.preset, self.of_training(), settings_of_methods(methods))
         parse_holdout(self.holdout)
         check_policy(
@@ -166,7 +217,7 @@ class Settings:
 
         What one method needs comes before what the paper of another has.
         """
-        methods = compose(self.method, self.assignments)
+        methods = self.methods
         needed = [method.needs(first=False).policy for method in methods]
         usual = [method.usual_policy for method in methods]
         return self.policy or next((one for one in needed + usual if one), "reservoir")
@@ -174,8 +225,7 @@ class Settings:
     @property
     def stores_features(self) -> bool:
         """Whether the method needs features in the buffer."""
-        methods = compose(self.method, self.assignments)
-        return any(method.needs(first=False).stored_features for method in methods)
+        return any(method.needs(first=False).stored_features for method in self.methods)
 
     @property
     def buffer_needs_checkpoint(self) -> bool:
@@ -198,7 +248,10 @@ class Settings:
 
     def as_json(self) -> dict[str, Any]:
         """The settings as a JSON object."""
-        return asdict(self)
+        found = asdict(self)
+        if not self.method_files:  # as earlier versions recorded it
+            del found[_CODE]
+        return found
 
     def different_training(self, other: Settings) -> dict[str, tuple[Any, Any]]:
         """Settings that make another training: by name, the values here and there."""

@@ -10,12 +10,12 @@ from typing import Any
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError
 from vlcpctl.core.printable import printable
+from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.lines import Lines, is_pretrained
 from vlcpctl.production.settings import Settings
 from vlcpctl.production.state import Start, State, guard_ids
-from vlcpctl.training.config.composition import compose
 
 
 def begin(
@@ -59,7 +59,7 @@ def require_buffer(place: Layout, state: State, settings: Settings) -> None:
     """Raise UsageError if the method of the first week needs a buffer, and there is none."""
     if state.last > 0 or state.start.buffer_from:
         return
-    for method in compose(settings.method, settings.assignments):
+    for method in settings.methods:
         if method.needs(first=False).buffer:
             how = f"another --state than {place.root} with" if state.start.ready else "add"
             raise UsageError(
@@ -73,13 +73,14 @@ def require_same_buffer(place: Layout, state: State, settings: Settings) -> None
     if state.last == 0 and not (state.start.ready and state.start.buffer_from):
         return
     before = state.settings
+    policy, stores_features = _of_last_buffer(place, state)
     pairs = {
-        "--policy": (before.buffer_policy, settings.buffer_policy),
+        "--policy": (policy, settings.buffer_policy),
         "--seed": (before.seed, settings.seed),
         "--buffer-size": tuple(
             "a share" if one.buffer_size.endswith("%") else "a number" for one in (before, settings)
         ),
-        "stored features": (before.stores_features, settings.stores_features),
+        "stored features": (stores_features, settings.stores_features),
     }
     for name, (was, now) in pairs.items():
         if was != now:
@@ -87,6 +88,16 @@ def require_same_buffer(place: Layout, state: State, settings: Settings) -> None
                 f"{name}: the buffer of {place.root} was made with {was}, not {now}, which cannot "
                 "change; keep it, or start another --state"
             )
+
+
+def _of_last_buffer(place: Layout, state: State) -> tuple[str, bool]:
+    """The policy of the last buffer, and whether it stores features."""
+    before = state.settings
+    if before.is_loaded:
+        return before.buffer_policy, before.stores_features
+    # The code that decided it is gone, or has been replaced.
+    entry = read_task(place.week(state.last) / "buffer")["buffer"]
+    return entry["policy"], bool(entry.get("features"))
 
 
 def make_start(lines: Lines, run: Callable[[Sequence[CommandLine]], None]) -> State:

@@ -32,6 +32,7 @@ from vlcpctl.production.attempt import (
 from vlcpctl.production.guards import require_unchanged
 from vlcpctl.production.layout import MOST_WEEKS, TASK, Layout
 from vlcpctl.production.lines import Call, Lines, is_pretrained
+from vlcpctl.production.method_files import load_recorded
 from vlcpctl.production.rollback import move_away
 from vlcpctl.production.settings import Settings
 from vlcpctl.production.sources import NewData, identify_data
@@ -194,6 +195,7 @@ def prepare(
     if place.state.is_file():
         state = recover(place) if writes else read_state(place)
         if state.start.ready or request.init is None:
+            load_recorded(place.root, state.settings.files_kept(request.given))
             settings = state.settings.with_given(request.given)
             _refuse_other_run(place, state, settings)
             require_same_buffer(place, state, settings)

@@ -10,12 +10,14 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.step_config import METHOD_CODE
 from vlcpctl.core.errors import UsageError, some_names
 from vlcpctl.core.versions import Versions
 from vlcpctl.data.buffer.manifest import BUFFER_NAME
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.neighbours import shared_with_evaluation, stream_entries
 from vlcpctl.data.tasks.task import Split, Task
+from vlcpctl.methods.plugins.source import facts_of
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.task_history import TaskHistory
 
@@ -54,6 +56,10 @@ def _of_run(request: Request, parent: CheckpointManifest) -> Iterator[str]:
     ]
     if other:
         yield f"--previous is a checkpoint of another run: {'; '.join(other)}"
+    before = parent.identity.get(METHOD_CODE) or {}
+    for name, code in facts_of(request.methods).items():
+        if name in before and before[name] != code:
+            yield f"--previous was trained with other code of method {name!r}: it has changed since"
 
 
 def _of_stream(tasks: Sequence[Task], parent: CheckpointManifest) -> Iterator[str]:

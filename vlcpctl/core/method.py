@@ -189,6 +189,8 @@ class Method:
     from_unseen: ClassVar[bool] = False  # starts from a model that has not seen any task
     steps_per_task: ClassVar[int] = 0  # of its paper, for which `per_step` was chosen; 0: none
     settings: ClassVar[Mapping[str, Any]] = {}  # training settings; options override them
+    # Assignments (PARAMETER=VALUE) with which it trains as `seqf`, or `er` with a buffer; tested.
+    off: ClassVar[tuple[str, ...]] = ()
     # The selection policy of its paper's buffer, which `update` chooses; the plan notes another.
     usual_policy: ClassVar[str] = ""
 

@@ -50,6 +50,7 @@ class Afec(WeightPenalty):
             url="https://arxiv.org/abs/2110.12187",
         ),
     )
+    off: ClassVar[tuple[str, ...]] = ("strength=0", "forward_strength=0")
 
     strength: float = hyper(
         5000.0,

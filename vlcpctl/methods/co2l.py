@@ -32,6 +32,7 @@ class Co2l(Method):
             url="https://arxiv.org/abs/2106.14413",
         ),
     )
+    off: ClassVar[tuple[str, ...]] = ("strength=0", "asymmetric=false")
 
     strength: float = hyper(
         1.0, doc="lambda: weight of the relation distillation.", origin="Co2L authors' code"

@@ -38,6 +38,7 @@ class Ctp(Method):
             url="https://arxiv.org/abs/2308.07146",
         ),
     )
+    off: ClassVar[tuple[str, ...]] = ("momentum=false", "cross_modal=false", "same_modal=false")
 
     momentum: bool = hyper(
         True,

@@ -31,6 +31,7 @@ class Dha(Method):
             url="https://doi.org/10.1145/3591106.3592297",
         ),
     )
+    off: ClassVar[tuple[str, ...]] = ("adapt=false",)
 
     adapt: bool = hyper(
         True,

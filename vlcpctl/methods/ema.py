@@ -26,6 +26,7 @@ class Ema(Method):
     )
     preset: ClassVar[str] = "ctp"
     keeps: ClassVar[str] = "average"
+    off: ClassVar[tuple[str, ...]] = ("decay=0",)
 
     decay: float = hyper(
         0.999,

@@ -56,6 +56,7 @@ class Ewc(WeightPenalty):
             url="https://arxiv.org/abs/1805.06370",
         ),
     )
+    off: ClassVar[tuple[str, ...]] = ("strength=0",)
 
     strength: float = hyper(
         5000.0,

@@ -38,6 +38,7 @@ class Geodl(Method):
             url="https://arxiv.org/abs/2104.08572",
         ),
     )
+    off: ClassVar[tuple[str, ...]] = ("strength=0",)
 
     strength: float = hyper(
         10.0, doc="Weight of the distillation term.", origin="GeoDL authors' code, its base value"

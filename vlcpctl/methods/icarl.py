@@ -29,6 +29,7 @@ class Icarl(DistillationMethod):
             url="https://arxiv.org/abs/1611.07725",
         ),
     )
+    off: ClassVar[tuple[str, ...]] = ("strength=0",)
 
     def needs(self, *, first: bool) -> Needs:
         """After the first task: the previous model and a herding buffer."""

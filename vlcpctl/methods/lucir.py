@@ -36,6 +36,7 @@ class Lucir(Method):
             "Hou_Learning_a_Unified_Classifier_Incrementally_via_Rebalancing_CVPR_2019_paper.html",
         ),
     )
+    off: ClassVar[tuple[str, ...]] = ("strength=0",)
 
     strength: float = hyper(
         1.0, doc="Weight of the distillation terms.", origin="CTP authors' code"

@@ -28,3 +28,4 @@ class Lwf(DistillationMethod):
             url="https://arxiv.org/abs/1606.09282",
         ),
     )
+    off: ClassVar[tuple[str, ...]] = ("strength=0",)

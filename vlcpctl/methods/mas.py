@@ -44,6 +44,7 @@ class Mas(WeightPenalty):
             url="https://arxiv.org/abs/1711.09601",
         ),
     )
+    off: ClassVar[tuple[str, ...]] = ("strength=0",)
 
     strength: float = hyper(
         1.0,

@@ -29,6 +29,7 @@ class Modx(Method):
             url="https://arxiv.org/abs/2305.07437",
         ),
     )
+    off: ClassVar[tuple[str, ...]] = ("alpha=0",)
 
     alpha: float = hyper(
         20.0,

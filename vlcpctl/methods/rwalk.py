@@ -51,6 +51,7 @@ class Rwalk(WeightPenalty):
             url="https://arxiv.org/abs/1801.10112",
         ),
     )
+    off: ClassVar[tuple[str, ...]] = ("strength=0",)
 
     strength: float = hyper(
         1000.0,

@@ -43,6 +43,7 @@ class Si(WeightPenalty):
             url="https://arxiv.org/abs/1703.04200",
         ),
     )
+    off: ClassVar[tuple[str, ...]] = ("strength=0",)
 
     strength: float = hyper(
         1.0,

@@ -35,6 +35,7 @@ EPILOG = (
     "or colons between paths. --debug, anywhere on the command line, or VLCPCTL_DEBUG=1 prints the "
     "traceback of an error."
 )
+COMPLETION = "_VLCPCTL_COMPLETE"  # the variable in which a shell asks for completion
 PIPE_CLOSED = 141  # 128 + the number of SIGPIPE
 MANY = 12  # the help of a command with more options lists them in sections
 COLUMN = 30  # widest column of option names; the text of a longer one starts on the next line
@@ -68,6 +69,14 @@ class _Group(typer.core.TyperGroup):
                 raise
             raise _usage_exit("", usage_words(error, words)) from error
 
+    def _main_shell_completion(self, *args: Any, **extra: Any) -> None:
+        if COMPLETION not in os.environ:
+            return
+        from vlcpctl.commands.completion import quietly
+
+        with quietly():
+            super()._main_shell_completion(*args, **extra)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in self.commands and not args[0].startswith("-"):
             raise _usage_exit("", unknown_name("command", args[0], self.commands))
@@ -89,6 +98,10 @@ class _Command(typer.core.TyperCommand):
         words, prefix = list(args), environment.prefix_of(str(info_name))
         try:
             convert_here(self.params, self.callback or _not_loaded, prefix)
+            if COMPLETION in os.environ:
+                from vlcpctl.commands.completion import offer_values
+
+                offer_values(str(info_name), self.params)
             with _exiting_at_closed_pipe():
                 context = super().make_context(info_name, args, parent=parent, **extra)
         except UsageError as error:
@@ -204,7 +217,7 @@ def _not_loaded() -> None:
 
 def _command_named(words: Sequence[str]) -> str | None:
     """The command named in the words; for shell completion they are in the environment."""
-    if "_VLCPCTL_COMPLETE" in os.environ:
+    if COMPLETION in os.environ:
         line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
         words = line.split()[1:]
     return next((word for word in words if not word.startswith("-")), None)

@@ -1,0 +1,262 @@
+"""Shell completion through the protocol of typer's scripts: words in, candidates out."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from vlcpctl import cli
+from vlcpctl.commands import COMMANDS, completion
+from vlcpctl.methods import TABLE
+
+Complete = Callable[..., list[str]]
+HEAVY = ("torch", "pyarrow", "open_clip", "PIL", "rich", "transformers")
+
+
+@pytest.fixture
+def answer(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[[dict[str, str]], str]:
+    """What the program prints when a shell runs it with these variables; never on stderr."""
+
+    def run(variables: dict[str, str]) -> str:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(sys, "argv", ["vlcpctl"])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        printed = capfd.readouterr()
+        assert (stop.value.code or 0, printed.err) == (0, "")
+        return printed.out.rstrip("\n")
+
+    return run
+
+
+@pytest.fixture
+def bash(answer: Callable[[dict[str, str]], str]) -> Complete:
+    """What bash is offered for the last of these words, which it cuts at = and :."""
+
+    def run(*words: str) -> list[str]:
+        line = ["vlcpctl", *words]
+        variables = {"COMP_WORDS": "\n".join(line), "COMP_CWORD": str(len(line) - 1)}
+        return answer({"_VLCPCTL_COMPLETE": "complete_bash", **variables}).splitlines()
+
+    return run
+
+
+def test_commands_and_options(bash: Complete) -> None:
+    assert bash("") == list(COMMANDS)
+    assert bash("train") == ["train-step"]
+    assert bash("train-step", "--me") == ["--method"]
+    assert bash("train-step", "--method", "ctp", "--me") == []
+    assert bash("train-step", "--set", "ctp.m=1", "--se") == ["--set", "--seed"]
+    assert bash("check", "--deb") == ["--debug"]
+    assert bash("--debug", "check", "--nea") == ["--near-duplicates"]
+
+
+def test_methods_alone_and_joined(bash: Complete) -> None:
+    assert bash("train-step", "--method", "") == list(TABLE)
+    assert bash("update", "-m", "inc") == ["incclip"]
+    assert bash("methods", "mod") == ["modx"]
+    assert bash("train-step", "--method", "ctp+d") == ["ctp+der", "ctp+derpp", "ctp+dha"]
+    assert bash("train-step", "--method", "der+ctp+de") == ["der+ctp+derpp"]
+    assert bash("train-step", "--method", "ctpp+d") == []
+
+
+def test_hyper_parameters_and_their_values(bash: Complete) -> None:
+    assert bash("train-step", "--set", "ewc.") == ["ewc.strength=", "ewc.variant="]
+    assert bash("train-step", "-m", "ewc+dha", "--set", "c") == []
+    assert bash("train-step", "--set", "ewc.variant", "=") == ["paper", "ctp"]
+    assert bash("train-step", "--set", "ctp.keep_queue", "=", "t") == ["true"]
+    (default,) = bash("train-step", "--set", "ctp.queue", "=")
+    assert default == str(TABLE["ctp"]().queue)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["distill", "--crop", ""], ["none", "center", "random"]),
+        (["train-step", "--preset", "modx"], ["modx", "modx-finetune"]),
+        (["train-step", "--model", "albef-m"], ["albef-micro"]),
+        (["train-step", "--base-loss", ""], ["mean", "sum"]),
+        (["train-step", "--scale-per-step", ""], ["paper"]),
+        (["buffer", "--policy", "r"], ["reservoir", "ring", "random"]),
+        (["eval-retrieval", "--protocol", ""], ["cross-modal", "multi-modal"]),
+        (["eval-probe", "--protocol", ""], ["logistic", "modx"]),
+        (["eval-zeroshot", "--split", "t"], ["train", "test"]),
+        (["eval-zeroshot", "--workers", ""], ["auto"]),
+        (["forgetting-report", "--table", "ctp-1"], ["ctp-1"]),
+        (["forgetting-report", "--allow-mixed", "limit,s"], ["limit,stream", "limit,seed"]),
+        (["forgetting-report", "--fail-if", "worst_drop", ":"], ["lt:", "le:", "gt:", "ge:"]),
+        (["split", "--cap", "k"], ["kept-values=", "kept-values=..."]),
+        (["sample", ""], ["emoji9"]),
+        (["train-step", "--run", ""], []),
+        (["train-step", "--lr", ""], []),
+    ],
+    ids=" ".join,
+)
+def test_values_of_options(bash: Complete, words: list[str], wanted: list[str]) -> None:
+    assert bash(*words) == wanted
+
+
+def test_bash_completes_what_follows_a_cut(bash: Complete) -> None:
+    assert bash("train-step", "--method", "=", "inc") == ["incclip"]
+    assert bash("train-step", "--method", "=") == list(TABLE)
+    assert bash("train-step", "--keep", "best", ":", "val_l") == ["val_loss"]
+    # A second item keeps bash from adding a space to the first.
+    assert bash("split", "--by", "col") == ["column:", "column:..."]
+    assert bash("split", "--by", "iid", "--ord") == ["--order"]
+
+
+def test_paths_are_left_to_the_shell(
+    bash: Complete, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cifar10-mine").mkdir()
+    assert bash("train-step", "") == []
+    assert bash("train-step", "--previous", "") == []
+    assert bash("eval-zeroshot", "") == []
+    assert bash("eval-zeroshot", "cif") == []
+    assert bash("eval-zeroshot", "food") == ["food101"]
+    assert bash("eval-zeroshot", "nowhere/food") == []
+    assert bash("update", "--init", "") == []
+    assert bash("update", "--init", "op") == ["open_clip:", "open_clip:..."]
+
+
+def test_mistakes_offer_nothing_and_print_nothing(
+    bash: Complete, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLCPCTL_TRAIN_STEP_LRR", "1")
+    assert bash("trian-step", "--me") == []
+    assert bash("train-step", "--nonsense", "--lr", "x", "--me") == ["--method"]
+    assert bash("train-step", "--method", "nothing") == []
+
+
+def test_zsh_gets_values_with_help(answer: Callable[[dict[str, str]], str]) -> None:
+    def zsh(line: str) -> str:
+        return answer({"_VLCPCTL_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": line})
+
+    text = zsh("vlcpctl train-step --met")
+    assert text == """_arguments '*: :(("--method":"Method, or several joined with +."))'"""
+    assert zsh("vlcpctl train-step -m=si --method=ctp+mo") == (
+        """_arguments '*: :(("--method=ctp+modx"))'"""
+    )
+    assert '"best\\\\:val_loss"' in zsh("vlcpctl train-step --keep ")
+    assert zsh("vlcpctl train-step ") == "_files"
+
+
+def test_fish_gets_values_with_help(answer: Callable[[dict[str, str]], str]) -> None:
+    def fish(line: str, action: str = "get-args") -> str:
+        words = {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": action}
+        return answer({"_VLCPCTL_COMPLETE": "complete_fish", **words})
+
+    assert fish("vlcpctl train-step --met") == "--method\tMethod, or several joined with +."
+    assert fish("vlcpctl --debug train-step --method=ctp+mo") == "--method=ctp+modx"
+
+
+def test_the_names_that_are_written_here_are_those_of_the_code() -> None:
+    from vlcpctl.data.buffer.policies import POLICIES as BUFFER_POLICIES
+    from vlcpctl.data.buffer.policies import VARIANTS as BUFFER_VARIANTS
+    from vlcpctl.data.classification.data_sets import CLASSES
+    from vlcpctl.data.splitting.labels_from import FORMS
+    from vlcpctl.data.splitting.rules import KINDS
+    from vlcpctl.data.tasks.index import SPLITS
+    from vlcpctl.evaluation.classification import probe_plan
+    from vlcpctl.evaluation.planned_rows import GALLERIES
+    from vlcpctl.evaluation.retrieval import plan as retrieval_plan
+    from vlcpctl.evaluation.search.backends import BACKENDS
+    from vlcpctl.evaluation.spatial.plan import BETWEEN
+    from vlcpctl.metrics.average_precision import VARIANTS
+    from vlcpctl.report.gates.verdicts import POLICIES
+
+    def forms(table: dict[str, str]) -> set[str]:
+        return {text.partition(":")[0] + ":" * (":" in text) for text in table.values()}
+
+    found = {name: set(values) for name, values in completion.FIXED.items()}
+    assert found == {
+        "--device": {"auto", "cpu", "cuda"},
+        "--split": set(SPLITS),
+        "--train-split": set(SPLITS),
+        "--gallery": set(GALLERIES),
+        "--policy": set(BUFFER_POLICIES),
+        "--variant": set(BUFFER_VARIANTS),
+        "--map-variant": set(VARIANTS),
+        "--duplicates": set(retrieval_plan.DUPLICATES),
+        "--backend": set(BACKENDS),
+        "--classes": set(CLASSES),
+        "--solver": set(probe_plan.SOLVERS),
+        "--between": set(BETWEEN),
+        "--undefined": set(POLICIES),
+        "--by": forms(KINDS),
+        "--order": {"reverse", "shuffle"},
+        "--labels-from": forms(FORMS) - {"COLUMN"},
+        "eval-retrieval --protocol": set(retrieval_plan.PROTOCOLS),
+        "eval-probe --protocol": set(probe_plan.PROTOCOLS),
+    }
+
+
+def test_every_name_belongs_to_an_option() -> None:
+    import typer.main
+
+    known = set()
+    for name in COMMANDS:
+        program = typer.main.get_command(cli.application(name))
+        for parameter in program.commands[name].params:  # type: ignore[attr-defined]
+            option = max(parameter.opts, key=len)
+            known |= {option, f"{name} {option}"}
+    assert {*completion.FIXED, *completion.SOURCES} - known == set()
+
+
+@pytest.mark.parametrize(
+    ("shell", "line"), [("bash", "train-step --method ctp+"), ("zsh", "forgetting-report --table ")]
+)
+def test_a_tab_imports_nothing_heavy(shell: str, line: str) -> None:
+    code = f"""
+import sys
+sys.argv = ["vlcpctl"]
+from vlcpctl.cli import main
+try:
+    main()
+finally:
+    print([name for name in {HEAVY} if name in sys.modules], file=sys.__stderr__)
+"""
+    words = f"vlcpctl {line}"
+    variables = {
+        "_VLCPCTL_COMPLETE": f"complete_{shell}",
+        "_TYPER_COMPLETE_ARGS": words,
+        "COMP_WORDS": words.replace(" ", "\n"),
+        "COMP_CWORD": str(words.count(" ")),
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **variables},
+    )
+    assert ended.stdout.strip() not in {"", "_files"}
+    assert ended.stderr.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_scripts_are_installed_where_the_shell_reads_them(shell: str, tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1",
+    }
+    command = [sys.executable, "-m", "vlcpctl", "--install-completion", shell]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    places = {
+        "bash": ".bash_completions/vlcpctl.sh",
+        "zsh": ".zfunc/_vlcpctl",
+        "fish": ".config/fish/completions/vlcpctl.fish",
+    }
+    script = tmp_path / places[shell]
+    assert f"{shell} completion installed in {script}" in ended.stdout
+    assert f"complete_{shell}" in script.read_text(encoding="utf-8")

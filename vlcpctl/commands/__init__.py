@@ -34,6 +34,7 @@ COMMANDS = {
     "spatial-report": Command("Report how embedding angles drift between checkpoints.", warm=True),
     "forgetting-report": Command("Report learning and forgetting from evaluation rows."),
     "update": Command("Update a model in production with a week's new data.", warm=True),
+    "export": Command("Export tasks or a checkpoint for other programs."),
     "batch": Command("Run many command lines in one warm process."),
     "watch": Command("Follow a train-step while it runs."),
     "inspect": Command("Show what an artifact is and what it was made from."),

@@ -91,17 +91,18 @@ def run(
     tars), targets, stored features, pseudo texts, saved embeddings, files of ranks and reports that
     show some of their queries, including the hidden directories beside them. What contains the
     pairs is written again without them and swapped in; nothing of the old files is kept. Files of
-    an --embedding-cache that contain the pairs are deleted, so give its directory, too. Outputs
-    that --force replaced, and unfinished work of distill and invert-texts, are deleted if they
-    contain the pairs. Rewritten artifacts list their earlier content ids as "was", and other
-    commands treat them as the same data.
+    an --embedding-cache that contain the pairs are deleted, so give its directory, too. Exported
+    data sets that contain the pairs are deleted as a whole: export their tasks again. Outputs that
+    --force replaced, and unfinished work of distill and invert-texts, are deleted if they contain
+    the pairs. Rewritten artifacts list their earlier content ids as "was", and other commands treat
+    them as the same data.
 
     Options that select pairs can be combined: each adds pairs. If nothing matches, the exit code is
     3; if the same request has removed everything before, it is 0.
 
-    Checkpoints are not changed. The receipt lists those that were trained on the pairs, also by way
-    of other checkpoints, and those of which this is not known. It is written before the first
-    removal; if the command is interrupted, run it again.
+    Checkpoints and exported models are not changed. The receipt lists those that were trained on
+    the pairs, also by way of other checkpoints, and those of which this is not known. It is written
+    before the first removal; if the command is interrupted, run it again.
 
     Nothing is changed if an unfinished train-step needs the pairs (exit code 4), or if files with
     the pairs have hard links elsewhere (exit code 3). Files that vlcpctl did not write, such as the

@@ -29,6 +29,8 @@ MANIFESTS = {
     "report": "summary.json",
     "tables": "tables.json",
     "figures": "figures.json",
+    # Hidden: it must not be among the files that a loader of another program finds.
+    "export": ".vlcpctl/export.json",
 }
 
 _MOST_BYTES = 1 << 26  # of a manifest: some 100,000 tasks; values take ten times as much memory
@@ -145,8 +147,10 @@ def with_article(kind: str) -> str:
     >>> with_article("task"), with_article("targets")
     ('a task', 'a directory of targets')
     """
-    several = {"targets", "tables", "figures"}
-    return f"a directory of {kind}" if kind in several else f"a {kind}"
+    several = {"targets", "embeddings", "tables", "figures"}
+    if kind in several:
+        return f"a directory of {kind}"
+    return f"an {kind}" if kind.startswith("e") else f"a {kind}"
 
 
 def _described(directory: Path) -> str:

@@ -181,6 +181,17 @@ class Staging:
         sync(self.output.parent)
         delete(old)
 
+    def delete_output(self) -> None:
+        """Delete the output for good, in the holder of its lock.
+
+        A kill at any point leaves it whole, or what the next writer deletes. Raises OSError if it
+        cannot be deleted.
+        """
+        old = self.path / f"{self.writing.name}-old"
+        self.output.rename(old)
+        sync(self.output.parent)
+        delete(old)
+
     def keep(self, path: Path) -> Path:
         """Move the output, or its partial state, to `replaced`; drops what was kept before."""
         kept = self.replaced.with_name(path.name)

@@ -20,6 +20,7 @@ from vlcpctl.data.precomputed.pseudo_texts import (
     texts_of_parents,
 )
 from vlcpctl.data.precomputed.teacher_targets import open_targets
+from vlcpctl.data.tasks import exported
 from vlcpctl.data.tasks.facts import read_stream, read_task
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.deletion import reports
@@ -56,7 +57,7 @@ class Hit:
     @property
     def is_deleted(self) -> bool:
         """Whether it is deleted as a whole, not written again without the pairs."""
-        return self.stored.kept is not None or self.stored.kind == CACHED
+        return self.stored.kept is not None or self.stored.kind in {CACHED, exported.KIND}
 
     @property
     def trains(self) -> bool:
@@ -176,6 +177,15 @@ def _in_ranks(hit: Hit, drop: Drop) -> None:
     hit.files, hit.keys = [""], named_in(hit.path) & drop.keys
 
 
+def _in_export(hit: Hit, drop: Drop) -> None:
+    counts = exported.exported_counts(hit.path, drop.keys)
+    hit.keys = set(counts)
+    for split in dict.fromkeys(split for found in counts.values() for split in found):
+        hit.add(split, sum(found.get(split, 0) for found in counts.values()), [])
+    if counts:
+        hit.files = [*read_manifest(hit.path, exported.KIND)["digests"], exported.MANIFEST]
+
+
 def _in_cache(hit: Hit, drop: Drop) -> None:
     hit.keys = samples_of(hit.path) & drop.keys
     hit.add("pairs", len(hit.keys), [""] if hit.keys else [])
@@ -189,4 +199,5 @@ _LOOKERS: dict[str, Callable[[Hit, Drop], None]] = {
     PSEUDO_TEXTS: _in_pseudo_texts,
     RANKS: _in_ranks,
     CACHED: _in_cache,
+    exported.KIND: _in_export,
 }

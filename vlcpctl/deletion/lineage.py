@@ -9,9 +9,12 @@ from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, OutputExists
+from vlcpctl.core.fields import Fields
+from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.precomputed.teacher_targets import open_targets
+from vlcpctl.data.tasks.exported import KIND, MANIFEST
 from vlcpctl.deletion.places import PSEUDO_TEXTS, Stored
 
 _DATA = ("tasks", "buffer", "targets", "pseudo_texts")
@@ -32,7 +35,9 @@ class Dependent:
 def dependents(stored: Iterable[Stored]) -> list[Dependent]:
     """All that depends on data or models. Raises BadInput if a manifest cannot be read."""
     makers = {"checkpoint": _checkpoint, "targets": _targets, PSEUDO_TEXTS: _pseudo_texts}
-    return [makers[one.kind](one.path) for one in stored if one.kind in makers]
+    found = [makers[one.kind](one.path) for one in stored if one.kind in makers]
+    exports = (_exported_model(one.path) for one in stored if one.kind == KIND)
+    return [*found, *(one for one in exports if one is not None)]
 
 
 def affected(found: Sequence[Dependent], ids: Collection[str]) -> list[Dependent]:
@@ -75,6 +80,17 @@ def _pseudo_texts(path: Path) -> Dependent:
     found = open_pseudo_texts(path)
     data, models = ids_in(found.identity, _DATA), ids_in(found.identity, _MODELS)
     return Dependent(path, found.content, frozenset(data), frozenset(models), {})
+
+
+def _exported_model(path: Path) -> Dependent | None:
+    """The copy of a checkpoint in an exported model repository; None if it is a data set."""
+    manifest = read_manifest(path, KIND)
+    if "run" not in manifest:
+        return None
+    fields = Fields(manifest, path / MANIFEST)
+    about = {name: manifest.get(name) for name in ("run", "step", "seed")}
+    data, models = frozenset(fields.texts("tasks")), frozenset(fields.texts("inputs"))
+    return Dependent(path, str(manifest["content"]), data, models, about)
 
 
 def ids_in(values: Mapping[str, Any], names: Iterable[str]) -> set[str]:

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vlcpctl.core.errors import BadInput, some_names
+from vlcpctl.data.tasks.exported import KIND, exported_pairs
 from vlcpctl.data.tasks.task import Split, Task, open_task
-from vlcpctl.deletion.places import Places
+from vlcpctl.deletion.places import Places, Stored
 from vlcpctl.deletion.selectors import Selectors, is_among
 from vlcpctl.deletion.tars import Tars
 from vlcpctl.deletion.tasks import Drop, unlisted_shards
@@ -48,6 +49,10 @@ def find(places: Places, selectors: Selectors, tars: Tars, more: frozenset[str])
         _add_rows(found, split, selectors)
         _add_valued(valued, split)
         _add_samples(found, task, split, selectors, tars)
+    exports = [table for one in places.stored if (table := _exported(one)) is not None]
+    for table in exports:
+        columns.update(table.column_names)
+        found.keys.update(table.filter(pa.array(selectors.matching(table)))["key"].to_pylist())
     _require_columns(selectors, columns)
     if valued:
         found.evicted = _evicted(tasks, tars) - found.keys
@@ -55,9 +60,14 @@ def find(places: Places, selectors: Selectors, tars: Tars, more: frozenset[str])
         for _, split in _splits(tasks):
             found.unlabelled.update(key for key in split.keys if key not in known)
         found.unlabelled -= found.keys
-    for _, split in _splits(tasks):
-        _add_facts(found, split)
+    for table in [*(split.table for _, split in _splits(tasks)), *exports]:
+        _add_facts(found, table)
     return found
+
+
+def _exported(stored: Stored) -> pa.Table | None:
+    """The pairs in an exported data set; None for anything else."""
+    return exported_pairs(stored.path) if stored.kind == KIND else None
 
 
 def _splits(tasks: Sequence[Task]) -> Iterator[tuple[Task, Split]]:
@@ -117,9 +127,9 @@ def _evicted(tasks: Sequence[Task], tars: Tars) -> set[str]:
     return unlisted
 
 
-def _add_facts(found: Matches, split: Split) -> None:
+def _add_facts(found: Matches, pairs: pa.Table) -> None:
     """Add the images and source keys of the pairs, and the other pairs that have these images."""
-    table = split.table.select(["key", "sha256", "source_key"])
+    table = pairs.select(["key", "sha256", "source_key"])
     rows = table.filter(pa.array(is_among(table["key"], found.keys)))
     found.images.update(rows["sha256"].to_pylist())
     found.source_keys.update(key for key in rows["source_key"].to_pylist() if key is not None)

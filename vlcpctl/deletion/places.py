@@ -23,7 +23,7 @@ from vlcpctl.deletion.tars import Inode
 from vlcpctl.evaluation import rank_files
 from vlcpctl.evaluation.embedding_cache import is_cache_file
 
-_WHOLE = ("stream", "task", "checkpoint", "targets", "embeddings")
+_WHOLE = ("stream", "task", "checkpoint", "targets", "embeddings", "export")
 PSEUDO_TEXTS, RANKS, CACHED = "pseudo texts", "ranks", "cached embeddings"
 _FORMATS = {pseudo_texts.METADATA: PSEUDO_TEXTS, rank_files.METADATA: RANKS}
 _HIDDEN = re.compile(r"\.(?P<name>.+)\.vlcpctl")

@@ -16,6 +16,7 @@ from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.seals import renewed, rewrite_sealed_manifest
 from vlcpctl.core.staging import Staging, delete, link_or_copy
 from vlcpctl.data.precomputed import pseudo_texts, teacher_targets
+from vlcpctl.data.tasks.exported import KIND
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.deletion import reports
 from vlcpctl.deletion.hits import Hit
@@ -86,6 +87,9 @@ def _carry_out(plan: Plan, observe: Observe) -> None:
         if hit.stored.kind == CACHED:  # computed again where they are needed
             hit.path.unlink(missing_ok=True)
             say(f"deleted {hit.path}")
+        elif hit.stored.kind == KIND:  # exported again from the tasks, if it is wanted
+            Staging(hit.path).delete_output()
+            say(f"deleted {hit.path}; export it again from its tasks")
         else:
             _rewrite(hit, tars, drop, observe)
             say(f"rewrote {hit.stored.unit}")

@@ -12,9 +12,12 @@ from vlcpctl.checkpoints.check import check_checkpoint
 from vlcpctl.core.digests import changed_files
 from vlcpctl.core.errors import BadInput, first_line
 from vlcpctl.core.fields import Fields
-from vlcpctl.core.manifest import kind_of, read_manifest
+from vlcpctl.core.manifest import MANIFESTS, kind_of, read_manifest
+from vlcpctl.core.recorded_files import RESTORE
+from vlcpctl.core.seals import broken_seal
 from vlcpctl.data.precomputed.pseudo_texts import check_pseudo_texts
 from vlcpctl.data.precomputed.teacher_targets import check_targets
+from vlcpctl.data.tasks.exported import KIND as EXPORT
 from vlcpctl.inspection.check_tasks import check_stream, check_task
 from vlcpctl.inspection.diagnosis import why_no_artifact
 from vlcpctl.inspection.fairness import fairness
@@ -66,6 +69,10 @@ def _problems(path: Path, *, deep: bool) -> Iterator[str]:
 
 def _check_recorded(path: Path, manifest: dict[str, Any], *, deep: bool) -> Iterator[str]:
     """Yield a line for each file that is not what was recorded; earlier versions recorded none."""
+    is_sealed = kind_of(path) == EXPORT
+    broken = broken_seal(path / MANIFESTS[EXPORT], manifest, required=True)
+    if is_sealed and broken is not None:
+        yield f"{broken}{RESTORE}"
     recorded = Fields(manifest, path)("digests", dict, {})
     yield from changed_files(path, recorded, use_cache=not deep)
 

@@ -36,7 +36,7 @@ def verify_model(checkpoint: Path) -> None:
     Raises Incompatible, naming the first file that was changed, removed or added, and BadInput if
     the manifest cannot be read.
     """
-    verify_recorded(checkpoint, "checkpoint", _is_of_model, would_be_loaded, Incompatible)
+    verify_recorded(checkpoint, "checkpoint", is_of_model, would_be_loaded, Incompatible)
 
 
 def verify_slots(checkpoint: Path) -> None:
@@ -52,8 +52,9 @@ def is_slot(name: str) -> bool:
 def would_be_loaded(name: str) -> bool:
     """Whether loading the model would use a file of this relative path, if there were one."""
     path = Path(name)
-    return _is_of_model(name) and (path.name in _BY_NAME or path.suffix in WEIGHT_SUFFIXES)
+    return is_of_model(name) and (path.name in _BY_NAME or path.suffix in WEIGHT_SUFFIXES)
 
 
-def _is_of_model(name: str) -> bool:
+def is_of_model(name: str) -> bool:
+    """Whether a relative path in a checkpoint is not of the state or the log of training."""
     return not is_slot(name) and name != LOG

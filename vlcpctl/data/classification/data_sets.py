@@ -10,7 +10,7 @@ from typing import Any, Protocol, final
 
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.hashing import content_id
-from vlcpctl.core.manifest import MANIFESTS
+from vlcpctl.core.manifest import MANIFESTS, kind_of
 from vlcpctl.core.versions import Versions
 from vlcpctl.data.classification import benchmarks
 from vlcpctl.data.classification.benchmarks import find_benchmark, usual_name
@@ -23,6 +23,7 @@ from vlcpctl.data.classification.class_folder import (
 from vlcpctl.data.classification.labelled_images import ImagesOfSplit, LabelledImages
 from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES, TemplatesFile, prompts_of
 from vlcpctl.data.tasks.class_names import name_of
+from vlcpctl.data.tasks.exported import KIND as EXPORT
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
 
@@ -159,7 +160,8 @@ def _open(word: str, data: Path | None) -> Task | FolderData:
     if not path.exists():
         benchmark = find_benchmark(word, data)
         return _folder(benchmark.name, benchmark.path)
-    if any((path / manifest).is_file() for manifest in MANIFESTS.values()):
+    # An exported data set may have CLIP_benchmark's layout.
+    if kind_of(path) not in {None, EXPORT}:
         return open_task(path)
     return _folder(usual_name(path.absolute().name), path)
 

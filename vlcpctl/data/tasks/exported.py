@@ -1,0 +1,85 @@
+"""The pairs in an exported directory: a Parquet file beside its manifest, so that they are found.
+
+Both are in `.vlcpctl/` of the directory, where loaders of other programs do not look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from vlcpctl.core.digests import verify_files
+from vlcpctl.core.errors import BadInput, unreadable
+from vlcpctl.core.fields import Fields
+from vlcpctl.core.input_files import arrow_source
+from vlcpctl.core.manifest import MANIFESTS, read_manifest
+from vlcpctl.core.recorded_files import RESTORE
+
+KIND = "export"
+MANIFEST = MANIFESTS[KIND]
+PAIRS = ".vlcpctl/pairs.parquet"
+
+SPLIT = "exported_split"  # not "split": a source may have a column of that name
+COLUMNS = ("key", SPLIT, "source_key", "label", "task", "sha256")
+_ROWS_AT_ONCE = 1 << 14
+
+
+class PairsWriter:
+    """Writes one row for each exported image, with at most some rows in memory."""
+
+    def __init__(self, directory: Path, kept: Sequence[str]) -> None:
+        texts = [pa.field(name, pa.string()) for name in COLUMNS]
+        lists = [pa.field(name, pa.list_(pa.string())) for name in kept]
+        self._schema = pa.schema([*texts, *lists])
+        (directory / PAIRS).parent.mkdir(parents=True, exist_ok=True)
+        self._writer = pq.ParquetWriter(directory / PAIRS, self._schema)
+        self._rows: list[Mapping[str, Any]] = []
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Append a row: its values by column."""
+        self._rows.append(row)
+        if len(self._rows) >= _ROWS_AT_ONCE:
+            self._flush()
+
+    def close(self) -> None:
+        """Write the remaining rows and the footer."""
+        self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        self._writer.write_table(pa.Table.from_pylist(self._rows, self._schema))
+        self._rows = []
+
+
+def exported_pairs(directory: Path) -> pa.Table | None:
+    """The pairs of an exported directory, one row for each image; None if it is a model.
+
+    Raises BadInput if the manifest or the file cannot be read, or have changed.
+    """
+    digests = Fields(read_manifest(directory, KIND), directory / MANIFEST)("digests", dict)
+    if PAIRS not in digests:
+        return None
+    verify_files(directory, {PAIRS: digests[PAIRS]}, advice=RESTORE)
+    try:
+        return pq.read_table(arrow_source(directory / PAIRS))
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise BadInput(unreadable(directory / PAIRS, error)) from error
+
+
+def exported_counts(directory: Path, keys: Collection[str]) -> dict[str, dict[str, int]]:
+    """How many images of each split have one of the keys, by key and split.
+
+    Raises BadInput as `exported_pairs` does.
+    """
+    table = exported_pairs(directory)
+    found: dict[str, dict[str, int]] = {}
+    columns = () if table is None else (table["key"].to_pylist(), table[SPLIT].to_pylist())
+    for key, split in zip(*columns, strict=True) if columns else ():
+        if key in keys:
+            counts = found.setdefault(key, {})
+            counts[split] = counts.get(split, 0) + 1
+    return found

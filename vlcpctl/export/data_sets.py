@@ -1,0 +1,142 @@
+"""Export tasks as a data set in the layout of another program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.amounts import counted, size
+from vlcpctl.core.atomic import already_made, new_directory
+from vlcpctl.core.console import progress, say
+from vlcpctl.core.digests import digests_of
+from vlcpctl.core.hashing import content_id
+from vlcpctl.core.seals import write_sealed_manifest
+from vlcpctl.core.versions import DATA_WAS, data_was
+from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES
+from vlcpctl.data.tasks.exported import COLUMNS, KIND, MANIFEST, PAIRS, SPLIT, PairsWriter
+from vlcpctl.data.tasks.task import Task
+from vlcpctl.export.clip_benchmark import RETRIEVAL, ClipBenchmark
+from vlcpctl.export.hugging_face import CARD, HuggingFace
+from vlcpctl.export.image_folder import ImageFolder
+from vlcpctl.export.img2dataset import Img2Dataset
+from vlcpctl.export.layout import DEFAULT_SHARD_BYTES, Layout, Target
+from vlcpctl.export.pairs import ExportedPair, Selection, select
+
+CLIP_BENCHMARK = "clip-benchmark"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The tasks to export, their splits (() are all), the layout and the output directory."""
+
+    tasks: Sequence[Task]
+    splits: Sequence[str] = ()
+    to: str
+    out: Path
+    shard_bytes: int = DEFAULT_SHARD_BYTES
+    dataset_type: str = RETRIEVAL
+    templates: Sequence[str] = DEFAULT_TEMPLATES
+    force: bool = False
+
+    def selection(self) -> Selection:
+        """The pairs to export. Raises BadInput as `select` does."""
+        return select(self.tasks, self.splits)
+
+    def identity(self) -> dict[str, Any]:
+        """The facts that decide what is written."""
+        found: dict[str, Any] = {
+            "to": self.to,
+            "tasks": [task.content for task in self.tasks],
+            "splits": list(self.selection().splits),
+            "shard_bytes": self.shard_bytes,
+        }
+        if self.to == CLIP_BENCHMARK:
+            found |= {"dataset_type": self.dataset_type, "templates": list(self.templates)}
+        return found
+
+    def plan(self) -> list[str]:
+        """What the export will write, a line for each split. Raises BadInput as `select` does."""
+        found = self.selection()
+        lines = [f"export: {counted(len(self.tasks), 'task')} to {self.to}"]
+        for split in found.splits:
+            images = counted(found.count("images", split), "image")
+            captions = counted(found.count("captions", split), "caption")
+            lines.append(f"  {split}: {images} with {captions}")
+        return lines
+
+    def export(self) -> None:
+        """Write the data set; do nothing if it is finished.
+
+        Raises BadInput if a task is damaged or has nothing to export, and OutputExists if something
+        else is at `out`.
+        """
+        _export(self)
+
+
+def _clip_benchmark(target: Target, request: Request) -> Layout:
+    return ClipBenchmark(target, request.dataset_type, request.templates)
+
+
+LAYOUTS: dict[str, Callable[[Target, Request], Layout]] = {
+    CLIP_BENCHMARK: _clip_benchmark,
+    "img2dataset": lambda target, _: Img2Dataset(target),
+    "hf": lambda target, _: HuggingFace(target),
+    "imagefolder": lambda target, _: ImageFolder(target),
+}
+
+
+def _export(request: Request) -> None:
+    found, identity = request.selection(), request.identity()
+    if already_made(request.out, KIND, identity, force=request.force):
+        say(f"export: {request.out} is already finished")
+        return
+    with new_directory(request.out, MANIFEST) as directory:
+        layout = LAYOUTS[request.to](Target(directory, found, request.shard_bytes), request)
+        try:
+            _write(layout, found, PairsWriter(directory, found.kept_columns))
+        except BaseException:
+            layout.abandon()
+            raise
+        _write_manifest(directory, request, found, identity)
+    images, captions = (found.total(what) for what in ("images", "captions"))
+    said = f"{counted(images, 'image')} with {counted(captions, 'caption')}"
+    written = sum(path.stat().st_size for path in request.out.rglob("*") if path.is_file())
+    say(f"export: {said} in {counted(len(found.splits), 'split')}, {size(written)}")
+
+
+def _write(layout: Layout, found: Selection, pairs: PairsWriter) -> None:
+    with progress("export", found.total("images"), "images") as bar:
+        for pair in found.pairs():
+            layout.add(pair)
+            pairs.add(_row(pair))
+            bar.advance()
+    layout.close()
+    pairs.close()
+
+
+def _row(pair: ExportedPair) -> dict[str, Any]:
+    own = {name: getattr(pair, name) for name in COLUMNS if name != SPLIT}
+    return {**own, SPLIT: pair.split, **pair.kept}
+
+
+def _write_manifest(
+    directory: Path, request: Request, found: Selection, identity: dict[str, Any]
+) -> None:
+    # The card is left out: people fill it in.
+    digests = {name: one for name, one in digests_of(directory).items() if name != CARD}
+    content = content_id({"identity": identity, "pairs": digests[PAIRS]})
+    manifests = [task.manifest for task in request.tasks]
+    rewritten = data_was(manifests)
+    body = {
+        "to": request.to,
+        "inputs": [task.content for task in request.tasks],
+        "splits": {
+            name: {what: found.count(what, name) for what in ("images", "captions")}
+            for name in found.splits
+        },
+        **({DATA_WAS: rewritten} if rewritten else {}),
+        "digests": digests,
+    }
+    write_sealed_manifest(directory, KIND, identity, content, body)

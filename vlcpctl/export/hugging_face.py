@@ -1,0 +1,164 @@
+"""The layout of a data set on the Hugging Face hub: Parquet shards that contain the images.
+
+data/SPLIT-00000-of-00002.parquet has a row for each image. The metadata of its schema tells the
+library `datasets` and the hub's viewer that the column `image` contains images.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from vlcpctl.export.columns import renamed
+from vlcpctl.export.data_card import data_card
+from vlcpctl.export.layout import Layout, Target
+from vlcpctl.export.pairs import ExportedPair
+
+# What the hub calls the split, where that is another name.
+SPLIT_NAMES = {"val": "validation"}
+CARD = "README.md"
+
+_TEXTS = ("label", "key", "source_key", "task", "sha256")
+_SIZES = ("width", "height")
+_OWN = ("image", "captions", *_TEXTS, *_SIZES)
+_IMAGE = pa.struct([pa.field("bytes", pa.binary()), pa.field("path", pa.string())])
+
+# A row group is what readers hold in memory at once.
+_GROUP_BYTES = 32_000_000
+_GROUP_ROWS = 1000
+
+
+class HuggingFace(Layout):
+    """Writes the Parquet shards of each split, and the card of the data set."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        (target.directory / "data").mkdir()
+        self._kept = renamed(target.selection.kept_columns, _OWN)
+        self.features = features(list(self._kept.values()))
+        self._shards: dict[str, _Shards] = {}
+
+    def add(self, pair: ExportedPair) -> None:
+        """See `Layout`."""
+        split = SPLIT_NAMES.get(pair.split, pair.split)
+        if split not in self._shards:
+            shards = _Shards(self.target, split, _schema(self.features, self._kept.values()))
+            self._shards[split] = shards
+        kept = {name: pair.kept.get(column, []) for column, name in self._kept.items()}
+        own = {name: getattr(pair, name) for name in (*_TEXTS, *_SIZES, "captions")}
+        image = {"bytes": pair.image, "path": f"{pair.key}.{pair.kind}"}
+        self._shards[split].add({"image": image, **own, **kept}, len(pair.image))
+
+    def close(self) -> None:
+        """See `Layout`."""
+        splits = [shards.close() for shards in self._shards.values()]
+        files = {one["name"]: f"data/{one['name']}-*" for one in splits}
+        info = {"features": _described(self.features), "splits": splits}
+        card = data_card(self.target.selection, files, info)
+        (self.target.directory / CARD).write_text(card, encoding="utf-8")
+
+    def abandon(self) -> None:
+        """See `Layout`."""
+        for shards in self._shards.values():
+            shards.abandon()
+
+
+class _Shards:
+    """The Parquet files of one split, written one after the other."""
+
+    def __init__(self, target: Target, split: str, schema: pa.Schema) -> None:
+        self.target, self.split, self.schema = target, split, schema
+        self._rows: list[dict[str, Any]] = []
+        self._held = 0  # bytes of images in these rows
+        self._in_file = self._files = self._count = self._bytes = 0
+        self._writer: pq.ParquetWriter | None = None
+
+    def add(self, row: dict[str, Any], size: int) -> None:
+        if self._in_file and self._in_file + size > self.target.shard_bytes:
+            self._end()
+        self._rows.append(row)
+        self._held, self._in_file = self._held + size, self._in_file + size
+        self._count, self._bytes = self._count + 1, self._bytes + size
+        if self._held >= _GROUP_BYTES or len(self._rows) >= _GROUP_ROWS:
+            self._flush()
+
+    def close(self) -> dict[str, Any]:
+        """Finish the files, and return what the card lists about the split."""
+        self._end()
+        for number in range(self._files):
+            final = f"{self.split}-{number:05d}-of-{self._files:05d}.parquet"
+            self._path(number).rename(self._path(number).with_name(final))
+        return {"name": self.split, "num_bytes": self._bytes, "num_examples": self._count}
+
+    def abandon(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def _path(self, number: int) -> Path:
+        """The path of a file before the number of all files is known."""
+        return self.target.directory / "data" / f"{self.split}-{number:05d}.parquet"
+
+    def _flush(self) -> None:
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(
+                self._path(self._files),
+                self.schema,
+                use_dictionary=["label", "task"],
+                write_statistics=["label", "key", "task"],
+            )
+        if self._rows:
+            self._writer.write_table(pa.Table.from_pylist(self._rows, self.schema))
+        self._rows, self._held = [], 0
+
+    def _end(self) -> None:
+        self._flush()
+        assert self._writer is not None
+        self._writer.close()
+        self._writer = None
+        self._files, self._in_file = self._files + 1, 0
+
+
+def features(kept: list[str]) -> dict[str, Any]:
+    """The features of the columns, as `datasets` stores them in the schema of a Parquet file.
+
+    Lists are written as Sequence, which all versions read; version 4 calls them List.
+    """
+    text = {"dtype": "string", "_type": "Value"}
+    number = {"dtype": "int32", "_type": "Value"}
+    texts = {"feature": text, "_type": "Sequence"}
+    return {
+        "image": {"_type": "Image"},
+        "captions": texts,
+        **dict.fromkeys(_TEXTS, text),
+        **dict.fromkeys(_SIZES, number),
+        **dict.fromkeys(kept, texts),
+    }
+
+
+def _schema(found: dict[str, Any], kept: Any) -> pa.Schema:
+    texts = pa.list_(pa.string())
+    fields = [
+        pa.field("image", _IMAGE),
+        pa.field("captions", texts),
+        *(pa.field(name, pa.string()) for name in _TEXTS),
+        *(pa.field(name, pa.int32()) for name in _SIZES),
+        *(pa.field(name, texts) for name in kept),
+    ]
+    return pa.schema(fields, {"huggingface": json.dumps({"info": {"features": found}})})
+
+
+def _described(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """The features as the header of a card lists them."""
+    return [{"name": name, **_kind(one)} for name, one in found.items()]
+
+
+def _kind(one: dict[str, Any]) -> dict[str, str]:
+    if one["_type"] == "Image":
+        return {"dtype": "image"}
+    if one["_type"] == "Sequence":
+        return {"sequence": str(one["feature"]["dtype"])}
+    return {"dtype": str(one["dtype"])}

@@ -1,0 +1,25 @@
+"""Tables in the Markdown of a card."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    r"""A table with a head and rows of as many cells.
+
+    >>> print(table(("task", "pairs"), [("a|b", 3)]))
+    | task | pairs |
+    |---|---|
+    | a\|b | 3 |
+    """
+    lines = [_line(head), "|---" * len(head) + "|", *map(_line, rows)]
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[object]) -> str:
+    return f"| {' | '.join(map(_cell, cells))} |"
+
+
+def _cell(value: object) -> str:
+    return " ".join(str(value).split()).replace("|", "\\|").replace("<", "&lt;")

@@ -1,0 +1,133 @@
+"""Export a checkpoint as a model repository for the Hugging Face hub, without state of training."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.model_facts import Facts, model_facts
+from vlcpctl.core.amounts import counted, size
+from vlcpctl.core.atomic import already_made, new_directory
+from vlcpctl.core.console import say
+from vlcpctl.core.digests import digests_of, file_digest, verify_files
+from vlcpctl.core.errors import BadInput, Incompatible
+from vlcpctl.core.hashing import content_id
+from vlcpctl.core.recorded_files import recorded_files
+from vlcpctl.core.rows import Row, read_rows
+from vlcpctl.core.seals import write_sealed_manifest
+from vlcpctl.core.staging import read_path
+from vlcpctl.core.versions import DATA_WAS
+from vlcpctl.data.tasks.exported import KIND, MANIFEST
+from vlcpctl.data.tasks.task import Task
+from vlcpctl.export.hugging_face import CARD
+from vlcpctl.export.model_card import Facts as CardFacts
+from vlcpctl.export.model_card import model_card
+from vlcpctl.models.checkpoint_files import is_of_model, verify_model
+
+TO = "hf-model"
+LOADER = "modeling_fusion.py"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The checkpoint to export, files of rows and tasks for its card, and the output directory."""
+
+    checkpoint: Path
+    rows: Sequence[Path] = ()
+    tasks: Sequence[Task] = ()
+    out: Path
+    force: bool = False
+
+    @cached_property
+    def made(self) -> CheckpointManifest:
+        """The manifest of the checkpoint. Raises BadInput if it is not one."""
+        return CheckpointManifest.read(self.checkpoint)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What the model is. Raises BadInput as `model_facts` does."""
+        return model_facts(self.checkpoint, self.made)
+
+    def files(self) -> dict[str, Any]:
+        """Size and digest of the files to copy, by relative path."""
+        entries = {"digests": self.made.digests or None, "files": self.made.files}
+        recorded = recorded_files(self.checkpoint, entries)
+        return {name: entry for name, entry in recorded.items() if is_of_model(name)}
+
+    def identity(self) -> dict[str, Any]:
+        """The facts that decide what is written."""
+        return {
+            "to": TO,
+            "checkpoint": self.made.content,
+            "rows": [file_digest(path) for path in self.rows],
+            "trained_on": [task.content for task in self.tasks],
+        }
+
+    def own_rows(self) -> list[Row]:
+        """The rows of the checkpoint. Raises BadInput if a file of rows has none of them."""
+        found = read_rows(map(str, self.rows)) if self.rows else []
+        own = [row for row in found if row.checkpoint == self.made.content]
+        if self.rows and not own:
+            names = ", ".join(map(str, self.rows))
+            raise BadInput(
+                f"{names} has no rows of {self.checkpoint} (content {self.made.content}); "
+                "evaluate this checkpoint, or leave out --rows"
+            )
+        return own
+
+    def plan(self) -> list[str]:
+        """What the export will write. Raises BadInput if an input cannot be read."""
+        self.own_rows()
+        files = [*self.files(), *([LOADER] if self.facts["family"] == "fusion" else ()), CARD]
+        return [f"export: {self.checkpoint} to {TO}", *(f"  {name}" for name in sorted(files))]
+
+    def export(self) -> None:
+        """Write the repository; do nothing if it is finished.
+
+        Raises BadInput or Incompatible if the checkpoint or rows are damaged or do not fit, and
+        OutputExists if something else is at `out`.
+        """
+        _export(self)
+
+
+def _export(request: Request) -> None:
+    identity, rows = request.identity(), request.own_rows()
+    if already_made(request.out, KIND, identity, force=request.force):
+        say(f"export: {request.out} is already finished")
+        return
+    source, files = read_path(request.checkpoint), request.files()
+    verify_model(request.checkpoint)
+    with new_directory(request.out, MANIFEST) as directory:
+        for name in files:
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source / name, directory / name)
+        verify_files(directory, files, error=Incompatible, use_cache=False)
+        if request.facts["family"] == "fusion":
+            shutil.copyfile(Path(__file__).with_name(LOADER), directory / LOADER)
+        card = model_card(CardFacts(request.made, request.facts, request.tasks, rows))
+        digests = digests_of(directory)
+        (directory / CARD).write_text(card, encoding="utf-8")
+        _write_manifest(directory, request, identity, digests)
+    written = sum(entry["bytes"] for entry in digests.values())
+    say(f"export: {counted(len(digests), 'file')} and a model card, {size(written)}")
+
+
+def _write_manifest(
+    directory: Path, request: Request, identity: dict[str, Any], digests: dict[str, Any]
+) -> None:
+    made = request.made
+    (directory / MANIFEST).parent.mkdir()
+    body = {
+        "to": TO,
+        "inputs": [made.content],
+        **{name: getattr(made, name) for name in ("run", "method", "step", "seed")},
+        "tasks": list(made.tasks),
+        **({DATA_WAS: made.data_was} if made.data_was else {}),
+        "digests": digests,
+    }
+    write_sealed_manifest(directory, KIND, identity, content_id(identity), body)

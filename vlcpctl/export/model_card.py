@@ -1,0 +1,177 @@
+"""The card of a model: a README.md with the header that the Hugging Face hub reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import vlcpctl
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.core.amounts import counted
+from vlcpctl.core.rows import Row
+from vlcpctl.core.versions import Versions
+from vlcpctl.data.tasks.task import Task
+from vlcpctl.export.data_card import LICENSES
+from vlcpctl.export.markdown import table
+from vlcpctl.export.yaml_text import front_matter
+from vlcpctl.methods import TABLE
+
+_LOAD = {
+    "dual": """```python
+import open_clip
+
+name = "local-dir:PATH"  # this directory; or "hf-hub:USER/NAME" once it is on the hub
+model, _, preprocess = open_clip.create_model_and_transforms(name)
+tokenizer = open_clip.get_tokenizer(name)
+model.eval()
+```""",
+    "fusion": """`modeling_fusion.py` loads the model with torch, timm, tokenizers and safetensors:
+
+```python
+import sys
+
+sys.path.insert(0, "PATH")  # this directory
+from modeling_fusion import load
+
+model = load("PATH")
+pixels = model.pixels([image])  # a list of PIL images
+ids = model.tokenize(["a photo of a cat"])
+image_vectors, text_vectors = model.embed_images(pixels), model.embed_texts(ids)
+fused = model.fuse(pixels, ids)  # the state of each pair of image and text
+```""",
+}
+
+_TO_FILL_IN = (
+    "To fill in: the name of the model, what it is meant for, its limits, the licences of its "
+    "data, and its own licence (`license` in the header above; the names are listed at "
+    f"{LICENSES})."
+)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the card is made from; `tasks` are those whose numbers of pairs are known."""
+
+    made: CheckpointManifest
+    model: Mapping[str, Any]
+    tasks: Sequence[Task] = ()
+    rows: Sequence[Row] = ()
+
+
+def model_card(facts: Facts) -> str:
+    """The text of the card: method, settings, data, results, and how to load the model."""
+    made, family = facts.made, str(facts.model["family"])
+    header: dict[str, Any] = {
+        "license": "unknown",
+        **({"library_name": "open_clip"} if family == "dual" else {}),
+        **({"pipeline_tag": "zero-shot-image-classification"} if family == "dual" else {}),
+        "tags": ["clip" if family == "dual" else "albef", "continual-learning", "vlcpctl"],
+    }
+    sections = [
+        front_matter(header),
+        f"# {made.run}\n\n{_summary(made)}",
+        _TO_FILL_IN,
+        f"## How to load it\n\n{_LOAD[family]}",
+        f"## Model\n\n{table(('', ''), _model_rows(facts))}",
+        f"## Training data\n\n{_data(facts)}",
+        *(f"## Settings\n\n{rows}" for rows in _settings(made)),
+        *(f"## Results\n\n{text}" for text in _results(facts.rows)),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _summary(made: CheckpointManifest) -> str:
+    seen = counted(len(made.tasks), "task")
+    if made.alpha is not None:
+        what = f"The average of two checkpoints, with weight {made.alpha:g} of the second; {seen}."
+    elif made.origin is not None:
+        what = "Weights that another program trained, imported into vlcpctl."
+    else:
+        what = f"Trained with the method {made.method} ({_titles(made.method)}) on {seen}."
+    return f"{what} Exported by vlcpctl {vlcpctl.__version__}, without the state of training."
+
+
+def _titles(method: str) -> str:
+    """The titles of the methods in a name such as ctp+er; the name itself if one is not known."""
+    return "; ".join(TABLE[name].title if name in TABLE else name for name in method.split("+"))
+
+
+def _model_rows(facts: Facts) -> Iterator[tuple[str, Any]]:
+    made, model = facts.made, facts.model
+    yield "architecture", model["name"]
+    if model.get("pretrained"):
+        yield "first weights", model["pretrained"]
+    yield "image size", f"{model['image_size']} pixels"
+    yield "text length", f"{model['text_length']} tokens"
+    yield "temperature", model["temperature"]
+    yield "checkpoint id", made.content
+    parents = made.parents or [one for one in (made.parent,) if one]
+    if parents:
+        yield "previous checkpoint", ", ".join(parents)
+    if made.origin is not None:
+        yield "imported file", f"{made.origin['name']}, sha256 {made.origin['sha256']}"
+    yield "seed", made.seed
+
+
+def _data(facts: Facts) -> str:
+    made = facts.made
+    if not made.tasks:
+        return "No task of vlcpctl."
+    manifests = [task.manifest for task in facts.tasks]
+    versions = Versions.of(manifests) | made.versions
+    rows = [
+        (name, task, _pairs(task, facts.tasks, versions))
+        for name, task in zip(made.task_names, made.tasks, strict=True)
+    ]
+    text = table(("task", "data id", "training images"), rows)
+    if made.pairs:
+        text += f"\n\nThe last task was trained on {made.pairs} pairs, repeated epochs included."
+    if made.buffer:
+        described = ", ".join(f"{name} {value}" for name, value in made.buffer.items())
+        text += f"\n\nReplay buffer: {described}."
+    return text
+
+
+def _pairs(content: str, tasks: Sequence[Task], versions: Versions) -> str:
+    found = next((task for task in tasks if versions.same(task.content, content)), None)
+    return "not given" if found is None else str(found.counts.get("train", 0))
+
+
+def _settings(made: CheckpointManifest) -> Iterator[str]:
+    """The settings and hyper-parameters of the last train-step, and where they are from."""
+    settings, hyper = made.identity.get("settings"), made.identity.get("hyper")
+    if not isinstance(settings, dict):
+        return
+    rows = [
+        (f"{method}.{name}", json.dumps(value), "")
+        for method, values in (hyper or {}).items()
+        for name, value in values.items()
+    ]
+    rows += [
+        (name, json.dumps(value), made.origins.get(name, ""))
+        for name, value in settings.items()
+        if value is not None
+    ]
+    yield table(("setting", "value", "from"), rows)
+
+
+def _results(rows: Sequence[Row]) -> Iterator[str]:
+    """A table of each kind of evaluation: a line for each task, a column for each metric."""
+    kinds = dict.fromkeys((row.evaluator, row.protocol, row.gallery) for row in rows)
+    for kind in kinds:
+        own = [row for row in rows if (row.evaluator, row.protocol, row.gallery) == kind]
+        names = list(dict.fromkeys(name for row in own for name in row.metrics))
+        body = [
+            (row.task, row.split, *(_number(row.metrics.get(name)) for name in names))
+            for row in own
+        ]
+        evaluator, protocol, gallery = kind
+        unit = "" if evaluator == "spatial" else ", in percent"
+        title = f"{evaluator} ({protocol}, gallery {gallery}){unit}"
+        yield f"{title}\n\n{table(('task', 'split', *names), body)}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"

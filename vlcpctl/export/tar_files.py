@@ -1,0 +1,77 @@
+"""Numbered tars of samples, as webdataset reads them; equal samples give equal bytes."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_BLOCK = 512
+_END = 2 * _BLOCK
+
+
+@dataclass(frozen=True)
+class Place:
+    """The place of a sample: the number of its tar, and its number in it."""
+
+    tar: int
+    number: int
+
+
+class TarFiles:
+    """Appends samples to tars numbered from 0, each of at most so many bytes and samples.
+
+    A tar with a single sample may be larger. `ended` is called with the number of each finished
+    tar.
+    """
+
+    def __init__(
+        self,
+        path_of: Callable[[int], Path],
+        most_bytes: int,
+        most_samples: int,
+        ended: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self.path_of, self.ended = path_of, ended
+        self.most_bytes, self.most_samples = most_bytes, most_samples
+        self.count = 0  # of tars
+        self._samples = self._bytes = 0  # in the open one
+        self._tar: tarfile.TarFile | None = None
+
+    def place_for(self, sizes: Iterable[int]) -> Place:
+        """The place of the next sample, whose members have these sizes in bytes."""
+        size = sum(_BLOCK + -(-one // _BLOCK) * _BLOCK for one in sizes)
+        is_full = self._bytes + size + _END > self.most_bytes or self._samples >= self.most_samples
+        if self._tar is None or (self._samples and is_full):
+            self._open()
+        self._samples, self._bytes = self._samples + 1, self._bytes + size
+        return Place(self.count - 1, self._samples - 1)
+
+    def write(self, name: str, members: Mapping[str, bytes]) -> None:
+        """Write the members of the sample that `place_for` was called for, by file extension."""
+        assert self._tar is not None
+        for extension, data in members.items():
+            about = tarfile.TarInfo(f"{name}.{extension}")  # of 1970, as equal bytes need
+            about.size = len(data)
+            self._tar.addfile(about, io.BytesIO(data))
+
+    def close(self) -> None:
+        """Finish the last tar."""
+        if self._tar is not None:
+            self._tar.close()
+            self._tar = None
+            self.ended(self.count - 1)
+
+    def abandon(self) -> None:
+        """Close the last tar after an error."""
+        if self._tar is not None:
+            self._tar.close()
+
+    def _open(self) -> None:
+        self.close()
+        path = self.path_of(self.count)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._tar = tarfile.TarFile(path, "w", format=tarfile.USTAR_FORMAT)
+        self.count, self._samples, self._bytes = self.count + 1, 0, 0

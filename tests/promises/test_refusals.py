@@ -60,7 +60,7 @@ def test_a_stream_given_as_a_task_lists_its_tasks(
     "command",
     [
         *("train-step", "split", "sample", "buffer", "distill", "invert-texts"),
-        *("import-checkpoint", "forgetting-report"),
+        *("import-checkpoint", "forgetting-report", "export"),
     ],
 )
 def test_stdout_is_refused_for_outputs_that_are_not_rows(
@@ -75,6 +75,7 @@ def test_stdout_is_refused_for_outputs_that_are_not_rows(
         "distill": (first, "--teacher", model, "-q"),
         "invert-texts": ("--checkpoint", model, "--buffer", place / "buffer", "-q"),
         "import-checkpoint": (model,),
+        "export": (model, "--to", "hf-model"),
         "forgetting-report": (write_rows(place / "rows", own_rows()),),
     }
     monkeypatch.chdir(tmp_path)

@@ -43,6 +43,10 @@ LINES = {
         ["distill", "{at}/stream/01-part-1", "--teacher", "{at}/plain", "--preset", "tiny"],
         [r"distill: 12 pairs in 1 view, \d+ channels, in [\d.]+ s"],
     ),
+    "export": (
+        ["export", "{at}/stream", "--to", "hf"],
+        [r"export: 48 images with 48 captions in 2 splits, \d+ kB"],
+    ),
     "train-step": (
         ["train-step", "{at}/stream/01-part-1", *MICRO, "--previous", "{at}/plain"],
         [

@@ -65,6 +65,10 @@ COMMANDS: dict[str, Callable[[Path], Words]] = {
     "eval-retrieval": lambda at: [
         *("eval-retrieval", at / "stream/01-part-1", "--checkpoint", at / "plain", "-o", "-")
     ],
+    "export": lambda at: ["export", at / "stream", "--to", "imagefolder", "-o", at / f"e{EVIL}"],
+    "export checkpoint": lambda at: [
+        *("export", at / "plain", "--to", "hf-model", "-o", at / f"m{EVIL}")
+    ],
     "interpolate": lambda at: ["interpolate", at / "plain", at / "queued", "-o", at / f"i{EVIL}"],
 }
 

@@ -44,6 +44,7 @@ def lines(place: Path) -> dict[str, Words]:
             *("--checkpoint", place / "queued", "-q", "-o"),
         ],
         "forgetting-report": ["forgetting-report", place / "rows.ndjson", "-q", "-o"],
+        "export": ["export", first, "--to", "hf", "-q", "-o"],
     }
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.classification.class_folder import CLASS_NAMES, KIND, SHARD_COUNT, TEMPLATES
 from vlcpctl.data.tasks.class_names import name_of
+from vlcpctl.export.captions import one_line
 from vlcpctl.export.layout import Layout, Target
 from vlcpctl.export.pairs import ExportedPair
 from vlcpctl.export.tar_files import TarFiles
@@ -35,7 +36,7 @@ class ClipBenchmark(Layout):
 
     def add(self, pair: ExportedPair) -> None:
         """See `Layout`; for classification every image needs a label."""
-        members = {pair.kind: pair.image, "txt": caption_lines(pair.captions).encode()}
+        members = {pair.kind: pair.image, "txt": "\n".join(map(one_line, pair.captions)).encode()}
         if pair.label is not None:
             members["cls"] = str(self._class_of[pair.label]).encode()
         elif self.kind == CLASSIFICATION:
@@ -70,24 +71,6 @@ class ClipBenchmark(Layout):
             path_of = partial(_path, self.target.directory / split)
             self._tars[split] = TarFiles(path_of, self.target.shard_bytes, _MOST_SAMPLES)
         return self._tars[split]
-
-
-def caption_lines(captions: Sequence[str]) -> str:
-    r"""Captions as the lines of a text, of which `str.splitlines` makes the same number again.
-
-    >>> caption_lines(["a cat", "two\nlines"])
-    'a cat\ntwo lines'
-    """
-    return "\n".join(map(one_line, captions))
-
-
-def one_line(text: str) -> str:
-    r"""A text with a space for each line break, which is what tokenizers make of white space.
-
-    >>> one_line("a\r\nb\u2028c")
-    'a b c'
-    """
-    return " ".join(text.splitlines())
 
 
 def _path(directory: Path, number: int) -> Path:

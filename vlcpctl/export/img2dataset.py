@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from vlcpctl.export.captions import one_line
 from vlcpctl.export.columns import renamed
 from vlcpctl.export.layout import Layout, Target
 from vlcpctl.export.pairs import ExportedPair
@@ -46,7 +47,7 @@ class Img2Dataset(Layout):
             self._shards[pair.split] = _Shards(directory, schema, self.target.shard_bytes)
         kept = {name: pair.kept.get(column, []) for column, name in self._kept.items()}
         for caption in pair.captions:
-            self._shards[pair.split].add(pair, caption, kept)
+            self._shards[pair.split].add(pair, one_line(caption), kept)
 
     def close(self) -> None:
         """See `Layout`."""

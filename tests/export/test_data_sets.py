@@ -1,0 +1,331 @@
+"""`vlcpctl export` of tasks: every layout has all pairs, and is as its loader expects it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from support.pair_files import rows, write_parquet
+from support.program import check_refused, run_program
+from support.tiny_stream import make_image, make_pair, make_stream, make_task
+
+from vlcpctl.data.sources.tar_reader import members
+from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.data.tasks.task import open_stream, open_task
+
+FORMS = ("clip-benchmark", "img2dataset", "hf", "imagefolder")
+KINDS = ("PNG", "JPEG", "WEBP")
+ODD = "two\nlines,\r\nanother\u2028and\x0bmore"
+
+
+def odd_pair(number: int) -> Pair:
+    """Pairs of all kinds of images with one to three captions, one of them with line breaks."""
+    pair = make_pair(number, captions=1 + number % 3, kind=KINDS[number % 3])
+    return pair._replace(captions=[ODD, *pair.captions]) if number % 4 == 0 else pair
+
+
+@pytest.fixture(scope="module")
+def stream(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_stream(tmp_path_factory.mktemp("inputs") / "stream", 2, 7, pair=odd_pair)
+
+
+def pairs_of(stream: Path, split: str) -> Iterator[tuple[bytes, list[str], str, str]]:
+    """Image, captions, label and key of each pair of a split, in order."""
+    for task in open_stream(stream):
+        opened = task.split(split)
+        for row, label in enumerate(opened.column("label")):
+            yield opened.image(row), opened.captions(row), label, opened.keys[row]
+
+
+def tar_members(path: Path) -> dict[str, bytes]:
+    with tarfile.open(path) as tar:
+        return {one.name: tar.extractfile(one).read() for one in tar}  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def export(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
+    """Exports and returns the directory."""
+
+    def run(*words: object) -> Path:
+        ended = run_program(capfd, "export", *words, "-o", tmp_path / "out", "-q")
+        assert (ended.code, ended.out) == (0, f"{tmp_path / 'out'}\n"), ended.err
+        assert run_program(capfd, "check", "--deep", tmp_path / "out").code == 0
+        return tmp_path / "out"
+
+    return run
+
+
+def test_clip_benchmark_gets_numbered_tars_and_its_files(stream: Path, export: Any) -> None:
+    out = export(stream, "--to", "clip-benchmark", "--shard-size", "9kB")
+    assert (out / "dataset_type.txt").read_text() == "retrieval\n"
+    assert (out / "classnames.txt").read_text() == "class-0\nclass-1\nclass-2\n"
+    assert (out / "zeroshot_classification_templates.txt").read_text() == "a photo of a {c}.\n"
+    for split in ("train", "test"):
+        count = int((out / split / "nshards.txt").read_text())
+        assert count > 1
+        found: dict[str, bytes] = {}
+        for number in range(count):
+            path = out / split / f"{number}.tar"
+            assert path.stat().st_size <= 9_000 + 10_240  # tarfile fills the last record
+            found |= tar_members(path)
+        wanted = list(pairs_of(stream, split))
+        names = list(dict.fromkeys(name.split(".")[0] for name in found))
+        assert names == [f"s{number:07d}" for number in range(len(wanted))]
+        for name, (image, captions, label, _) in zip(names, wanted, strict=True):
+            assert image in [found.get(f"{name}.{kind}") for kind in ("png", "jpg", "webp")]
+            lines = found[f"{name}.txt"].decode().splitlines()
+            assert lines == [" ".join(caption.splitlines()) for caption in captions]
+            assert int(found[f"{name}.cls"]) == int(label.removeprefix("class-"))
+        assert not (out / split / f"{count}.tar").exists()
+
+
+def test_a_classification_export_has_the_accuracy_of_its_task(
+    export: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    task = make_task(tmp_path / "task", splits={"train": 4, "test": 12})
+    (tmp_path / "prompts.txt").write_text("a {c} thing\n{c}\n")
+    how = ("--dataset-type", "classification", "--templates", tmp_path / "prompts.txt")
+    out = export(task, "--to", "clip-benchmark", "--split", "test", *how)
+    assert sorted(path.name for path in out.iterdir() if path.is_dir()) == [".vlcpctl", "test"]
+    model = tmp_path / "model"
+    train = ("--method", "seqf", "--preset", "tiny", "--model", "micro", "--batch-size", 4)
+    assert run_program(capfd, "train-step", task, *train, "-o", model, "-q").code == 0
+    found = []
+    for words in ((out,), (task, "--templates", tmp_path / "prompts.txt")):
+        ended = run_program(capfd, "eval-zeroshot", *words, "--checkpoint", model, "-q")
+        assert ended.code == 0, ended.err
+        found.append(json.loads(ended.out))
+    assert found[0]["metrics"] == found[1]["metrics"]
+    assert found[0]["prompts"] == found[1]["prompts"]
+
+
+def test_img2dataset_gets_a_sample_for_each_caption(stream: Path, export: Any) -> None:
+    out = export(stream, "--to", "img2dataset", "--split", "train", "--shard-size", "15kB")
+    shards = sorted(path.stem for path in (out / "train").glob("*.tar"))
+    assert len(shards) > 1
+    assert shards == [f"{number:05d}" for number in range(len(shards))]
+    found = []
+    for number, shard in enumerate(shards):
+        files = tar_members(out / "train" / f"{shard}.tar")
+        table = pq.read_table(out / "train" / f"{shard}.parquet").to_pylist()
+        stats = json.loads((out / "train" / f"{shard}_stats.json").read_text())
+        assert stats["count"] == stats["successes"] == len(table) == len(files) / 3
+        assert stats["status_dict"] == {"success": len(table)}
+        for place, row in enumerate(table):
+            key = f"{number:05d}{place:04d}"
+            assert row["key"] == key
+            assert row["status"] == "success"
+            assert json.loads(files[f"{key}.json"]) == row
+            (image,) = [files[name] for name in files if name.startswith(f"{key}.")][:1]
+            caption = files[f"{key}.txt"].decode()
+            assert caption == row["caption"]
+            found.append((image, caption, row["label"], row["pair_key"]))
+    assert found == [
+        (image, " ".join(caption.splitlines()), label, key)
+        for image, captions, label, key in pairs_of(stream, "train")
+        for caption in captions
+    ]
+
+
+def test_the_hub_gets_parquet_whose_schema_describes_images(stream: Path, export: Any) -> None:
+    out = export(stream, "--to", "hf", "--shard-size", "9kB")
+    files = sorted((out / "data").glob("train-*.parquet"))
+    assert len(files) > 1
+    assert files[0].name == f"train-00000-of-{len(files):05d}.parquet"
+    found = []
+    for path in files:
+        metadata = json.loads(pq.read_schema(path).metadata[b"huggingface"])
+        features = metadata["info"]["features"]
+        assert features["image"] == {"_type": "Image"}
+        assert list(features) == pq.read_schema(path).names
+        for row in pq.read_table(path).to_pylist():
+            assert row["image"]["path"].split(".")[0] == row["key"]
+            assert (row["width"], row["height"]) == (24, 24)
+            found.append((row["image"]["bytes"], row["captions"], row["label"], row["key"]))
+    assert found == list(pairs_of(stream, "train"))
+    card = (out / "README.md").read_text()
+    assert 'license: "unknown"' in card
+    assert f"num_examples: {len(found)}\n" in card
+    assert open_stream(stream)[1].content in card
+
+
+def test_an_imagefolder_has_each_image_and_a_line_about_it(
+    stream: Path, export: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first = open_stream(stream)[0]
+    how = ("--policy", "ring", "--size", 7, "-q")
+    assert run_program(capfd, "buffer", first.path, "-o", tmp_path / "kept", *how).code == 0
+    out = export(stream, tmp_path / "kept", "--to", "imagefolder")
+    lines = (out / "train" / "metadata.jsonl").read_text().split("\n")[:-1]
+    found = [json.loads(line) for line in lines]
+    images = [(out / "train" / one["file_name"]).read_bytes() for one in found]
+    mine = [
+        (i, one["captions"], one["label"], one["key"]) for i, one in zip(images, found, strict=True)
+    ]
+    assert mine[:14] == list(pairs_of(stream, "train"))
+    assert len(mine) == 21  # the pairs of the buffer again, in a folder of their own
+    assert {one["key"] for one in found[14:]} == {one["key"] for one in found[:7]}
+    assert len({one["file_name"] for one in found}) == 21
+    assert all(one["text"] == one["captions"][0] for one in found)
+    assert len(list((out / "train").rglob("*.*"))) == 21 + 1
+
+
+def test_kept_columns_are_exported_and_never_hide_those_of_the_layout(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    made = [{**row, "status": f"s{n}", "text": f"t{n}"} for n, row in enumerate(rows(6))]
+    source = write_parquet(tmp_path / "pairs.parquet", made)
+    how = ("--by", "source", "--keep-columns", "status,text,group", "-q")
+    assert run_program(capfd, "split", source, "-o", tmp_path / "stream", *how).code == 0
+    for form in FORMS:
+        out = tmp_path / form
+        assert run_program(capfd, "export", tmp_path / "stream", "--to", form, "-o", out).code == 0
+    hub = pq.read_table(next((tmp_path / "hf" / "data").iterdir()))
+    table = pq.read_table(tmp_path / "img2dataset" / "train" / "00000.parquet")
+    lines = (tmp_path / "imagefolder" / "train" / "metadata.jsonl").read_text().splitlines()
+    folder = [json.loads(line) for line in lines]
+    assert hub["status"].to_pylist() == table["source_status"].to_pylist()
+    assert table["status"].to_pylist() == ["success"] * 6
+    assert [one["source_text"] for one in folder] == table["text"].to_pylist()
+    assert [one["text"] for one in folder] == table["caption"].to_pylist()
+    assert sorted(hub["text"].to_pylist()) == [[f"t{n}"] for n in range(6)]
+
+
+def test_our_own_reader_gets_the_same_pairs_back(
+    stream: Path, export: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = export(stream, "--to", "img2dataset", "--split", "test")
+    how = ("--by", "source", "-o", tmp_path / "again", "-q")
+    assert run_program(capfd, "split", *sorted((out / "test").glob("*.tar")), *how).code == 0
+    again = [
+        (image, captions[0])
+        for split in ("train", "test")
+        for image, captions, _, _ in pairs_of(tmp_path / "again", split)
+    ]
+    wanted = [
+        (image, " ".join(caption.splitlines()))
+        for image, captions, _, _ in pairs_of(stream, "test")
+        for caption in captions
+    ]
+    assert sorted(again) == sorted(wanted)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_same_command_is_finished_and_other_settings_are_refused(
+    form: str, stream: Path, export: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = export(stream, "--to", form)
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    if (out / "README.md").exists():
+        (out / "README.md").write_text("filled in by a person")
+    again = run_program(capfd, "export", stream, "--to", form, "-o", out)
+    assert again.out == f"{out}\n"
+    assert again.err == f"export: {out} is already finished\n"
+    assert run_program(capfd, "check", out).code == 0
+    now = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.name != "README.md"}
+    assert now.items() <= before.items()
+    other = run_program(capfd, "export", stream, "--to", form, "-o", out, "--split", "test")
+    check_refused(other, "export", 4, out, "was made with other settings", "--force replaces it")
+    replaced = run_program(
+        capfd, "export", stream, "--to", form, "-o", out, "--split", "test", "--force", "--json"
+    )
+    assert json.loads(replaced.out)["splits"] == {"test": {"images": 8, "captions": 17}}
+    data = next(p for p in sorted(out.rglob("*")) if p.suffix in {".tar", ".parquet", ".png"})
+    data.write_bytes(data.read_bytes()[:-1] + b"?")
+    damaged = run_program(capfd, "export", stream, "--to", form, "-o", out, "--split", "test")
+    check_refused(damaged, "export", 4, "has changed since it was written")
+    assert run_program(capfd, "check", out).code == 3
+
+
+def test_a_damaged_image_stops_the_export_and_nothing_is_left(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    task = make_task(tmp_path / "task", 4)
+    tar = task / "train-000000.tar"
+    image = make_image(2)
+    tar.write_bytes(tar.read_bytes().replace(image, image[:-1] + b"?"))
+    for form in FORMS:
+        ended = run_program(capfd, "export", task, "--to", form, "-o", tmp_path / "out", "-q")
+        check_refused(ended, "export", 3, "does not match the index")
+        assert [path.name for path in tmp_path.iterdir()] == ["task"]
+
+
+def test_what_cannot_be_exported_is_refused_in_one_line(
+    stream: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first = open_stream(stream)[0].path
+    plain = make_task(tmp_path / "plain", 3, pair=lambda n: make_pair(n, labels=0))
+    classes = ("--to", "clip-benchmark", "--dataset-type", "classification")
+    cases: list[tuple[tuple[object, ...], int, str]] = [
+        ((first, "--to", "webdataset"), 2, "unknown form 'webdataset'"),
+        ((first, "--to", "hf", "--split", "val"), 3, "has no images in split 'val' (it has: train"),
+        ((first, "--to", "hf", "--split", "vall"), 2, "did you mean 'val'?"),
+        ((first, stream, "--to", "hf"), 2, "is the same task as"),
+        ((first, "--to", "hf-model"), 2, "is a task; export it with --to clip-benchmark"),
+        ((plain, *classes), 3, "has no label; --dataset-type retrieval"),
+        ((tmp_path, "--to", "hf"), 3, "is not a task: it has no task.json"),
+        ((first, "--to", "hf", "--shard-size", "big"), 2, "'big' is not a size"),
+        ((first, "--to", "hf", "--dataset-type", "retrieval"), 2, "only to --to clip-benchmark"),
+        ((first, "--to", "hf", "--templates", "f"), 2, "--templates has no effect with --to hf"),
+        ((first, "--to", "imagefolder", "--shard-size", "1MB"), 2, "--shard-size has no effect"),
+        ((first, "--to", "hf", "--rows", "f"), 2, "--rows has no effect with --to hf"),
+        ((first, "--to", "clip-benchmark", "--dataset-type", "x"), 2, "unknown --dataset-type 'x'"),
+    ]
+    for words, code, said in cases:
+        ended = run_program(capfd, "export", *words, "-o", tmp_path / "out", "-q")
+        check_refused(ended, "export", code, said)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(
+    stream: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ended = run_program(capfd, "export", stream, "--to", "hf", "-o", tmp_path / "out", "--dry-run")
+    assert (ended.code, ended.out) == (0, f"{tmp_path / 'out'}\n")
+    assert ended.err.splitlines() == [
+        "export: 2 tasks to hf",
+        "  train: 14 images with 32 captions",
+        "  test: 8 images with 17 captions",
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_forget_deletes_exports_with_the_pairs_and_no_other(
+    stream: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(stream, tmp_path / "stream")
+    first, second = open_stream(tmp_path / "stream")
+    for name, task, form in (("a", first, "hf"), ("b", second, "hf"), ("c", first, "imagefolder")):
+        words = (task.path, "--to", form, "-o", tmp_path / name)
+        assert run_program(capfd, "export", *words, "-q").code == 0
+    again = (first.path, "--to", "clip-benchmark", "-o", tmp_path / "a", "--force", "-q")
+    assert run_program(capfd, "export", *again).code == 0  # the data set for the hub is kept
+    train = first.split("train")
+    key, source_key = train.keys[3], train.column("source_key")[3]
+    shutil.rmtree(tmp_path / "stream")  # only the exports know the key of the source
+    words = ("forget", "--source-key", source_key, tmp_path)
+    found = json.loads(run_program(capfd, *words, "--json", "-q").out)
+    assert found["keys"] == [key]
+    entries = [
+        (Path(one["path"]).name, one["action"], one["removed"]) for one in found["artifacts"]
+    ]
+    assert sorted(entries, key=str) == [
+        ("a", "deleted", {"train": 1}),
+        ("a", "deleted", {"train": 1}),
+        ("c", "deleted", {"train": 1}),
+    ]
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["b", "receipts"]
+    assert run_program(capfd, "check", tmp_path / "b").code == 0
+
+
+def test_members_can_be_read_by_the_reader_of_sources(stream: Path, export: Any) -> None:
+    out = export(open_task(open_stream(stream)[0].path).path, "--to", "clip-benchmark")
+    names = [one.name for one in members(out / "test" / "0.tar", lambda *_: True)]
+    assert len(names) == 3 * 4

@@ -112,7 +112,8 @@ def test_the_readme_names_every_command_and_method() -> None:
 
 
 def test_the_readme_opens_with_the_two_commands() -> None:
-    code = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    code = re.findall(r"```console\n(.*?)```", readme, re.S)
     commands = [line.split("#")[0].strip() for line in code[0].splitlines()]
     assert commands == ["bash recipes/quickstart.sh", "bash recipes/test.sh"]
     for command in commands:

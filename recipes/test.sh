@@ -14,8 +14,9 @@ check ruff check
 check ruff format --check
 check mypy
 check lint-imports --no-logo
-check cog --check README.md docs/papers/tables.md
+check python docs/generate.py --check
 check codespell
+check sphinx-build -W --keep-going -q docs runs/docs
 check validate-pyproject pyproject.toml
 
 lint=0

@@ -1,0 +1,1 @@
+"""The texts of the generated parts: of commands, methods and reference pages."""

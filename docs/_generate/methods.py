@@ -1,0 +1,253 @@
+"""The pages of the methods, from what they declare and the formulas that they call."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from _generate.markdown import block, entry, prose
+from _generate.markdown import table as table_of
+from vlcpctl import losses
+from vlcpctl.commands.methods import bibtex, cited, describe
+from vlcpctl.core.method import TRAIN, Method, Needs, Phase
+from vlcpctl.methods import TABLE
+
+LEADERBOARD = Path(__file__).parents[1] / "results" / "leaderboard.md"
+NEEDS = {
+    "buffer": "a buffer of earlier pairs (`--buffer`)",
+    "stored_features": "a buffer made with `--store-features`",
+    "policy": "a buffer whose pairs were chosen by a certain policy",
+    "previous": "the embeddings of the previous model, frozen: a forward pass of it for every "
+    "batch, or `--targets` from `vlcpctl distill`",
+    "previous_weights": "the weights of the previous model",
+    "previous_tokens": "the tokens of the previous model, for fusion models only",
+    "fusion": "a fusion model",
+    "pseudo_texts": "negative texts: generated during training, or `--pseudo-texts`",
+}
+SHORT = {
+    "previous_weights": "previous weights",
+    "previous_tokens": "",  # with a fusion model only
+    "stored_features": "stored features",
+    "policy": "",  # of the buffer
+    "pseudo_texts": "negative texts",
+}
+
+
+def facts_of(method: type[Method]) -> dict[str, Any]:
+    """What `vlcpctl methods NAME --json` prints; AttributeError naming what it does not declare."""
+    for name in ("name", "title", "preset"):
+        if not hasattr(method, name):
+            raise AttributeError(f"{method.__module__}.{method.__name__} does not declare {name!r}")
+    return describe(method)
+
+
+def table(link: str = "docs/methods/") -> str:
+    """Every method: name, title, paper, needs; the names link to its page."""
+    rows = []
+    for method in TABLE.values():
+        facts = facts_of(method)
+        papers = "; ".join(f"[{cited(paper)}]({paper.url})" for paper in method.papers)
+        needs = [SHORT.get(one, one) for one in facts["needs"]]
+        name = f"[`{method.name}`]({link}{method.name}.md)"
+        rows.append((name, prose(method.title), papers, ", ".join(filter(None, needs))))
+    return table_of(("name", "", "paper", "needs"), rows)
+
+
+def linked_table() -> str:
+    """The same for a page beside those of the methods."""
+    return table("")
+
+
+def head(name: str) -> str:
+    """The title of a method and its papers."""
+    method = TABLE[name]
+    papers = "; ".join(f"[{cited(paper)}]({paper.url})" for paper in method.papers)
+    return f"**{prose(facts_of(method)['title'])}.**" + (f" {papers}." if papers else "")
+
+
+def page(name: str) -> str:
+    """Everything else about a method that the code declares."""
+    method = TABLE[name]
+    facts = facts_of(method)
+    parts = ["## In a command line", block(_command_line(method, facts))]
+    parts += [f"Its preset is `{facts['preset']}`, see [presets](../reference/presets.md)."]
+    parts += [prose(_sentence(f"The plan notes: {method.note}"))] if method.note else []
+    parts += ["## Needs after the first task", _needs(method)]
+    parts += ["## Hyper-parameters", _parameters(facts)]
+    parts += ["## Loss terms", _terms(method)]
+    parts += _formulas(method)
+    parts += ["## State and passes", _state(method), *_passes(method)]
+    parts += _hooks(facts)
+    parts += ["## On the leaderboard", _result(name)]
+    if method.papers:
+        parts += ["## Papers", *(block(bibtex(paper), "bibtex") for paper in method.papers)]
+    return "\n\n".join(parts)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."
+
+
+def _command_line(method: type[Method], facts: dict[str, Any]) -> str:
+    if method.from_unseen:
+        return f"vlcpctl train-step TASK... -o OUT --method {method.name}"
+    words = f"vlcpctl train-step TASK -o OUT --method {method.name} --previous CHECKPOINT"
+    return words + (" --buffer BUFFER" if "buffer" in facts["needs"] else "")
+
+
+def _needs(method: type[Method]) -> str:
+    needs: Needs = method().needs(first=False)
+    found = [name for name in vars_of(needs) if getattr(needs, name)]
+    if not found:
+        return "Nothing but the checkpoint that it starts from."
+    lines = [NEEDS.get(name, f"`{name}`") for name in found]
+    policy = [f"the policy `{needs.policy}` for this buffer"] if needs.policy else []
+    lines = [line for name, line in zip(found, lines, strict=True) if name != "policy"] + policy
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def vars_of(needs: Needs) -> list[str]:
+    """The names of all needs."""
+    return list(needs.__dataclass_fields__)
+
+
+def _parameters(facts: dict[str, Any]) -> str:
+    if not facts["parameters"]:
+        return "None."
+    return "\n".join(_parameter(facts["name"], one) for one in facts["parameters"])
+
+
+def _parameter(method: str, one: dict[str, Any]) -> str:
+    default = str(one["default"]).lower() if isinstance(one["default"], bool) else one["default"]
+    about = one["help"]
+    about += f" One of {', '.join(one['choices'])}." if one["choices"] else ""
+    about += f" Within {one['within']}." if one["within"] else ""
+    return entry(
+        f"{method}.{one['name']}={default}",
+        prose(about),
+        f"Origin: {prose(_sentence(one['origin']))}",
+        prose(_sentence(f"A good value depends on {one['depends']}")) if one["depends"] else "",
+    )
+
+
+def _sources(method: type[Method]) -> Iterator[ast.AST]:
+    """The code of a method's class, of its bases and of the functions that these name."""
+    for one in method.__mro__:
+        if one is not Method and issubclass(one, Method):
+            yield ast.parse(textwrap.dedent(inspect.getsource(one)))
+
+
+def _terms(method: type[Method]) -> str:
+    found = dict.fromkeys(name for tree in _sources(method) for name in _term_names(tree))
+    found |= dict.fromkeys(one.term for one in getattr(method(), "penalties", ()))
+    lines = [] if method.replaces_base else ["- the contrastive loss, `contrastive`"]
+    lines += [f"- `{name}`" for name in found]
+    replaced = " Its own terms replace the contrastive loss." if method.replaces_base else ""
+    where = f"As they are named in `metrics.jsonl` and by `vlcpctl watch`.{replaced}"
+    return "\n".join([where, "", *lines])
+
+
+def _term_names(tree: ast.AST) -> Iterator[str]:
+    """The keys of the terms that functions returning `Terms` build."""
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef) and "Terms" in ast.unparse(
+            function.returns or tree
+        ):
+            for node in ast.walk(function):
+                yield from _keys(node)
+
+
+def _keys(node: ast.AST) -> Iterator[str]:
+    values: list[ast.expr] = []
+    if isinstance(node, ast.Return) and node.value is not None:
+        first = node.value.elts[0] if isinstance(node.value, ast.Tuple) else node.value
+        values = [first]
+    elif isinstance(node, ast.Assign | ast.AnnAssign):
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        if isinstance(target, ast.Name) and target.id == "terms" and node.value is not None:
+            values = [node.value]
+        if isinstance(target, ast.Subscript) and ast.unparse(target.value) == "terms":
+            yield ast.literal_eval(target.slice)
+    for value in values:
+        if isinstance(value, ast.Dict):
+            yield from (key.value for key in value.keys if isinstance(key, ast.Constant))
+
+
+def _formulas(method: type[Method]) -> list[str]:
+    """The functions of `losses` that it calls, with the equations that their docstrings name."""
+    names = dict.fromkeys(
+        found[1] for tree in _sources(method) for found in _CALL.finditer(ast.unparse(tree))
+    )
+    entries = []
+    for name in names:
+        module, function = name.split(".")
+        about = inspect.getdoc(getattr(getattr(losses, module), function)) or ""
+        entries.append(entry(f"losses.{name}", prose(about.split("\n\n")[0])))
+    return ["## Formulas", "\n".join(entries)] if entries else []
+
+
+_CALL = re.compile(r"\blosses\.([a-z]\w*\.[a-z]\w*)")
+
+
+def _state(method: type[Method]) -> str:
+    one = method()
+    slots = {slot.name: slot for first in (True, False) for slot in one.slots(first=first)}
+    if not slots:
+        return "It keeps no state of its own."
+    tasks = {first: {slot.name for slot in one.slots(first=first)} for first in (True, False)}
+    rows = []
+    for name, slot in slots.items():
+        when = "all" if name in tasks[True] & tasks[False] else "the first"
+        when = "after the first" if name not in tasks[True] else when
+        kept = "to the next task" if slot.lifetime == "stream" else "during a task"
+        rows.append((f"`{name}`", when, kept))
+    return table_of(("slot", "tasks", "kept"), rows)
+
+
+def _passes(method: type[Method]) -> list[str]:
+    phases = method().phases(first=False)
+    more = [_phase(phase) for phase in phases if phase.name != TRAIN.name]
+    lines = [f"- {one}" for one in more] or ["- none besides training"]
+    if method.keeps:
+        lines.append(f"- the slot `{method.keeps}` is saved as the model, not the trained weights")
+    if method.writes_weights:
+        lines.append("- it writes into the trained weights before steps")
+    return ["Passes over the data in a task after the first:", "\n".join(lines)]
+
+
+def _phase(phase: Phase) -> str:
+    passes = "one pass" if phase.each_epoch or phase.epochs == 1 else f"{phase.epochs} passes"
+    when = "before each training epoch" if phase.each_epoch else "after training"
+    does = "trains" if phase.trains else "measures gradients"
+    what = f" the slot `{phase.weights}`" if phase.weights and phase.trains else ""
+    return f"`{phase.name}`: {passes} {when}, which {does}{what}"
+
+
+def _hooks(facts: dict[str, Any]) -> list[str]:
+    hooks = ", ".join(f"`{one}`" for one in facts["hooks"]) or "none"
+    return [f"Hooks that it overrides: {hooks}."]
+
+
+def _result(name: str) -> str:
+    """The row of a method on the leaderboard, if there is one, and the link to it."""
+    head: list[str] = []
+    found: list[str] = []
+    for line in LEADERBOARD.read_text(encoding="utf-8").splitlines():
+        if line.startswith("| ") and not head:
+            head = [line]
+        elif line.startswith("|---") and len(head) == 1:
+            head.append(line)
+        elif line.startswith(f"| `{name}` |"):
+            found += [*head, line]
+            break
+        elif not line.startswith("|"):
+            head = []
+    link = "[every method on Emoji-9 under one budget](../results/leaderboard.md)"
+    if not found:
+        return f"It is not in the tables of {link}."
+    return "\n".join([f"Its row in {link}, which says how to read it:", "", *found])

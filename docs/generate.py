@@ -36,6 +36,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "method head": methods.head,
     "method": methods.page,
     "rows": reference.rows,
+    "definitions": reference.definitions,
     "manifests": reference.manifests,
     "presets": reference.presets,
     "exit codes": reference.exit_codes,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from _generate.markdown import prose, table
+from vlcpctl.core import manifest_fields, row_fields
 from vlcpctl.core.errors import VlcpError
+from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
 from vlcpctl.training.config.presets import PRESETS, source_of
 
 _CODES = {
@@ -45,8 +47,38 @@ def _shown(value: object) -> str:
 
 
 def rows() -> str:
-    return ""
+    """The fields of rows, the metrics in them, and those that reports compute from them."""
+    common = [(f"`{name}`", text) for name, text in row_fields.COMMON.items()]
+    special = [(f"`{name}`", which, text) for name, (which, text) in row_fields.SPECIAL.items()]
+    parts = ["## In every row", table(("field", ""), common)]
+    parts += ["## In some rows", table(("field", "rows", ""), special), "## Metrics"]
+    for evaluator, metrics in row_fields.METRICS.items():
+        cells = [(f"`{name.replace(', ', '`, `')}`", text) for name, text in metrics.items()]
+        parts += [f"Of {evaluator}:", table(("key", ""), cells)]
+    return "\n\n".join(parts)
+
+
+def definitions() -> str:
+    """The metrics of learning and forgetting that reports compute."""
+    cells = [
+        (f"`{one.name}`", f"`{one.formula}`", prose(one.reading), prose(one.source))
+        for one in DEFINITIONS.values()
+    ]
+    return f"{prose(LEGEND)}\n\n{table(('name', 'formula', 'reading', 'source'), cells)}"
 
 
 def manifests() -> str:
-    return ""
+    """The fields of every manifest, and of the other JSON files."""
+    common = [(f"`{name}`", text) for name, text in manifest_fields.COMMON.items()]
+    parts = ["## Fields that manifests share", table(("field", ""), common)]
+    kinds = {**manifest_fields.KINDS, **manifest_fields.RECORDS}
+    return "\n\n".join([*parts, *(_kind(name, kind) for name, kind in kinds.items())])
+
+
+def _kind(name: str, kind: manifest_fields.Kind) -> str:
+    shared = ", ".join(f"`{one}`" for one in kind.common)
+    cells = [(f"`{field}`", text) for field, text in kind.fields.items()]
+    return (
+        f"## {kind.file}\n\n{kind.what} Schema `vlcpctl.{name}/1`. It has {shared}, and:\n\n"
+        + table(("field", ""), cells)
+    )

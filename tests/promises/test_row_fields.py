@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import NoneType
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 from support.tiny_stream import make_pair, make_stream, make_task
 
+from vlcpctl.commands.buffer import run as buffer
+from vlcpctl.commands.distill import run as distill
 from vlcpctl.commands.eval_probe import run as eval_probe
 from vlcpctl.commands.eval_retrieval import run as eval_retrieval
 from vlcpctl.commands.eval_zeroshot import run as eval_zeroshot
@@ -18,8 +21,9 @@ from vlcpctl.commands.import_checkpoint import run as import_checkpoint
 from vlcpctl.commands.interpolate import run as interpolate
 from vlcpctl.commands.spatial_report import run as spatial_report
 from vlcpctl.commands.train_step import run as train_step
+from vlcpctl.core import manifest_fields, row_fields
 from vlcpctl.core.hashing import content_id
-from vlcpctl.core.manifest import content_of, read_manifest
+from vlcpctl.core.manifest import MANIFESTS, content_of, read_manifest
 from vlcpctl.core.rows import OPTIONS_OF_DATA, OPTIONS_OF_SEED, SCHEMA, read_rows
 
 INTEGER, TEXT = (int, NoneType), (str, NoneType)  # or null
@@ -33,6 +37,7 @@ FIELDS = {
     "seed": int,
     "tasks": list,
 }
+MADE = {"buffer": "task", "average": "checkpoint", "targets": "targets", "emb": "embeddings"}
 HOW: dict[str, Any] = {"preset": "tiny", "batch_size": 4, "steps": 1, "quiet": True}
 
 
@@ -84,12 +89,34 @@ def evaluated(
     return rows_of(out)
 
 
+def test_every_field_of_a_manifest_is_described(place: Path, tmp_path: Path) -> None:
+    """As docs/reference/manifests.md shows it."""
+    assert manifest_fields.KINDS.keys() == MANIFESTS.keys()
+    task, first = next((place / "stream").glob("00-*")), chain(place)[0]
+    buffer(task, tmp_path / "buffer", policy="ring", size="4", quiet=True)
+    interpolate(*chain(place), tmp_path / "average", quiet=True)
+    distill([task], tmp_path / "targets", first, quiet=True)
+    emb, rows = tmp_path / "emb", tmp_path / "rows"
+    eval_retrieval([task], [first], save_embeddings=emb, out=rows, quiet=True)
+    made = {tmp_path / name: kind for name, kind in MADE.items()}
+    made |= {place / "start": "checkpoint", first: "checkpoint", task: "task"}
+    for path, kind in made.items():
+        about = manifest_fields.KINDS[kind]
+        known = {re.split(r"[.\[]", name)[0] for name in (*about.fields, *about.common)}
+        assert read_manifest(path, kind).keys() <= known, path
+    known = {
+        name.split(".")[1] for name in manifest_fields.KINDS["task"].fields if name[:7] == "buffer."
+    }
+    assert read_manifest(tmp_path / "buffer", "task")["buffer"].keys() <= known
+
+
 @pytest.mark.parametrize("name", ["retrieval", "zeroshot", "probe", "spatial"])
 def test_every_row_has_every_field(name: str, place: Path, tmp_path: Path) -> None:
     start = place / "start"
     rows = evaluated(name, place, tmp_path / "rows", [start, *chain(place)], limit=6)
     for row in rows:
         assert row.keys() >= FIELDS.keys()
+        assert row.keys() <= row_fields.COMMON.keys() | row_fields.SPECIAL.keys()
         wrong = [one for one, kind in FIELDS.items() if not isinstance(row[one], kind)]
         assert not wrong, {one: row[one] for one in wrong}
         assert (row["schema"], row["limit"]) == (SCHEMA, 6)

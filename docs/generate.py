@@ -40,6 +40,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "manifests": reference.manifests,
     "presets": reference.presets,
     "exit codes": reference.exit_codes,
+    "quickstart": reference.quickstart,
 }
 TO_WRITE = "Write here what it does in plain words, when it makes sense, and what it costs."
 _MARK = "[[[" + "cog"
@@ -115,7 +116,7 @@ def main() -> int:
             print(line, file=sys.stderr)
     if check and (new or status):
         print("python docs/generate.py writes them", file=sys.stderr)
-    return int(status or (check and bool(new)))
+    return 1 if status or (check and new) else 0
 
 
 if __name__ == "__main__":

@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import vlcpctl
 from _generate.markdown import block, entry, prose
 from _generate.markdown import table as table_of
-from vlcpctl import losses
 from vlcpctl.commands.methods import bibtex, cited, describe
 from vlcpctl.core.method import TRAIN, Method, Needs, Phase
 from vlcpctl.methods import TABLE
 
 LEADERBOARD = Path(__file__).parents[1] / "results" / "leaderboard.md"
+LOSSES = Path(vlcpctl.__file__).parent / "losses"
 NEEDS = {
     "buffer": "a buffer of earlier pairs (`--buffer`)",
     "stored_features": "a buffer made with `--store-features`",
@@ -183,12 +184,17 @@ def _formulas(method: type[Method]) -> list[str]:
     names = dict.fromkeys(
         found[1] for tree in _sources(method) for found in _CALL.finditer(ast.unparse(tree))
     )
-    entries = []
-    for name in names:
-        module, function = name.split(".")
-        about = inspect.getdoc(getattr(getattr(losses, module), function)) or ""
-        entries.append(entry(f"losses.{name}", prose(about.split("\n\n")[0])))
+    entries = [entry(f"losses.{name}", prose(_about(*name.split(".")))) for name in names]
     return ["## Formulas", "\n".join(entries)] if entries else []
+
+
+def _about(module: str, function: str) -> str:
+    """The first paragraph of a docstring, read from the file: importing it takes torch."""
+    tree = ast.parse((LOSSES / f"{module}.py").read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == function:
+            return (ast.get_docstring(node) or "").split("\n\n")[0]
+    raise ValueError(f"losses.{module} has no {function!r}")
 
 
 _CALL = re.compile(r"\blosses\.([a-z]\w*\.[a-z]\w*)")

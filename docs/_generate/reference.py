@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from _generate.markdown import prose, table
+from pathlib import Path
+
+from _generate.markdown import block, prose, table
 from vlcpctl.core import manifest_fields, row_fields
 from vlcpctl.core.errors import VlcpError
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
 from vlcpctl.training.config.presets import PRESETS, source_of
 
+QUICKSTART = Path(__file__).parents[2] / "recipes" / "quickstart_output.txt"
 _CODES = {
     0: "Done.",
     1: "Something else failed, such as a full disk.",
@@ -25,6 +28,11 @@ def exit_codes() -> str:
         if error.__module__ == VlcpError.__module__:
             codes[error.exit_code] = (error.__doc__ or "").splitlines()[0]
     return table(("code", ""), [(str(code), prose(codes[code])) for code in sorted(codes)])
+
+
+def quickstart() -> str:
+    """What recipes/quickstart.sh printed."""
+    return block(QUICKSTART.read_text(encoding="utf-8"))
 
 
 def presets() -> str:

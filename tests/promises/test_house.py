@@ -20,6 +20,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 READ_BY_USERS = [
     *SOURCES,
     *(path for path in (ROOT / "recipes").iterdir() if path.is_file() and path.suffix != ".png"),
+    *(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts),
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "pyproject.toml")),
 ]
 # Absolute paths of one machine.
@@ -103,12 +104,14 @@ def test_every_command_has_a_file_of_its_name() -> None:
         assert (PACKAGE / "commands" / f"{name.replace('-', '_')}.py").is_file(), name
 
 
-def test_the_readme_names_every_command_and_method() -> None:
+def test_the_readme_names_every_method_and_links_to_its_page() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    for name in COMMANDS:
-        assert f"| `vlcpctl {name}` |" in readme, name
     for name in TABLE:
-        assert f"| `{name}` |" in readme, name
+        assert f"| [`{name}`](docs/methods/{name}.md) |" in readme, name
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 230
 
 
 def test_the_readme_opens_with_the_two_commands() -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.method import Method
 from vlcpctl.data.buffer import update as buffers
+from vlcpctl.data.buffer.manifest import Request as BufferRequest
 from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.precomputed.stored_features import StoredProjections
 from vlcpctl.data.tasks.samples import Pair
@@ -73,7 +74,7 @@ def _buffers(directory: Path, tasks: list[Path], policy: str) -> list[Path]:
     made: list[Path] = []
     for number, task in enumerate(tasks):
         out = directory / f"{policy}-{number}"
-        request = buffers.Request(
+        request = BufferRequest(
             task=open_task(task),
             previous=open_task(made[-1]) if made else None,
             policy=policy,
@@ -89,8 +90,8 @@ def _buffers(directory: Path, tasks: list[Path], policy: str) -> list[Path]:
 
 def _features(split: Split, rows: np.ndarray) -> np.ndarray:
     drawn = np.random.default_rng(len(rows)).normal(size=(len(rows), 4)).astype(np.float32)
-    lengths: np.ndarray = np.linalg.norm(drawn, axis=1, keepdims=True)
-    return drawn / lengths
+    normalised: np.ndarray = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    return normalised
 
 
 def stored_projections(split: Split, rows: np.ndarray, width: int = WIDTH) -> StoredProjections:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vlcpctl.core.errors import VlcpError
@@ -40,14 +40,15 @@ def _of_class(method: type[Method]) -> Iterator[str]:
 
 def _of_hyper_parameters(method: type[Method]) -> Iterator[str]:
     for field in dataclasses.fields(method):
-        about = field.metadata
+        about: Mapping[str, Any] = field.metadata
+        default: Any = field.default
         for name in ("help", "origin"):
             if not about.get(name, "").strip():
                 yield f"hyper-parameter {field.name} has no {'doc' if name == 'help' else name}"
-        if about["within"] and not lies_within(field.default, about["within"]):
-            yield f"the default of {field.name}, {field.default}, is not within {about['within']}"
-        if about["choices"] and field.default not in about["choices"]:
-            yield f"the default of {field.name}, {field.default!r}, is not one of its choices"
+        if about["within"] and not lies_within(default, about["within"]):
+            yield f"the default of {field.name}, {default}, is not within {about['within']}"
+        if about["choices"] and default not in about["choices"]:
+            yield f"the default of {field.name}, {default!r}, is not one of its choices"
         if about["depends"] and ": " not in about["depends"]:
             yield f"depends of {field.name} is not of the form 'what: how'"
 

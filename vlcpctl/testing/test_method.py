@@ -6,12 +6,12 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method
-from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.testing.battery import (
     TrainingWorld,
     chain,
@@ -25,7 +25,8 @@ from vlcpctl.testing.laws import broken_laws
 from vlcpctl.testing.off import TurnedOff
 from vlcpctl.training.plan import make_plan
 
-Case = tuple[str, MethodRegistry]  # the method's name, and where it is found
+if TYPE_CHECKING:
+    from vlcpctl.testing.plugin import Case
 
 
 @pytest.fixture(scope="module")

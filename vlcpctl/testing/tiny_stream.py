@@ -131,7 +131,8 @@ def _write(
     shard_bytes: int,
 ) -> TaskSummary:
     directory.mkdir(parents=True)
-    written, labels, number = {}, set(), first
+    written, number = {}, first
+    labels: set[str | None] = set()
     for split, count in splits.items():
         writer = SplitWriter(directory, split, name, Appender(), shard_bytes)
         samples = [identify(pair(number + place)) for place in range(count)]

@@ -7,7 +7,6 @@ metadata of every installed distribution takes longer than most commands.
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 from importlib import metadata
 
@@ -38,11 +37,6 @@ def load_installed(entry: metadata.EntryPoint) -> type[Method]:
     Raises BadInput, naming the distribution, if it cannot be imported or is not a method of that
     name.
     """
-    return _loaded(entry)
-
-
-@functools.cache
-def _loaded(entry: metadata.EntryPoint) -> type[Method]:
     where = f"plug-in {entry.name!r} of {shown(entry)}"
     try:
         with contextlib.redirect_stdout(sys.stderr):  # stdout is for results

@@ -54,12 +54,11 @@ def load_method_file(path: Path) -> MethodFile:
 def load_method_code(path: Path, code: bytes) -> MethodFile:
     """As `load_method_file`, for code that was read before: another process of the same run."""
     digest = f"sha256:{hashlib.sha256(code).hexdigest()}"
-    if digest not in _LOADED:
-        module = _imported(path, code, digest)
-        methods = _methods_of(module, path)
-        for method in methods.values():
-            record_source(method, MethodSource(str(path), {"file": digest}))
-        _LOADED[digest] = MethodFile(path, code, digest, methods)
+    known = _LOADED.get(digest)
+    methods = known.methods if known else _methods_of(_imported(path, code, digest), path)
+    for method in methods.values():
+        record_source(method, MethodSource(str(path), {"file": digest}))
+    _LOADED[digest] = MethodFile(path, code, digest, methods)
     return _LOADED[digest]
 
 

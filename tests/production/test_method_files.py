@@ -1,0 +1,51 @@
+"""`update` remembers a --method-file with its digest, and never runs changed code unseen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.method_files import MINE, write_method
+from support.production import SETTINGS, make_place, week_words
+from support.program import check_refused, run_program
+
+from vlcpctl.production.settings import MethodCode, Settings
+
+
+def test_a_state_without_files_is_recorded_as_before() -> None:
+    assert "method_files" not in Settings(run="shop").as_json()
+
+
+def test_code_decides_whether_two_settings_are_the_same() -> None:
+    code = MethodCode("a/mine.py", "sha256:1", ("mine",))
+    assert code == MethodCode("b/mine.py", "sha256:1", ("mine",))
+    assert code != MethodCode("a/mine.py", "sha256:2", ("mine",))
+
+
+def test_the_file_is_remembered_and_its_changes_are_noticed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    place, state = make_place(tmp_path / "place"), tmp_path / "prod"
+    file = write_method(tmp_path / "mine.py")
+    how = ("--init", place / "model", *SETTINGS, "--fail-if", "rm:lt:0")
+    mine = ("--method", "mine", "--method-file", file)
+    first = run_program(capfd, *week_words(place, state, 1), *how, *mine)
+    assert first.code == 0, first.err
+    recorded = json.loads((state / "state.json").read_text())["settings"]["method_files"]
+    assert [(one["path"], one["methods"]) for one in recorded] == [("../mine.py", ["mine"])]
+    second = [*week_words(place, state, 2), "--dry-run"]
+    assert f"--method-file {file}" in run_program(capfd, *second).out
+    (tmp_path / "trap").mkdir()
+    trap = f"open({str(tmp_path / 'trap' / 'ran')!r}, 'w').close()\n"
+    write_method(file, MINE + trap)
+    check_refused(run_program(capfd, *second), "update", 3, "mine.py has changed", "restore it")
+    assert not any((tmp_path / "trap").iterdir())  # it was not run
+    again = run_program(capfd, *second, "--method-file", file)
+    assert f"--method-file {file}" in again.out, again.err
+    file.unlink()
+    check_refused(run_program(capfd, *second), "update", 3, "mine.py does not exist")
+    # Another method needs neither the file nor its state.
+    other = run_program(capfd, *second, "--method", "ctp", "--fresh-state")
+    assert other.code == 0, other.err
+    assert "--method-file" not in other.out

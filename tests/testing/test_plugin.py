@@ -1,0 +1,64 @@
+"""`python -m vlcpctl.testing` tests a method of a file, and finds its mistakes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.method_files import MINE, write_method
+
+
+def run_tests(directory: Path, *words: str) -> tuple[int, str]:
+    """The exit code and the output of `python -m vlcpctl.testing WORDS` there."""
+    line = [sys.executable, "-m", "vlcpctl.testing", "-p", "no:cacheprovider", *words]
+    ended = subprocess.run(line, cwd=directory, capture_output=True, text=True, check=False)
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+def test_a_method_must_be_named(tmp_path: Path) -> None:
+    code, said = run_tests(tmp_path)
+    assert code == 4
+    assert "ERROR: vlcpctl.testing tests one method: add --method NAME" in said
+
+
+@pytest.mark.slow
+def test_a_sound_method_passes(tmp_path: Path) -> None:
+    write_method(tmp_path / "mine.py")
+    code, said = run_tests(tmp_path, "--method", "mine", "--method-file", "mine.py")
+    assert code == 0, said
+    assert "9 passed, 1 skipped" in said
+
+
+UNSOUND = {
+    "declares": ('doc="Weight of the penalty."', 'doc=""'),  # not described
+    "killed": ('"seen", lifetime="stream", start=seen', '"seen", lifetime="task", start=drawn'),
+    "processes": ("self.strength * sum(moved)", "self.strength * run.processes * sum(moved)"),
+    "turned_off": ("return {}, {}", "return {'late': out.image.sum()}, {}"),
+    "finite": ("self.strength * sum(moved)", "(sum(moved) - sum(moved)).sqrt()"),
+}
+DRAWN = """
+
+def drawn(run):
+    import torch
+
+    torch.seed()
+    return {"pairs": torch.randint(0, 9, ())}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", UNSOUND)
+def test_an_unsound_method_fails(tmp_path: Path, law: str) -> None:
+    old, new = UNSOUND[law]
+    assert old in MINE
+    code = MINE.replace(old, new) + DRAWN
+    if law == "killed":  # what is drawn anew must reach the weights
+        code = code.replace(
+            "return {}, {}", "return {'x': out.image.sum() * run.slot('seen')['pairs']}, {}"
+        )
+    write_method(tmp_path / "mine.py", code)
+    dual = f"{law} and not fusion and not buffer"
+    ended, said = run_tests(tmp_path, "--method", "mine", "--method-file", "mine.py", "-k", dual)
+    assert ended == 1, said

@@ -21,8 +21,9 @@ Sources = Annotated[
     list[str],
     typer.Argument(
         metavar="SOURCE",
-        help="Parquet, tar, JSON, CSV or TSV files, directories of such files, or folders of "
-        "images.",
+        help="Files (.parquet, .tar, .json, .jsonl, .ndjson, .csv, .tsv, .arrow), directories of "
+        "such files, folders of images, Hugging Face imagefolders, or data sets that save_to_disk "
+        "wrote.",
     ),
 ]
 ByOption = Annotated[
@@ -94,7 +95,8 @@ SplitColumn = Annotated[
         "--split-column",
         metavar="NAME",
         help="Column with each row's split: train, val, test, query or gallery (default: use "
-        "--holdout). In a list without a column 'split', the name split means the file name.",
+        "--holdout). In a list without a column 'split', the name split means the file name; in "
+        "an imagefolder or saved data set, the directory's name.",
         rich_help_panel=options.INPUT,
     ),
 ]
@@ -267,11 +269,14 @@ def run(
     --keep-columns stores columns of the sources in the index, as text: for each image the distinct
     values of all rows that became this image, skipped duplicates included. Buffers carry them on.
 
-    Lists can be the JSON of ALBEF, Karpathy, COCO or P9D, or text tables with a header.
-    Consecutive rows with the same image become one image with several captions. In folders and
-    tars, files with the same name form a pair: an image, a .txt with one caption per line, a .json.
-    Failed downloads of img2dataset are skipped and do not count against --max-skip. Pickles are
-    never read.
+    Lists can be the JSON of ALBEF, Karpathy, COCO or P9D, JSON Lines, or text tables with a header.
+    Consecutive rows with the same image become one image with several captions. Data sets of
+    Hugging Face can be Parquet files, an imagefolder with metadata.jsonl, .csv or .parquet, or
+    what save_to_disk wrote; class labels of the last are named, not numbered.
+
+    In folders and tars, files with the same name form a pair: an image, a .txt with one caption per
+    line, a .json. Failed downloads of img2dataset are skipped and do not count against --max-skip.
+    Pickles are never read.
 
     Images must be JPEG, PNG or WebP with at most 40 million pixels and 256 MiB, in any colour mode.
     The first frame of an animation is used. EXIF orientation is ignored, as in open_clip.
@@ -287,6 +292,9 @@ def run(
       vlcpctl split P9D -o stream --by column:industry_name --split-column split
       vlcpctl split dataset_coco.json -o stream --by iid --tasks 5 \
           --split-column split --image-root coco
+      vlcpctl split pairs.jsonl -o stream --by time:date --tasks 12
+      vlcpctl split saved_dataset/ -o stream --by column:label \
+          --split-column split
       vlcpctl split week1.parquet week2.parquet -o stream --by source
       vlcpctl split week3.parquet -o weeks/03 --by source \
           --keep-columns customer,date --holdout test=500 --holdout-most 10%

@@ -34,7 +34,7 @@ _BATCH_PATHS = 64  # rows whose images may be files of their own, of unknown siz
 _SPLIT = "split"
 _DICT, _STATE, _INFO = "dataset_dict.json", "state.json", "dataset_info.json"
 _FILES = "_data_files"
-# Fields of versions before 2.0 for a data set that was shuffled or filtered, but not rewritten.
+# Fields of old versions for a data set that was shuffled or filtered, but not rewritten.
 _INDICES = ("_indices_files", "_indices_data_files")
 _FEATURES = b"huggingface"  # the metadata of a schema in which `datasets` writes its own types
 _END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream

@@ -1,6 +1,7 @@
-"""The published clip-benchmark, in an environment of its own, gets our very accuracies.
+"""The published clip-benchmark, in an environment of its own, gets our very numbers.
 
-Both read one checkpoint and one folder of Emoji-9 with its subgroups as classes.
+Both read one checkpoint. For accuracies, the data is a folder of Emoji-9 with its subgroups as
+classes; for recalls, what `vlcpctl export` makes of a task whose images have up to three captions.
 CLIP_BENCHMARK_PYTHON is the Python of an existing environment with clip_benchmark.
 """
 
@@ -18,6 +19,7 @@ import pytest
 from support.class_folders import write_class_folder
 from support.environments import install, new_python, run
 from support.program import run_program
+from support.tiny_stream import make_pair, make_task
 
 from vlcpctl.data.images.header import read_header
 from vlcpctl.data.tasks.task import open_stream
@@ -61,10 +63,12 @@ def emoji_folder(root: Path, capfd: pytest.CaptureFixture[str], side: int) -> tu
     return stream, write_class_folder(folder, images, classes, TEMPLATES, per_tar=700)
 
 
-def theirs(python: Path, folder: Path, checkpoint: Path, out: Path) -> dict[str, float]:
+def theirs(
+    python: Path, folder: Path, checkpoint: Path, out: Path, *more: object
+) -> dict[str, float]:
     """What clip-benchmark finds, in percent; without mixed precision, as we compute."""
     run(
-        *(python, "-m", "clip_benchmark.cli", "eval", "--dataset", "wds/emoji9"),
+        *(python, "-m", "clip_benchmark.cli", "eval", "--dataset", "wds/emoji9", *more),
         *("--dataset_root", folder, "--model", f"local-dir:{checkpoint}", "--pretrained", "none"),
         *("--no_amp", "--num_workers", 0, "--batch_size", 50, "--output", out, "--quiet"),
         HF_HUB_OFFLINE="1",
@@ -101,3 +105,37 @@ def test_our_accuracies_are_those_of_clip_benchmark(
     assert row["metrics"].keys() == found.keys()
     for key, value in found.items():
         assert row["metrics"][key] == pytest.approx(value, abs=1e-9), key
+
+
+@pytest.mark.slow
+@pytest.mark.net
+@pytest.mark.timeout(3600)
+def test_our_recalls_are_those_of_clip_benchmark_on_an_export(
+    python: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    task, checkpoint, folder = tmp_path / "task", tmp_path / "run", tmp_path / "export"
+    make_task(
+        task,
+        120,
+        pair=lambda number: make_pair(number, captions=1 + number % 3, size=32),
+    )
+    how = ("--method", "joint", "--preset", "tiny", "--epochs", 30, "--batch-size", 16, "-q")
+    assert run_program(capfd, "train-step", task, "-o", checkpoint, *how).code == 0
+    words = (task, "--to", "clip-benchmark", "--shard-size", "200kB")
+    assert run_program(capfd, "export", *words, "-o", folder, "-q").code == 0
+    assert int((folder / "train" / "nshards.txt").read_text()) > 1
+    ended = run_program(
+        *(capfd, "eval-retrieval", task, "--checkpoint", checkpoint),
+        *("--split", "train", "--duplicates", "separate", "-q"),
+    )
+    row = json.loads(ended.out)
+    more = ("--split", "train", "--task", "zeroshot_retrieval", "--recall_k", 1, 5, 10)
+    found = theirs(python, folder, checkpoint, tmp_path / "theirs.json", *more)
+    with capfd.disabled():
+        print(f"\n{row['n_images']} images, {row['n_texts']} texts:", row["metrics"], found)
+    assert (row["n_images"], row["n_texts"]) == (120, 240)
+    assert row["n_ties"] == 0
+    for ours, name in (("t2i", "image"), ("i2t", "text")):
+        for k in (1, 5, 10):
+            recall = found[f"{name}_retrieval_recall@{k}"]  # computed in float32
+            assert row["metrics"][f"{ours}_r{k}"] == pytest.approx(recall, abs=1e-4)

@@ -9,6 +9,7 @@ extensions = ["myst_parser"]
 exclude_patterns = ["_build"]
 source_suffix = {".md": "markdown"}
 myst_heading_anchors = 3
+smartquotes = False
 html_theme = "furo"
 html_title = "vlcpctl"
 html_static_path = ["_static"]

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 UNEXECUTED = ROOT / "tests" / "docs" / "unexecuted.toml"
 # Pages whose blocks take a second or two; all others run with `-m slow`.
-QUICK = {"docs/reference/exit_codes.md"}
+QUICK = {"docs/commands/methods.md", "docs/reference/exit_codes.md"}
 RUN = {"sh", "python"}
 SHOWN = {"text", "console", "yaml", "toml", "json", "ini", "diff", "bibtex", "markdown", "html"}
 SHOWN |= {"csv", "latex", "sql", "dockerfile", "css", "none", "shell-session"}

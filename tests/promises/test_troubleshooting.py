@@ -26,9 +26,9 @@ JOINED = {
 
 
 def quoted() -> list[str]:
-    """The messages of the first columns of the page's tables."""
-    rows = re.findall(r"^\| `([^`]+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    return sorted(set(rows))
+    """The messages that the items of the page's lists start with."""
+    found = re.findall(r"^- `([^`]+)`\\$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    return sorted(set(found))
 
 
 @pytest.fixture(scope="module")

@@ -34,14 +34,18 @@ def stage_of(path: object) -> str:
     return str(path).split("/")[0]
 
 
-def test_the_leaderboard_has_every_method() -> None:
+def test_the_leaderboard_has_the_methods_of_its_page() -> None:
+    """A new method gets a row when it has been measured; until then its own page says so."""
     lines = options_of_command(dry_run_of("leaderboard.sh"), "train-step")
     steps = [given for given in lines if stage_of(given["out"]) in BOARDS]
-    assert {given["method"] for given in steps} == {*TABLE, "ctp+er"}
+    page = (RECIPES.parent / "docs" / "results" / "leaderboard.md").read_text(encoding="utf-8")
+    measured = {name for name in TABLE if f"\n| `{name}` |" in page}
+    assert len(measured) >= 20
+    assert {given["method"] for given in steps} == {*measured, "ctp+er"}
     buffered = {given["method"] for given in steps if stage_of(given["out"]) == "buffered"}
     assert buffered == {
         "ctp+er",
-        *(name for name in TABLE if TABLE[name]().needs(first=False).buffer),
+        *(name for name in measured if TABLE[name]().needs(first=False).buffer),
     }
     assert {given["set_"][0] for given in steps if given["run_name"] == "lwf-channels"} == {
         "lwf.target=channels"

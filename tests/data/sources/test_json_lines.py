@@ -174,5 +174,6 @@ def test_bad_lines_count_against_max_skip(
 ) -> None:
     path = write(tmp_path / "l.jsonl", {"image": "0.png", "caption": "a"}, b"{")
     words = ("split", path, "-o", tmp_path / "stream", "--by", "source", "-q")
-    check_refused(run_program(capfd, *words), "split", 6, "line 2: character 1")
+    said = "(malformed line 1), more than --max-skip 0.1%"
+    check_refused(run_program(capfd, *words), "split", 6, "line 2: character 1", said)
     assert run_program(capfd, *words, "--max-skip", "1", "--holdout", "none").code == 0

@@ -119,7 +119,8 @@ class ListFile:
             pair = pair_of(place, {_SPLIT: split, **record}, roles)
             name = text_of(record.get(roles.image or ""))
             if MISSHAPEN in record:
-                pair = pair._replace(flaw=record[MISSHAPEN])
+                reason = "malformed line" if self._is_lines() else pair.reason
+                pair = pair._replace(flaw=record[MISSHAPEN], reason=reason)
             elif self._is_table():
                 pair = pair._replace(value=number_in(pair.value))
             if before is not None and _is_same(before, (pair, name)):

@@ -17,6 +17,7 @@ from vlcpctl.commands.distill import run as distill
 from vlcpctl.commands.eval_probe import run as eval_probe
 from vlcpctl.commands.eval_retrieval import run as eval_retrieval
 from vlcpctl.commands.eval_zeroshot import run as eval_zeroshot
+from vlcpctl.commands.export import run as export
 from vlcpctl.commands.import_checkpoint import run as import_checkpoint
 from vlcpctl.commands.interpolate import run as interpolate
 from vlcpctl.commands.spatial_report import run as spatial_report
@@ -37,7 +38,14 @@ FIELDS = {
     "seed": int,
     "tasks": list,
 }
-MADE = {"buffer": "task", "average": "checkpoint", "targets": "targets", "emb": "embeddings"}
+MADE = {
+    "buffer": "task",
+    "average": "checkpoint",
+    "targets": "targets",
+    "emb": "embeddings",
+    "data": "export",
+    "model": "export",
+}
 HOW: dict[str, Any] = {"preset": "tiny", "batch_size": 4, "steps": 1, "quiet": True}
 
 
@@ -98,6 +106,8 @@ def test_every_field_of_a_manifest_is_described(place: Path, tmp_path: Path) -> 
     distill([task], tmp_path / "targets", first, quiet=True)
     emb, rows = tmp_path / "emb", tmp_path / "rows"
     eval_retrieval([task], [first], save_embeddings=emb, out=rows, quiet=True)
+    export([task], tmp_path / "data", "hf", quiet=True)
+    export([first], tmp_path / "model", "hf-model", quiet=True)
     made = {tmp_path / name: kind for name, kind in MADE.items()}
     made |= {place / "start": "checkpoint", first: "checkpoint", task: "task"}
     for path, kind in made.items():

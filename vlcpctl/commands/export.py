@@ -160,10 +160,12 @@ def run(
 
 def _data_request(given: Mapping[str, Any]) -> data_sets.Request:
     """The request of a command line for tasks; checks its options before anything is read."""
+    from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES
     from vlcpctl.data.splitting.options import parse_bytes
     from vlcpctl.data.tasks.index import SPLITS
     from vlcpctl.export import data_sets
     from vlcpctl.export.clip_benchmark import RETRIEVAL, TYPES
+    from vlcpctl.export.layout import DEFAULT_SHARD_BYTES
 
     splits = given["split"] or ()
     for name in splits:
@@ -178,9 +180,9 @@ def _data_request(given: Mapping[str, Any]) -> data_sets.Request:
         splits=splits,
         to=given["to"],
         out=given["out"],
-        shard_bytes=data_sets.DEFAULT_SHARD_BYTES if size is None else parse_bytes(size),
+        shard_bytes=DEFAULT_SHARD_BYTES if size is None else parse_bytes(size),
         dataset_type=kind,
-        templates=data_sets.DEFAULT_TEMPLATES if templates is None else _lines(templates),
+        templates=DEFAULT_TEMPLATES if templates is None else _lines(templates),
         force=bool(given["force"]),
     )
 

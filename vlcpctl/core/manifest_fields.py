@@ -201,6 +201,24 @@ KINDS = {
         {"figures": "Names of the charts, without their endings."},
         ("schema", "content", "identity", "made_by"),
     ),
+    "export": Kind(
+        "A data set or a model for other programs, made by `export`.",
+        ".vlcpctl/export.json",
+        {
+            "to": "Its form: `clip-benchmark`, `img2dataset`, `hf`, `imagefolder` or `hf-model`.",
+            "inputs": "Content ids of the tasks, or of the checkpoint.",
+            "splits.SPLIT.images": "Number of images. Only of a data set.",
+            "splits.SPLIT.captions": "Number of captions. Only of a data set.",
+            "run": "Name of the run. Only of a model.",
+            "method": "Name of the method. Only of a model.",
+            "step": "Step of the last task in the run. Only of a model.",
+            "seed": "Seed of the run. Only of a model.",
+            "tasks": "Content ids of the tasks that it was trained on. Only of a model.",
+            **_DATA_WAS,
+            "digests": "Size and digest of every file but `README.md`, which people fill in.",
+        },
+        ("schema", "content", "identity", "seal", "made_by"),
+    ),
 }
 
 # JSON files that are not manifests of a directory of data.

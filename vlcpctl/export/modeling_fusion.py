@@ -51,7 +51,8 @@ Layer = TypeVar("Layer", nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
 def load(directory: str | Path) -> FusionModel:
     """The model in a directory with config.json, model.safetensors and a tokenizer; in eval mode.
 
-    Raises OSError if a file is missing, and RuntimeError if the weights do not fit.
+    Raises OSError if a file is missing, ValueError or RuntimeError if the tokenizer or the weights
+    do not fit.
     """
     place = Path(directory)
     config = json.loads((place / "config.json").read_text(encoding="utf-8"))
@@ -225,7 +226,10 @@ class _Tokenizer:
             else _of_vocabulary((directory / "vocab.txt").read_text(encoding="utf-8"), described)
         )
         padding = _content(described.get("pad_token")) or "[PAD]"
-        self.pad = int(self._tokenizer.token_to_id(padding))
+        found = self._tokenizer.token_to_id(padding)
+        if found is None:
+            raise ValueError(f"{directory}: the tokenizer has no padding token {padding!r}")
+        self.pad: int = found
         length = config["context_length"]
         sides = {name: described.get(f"{name}_side", "right") for name in ("truncation", "padding")}
         self._tokenizer.enable_truncation(length, direction=sides["truncation"])

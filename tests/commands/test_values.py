@@ -100,7 +100,7 @@ def test_a_mistake_is_one_plain_line(
         ("train-step", "gs://bucket/task", "-o", "out", "--method", "ctp"),
         (*TRAIN, "--previous", "https://host/run"),
         (*TRAIN, "--model", "s3://bucket/model.json"),
-        (*TRAIN, "--tensorboard", "hdfs://logs"),
+        (*TRAIN, "--log", "tensorboard:hdfs://logs"),
         ("sample", "emoji9", "-o", "file:///tmp/pairs.parquet"),
         ("split", "s3://bucket/pairs", "-o", "stream", "--by", "source"),
         ("split", "a.json", "-o", "stream", "--by", "source", "--image-root", "s3://images"),

@@ -84,18 +84,27 @@ def test_stdout_is_refused_for_outputs_that_are_not_rows(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_missing_tensorboard_is_reported_before_a_model_is_loaded(
-    program: Program, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("kind", "to"), [("tensorboard", "board"), ("wandb", "project")])
+def test_a_missing_tracker_is_reported_before_a_model_is_loaded(
+    program: Program,
+    place: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    to: str,
 ) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(
         "importlib.util.find_spec",
-        lambda name, *more: None if name == "tensorboard" else find(name, *more),
+        lambda name, *more: None if name == kind else find(name, *more),
     )
-    how = ("-o", tmp_path / "out", *TINY, *MICRO, "--tensorboard", tmp_path / "board")
-    ended = program("train-step", place / "stream" / "00-part-0", *how)
-    said = f"--tensorboard {tmp_path / 'board'} needs"
-    check_refused(ended, "train-step", 2, said, "pip install 'vlcpctl[tensorboard]'")
+    log, task = ("--log", f"{kind}:{to}"), place / "stream" / "00-part-0"
+    said = f"--log {kind}:{to} needs a package that is not installed: pip install 'vlcpctl[{kind}]'"
+    for command, words in (
+        ("train-step", (task, "-o", tmp_path / "out", *TINY, *MICRO)),
+        ("eval-retrieval", (task, "--checkpoint", place / "plain")),
+    ):
+        check_refused(program(command, *words, *log), command, 2, said)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,6 +8,7 @@ import typer
 
 from vlcpctl.commands import options
 from vlcpctl.commands.row_files import STDOUT, RowOutput, evaluate_to
+from vlcpctl.tracking.destinations import destinations
 
 if TYPE_CHECKING:
     from vlcpctl.evaluation.classification.probe_plan import ProbePlan
@@ -111,6 +112,7 @@ def run(
     workers: options.Workers = None,
     nproc: options.Nproc = None,
     threads: options.Threads = options.DEFAULT_THREADS,
+    log: options.Log = None,
     embedding_cache: options.EmbeddingCache = None,
     limit: options.Limit = None,
     force: options.Force = False,
@@ -149,7 +151,13 @@ def run(
     """
     options.start(quiet=quiet, threads=threads)
     output = RowOutput(
-        command="eval-probe", out=out, force=force, dry_run=dry_run, as_json=json_, has_table=True
+        command="eval-probe",
+        out=out,
+        force=force,
+        dry_run=dry_run,
+        as_json=json_,
+        log=destinations(log),
+        has_table=True,
     )
     from vlcpctl.data.classification.benchmarks import expand_groups
     from vlcpctl.data.tasks.skips import Tolerance

@@ -14,6 +14,7 @@ import typer
 from vlcpctl.commands import options
 from vlcpctl.commands.row_files import STDOUT, RowOutput, evaluate_to, with_ranks
 from vlcpctl.core import console
+from vlcpctl.tracking.destinations import destinations
 
 if TYPE_CHECKING:
     from vlcpctl.evaluation.driver import Evaluator
@@ -117,6 +118,7 @@ def run(
     workers: options.Workers = None,
     nproc: options.Nproc = None,
     threads: options.Threads = options.DEFAULT_THREADS,
+    log: options.Log = None,
     embedding_cache: options.EmbeddingCache = None,
     limit: options.Limit = None,
     force: options.Force = False,
@@ -163,6 +165,7 @@ def run(
         force=force,
         dry_run=dry_run,
         as_json=json_,
+        log=destinations(log),
         has_table=True,
     )
     from vlcpctl.data.tasks.task import open_task

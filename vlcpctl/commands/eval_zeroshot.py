@@ -9,6 +9,7 @@ import typer
 
 from vlcpctl.commands import options
 from vlcpctl.commands.row_files import STDOUT, RowOutput, evaluate_to, with_ranks
+from vlcpctl.tracking.destinations import destinations
 
 if TYPE_CHECKING:
     from vlcpctl.evaluation.classification.zeroshot_plan import ZeroshotPlan
@@ -60,6 +61,7 @@ def run(
     workers: options.Workers = None,
     nproc: options.Nproc = None,
     threads: options.Threads = options.DEFAULT_THREADS,
+    log: options.Log = None,
     embedding_cache: options.EmbeddingCache = None,
     limit: options.Limit = None,
     force: options.Force = False,
@@ -100,6 +102,7 @@ def run(
         force=force,
         dry_run=dry_run,
         as_json=json_,
+        log=destinations(log),
         has_table=True,
     )
     from vlcpctl.data.classification.benchmarks import expand_groups

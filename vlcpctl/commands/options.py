@@ -304,6 +304,16 @@ SaveRanks = Annotated[
     ),
 ]
 
+Log = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--log",
+        metavar="tensorboard:DIR|wandb:PROJECT",
+        help="Also log to TensorBoard or Weights & Biases; repeat for more (default: none).",
+        rich_help_panel=OUTPUT,
+    ),
+]
+
 EmbeddingCache = Annotated[
     Path | None,
     typer.Option(

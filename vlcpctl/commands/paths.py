@@ -13,7 +13,6 @@ from vlcpctl.core.printable import printable
 OUTPUTS = frozenset(
     {"out", "save_embeddings", "save_ranks", "timings", "junit", "csv", "latex", "figures"}
 )
-_APPENDED = frozenset({"tensorboard"})  # files are added to it, none is replaced
 _TEXTS = frozenset({"sources", "rows", "data_sets"})  # inputs that are paths, names or -
 TEXTS = _TEXTS | {"image_root", "model", "pretrained"}  # every text that may be a path
 # Texts that may be or contain a path, such as checkpoint:DIR, beside those.
@@ -25,6 +24,7 @@ _WITH_PATHS = frozenset(
         "guard_classes",
         "init",
         "labels_from",
+        "log",
         "method_file",
         "tables",
     }
@@ -71,7 +71,7 @@ def checked_paths(arguments: dict[str, Any]) -> dict[str, Any]:
             if not arguments.get("dry_run"):
                 Staging(out).finish_swap()
     return {
-        name: value if name in OUTPUTS | _APPENDED else _each(read_path, value)
+        name: value if name in OUTPUTS else _each(read_path, value)
         for name, value in arguments.items()
     }
 
@@ -88,7 +88,7 @@ def _refuse_undecodable(value: Any) -> None:
 
 def _inputs(name: str, value: Any) -> list[Path]:
     """The paths that an option or argument reads."""
-    if name in OUTPUTS | _APPENDED:
+    if name in OUTPUTS:
         return []
     values = value if isinstance(value, list | tuple) else [value]
     return [Path(one) for one in values if isinstance(one, Path) or (name in _TEXTS and one)]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vlcpctl.evaluation.planned_rows import PlannedRow
     from vlcpctl.evaluation.rank_files import RankFile
     from vlcpctl.evaluation.session import Note
+    from vlcpctl.tracking.destinations import Destination
 
     P = TypeVar("P", bound=Plan)
 
@@ -37,6 +38,7 @@ class RowOutput:
     force: bool
     dry_run: bool
     as_json: bool
+    log: Sequence[Destination] = ()
     has_table: bool = False
 
     def __post_init__(self) -> None:
@@ -102,7 +104,10 @@ def evaluate_rows(
     from vlcpctl.evaluation.driver import evaluate
 
     rows: list[dict[str, Any]] = []
+    from vlcpctl.tracking.row_log import RowLog
+
     with (
+        RowLog.opened(output.log) as row_log,
         _shown_at_end(rows) if output.is_shown else nullcontext(),
         rows_to(None if output.is_shown else out) as stream,
         notes or nullcontext(_ignore) as note,
@@ -112,6 +117,7 @@ def evaluate_rows(
             if stream is not None:
                 write_row(stream, row)
             rows.append(row)
+            row_log.log(row)
     return rows
 
 

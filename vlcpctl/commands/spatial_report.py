@@ -11,6 +11,7 @@ import typer
 from vlcpctl.commands import options
 from vlcpctl.commands.row_files import STDOUT, RowOutput, evaluate_rows
 from vlcpctl.core import console
+from vlcpctl.tracking.destinations import destinations
 
 if TYPE_CHECKING:
     from vlcpctl.evaluation.driver import Evaluator
@@ -59,6 +60,7 @@ def run(
     workers: options.Workers = None,
     nproc: options.Nproc = None,
     threads: options.Threads = options.DEFAULT_THREADS,
+    log: options.Log = None,
     embedding_cache: options.EmbeddingCache = None,
     limit: options.Limit = None,
     force: options.Force = False,
@@ -86,7 +88,12 @@ def run(
     """
     options.start(quiet=quiet, threads=threads)
     output = RowOutput(
-        command="spatial-report", out=out, force=force, dry_run=dry_run, as_json=json_
+        command="spatial-report",
+        out=out,
+        force=force,
+        dry_run=dry_run,
+        as_json=json_,
+        log=destinations(log),
     )
     from vlcpctl.data.tasks.task import open_task
     from vlcpctl.distributed.ranks import processes

@@ -13,6 +13,7 @@ from vlcpctl.commands import options
 from vlcpctl.commands.options import with_pairs
 from vlcpctl.core import console
 from vlcpctl.core.printable import printable
+from vlcpctl.tracking.destinations import destinations
 
 if TYPE_CHECKING:
     from vlcpctl.training.config.request import Request
@@ -499,14 +500,7 @@ def run(
             rich_help_panel=options.EXECUTION,
         ),
     ] = False,
-    tensorboard: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Directory to also write TensorBoard scalars to (default: none).",
-            rich_help_panel=options.OUTPUT,
-        ),
-    ] = None,
+    log: options.Log = None,
     print_config: Annotated[
         bool,
         typer.Option(
@@ -570,20 +564,19 @@ def _request(flags: dict[str, Any]) -> Request:
     from vlcpctl.training.config.composition import compose, preset_of, settings_of_methods
     from vlcpctl.training.config.request import Request, save_every
     from vlcpctl.training.config.settings import SETTINGS, resolve
-    from vlcpctl.training.loop.metrics_log import check_tensorboard
 
     registry = MethodRegistry.of(flags.get("method_file"))
     methods = compose(flags["method"], flags.get("set_", ()), registry)
     registry.refuse_idle_files(flags["method"])
     save_every(flags["save_every"])
-    check_tensorboard(flags.get("tensorboard"))
+    log = destinations(flags.get("log"))
     given = with_pairs({name: flags[name] for name in SETTINGS if name in flags})
     settings, origins = resolve(
         flags.get("preset") or preset_of(methods), given, settings_of_methods(methods)
     )
     carried = {field.name for field in dataclasses.fields(Request)} & flags.keys()
     return Request(
-        **{name: flags[name] for name in carried - {"tasks", "run", "nproc"}},
+        **{name: flags[name] for name in carried - {"tasks", "run", "nproc", "log"}},
         nproc=processes(flags.get("nproc")),
         compile=flags["compile_"],
         tasks=tuple(flags["tasks"]),
@@ -591,6 +584,7 @@ def _request(flags: dict[str, Any]) -> Request:
         methods=methods,
         settings=settings,
         origins=origins,
+        log=log,
     )
 
 

@@ -14,6 +14,7 @@ import typer
 from vlcpctl.commands import options
 from vlcpctl.core import console
 from vlcpctl.core.errors import UsageError
+from vlcpctl.tracking.destinations import destinations
 
 Sources = Annotated[
     list[str] | None,
@@ -399,6 +400,7 @@ def run(
     workers: Workers = None,
     threads: Threads = None,
     junit_xml: Junit = None,
+    log: options.Log = None,
     wait: options.Wait = None,
     force: Force = False,
     dry_run: options.DryRun = False,
@@ -444,7 +446,13 @@ def run(
     _check_place(state, [*sources, *(buffer_from or []), *([init] if init else [])])
     request = Request(
         state=state,
-        call=Call(data=tuple(sources), fresh_state=fresh_state, junit=junit_xml, quiet=quiet),
+        call=Call(
+            data=tuple(sources),
+            fresh_state=fresh_state,
+            junit=junit_xml,
+            log=[str(one) for one in destinations(log)],
+            quiet=quiet,
+        ),
         given=_settings(state, given),
         init=init,
         buffer_from=tuple(buffer_from or ()),

@@ -29,6 +29,7 @@ class Call:
     data: Sequence[str]  # the sources of the new pairs
     fresh_state: bool = False
     junit: Path | None = None
+    log: Sequence[str] = ()  # values of --log
     quiet: bool = False
 
 
@@ -134,7 +135,7 @@ class Lines:
             *((f"--{name.replace('_', '-')}", one) for name, one in how.of_training().items()),
         )
         words += ["--fresh-state"] if self.call.fresh_state else []
-        return words + self._seed() + self._machine()
+        return words + self._seed() + self._machine() + self._log()
 
     def _buffer(self, task: Path, out: Path, previous: Path | None) -> Words:
         how = self.settings
@@ -151,7 +152,7 @@ class Lines:
     ) -> Words:
         words = ["eval-retrieval", *map(str, tasks)]
         words += _options(*(("--checkpoint", one) for one in checkpoints))
-        return [*words, "-o", str(_rows(out, name)), *self._machine()]
+        return [*words, "-o", str(_rows(out, name)), *self._machine(), *self._log()]
 
     def _guards(
         self, settings: Settings, checkpoints: Sequence[Path], out: Path, name: str
@@ -168,7 +169,7 @@ class Lines:
             words += _options(*(("--checkpoint", one) for one in checkpoints))
             words += _options(("--data", settings.data and shown_path(root, settings.data)))
             words += ["-o", str(_rows(out, name)), "--save-ranks", str(_ranks(out, name))]
-            yield words + self._machine()
+            yield words + self._machine() + self._log()
 
     def _report(self, lines: Sequence[Words]) -> Words:
         """The report over the rows of the start, of all accepted weeks, and of these lines.
@@ -217,6 +218,9 @@ class Lines:
 
     def _seed(self) -> Words:
         return ["--seed", str(self.settings.seed)] if self.settings.seed else []
+
+    def _log(self) -> Words:
+        return _options(*(("--log", one) for one in self.call.log))
 
     def _machine(self, *, workers: bool = True) -> Words:
         how = self.settings

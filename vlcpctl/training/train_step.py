@@ -24,6 +24,7 @@ from vlcpctl.core import console
 from vlcpctl.core.batch import Weights
 from vlcpctl.core.devices import set_arithmetic, torch_device
 from vlcpctl.core.errors import Diverged, Incompatible, UsageError
+from vlcpctl.core.hashing import content_id
 from vlcpctl.core.peak_memory import peak_memory
 from vlcpctl.data.precomputed.teacher_targets import TargetsDirectory
 from vlcpctl.distributed.signals import StopFlag, stop_flag
@@ -31,10 +32,13 @@ from vlcpctl.distributed.world import World
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder, NewModelOptions
 from vlcpctl.models.execution import place
+from vlcpctl.tracking.trackers import TRAINING, TrackedRun, Trackers, closing_with_code
 from vlcpctl.training import identity
 from vlcpctl.training.adaptation.adapted import adapted
 from vlcpctl.training.batches import training_batches, training_transform, validation_batches
+from vlcpctl.training.config.phases import steps_before
 from vlcpctl.training.config.request import Request, save_every
+from vlcpctl.training.config.settings import configuration
 from vlcpctl.training.loop.expected_state import require_complete
 from vlcpctl.training.loop.loop import (
     Observer,
@@ -44,7 +48,7 @@ from vlcpctl.training.loop.loop import (
     restore_run,
 )
 from vlcpctl.training.loop.metrics_log import FILE_NAME as METRICS
-from vlcpctl.training.loop.metrics_log import MetricsLog, TensorBoardLog
+from vlcpctl.training.loop.metrics_log import MetricsLog
 from vlcpctl.training.loop.outcome import Outcome
 from vlcpctl.training.loop.progress_file import PhaseSteps, ProgressFile
 from vlcpctl.training.loop.resume import ResumeDirectory, SavedProgress
@@ -124,22 +128,25 @@ def _train(
         restore_run(run, tensors)
         run.inverting_seconds = saved.inverting_seconds
         console.say(f"resuming {request.out} at phase {saved.phase}, step {saved.step}")
-    loop = TrainingLoop(
-        run=run,
-        phases=plan.phases,
-        epoch_steps=plan.sampler.epoch_steps,
-        batches=bound(training_batches, plan, run),
-        partial=partial,
-        metrics_log=MetricsLog(partial.journal if leads else None, saved.journal_bytes),
-        every=save_every(request.save_every),
-        stop=stop,
-        validate=validation,
-        tensorboard=TensorBoardLog(request.tensorboard) if request.tensorboard and leads else None,
-        observe=observe,
-        saved=saved,
-        best=tensors.get("best", {}),
-    )
-    with _progress_file(plan, partial, saved) if leads else nullcontext():
+    with (
+        _tracking(plan, semantic, saved) if leads else nullcontext(Trackers()) as trackers,
+        _progress_file(plan, partial, saved) if leads else nullcontext(),
+    ):
+        loop = TrainingLoop(
+            run=run,
+            phases=plan.phases,
+            epoch_steps=plan.sampler.epoch_steps,
+            batches=bound(training_batches, plan, run),
+            partial=partial,
+            metrics_log=MetricsLog(partial.journal if leads else None, saved.journal_bytes),
+            every=save_every(request.save_every),
+            stop=stop,
+            validate=validation,
+            trackers=trackers,
+            observe=observe,
+            saved=saved,
+            best=tensors.get("best", {}),
+        )
         _finish(plan, partial, semantic, loop, tensors, parent)
     world.barrier()  # no process returns before the checkpoint exists
 
@@ -194,9 +201,40 @@ def _progress_file(
         tasks=tuple(task.name for task in plan.tasks),
         batch_size=request.settings.batch_size,
         epoch_steps=plan.sampler.epoch_steps,
-        first=sum(phase.steps for phase in plan.phases[: saved.phase]) + saved.step,
+        first=steps_before(plan.phases, saved.phase) + saved.step,
     )
     return file.kept_in(partial.path)
+
+
+@contextmanager
+def _tracking(
+    plan: TrainPlan, semantic: dict[str, Any], saved: SavedProgress
+) -> Iterator[Trackers]:
+    """The trackers of --log; they are closed after the checkpoint is written.
+
+    Uploads can then take their time, or fail.
+    """
+    request, more = plan.request, len(plan.tasks) - 1
+    run = TrackedRun(
+        run=request.run,
+        seed=request.seed,
+        kind=TRAINING,
+        part=plan.tasks[0].slug + (f"+{more}" if more else ""),
+        id=content_id(semantic),
+        config=_configuration(plan),
+        first=steps_before(plan.phases, saved.phase) + saved.step,
+    )
+    trackers = Trackers.of(request.log, run)
+    with closing_with_code(trackers.close):
+        yield trackers
+
+
+def _configuration(plan: TrainPlan) -> dict[str, Any]:
+    """The settings and hyper-parameters that trackers record, by the names of --print-config."""
+    request = plan.request
+    settings = configuration(request.settings, request.origins, request.methods)
+    about = {"method": request.method_name, "tasks": [task.slug for task in plan.tasks]}
+    return {**about, "seed": request.seed, **{name: value for name, value, _ in settings}}
 
 
 def _say_outcome(request: Request, loop: TrainingLoop, *, resumed: bool) -> None:

@@ -41,6 +41,11 @@ class PhasePlan:
         return self.total or self.steps
 
 
+def steps_before(phases: Sequence[PhasePlan], number: int) -> int:
+    """The number of optimizer steps in all phases before the one of this number."""
+    return sum(phase.steps for phase in phases[:number])
+
+
 def plan_phases(
     methods: Sequence[Method], *, first: bool, epoch_steps: int, epochs: int, steps: int | None
 ) -> tuple[PhasePlan, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method
 from vlcpctl.methods.plugins.transfer import packed, unpacked
+from vlcpctl.tracking.destinations import Destination
 from vlcpctl.training.config.settings import Settings
 
 
@@ -54,7 +55,7 @@ class Request:
     rendezvous: str | None = None
     local_loss: bool = False
     save_every: str = "10min"
-    tensorboard: Path | None = None
+    log: tuple[Destination, ...] = ()
 
     @property
     def method_name(self) -> str:

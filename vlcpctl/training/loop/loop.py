@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,10 +20,11 @@ from vlcpctl.core.method import TRAIN
 from vlcpctl.core.params import copy_of
 from vlcpctl.core.tensors import first_not_finite
 from vlcpctl.distributed.signals import StopFlag
-from vlcpctl.training.config.phases import PhasePlan
+from vlcpctl.tracking.trackers import Trackers
+from vlcpctl.training.config.phases import PhasePlan, steps_before
 from vlcpctl.training.config.request import SaveEvery
 from vlcpctl.training.loop.expected_state import BEST, MODEL, OPTIMIZERS, SLOTS
-from vlcpctl.training.loop.metrics_log import MetricsLog, TensorBoardLog
+from vlcpctl.training.loop.metrics_log import MetricsLog
 from vlcpctl.training.loop.optim import learning_rate, new_optimizer, restore, state_tensors
 from vlcpctl.training.loop.optimizers import Optimizer
 from vlcpctl.training.loop.resume import START_OVER, ResumeDirectory, SavedProgress
@@ -52,7 +54,7 @@ class TrainingLoop:
     every: SaveEvery
     stop: StopFlag
     validate: Callable[[], dict[str, float]] | None = None
-    tensorboard: TensorBoardLog | None = None
+    trackers: Trackers = field(default_factory=Trackers)
     observe: Observer = ignore_point
     saved: SavedProgress = field(default_factory=SavedProgress)
     best: Weights = field(default_factory=dict)
@@ -180,10 +182,20 @@ class TrainingLoop:
         step += phase.offset
         row = {"phase": phase.name, "step": step, **values, "lr": rate}
         self.metrics_log.append(row)
-        if self.tensorboard:
-            self.tensorboard.write(row, step)
+        self._track(phase, row)
         if phase.trains:
             self.saved.pairs += self.run.settings.batch_size
+
+    def _track(self, phase: PhasePlan, row: dict[str, Any]) -> None:
+        """Log a row of the journal under its names, with that of a phase beside the training.
+
+        The step counts those of all phases, so that it never decreases: trackers need that.
+        """
+        values = {name: value for name, value in row.items() if name != "step"}
+        if phase.name != TRAIN.name:
+            values = {f"{phase.name}/{name}": value for name, value in values.items()}
+        step = row["step"] - phase.offset
+        self.trackers.log(values, steps_before(self.phases, self.run.position.phase) + step)
 
     def _validation(self, phase: PhasePlan, step: int) -> None:
         assert self.validate is not None
@@ -194,7 +206,9 @@ class TrainingLoop:
             values = self.run.world.from_rank_0(self.validate(), self.run.device)
             if self._is_best(values):
                 self.best = copy_of(self.run.everything())
-        self.metrics_log.append({"phase": phase.name, "step": phase.offset + step, **values})
+        row = {"phase": phase.name, "step": phase.offset + step, **values}
+        self.metrics_log.append(row)
+        self._track(phase, row)
         settings = self.run.settings
         if settings.schedule == "plateau":
             self.saved.plateau = self.saved.plateau.after(values["val_loss"], settings.patience)
@@ -267,10 +281,8 @@ class TrainingLoop:
         }
 
     def close(self) -> None:
-        """Close the journal and the board."""
+        """Close the journal."""
         self.metrics_log.close()
-        if self.tensorboard:
-            self.tensorboard.close()
 
     def seconds(self) -> float:
         """Seconds spent training, summed over resumes."""

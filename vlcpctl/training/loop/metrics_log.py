@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import time
@@ -12,7 +11,6 @@ from typing import Any
 import xxhash
 
 from vlcpctl.core.digests import ALGORITHM, FileDigest
-from vlcpctl.core.errors import UsageError
 
 FILE_NAME = "metrics.jsonl"
 FLUSH_S = 0.5  # after which others can read the rows, such as `watch`
@@ -56,34 +54,3 @@ class MetricsLog:
         """Flush and close."""
         if self._file:
             self._file.close()
-
-
-def check_tensorboard(directory: Path | None) -> None:
-    """Raise UsageError if --tensorboard is given and the package is not installed.
-
-    Checked before a model is loaded.
-    """
-    if directory is not None and importlib.util.find_spec("tensorboard") is None:
-        raise UsageError(
-            f"--tensorboard {directory} needs a package that is not installed: "
-            "pip install 'vlcpctl[tensorboard]', or leave it out"
-        )
-
-
-class TensorBoardLog:
-    """Writes the journal's rows as TensorBoard scalars; needs the extra `tensorboard`."""
-
-    def __init__(self, directory: Path) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        self._writer = SummaryWriter(str(directory))
-
-    def write(self, row: dict[str, Any], step: int) -> None:
-        """Write every number of the row as a scalar under its name."""
-        for name, value in row.items():
-            if name != "step" and isinstance(value, int | float):
-                self._writer.add_scalar(name, value, step)
-
-    def close(self) -> None:
-        """Flush and close."""
-        self._writer.close()

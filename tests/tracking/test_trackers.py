@@ -1,0 +1,117 @@
+"""Trackers may fail: the command goes on, and says so once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from vlcpctl.core.errors import Diverged
+from vlcpctl.tracking.destinations import Destination
+from vlcpctl.tracking.row_log import RowLog, row_values
+from vlcpctl.tracking.trackers import TRAINING, TrackedRun, Tracker, Trackers, closing_with_code
+
+RUN = TrackedRun(run="a", seed=0, kind=TRAINING, part="00-a", id="x")
+GOOD, BAD = Destination("tensorboard", "good"), Destination("wandb", "bad")
+
+
+class Recorder:
+    """Remembers what it gets; a bad one fails when `at` is called."""
+
+    def __init__(self, at: str = "") -> None:
+        self.at = at
+        self.found: list[object] = []
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        self._fail("log")
+        self.found.append((dict(values), step))
+
+    def close(self, code: int) -> None:
+        self._fail("close")
+        self.found.append(code)
+
+    def _fail(self, where: str) -> None:
+        if where == self.at:
+            raise ConnectionError(f"no network\nat {where}")
+
+
+@pytest.mark.parametrize("at", ["open", "log", "close"])
+def test_a_failing_tracker_is_left_out_with_one_warning(
+    capsys: pytest.CaptureFixture[str], at: str
+) -> None:
+    good, bad = Recorder(), Recorder(at)
+
+    def opener(destination: Destination, run: TrackedRun) -> Tracker:
+        if destination == BAD and at == "open":
+            bad._fail("open")
+        return good if destination == GOOD else bad
+
+    trackers = Trackers.of([BAD, GOOD], RUN, opener)
+    for step in range(2):
+        trackers.log({"phase": "train", "loss": step, "flag": True}, step)
+    trackers.close(0)
+    trackers.close(0)
+    assert good.found == [({"loss": 0.0}, 0), ({"loss": 1.0}, 1), 0]
+    assert capsys.readouterr().err == "warning: no more is logged to wandb:bad: no network\n"
+
+
+@pytest.mark.parametrize(("error", "code"), [(None, 0), (Diverged("x"), 8), (KeyError(), 1)])
+def test_trackers_get_the_exit_code(error: Exception | None, code: int) -> None:
+    codes: list[int] = []
+    try:
+        with closing_with_code(codes.append):
+            if error:
+                raise error
+    except (Diverged, KeyError):
+        pass
+    assert codes == [code]
+
+
+ROW = {
+    "run": "ctp",
+    "seed": 0,
+    "step": 1,
+    "evaluator": "retrieval",
+    "protocol": "cross-modal",
+    "gallery": "own",
+    "task": "00-a",
+    "task_step": 0,
+    "split": "test",
+    "metrics": {"rm": 1.0, "i2t_r1": None},
+}
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({}, "retrieval/00-a/rm"),
+        ({"split": "train"}, "retrieval/00-a.train/rm"),
+        ({"gallery": "merged", "task": "merged", "task_step": 2}, "retrieval/merged.0-2/rm"),
+        ({"protocol": "multi-modal", "map_variant": "ctp"}, "retrieval-multi-modal-ctp/00-a/rm"),
+        ({"evaluator": "probe", "protocol": "modx"}, "probe-modx/00-a/rm"),
+        ({"evaluator": "spatial", "since": {"step": 0}}, "spatial/00-a.since-00/rm"),
+        ({"evaluator": "spatial", "since": {"step": None}}, "spatial/00-a.since-start/rm"),
+    ],
+)
+def test_rows_have_a_name_for_each_thing_measured(fields: dict[str, object], name: str) -> None:
+    assert row_values({**ROW, **fields}) == {name: 1.0}
+
+
+def test_rows_of_each_run_and_seed_go_to_a_run_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: dict[str, Recorder] = {}
+
+    def opener(destination: Destination, run: TrackedRun) -> Recorder:
+        return opened.setdefault(run.label, Recorder())
+
+    monkeypatch.setattr(Trackers.of.__func__, "__defaults__", (opener,))
+    with RowLog.opened([GOOD]) as log:
+        for fields in ({}, {"seed": 1}, {"alpha": 0.5}, {"step": None}):
+            log.log({**ROW, **fields})
+    assert list(opened) == ["ctp", "ctp-seed1", "ctp alpha=0.5"]
+    assert opened["ctp"].found == [
+        ({"retrieval/00-a/rm": 1.0}, 1),
+        ({"retrieval/00-a/rm": 1.0}, -1),
+        0,
+    ]

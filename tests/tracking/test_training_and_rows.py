@@ -1,0 +1,169 @@
+"""--log in the program: points once, names as in metrics.jsonl, and the same bytes as without."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.battery import TrainingWorld, in_child, kill_at, make_world, request
+from support.processes import exit_code_of, run_line, start_child
+from support.program import TINY, make_inputs, run_program
+from support.wandb_file import offline_runs
+
+from vlcpctl.tracking.destinations import Destination
+from vlcpctl.training.train_step import train_step
+
+Points = dict[str, list[tuple[int, float]]]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_inputs(tmp_path_factory.mktemp("inputs"))
+
+
+def points(directory: Path) -> Points:
+    """What TensorBoard shows of a directory of event files."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(directory), size_guidance={"scalars": 0}).Reload()
+    return {
+        name: [(one.step, one.value) for one in events.Scalars(name)]
+        for name in events.Tags()["scalars"]
+    }
+
+
+def journal(checkpoint: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (checkpoint / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_killed_run_writes_each_point_once_and_the_same_bytes(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
+    """EWC measures after it trained: its steps come after those of the training."""
+    log = (Destination("tensorboard", str(tmp_path / "board")),)
+    plain = request(world, "ewc", 0, tmp_path / "plain", buffered=False)
+    step = request(world, "ewc", 0, tmp_path, buffered=False, log=log, save_every="2")
+    assert in_child(step, kill_at("step=3")) == -signal.SIGKILL
+    train_step(step)
+    train_step(plain)
+    for file in ("metrics.jsonl", "open_clip_model.safetensors"):
+        assert (tmp_path / "00" / file).read_bytes() == (plain.out / file).read_bytes()
+    found = points(tmp_path / "board" / "ewc" / "00-part-0")
+    rows = journal(step.out)
+    trained = [row["loss"] for row in rows if row["phase"] == "train"]
+    assert found["loss"] == [(n, pytest.approx(loss)) for n, loss in enumerate(trained)]
+    measured = [number for number, _ in found["ewc/importance/loss"]]
+    assert measured == list(range(len(trained), len(rows)))
+
+
+def test_rows_are_logged_once_at_the_step_of_the_stream(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    task = place / "stream" / "01-part-1"
+    words = ("eval-retrieval", task, "--checkpoint", place / "plain", "--json", "-q")
+    log = ("--log", f"tensorboard:{tmp_path / 'board'}")
+    plain = run_program(capfd, *words)
+    for _ in range(2):
+        assert run_program(capfd, *words, *log) == plain
+    row = json.loads(plain.out)
+    found = points(tmp_path / "board" / "seqf" / "eval")
+    assert found == {
+        f"retrieval/01-part-1/{name}": [(0, pytest.approx(value, rel=1e-6))]
+        for name, value in row["metrics"].items()
+        if value is not None
+    }
+
+
+def in_offline(words: tuple[object, ...], directory: Path) -> int:
+    """The exit code of a command in a child whose W&B writes to the directory."""
+    log = directory / "log"
+    offline = {"WANDB_MODE": "offline", "WANDB_DIR": directory}
+    return exit_code_of(start_child(lambda _: run_line(words, log), **offline))  # type: ignore[arg-type]
+
+
+def test_wandb_offline_has_the_rows_of_the_journal(place: Path, tmp_path: Path) -> None:
+    task, out = place / "stream" / "00-part-0", tmp_path / "out"
+    words = ("train-step", task, *TINY, "--model", "micro", "--seed", 3, "-o", out)
+    assert in_offline((*words, "--log", "wandb:demo"), tmp_path) == 0
+    assert (tmp_path / "log.out").read_text() == f"{out}\n"
+    assert (tmp_path / "log.err").read_text() == ""
+    (found,) = offline_runs(tmp_path)
+    rows = [
+        {name: value for name, value in row.items() if name not in {"phase", "step"}}
+        for row in journal(out)
+    ]
+    assert found.history == list(enumerate(rows))
+    assert (found.about.project, found.about.run_group) == ("demo", "ctp-seed3")
+    assert (found.about.display_name, found.about.job_type) == ("ctp-seed3/00-part-0", "train-step")
+    assert (found.config["batch_size"], found.exit_code) == (4, 0)
+
+
+@pytest.mark.slow
+def test_wandb_offline_has_the_rows_of_evaluations_and_ends_with_the_signal(
+    place: Path, tmp_path: Path
+) -> None:
+    """The signal comes with the second row, when W&B has the first one in memory only."""
+    from vlcpctl.tracking.row_log import RowLog
+
+    log = RowLog.log
+
+    def log_then_end(self: RowLog, row: dict[str, object]) -> None:
+        log(self, row)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    RowLog.log = log_then_end  # type: ignore[method-assign, assignment]
+    try:
+        tasks = [place / "stream" / f"0{n}-part-{n}" for n in range(2)]
+        words = ("eval-retrieval", *tasks, "--checkpoint", place / "plain", "-q")
+        code = in_offline((*words, "--log", "wandb:demo"), tmp_path)
+    finally:
+        RowLog.log = log  # type: ignore[method-assign]
+    assert code == 128 + signal.SIGINT
+    (found,) = offline_runs(tmp_path)
+    ((_, values),) = found.history
+    assert values["stream_step"] == 0
+    assert "retrieval/00-part-0/rm" in values
+
+
+@pytest.mark.slow
+def test_a_signal_in_training_saves_and_ends_with_75_with_wandb(
+    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    step = request(world, "seqf", 0, tmp_path, buffered=False)
+    step = replace(step, log=(Destination("wandb", "demo"),))
+
+    def observe(point: str) -> None:
+        if point == "step=2":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    assert in_child(step, observe) != 0
+    train_step_in_child = in_child(step, lambda _: None)
+    assert train_step_in_child == 0
+    first, second = offline_runs(tmp_path)
+    assert (first.exit_code, second.exit_code) == (75, 0)
+    assert first.about.run_id == second.about.run_id
+    steps = [number for one in (first, second) for number, _ in one.history]
+    assert steps == list(range(len(journal(step.out))))
+
+
+@pytest.mark.slow
+def test_wandb_online_without_a_key_is_refused_at_once(place: Path, tmp_path: Path) -> None:
+    task = place / "stream" / "00-part-0"
+    words = ("train-step", task, *TINY, "-o", tmp_path / "out", "--log", "wandb:demo")
+    nothing = {"WANDB_MODE": "online", "WANDB_API_KEY": "", "NETRC": tmp_path / "netrc"}
+    nothing |= {"HOME": tmp_path, "WANDB_DIR": tmp_path}
+    child = start_child(lambda _: run_line(words, tmp_path / "log"), **nothing)  # type: ignore[arg-type]
+    assert exit_code_of(child) == 2
+    (line,) = (tmp_path / "log.err").read_text().splitlines()
+    assert line.startswith("vlcpctl train-step: --log wandb needs an API key: run 'wandb login'")

@@ -1,0 +1,1 @@
+"""Logging of training steps and evaluation rows to TensorBoard and Weights & Biases (--log)."""

@@ -1,0 +1,138 @@
+"""Trackers: one protocol for all destinations of --log, and a guard against their failures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, Self
+
+from vlcpctl.core import console
+from vlcpctl.core.errors import VlcpError
+from vlcpctl.tracking.destinations import TENSORBOARD, Destination
+
+TRAINING, EVALUATION = "train-step", "eval"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackedRun:
+    """What a tracker records about the run whose values it gets.
+
+    The training of each task is tracked apart; all evaluation rows of a run go together.
+    """
+
+    run: str
+    seed: int
+    kind: str  # TRAINING or EVALUATION
+    part: str  # the task that is trained on, or "eval"
+    id: str  # equal for the processes that log to the same run, such as resumed ones
+    config: Mapping[str, Any] = field(default_factory=dict)
+    first: int = 0  # TRAINING: the first step that this process logs; later ones are replaced
+
+    @property
+    def label(self) -> str:
+        """The name of the run, with a seed other than 0."""
+        return f"{self.run}-seed{self.seed}" if self.seed else self.run
+
+    @property
+    def directory(self) -> tuple[str, str]:
+        """The names of a directory and its subdirectory: the label and the part."""
+        return _file_name(self.label), _file_name(self.part)
+
+
+class Tracker(Protocol):
+    """Logs the values of one run to one destination."""
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Log named values: of a step of the training, or of a step of the stream."""
+        ...
+
+    def close(self, code: int) -> None:
+        """Finish with the exit code of the command; everything logged before is kept."""
+        ...
+
+
+Opener = Callable[[Destination, TrackedRun], Tracker]
+
+
+def open_tracker(destination: Destination, run: TrackedRun) -> Tracker:
+    """A tracker of its own for each run. Raises whatever the library of the destination does."""
+    if destination.kind == TENSORBOARD:
+        from vlcpctl.tracking.tensorboard_events import TensorBoardTracker
+
+        return TensorBoardTracker(destination, run)
+    from vlcpctl.tracking.wandb_runs import WandbTracker
+
+    return WandbTracker(destination, run)
+
+
+class Trackers:
+    """The trackers of a run; one that fails is left out from then on, with one warning.
+
+    A library or a network that fails must not cost the training or the evaluation.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[Destination, Tracker] = {}
+
+    @classmethod
+    def of(
+        cls, destinations: Sequence[Destination], run: TrackedRun, opener: Opener = open_tracker
+    ) -> Self:
+        """A tracker for each destination that can be opened."""
+        trackers = cls()
+        for one in destinations:
+            with trackers._guarded(one):
+                trackers._open[one] = opener(one, run)
+        return trackers
+
+    def log(self, row: Mapping[str, Any], step: int) -> None:
+        """Log the numbers of a row under their names; other values are left out."""
+        values = {name: float(value) for name, value in row.items() if _is_number(value)}
+        for destination, tracker in list(self._open.items()):
+            with self._guarded(destination):
+                tracker.log(values, step)
+
+    def close(self, code: int = 0) -> None:
+        """Close all trackers with the exit code of the command."""
+        for destination, tracker in list(self._open.items()):
+            with self._guarded(destination):
+                tracker.close(code)
+        self._open.clear()
+
+    @contextmanager
+    def _guarded(self, destination: Destination) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001
+            self._open.pop(destination, None)
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            console.warn(f"no more is logged to {destination}: {lines[0]}")
+
+
+@contextmanager
+def closing_with_code(close: Callable[[int], None]) -> Iterator[None]:
+    """Within the block, things are logged; after it, `close` gets the exit code that it means."""
+    try:
+        yield
+    except VlcpError as error:
+        close(error.exit_code)
+        raise
+    except BaseException:
+        close(1)
+        raise
+    close(0)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _file_name(text: str) -> str:
+    """The text as the name of a directory, the same for the same text.
+
+    >>> _file_name("ctp m=0.8"), _file_name("a/b"), _file_name("..")
+    ('ctp m=0.8', 'a_b', '_.')
+    """
+    return re.sub(r"^\.|[/\\:\0]", "_", text)

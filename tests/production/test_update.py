@@ -198,6 +198,14 @@ def test_without_conditions_the_defaults_judge(run: Run, place: Path, tmp_path: 
     assert not (tmp_path / "prod").exists()
 
 
+def test_training_and_evaluations_get_log(run: Run, place: Path, tmp_path: Path) -> None:
+    log = ("--log", "tensorboard:board")
+    printed = run(*first_words(place, tmp_path / "prod"), *log, "--dry-run").out
+    logged = [line.split()[1] for line in printed.splitlines() if " ".join(log) in line]
+    assert set(logged) == {"train-step", "eval-retrieval"}
+    assert run(*first_words(place, tmp_path / "prod"), "--log", "x", "--dry-run").code == 2
+
+
 @pytest.mark.slow
 def test_the_printed_lines_run_through_batch_make_the_same_week(
     run: Run, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

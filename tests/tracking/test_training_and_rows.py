@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.battery import TrainingWorld, in_child, kill_at, make_world, request
+from support.battery import TrainingWorld, in_child, make_world, request
 from support.processes import exit_code_of, run_line, start_child
 from support.program import TINY, make_inputs, run_program
 from support.wandb_file import offline_runs
@@ -45,19 +45,27 @@ def journal(checkpoint: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (checkpoint / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_a_killed_run_writes_each_point_once_and_the_same_bytes(
+def test_a_resumed_run_writes_each_point_once_and_the_same_bytes(
     world: TrainingWorld, tmp_path: Path
 ) -> None:
     """EWC measures after it trained: its steps come after those of the training."""
     log = (Destination("tensorboard", str(tmp_path / "board")),)
     plain = request(world, "ewc", 0, tmp_path / "plain", buffered=False)
-    step = request(world, "ewc", 0, tmp_path, buffered=False, log=log, save_every="2")
-    assert in_child(step, kill_at("step=3")) == -signal.SIGKILL
+    step = request(world, "ewc", 0, tmp_path, buffered=False, log=log, save_every="3")
+
+    def fail(point: str) -> None:
+        if point == "step=3":
+            raise KeyError(point)
+
+    with pytest.raises(KeyError):
+        train_step(step, fail)
+    board = tmp_path / "board" / "ewc" / "00-part-0"
+    assert [number for number, _ in points(board)["loss"]] == [0, 1, 2, 3]
     train_step(step)
     train_step(plain)
     for file in ("metrics.jsonl", "open_clip_model.safetensors"):
         assert (tmp_path / "00" / file).read_bytes() == (plain.out / file).read_bytes()
-    found = points(tmp_path / "board" / "ewc" / "00-part-0")
+    found = points(board)
     rows = journal(step.out)
     trained = [row["loss"] for row in rows if row["phase"] == "train"]
     assert found["loss"] == [(n, pytest.approx(loss)) for n, loss in enumerate(trained)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
@@ -101,20 +102,30 @@ def test_open_clips_trainer_resumes_from_our_checkpoint_and_we_from_its(
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this tree, built from a copy of it."""
-    place = tmp_path_factory.mktemp("wheel")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the sdist of this tree, and with the wheel built from it."""
+    place = tmp_path_factory.mktemp("dist")
     source = place / "source"
     leave_out = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "vlcpctl", source / "vlcpctl", ignore=leave_out)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("vlcpctl", "tests"):
+        shutil.copytree(ROOT / name, source / name, ignore=leave_out)
+    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md"):
         shutil.copy(ROOT / name, source)
+    shutil.copy(ROOT / "CITATION.cff", source)
     uv = shutil.which("uv")
     if uv:
-        run(uv, "build", "--quiet", "--wheel", "--python", sys.executable, "-o", place, source)
+        run(uv, "build", "--quiet", "--python", sys.executable, "-o", place, source)
     else:
-        run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", place, source)
-    (path,) = place.glob("*.whl")
+        builder = new_python(place / "environment")
+        install(builder, "build")
+        run(builder, "-m", "build", "-o", place, source)
+        shutil.rmtree(place / "environment")
+    return place
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> Path:
+    (path,) = dist.glob("*.whl")
     return path
 
 
@@ -126,19 +137,38 @@ def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel: Path) -> 
         for path in (ROOT / "vlcpctl").rglob("*")
         if path.is_file() and path.suffix != ".pyc"
     }
-    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    all_names = zipfile.ZipFile(wheel).namelist()
+    held = {name for name in all_names if ".dist-info/" not in name}
     assert held == files
     for name in ("glyphs.parquet", "tiny.json", "tokenizer.json", "style.css", "py.typed"):
         assert any(path.endswith(f"/{name}") for path in held), name
+    # The licence of the emoji pictures is where tools look for licences.
+    assert any(re.search(r"/licenses/.*emoji9/LICENSES.md$", name) for name in all_names)
+    assert wheel.stat().st_size < 5_000_000
+
+
+@pytest.mark.slow
+@pytest.mark.net
+def test_the_sdist_holds_the_package_and_no_tests(dist: Path, wheel: Path) -> None:
+    (path,) = dist.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {one.name.partition("/")[2] for one in archive if one.isfile()}
+    packaged = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert packaged <= names
+    others = {name for name in names - packaged if not name.startswith("vlcpctl.egg-info/")}
+    texts = {"README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff"}
+    assert others == texts | {"MANIFEST.in", "PKG-INFO", "pyproject.toml", "setup.cfg"}
 
 
 @pytest.mark.slow
 @pytest.mark.net
 @pytest.mark.timeout(600)
 def test_the_wheel_alone_shows_its_help(wheel: Path, python: Path) -> None:
-    install(python, "typer")
+    install(python, "typer", "orjson", "xxhash")
     install(python, "--no-deps", wheel)
     program = python.with_name("vlcpctl")
     assert "train-step" in run(program, "--help").stdout
     assert run(program, "--version").stdout == f"vlcpctl {vlcpctl.__version__}\n"
     assert "ctp" in run(program, "methods").stdout
+    words = {"COMP_WORDS": "vlcpctl train-step --method inc", "COMP_CWORD": "3"}
+    assert run(program, _VLCPCTL_COMPLETE="complete_bash", **words).stdout == "incclip\n"

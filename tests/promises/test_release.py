@@ -1,0 +1,99 @@
+"""What goes with a release agrees with the package: workflow, container, citation, versions."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import vlcpctl
+
+ROOT = Path(__file__).parents[2]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+ACTION = ROOT / ".github" / "actions" / "setup" / "action.yml"
+PYTHON = "Programming Language :: Python :: 3."
+
+
+def read_yaml(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def workflow() -> dict[str, Any]:
+    found: dict[str, Any] = read_yaml(ROOT / ".github" / "workflows" / "ci.yml")
+    return found
+
+
+def test_all_places_name_one_version() -> None:
+    assert PROJECT["version"] == vlcpctl.__version__
+    assert read_yaml(ROOT / "CITATION.cff")["version"] == vlcpctl.__version__
+
+
+def test_the_workflow_tests_every_python_that_is_supported(workflow: dict[str, Any]) -> None:
+    supported = [f"3.{one[len(PYTHON) :]}" for one in PROJECT["classifiers"] if PYTHON in one]
+    assert workflow["jobs"]["test"]["strategy"]["matrix"]["python-version"] == supported
+    assert PROJECT["requires-python"] == f">={supported[0]}"
+
+
+def test_jobs_may_no_more_than_they_need(workflow: dict[str, Any]) -> None:
+    assert workflow["permissions"] == {"contents": "read"}
+    granted = {name: job.get("permissions") for name, job in workflow["jobs"].items()}
+    assert granted.pop("release") == {"id-token": "write"}
+    assert set(granted.values()) == {None}
+    for job in workflow["jobs"].values():
+        assert job["timeout-minutes"]
+        for step in job["steps"]:
+            if step.get("uses", "").startswith("actions/checkout"):
+                assert step["with"]["persist-credentials"] is False
+
+
+def test_actions_are_pinned_to_a_major_version(workflow: dict[str, Any]) -> None:
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    for step in [*steps, *read_yaml(ACTION)["runs"]["steps"]]:
+        used = step.get("uses")
+        if used and not used.startswith("./"):
+            assert re.search(r"@(v\d+|release/v\d+)$", used), used
+
+
+def test_a_release_waits_for_everything(workflow: dict[str, Any]) -> None:
+    jobs = workflow["jobs"]
+    assert {*jobs["release"]["needs"], "release", "slow"} == set(jobs)
+
+
+def test_hooks_make_the_checks_of_the_test_recipe() -> None:
+    recipe = (ROOT / "recipes" / "test.sh").read_text(encoding="utf-8")
+    checks = re.findall(r"^check (.+)$", recipe, re.MULTILINE)
+    (local, _) = read_yaml(ROOT / ".pre-commit-config.yaml")["repos"]
+    entries = [hook["entry"].replace(".venv/bin/", "") for hook in local["hooks"]]
+    for check in checks:
+        # pre-commit adds the names of files, and fails when a hook has changed one.
+        words = check.removesuffix(" pyproject.toml")
+        assert words.replace("ruff format --check", "ruff format") in entries, check
+    assert len(checks) > 5
+
+
+def test_the_container_runs_the_program_as_an_ordinary_user() -> None:
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    stages = [line.split()[-1] for line in lines if line.startswith("FROM ")]
+    assert stages[-1] == "cpu", "the stage that is built without --target"
+    assert "cuda" in stages
+    assert 'ENTRYPOINT ["vlcpctl"]' in lines
+    assert "USER 1000" in lines
+    assert f"ARG PYTHON={PROJECT['requires-python'].removeprefix('>=')}" in lines
+
+
+def test_the_builder_is_sent_what_the_container_copies() -> None:
+    docker = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    copied = {
+        name
+        for names in re.findall(r"^COPY (?!--)(.+) \S+$", docker, re.MULTILINE)
+        for name in names.split()
+    }
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    sent = {line.removeprefix("!") for line in ignored if line.startswith("!")}
+    assert copied == sent - {"recipes"}
+    assert all((ROOT / name).exists() for name in copied)

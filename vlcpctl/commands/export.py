@@ -104,7 +104,7 @@ TrainedOn = Annotated[
         "--trained-on",
         metavar="PATH",
         help="Stream or task that the checkpoint was trained on; the model card says how many "
-        "pairs each task has; repeat for more (default: none).",
+        "training images each task has; repeat for more (default: none).",
         rich_help_panel=options.INPUT,
     ),
 ]

@@ -12,6 +12,7 @@ from vlcpctl.export.yaml_text import front_matter
 
 LICENSES = "https://huggingface.co/docs/hub/repositories-licenses"
 _SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"))
+_FIRST_CAPTION = "; `text`: the first of them"
 
 
 def data_card(
@@ -53,7 +54,7 @@ To fill in: the name of the data set, where the images and captions are from, an
 ## Columns
 
 - `image`: the image file, unchanged; `width` and `height` in pixels, `sha256` of the file
-- `captions`: all captions of the image
+- `captions`: all captions of the image{_FIRST_CAPTION if info is None else ""}
 - `label`: the class of the image, if it has one
 - `task`: the name of the task that the pair is in
 - `key`: the id of the pair, from the image and its captions; `source_key`: its id in the source

@@ -38,8 +38,8 @@ def test_a_method_of_a_file_is_composed_and_set(tmp_path: Path) -> None:
     registry = MethodRegistry.of([write_method(tmp_path / "mine.py")])
     ctp, mine = compose("mine+ctp", ["mine.strength=3"], registry)
     assert (ctp.name, mine.name, vars(mine)) == ("ctp", "mine", {"strength": 3.0})
-    with pytest.raises(UsageError, match="unknown hyper-parameter of mine: 'strenth'; did you"):
-        compose("mine", ["mine.strenth=3"], registry)
+    with pytest.raises(UsageError, match="unknown hyper-parameter of mine: 'strengthh'; did you"):
+        compose("mine", ["mine.strengthh=3"], registry)
 
 
 def test_an_unknown_name_says_how_to_add_it(tmp_path: Path) -> None:

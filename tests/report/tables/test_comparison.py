@@ -121,7 +121,9 @@ def test_a_run_alone_in_its_group_is_not_bold() -> None:
 
 
 def test_the_matrix_shows_steps_by_tasks(tmp_path: Path) -> None:
-    table = _tables(tmp_path, own_rows() + merged_rows())["ctp: rm by task"]
+    table = _tables(tmp_path, own_rows() + merged_rows())[
+        "ctp: rm of each task (columns) after each task (rows)"
+    ]
     lines = styled(table).plain.splitlines()
     assert lines[4].split() == ["00-smileys", "60.0", "60.0"]
     assert lines[6].split() == ["02-animals", "40.0", "42.0", "30.0", "35.0"]
@@ -130,7 +132,9 @@ def test_the_matrix_shows_steps_by_tasks(tmp_path: Path) -> None:
 
 def test_scores_ahead_of_learning_are_shown_faint(tmp_path: Path) -> None:
     ahead = row(step=0, task_step=1, metrics={"rm": 3.0, "t2i_r1": 1.0})
-    table = _tables(tmp_path, [*own_rows(), ahead])["ctp: rm by task"]
+    table = _tables(tmp_path, [*own_rows(), ahead])[
+        "ctp: rm of each task (columns) after each task (rows)"
+    ]
     cell = table.groups[0].rows[0][2]
     assert (cell.text, cell.is_faint) == ("3.0", True)
 

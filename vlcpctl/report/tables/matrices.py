@@ -32,7 +32,7 @@ def matrix_table(
     The first row is the model before the first task, if it was evaluated. Of a long run, at most
     `most` steps and tasks are shown.
     """
-    columns = [Column("after step", is_number=False)]
+    columns = [Column("after task", is_number=False)]
     tasks = shown_tasks(run, most)
     steps = [run.steps - 1] if run.final_only else shown_steps(run, most)
     steps = [START, *steps] if "own" in galleries and has_start(run) else steps
@@ -55,7 +55,7 @@ def matrix_table(
     if is_forgotten and "own" in galleries and "own" in run.galleries:
         groups.append(RowGroup("", (tuple(forgotten),)))
     seeds = f", mean of {len(run.seeds)} seeds" if len(run.seeds) > 1 else ""
-    title = f"{run.name}: {key} by task{seeds}"
+    title = f"{run.name}: {key} of each task (columns) after each task (rows){seeds}"
     return Table(title, tuple(columns), tuple(groups), cut_notes(run, most))
 
 

@@ -1,7 +1,5 @@
 """How Sphinx builds these pages: `sphinx-build -W --keep-going -q docs runs/docs`."""
 
-import logging
-
 project = "vlcpctl"
 author = "The vlcpctl authors"
 copyright = "The vlcpctl authors, Apache-2.0"
@@ -20,7 +18,3 @@ html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0b6e4f", "color-brand-content": "#0b6e4f"},
     "dark_css_variables": {"color-brand-primary": "#5fd3a8", "color-brand-content": "#5fd3a8"},
 }
-
-# A pattern of a table of contents may match nothing; a page in no table is a warning of its own.
-for name in ("sphinx.sphinx.directives.other", "sphinx.directives.other"):
-    logging.getLogger(name).addFilter(lambda record: "glob pattern" not in record.getMessage())

@@ -8,30 +8,35 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from importlib import metadata
+from typing import TYPE_CHECKING
 
 from vlcpctl.core.errors import BadInput, first_line
 from vlcpctl.core.method import Method
 from vlcpctl.methods.plugins.declaration import check_declaration
 from vlcpctl.methods.plugins.source import MethodSource, module_digests, record_source
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 GROUP = "vlcpctl.methods"
 
 
-def installed() -> dict[str, list[metadata.EntryPoint]]:
+def installed() -> dict[str, list[EntryPoint]]:
     """The entry points of methods by name, without importing them; several may share a name."""
-    found: dict[str, list[metadata.EntryPoint]] = {}
-    for entry in sorted(metadata.entry_points(group=GROUP), key=shown):
+    from importlib.metadata import entry_points  # imports the parser of e-mails, among others
+
+    found: dict[str, list[EntryPoint]] = {}
+    for entry in sorted(entry_points(group=GROUP), key=shown):
         found.setdefault(entry.name, []).append(entry)
     return found
 
 
-def shown(entry: metadata.EntryPoint) -> str:
+def shown(entry: EntryPoint) -> str:
     """The distribution of an entry point with its version, for messages."""
     return " ".join(_distribution(entry)) if entry.dist else entry.value
 
 
-def load_installed(entry: metadata.EntryPoint) -> type[Method]:
+def load_installed(entry: EntryPoint) -> type[Method]:
     """The method of an entry point.
 
     Raises BadInput, naming the distribution, if it cannot be imported or is not a method of that
@@ -60,5 +65,5 @@ def load_installed(entry: metadata.EntryPoint) -> type[Method]:
     return method
 
 
-def _distribution(entry: metadata.EntryPoint) -> tuple[str, str]:
+def _distribution(entry: EntryPoint) -> tuple[str, str]:
     return (entry.dist.name, entry.dist.version) if entry.dist else ("", "")

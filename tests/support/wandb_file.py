@@ -6,6 +6,7 @@ import json
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +33,10 @@ def offline_runs(directory: Path) -> list[OfflineRun]:
 
 
 def _run(path: Path) -> OfflineRun:
-    from wandb.proto.wandb_internal_pb2 import Record
-
+    new_record = import_module("wandb.proto.wandb_internal_pb2").Record  # it has no types
     found = OfflineRun()
     for data in _records(path.read_bytes()):
-        record = Record()
+        record = new_record()
         record.ParseFromString(data)
         if record.HasField("history"):
             items = {"/".join(one.nested_key) or one.key: one for one in record.history.item}

@@ -52,8 +52,8 @@ def bash(answer: Callable[[dict[str, str]], str]) -> Complete:
 def test_commands_and_options(bash: Complete) -> None:
     assert bash("") == list(COMMANDS)
     assert bash("train") == ["train-step"]
-    assert bash("train-step", "--me") == ["--method"]
-    assert bash("train-step", "--method", "ctp", "--me") == []
+    assert bash("train-step", "--me") == ["--method", "--method-file"]
+    assert bash("train-step", "--method", "ctp", "--me") == ["--method-file"]
     assert bash("train-step", "--set", "ctp.m=1", "--se") == ["--set", "--seed"]
     assert bash("check", "--deb") == ["--debug"]
     assert bash("--debug", "check", "--nea") == ["--near-duplicates"]
@@ -94,6 +94,8 @@ def test_hyper_parameters_and_their_values(bash: Complete) -> None:
         (["forgetting-report", "--allow-mixed", "limit,s"], ["limit,stream", "limit,seed"]),
         (["forgetting-report", "--fail-if", "worst_drop", ":"], ["lt:", "le:", "gt:", "ge:"]),
         (["split", "--cap", "k"], ["kept-values=", "kept-values=..."]),
+        (["export", "--to", "hf"], ["hf", "hf-model"]),
+        (["train-step", "--log", ""], ["tensorboard:", "wandb:"]),
         (["sample", ""], ["emoji9"]),
         (["train-step", "--run", ""], []),
         (["train-step", "--lr", ""], []),
@@ -133,7 +135,7 @@ def test_mistakes_offer_nothing_and_print_nothing(
 ) -> None:
     monkeypatch.setenv("VLCPCTL_TRAIN_STEP_LRR", "1")
     assert bash("trian-step", "--me") == []
-    assert bash("train-step", "--nonsense", "--lr", "x", "--me") == ["--method"]
+    assert bash("train-step", "--nonsense", "--lr", "x", "--mod") == ["--model"]
     assert bash("train-step", "--method", "nothing") == []
 
 
@@ -141,8 +143,8 @@ def test_zsh_gets_values_with_help(answer: Callable[[dict[str, str]], str]) -> N
     def zsh(line: str) -> str:
         return answer({"_VLCPCTL_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": line})
 
-    text = zsh("vlcpctl train-step --met")
-    assert text == """_arguments '*: :(("--method":"Method, or several joined with +."))'"""
+    text = zsh("vlcpctl train-step --prev")
+    assert text.startswith("""_arguments '*: :(("--previous":"Checkpoint of the previous task""")
     assert zsh("vlcpctl train-step -m=si --method=ctp+mo") == (
         """_arguments '*: :(("--method=ctp+modx"))'"""
     )
@@ -155,11 +157,12 @@ def test_fish_gets_values_with_help(answer: Callable[[dict[str, str]], str]) -> 
         words = {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": action}
         return answer({"_VLCPCTL_COMPLETE": "complete_fish", **words})
 
-    assert fish("vlcpctl train-step --met") == "--method\tMethod, or several joined with +."
+    assert fish("vlcpctl train-step --prev").startswith("--previous\tCheckpoint of the previous")
     assert fish("vlcpctl --debug train-step --method=ctp+mo") == "--method=ctp+modx"
 
 
 def test_the_names_that_are_written_here_are_those_of_the_code() -> None:
+    from vlcpctl.commands.export import _OF_DATA, MODEL
     from vlcpctl.data.buffer.policies import POLICIES as BUFFER_POLICIES
     from vlcpctl.data.buffer.policies import VARIANTS as BUFFER_VARIANTS
     from vlcpctl.data.classification.data_sets import CLASSES
@@ -194,6 +197,7 @@ def test_the_names_that_are_written_here_are_those_of_the_code() -> None:
         "--undefined": set(POLICIES),
         "--by": forms(KINDS),
         "--order": {"reverse", "shuffle"},
+        "--to": {*_OF_DATA, MODEL},
         "--labels-from": forms(FORMS) - {"COLUMN"},
         "eval-retrieval --protocol": set(retrieval_plan.PROTOCOLS),
         "eval-probe --protocol": set(probe_plan.PROTOCOLS),

@@ -49,6 +49,7 @@ FIXED: dict[str, tuple[str, ...]] = {
     "--undefined": ("error", "pass"),
     "--by": ("column:", "iid", "classes", "source", "time:", "all:"),
     "--order": ("reverse", "shuffle"),
+    "--to": ("clip-benchmark", "img2dataset", "hf", "imagefolder", "hf-model"),
     "--labels-from": ("timm:", "checkpoint:", "open_clip:"),
     "eval-retrieval --protocol": ("cross-modal", "multi-modal"),
     "eval-probe --protocol": ("logistic", "modx"),
@@ -82,7 +83,7 @@ def _is_rather_a_path(command: str, name: str, parameter: Any, incomplete: str) 
     """Whether to leave an argument or option that takes paths and names to the shell."""
     if parameter.param_type_name == "argument" and command not in {"methods", "sample"}:
         return not incomplete or _starts_an_entry(incomplete)
-    takes_path = is_path(parameter.name, None) and name not in {"--model", "--table"}
+    takes_path = is_path(parameter.name, None) and name not in {"--model", "--table", "--log"}
     return takes_path and not incomplete
 
 

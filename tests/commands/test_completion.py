@@ -217,7 +217,11 @@ def test_every_name_belongs_to_an_option() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shell", "line"), [("bash", "train-step --method ctp+"), ("zsh", "forgetting-report --table ")]
+    ("shell", "line"),
+    [
+        ("zsh", "train-step --method ctp+"),
+        pytest.param("bash", "forgetting-report --table ", marks=pytest.mark.slow),
+    ],
 )
 def test_a_tab_imports_nothing_heavy(shell: str, line: str) -> None:
     code = f"""
@@ -247,7 +251,9 @@ finally:
     assert ended.stderr.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    "shell", ["bash", *(pytest.param(one, marks=pytest.mark.slow) for one in ("zsh", "fish"))]
+)
 def test_scripts_are_installed_where_the_shell_reads_them(shell: str, tmp_path: Path) -> None:
     environment = {
         **os.environ,

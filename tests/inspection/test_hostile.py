@@ -153,9 +153,9 @@ def test_bombs_beside_an_artifact_do_not_stop_its_description(
     bomb: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     task = make_task(tmp_path / "task", 4, stream="ab" * 16)
-    for name in MANIFESTS.values():
-        neighbour = tmp_path / "neighbour" / name.removesuffix(".json")
-        neighbour.mkdir(parents=True)
+    for kind, name in MANIFESTS.items():
+        neighbour = tmp_path / "neighbour" / kind
+        (neighbour / name).parent.mkdir(parents=True)
         (neighbour / name).write_text(BOMBS[bomb], encoding="latin-1")
         result = run_program(capfd, "check", neighbour)
         assert result.code == 3

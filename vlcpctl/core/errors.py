@@ -98,7 +98,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     shown = names
     if len(names) > MOST_NAMES:
         like = difflib.get_close_matches(name, names, n=MOST_NAMES, cutoff=0.3)
-        shown = [*like, f"... {len(names)} in all"]
+        shown = [*(like or names[:MOST_NAMES]), f"... {len(names)} in all"]
     return f"unknown {kind} {name!r}{guess} (known: {', '.join(shown)})"
 
 

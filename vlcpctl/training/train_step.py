@@ -85,6 +85,7 @@ def _locked_train_step(
     if identity.already_trained(request, semantic):
         if world.rank == 0:
             partial.remove()
+            console.say(f"train-step: {request.out} is already finished")
         return request.out
     plan = make_plan(request)
     if world.rank == 0:
@@ -127,7 +128,8 @@ def _train(
         require_complete(run, plan.phases, saved, tensors, request.out)
         restore_run(run, tensors)
         run.inverting_seconds = saved.inverting_seconds
-        console.say(f"resuming {request.out} at phase {saved.phase}, step {saved.step}")
+        phase = plan.phases[saved.phase].name
+        console.say(f"resuming {request.out} at step {saved.step} of phase {phase}")
     with (
         _tracking(plan, semantic, saved) if leads else nullcontext(Trackers()) as trackers,
         _progress_file(plan, partial, saved) if leads else nullcontext(),

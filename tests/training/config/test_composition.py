@@ -9,7 +9,6 @@ import pytest
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method, lies_within
 from vlcpctl.methods import TABLE
-from vlcpctl.training.config import composition as composing
 from vlcpctl.training.config.composition import compose
 
 
@@ -49,7 +48,7 @@ def test_two_methods_that_write_the_weights_are_refused(monkeypatch: pytest.Monk
         name = "other"
         writes_weights = True
 
-    monkeypatch.setitem(composing.TABLE, "other", Other)
+    monkeypatch.setitem(TABLE, "other", Other)
     with pytest.raises(UsageError, match="dha and other both overwrite the weights"):
         compose("other+dha")
 

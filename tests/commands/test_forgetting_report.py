@@ -217,6 +217,15 @@ def test_one_gallery_and_one_run_are_shown_when_asked(tmp_path: Path) -> None:
     assert "other" not in text
 
 
+def test_a_gallery_without_rows_is_refused(tmp_path: Path) -> None:
+    path, out = write_rows(tmp_path / "r", own_rows()), tmp_path / "report"
+    done = _run(path, "--gallery", "merged", "-o", str(out))
+    assert (done.returncode, done.stdout, out.exists()) == (3, "", False)
+    assert done.stderr.startswith(
+        "vlcpctl forgetting-report: no row is of the merged gallery; 'vlcpctl eval-retrieval "
+    )
+
+
 def test_the_report_imports_no_torch(rows: str) -> None:
     code = (
         "import sys; from vlcpctl.commands.forgetting_report import run; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from vlcpctl.core.errors import UsageError, unknown_name
+from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.core.rows import Row
 from vlcpctl.report.cards.settings import settings_by_run
 from vlcpctl.report.comparability import (
@@ -172,7 +172,10 @@ def _without_baseline(track: Track, rows: Sequence[Row], baseline: Baseline | No
 
 
 def _selected(rows: Sequence[Row], runs: Sequence[str], gallery: str) -> list[Row]:
-    """The rows of these runs, or of all, on these galleries."""
+    """The rows of these runs, or of all, on these galleries.
+
+    Raises UsageError for an unknown run, and BadInput if the runs have rows, but none of these.
+    """
     known = {row.run for row in rows}
     for name in runs:
         if name not in known:
@@ -180,12 +183,18 @@ def _selected(rows: Sequence[Row], runs: Sequence[str], gallery: str) -> list[Ro
     wanted = set(runs) or known
     galleries = GALLERIES[gallery]
     # A row of an unknown gallery is kept, so that `collect` refuses it by its place.
-    return [
+    chosen = [
         row
         for row in rows
         if row.run in wanted
         and (row.gallery in galleries or _has_no_gallery(row) or row.gallery not in GALLERIES)
     ]
+    if rows and not chosen:
+        raise BadInput(
+            f"no row is of the {gallery} gallery; 'vlcpctl eval-retrieval --gallery {gallery}' "
+            "writes such rows"
+        )
+    return chosen
 
 
 def _has_no_gallery(row: Row) -> bool:

@@ -181,15 +181,15 @@ class Staging:
         sync(self.output.parent)
         delete(old)
 
-    def delete_output(self) -> None:
-        """Delete the output for good, in the holder of its lock.
+    def delete_output(self, part: str = "") -> None:
+        """Delete the output, or a directory in it, for good, in the holder of its lock.
 
         A kill at any point leaves it whole, or what the next writer deletes. Raises OSError if it
         cannot be deleted.
         """
-        old = self.path / f"{self.writing.name}-old"
-        self.output.rename(old)
-        sync(self.output.parent)
+        old, deleted = self.path / f"{self.writing.name}-old", self.output / part
+        deleted.rename(old)
+        sync(deleted.parent)
         delete(old)
 
     def keep(self, path: Path) -> Path:

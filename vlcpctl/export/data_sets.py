@@ -15,10 +15,10 @@ from vlcpctl.core.hashing import content_id
 from vlcpctl.core.seals import write_sealed_manifest
 from vlcpctl.core.versions import DATA_WAS, data_was
 from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES
-from vlcpctl.data.tasks.exported import COLUMNS, KIND, MANIFEST, PAIRS, SPLIT, PairsWriter
+from vlcpctl.data.tasks.exported import CARD, COLUMNS, KIND, MANIFEST, PAIRS, SPLIT, PairsWriter
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.export.clip_benchmark import RETRIEVAL, ClipBenchmark
-from vlcpctl.export.hugging_face import CARD, HuggingFace
+from vlcpctl.export.hugging_face import HuggingFace
 from vlcpctl.export.image_folder import ImageFolder
 from vlcpctl.export.img2dataset import Img2Dataset
 from vlcpctl.export.layout import DEFAULT_SHARD_BYTES, Layout, Target

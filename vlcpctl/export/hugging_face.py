@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from vlcpctl.data.tasks.exported import CARD
 from vlcpctl.export.columns import renamed
 from vlcpctl.export.data_card import data_card
 from vlcpctl.export.layout import Layout, Target
@@ -20,7 +21,6 @@ from vlcpctl.export.pairs import ExportedPair
 
 # What the hub calls the split, where that is another name.
 SPLIT_NAMES = {"val": "validation"}
-CARD = "README.md"
 
 _TEXTS = ("label", "key", "source_key", "task", "sha256")
 _SIZES = ("width", "height")

@@ -22,9 +22,8 @@ from vlcpctl.core.rows import Row, read_rows
 from vlcpctl.core.seals import write_sealed_manifest
 from vlcpctl.core.staging import read_path
 from vlcpctl.core.versions import DATA_WAS
-from vlcpctl.data.tasks.exported import KIND, MANIFEST
+from vlcpctl.data.tasks.exported import CARD, KIND, MANIFEST
 from vlcpctl.data.tasks.task import Task
-from vlcpctl.export.hugging_face import CARD
 from vlcpctl.export.model_card import Facts as CardFacts
 from vlcpctl.export.model_card import model_card
 from vlcpctl.models.checkpoint_files import is_of_model, verify_model

@@ -22,6 +22,7 @@ from vlcpctl.core.recorded_files import RESTORE
 KIND = "export"
 MANIFEST = MANIFESTS[KIND]
 PAIRS = ".vlcpctl/pairs.parquet"
+CARD = "README.md"  # of some forms; it has no digest, since people fill it in
 
 SPLIT = "exported_split"  # not "split": a source may have a column of that name
 COLUMNS = ("key", SPLIT, "source_key", "label", "task", "sha256")

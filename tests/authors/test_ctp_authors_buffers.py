@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.tiny_stream import make_stream, make_task
 
 from vlcpctl.commands.buffer import run
 from vlcpctl.core.errors import Incompatible, UsageError
@@ -19,6 +18,7 @@ from vlcpctl.data.buffer import policies
 from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.buffer.update import Request, open_buffer, plan_update, write_buffer
 from vlcpctl.data.tasks.task import Split, Task, open_task
+from vlcpctl.testing.tiny_stream import make_stream, make_task
 
 GOLDEN = np.load(Path(__file__).parent / "data" / "ctp_buffers.npz")
 RUNS = {

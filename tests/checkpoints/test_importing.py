@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support.battery import TrainingWorld, make_world, request, with_fusion_model
 from torch import Tensor
 
 from vlcpctl.checkpoints.check import check_checkpoint
@@ -26,6 +25,7 @@ from vlcpctl.models import dual_encoder, encoders
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.models.fusion.key_mapping import ctp_names, split_tensors
 from vlcpctl.models.imports import open_clip
+from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.training.config.request import Request as Step
 from vlcpctl.training.train_step import train_step
 

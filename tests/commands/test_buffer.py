@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from support.program import make_inputs
-from support.tiny_stream import make_stream
 
 from vlcpctl.commands import buffer as command
 from vlcpctl.commands.buffer import run
@@ -21,6 +20,7 @@ from vlcpctl.data.precomputed.stored_features import read_features
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.distributed.pool import Pool
 from vlcpctl.models import encoders
+from vlcpctl.testing.tiny_stream import make_stream
 
 
 @pytest.fixture

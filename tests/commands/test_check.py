@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from support.program import check_refused, run_program
-from support.tiny_stream import make_pair, make_stream, make_task
+
+from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ import torch
 from support.checkpoints import record_files_again, write_checkpoint_manifest
 from support.fused_by_colour import FusedByColour, feature
 from support.program import check_refused, run_program
-from support.tiny_stream import make_pair, make_stream, make_task
 
 from vlcpctl.commands.eval_retrieval import run
 from vlcpctl.core.atomic import new_directory
@@ -25,6 +24,7 @@ from vlcpctl.evaluation.session import Session
 from vlcpctl.models import configuration, dual_encoder, encoders
 from vlcpctl.report.build import build
 from vlcpctl.report.request import Request
+from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
 KEYS = ["map_1", "map_5", "map_10"]
 TWO = {"train": 2, "query": 5, "gallery": 25}

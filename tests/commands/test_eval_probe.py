@@ -12,7 +12,6 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from support.checkpoints import write_checkpoint_manifest
 from support.class_folders import write_class_folder
-from support.tiny_stream import make_image, make_pair, make_stream, make_task
 
 from vlcpctl.commands.eval_probe import run
 from vlcpctl.commands.forgetting_report import run as forgetting_report
@@ -25,6 +24,7 @@ from vlcpctl.evaluation.classification import probe
 from vlcpctl.evaluation.classification.probe_plan import STRENGTHS
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
+from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task
 
 
 @pytest.fixture(scope="module")

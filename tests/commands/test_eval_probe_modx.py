@@ -15,7 +15,6 @@ import torch
 from PIL import Image, ImageOps
 from support.checkpoints import write_checkpoint_manifest
 from support.class_folders import write_class_folder
-from support.tiny_stream import make_image, make_pair, make_stream, make_task
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -32,6 +31,7 @@ from vlcpctl.evaluation.classification.modx_views import RawWork, train_view
 from vlcpctl.evaluation.classification.probe_images import Judged
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
+from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task
 
 BATCH, EPOCHS = 16, 4
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

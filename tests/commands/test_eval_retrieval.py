@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from support.checkpoints import write_checkpoint_manifest
-from support.tiny_stream import make_pair, make_stream, make_task
 
 from vlcpctl.commands.eval_retrieval import run
 from vlcpctl.core import console
@@ -29,6 +28,7 @@ from vlcpctl.inspection.check import check
 from vlcpctl.metrics.recall import recalls
 from vlcpctl.models import dual_encoder
 from vlcpctl.report.render import terminal as terminal_tables
+from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
 KEYS = [
     "i2t_r1",

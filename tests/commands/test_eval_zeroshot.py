@@ -15,7 +15,6 @@ import torch
 from PIL import Image
 from support.checkpoints import write_checkpoint_manifest
 from support.class_folders import write_class_folder, write_lines
-from support.tiny_stream import make_image, make_pair, make_stream, make_task
 from torch.nn.functional import normalize
 
 from vlcpctl.commands.buffer import run as buffer
@@ -31,6 +30,7 @@ from vlcpctl.evaluation.search.candidates import BAND
 from vlcpctl.metrics.accuracy import accuracies, tally
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
+from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task
 
 CLASSES = ("cat", "dog", "bird", "fish", "frog", "horse")
 TEMPLATES = ("a photo of a {c}.", "the {c}")

@@ -251,7 +251,7 @@ def test_a_chain_from_an_imported_model_goes_on_from_an_average_with_it(
     inputs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """WiSE-FT against the model in production: it stays the start of every row."""
-    from support.tiny_stream import make_task
+    from vlcpctl.testing.tiny_stream import make_task
 
     def run(*words: object) -> None:
         ended = run_program(capfd, *words, "-q")

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from support.tiny_stream import make_stream
 
 from vlcpctl.commands import buffer, invert_texts, train_step
 from vlcpctl.core.errors import BadInput, Incompatible, OutputExists, UsageError
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.precompute import invert_texts as engine
+from vlcpctl.testing.tiny_stream import make_stream
 
 ENOUGH = {"count": 11, "images": 4, "iterations": 2, "rate": 0.5}
 

@@ -12,7 +12,6 @@ import pytest
 import torch
 from support.checkpoints import write_checkpoint_manifest
 from support.program import check_refused, run_program
-from support.tiny_stream import make_pair, make_stream
 
 from vlcpctl.commands.spatial_report import run
 from vlcpctl.core.atomic import new_directory
@@ -23,6 +22,7 @@ from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.metrics.angles import rotations, self_angle_changes
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
+from vlcpctl.testing.tiny_stream import make_pair, make_stream
 
 COMMAND = "spatial-report"
 

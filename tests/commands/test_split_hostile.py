@@ -10,7 +10,8 @@ import pytest
 from support.hostile import block, member, tar_file
 from support.pair_files import rows, write_parquet
 from support.program import ProgramResult, check_refused, run_program
-from support.tiny_stream import make_image
+
+from vlcpctl.testing.tiny_stream import make_image
 
 Captured = pytest.CaptureFixture[str]
 

@@ -466,7 +466,7 @@ def test_the_last_pairs_of_a_task(world: Path, capfd: pytest.CaptureFixture[str]
 def test_the_same_image_in_another_pair_is_named(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from support.tiny_stream import make_pair, make_task
+    from vlcpctl.testing.tiny_stream import make_pair, make_task
 
     def pair(number: int) -> Any:
         found = make_pair(number)

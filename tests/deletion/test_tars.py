@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.tiny_stream import make_task
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.deletion.tars import Tars
+from vlcpctl.testing.tiny_stream import make_task
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from support.pair_files import rows, write_parquet
 from support.program import check_refused, run_program
-from support.tiny_stream import make_image, make_pair, make_stream, make_task
 
 from vlcpctl.data.sources.tar_reader import members
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_stream, open_task
+from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task
 
 FORMS = ("clip-benchmark", "img2dataset", "hf", "imagefolder")
 KINDS = ("PNG", "JPEG", "WEBP")

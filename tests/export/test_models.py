@@ -16,12 +16,12 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 from support.program import check_refused, make_inputs, run_program
-from support.tiny_stream import make_image
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.export import modeling_fusion
 from vlcpctl.models import encoders
+from vlcpctl.testing.tiny_stream import make_image
 
 TEXTS = ["a red thing", 'Two, "green": (things)!', "x " * 40]
 IMAGES = [make_image(1), make_image(2, 40, "JPEG"), make_image(3, 16, "WEBP")]

@@ -15,7 +15,8 @@ import pytest
 from PIL import Image
 from support.environments import install, new_python, run
 from support.program import run_program
-from support.tiny_stream import make_image, make_pair, make_task
+
+from vlcpctl.testing.tiny_stream import make_image, make_pair, make_task
 
 SPLITS = {"train": 5, "val": 2, "test": 3, "query": 2, "gallery": 2}
 KINDS = ("PNG", "JPEG", "WEBP")

@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save_file
 from support.marks import mostly_slow
-from support.tiny_stream import make_stream, make_task
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.digests import digests_of
 from vlcpctl.core.hashing import file_sha256
 from vlcpctl.core.seals import seal_of
 from vlcpctl.inspection.check import check
+from vlcpctl.testing.tiny_stream import make_stream, make_task
 
 
 def problems(path: Path, *, deep: bool = False) -> list[str]:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from support.pair_files import rows, write_parquet
-from support.tiny_stream import make_stream
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.manifest import write_manifest
 from vlcpctl.core.staging import Staging
 from vlcpctl.inspection.check import check
 from vlcpctl.inspection.lineage import describe
+from vlcpctl.testing.tiny_stream import make_stream
 
 
 def said(path: Path) -> str:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from support.tiny_stream import make_image, make_pair, make_stream, make_task
 
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.inspection.check import findings
 from vlcpctl.inspection.split_columns import Finding
+from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task
 
 
 def found(kind: str, *paths: Path, deep: bool = False) -> list[Finding]:

@@ -14,7 +14,6 @@ import pytest
 from support.checkpoints import write_checkpoint_manifest
 from support.eval_rows import own_rows, write_rows
 from support.program import run_program
-from support.tiny_stream import make_stream, make_task
 
 from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.commands.forgetting_report import run as forgetting_report
@@ -23,6 +22,7 @@ from vlcpctl.core.manifest import MANIFESTS, write_manifest
 from vlcpctl.core.printable import printable_json
 from vlcpctl.inspection.check import check, findings
 from vlcpctl.inspection.lineage import describe, lines
+from vlcpctl.testing.tiny_stream import make_stream, make_task
 
 DEEP = "DEEP"  # stands for a value that json.dumps would refuse
 VALUES: tuple[Any, ...] = (

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from support.tiny_stream import make_pair, make_stream, make_task
 
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.inspection.check import findings
 from vlcpctl.inspection.image_looks import nearest_within
 from vlcpctl.inspection.split_columns import Finding
+from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
 
 def found(kind: str, *paths: Path, near_bits: int | None = None) -> list[Finding]:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from support.checkpoints import write_checkpoint_manifest
 from support.pair_files import rows, write_parquet
-from support.tiny_stream import make_task
 
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.inspection.lineage import describe, lines
+from vlcpctl.testing.tiny_stream import make_task
 
 
 def make_chain(directory: Path) -> None:

@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from support.battery import TrainingWorld, in_child, kill_at, make_world, request
 from support.checkpoints import write_checkpoint_manifest
 from support.program import check_refused, run_program
 
@@ -28,6 +27,7 @@ from vlcpctl.core.staging import Staging
 from vlcpctl.inspection import live_run
 from vlcpctl.inspection.live_run import LiveRun, RunState, last_below, running_below
 from vlcpctl.inspection.live_view import BLOCKS, chart, line, view
+from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
 from vlcpctl.training.loop import metrics_log
 from vlcpctl.training.loop.progress_file import PhaseSteps, ProgressFile
 from vlcpctl.training.train_step import train_step

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.battery import TrainingWorld, make_world, request, with_fusion_model
 
 from vlcpctl.core.errors import VlcpError
 from vlcpctl.models.compiled import compiled
+from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.training.train_step import train_step
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from support.program import check_refused, run_program
-from support.tiny_stream import make_task
 
 from vlcpctl.core.errors import BadInput, Incompatible, VlcpError
 from vlcpctl.models import encoders
 from vlcpctl.models.configuration import PACKAGED, configuration_here, fusion_configuration
 from vlcpctl.models.fusion.configuration import parse
+from vlcpctl.testing.tiny_stream import make_task
 
 
 def changed(value: dict[str, Any], path: str, new: object) -> dict[str, Any]:

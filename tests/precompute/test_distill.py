@@ -18,7 +18,6 @@ import torch
 from support.checkpoints import record_files_again, write_checkpoint_manifest
 from support.processes import exit_code_of, start_child
 from support.program import ProgramResult, check_refused, run_program
-from support.tiny_stream import make_pair, make_stream, make_task
 
 from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.core.errors import BadInput, Diverged, Incompatible, OutputExists, UsageError
@@ -36,6 +35,7 @@ from vlcpctl.precompute import distill_plan
 from vlcpctl.precompute.distill import Shard, distill
 from vlcpctl.precompute.distill_plan import DistillPlan, Request, make_plan
 from vlcpctl.precompute.resumable_parts import ComputeOptions
+from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import Request as TrainRequest
 from vlcpctl.training.config.settings import resolve

@@ -14,7 +14,6 @@ from PIL import Image
 from safetensors.torch import save_file
 from support.checkpoints import write_checkpoint_manifest
 from support.pair_files import write_parquet
-from support.tiny_stream import make_image
 
 from vlcpctl.commands.split import run
 from vlcpctl.core.atomic import new_directory
@@ -25,6 +24,7 @@ from vlcpctl.data.splitting.pseudo_labels import Classifier
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.models import encoders
 from vlcpctl.precompute.label_classifiers import classifier_of
+from vlcpctl.testing.tiny_stream import make_image
 
 NAMES = ("cat", "dog", "bird", "fish", "frog")
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from support.tiny_stream import make_pair, make_task
 from torch import Tensor
 
 from vlcpctl.core.transform import ImageTransform
@@ -18,6 +17,7 @@ from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.models import encoders
 from vlcpctl.precompute import pair_features as module
 from vlcpctl.precompute.pair_features import pair_features
+from vlcpctl.testing.tiny_stream import make_pair, make_task
 
 
 @dataclass

@@ -24,11 +24,11 @@ from support.production import (
     write_week,
 )
 from support.program import ProgramResult, check_refused, run_program
-from support.tiny_stream import make_task
 
 from vlcpctl.commands.update import _settings
 from vlcpctl.core.staging import Staging
 from vlcpctl.production.settings import Settings
+from vlcpctl.testing.tiny_stream import make_task
 
 Run = Callable[..., ProgramResult]
 

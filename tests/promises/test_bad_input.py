@@ -15,7 +15,8 @@ import pytest
 from support.checkpoints import record_files_again
 from support.pair_files import img2dataset_members, rows, write_parquet, write_tar
 from support.program import QUEUE, TINY, ProgramResult, check_refused, make_inputs, run_program
-from support.tiny_stream import make_image, without_digests
+
+from vlcpctl.testing.tiny_stream import make_image, without_digests
 
 Program = Callable[..., ProgramResult]
 Change = Callable[[dict[str, object]], object]

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from support.edits import INDEX_EDITS, MANIFEST_EDITS, Edit, column, manifest, split
 from support.program import TINY, ProgramResult, check_refused, make_inputs, run_program
-from support.tiny_stream import make_task, without_digests
 
 from vlcpctl.data.tasks.index import ContentId
 from vlcpctl.data.tasks.manifests import TaskSummary
+from vlcpctl.testing.tiny_stream import make_task, without_digests
 
 Program = Callable[..., ProgramResult]
 EDITS = {**INDEX_EDITS, **MANIFEST_EDITS}

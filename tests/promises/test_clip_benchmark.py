@@ -19,10 +19,10 @@ import pytest
 from support.class_folders import write_class_folder
 from support.environments import install, new_python, run
 from support.program import run_program
-from support.tiny_stream import make_pair, make_task
 
 from vlcpctl.data.images.header import read_header
 from vlcpctl.data.tasks.task import open_stream
+from vlcpctl.testing.tiny_stream import make_pair, make_task
 
 # Several, so that the mean over prompts matters, and of different lengths.
 TEMPLATES = ("a photo of a {c}.", "{c}", "an emoji that shows a {c}", "the {c} in many colours.")

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from support.environments import install, new_python, run
 from support.program import run_program
-from support.tiny_stream import make_task
 
 import vlcpctl
+from vlcpctl.testing.tiny_stream import make_task
 
 ROOT = Path(vlcpctl.__file__).parents[1]
 WEIGHTS = "open_clip_model.safetensors"

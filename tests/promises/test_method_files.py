@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from support.method_files import MINE, install, write_method
 from support.program import ProgramResult, check_refused, run_program
-from support.tiny_stream import make_stream
 
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.models.imports import preload
 from vlcpctl.testing.battery import TASKS, chain, in_child, kill_at, make_world
+from vlcpctl.testing.tiny_stream import make_stream
 from vlcpctl.training import identity
 from vlcpctl.training.config.composition import compose
 

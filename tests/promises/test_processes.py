@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from support.battery import TrainingWorld, checkpoint_bytes, make_world
+
+from vlcpctl.testing.battery import TrainingWorld, checkpoint_bytes, make_world
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from support.program import MICRO, TINY, ProgramResult, check_refused, run_program
 from support.rewritten import rewrite_pseudo_texts, rewrite_stream, rewrite_targets, rewrite_task
-from support.tiny_stream import make_stream
 
 from vlcpctl.core.manifest import read_manifest
+from vlcpctl.testing.tiny_stream import make_stream
 
 Program = Callable[..., ProgramResult]
 Words = tuple[object, ...]

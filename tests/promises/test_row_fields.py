@@ -10,7 +10,6 @@ from types import NoneType
 from typing import Any
 
 import pytest
-from support.tiny_stream import make_pair, make_stream, make_task
 
 from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.commands.distill import run as distill
@@ -26,6 +25,7 @@ from vlcpctl.core import manifest_fields, row_fields
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.manifest import MANIFESTS, content_of, read_manifest
 from vlcpctl.core.rows import OPTIONS_OF_DATA, OPTIONS_OF_SEED, SCHEMA, read_rows
+from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
 INTEGER, TEXT = (int, NoneType), (str, NoneType)  # or null
 FIELDS = {

@@ -16,10 +16,10 @@ from support.marks import mostly_slow
 from support.pair_files import rows, write_parquet, write_tar
 from support.processes import exit_code_of, start_child
 from support.program import TINY, ProgramResult, make_inputs, run_program
-from support.tiny_stream import make_image
 
 from vlcpctl import cli
 from vlcpctl.core import console
+from vlcpctl.testing.tiny_stream import make_image
 
 # Colours, a title, a new line, a return, a bell, a one-byte CSI, DEL, right-to-left, a line
 # separator, and what rich takes for markup.

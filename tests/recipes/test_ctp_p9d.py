@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from support.marks import mostly_slow
 from support.recipe_lines import DATA, RECIPES, dry_run_of, options_of, options_of_command
-from support.tiny_stream import make_image
 
 from vlcpctl.commands.train_step import _request
 from vlcpctl.data.emoji9.pairs import PairSettings, write_pairs
@@ -18,6 +17,7 @@ from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.jobs.script import CommandLine
+from vlcpctl.testing.tiny_stream import make_image
 
 CTP = "ctp_p9d.sh"
 RUNS = {

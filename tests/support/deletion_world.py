@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.program import run_program
-from support.tiny_stream import make_stream
 
 from vlcpctl.core.digests import digests_of
 from vlcpctl.core.seals import seal_of
 from vlcpctl.data.tasks.task import open_task
+from vlcpctl.testing.tiny_stream import make_stream
 
 NEXT = ("--method", "seqf", "--preset", "tiny", "--batch-size", "4", "--epochs", "1", "-q")
 TRAIN = (*NEXT, "--model", "micro")

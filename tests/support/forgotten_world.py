@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from support.eval_rows import current, row, write_rows
-from support.tiny_stream import make_stream
 
 from vlcpctl.data.tasks.task import Task, open_stream
 from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.rank_files import Named, plan_ranks
 from vlcpctl.evaluation.search.ranks import ExactRanks
 from vlcpctl.metrics import accuracy, recall
+from vlcpctl.testing.tiny_stream import make_stream
 
 LEARNED = (1, 1, 1, 3)  # the rank of each test image and its text just after their task
 LATER = (4, 2, 1, 1)  # and after any other task: two are forgotten, one is gained

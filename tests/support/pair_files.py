@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from support.tiny_stream import make_image
+
+from vlcpctl.testing.tiny_stream import make_image
 
 GROUPS = ("food", "travel & places", "art")
 

@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from support.processes import exit_code_of, run_line, start_child
-from support.tiny_stream import make_pair
 
 from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import CommandLine
+from vlcpctl.testing.tiny_stream import make_pair
 
 WEEK = 24  # pairs
 SETTINGS = (

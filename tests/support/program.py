@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from support.tiny_stream import make_stream
 
 from vlcpctl import cli
+from vlcpctl.testing.tiny_stream import make_stream
 
 TINY = ("--method", "ctp", "--preset", "tiny", "--batch-size", "4", "--epochs", "1", "-q")
 MICRO = ("--model", "micro")

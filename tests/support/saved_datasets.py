@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from support.tiny_stream import make_image
+
+from vlcpctl.testing.tiny_stream import make_image
 
 CLASSES = ("cat", "dog")
 FEATURES = {

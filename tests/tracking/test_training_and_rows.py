@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.battery import TrainingWorld, in_child, make_world, request
 from support.processes import exit_code_of, run_line, start_child
 from support.program import TINY, make_inputs, run_program
 from support.wandb_file import offline_runs
 
+from vlcpctl.testing.battery import TrainingWorld, in_child, make_world, request
 from vlcpctl.tracking.destinations import Destination
 from vlcpctl.training.train_step import train_step
 

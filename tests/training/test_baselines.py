@@ -11,14 +11,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.battery import (
-    TrainingWorld,
-    make_world,
-    request,
-    stored_projections,
-    with_fusion_model,
-)
-from support.tiny_stream import make_task
 
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.core.manifest import read_manifest
@@ -29,6 +21,14 @@ from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.loading.loader import PlannedBatches
 from vlcpctl.data.precomputed.stored_features import read_features
 from vlcpctl.data.tasks.task import open_task
+from vlcpctl.testing.battery import (
+    TrainingWorld,
+    make_world,
+    request,
+    stored_projections,
+    with_fusion_model,
+)
+from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training.config.composition import compose, settings_of_methods
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.plan import make_plan

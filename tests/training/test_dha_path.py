@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.battery import TrainingWorld, make_world, request
 from support.marks import mostly_slow
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 from vlcpctl.core.batch import Batch
 from vlcpctl.models import encoders
+from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.loop.loop import TrainingLoop

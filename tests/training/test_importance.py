@@ -10,14 +10,14 @@ from typing import ClassVar
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.battery import TrainingWorld, make_world, request
-from support.tiny_stream import make_task
 
 from vlcpctl.core.batch import Batch
 from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.method import TRAIN, Method, Phase, Run, Slot
 from vlcpctl.core.params import copy_, copy_of
 from vlcpctl.models.configuration import PACKAGED
+from vlcpctl.testing.battery import TrainingWorld, make_world, request
+from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step

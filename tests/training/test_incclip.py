@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.battery import TrainingWorld, make_world, request, with_fusion_model
 from support.marks import mostly_slow
 from support.processes import run_together
 from torch import Tensor
@@ -23,6 +22,7 @@ from vlcpctl.precompute import invert_texts as inverting
 from vlcpctl.precompute.invert_plan import Request as InvertRequest
 from vlcpctl.precompute.invert_plan import make_plan
 from vlcpctl.precompute.resumable_parts import ComputeOptions
+from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.training import launch
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import Request

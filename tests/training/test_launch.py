@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support.battery import TrainingWorld, make_world, request, with_fusion_model
 from support.marks import mostly_slow
 from support.processes import exit_code_of, run_line, run_together, start_child, wait_until
-from support.tiny_stream import make_task
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.distributed.world import World
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.models.imports import preload
+from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
+from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training import launch
 from vlcpctl.training import train_step as train
 from vlcpctl.training.config.composition import compose

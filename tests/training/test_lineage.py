@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.battery import TrainingWorld, make_world, request
 from support.program import run_program
-from support.tiny_stream import make_pair, make_stream, make_task
 
 from vlcpctl.core.manifest import read_manifest
+from vlcpctl.testing.battery import TrainingWorld, make_world, request
+from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.battery import TrainingWorld, kill_at, make_world, request
 from support.processes import exit_code_of, run_line, run_together, start_child
 from torch import Tensor
 
@@ -18,6 +17,7 @@ from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.distributed.world import World
 from vlcpctl.models.imports import preload
+from vlcpctl.testing.battery import TrainingWorld, kill_at, make_world, request
 from vlcpctl.training import launch
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.loop.resume import ResumeDirectory

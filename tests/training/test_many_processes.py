@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.battery import TrainingWorld, make_world, request, with_fusion_model
 from support.processes import run_together
-from support.tiny_stream import repeating_pair
 
 from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.methods import TABLE
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.models.imports import preload
+from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
+from vlcpctl.testing.tiny_stream import repeating_pair
 from vlcpctl.training import launch
 from vlcpctl.training import train_step as train
 from vlcpctl.training.config.composition import compose

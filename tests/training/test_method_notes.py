@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.battery import TrainingWorld, make_world, request
 
 from vlcpctl.core.manifest import read_manifest
+from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.plan import make_plan

@@ -12,9 +12,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.battery import TrainingWorld, make_world, request
 from support.naive_negatives import both_directions, one_direction, united
-from support.tiny_stream import make_task, repeating_pair
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Features, Terms
@@ -23,6 +21,8 @@ from vlcpctl.core.method import Run
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.methods.ctp import Ctp
 from vlcpctl.models.encoders import Encoder
+from vlcpctl.testing.battery import TrainingWorld, make_world, request
+from vlcpctl.testing.tiny_stream import make_task, repeating_pair
 from vlcpctl.training import identity, plan
 from vlcpctl.training import train_step as train
 from vlcpctl.training.config.composition import compose

@@ -10,18 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from support.battery import (
-    TrainingWorld,
-    checkpoint_bytes,
-    in_child,
-    kill_at,
-    make_world,
-    request,
-    with_fusion_model,
-)
 from support.processes import run_together
 from support.program import check_refused, run_program
-from support.tiny_stream import make_pair, make_stream, make_task
 
 from vlcpctl.core.batch import Batch, Features
 from vlcpctl.core.errors import Incompatible, OutputExists, UsageError
@@ -34,6 +24,16 @@ from vlcpctl.models import encoders
 from vlcpctl.precompute import distill_plan
 from vlcpctl.precompute.distill import Shard, distill
 from vlcpctl.precompute.resumable_parts import ComputeOptions
+from vlcpctl.testing.battery import (
+    TrainingWorld,
+    checkpoint_bytes,
+    in_child,
+    kill_at,
+    make_world,
+    request,
+    with_fusion_model,
+)
+from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 from vlcpctl.training import launch
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import Request

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from support.battery import TrainingWorld, make_world, request, with_fusion_model
 
 from vlcpctl.evaluation.jobs import Compute
+from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.training.train_step import train_step
 
 pytestmark = pytest.mark.gpu

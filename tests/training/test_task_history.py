@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.tiny_stream import make_pair, make_stream
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import config_id
 from vlcpctl.core.errors import UsageError
 from vlcpctl.data.tasks.task import Task, open_task
+from vlcpctl.testing.tiny_stream import make_pair, make_stream
 from vlcpctl.training.plan import _refuse_repeated
 from vlcpctl.training.task_history import TaskHistory
 

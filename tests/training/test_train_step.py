@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.battery import TrainingWorld, in_child, kill_at, make_world, request
-from support.tiny_stream import make_pair, make_task
 
 from vlcpctl.core.errors import Diverged, Incompatible, Interrupted, OutputExists, UsageError
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.models.configuration import PACKAGED
+from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
+from vlcpctl.testing.tiny_stream import make_pair, make_task
 from vlcpctl.training import identity
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import Request

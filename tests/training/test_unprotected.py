@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import save_file
-from support.battery import TrainingWorld, make_world, request
 
 from vlcpctl.checkpoints import importing
 from vlcpctl.core.errors import UsageError
 from vlcpctl.models import dual_encoder
+from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.battery import BATCH, TrainingWorld, make_world, request
 from support.processes import run_together
-from support.tiny_stream import make_task
 
 from vlcpctl.core.batch import Batch
 from vlcpctl.distributed.ranks import process_ranks
+from vlcpctl.testing.battery import BATCH, TrainingWorld, make_world, request
+from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training import launch, validation
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.loop.state import TrainRun

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from support.rewritten import rewrite_task
-from support.tiny_stream import make_stream
 
 from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.core.manifest import read_manifest
+from vlcpctl.testing.tiny_stream import make_stream
 
 RING = {"policy": "ring", "size": "4", "quiet": True}
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.tiny_stream import make_stream, make_task
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.data.buffer.policies import check_policy
 from vlcpctl.data.buffer.size import BufferSize, parse_size
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
+from vlcpctl.testing.tiny_stream import make_stream, make_task
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.tiny_stream import make_task
 
 from vlcpctl.core.errors import BadInput, Incompatible
 from vlcpctl.data.buffer import policies
@@ -17,6 +16,7 @@ from vlcpctl.data.buffer import update as buffer_module
 from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.buffer.update import Request, open_buffer, plan_update, write_buffer
 from vlcpctl.data.tasks.task import Split, Task, open_task
+from vlcpctl.testing.tiny_stream import make_task
 
 TEN = BufferSize(count=10, text=10)
 

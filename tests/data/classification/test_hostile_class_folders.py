@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from support.class_folders import write_class_folder
 from support.hostile import block, check_memory, member, mutated, refusal, tar_file
-from support.tiny_stream import make_image
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.data.classification.class_folder import open_class_folder
@@ -21,6 +20,7 @@ from vlcpctl.data.splitting.labels_from import (
     parse_labels_from,
     read_class_names,
 )
+from vlcpctl.testing.tiny_stream import make_image
 
 IMAGES = [(make_image(number, 8), "png", number % 2) for number in range(4)]
 

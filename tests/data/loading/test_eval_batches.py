@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from support.tiny_stream import make_task
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.transform import ImageTransform
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.loading.eval_batches import EvalImages, read_images
 from vlcpctl.data.tasks.task import Split, open_task
+from vlcpctl.testing.tiny_stream import make_task
 
 VIEW = ImageTransform(image_size=16, mean=(0, 0, 0), std=(1, 1, 1))
 ROWS = np.array([6, 0, 3, 1, 5])

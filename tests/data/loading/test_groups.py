@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 from support.naive_negatives import united
-from support.tiny_stream import make_image, make_pair, make_task
 
 from vlcpctl.data.loading.groups import pair_groups, sizes
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import Split, open_task
+from vlcpctl.testing.tiny_stream import make_image, make_pair, make_task
 
 
 def _split(path: Path, rows: Sequence[tuple[int, list[str]]]) -> Split:

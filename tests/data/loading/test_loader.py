@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from support.tiny_stream import make_pair, make_task
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch
@@ -22,6 +21,7 @@ from vlcpctl.data.loading import loader
 from vlcpctl.data.loading.loader import ImageCache, PlannedBatches, cache_limit, read_batches
 from vlcpctl.data.loading.order import BatchPlan
 from vlcpctl.data.tasks.task import Split, open_task
+from vlcpctl.testing.tiny_stream import make_pair, make_task
 
 VIEW = ImageTransform(image_size=16, mean=(0.5,) * 3, std=(0.5,) * 3, crop="random", flip=True)
 STEPS, SIZE = 6, 4

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.tiny_stream import make_pair, make_task
 
 from vlcpctl.core.errors import BadInput, Incompatible
 from vlcpctl.data.buffer.manifest import Request
@@ -25,6 +24,7 @@ from vlcpctl.data.precomputed.stored_features import (
 )
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.inspection.check_tasks import check_task
+from vlcpctl.testing.tiny_stream import make_pair, make_task
 
 WIDTH = 4
 

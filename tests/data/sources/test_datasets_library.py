@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.tiny_stream import make_image
 
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import find_inputs
 from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.testing.tiny_stream import make_image
 
 pytestmark = pytest.mark.slow
 

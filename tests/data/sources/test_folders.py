@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.pair_files import img2dataset_members, write_parquet, write_tar
-from support.tiny_stream import make_image
 
 from vlcpctl.core.errors import BadInput, TooManySkipped
 from vlcpctl.data.sources.columns import ColumnOptions
@@ -20,6 +19,7 @@ from vlcpctl.data.sources.folders import Folder
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.testing.tiny_stream import make_image
 
 IMAGE = make_image(0, 8)
 

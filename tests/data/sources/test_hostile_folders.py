@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from support.hostile import refusal
 from support.pair_files import img2dataset_members, write_tar
-from support.tiny_stream import make_image
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.sources import folders
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import find_inputs
 from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.testing.tiny_stream import make_image
 
 
 def read(*sources: Path) -> list[Pair]:

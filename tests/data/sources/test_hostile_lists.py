@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.hostile import check_memory, mutated, refusal
-from support.tiny_stream import make_image
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.sources import csv_tables, json_formats
@@ -21,6 +20,7 @@ from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.limits import RECORD_LENGTH, Caps
 from vlcpctl.data.sources.list_files import ListFile
 from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.testing.tiny_stream import make_image
 
 
 def read(path: Path, **columns: object) -> list[Pair]:

@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from support.hostile import check_memory, mutated, refusal
 from support.pair_files import rows, write_parquet
-from support.tiny_stream import make_image
 
 from vlcpctl.data.sources import parquet_pages
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.limits import Caps
 from vlcpctl.data.sources.parquet import ParquetFile
 from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.testing.tiny_stream import make_image
 
 IMAGE = make_image(0, 8)
 STRUCT = pa.struct([("a", pa.int64())])

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from support.hostile import block, check_memory, member, mutated, pax, refusal, tar_file
 from support.pair_files import img2dataset_members, write_tar
-from support.tiny_stream import make_image
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.webdataset import TarFile
+from vlcpctl.testing.tiny_stream import make_image
 
 PNG = make_image(0, 8)
 WHOLE = member(b"a.png", PNG) + member(b"a.txt", b"a caption")

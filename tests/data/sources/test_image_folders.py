@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 from support.hostile import refusal
 from support.program import check_refused, run_program
-from support.tiny_stream import make_image
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.sources.columns import ColumnOptions
@@ -24,6 +23,7 @@ from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_stream
+from vlcpctl.testing.tiny_stream import make_image
 
 KINDS = ("jsonl", "csv", "parquet")
 

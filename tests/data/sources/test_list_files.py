@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from support.program import check_refused, run_program
-from support.tiny_stream import make_image
 
 from vlcpctl.core.errors import BadInput, TooManySkipped, UsageError
 from vlcpctl.data.sources.columns import ColumnOptions
@@ -18,6 +17,7 @@ from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.stream import describe_plan, make_stream
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import Task, open_stream
+from vlcpctl.testing.tiny_stream import make_image
 
 FOOD, CARS = "食品/保健", "车品配件"
 

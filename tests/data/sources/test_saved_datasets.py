@@ -19,7 +19,6 @@ from support.saved_datasets import (
     table,
     write_arrow,
 )
-from support.tiny_stream import make_image
 
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.sources import saved_datasets
@@ -29,6 +28,7 @@ from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.stream import describe_plan, make_stream
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_stream
+from vlcpctl.testing.tiny_stream import make_image
 
 
 def read(source: Path, *, images: bool = True, **wanted: Any) -> list[Pair]:

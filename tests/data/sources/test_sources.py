@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.pair_files import img2dataset_members, rows, write_parquet, write_tar
-from support.tiny_stream import make_image
 
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.sources.columns import ColumnOptions
@@ -21,6 +20,7 @@ from vlcpctl.data.sources.discovery import distinct_names, find_inputs
 from vlcpctl.data.sources.parquet import ParquetFile
 from vlcpctl.data.sources.webdataset import TarFile
 from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.testing.tiny_stream import make_image
 
 IMAGE = make_image(0)
 

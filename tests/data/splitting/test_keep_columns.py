@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from support.pair_files import img2dataset_members, rows, write_parquet, write_tar
-from support.tiny_stream import make_image
 
 from vlcpctl.core.errors import BadInput, OutputExists, TooManySkipped, UsageError
 from vlcpctl.data.splitting.options import SplitOptions
@@ -19,6 +18,7 @@ from vlcpctl.data.splitting.stream import describe_plan, make_stream
 from vlcpctl.data.tasks.index import kept_columns, rows_where
 from vlcpctl.data.tasks.task import Task, open_stream
 from vlcpctl.inspection.check import check
+from vlcpctl.testing.tiny_stream import make_image
 
 Split = Callable[..., list[Task]]
 

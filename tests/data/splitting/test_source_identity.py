@@ -15,7 +15,6 @@ import pytest
 from support.edits import edit_json
 from support.pair_files import rows, write_tar
 from support.saved_datasets import save_dataset, table
-from support.tiny_stream import make_image
 
 from vlcpctl.core import digest_cache, digests
 from vlcpctl.core.errors import BadInput, OutputExists
@@ -23,6 +22,7 @@ from vlcpctl.data.sources import file_log
 from vlcpctl.data.splitting import selection
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.stream import describe_plan, make_stream
+from vlcpctl.testing.tiny_stream import make_image
 
 COUNT = 40
 Source = Callable[[Path], tuple[Path, Path]]

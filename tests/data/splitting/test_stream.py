@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from support.pair_files import GROUPS, img2dataset_members, rows, write_parquet, write_tar
-from support.tiny_stream import make_image
 
 from vlcpctl.core.errors import BadInput, OutputExists, TooManySkipped, UsageError
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.stream import describe_plan, make_stream
 from vlcpctl.data.tasks.task import Task, open_stream
+from vlcpctl.testing.tiny_stream import make_image
 
 Split = Callable[..., list[Task]]
 

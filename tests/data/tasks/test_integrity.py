@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import strategies as st
 from support.edits import INDEX_EDITS, MANIFEST_EDITS, Edit, column, edit_json
-from support.tiny_stream import make_stream, make_task, without_digests
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.limits import MOST_CAPTION_BYTES
 from vlcpctl.data.tasks.index import ContentId
 from vlcpctl.data.tasks.task import Split, open_stream, open_task
 from vlcpctl.inspection.check import check
+from vlcpctl.testing.tiny_stream import make_stream, make_task, without_digests
 
 SHARD = "train-000000.tar"
 # In an index without a digest the captions are covered by the keys, which only `check` recomputes.

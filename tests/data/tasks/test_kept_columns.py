@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 from support.edits import Edit, column, edit_json, manifest
 from support.pair_files import rows, write_parquet
-from support.tiny_stream import without_digests
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.limits import MOST_CAPTION_BYTES
@@ -19,6 +18,7 @@ from vlcpctl.data.tasks.index import SCHEMA, IndexWriter, kept_columns, schema_w
 from vlcpctl.data.tasks.kept_columns import with_more_values
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.inspection.check import check
+from vlcpctl.testing.tiny_stream import without_digests
 
 
 def retyped(kind: pa.DataType) -> Edit:

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import strategies as st
-from support.tiny_stream import make_pair, make_task, without_digests
 
 from vlcpctl.core.digests import digests_of
 from vlcpctl.core.errors import BadInput
@@ -30,6 +29,7 @@ from vlcpctl.data.tasks.rows import RowsBuilder, is_of, map_batch, map_rows, wri
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.inspection.check import check
+from vlcpctl.testing.tiny_stream import make_pair, make_task, without_digests
 
 ROWS = 9
 Change = Callable[[pa.RecordBatch], pa.RecordBatch]

@@ -8,10 +8,10 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from support.tiny_stream import make_task
 
 from vlcpctl.data.tasks.tar import BLOCK, header
 from vlcpctl.data.tasks.task import open_task
+from vlcpctl.testing.tiny_stream import make_task
 
 
 def test_header_is_the_one_that_tarfile_writes() -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from support.checkpoints import write_checkpoint_manifest
-from support.tiny_stream import make_stream, make_task
 
 from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.tasks.task import Task, open_stream, open_task
 from vlcpctl.evaluation.jobs import planned_rows
 from vlcpctl.evaluation.spatial.plan import Request, make_plan
+from vlcpctl.testing.tiny_stream import make_stream, make_task
 
 
 @pytest.fixture(scope="module")

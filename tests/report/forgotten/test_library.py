@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
-from support.tiny_stream import make_pair, make_stream, make_task
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.report.forgotten.library import EDGE, Library, open_library, thumbnail
+from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
 
 def encoded(width: int, height: int, kind: str, **how: object) -> bytes:

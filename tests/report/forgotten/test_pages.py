@@ -11,9 +11,9 @@ import pytest
 from support.deletion_world import pair_at, traces
 from support.forgotten_world import ForgottenWorld, add_zeroshot, make_world
 from support.program import check_refused, run_program
-from support.tiny_stream import make_pair, make_stream
 
 from vlcpctl.report.forgotten import changes as limits
+from vlcpctl.testing.tiny_stream import make_pair, make_stream
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.battery import TrainingWorld, in_child, kill_at, make_world, request
-from support.tiny_stream import make_task
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import config_id
 from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
+from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training.adaptation.adapted import adapted
 from vlcpctl.training.adaptation.batch import _evenly, with_batch
 from vlcpctl.training.config.composition import compose
@@ -126,7 +126,7 @@ def test_a_buffer_fills_the_batch_with_replayed_pairs(world: TrainingWorld, tmp_
 
 
 def test_all_captions_leave_out_what_fills_no_batch(first: Request, tmp_path: Path) -> None:
-    from support.tiny_stream import make_pair
+    from vlcpctl.testing.tiny_stream import make_pair
 
     task = make_task(tmp_path / "task", 6, pair=lambda n: make_pair(n, captions=1 + n % 2))
     plan = make_plan(of_preset(replace(first, tasks=(task,)), captions="all"))

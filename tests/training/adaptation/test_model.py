@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from safetensors.torch import save_file
-from support.battery import TrainingWorld, in_child, kill_at, make_world, request
 from support.program import check_refused, run_program
 
 from vlcpctl.checkpoints import importing
@@ -21,6 +20,7 @@ from vlcpctl.core.hashing import content_id
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.seals import SEAL, seal_of
 from vlcpctl.models import dual_encoder
+from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
 from vlcpctl.training import identity
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.identity import semantic

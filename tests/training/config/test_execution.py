@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.battery import TrainingWorld, in_child, kill_at, make_world, request
 
 from vlcpctl.core import gpu
 from vlcpctl.core.devices import set_arithmetic
 from vlcpctl.core.errors import Incompatible, UsageError
+from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
 from vlcpctl.training.config.execution import check_execution, numeric_options
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.identity import numeric

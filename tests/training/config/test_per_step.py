@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.battery import TrainingWorld, make_world, request
 from support.program import run_program
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.methods import TABLE
+from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.per_step import (
     dependence,

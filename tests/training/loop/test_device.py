@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.battery import TrainingWorld, make_world, request, with_fusion_model
 from support.fake_device import META, FakeDevice, MixedDevicesError, pretend
-from support.tiny_stream import make_task
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Features, Terms
@@ -28,6 +26,8 @@ from vlcpctl.models.execution import place
 from vlcpctl.precompute import distill_plan
 from vlcpctl.precompute.distill import Shard, distill
 from vlcpctl.precompute.resumable_parts import ComputeOptions
+from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
+from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.loop.loop import TrainingLoop

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.battery import TrainingWorld, make_world, request, with_fusion_model
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, PseudoTexts, ReplayedProjections
 from vlcpctl.models.base import BaseEncoder
+from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.training.loop.device_batches import on_device
 from vlcpctl.training.train_step import train_step
 

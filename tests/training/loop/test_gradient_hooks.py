@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.battery import make_world, request
 from torch import Tensor
 
 from vlcpctl.core.method import Run
 from vlcpctl.methods.si import Si
+from vlcpctl.testing.battery import make_world, request
 from vlcpctl.training.train_step import train_step
 
 OTHER = "ewc"  # before SI in the order of names

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file, save_file
-from support.battery import TrainingWorld, in_child, kill_at, make_world, request
 from support.rewritten import rewrite_stream
 
 from vlcpctl.core.digests import digests_of
 from vlcpctl.core.errors import Diverged, Incompatible, OutputExists
 from vlcpctl.core.manifest import read_manifest
+from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.loop.metrics_log import MetricsLog
 from vlcpctl.training.train_step import train_step

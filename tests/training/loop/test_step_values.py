@@ -10,7 +10,13 @@ from typing import Any
 
 import pytest
 import torch
-from support.battery import (
+from torch import Tensor
+
+from vlcpctl.core.batch import Batch, Features, Terms
+from vlcpctl.core.errors import Diverged, Interrupted
+from vlcpctl.core.method import Run
+from vlcpctl.methods.ema import Ema
+from vlcpctl.testing.battery import (
     TrainingWorld,
     checkpoint_bytes,
     in_child,
@@ -18,12 +24,6 @@ from support.battery import (
     make_world,
     request,
 )
-from torch import Tensor
-
-from vlcpctl.core.batch import Batch, Features, Terms
-from vlcpctl.core.errors import Diverged, Interrupted
-from vlcpctl.core.method import Run
-from vlcpctl.methods.ema import Ema
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.loop.step import OptimizerStep
 from vlcpctl.training.loop.step_values import StepValues, read_in_order, steps_per_read

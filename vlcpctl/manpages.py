@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import inspect
 import os
-import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -26,12 +25,6 @@ from vlcpctl.commands.values import variable_of
 from vlcpctl.core import console, errors
 from vlcpctl.core.printable import printable
 
-SIGNALS = (
-    (129, "Ended by SIGHUP, as when a terminal is closed."),
-    (130, "Ended by SIGINT, as by Ctrl+C."),
-    (141, "The reader of standard output has closed it."),
-    (143, "Ended by SIGTERM."),
-)
 # Escapes that print the ASCII character: bare ones may become typographic quotes and hyphens.
 _ESCAPES = str.maketrans(
     {
@@ -283,17 +276,7 @@ def _variables(name: str, command: Any) -> str:
 
 
 def _exit_status() -> str:
-    """The exit codes, in the words of the errors that end a process with them."""
-    found = {
-        one.exit_code: inspect.cleandoc(one.__doc__ or "")
-        for one in vars(errors).values()
-        if isinstance(one, type) and issubclass(one, errors.VlcpError)
-    }
-    found[errors.VlcpError.exit_code] = "Another failure, such as a full disk."
-    codes = {0: "Success.", **found, **dict(SIGNALS)}
-    entries = [
-        (_bold(str(code)), escaped(re.sub(r"\s+", " ", codes[code]))) for code in sorted(codes)
-    ]
+    entries = [(_bold(str(code)), escaped(text)) for code, text in errors.exit_codes().items()]
     return _section("EXIT STATUS", _entries(entries))
 
 

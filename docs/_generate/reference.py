@@ -5,29 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from _generate.markdown import block, prose, table
-from vlcpctl.core import manifest_fields, row_fields
-from vlcpctl.core.errors import VlcpError
+from vlcpctl.core import errors, manifest_fields, row_fields
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
 from vlcpctl.training.config.presets import PRESETS, source_of
 
 QUICKSTART = Path(__file__).parents[2] / "recipes" / "quickstart_output.txt"
-_CODES = {
-    0: "Done.",
-    1: "Something else failed, such as a full disk.",
-    129: "Ended by SIGHUP, nothing saved.",
-    130: "Interrupted by Ctrl-C, nothing saved.",
-    141: "The program that read stdout closed it (broken pipe).",
-    143: "Ended by SIGTERM, nothing saved.",
-}
 
 
 def exit_codes() -> str:
     """Every exit code with its meaning."""
-    codes = dict(_CODES)
-    for error in VlcpError.__subclasses__():
-        if error.__module__ == VlcpError.__module__:
-            codes[error.exit_code] = (error.__doc__ or "").splitlines()[0]
-    return table(("code", ""), [(str(code), prose(codes[code])) for code in sorted(codes)])
+    cells = [(str(code), prose(text)) for code, text in errors.exit_codes().items()]
+    return table(("code", "meaning"), cells)
 
 
 def quickstart() -> str:

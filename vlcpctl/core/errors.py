@@ -1,15 +1,4 @@
-"""Every error a user can meet, with the exit code that it ends the process with.
-
-VlcpError 1
-  UsageError 2          a command line that contradicts itself or names something unknown
-  BadInput 3            data that is wrong, with its file and row
-  OutputExists 4        the output exists and was made differently, or is being written
-  Incompatible 5        a checkpoint, state or model that does not fit or has changed
-  TooManySkipped 6      more samples skipped than --max-skip allows
-  GateFailed 7          a --fail-if condition is true
-  Diverged 8            a loss became NaN or infinite
-  Interrupted 75        stopped by a signal, resumable state saved
-"""
+"""Every error a user can meet, with the exit code that it ends the process with."""
 
 from __future__ import annotations
 
@@ -19,6 +8,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 MOST_NAMES = 20  # that a message lists
+# The exit codes that no error of this module has: 128 and the number of a signal, and the rest.
+_OTHER_CODES = {
+    0: "Success.",
+    1: "Another failure, such as a full disk.",
+    129: "Ended by SIGHUP, as when a terminal is closed; nothing was saved.",
+    130: "Ended by SIGINT, as by Ctrl+C; nothing was saved.",
+    141: "The program that read standard output closed it (broken pipe).",
+    143: "Ended by SIGTERM; nothing was saved.",
+}
 
 
 class VlcpError(Exception):
@@ -73,6 +71,14 @@ class Interrupted(VlcpError):
     """A signal stopped the command after it saved its state; the same command resumes."""
 
     exit_code = 75
+
+
+def exit_codes() -> dict[int, str]:
+    """Every exit code of the program with its meaning, a sentence; in ascending order."""
+    errors = (one for one in VlcpError.__subclasses__() if one.__module__ == __name__)
+    # With python -OO there are no docstrings.
+    codes = {one.exit_code: one.__doc__ or "" for one in errors}
+    return dict(sorted({**_OTHER_CODES, **codes}.items()))
 
 
 def debugging() -> bool:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from support.method_files import MINE, write_method
 
+ROOT = Path(__file__).parents[2]
 
-def run_tests(directory: Path, *words: str) -> tuple[int, str]:
+
+def run_tests(directory: Path, *words: str, module: str = "vlcpctl.testing") -> tuple[int, str]:
     """The exit code and the output of `python -m vlcpctl.testing WORDS` there."""
-    line = [sys.executable, "-m", "vlcpctl.testing", "-p", "no:cacheprovider", *words]
+    line = [sys.executable, "-m", module, "-p", "no:cacheprovider", *words]
     ended = subprocess.run(line, cwd=directory, capture_output=True, text=True, check=False)
     return ended.returncode, ended.stdout + ended.stderr
 
@@ -21,6 +24,37 @@ def test_a_method_must_be_named(tmp_path: Path) -> None:
     code, said = run_tests(tmp_path)
     assert code == 4
     assert "ERROR: vlcpctl.testing tests one method: add --method NAME" in said
+
+
+def test_pytest_does_not_load_it_by_itself() -> None:
+    """Its options have general names: a project may have the same ones."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert "pytest11" not in project.get("entry-points", {})
+
+
+def test_a_project_may_have_options_of_the_same_names(tmp_path: Path) -> None:
+    write_method(tmp_path / "mine.py")
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --method-file=theirs\n")
+    (tmp_path / "conftest.py").write_text(
+        "def pytest_addoption(parser):\n"
+        "    parser.addoption('--method')\n"
+        "    parser.addoption('--method-file')\n"
+    )
+    words = ("--method", "mine", "--method-file", "mine.py", "-k", "declares")
+    code, said = run_tests(tmp_path, *words)
+    assert code == 0, said
+    assert "1 passed, 9 deselected" in said
+
+
+@pytest.mark.slow
+def test_pytest_takes_the_plugin_by_its_name(tmp_path: Path) -> None:
+    write_method(tmp_path / "mine.py")
+    (tmp_path / "test_own.py").write_text("def test_own(): pass\n")
+    plugin = ("-p", "vlcpctl.testing.plugin", "--pyargs", "vlcpctl.testing", "test_own.py")
+    words = (*plugin, "--method", "mine", "--method-file", "mine.py", "-k", "declares or own")
+    code, said = run_tests(tmp_path, *words, module="pytest")
+    assert code == 0, said
+    assert "2 passed, 9 deselected" in said
 
 
 @pytest.mark.slow

@@ -1,9 +1,13 @@
-"""`python -m vlcpctl.testing --method NAME`: as `pytest --pyargs vlcpctl.testing` does."""
+"""`python -m vlcpctl.testing --method NAME`: runs pytest with the tests of one method."""
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.util import find_spec
+from pathlib import Path
+
+WORDS = ("-p", "vlcpctl.testing.plugin", "--pyargs", "vlcpctl.testing")
 
 
 def main() -> None:
@@ -12,8 +16,10 @@ def main() -> None:
         sys.exit("vlcpctl.testing needs pytest; install it with: pip install 'vlcpctl[testing]'")
     import pytest
 
-    words = ["-p", "vlcpctl.testing.plugin", "--pyargs", "vlcpctl.testing", *sys.argv[1:]]
-    sys.exit(pytest.main(words))
+    # The project in this directory may have a conftest.py that defines the same options, or a
+    # configuration that only its own tests fit.
+    alone = ("--noconftest", "-c", os.devnull, "--rootdir", str(Path.cwd()))
+    sys.exit(pytest.main([*WORDS, *alone, *sys.argv[1:]]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Collects the tests of a method only where `--method` names one."""
+"""Collects the tests of a method only where `--method` of the plug-in names one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,3 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leave the tests out of runs over directories that happen to contain them."""
     is_left_out = collection_path.name == "test_method.py" and CASE not in config.stash
     return True if is_left_out else None
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give the tests the method as `case`: its name, and where it is found."""
-    if "case" in metafunc.fixturenames:
-        case = metafunc.config.stash[CASE]
-        metafunc.parametrize("case", [case], ids=[case[0]], scope="module")

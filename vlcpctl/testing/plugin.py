@@ -1,6 +1,7 @@
-"""The options `--method` and `--method-file` of pytest, which finds this plug-in by itself.
+"""The options `--method` and `--method-file` of pytest, with `-p vlcpctl.testing.plugin`.
 
-It is imported in every run of pytest where vlcpctl is installed: nothing heavy is imported here.
+It has no entry point for pytest: its options have general names, and other projects' runs of pytest
+in the same environment may define the same ones.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ _NAMES = ("vlcpctl.testing", "testing/test_method.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of `pytest --pyargs vlcpctl.testing`."""
-    group = parser.getgroup("vlcpctl", "methods of vlcpctl (pytest --pyargs vlcpctl.testing)")
+    """Add the options of the tests of vlcpctl.testing."""
+    group = parser.getgroup("vlcpctl", "methods of vlcpctl (--pyargs vlcpctl.testing)")
     group.addoption("--method", metavar="NAME", help="Method that vlcpctl.testing tests.")
     group.addoption(
         "--method-file",
@@ -36,6 +37,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Find the method, if the tests of vlcpctl.testing are named on the command line."""
     if any(name in argument for name in _NAMES for argument in config.args):
         config.stash[CASE] = _case(config.getoption("--method"), config.getoption("--method-file"))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give the tests the method as `case`: its name, and where it is found."""
+    if "case" in metafunc.fixturenames and CASE in metafunc.config.stash:
+        case = metafunc.config.stash[CASE]
+        metafunc.parametrize("case", [case], ids=[case[0]], scope="module")
 
 
 def _case(name: str | None, files: list[str]) -> Case:

@@ -1,4 +1,4 @@
-"""The tests of one method, `pytest --pyargs vlcpctl.testing --method NAME`."""
+"""The tests of one method: `python -m vlcpctl.testing --method NAME` runs them."""
 
 from __future__ import annotations
 

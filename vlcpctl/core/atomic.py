@@ -34,6 +34,7 @@ LONGEST_NAME = 255 - len("..vlcpctl")  # bytes; 255 is what Linux and macOS allo
 _OTHER = "was made with other settings"
 _UNFINISHED = "is an unfinished run of a different command"
 _REWRITTEN = "is an unfinished run on data from which 'vlcpctl forget' has removed pairs since"
+_SYNCED_AT_ONCE = 1024  # files
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -321,11 +322,13 @@ def _sync_tree(directory: Path) -> None:
     paths = [directory, *directory.rglob("*")]
     # A disk serves many requests at once faster than one after the other.
     with ThreadPoolExecutor(8) as threads:
-        try:
-            waiting = [threads.submit(sync, path) for path in paths]
-        except RuntimeError:  # no thread can be started: a limit on memory or processes
-            waiting = []
-        for synced in waiting:
-            synced.result()
-    for path in paths[len(waiting) :]:
-        sync(path)
+        for start in range(0, len(paths), _SYNCED_AT_ONCE):  # an unbounded queue takes much memory
+            some = paths[start : start + _SYNCED_AT_ONCE]
+            try:
+                waiting = [threads.submit(sync, path) for path in some]
+            except RuntimeError:  # no thread can be started: a limit on memory or processes
+                waiting = []
+            for synced in waiting:
+                synced.result()
+            for path in some[len(waiting) :]:
+                sync(path)

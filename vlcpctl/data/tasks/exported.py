@@ -26,7 +26,8 @@ CARD = "README.md"  # of some forms; it has no digest, since people fill it in
 
 SPLIT = "exported_split"  # not "split": a source may have a column of that name
 COLUMNS = ("key", SPLIT, "source_key", "label", "task", "sha256")
-_ROWS_AT_ONCE = 1 << 14
+_GROUP_ROWS = 1 << 14  # of a row group, on which the digest of the file depends
+_ROWS_AT_ONCE = 1 << 10  # held as Python objects, which take ten times the memory of Arrow's
 
 
 class PairsWriter:
@@ -39,21 +40,29 @@ class PairsWriter:
         (directory / PAIRS).parent.mkdir(parents=True, exist_ok=True)
         self._writer = pq.ParquetWriter(directory / PAIRS, self._schema)
         self._rows: list[Mapping[str, Any]] = []
+        self._group: list[pa.Table] = []  # the earlier rows of the row group
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Append a row: its values by column."""
         self._rows.append(row)
         if len(self._rows) >= _ROWS_AT_ONCE:
-            self._flush()
+            self._convert()
+            if len(self._group) * _ROWS_AT_ONCE >= _GROUP_ROWS:
+                self._flush()
 
     def close(self) -> None:
         """Write the remaining rows and the footer."""
+        self._convert()
         self._flush()
         self._writer.close()
 
-    def _flush(self) -> None:
-        self._writer.write_table(pa.Table.from_pylist(self._rows, self._schema))
+    def _convert(self) -> None:
+        self._group.append(pa.Table.from_pylist(self._rows, self._schema))
         self._rows = []
+
+    def _flush(self) -> None:
+        self._writer.write_table(pa.concat_tables(self._group).combine_chunks())
+        self._group = []
 
 
 def exported_pairs(directory: Path) -> pa.Table | None:

@@ -325,24 +325,6 @@ def test_forget_deletes_exports_with_the_pairs_and_no_other(
     assert run_program(capfd, "check", tmp_path / "b").code == 0
 
 
-def test_forget_leaves_files_that_were_added_to_an_export(
-    stream: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    task, out = open_task(open_stream(stream)[0].path), tmp_path / "out"
-    words = (task.path, "--to", "imagefolder", "-o", out, "-q")
-    assert run_program(capfd, "export", *words).code == 0
-    (out / "LICENSE").write_text("mine")
-    (out / "notes").mkdir()
-    (out / "notes" / "link").symlink_to(tmp_path / "nowhere")
-    ended = run_program(capfd, "forget", "--key", task.split("train").keys[3], out)
-    assert ended.code == 0
-    assert f"deleted the data set in {out}; left files that are not of it: LICENSE, notes/" in (
-        ended.err
-    )
-    left = {path.relative_to(out).as_posix() for path in out.rglob("*")}
-    assert left == {"LICENSE", "notes", "notes/link"}
-
-
 def test_members_can_be_read_by_the_reader_of_sources(stream: Path, export: Any) -> None:
     out = export(open_task(open_stream(stream)[0].path).path, "--to", "clip-benchmark")
     names = [one.name for one in members(out / "test" / "0.tar", lambda *_: True)]

@@ -92,10 +92,11 @@ def run(
     show some of their queries, including the hidden directories beside them. What contains the
     pairs is written again without them and swapped in; nothing of the old files is kept. Files of
     an --embedding-cache that contain the pairs are deleted, so give its directory, too. Exported
-    data sets that contain the pairs are deleted, but not files that you added to them: export their
-    tasks again. Outputs that --force replaced, and unfinished work of distill and invert-texts, are
-    deleted if they contain the pairs. Rewritten artifacts list their earlier content ids as "was",
-    and other commands treat them as the same data.
+    data sets that contain the pairs are deleted: export their tasks again. Files that you added to
+    them stay, and so does README.md if you changed it. Outputs that --force replaced, and
+    unfinished work of distill and invert-texts, are deleted if they contain the pairs. Rewritten
+    artifacts list their earlier content ids as "was", and other commands treat them as the same
+    data.
 
     Options that select pairs can be combined: each adds pairs. If nothing matches, the exit code is
     3; if the same request has removed everything before, it is 0.

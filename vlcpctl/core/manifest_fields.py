@@ -215,6 +215,7 @@ KINDS = {
             "seed": "Seed of the run. Only of a model.",
             "tasks": "Content ids of the tasks that it was trained on. Only of a model.",
             **_DATA_WAS,
+            "card": "Size and digest of `README.md` as it was written. Only of a data set.",
             "digests": "Size and digest of every file but `README.md`, which people fill in.",
         },
         ("schema", "content", "identity", "seal", "made_by"),

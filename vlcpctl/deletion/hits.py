@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -183,7 +184,9 @@ def _in_export(hit: Hit, drop: Drop) -> None:
     for split in dict.fromkeys(split for found in counts.values() for split in found):
         hit.add(split, sum(found.get(split, 0) for found in counts.values()), [])
     if counts:
-        hit.files = [*read_manifest(hit.path, exported.KIND)["digests"], exported.MANIFEST]
+        names = [*read_manifest(hit.path, exported.KIND)["digests"], exported.MANIFEST]
+        # A deletion that was interrupted has deleted some of them.
+        hit.files = [name for name in names if os.path.lexists(hit.path / name)]
 
 
 def _in_cache(hit: Hit, drop: Drop) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,12 +57,12 @@ class Places:
     others: list[Path] = field(default_factory=list)  # files that vlcpctl did not write
 
 
-def tops_of(paths: Sequence[Path]) -> list[Path]:
+def tops_of(paths: Sequence[Path], was_searched: Callable[[Path], bool]) -> list[Path]:
     """The paths to search: absolute, whole artifacts instead of parts of them, and each once.
 
-    Raises BadInput if a path does not exist, and UsageError for the root of the file system.
+    Raises BadInput as `whole` does, and UsageError for the root of the file system.
     """
-    found = {whole(path) for path in paths}
+    found = {whole(path, was_searched) for path in paths}
     for top in found:
         if top == top.parent:
             raise UsageError(
@@ -71,13 +71,13 @@ def tops_of(paths: Sequence[Path]) -> list[Path]:
     return sorted(top for top in found if not found & set(top.parents))
 
 
-def whole(path: Path) -> Path:
+def whole(path: Path, was_searched: Callable[[Path], bool]) -> Path:
     """The absolute path of the artifact that a path is a part of, else of the path itself.
 
-    Raises BadInput if it does not exist.
+    Raises BadInput if it does not exist, unless it `was_searched`: a deletion may have deleted it.
     """
     real = Path(os.path.realpath(path))
-    if not os.path.lexists(real):
+    if not os.path.lexists(real) and not was_searched(real):
         raise BadInput(f"{path} does not exist")
     for at in (real, *real.parents):
         hidden = _HIDDEN.fullmatch(at.name)

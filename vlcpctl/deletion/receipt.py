@@ -56,6 +56,10 @@ class Receipt:
         """The keys of the pairs."""
         return frozenset(self.fields.get("keys", ()))
 
+    def searched(self, path: Path) -> bool:
+        """Whether this very path was given to be searched."""
+        return str(path) in self.fields["paths"]
+
     def write(self, state: str) -> None:
         """Write the file, which is on disk when this returns."""
         self.fields["state"] = state
@@ -81,6 +85,7 @@ def directory_for(top: Path) -> Path:
 def earlier_receipts(given: Path | None, top: Path) -> list[Receipt]:
     """The receipts that exist: the one given, or all in the usual directory, oldest first.
 
+    The usual directory of an artifact is beside it; those of a path that has been one come first.
     Raises OutputExists if the file given is something else, and UsageError if it is inside an
     artifact or no file can be written there.
     """
@@ -95,7 +100,22 @@ def earlier_receipts(given: Path | None, top: Path) -> list[Receipt]:
                 f"{given} already exists and is not a receipt; choose another --receipt"
             )
         return [] if found is None else [found]
-    directory = directory_for(top)
+    inside, beside = directory_for(top), top.parent / DIRECTORY
+    earlier = [] if inside == beside else [one for one in _all_in(beside) if one.searched(top)]
+    return [*earlier, *_all_in(inside)]
+
+
+def was_searched(path: Path, given: Path | None) -> bool:
+    """Whether a receipt is of a deletion in a path, which may have deleted all of it.
+
+    Looked at are the receipts beside it, and the file that is given for the receipt.
+    """
+    found = [*_all_in(path.parent / DIRECTORY), given and read(given)]
+    return any(one.searched(path) for one in found if one)
+
+
+def _all_in(directory: Path) -> list[Receipt]:
+    """The receipts in a directory, oldest first."""
     paths = sorted(directory.iterdir(), key=_number) if directory.is_dir() else []
     return [found for path in paths if _number(path) and (found := read(path)) is not None]
 

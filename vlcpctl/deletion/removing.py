@@ -10,15 +10,16 @@ from pathlib import Path
 from vlcpctl.core.atomic import rewritten_directory, rewritten_file
 from vlcpctl.core.console import say
 from vlcpctl.core.digests import digests_of
-from vlcpctl.core.errors import OutputExists, some_names
+from vlcpctl.core.errors import OutputExists
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.seals import renewed, rewrite_sealed_manifest
 from vlcpctl.core.staging import Staging, delete, link_or_copy
 from vlcpctl.data.precomputed import pseudo_texts, teacher_targets
-from vlcpctl.data.tasks.exported import CARD, KIND, MANIFEST
+from vlcpctl.data.tasks.exported import KIND
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.deletion import reports
+from vlcpctl.deletion.exports import delete_export
 from vlcpctl.deletion.hits import Hit
 from vlcpctl.deletion.places import CACHED, PSEUDO_TEXTS, RANKS, places_under
 from vlcpctl.deletion.plan import Plan, make_plan
@@ -88,35 +89,10 @@ def _carry_out(plan: Plan, observe: Observe) -> None:
             hit.path.unlink(missing_ok=True)
             say(f"deleted {hit.path}")
         elif hit.stored.kind == KIND:  # exported again from the tasks, if it is wanted
-            _delete_export(hit.path)
+            delete_export(hit.path, observe)
         else:
             _rewrite(hit, tars, drop, observe)
             say(f"rewrote {hit.stored.unit}")
-
-
-def _delete_export(directory: Path) -> None:
-    """Delete an exported data set, but no file that somebody else put into it.
-
-    With such files, the hidden directory with the manifest and the list of pairs goes last and at
-    once: after a kill, the same command finds the data set again.
-    """
-    ours = {*read_manifest(directory, KIND)["digests"], CARD, MANIFEST}
-    places = [path for path in directory.rglob("*") if path.is_symlink() or not path.is_dir()]
-    found = {path.relative_to(directory).as_posix() for path in places}
-    others = sorted(found - ours)
-    if not others:
-        Staging(directory).delete_output()
-        say(f"deleted {directory}; export it again from its tasks")
-        return
-    hidden = MANIFEST.partition("/")[0]
-    for name in sorted(found & ours):
-        if not name.startswith(f"{hidden}/"):
-            delete(directory / name)
-    Staging(directory).delete_output(hidden)
-    for path in sorted(directory.rglob("*"), reverse=True):
-        if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
-            path.rmdir()
-    say(f"deleted the data set in {directory}; left files that are not of it: {some_names(others)}")
 
 
 def _delete(path: Path) -> None:

@@ -16,6 +16,7 @@ from vlcpctl.deletion.receipt import (
     earlier_receipts,
     new_receipt,
     next_path,
+    was_searched,
 )
 from vlcpctl.deletion.records import record, trained_before, warnings
 from vlcpctl.deletion.removing import Observe, remove, tidy
@@ -30,6 +31,10 @@ class Request:
     paths: Sequence[Path]
     receipt: Path | None = None
 
+    def was_searched(self, path: Path) -> bool:
+        """Whether a deletion in this path is known; it may have deleted all of it."""
+        return was_searched(path, self.receipt)
+
 
 def forget(request: Request, observe: Observe = lambda _: None) -> Receipt:
     """Remove the pairs everywhere under the paths; returns the receipt.
@@ -38,7 +43,7 @@ def forget(request: Request, observe: Observe = lambda _: None) -> Receipt:
     receipt of the last such deletion. Raises BadInput if nothing was found, ever; and as
     `make_plan` and `remove` do, then without a change.
     """
-    tops = tops_of(request.paths)
+    tops = tops_of(request.paths, request.was_searched)
     receipt, last = _receipts(request, tops)
     with Staging(receipt.path).locked():
         tidy(tops)
@@ -54,7 +59,7 @@ def forget(request: Request, observe: Observe = lambda _: None) -> Receipt:
 
 def look(request: Request) -> Receipt:
     """The receipt that `forget` would begin with; changes nothing. Raises as `forget` does."""
-    tops = tops_of(request.paths)
+    tops = tops_of(request.paths, request.was_searched)
     receipt, last = _receipts(request, tops)
     plan = _plan(request, tops, receipt)
     if plan.is_empty() and not receipt.is_begun:
@@ -77,7 +82,7 @@ def _receipts(request: Request, tops: Sequence[Path]) -> tuple[Receipt, Receipt 
     Raises OutputExists if the file given for it is something else.
     """
     wanted = request.selectors.request()
-    first = whole(request.paths[0])
+    first = whole(request.paths[0], request.was_searched)
     found = earlier_receipts(request.receipt, first)
     own = [one for one in found if one.fields.get("request") == wanted]
     if request.receipt is not None and found and not own:

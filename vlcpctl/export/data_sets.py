@@ -15,7 +15,16 @@ from vlcpctl.core.hashing import content_id
 from vlcpctl.core.seals import write_sealed_manifest
 from vlcpctl.core.versions import DATA_WAS, data_was
 from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES
-from vlcpctl.data.tasks.exported import CARD, COLUMNS, KIND, MANIFEST, PAIRS, SPLIT, PairsWriter
+from vlcpctl.data.tasks.exported import (
+    CARD,
+    CARD_DIGEST,
+    COLUMNS,
+    KIND,
+    MANIFEST,
+    PAIRS,
+    SPLIT,
+    PairsWriter,
+)
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.export.clip_benchmark import RETRIEVAL, ClipBenchmark
 from vlcpctl.export.hugging_face import HuggingFace
@@ -124,8 +133,8 @@ def _row(pair: ExportedPair) -> dict[str, Any]:
 def _write_manifest(
     directory: Path, request: Request, found: Selection, identity: dict[str, Any]
 ) -> None:
-    # The card is left out: people fill it in.
-    digests = {name: one for name, one in digests_of(directory).items() if name != CARD}
+    digests = digests_of(directory)
+    card = digests.pop(CARD, None)  # people fill it in
     content = content_id({"identity": identity, "pairs": digests[PAIRS]})
     manifests = [task.manifest for task in request.tasks]
     rewritten = data_was(manifests)
@@ -137,6 +146,7 @@ def _write_manifest(
             for name in found.splits
         },
         **({DATA_WAS: rewritten} if rewritten else {}),
+        **({CARD_DIGEST: card} if card else {}),
         "digests": digests,
     }
     write_sealed_manifest(directory, KIND, identity, content, body)

@@ -22,7 +22,8 @@ from vlcpctl.core.recorded_files import RESTORE
 KIND = "export"
 MANIFEST = MANIFESTS[KIND]
 PAIRS = ".vlcpctl/pairs.parquet"
-CARD = "README.md"  # of some forms; it has no digest, since people fill it in
+CARD = "README.md"  # of some forms; no change of it is damage, since people fill it in
+CARD_DIGEST = "card"  # the field with its digest, by which `forget` sees that it was filled in
 
 SPLIT = "exported_split"  # not "split": a source may have a column of that name
 COLUMNS = ("key", SPLIT, "source_key", "label", "task", "sha256")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.deletion_world import pair_at, traces
+from support.marks import mostly_slow
 from support.processes import exit_code_of, start_child
 from support.program import check_refused, run_program
 
@@ -133,16 +135,15 @@ POINTS = ("pending", "before rename 1", "after rename 1", "removed", "finished")
 IN_FILES = ("deleting images", "emptied out")
 
 
-@pytest.mark.parametrize(
-    ("point", "is_edited"),
-    [
-        *((point, True) for point in (*POINTS, *IN_FILES)),
-        *((point, False) for point in POINTS),
-    ],
-)
+CASES = [*product((*POINTS, *IN_FILES), [True]), *product(POINTS, [False])]
+KEPT = [("deleting images", True), *product(["after rename 1"], [True, False])]
+
+
+@pytest.mark.parametrize("case", mostly_slow(CASES, KEPT), ids=str)
 def test_a_killed_deletion_is_completed_by_the_same_command(
-    task: Path, program: Any, capfd: pytest.CaptureFixture[str], point: str, is_edited: bool
+    task: Path, program: Any, capfd: pytest.CaptureFixture[str], case: tuple[str, bool]
 ) -> None:
+    point, is_edited = case
     out, pair = export(program, task, "imagefolder"), pair_at(task, 3)
     if is_edited:
         (out / CARD).write_text("mine")

@@ -30,7 +30,10 @@ def workflow() -> dict[str, Any]:
 
 def test_all_places_name_one_version() -> None:
     assert PROJECT["version"] == vlcpctl.__version__
-    assert read_yaml(ROOT / "CITATION.cff")["version"] == vlcpctl.__version__
+    citation = read_yaml(ROOT / "CITATION.cff")
+    assert citation["version"] == vlcpctl.__version__
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"## {citation['version']} - {citation['date-released']}\n" in changes
 
 
 def test_the_workflow_tests_every_python_that_is_supported(workflow: dict[str, Any]) -> None:

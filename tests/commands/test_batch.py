@@ -99,6 +99,21 @@ def test_each_line_prints_what_it_prints_alone() -> None:
     assert together.stdout == 2 * alone.stdout
 
 
+def test_quiet_applies_to_every_line_that_has_the_option(tmp_path: Path) -> None:
+    sample = f"sample emoji9 --size 16 --limit 2 --groups Flags -o {tmp_path}"
+    loud = batch(f"{sample}/a.parquet\n")
+    assert "\nsample: " in loud.stderr
+    lines = f"{sample}/b.parquet\nwait\ncheck write {tmp_path}/here\n"
+    quiet = batch(f"{lines}sample nonsense -o {tmp_path}/c.parquet\n", "--quiet")
+    assert quiet.stdout == f"{tmp_path}/b.parquet\n"
+    refused, ended = quiet.stderr.splitlines()
+    assert refused.startswith("vlcpctl sample: unknown data set")
+    assert ended.endswith(
+        f"line 4 ended with code 2: vlcpctl sample nonsense -o {tmp_path}/c.parquet"
+    )
+    assert (tmp_path / "here").exists()
+
+
 def test_a_line_sees_what_the_lines_before_it_wrote(tmp_path: Path) -> None:
     assert batch(f"check write '{tmp_path}/a b'\ncheck expect '{tmp_path}/a b'\n").returncode == 0
 

@@ -37,7 +37,7 @@ def test_prints_the_path_alone_and_again_when_it_is_there(
     run(stream / "00-part-0", out, size="5")
     assert first.out == capsys.readouterr().out == f"{out}\n"
     plan, summary = first.err.splitlines()
-    assert plan == "buffer: keeps 0 of 0, admits 5 of 8: 5 of 8 images of 1 task"
+    assert plan == "buffer: admits 5 of 8: 5 of 8 images of 1 task"
     assert summary.startswith("buffer: 5 of 8 images kept, ")
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from vlcpctl.commands import COMMANDS, options
+from vlcpctl.commands import COMMANDS, module_name, options
 from vlcpctl.core import console
 from vlcpctl.core.errors import BadInput, UsageError, VlcpError, unknown_name, unreadable
 from vlcpctl.jobs.runner import JobRunner
@@ -52,7 +55,7 @@ def run(
     With --jobs, a line starts as soon as its inputs exist: a line that names the --out of an
     earlier line waits for that line. A line 'wait' holds back all later lines until all earlier
     ones have ended. If a line fails, no further line starts, and its exit code is the exit code
-    of batch.
+    of batch. --quiet applies to every line.
 
     Examples:
       vlcpctl batch recipe.txt --dry-run
@@ -72,9 +75,9 @@ def run(
 
         preload()
     console.release_stdout()  # each child claims stdout for itself
-    runner = JobRunner(lines, jobs)
+    runner = JobRunner([_quieted(line) for line in lines] if quiet else lines, jobs)
     runner.run()
-    _judge(runner)
+    _judge(runner, lines)
 
 
 def _read(file: Path) -> str:
@@ -115,11 +118,23 @@ def loads_model(line: CommandLine) -> bool:
     return not option or any(word == option or word.startswith(f"{option}=") for word in line.words)
 
 
-def _judge(runner: JobRunner) -> None:
+def _quieted(line: CommandLine) -> CommandLine:
+    """The line with --quiet, if its command has that option."""
+    name, *rest = line.words
+    if name not in COMMANDS:
+        return line
+    command = import_module(module_name(name)).run
+    if "quiet" not in inspect.signature(command).parameters:
+        return line
+    return replace(line, words=(name, "--quiet", *rest))  # first: '--' may end the options
+
+
+def _judge(runner: JobRunner, lines: Sequence[CommandLine]) -> None:
     left = sum(not line.is_barrier for line in runner.waiting)
     rest = f" ({left} not started)" if left else ""
     if runner.failed:
-        line, code = runner.failed
+        failed, code = runner.failed
+        line = next(one for one in lines if one.number == failed.number)  # as it was given
         raise LineFailed(f"line {line.number} ended with code {code}: {line}{rest}", code)
     if runner.signal:
         raise LineFailed(f"stopped by signal {runner.signal}{rest}", 128 + runner.signal)

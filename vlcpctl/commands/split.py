@@ -73,9 +73,9 @@ HoldoutOption = Annotated[
     typer.Option(
         "--holdout",
         metavar="SPLIT=SHARE",
-        help="Held-out splits: shares (test=0.1,val=0.05), images per task (test=5000) or none "
-        "(default: test=0.1). Shares are drawn by image hash and never leak into the training data "
-        "of other streams; images per task can.",
+        help="Held-out splits: shares (test=0.1,val=0.05; test=1.0 for all images), images per "
+        "task (test=5000) or none (default: test=0.1). Shares are drawn by image hash and never "
+        "leak into the training data of other streams; images per task can.",
         rich_help_panel=options.METHOD,
     ),
 ]

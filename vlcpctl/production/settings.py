@@ -173,7 +173,11 @@ class Settings:
         methods = self.methods
         self._registry.refuse_idle_files(self.method)
         resolve(self.preset, self.of_training(), settings_of_methods(methods))
-        parse_holdout(self.holdout)
+        if parse_holdout(self.holdout).leaves_no_train:
+            raise UsageError(
+                f"--holdout {self.holdout!r} holds out every image of a week and leaves none to "
+                "train on; give shares that sum to less than 1"
+            )
         check_policy(
             self.buffer_policy,
             adds=False,

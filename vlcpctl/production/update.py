@@ -92,6 +92,11 @@ class Outcome:
         """The checkpoint of the week."""
         return self.directory / "checkpoint"
 
+    @property
+    def report(self) -> Path:
+        """The page of the week's report."""
+        return self.directory / "report" / "report.html"
+
     def as_json(self) -> dict[str, Any]:
         """The outcome as a JSON object."""
         return {
@@ -108,7 +113,7 @@ class Outcome:
         if not self.judged.accepted:
             raise GateFailed(
                 f"week {self.number} is rejected: {'; '.join(self.judged.against)}; the state "
-                f"stays at week {self.number - 1}; see {self.directory / 'report' / 'report.html'}"
+                f"stays at week {self.number - 1}; see {self.report}"
             )
 
 
@@ -145,7 +150,10 @@ def update(request: Request, run: RunLines, observe: Observe = lambda _point: No
     if not judged.accepted:
         return Outcome(number=attempt.number, directory=place.pending, judged=judged)
     accept(place, state, observe)
-    return Outcome(number=attempt.number, directory=place.week(attempt.number), judged=judged)
+    made = Outcome(number=attempt.number, directory=place.week(attempt.number), judged=judged)
+    # The report named its path in pending/, which has been moved.
+    say(f"{request.state}: week {made.number} is accepted; see {made.report}")
+    return made
 
 
 def dry_run(request: Request) -> list[str]:

@@ -27,6 +27,18 @@ def test_a_further_part_does_not_move_the_first() -> None:
     assert all((alone.split_of(sha) == "test") == (both.split_of(sha) == "test") for sha in HASHES)
 
 
+@pytest.mark.parametrize("text", ["test=1.0", "test=0.75,val=0.25", "val=1."])
+def test_shares_that_sum_to_one_hold_out_every_image(text: str) -> None:
+    holdout = parse_holdout(text)
+    assert holdout.leaves_no_train
+    assert {holdout.split_of(sha) for sha in HASHES} == set(holdout.parts)
+
+
+def test_a_whole_number_is_a_number_of_images() -> None:
+    assert parse_holdout("test=1").counted
+    assert not parse_holdout("test=1").leaves_no_train
+
+
 def test_positions_never_change() -> None:
     assert position("ab" * 32) == pytest.approx(0.8487, abs=1e-4)
 
@@ -40,6 +52,8 @@ def test_positions_never_change() -> None:
         "test=1.5",
         "test=0.6,val=0.5",
         "test=5,val=0.1",
+        "test=1,val=0.1",
+        "test=5.0",
         "test=-1",
         "",
     ],

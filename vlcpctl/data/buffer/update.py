@@ -59,7 +59,8 @@ class UpdatePlan:
         """The update as one line for the log."""
         stays, held = int(self.allotment.stays.sum()), len(self.allotment.stays)
         admitted, images = self.allotment.admitted, sum(self.seen.values())
-        line = f"keeps {stays} of {held}, admits {admitted} of {len(self.fresh)}"
+        line = f"keeps {stays} of {held}, " if held else ""  # without --previous nothing is held
+        line += f"admits {admitted} of {len(self.fresh)}"
         if stays + admitted == images:
             return f"{line}: all images so far are kept"
         tasks = f"{len(self.seen)} task{'' if len(self.seen) == 1 else 's'}"

@@ -31,6 +31,11 @@ class Holdout:
     counted: bool
     most: Fraction | None = None  # share of a task's images that counts may take
 
+    @property
+    def leaves_no_train(self) -> bool:
+        """Whether the shares take all images."""
+        return not self.counted and sum(self.parts.values()) == 1
+
     def split_of(self, sha256: str) -> str:
         """The split of an image; only for parts that are shares."""
         where = position(sha256)
@@ -45,14 +50,18 @@ class Holdout:
 def parse_holdout(text: str) -> Holdout:
     """Parse test=0.1,val=0.05 (shares), test=5000 (images per task) or none.
 
+    A number with a point is a share: test=1 is one image per task, test=1.0 is all of them.
     Raises UsageError for anything else.
 
     >>> parse_holdout("test=0.1,val=0.05").parts
     {'test': 0.1, 'val': 0.05}
+    >>> parse_holdout("test=1").counted, parse_holdout("test=1.0").counted
+    (True, False)
     """
     if text == "none":
         return Holdout({}, counted=False)
     parts: dict[str, float] = {}
+    whole = []
     for piece in text.split(","):
         name, _, number = piece.strip().partition("=")
         if (
@@ -64,12 +73,12 @@ def parse_holdout(text: str) -> Holdout:
             example = f"test=0.1,val=0.05 or test=5000 or none; splits: {', '.join(SPLITS[1:])}"
             raise UsageError(f"--holdout {text!r}: write it like {example}")
         parts[name] = float(number)
-    whole = [value >= 1 and value.is_integer() for value in parts.values()]
+        whole.append(number.isdigit())
     if all(whole):
         return Holdout(parts, counted=True)
-    if any(value >= 1 for value in parts.values()) or sum(parts.values()) >= 1:
+    if any(whole) or sum(parts.values()) > 1:
         raise UsageError(
-            f"--holdout {text!r}: give shares that sum to less than 1, or only whole numbers"
+            f"--holdout {text!r}: give shares that sum to at most 1, or only whole numbers"
         )
     return Holdout(parts, counted=False)
 

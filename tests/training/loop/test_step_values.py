@@ -24,12 +24,14 @@ from vlcpctl.testing.battery import (
     make_world,
     request,
 )
+from vlcpctl.training.config.phases import PhasePlan
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.loop.step import OptimizerStep
 from vlcpctl.training.loop.step_values import StepValues, read_in_order, steps_per_read
 from vlcpctl.training.train_step import train_step
 
 LATE = 16
+FISHER = PhasePlan("ewc/fisher", steps=9, trains=False)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +52,7 @@ def _step(world: TrainingWorld, root: Path, names: str = "ema", **how: object) -
 def _values(step: int, terms: dict[str, float], tokens: dict[str, float]) -> StepValues:
     named: Terms = {name: torch.tensor(value) for name, value in terms.items()}
     of_tokens: Terms = {name: torch.tensor(value) for name, value in tokens.items()}
-    return StepValues.of((1, step), torch.tensor(sum(terms.values())), named, of_tokens)
+    return StepValues.of((FISHER, step), torch.tensor(sum(terms.values())), named, of_tokens)
 
 
 def test_the_loss_is_the_sum_of_all_terms() -> None:
@@ -69,13 +71,13 @@ def test_steps_with_different_terms_are_read_together_up_to_the_first_bad_one() 
     rows = read_in_order(steps)
     assert next(rows) == {"loss": 1.0, "a": 1.0}
     assert next(rows)["loss"] == 9.0
-    with pytest.raises(Diverged, match=r"^step 2 of phase 1: b is inf$"):
+    with pytest.raises(Diverged, match=r"^step 2 of phase fisher of ewc: b is inf$"):
         next(rows)
     assert [one.not_finite().item() for one in steps] == [0.0, 0.0, 1.0, 1.0]
 
 
 def test_a_bad_term_over_tokens_is_named() -> None:
-    with pytest.raises(Diverged, match=r"^step 5 of phase 1: mlm is nan$"):
+    with pytest.raises(Diverged, match=r"^step 5 of phase fisher of ewc: mlm is nan$"):
         _values(5, {"a": 1.0}, {"mlm": float("nan"), "x": 1.0}).read()
 
 
@@ -147,7 +149,7 @@ def test_no_update_follows_a_bad_step_and_the_step_is_named(
 ) -> None:
     step = _step(world, tmp_path)
     step = replace(step, settings=replace(step.settings, optimizer=optimizer, weight_decay=0.1))
-    with pytest.raises(Diverged, match=r"^the loss diverged at step 3 of phase 0: ema/poison is"):
+    with pytest.raises(Diverged, match=r"^the loss diverged at step 3 of training: ema/poison is"):
         train_step(step)
     assert len(weights_after) == 6  # read at the end of the phase
     before, *after = weights_after[2:]
@@ -164,7 +166,7 @@ def test_nothing_is_saved_after_a_bad_step(
     world: TrainingWorld, tmp_path: Path, every: str, newest: str
 ) -> None:
     """The slot of the moving average is poisoned in memory, and the save after it is refused."""
-    with pytest.raises(Diverged, match=f"step 3 of phase 0: .*{newest}"):
+    with pytest.raises(Diverged, match=f"step 3 of training: .*{newest}"):
         train_step(_step(world, tmp_path, save_every=every))
     states = list((tmp_path / ".00.vlcpctl" / "partial").glob("at-*"))
     assert [state.name for state in states] == ([newest] if every == "2" else [])
@@ -181,6 +183,6 @@ def test_nothing_is_validated_after_a_bad_step(
         return {"val_loss": 1.0}
 
     monkeypatch.setattr("vlcpctl.training.train_step._validation", lambda plan, run: validate)
-    with pytest.raises(Diverged, match="step 3 of phase 0"):
+    with pytest.raises(Diverged, match="step 3 of training"):
         train_step(_step(world, tmp_path))
     assert len(called) == 1  # after the first epoch

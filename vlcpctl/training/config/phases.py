@@ -40,6 +40,18 @@ class PhasePlan:
         """The steps of this phase, summed over its epochs."""
         return self.total or self.steps
 
+    def place_of(self, step: int) -> str:
+        """A step of this plan, from 0, in words, counted over all epochs as in metrics.jsonl.
+
+        >>> PhasePlan("train", steps=5, offset=10).place_of(2)
+        'step 12 of training'
+        >>> PhasePlan("ewc/fisher", steps=5).place_of(2)
+        'step 2 of phase fisher of ewc'
+        """
+        method, _, name = self.name.rpartition("/")
+        phase = f"phase {name} of {method}" if method else "training"
+        return f"step {self.offset + step} of {phase}"
+
 
 def steps_before(phases: Sequence[PhasePlan], number: int) -> int:
     """The number of optimizer steps in all phases before the one of this number."""

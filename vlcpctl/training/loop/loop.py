@@ -270,7 +270,7 @@ class TrainingLoop:
     def _refuse_diverged_weights(self) -> None:
         wrong = first_not_finite(self.run.weights)
         if wrong is not None:
-            where = f"step {self.saved.step - 1} of phase {self.saved.phase}"
+            where = self.phases[self.saved.phase].place_of(self.saved.step - 1)
             what = f"the weights diverged at {where}: {wrong} contains NaN or infinity"
             raise Diverged(self.diverged(what))
 

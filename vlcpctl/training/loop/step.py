@@ -114,7 +114,7 @@ class OptimizerStep:
             extra = None if tokens is None else token_terms.add_chunk(chunk, tokens)
             with self.reduction.last_backward(is_last=is_last):
                 self._backward([image, text], grads, extra)
-        position = (run.position.phase, run.position.step)
+        position = (run.position.plan, run.position.step)
         total, *each = self.share.whole(torch.stack([total, *terms.values()])).unbind()
         terms = dict(zip(terms, each, strict=True))
         return StepValues.of(position, total, terms, token_terms.values()), aux

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from vlcpctl.core.batch import Terms
 from vlcpctl.core.errors import Diverged
+from vlcpctl.training.config.phases import PhasePlan
 
 # Reading a value waits until the device has done all work so far. A GPU then has nothing to do
 # while the host prepares the next step, so its values are read this many steps at a time.
@@ -26,14 +27,14 @@ def steps_per_read(device: torch.device) -> int:
 class StepValues:
     """The loss terms of one optimizer step, still on the device."""
 
-    phase: int  # the position of the step
-    step: int
+    phase: PhasePlan
+    step: int  # within the plan
     names: tuple[str, ...]  # of the terms over features
     token_names: tuple[str, ...]  # of the terms over tokens, summed over the global batch
     values: Tensor  # (1 + n + m,): the sum of the n terms over features, these, the m over tokens
 
     @classmethod
-    def of(cls, at: tuple[int, int], total: Tensor, terms: Terms, tokens: Terms) -> StepValues:
+    def of(cls, at: tuple[PhasePlan, int], total: Tensor, terms: Terms, tokens: Terms) -> StepValues:
         """The values of the step `at` (phase, step); `total` is the sum of `terms`, ()."""
         stacked = torch.stack([total, *terms.values()]).detach()
         if tokens:
@@ -66,7 +67,7 @@ class StepValues:
     def _refuse_non_finite(self, values: Mapping[str, float]) -> None:
         bad = [f"{name} is {value}" for name, value in values.items() if not math.isfinite(value)]
         if bad:
-            raise Diverged(f"step {self.step} of phase {self.phase}: {', '.join(bad)}")
+            raise Diverged(f"{self.phase.place_of(self.step)}: {', '.join(bad)}")
 
 
 def read_in_order(steps: Sequence[StepValues]) -> Iterator[dict[str, float]]:

@@ -135,6 +135,30 @@ def test_the_same_line_again_prints_the_same_path(run: Run, place: Path, state: 
     assert tree(state) == before
 
 
+def test_the_same_line_again_writes_the_junit_file_of_the_recorded_decision(
+    run: Run, place: Path, state: Path, tmp_path: Path
+) -> None:
+    first, again = tmp_path / "first.xml", tmp_path / "again.xml"
+    # Undefined until the second week, and excused; and a condition that does not hold.
+    gates = [*PASSES, "--fail-if", "bwt_gem:lt:-200", "--undefined", "pass"]
+    made = run(*week_words(place, state, 2), *gates, "--junit", first)
+    assert made.code == 0
+    # The report is named where it is in the end, and nothing where it was made.
+    shown = [one for one in made.err.splitlines() if not one.startswith("[")]
+    assert f"week 2 is accepted; its report is {state}/weeks/0002/report/report.html" in shown
+    assert (state / "weeks/0002/report/report.html").is_file()
+    assert not [one for one in shown if "/pending" in one]
+    before = tree(state)
+    done = run(*week_words(place, state, 2), "--junit", again)
+    assert (done.code, done.out) == (0, f"{state}/weeks/0002/checkpoint\n")
+    assert again.read_bytes() == first.read_bytes()
+    assert first.read_text().count("<testcase") == 2
+    inside = state / "weeks/0002/report/gates.xml"
+    refused = run(*week_words(place, state, 2), "--junit", inside)
+    assert refused.code == 2
+    assert tree(state) == before
+
+
 def test_a_rejected_week_changes_nothing_and_leaves_no_rows(
     run: Run, place: Path, state: Path
 ) -> None:

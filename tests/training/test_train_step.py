@@ -197,7 +197,8 @@ def test_a_diverging_loss_names_the_step_the_term_and_the_last_good_state(
         _first(world, tmp_path, save_every="1"), lr=1e30, optimizer="sgd", schedule="constant"
     )
     with pytest.raises(
-        Diverged, match=r"step \d+ of training: contrastive is nan; the last good state is .*at-0000"
+        Diverged,
+        match=r"step \d+ of training: contrastive is nan; the last good state is .*at-0000",
     ):
         train_step(step)
 

@@ -19,6 +19,7 @@ from vlcpctl.core.printable import printable, printable_json
 
 class _State:
     quiet = False
+    hidden: str | None = None  # a result that is not printed
     claimed: TextIO | None = None  # the real stdout, between `claim_stdout` and `release_stdout`
 
 
@@ -28,6 +29,11 @@ _state = _State()
 def set_quiet(quiet: bool) -> None:
     """Turn log lines and progress off or on; warnings are always shown."""
     _state.quiet = quiet
+
+
+def hide_result(text: str | None) -> None:
+    """Print no result that is this text: the path of an output that is about to be moved."""
+    _state.hidden = text
 
 
 def claim_stdout() -> None:
@@ -104,6 +110,8 @@ def warn(message: str) -> None:
 
 def emit(text: object) -> None:
     """Print one line of results to stdout; unsafe characters are escaped as JSON escapes them."""
+    if str(text) == _state.hidden:
+        return
     print(printable_json(text), file=results(), flush=True)
 
 

@@ -48,6 +48,25 @@ _DATA_WAS = {
     "data_was": "Earlier content ids of tasks that `forget` had rewritten before it was made. "
     "Only if there are any.",
 }
+# The identity of a checkpoint that train-step made.
+_STEP = {
+    "identity.run": "Name of the run.",
+    "identity.method": "Method.",
+    "identity.method_code": "Code of each method that is not built in: the digest of its "
+    "`--method-file`, or its package and version. Only with such methods.",
+    "identity.hyper": "Hyper-parameters of each method.",
+    "identity.settings": "Settings of the training.",
+    "identity.seed": "Seed of random choices.",
+    "identity.tasks": "Content ids of the tasks of this train-step.",
+    "identity.previous": "Content id of `--previous`; null without it.",
+    "identity.teacher": "Content id of `--teacher`; null without it.",
+    "identity.buffer": "Content id of `--buffer`; null without it.",
+    "identity.targets": "Content id of `--targets`; null without them.",
+    "identity.pseudo_texts": "Content id of `--pseudo-texts`; null without them.",
+    "identity.from_scratch": "Whether `--from-scratch` was given.",
+    "identity.fresh_state": "Whether `--fresh-state` was given.",
+    "identity.limit": "Value of `--limit`; null without it.",
+}
 _WARNINGS = {"warnings": "Warnings about what it continued from. Only if there were any."}
 
 KINDS = {
@@ -105,6 +124,7 @@ KINDS = {
         "A model after a task, made by `train-step`, `import-checkpoint` or `interpolate`.",
         "checkpoint.json",
         {
+            **_STEP,
             "run": "Name of the run.",
             "method": "Method, such as `ctp+er`; `imported`, or `interpolate` for an average.",
             "alpha": "Share of the second checkpoint. Only of averages.",

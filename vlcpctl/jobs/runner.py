@@ -14,6 +14,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from multiprocessing.connection import Connection, wait
 from typing import BinaryIO, Final
 
@@ -31,11 +32,17 @@ CONTEXT: Final = (
 
 
 class JobRunner:
-    """Runs command lines, at most `jobs` at once; after one fails, no other is started."""
+    """Runs command lines, at most `jobs` at once; after one fails, no other is started.
 
-    def __init__(self, lines: Sequence[CommandLine], jobs: int) -> None:
+    With `hides_outputs`, no line prints the path of its -o, for a caller that moves the output.
+    """
+
+    def __init__(
+        self, lines: Sequence[CommandLine], jobs: int, *, hides_outputs: bool = False
+    ) -> None:
         self.waiting = deque(lines)
         self.jobs = jobs
+        self.hides_outputs = hides_outputs
         self.running: list[_ChildProcess] = []
         self.failed: tuple[CommandLine, int] | None = None
         self.signal: int | None = None
@@ -82,7 +89,8 @@ class JobRunner:
         # Until the child is in the list and has its own handlers, a signal would run the parent's
         # handler in it, or miss it.
         with held_signals():
-            self.running.append(_ChildProcess(line, shows_directly=self.jobs == 1))
+            hidden = _output(line.words) if self.hides_outputs else None
+            self.running.append(_ChildProcess(line, hidden, shows_directly=self.jobs == 1))
 
     def _collect(self) -> None:
         """Wait for output or the end of a child, pass output on, and reap children that ended."""
@@ -121,7 +129,7 @@ class _ChildProcess:
     lines of different children never mix.
     """
 
-    def __init__(self, line: CommandLine, *, shows_directly: bool) -> None:
+    def __init__(self, line: CommandLine, hidden: str | None, *, shows_directly: bool) -> None:
         self.line = line
         self.outputs: list[_OutputPipe] = []
         ends: list[Connection] = []
@@ -131,7 +139,7 @@ class _ChildProcess:
                 reader, writer = CONTEXT.Pipe(duplex=False)
                 self.outputs.append(_OutputPipe(reader, target, mark))
                 ends.append(writer)
-        arguments = (line.words, ends, os.getpid())
+        arguments = (line.words, ends, os.getpid(), hidden)
         self.process = CONTEXT.Process(target=_run_in_child, args=arguments)
         self.process.start()
         for end in ends:
@@ -178,7 +186,14 @@ class _OutputPipe:
         self.target.flush()
 
 
-def _run_in_child(words: Sequence[str], ends: Sequence[Connection], parent: int) -> None:
+def _output(words: Sequence[str]) -> str | None:
+    """The value of -o in a command line; None without one."""
+    return next((value for name, value in pairwise(words) if name == "-o"), None)
+
+
+def _run_in_child(
+    words: Sequence[str], ends: Sequence[Connection], parent: int, hidden: str | None
+) -> None:
     """In the child of the process `parent`: run what `python -m vlcpctl WORDS` would run."""
     end_with(parent)
     for number in SIGNALS:
@@ -193,6 +208,7 @@ def _run_in_child(words: Sequence[str], ends: Sequence[Connection], parent: int)
         os.dup2(end.fileno(), descriptor)
         # The parent's stream may have been a file, which can seek; the child's is a pipe.
         setattr(sys, name, os.fdopen(descriptor, "w", 1, "utf-8", closefd=False))
+    console.hide_result(hidden)
     sys.argv = ["vlcpctl", *words]
     # By its name: the program is above this module, and it is what `python -m vlcpctl` runs.
     importlib.import_module("vlcpctl.__main__").main()

@@ -156,7 +156,12 @@ def tokenizer_of(config: dict[str, Any], directory: Path | None = None) -> Token
     if text.get("tokenizer_mode") or unknown:
         what = unknown[0] if unknown else "tokenizer_mode"
         raise Incompatible(f"text_cfg sets {what!r}, which is not supported with {name!r}")
-    advice = "give a directory with its tokenizer.json as text_cfg.hf_tokenizer_name"
+    files = " or ".join(VOCABULARIES)
+    advice = (
+        f"give a directory with its {files} as text_cfg.hf_tokenizer_name"
+        if directory is None
+        else f"{directory} has no {files} of its own: copy the model's into it"
+    )
     return word_pieces(name, directory, length, options, advice)
 
 
@@ -171,7 +176,9 @@ def word_pieces(
         if place is not None and any((place / file).is_file() for file in VOCABULARIES):
             return WordPieces(place, length, options)
     if Path(name).is_dir() or Path(name).is_absolute():
-        raise Incompatible(f"{name} is not a tokenizer: it has no {' or '.join(VOCABULARIES)}")
+        has = "it has no" if Path(name).is_dir() else "there is no directory with"
+        why = f"{name} is not a tokenizer: {has} {' or '.join(VOCABULARIES)}"
+        raise Incompatible(f"{why}; {advice}")
     return _from_hub(name, length, options, advice)
 
 

@@ -16,6 +16,7 @@ from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.production.records import VERDICT, WEEK, objects, read_record, write_record
 from vlcpctl.production.settings import Settings
 from vlcpctl.production.state import Week
+from vlcpctl.report.gates.verdicts import Verdict
 
 _WEEK, _VERDICT = "week.json", "verdict.json"
 
@@ -144,6 +145,14 @@ def require_judged(directory: Path) -> tuple[Attempt, Judgement]:
             f"{directory} is not in state.json and was not accepted by 'update'; move it away"
         )
     return attempt, judged
+
+
+def verdicts_of(judged: Judgement, directory: Path) -> list[Verdict]:
+    """The verdicts of a judgement as the report had them; `directory` is named in messages.
+
+    Raises BadInput if one lacks a field or has one of another type.
+    """
+    return [Verdict.read(Fields(one, directory / _VERDICT)) for one in judged.verdicts]
 
 
 def _phrase(verdict: Mapping[str, Any]) -> str:

@@ -28,6 +28,7 @@ from vlcpctl.production.attempt import (
     Judgement,
     read_attempt,
     require_judged,
+    verdicts_of,
 )
 from vlcpctl.production.guards import require_unchanged
 from vlcpctl.production.layout import MOST_WEEKS, TASK, Layout
@@ -45,6 +46,7 @@ from vlcpctl.production.start import (
     restarted,
 )
 from vlcpctl.production.state import State, guard_ids, read_state, unmeasured
+from vlcpctl.report.render.junit import check_junit_path, write_junit
 
 Observe = Callable[[str], None]
 _WITHOUT_MODEL = frozenset({"split", "forgetting-report"})
@@ -131,8 +133,12 @@ def update(request: Request, run: RunLines, observe: Observe = lambda _point: No
             f"{request.state}: this data is already accepted as week {known.number}; nothing is "
             "trained or judged again"
         )
-        _, judged = require_judged(place.week(known.number))
-        return Outcome(number=known.number, directory=place.week(known.number), judged=judged)
+        week = place.week(known.number)
+        _, judged = require_judged(week)
+        if request.call.junit is not None:
+            check_junit_path(request.call.junit, week / "report")
+            write_junit(verdicts_of(judged, week), request.call.junit)
+        return Outcome(number=known.number, directory=week, judged=judged)
     observe("prepared")
     lines = Lines(place, state, settings, request.call)
     if not state.start.ready:
@@ -151,8 +157,7 @@ def update(request: Request, run: RunLines, observe: Observe = lambda _point: No
         return Outcome(number=attempt.number, directory=place.pending, judged=judged)
     accept(place, state, observe)
     made = Outcome(number=attempt.number, directory=place.week(attempt.number), judged=judged)
-    # The report named its path in pending/, which has been moved.
-    say(f"{request.state}: week {made.number} is accepted; see {made.report}")
+    say(f"{request.state}: week {made.number} is accepted; its report is {made.report}")
     return made
 
 
@@ -165,7 +170,9 @@ def dry_run(request: Request) -> list[str]:
     state, settings, data = prepare(request, place, writes=False)
     known = state.week_of(data.content)
     if known is not None:
-        return [f"# this data is already accepted as week {known.number}"]
+        junit = request.call.junit
+        writes = f"; its verdicts are written to {junit}" if junit is not None else ""
+        return [f"# this data is already accepted as week {known.number}{writes}"]
     lines = Lines(place, state, settings, request.call)
     number, week = state.last + 1, place.week(state.last + 1)
     found = []
@@ -285,7 +292,8 @@ def run_lines(lines: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:
 
     if any(line.words[0] not in _WITHOUT_MODEL for line in lines):
         preload()
-    runner = JobRunner(lines, 1)
+    # What is made in pending/ moves when the week is accepted, and `update` names its new place.
+    runner = JobRunner(lines, 1, hides_outputs=True)
     runner.run()
     if runner.failed is None and runner.signal is not None:
         raise LineFailed(f"stopped by signal {runner.signal}", 128 + runner.signal)

@@ -197,3 +197,20 @@ def test_a_page_spans_upper_headings(tmp_path: Path) -> None:
     assert '<table class="ordered">' in text
     markdown = table_text(_table(tmp_path, paper_data=True))
     assert "| row | values | Recall: first | Recall: second | Lost |" in markdown
+
+
+def test_a_table_without_published_numbers_has_no_lines_for_a_paper(tmp_path: Path) -> None:
+    parts = [
+        "decimals = 1",
+        column("first", "rm@data=00-*"),
+        column("second", "rm@data=01-*"),
+        line("Plain", "seqf", '["", ""]'),
+        line("CTP", "ctp", '["", ""]'),
+    ]
+    rows = [*own_rows(run="seqf"), *own_rows(run="ctp")]
+    table = as_table(fill(tmp_path, parts, rows))
+    shown = [[cell.text for cell in line] for line in table.groups[0].rows]
+    assert [line[:2] for line in shown] == [["Plain", "here"], ["CTP", "here"]]
+    assert shown[0][2:] == ["40.0", "42.0"]
+    assert table.notes[0] == "data: Doe, Journal 2020, Three tasks"
+    assert not any("printed" in note for note in table.notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vlcpctl.core.errors import OutputExists, UsageError
+from vlcpctl.core.errors import BadInput, OutputExists, UsageError
+from vlcpctl.core.fields import Fields
 from vlcpctl.report.gates.verdicts import Verdict
 from vlcpctl.report.render.junit import check_junit_path, is_junit, junit, write_junit
 
@@ -35,6 +37,14 @@ def _verdict(run: str = "weekly", value: float | None = 5.0, **fields: Any) -> V
 FAILS, PASSES = _verdict(), _verdict(value=1.0)
 UNDEFINED = _verdict(value=None, advice="evaluate it")
 EXCUSED = _verdict(value=None, is_early=True, passes=True, data=None)
+
+
+@pytest.mark.parametrize("verdict", [FAILS, PASSES, UNDEFINED, EXCUSED])
+def test_a_recorded_verdict_makes_the_same_case(verdict: Verdict) -> None:
+    recorded = json.loads(json.dumps(verdict.as_json()))
+    assert Verdict.read(Fields(recorded, "verdict.json")) == verdict
+    with pytest.raises(BadInput, match=r"verdict\.json: field 'holds' is 'no', not true or false"):
+        Verdict.read(Fields({**recorded, "holds": "no"}, "verdict.json"))
 
 
 def _check(root: ET.Element) -> None:

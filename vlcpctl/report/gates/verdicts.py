@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 from vlcpctl.core.errors import MOST_NAMES, BadInput, GateFailed
+from vlcpctl.core.fields import Fields
 from vlcpctl.report.gates.grammar import OPERATORS, Gate
 from vlcpctl.report.gates.subjects import Measured, Subject, Unmatched, matched
 from vlcpctl.report.scores.drops import Drop
@@ -39,6 +40,24 @@ class Verdict:
     advice: str | None = None
     is_early: bool = False
     passes: bool = False
+
+    @classmethod
+    def read(cls, take: Fields) -> Self:
+        """The verdict that `as_json` has written. Raises BadInput as `Fields` does."""
+        return cls(
+            condition=take("condition", str),
+            run=take("run", str),
+            metric=take("metric", str),
+            value=take("value", int | float, None),
+            holds=take("holds", bool),
+            undefined=take("undefined", str, None),
+            data=take("data", str, None),
+            track=take("track", str, None),
+            bound=take("bound", int | float, math.nan),
+            advice=take("advice", str, None),
+            is_early=take("is_early", bool, False),
+            passes=take("passes", bool),
+        )
 
     @property
     def outcome(self) -> str:

@@ -48,20 +48,21 @@ def _lines(
     filled: FilledTable, columns: tuple[Column, ...], group: str
 ) -> Iterable[tuple[TableCell, ...]]:
     places = [place for place, row in enumerate(filled.table.rows) if row.group == group]
-    best = _best(filled, columns, places)
+    best, has_printed = _best(filled, columns, places), _has_printed(filled)
     for place, is_best in zip(places, best, strict=True):
         row, cells = filled.table.rows[place], filled.cells[place]
         numbers = range(len(cells))
         named = list(zip(cells, filled.table.columns, strict=True))
         is_faint = not filled.is_paper_data
-        yield (
-            TableCell(row.name),
-            TableCell(PAPER, is_faint=True),
-            *(_printed_cell(cell, column, is_faint=is_faint) for cell, column in named),
-        )
+        if has_printed:
+            yield (
+                TableCell(row.name),
+                TableCell(PAPER, is_faint=True),
+                *(_printed_cell(cell, column, is_faint=is_faint) for cell, column in named),
+            )
         here = [_here_cell(cell.here, column) for cell, column in named]
         yield (
-            _BLANK,
+            _BLANK if has_printed else TableCell(row.name),
             TableCell(HERE),
             *(replace(cell, is_best=mark) for cell, mark in zip(here, is_best, strict=True)),
         )
@@ -75,6 +76,11 @@ def _lines(
                     for gap, column in zip(gaps, filled.table.columns, strict=True)
                 ),
             )
+
+
+def _has_printed(filled: FilledTable) -> bool:
+    """Whether the table has a published value; one of a user's own may have none."""
+    return any(cell.printed not in (None, "") for line in filled.cells for cell in line)
 
 
 def _best(
@@ -116,9 +122,11 @@ def _gap_cell(gap: float | None, column: PublishedColumn) -> TableCell:
 
 def _notes(filled: FilledTable, *, has_bold: bool) -> Iterable[str]:
     table = filled.table
-    yield f"paper: {table.citation}, {table.data}" if table.citation else f"paper: {table.data}"
+    source = f"{table.citation}, {table.data}" if table.citation else table.data
+    has_printed = _has_printed(filled)
+    yield f"{'paper' if has_printed else 'data'}: {source}"
     has_values = any(cell.here is not None for line in filled.cells for cell in line)
-    if has_values and not filled.is_paper_data:
+    if has_values and has_printed and not filled.is_paper_data:
         yield f"printed values are of other data: {table.data}"
     yield from _other_data(filled)
     yield from _seeds(filled, has_bold=has_bold)

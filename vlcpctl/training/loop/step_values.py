@@ -34,7 +34,9 @@ class StepValues:
     values: Tensor  # (1 + n + m,): the sum of the n terms over features, these, the m over tokens
 
     @classmethod
-    def of(cls, at: tuple[PhasePlan, int], total: Tensor, terms: Terms, tokens: Terms) -> StepValues:
+    def of(
+        cls, at: tuple[PhasePlan, int], total: Tensor, terms: Terms, tokens: Terms
+    ) -> StepValues:
         """The values of the step `at` (phase, step); `total` is the sum of `terms`, ()."""
         stacked = torch.stack([total, *terms.values()]).detach()
         if tokens:

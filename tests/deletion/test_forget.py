@@ -430,6 +430,23 @@ def test_columns_select_pairs(world: Path, capfd: pytest.CaptureFixture[str]) ->
     assert pq.read_table(task / "train.parquet")["customer"].to_pylist() == [["c"]] * 6
 
 
+def test_paths_are_shown_as_they_were_given(
+    world: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(world.parent)
+    stored = pair_at(world / "stream/00-part-0", 0)
+    words = ("forget", "--key", stored.key, world.name)
+    planned = run_program(capfd, *words, "--dry-run")
+    assert f"rewrite task {world.name}/stream/00-part-0: " in planned.out
+    ended = run_program(capfd, *words)
+    assert ended.out == f"{world.name}/receipts/0001.json\n"
+    assert f"rewrote {world.name}/stream" in ended.err
+    assert str(world) not in planned.out + planned.err + ended.err
+    assert run_program(capfd, *words).out == ended.out
+    paths = json.loads((world / "receipts/0001.json").read_text())["paths"]
+    assert paths == [str(world)]
+
+
 def test_samples_that_no_index_lists_are_not_left_out(
     world: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

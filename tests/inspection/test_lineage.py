@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pytest
 from support.checkpoints import write_checkpoint_manifest
 from support.pair_files import rows, write_parquet
+from support.program import run_program
 
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.data.splitting.options import SplitOptions
@@ -40,6 +43,26 @@ def test_a_checkpoint_leads_back_to_the_raw_data(tmp_path: Path) -> None:
         "pairs.parquet",
     ):
         assert part in text
+
+
+def test_paths_are_shown_as_they_were_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    make_chain(tmp_path)
+    (tmp_path / "link").symlink_to("runs")
+    monkeypatch.chdir(tmp_path)
+    words = {"runs/task-1": "runs/task-0", "link/task-1": "runs/task-0"}
+    for given, parent in words.items():
+        shown = run_program(capfd, "inspect", given).out
+        assert f"checkpoint {given}\n" in shown
+        assert f"parent: checkpoint {parent}\n" in shown
+        assert "task: task stream/01-part-1\n" in shown
+        assert str(tmp_path) not in shown
+    assert f"checkpoint {tmp_path}/runs/task-0\n" in (
+        run_program(capfd, "inspect", tmp_path / "runs/task-1").out
+    )
+    found = json.loads(run_program(capfd, "inspect", "runs/task-1", "--json").out)
+    assert found["parents"][0]["path"] == f"{tmp_path}/runs/task-0"
 
 
 def test_a_stream_shows_its_tasks_with_counts(tmp_path: Path) -> None:

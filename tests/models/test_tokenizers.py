@@ -74,6 +74,13 @@ def test_saved_files_give_the_same_ids(tmp_path: Path) -> None:
     assert torch.equal(ours(TEXTS), again(TEXTS))
 
 
+def test_a_copied_folder_without_its_tokenizer_says_what_to_copy(tmp_path: Path) -> None:
+    advice = r"; .* has no tokenizer\.json or vocab\.txt of its own: copy the model's into it$"
+    for name in ("/elsewhere/words", str(tmp_path)):
+        with pytest.raises(Incompatible, match=f"^{name} is not a tokenizer: .*{advice}"):
+            tokenizer_of(config(hf_tokenizer_name=name), tmp_path)
+
+
 def test_the_end_of_a_text_is_its_highest_id() -> None:
     ids = tokenizer_of(config(hf_tokenizer_name=str(PACKAGED / "tiny-tokenizer")))(TEXTS)
     ends = ids.argmax(dim=1)

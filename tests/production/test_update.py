@@ -101,16 +101,6 @@ def test_a_week_is_accepted_and_the_link_names_its_checkpoint(
     ]
 
 
-def test_an_accepted_week_names_its_report_where_it_is_kept(
-    run: Run, place: Path, state: Path
-) -> None:
-    done = run(*week_words(place, state, 2))
-    assert done.code == 0
-    page = state / "weeks" / "0002" / "report" / "report.html"
-    assert f"{state}: week 2 is accepted; see {page}\n" in done.err
-    assert page.is_file()
-
-
 def test_the_report_has_the_start_the_guard_and_a_gate_on_both(
     run: Run, place: Path, state: Path
 ) -> None:

@@ -131,10 +131,10 @@ def run(
     if json:
         emit(dumps(found.fields))
     elif dry_run:
-        for line in lines(found.fields):
+        for line in lines(found.fields, request.shown):
             emit(line)
     else:
-        emit(found.path)
+        emit(request.shown(found.path))
 
 
 @contextmanager

@@ -31,9 +31,11 @@ def run(path: ArtifactPath, json: options.Json = False, quiet: options.Quiet = F
       vlcpctl inspect --json runs/ctp/task-2 | jq .parents
     """
     options.start(quiet=quiet)
+    from functools import partial
     from json import dumps
 
     from vlcpctl.core.console import emit
+    from vlcpctl.core.shown_paths import as_given
     from vlcpctl.inspection.lineage import describe, lines
     from vlcpctl.production.describe import KIND, describe_state, is_state, state_lines
 
@@ -41,5 +43,6 @@ def run(path: ArtifactPath, json: options.Json = False, quiet: options.Quiet = F
     if json:
         emit(dumps(facts, ensure_ascii=False))
         return
-    for line in state_lines(facts) if facts["kind"] == KIND else lines(facts):
+    shown = partial(as_given, given=[path])
+    for line in state_lines(facts) if facts["kind"] == KIND else lines(facts, shown):
         emit(line)

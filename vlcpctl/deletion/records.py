@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from vlcpctl.deletion.places import Stored
 from vlcpctl.deletion.plan import Plan
 from vlcpctl.deletion.receipt import Receipt, read
 from vlcpctl.deletion.selectors import Selectors
+
+Shown = Callable[[str | Path], str]  # the text of a path in messages
 
 _TEXTS = frozenset({".csv", ".html", ".json", ".jsonl", ".log", ".md", ".ndjson", ".tsv", ".txt"})
 _MOST_TEXT_BYTES = 1 << 26
@@ -74,8 +76,8 @@ def complete(plan: Plan, receipt: Receipt) -> None:
     receipt.fields["mentions"] = sorted(map(str, _mentions(plan, wanted)))
 
 
-def lines(fields: Mapping[str, Any]) -> Iterator[str]:
-    """What a receipt, or the plan of a dry run, says, as lines of text."""
+def lines(fields: Mapping[str, Any], shown: Shown) -> Iterator[str]:
+    """The content of a receipt, or of the plan of a dry run, as lines of text."""
     keys = fields["keys"]
     more = ", ..." if len(keys) > _KEYS_SHOWN else ""
     noun = "pair" if len(keys) == 1 else "pairs"
@@ -83,17 +85,17 @@ def lines(fields: Mapping[str, Any]) -> Iterator[str]:
     for entry in fields["artifacts"]:
         counts = ", ".join(f"{count} {name}" for name, count in entry["removed"].items())
         what = {"deleted": "delete", "rewritten": "rewrite"}[entry["action"]]
-        yield f"  {what} {entry['kind']} {entry['path']}{f': {counts}' if counts else ''}"
+        yield f"  {what} {entry['kind']} {shown(entry['path'])}{f': {counts}' if counts else ''}"
     for entry in fields["checkpoints"]:
-        yield f"  depends on them: checkpoint {entry['path']} (content {entry['content']})"
+        yield f"  depends on them: checkpoint {shown(entry['path'])} (content {entry['content']})"
     for entry in fields["unknown"]:
         yield (
-            f"  not known: checkpoint {entry['path']} was trained on data that is not under the "
-            "given paths"
+            f"  not known: checkpoint {shown(entry['path'])} was trained on data that is not "
+            "under the given paths"
         )
 
 
-def warnings(fields: Mapping[str, Any], plan: Plan) -> Iterator[str]:
+def warnings(fields: Mapping[str, Any], plan: Plan, shown: Shown) -> Iterator[str]:
     """Warnings about what the deletion does not cover, or covers unexpectedly."""
     if fields["same_image"]:
         yield (
@@ -117,10 +119,11 @@ def warnings(fields: Mapping[str, Any], plan: Plan) -> Iterator[str]:
         ("symbolic link", plan.places.skipped),
     ):
         if found:
-            yield f"not searched: {_count(len(found), noun)}, such as {found[0]}"
+            yield f"not searched: {_count(len(found), noun)}, such as {shown(found[0])}"
     if fields.get("mentions"):
         some = fields["mentions"][0]
-        yield f"a key is still named in {_count(len(fields['mentions']), 'file')}, such as {some}"
+        files = _count(len(fields["mentions"]), "file")
+        yield f"a key is still named in {files}, such as {shown(some)}"
 
 
 def _count(count: int, noun: str) -> str:

@@ -24,7 +24,7 @@ from vlcpctl.deletion.hits import Hit
 from vlcpctl.deletion.places import CACHED, PSEUDO_TEXTS, RANKS, places_under
 from vlcpctl.deletion.plan import Plan, make_plan
 from vlcpctl.deletion.receipt import FINISHED, PENDING, Receipt
-from vlcpctl.deletion.records import complete, record, trained_before
+from vlcpctl.deletion.records import Shown, complete, record, trained_before
 from vlcpctl.deletion.selectors import Selectors
 from vlcpctl.deletion.tars import Tars
 from vlcpctl.deletion.tasks import Drop, TaskRewriter, rewrite_stream
@@ -45,7 +45,11 @@ def tidy(tops: Sequence[Path]) -> None:
 
 
 def remove(
-    plan: Plan, selectors: Selectors, receipt: Receipt, observe: Observe = lambda _: None
+    plan: Plan,
+    selectors: Selectors,
+    receipt: Receipt,
+    observe: Observe = lambda _: None,
+    shown: Shown = str,
 ) -> None:
     """Remove the pairs, and write the receipt before and after.
 
@@ -59,7 +63,7 @@ def remove(
             record(plan, selectors, receipt, digests=True)
             receipt.write(PENDING)
             observe("pending")
-            _carry_out(plan, observe)
+            _carry_out(plan, observe, shown)
         observe("removed")
         tidy(plan.tops)
         done = trained_before(receipt.fields)
@@ -68,7 +72,7 @@ def remove(
             break
     else:
         raise OutputExists(
-            f"{plan.hits[0].path} contains the pairs again: another process writes them; run the "
+            f"{shown(plan.hits[0].path)} contains the pairs again: another process writes them; run the "
             "same command again when it has ended"
         )
     record(plan, selectors, receipt)
@@ -77,22 +81,22 @@ def remove(
     observe("finished")
 
 
-def _carry_out(plan: Plan, observe: Observe) -> None:
+def _carry_out(plan: Plan, observe: Observe, shown: Shown) -> None:
     tars, drop = Tars(), plan.matches.drop()
     for path in plan.deleted():
         observe(f"deleting {path.name}")
         _delete(path)
-        say(f"deleted {path}")
+        say(f"deleted {shown(path)}")
     for hit in plan.units():
         observe(f"rewriting {hit.stored.unit.name}")
         if hit.stored.kind == CACHED:  # computed again where they are needed
             hit.path.unlink(missing_ok=True)
-            say(f"deleted {hit.path}")
+            say(f"deleted {shown(hit.path)}")
         elif hit.stored.kind == KIND:  # exported again from the tasks, if it is wanted
             delete_export(hit.path, observe)
         else:
             _rewrite(hit, tars, drop, observe)
-            say(f"rewrote {hit.stored.unit}")
+            say(f"rewrote {shown(hit.stored.unit)}")
 
 
 def _delete(path: Path) -> None:

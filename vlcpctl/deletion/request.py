@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vlcpctl.core.console import say, warn
 from vlcpctl.core.errors import BadInput, OutputExists
+from vlcpctl.core.shown_paths import as_given
 from vlcpctl.core.staging import Staging
 from vlcpctl.deletion.places import tops_of, whole
 from vlcpctl.deletion.plan import Plan, make_plan
@@ -35,6 +36,10 @@ class Request:
         """Whether a deletion in this path is known; it may have deleted all of it."""
         return was_searched(path, self.receipt)
 
+    def shown(self, path: str | Path) -> str:
+        """A path that was found, as messages have it: as the paths to search were given."""
+        return as_given(path, self.paths)
+
 
 def forget(request: Request, observe: Observe = lambda _: None) -> Receipt:
     """Remove the pairs everywhere under the paths; returns the receipt.
@@ -51,8 +56,8 @@ def forget(request: Request, observe: Observe = lambda _: None) -> Receipt:
         if plan.is_empty() and not receipt.is_begun:
             return _last(request, last)
         _refuse_finished(request, last)
-        remove(plan, request.selectors, receipt, observe)
-    for line in warnings(receipt.fields, plan):
+        remove(plan, request.selectors, receipt, observe, request.shown)
+    for line in warnings(receipt.fields, plan, request.shown):
         warn(line)
     return receipt
 
@@ -66,7 +71,7 @@ def look(request: Request) -> Receipt:
         return _last(request, last)
     _refuse_finished(request, last)
     record(plan, request.selectors, receipt)
-    for line in warnings(receipt.fields, plan):
+    for line in warnings(receipt.fields, plan, request.shown):
         warn(line)
     return receipt
 
@@ -91,12 +96,14 @@ def _receipts(request: Request, tops: Sequence[Path]) -> tuple[Receipt, Receipt 
         )
     for one in found:
         if one.is_pending and one not in own:
-            warn(f"{one.path} is of a deletion that was interrupted; run its command again")
+            warn(
+                f"{request.shown(one.path)} is of a deletion that was interrupted; run its command again"
+            )
     pending = [one for one in own if one.is_pending]
     finished = [one for one in own if not one.is_pending]
     last = finished[-1] if finished else None
     if pending:
-        say(f"resuming the deletion of {pending[-1].path}")
+        say(f"resuming the deletion of {request.shown(pending[-1].path)}")
         return pending[-1], last
     return new_receipt(next_path(request.receipt, first), request.selectors, tops), last
 
@@ -105,7 +112,7 @@ def _last(request: Request, last: Receipt | None) -> Receipt:
     """The receipt of the last deletion, after which nothing was left; BadInput if there is none."""
     if last is None:
         raise _nothing_found(request)
-    say(f"nothing is left to remove; {last.path} is the receipt of the deletion")
+    say(f"nothing is left to remove; {request.shown(last.path)} is the receipt of the deletion")
     return last
 
 

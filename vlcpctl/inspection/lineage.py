@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -263,10 +263,12 @@ def _directories(top: Path) -> Iterator[Path]:
         below[:] = [] if is_deep else sorted(one for one in below if not one.startswith("."))
 
 
-def lines(facts: dict[str, Any], depth: int = 0) -> Iterator[str]:
+def lines(
+    facts: dict[str, Any], shown: Callable[[str], str] = str, depth: int = 0
+) -> Iterator[str]:
     """The lines of an artifact: its facts, a stream's table of tasks, then its parents, indented.
 
-    `facts` is what `lineage.describe` returns.
+    `facts` is what `lineage.describe` returns; `shown` gives the text of a path.
     """
     margin = "  " * depth
     role = f"{facts['role']}: " if "role" in facts else ""
@@ -276,13 +278,13 @@ def lines(facts: dict[str, Any], depth: int = 0) -> Iterator[str]:
     line_of_parent = ", ".join(
         f"{name} {facts[name]}" for name in _HEADLINE if facts.get(name) is not None
     )
-    yield f"{margin}{role}{facts['kind']} {facts['path']}"
+    yield f"{margin}{role}{facts['kind']} {shown(facts['path'])}"
     yield f"{margin}  {line_of_parent + ', ' if line_of_parent else ''}content {facts['content']}"
     if WAS in facts:
         yield f"{margin}  rewritten by 'vlcpctl forget', was {', '.join(facts[WAS][::-1])}"
     yield from (f"{margin}  {line}" for line in _lines_of_facts(facts))
     for parent in facts["parents"]:
-        yield from lines(parent, depth + 1)
+        yield from lines(parent, shown, depth + 1)
 
 
 def _lines_of_facts(facts: dict[str, Any]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.processes import exit_code_of, run_line, start_child
-from support.program import TINY, make_inputs, run_program
+from support.program import MICRO, TINY, make_inputs, run_program
 from support.wandb_file import offline_runs
 
 from vlcpctl.testing.battery import TrainingWorld, in_child, make_world, request
@@ -71,6 +71,33 @@ def test_a_resumed_run_writes_each_point_once_and_the_same_bytes(
     assert found["loss"] == [(n, pytest.approx(loss)) for n, loss in enumerate(trained)]
     measured = [number for number, _ in found["ewc/importance/loss"]]
     assert measured == list(range(len(trained), len(rows)))
+
+
+@pytest.mark.slow
+@pytest.mark.dist
+def test_of_several_processes_only_the_first_logs(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As one event file with each point once."""
+    log = ("--log", f"tensorboard:{tmp_path / 'board'}")
+    words = (
+        "train-step",
+        place / "stream/00-part-0",
+        "-o",
+        tmp_path / "00",
+        *TINY,
+        *MICRO,
+        "--nproc",
+        2,
+    )
+    done = run_program(capfd, *words, *log)
+    assert done.code == 0, done.err
+    files = [one for one in (tmp_path / "board").rglob("*") if one.is_file()]
+    assert len(files) == 1
+    losses = [row["loss"] for row in journal(tmp_path / "00")]
+    assert points(files[0].parent)["loss"] == [
+        (number, pytest.approx(loss)) for number, loss in enumerate(losses)
+    ]
 
 
 def test_rows_are_logged_once_at_the_step_of_the_stream(

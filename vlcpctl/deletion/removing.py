@@ -72,8 +72,8 @@ def remove(
             break
     else:
         raise OutputExists(
-            f"{shown(plan.hits[0].path)} contains the pairs again: another process writes them; run the "
-            "same command again when it has ended"
+            f"{shown(plan.hits[0].path)} contains the pairs again: another process writes them; "
+            "run the same command again when it has ended"
         )
     record(plan, selectors, receipt)
     complete(plan, receipt)

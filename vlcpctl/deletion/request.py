@@ -97,7 +97,8 @@ def _receipts(request: Request, tops: Sequence[Path]) -> tuple[Receipt, Receipt 
     for one in found:
         if one.is_pending and one not in own:
             warn(
-                f"{request.shown(one.path)} is of a deletion that was interrupted; run its command again"
+                f"{request.shown(one.path)} is of a deletion that was interrupted; "
+                "run its command again"
             )
     pending = [one for one in own if one.is_pending]
     finished = [one for one in own if not one.is_pending]

@@ -13,7 +13,7 @@ from support.pair_files import rows, write_parquet
 from support.program import TINY, make_inputs, run_program
 
 SIZE = 4 * 2**20
-WRITERS = ["split", "buffer", "train-step", "eval-retrieval", "forgetting-report"]
+WRITERS = ["split", "buffer", "train-step", "eval-retrieval", "forgetting-report", "export"]
 each_writer = pytest.mark.parametrize("command", WRITERS)
 
 
@@ -56,6 +56,7 @@ def command_line(command: str, place: Path, out: Path) -> list[object]:
         "train-step": (task, *TINY, "--previous", place / "plain", "--save-every", 1),
         "eval-retrieval": (task, "--checkpoint", place / "plain", "-q"),
         "forgetting-report": (place / "rows.ndjson", "-q"),
+        "export": (task, "--to", "hf", "-q"),
     }
     return [command, *how[command], "-o", out]
 

@@ -92,7 +92,9 @@ def test_a_signal_at_every_moment(tmp_path: Path, number: signal.Signals, times:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("writer", ["split", "buffer", "distill", "eval-retrieval", "train-step"])
+@pytest.mark.parametrize(
+    "writer", ["split", "buffer", "distill", "eval-retrieval", "train-step", "export"]
+)
 def test_signals_and_kills_at_random_times_leave_nothing(
     place: Path, tmp_path: Path, writer: str
 ) -> None:

@@ -103,10 +103,12 @@ def _export(request: Request) -> None:
         return
     with new_directory(request.out, MANIFEST) as directory:
         layout = LAYOUTS[request.to](Target(directory, found, request.shard_bytes), request)
+        pairs = PairsWriter(directory, found.kept_columns)
         try:
-            _write(layout, found, PairsWriter(directory, found.kept_columns))
+            _write(layout, found, pairs)
         except BaseException:
             layout.abandon()
+            pairs.abandon()
             raise
         _write_manifest(directory, request, found, identity)
     images, captions = (found.total(what) for what in ("images", "captions"))

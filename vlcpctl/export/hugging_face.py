@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlcpctl.data.tasks.exported import CARD
+from vlcpctl.data.tasks.exported import CARD, close_after_error
 from vlcpctl.export.columns import renamed
 from vlcpctl.export.data_card import data_card
 from vlcpctl.export.layout import Layout, Target
@@ -96,7 +96,7 @@ class _Shards:
 
     def abandon(self) -> None:
         if self._writer is not None:
-            self._writer.close()
+            close_after_error(self._writer)
 
     def _path(self, number: int) -> Path:
         """The path of a file before the number of all files is known."""

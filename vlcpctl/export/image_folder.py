@@ -7,7 +7,7 @@ first caption, and `captions`, all of them. The images are in a folder for each 
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, TextIO
 
 from vlcpctl.data.tasks.exported import CARD
@@ -54,7 +54,8 @@ class ImageFolder(Layout):
 
     def abandon(self) -> None:
         """See `Layout`."""
-        self._open.close()
+        with suppress(OSError):
+            self._open.close()
 
     def _described(self, pair: ExportedPair) -> dict[str, Any]:
         kept = {name: pair.kept.get(column, []) for column, name in self._kept.items()}

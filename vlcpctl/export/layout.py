@@ -33,4 +33,4 @@ class Layout(ABC):
 
     @abstractmethod
     def abandon(self) -> None:
-        """Close open files after an error; what they contain does not matter."""
+        """Close open files after an error; what they contain does not matter. Raises nothing."""

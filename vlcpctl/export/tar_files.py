@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,9 +67,10 @@ class TarFiles:
             self.ended(self.count - 1)
 
     def abandon(self) -> None:
-        """Close the last tar after an error."""
+        """Close the last tar after an error, such as on a full disk. Raises nothing."""
         if self._tar is not None:
-            self._tar.close()
+            with suppress(OSError):
+                self._tar.close()
 
     def _open(self) -> None:
         self.close()

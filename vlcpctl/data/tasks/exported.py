@@ -6,6 +6,7 @@ Both are in `.vlcpctl/` of the directory, where loaders of other programs do not
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,10 @@ class PairsWriter:
         self._flush()
         self._writer.close()
 
+    def abandon(self) -> None:
+        """Close the file after an error; what it contains does not matter."""
+        close_after_error(self._writer)
+
     def _convert(self) -> None:
         self._group.append(pa.Table.from_pylist(self._rows, self._schema))
         self._rows = []
@@ -64,6 +69,15 @@ class PairsWriter:
     def _flush(self) -> None:
         self._writer.write_table(pa.concat_tables(self._group).combine_chunks())
         self._group = []
+
+
+def close_after_error(writer: pq.ParquetWriter) -> None:
+    """Close a Parquet file that could not be written, such as on a full disk. Raises nothing."""
+    with suppress(OSError, pa.ArrowException):
+        writer.close()
+    writer.is_open = False  # its destructor would try again
+    with suppress(OSError, pa.ArrowException):
+        writer.file_handle.close()
 
 
 def exported_pairs(directory: Path) -> pa.Table | None:

@@ -1,0 +1,79 @@
+"""What an export holds: little memory while it writes, and no open file after an error."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.program import check_refused, run_program
+
+from vlcpctl.data.tasks.exported import PairsWriter
+from vlcpctl.export import data_sets
+from vlcpctl.export.tar_files import TarFiles
+from vlcpctl.testing.tiny_stream import make_task
+
+FILES = Path("/proc/self/fd")
+
+
+@pytest.fixture
+def memory() -> Iterator[None]:
+    """Counts the memory of Python's objects."""
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+def kilobytes() -> float:
+    return tracemalloc.get_traced_memory()[0] / 1000
+
+
+@pytest.mark.skipif(not FILES.is_dir(), reason="needs /proc")
+@pytest.mark.parametrize("to", ["clip-benchmark", "img2dataset", "hf", "imagefolder"])
+def test_no_file_is_open_after_an_error(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, to: str
+) -> None:
+    """Nor while the error exists: a full disk could not be unmounted."""
+    task, row, rows = make_task(tmp_path / "task", 4), data_sets._row, []
+
+    def failing(pair: Any) -> Any:
+        rows.append(pair)
+        if len(rows) == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return row(pair)
+
+    monkeypatch.setattr(data_sets, "_row", failing)
+    gc.disable()
+    try:
+        ended = run_program(capfd, "export", task, "--to", to, "-o", tmp_path / "out", "-q")
+        links = [os.path.realpath(one) for one in FILES.iterdir()]
+    finally:
+        gc.enable()
+    check_refused(ended, "export", 1, "No space left on device")
+    assert [one for one in links if "writing-" in one] == []
+
+
+def test_members_that_were_written_take_no_memory(tmp_path: Path, memory: None) -> None:
+    tars = TarFiles(lambda number: tmp_path / f"{number}.tar", 10**9, 10**6)
+    before = kilobytes()
+    for number in range(300):
+        tars.place_for([1, 1])
+        tars.write(f"{number}", {"png": b"x", "txt": b"y"})
+    assert kilobytes() - before < 200
+    tars.close()
+
+
+def test_pairs_that_wait_for_their_row_group_take_little_memory(
+    tmp_path: Path, memory: None
+) -> None:
+    pairs = PairsWriter(tmp_path, ["kept"])
+    before = kilobytes()
+    for number in range(2048):
+        pairs.add({"key": f"{number:032x}", "task": "a", "kept": [f"text {number}"]})
+    assert kilobytes() - before < 200
+    pairs.close()

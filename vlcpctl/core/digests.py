@@ -76,8 +76,7 @@ def digests_of(directory: Path, names: Iterable[str] | None = None) -> dict[str,
     `names` are their relative paths; without them, all files are meant.
     """
     if names is None:
-        found = (path for path in directory.rglob("*") if path.is_file())
-        names = [path.relative_to(directory).as_posix() for path in found]
+        names = _files_below(directory)
     return {
         name: {
             "bytes": (directory / name).stat().st_size,
@@ -85,6 +84,14 @@ def digests_of(directory: Path, names: Iterable[str] | None = None) -> dict[str,
         }
         for name in sorted(names)
     }
+
+
+def _files_below(directory: Path) -> Iterator[str]:
+    """The relative paths of all files: as text and one by one, which takes little memory."""
+    for at, _, names in os.walk(directory):
+        here = Path(at)
+        files = (here / name for name in names)
+        yield from (path.relative_to(directory).as_posix() for path in files if path.is_file())
 
 
 def verify_files(

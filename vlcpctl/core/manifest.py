@@ -62,11 +62,13 @@ def write_manifest(
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         },
     }
-    text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
     # Python carries such bytes as halves of surrogate pairs, which UTF-8 cannot encode; the
-    # backslash is escaped once more, for JSON.
-    text = _NOT_UTF8.sub(lambda found: "\\" + printable(found[0]), text)
-    (directory / MANIFESTS[kind]).write_text(text, encoding="utf-8")
+    # backslash is escaped once more, for JSON. In parts, since a manifest may list many files.
+    parts = json.JSONEncoder(indent=1, ensure_ascii=False).iterencode(manifest)
+    with (directory / MANIFESTS[kind]).open("w", encoding="utf-8") as file:
+        for part in parts:
+            file.write(_NOT_UTF8.sub(lambda found: "\\" + printable(found[0]), part))
+        file.write("\n")
 
 
 def read_manifest(directory: Path, kind: str) -> dict[str, Any]:

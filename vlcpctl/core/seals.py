@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,32 @@ from vlcpctl.core.versions import WAS
 
 SEAL = "seal"  # the field
 _UNSEALED = frozenset({SEAL, "schema", "made_by"})  # no reader relies on the other two
+_IN_PARTS = 2  # levels: the fields, and their entries such as one for each file
 _NOT_UTF8 = re.compile("[\ud800-\udfff]")
 
 
 def seal_of(manifest: Mapping[str, Any]) -> str:
     """The xxh3_128 of a manifest's fields as JSON, 32 hex digits."""
     sealed = {name: value for name, value in manifest.items() if name not in _UNSEALED}
-    read_back = json.loads(json.dumps(sealed))  # text for the keys of objects, lists for tuples
-    # Bytes of a path that are not UTF-8 are written to manifests as backslash escapes.
-    text = _NOT_UTF8.sub(lambda found: "\\" + printable(found[0]), canonical_json(read_back))
-    return xxhash.xxh3_128_hexdigest(text.encode())
+    digest = xxhash.xxh3_128()
+    for part in _canonical_parts(sealed, _IN_PARTS):
+        # Bytes of a path that are not UTF-8 are written to manifests as backslash escapes.
+        text = _NOT_UTF8.sub(lambda found: "\\" + printable(found[0]), part)
+        digest.update(text.encode())
+    return digest.hexdigest()
+
+
+def _canonical_parts(value: object, levels: int) -> Iterator[str]:
+    """The canonical JSON of a value in parts: whole, it takes much memory for many files."""
+    if levels and isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        yield "{"
+        for number, name in enumerate(sorted(value)):
+            yield f"{',' if number else ''}{canonical_json(name)}:"
+            yield from _canonical_parts(value[name], levels - 1)
+        yield "}"
+    else:
+        read_back = json.loads(json.dumps(value))  # text for the keys of objects, lists for tuples
+        yield canonical_json(read_back)
 
 
 def broken_seal(place: object, manifest: Mapping[str, Any], *, required: bool) -> str | None:

@@ -28,7 +28,7 @@ from vlcpctl.training import train_step as train
 from vlcpctl.training.config.composition import compose
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.loop.step import OptimizerStep
-from vlcpctl.training.negatives import Negatives
+from vlcpctl.training.negatives import Negatives, warnings_if_distinct
 from vlcpctl.training.train_step import train_step
 
 QUEUE = 10
@@ -217,6 +217,27 @@ def test_the_plan_warns_of_matches_among_the_negatives(
     assert not _warnings(_with(step, "ctp", "ctp.queue=1024", negatives="all", steps=1))
 
 
+def test_the_plan_computes_no_groups_of_many_more_pairs_only_to_warn(
+    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Negatives(4, 8).are_looked_at(600)
+    assert not Negatives(4, 8).are_looked_at(601)
+    step = request(world, "ctp", 0, tmp_path, buffered=False)
+    step = _with(step, "ctp", "ctp.queue=1024", negatives="all", steps=400)
+    monkeypatch.setattr(Negatives, "are_looked_at", lambda self, pairs: pairs != 12)
+    monkeypatch.setattr(plan, "pair_groups", lambda splits: 1 / 0)
+    assert not _warnings(step)
+
+
+def test_groups_of_single_pairs_are_enough_for_batch_and_queue() -> None:
+    singles = np.ones(12, np.int64)
+    assert not [*Negatives(4, 8).warnings_if_all(singles)]
+    (warning,) = Negatives(4, 8).warnings_if_all(singles[1:])
+    assert "has 11 negatives (batch and queue)" in warning
+    (warning,) = Negatives(12, 0).warnings_if_all(singles[1:])
+    assert "has 11 negatives, of which" in warning
+
+
 def test_the_number_of_matches_is_what_a_queue_holds_on_average() -> None:
     sizes = np.array([1, 2, 3])
     rng = np.random.default_rng(0)
@@ -244,3 +265,10 @@ def test_the_plan_warns_if_hardly_any_pair_is_a_negative(
         "through others: with --negatives distinct the contrastive loss is 0; --negatives all uses "
         "them all"
     )
+
+
+def test_a_group_of_more_than_half_of_the_pairs_is_warned_of() -> None:
+    assert not [*warnings_if_distinct(np.array([3, 2, 1]))]
+    (warning,) = warnings_if_distinct(np.array([1, 4, 2]))
+    assert warning.startswith("4 of the 7 training pairs are in one group, as they share images")
+    assert "with --negatives distinct they are not negatives of each other; " in warning

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pytest
 from support.naive_negatives import united
 
 from vlcpctl.data.loading.groups import pair_groups, sizes
@@ -71,7 +72,13 @@ def test_a_group_of_the_same_images_has_the_same_number_anywhere(tmp_path: Path)
     assert first.dtype == np.int64
 
 
-def test_random_groups_are_those_found_one_by_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_once", [1 << 16, 7])
+def test_random_groups_are_those_found_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(
+        "vlcpctl.data.loading.groups._AT_ONCE", at_once
+    )  # captions are hashed in parts
     rng = np.random.default_rng(0)
     words = [f"word {number}" for number in range(60)]
     rows = [

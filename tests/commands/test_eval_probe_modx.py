@@ -6,6 +6,7 @@ import io
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,13 @@ from vlcpctl.core.atomic import new_directory
 from vlcpctl.core.errors import BadInput, Diverged, OutputExists, TooManySkipped, UsageError
 from vlcpctl.core.seeds import generator
 from vlcpctl.data.images.transforms import TrainView
+from vlcpctl.data.tasks.skips import Tolerance
 from vlcpctl.data.tasks.task import Split, open_task
-from vlcpctl.evaluation.classification import modx_probe
+from vlcpctl.evaluation.classification import modx_probe, modx_views
 from vlcpctl.evaluation.classification.linear_probe import Probe
 from vlcpctl.evaluation.classification.modx_views import RawWork, train_view
 from vlcpctl.evaluation.classification.probe_images import Judged
+from vlcpctl.evaluation.classification.probe_plan import Request, make_plan
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task
@@ -341,6 +344,38 @@ def test_options_without_effect_are_refused(
     with pytest.raises(UsageError) as caught:
         probed(place, tmp_path / "rows", first(place), **how)
     assert said in str(caught.value)
+
+
+def test_defaults_are_those_of_the_authors_program(place: Path) -> None:
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("data", "solver", "strength", "held_out", "epochs", "lr", "run", "limit")
+    )
+    request = Request(
+        words=(str(first(place)),),
+        checkpoints=(place / "run/00",),
+        protocol="modx",
+        train_split="train",
+        split="test",
+        seed=0,
+        tolerance=Tolerance.parse("0"),
+        **nothing,
+    )
+    (job,) = make_plan(request).jobs
+    (row,) = job.rows
+    options = row.fields["options"]
+    assert (options["epochs"], options["lr"], options["batch"]) == (100, 0.3, 256)
+
+
+def test_views_are_those_of_the_authors_program(place: Path) -> None:
+    own = encoders.load(place / "run/00").transform
+    seen = train_view(replace(own, image_size=224))
+    assert (seen.image_size, seen.crop, seen.crop_scale, seen.flip) == (
+        *(224, "random"),
+        *((0.08, 1.0), True),
+    )
+    seen = modx_views.test_view(replace(own, image_size=224))
+    assert (seen.image_size, seen.crop, seen.flip) == (256, "center", False)
+    assert (seen.mean, seen.std) == (MEAN, STD)
 
 
 def test_the_plan_says_what_it_costs(

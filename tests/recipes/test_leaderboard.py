@@ -125,11 +125,13 @@ def test_the_best_setting_of_each_row_is_chosen(tmp_path: Path) -> None:
             tried("ewc:3e-3:ewc.strength=5", 3.0),
             tried("ewc:1e-3:ewc.strength=9", 9.0, task_step=0),  # a gallery of the first task
             tried("ewc:1e-3:ewc.strength=9", 1.0),
+            tried("ewc:1e-3:ewc.strength=9", 9.5, gallery="own"),
             tried("seqf:1e-3:", 1.5),
+            tried("seqf:3e-3:", 1.5),  # equal: the first one is chosen
         ],
     )
     assert (ended.returncode, ended.stdout) == (0, "")
-    assert "read 5 rows of 1 files, all of split val" in ended.stderr
+    assert "read 7 rows of 1 files, all of split val" in ended.stderr
     lines = [line.split("\t") for line in (tmp_path / "chosen.tsv").read_text().splitlines()]
     assert [line[:4] for line in lines] == [
         ["ewc", "3e-3", "ewc.strength=5", "3.00"],
@@ -190,3 +192,30 @@ def test_the_table_has_settings_and_scores_of_each_run(tmp_path: Path) -> None:
     )
     assert found[3] == "| `seqf` |  | 1.00 (0.50) | 0.50, 1.50 | - | - | - |"
     assert {line.count("|") for line in found} == {8}
+
+
+def test_its_page_has_a_table_of_each_report_and_every_setting_that_was_tried(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    score = {"rm": {"mean": 2.0, "sd": None, "values": [2.0]}}
+    names = ("merged_final", "own_learned", "own_final", "forgetting_max")
+    runs = [{"run": "er", "seeds": [0], "summary": dict.fromkeys(names, score)}]
+    (tmp_path / "buffered").mkdir()
+    (tmp_path / "buffered/summary.json").write_text(json.dumps({"tracks": [{"runs": runs}]}))
+    chosen = tmp_path / "chosen.tsv"
+    chosen.write_text("er\t1e-3\ter.share=0.5,er.bound=0\t7.00\t7.00 (1e-3), 6.00 (3e-3)\n")
+    script(RECIPES / "leaderboard_table.py").main(tmp_path, chosen)
+    rest = ["own `rm`, just learned", "own `rm`, last model", "`forgetting_max`"]
+    assert capsys.readouterr().out.splitlines() == [
+        "## With a buffer",
+        "",
+        f"| row | setting | {' | '.join(['merged `rm`, last model', 'seeds 0', *rest])} |",
+        "|---|---|---|---|---|---|---|",
+        "| `er` | 1e-3, er.share=0.5, er.bound=0 | 2.00 | 2.00 | 2.00 | 2.00 | 2.00 |",
+        "",
+        "## What was tried",
+        "",
+        "| row | merged `rm` on the validation split, of each setting |",
+        "|---|---|",
+        "| `er` | 7.00 (1e-3), 6.00 (3e-3) |",
+    ]

@@ -70,7 +70,7 @@ def glyphs_of(path: Path, entries: list[dict[str, Any]]) -> Any:
 
 def test_the_maker_reads_names_and_short_names_and_each_picture_once(tmp_path: Path) -> None:
     entries = [
-        one("1F4A1", "ELECTRIC LIGHT BULB", 3, short_names=["bulb", "light_bulb"]),
+        one("1F4A1", "ELECTRIC LIGHT BULB", 3, short_names=["bulb", "electric_light_bulb"]),
         one("1F1EA-1F1EC", "Egypt Flag", 2, short_names=["flag-eg"], subcategory="country-flag"),
         one("1F3FB", "EMOJI MODIFIER", 1, category="Component"),
         one("1F4A2", "ANGER SYMBOL", 0, has_img_twitter=False),
@@ -79,7 +79,7 @@ def test_the_maker_reads_names_and_short_names_and_each_picture_once(tmp_path: P
     glyphs = glyphs_of(tmp_path / "package.tgz", entries)
     assert [(glyph.name, glyph.keywords, glyph.emoji) for glyph in glyphs] == [
         ("Egypt Flag", ("flag eg", "country flag"), "\U0001f1ea\U0001f1ec"),
-        ("electric light bulb", ("bulb", "light bulb", "light & video"), "\U0001f4a1"),
+        ("electric light bulb", ("bulb", "light & video"), "\U0001f4a1"),  # the name only once
     ]
     assert glyphs[0].image().size == (64, 64)
 
@@ -247,10 +247,9 @@ def run_of(name: str, merged: list[float]) -> dict[str, Any]:
 
 
 def test_claims_say_in_which_seeds_the_papers_ordering_returns() -> None:
-    runs = {
-        name: run_of(name, values)
-        for name, values in {"seqf": [3.0, 3.0], "lwf": [5.0, 6.0], "ewc": [2.0, 4.0]}.items()
-    }
+    scores = {"seqf": [3.0, 3.0], "lwf": [5.0, 6.0], "ewc": [2.0, 4.0], "geodl": [3.0, 4.0]}
+    scores["modx"] = [1.0, 1.0]
+    runs = {name: run_of(name, values) for name, values in scores.items()}
     found = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in tables.claims(runs)[2:]
     ]
@@ -258,6 +257,10 @@ def test_claims_say_in_which_seeds_the_papers_ordering_returns() -> None:
         ("`lwf`", "`seqf`", "yes: +2.50 (0.71)"),
         ("`ewc`", "`seqf`", "in 1 of 2: +0.00 (1.41)"),
         ("`lwf`", "`ewc`", "yes: +2.50 (0.71)"),
+        ("`geodl`", "`seqf`", "in 1 of 2: +0.50 (0.71)"),  # an equal score is not above
+        ("`modx`", "`seqf`", "no: -2.00 (0.00)"),
+        ("`modx`", "`ewc`", "no: -2.00 (1.41)"),
+        ("`modx`", "`lwf`", "no: -4.50 (0.71)"),
     ]
 
 
@@ -270,6 +273,22 @@ def test_a_table_has_rates_seeds_and_what_the_base_still_has_of_its_own_pictures
     assert cells[:4] == ["`dha-adapt`", "2e-4", "5.50 (0.71)", "5.00, 6.00"]
     assert cells[-2:] == ["-", "41.00 (1.41)"]
     assert second.startswith("| `seqf` |")
+
+
+def test_the_base_is_compared_with_chance_before_it_is_trained_on_emoji9(tmp_path: Path) -> None:
+    start = [("00-base", 70.0), ("00-a", 40.0), ("01-b", 60.0)]
+    rows = [json.dumps({"task": task, "metrics": {"rm": rm}}) for task, rm in start]
+    (tmp_path / "start.ndjson").write_text("\n".join(rows))
+    scores = {"rm": 2.5, "i2t_r1": 1.0, "t2i_r1": 2.0, "i2t_r10": 3.0, "t2i_r10": 4.0}
+    whole = {"metrics": scores, "n_images": 4, "n_texts": 20}
+    (tmp_path / "zero-shot.ndjson").write_text(json.dumps(whole))
+    chance = (25 + 100 + 100 + 5 + 25 + 50) / 6  # R@5 among 4 images is certain
+    assert tables.base_lines(tmp_path) == [
+        "- On held-out views of its own pictures: 70.0.",
+        f"- Zero-shot among all pictures of Emoji-9: 2.50; chance {chance:.2f}.",
+        "- R@1 there, from image to text and back: 1.00 and 2.00; R@10: 3.00 and 4.00.",
+        "- Zero-shot in the gallery of each group: 50.00 on average.",
+    ]
 
 
 def angle_row(seed: int, since: int | None, step: int, value: float) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from support.wandb_file import offline_runs
 
 from vlcpctl.testing.battery import TrainingWorld, in_child, make_world, request
 from vlcpctl.tracking.destinations import Destination
+from vlcpctl.tracking.trackers import EVALUATION, TrackedRun
 from vlcpctl.training.train_step import train_step
 
 Points = dict[str, list[tuple[int, float]]]
@@ -49,6 +50,8 @@ def test_a_resumed_run_writes_each_point_once_and_the_same_bytes(
     world: TrainingWorld, tmp_path: Path
 ) -> None:
     """EWC measures after it trained: its steps come after those of the training."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
     log = (Destination("tensorboard", str(tmp_path / "board")),)
     plain = request(world, "ewc", 0, tmp_path / "plain", buffered=False)
     step = request(world, "ewc", 0, tmp_path, buffered=False, log=log, save_every="3")
@@ -69,6 +72,8 @@ def test_a_resumed_run_writes_each_point_once_and_the_same_bytes(
     rows = journal(step.out)
     trained = [row["loss"] for row in rows if row["phase"] == "train"]
     assert found["loss"] == [(n, pytest.approx(loss)) for n, loss in enumerate(trained)]
+    (settings,) = EventAccumulator(str(board)).Reload().Tensors("settings/text_summary")
+    assert b"    method = ewc\n" in settings.tensor_proto.string_val[0]  # once, not when it resumes
     measured = [number for number, _ in found["ewc/importance/loss"]]
     assert measured == list(range(len(trained), len(rows)))
 
@@ -116,6 +121,17 @@ def test_rows_are_logged_once_at_the_step_of_the_stream(
         for name, value in row["metrics"].items()
         if value is not None
     }
+
+
+def test_rows_are_on_disk_before_the_log_is_closed(tmp_path: Path) -> None:
+    """A signal may end an evaluation after any row."""
+    from vlcpctl.tracking.tensorboard_events import TensorBoardTracker
+
+    run = TrackedRun(run="a", seed=0, kind=EVALUATION, part="eval", id="x")
+    tracker = TensorBoardTracker(Destination("tensorboard", str(tmp_path)), run)
+    tracker.log({"rm": 50.0}, 1)
+    assert points(tmp_path / "a" / "eval") == {"rm": [(1, 50.0)]}
+    tracker.close(0)
 
 
 def in_offline(words: tuple[object, ...], directory: Path) -> int:

@@ -6,6 +6,7 @@ import json
 import shutil
 import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from support.program import check_refused, run_program
 from vlcpctl.data.sources.tar_reader import members
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_stream, open_task
+from vlcpctl.export.data_sets import Request
 from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task
 
 FORMS = ("clip-benchmark", "img2dataset", "hf", "imagefolder")
@@ -241,6 +243,34 @@ def test_the_same_command_is_finished_and_other_settings_are_refused(
     damaged = run_program(capfd, "export", stream, "--to", form, "-o", out, "--split", "test")
     check_refused(damaged, "export", 4, "has changed since it was written")
     assert run_program(capfd, "check", out).code == 3
+
+
+@pytest.mark.parametrize("to", ["hf", "clip-benchmark"])
+def test_every_setting_decides_whether_an_export_is_finished(to: str, stream: Path) -> None:
+    first, second = open_stream(stream)
+    request = Request(tasks=[first, second], to=to, out=stream)
+    changes: list[dict[str, Any]] = [
+        {"tasks": [first]},
+        {"tasks": [second, first]},
+        {"splits": ("test",)},
+        {"to": "imagefolder"},
+        {"shard_bytes": 1000},
+        {"dataset_type": "classification"},
+        {"templates": ("{c}",)},
+    ]
+    wanted = request.identity()
+    same = [one for one in changes if replace(request, **one).identity() == wanted]
+    assert same == ([] if to == "clip-benchmark" else changes[-2:])  # which only it writes
+    assert replace(request, out=stream / "out", force=True).identity() == wanted
+
+
+@pytest.mark.parametrize(("form", "folder"), [("hf", "data"), ("imagefolder", ".")])
+def test_val_is_called_validation_as_on_the_hub(form: str, folder: str, tmp_path: Path) -> None:
+    task = open_task(make_task(tmp_path / "task", splits={"train": 2, "val": 1, "query": 1}))
+    Request(tasks=[task], to=form, out=tmp_path / "out").export()
+    found = {path.name.split("-")[0] for path in (tmp_path / "out" / folder).glob("[a-z]*")}
+    assert found == {"train", "validation", "query"}
+    assert "validation" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_a_damaged_image_stops_the_export_and_nothing_is_left(

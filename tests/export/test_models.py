@@ -7,6 +7,7 @@ import io
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,12 @@ from safetensors.torch import load_file
 from support.program import check_refused, make_inputs, run_program
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.model_facts import model_facts
 from vlcpctl.data.images.transforms import decode_image, eval_view
+from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.export import modeling_fusion
+from vlcpctl.export.model import Request
+from vlcpctl.export.model_card import Facts, model_card
 from vlcpctl.models import encoders
 from vlcpctl.testing.tiny_stream import make_image
 
@@ -91,11 +96,33 @@ def test_the_card_says_how_the_model_was_trained_and_how_good_it_is(
         if row["checkpoint"] == made.content
     ]
     numbers = " | ".join(f"{value:.2f}" for value in own["metrics"].values())
+    assert "retrieval (cross-modal, gallery own), in percent\n" in card
     assert f"| 00-part-0 | test | {numbers} |" in card
     assert card.count("| 00-part-0 |") == 1  # the rows of the other checkpoint are left out
     without = export(capfd, checkpoint, tmp_path / "without") / "README.md"
     assert "## Results" not in without.read_text()
     assert f"| part 0 | {made.tasks[0]} | not given |" in without.read_text()
+
+
+def test_rows_and_tasks_of_the_card_decide_whether_an_export_is_finished(
+    place: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "rows").write_text("{}\n")
+    tasks = open_stream(place / "stream")
+    request = Request(checkpoint=place / "plain", out=tmp_path / "out")
+    changes: list[dict[str, Any]] = [{"rows": [tmp_path / "rows"]}, {"tasks": tasks}]
+    changes.append({"checkpoint": place / "queued"})
+    found = [replace(request, **one).identity() for one in ({}, *changes)]
+    assert all(found.count(one) == 1 for one in found)
+    assert replace(request, out=place, force=True).identity() == found[0]
+
+
+def test_the_card_names_the_previous_checkpoint(place: Path) -> None:
+    made = CheckpointManifest.read(place / "plain")
+    facts = model_facts(place / "plain", made)
+    assert "previous checkpoint" not in model_card(Facts(made, facts))
+    later = replace(made, parent="0123abcd")
+    assert "| previous checkpoint | 0123abcd |" in model_card(Facts(later, facts))
 
 
 def test_rows_of_other_checkpoints_and_data_options_are_refused(

@@ -15,6 +15,7 @@ from support.eval_rows import row
 from support.recipe_lines import RECIPES, dry_run_of, options_of, options_of_command
 
 from vlcpctl.methods import TABLE
+from vlcpctl.training.config.composition import compose
 
 CHOOSE = RECIPES / "leaderboard_choose.py"
 BOARDS = ("memory-free", "buffered", "ablations")
@@ -102,6 +103,8 @@ def test_every_ablation_is_a_line_that_the_program_takes(monkeypatch: pytest.Mon
     found = [line for line in lines if "ablations" in str(line)]
     assert found
     assert all(options_of(line) for line in found)
+    for given in options_of_command(found, "train-step"):
+        assert compose(given["method"], given["set_"] or [])
 
 
 def choose(tmp_path: Path, rows: list[dict[str, object]]) -> subprocess.CompletedProcess[str]:

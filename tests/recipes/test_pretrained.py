@@ -167,6 +167,10 @@ def test_every_run_starts_from_the_base_under_one_budget_with_three_seeds() -> N
     assert len({tuple(str(one[key]) for key in keys) for one in steps()}) == 1
     firsts = [one for one in steps() if one["out"].name == FIRST]
     assert {str(one["previous"]) for one in firsts} == {"start"}
+    for one in steps():
+        if one["out"].name != FIRST:
+            assert one["previous"].parent == one["out"].parent
+            assert int(one["previous"].name[:2]) == int(one["out"].name[:2]) - 1
     lasts = [one for one in steps() if one["out"].name == LAST]
     runs = sorted((one["run_name"], one["seed"]) for one in lasts)
     assert len({name for name, _ in runs}) == 13
@@ -209,14 +213,16 @@ def test_buffers_hold_earlier_groups_only_and_each_method_has_the_one_it_needs()
         assert tasks[::-1] == list(range(int(given["out"].name[:2])))
 
 
-def test_switches_of_dha_are_rows_of_one_rate() -> None:
+def test_switches_of_dha_are_rows_of_one_rate(tmp_path: Path) -> None:
+    (tmp_path / "chosen.tsv").write_text("seqf\t2e-4\ndha\t5e-4\n")
+    how = ("--methods", "seqf dha dha-adapt dha-strong dha-strong-adapt", "--out", str(tmp_path))
     found = {
         one["run_name"]: (tuple(one["set_"] or ()), one["lr"])
-        for one in steps()
+        for one in options_of_command(dry_run_of("pretrained.sh", *how), "train-step")
         if one["method"] == "dha" and ":" not in one["run_name"]
     }
     assert set(found) == {"dha", "dha-adapt", "dha-strong", "dha-strong-adapt"}
-    assert len({rate for _, rate in found.values()}) == 1
+    assert {rate for _, rate in found.values()} == {5e-4}
     for name, (flags, _) in found.items():
         assert ("dha.dynamic=false" in flags) == name.endswith("-adapt")
         assert ("dha.main_share=0.875" in flags) == ("strong" in name)

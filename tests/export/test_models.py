@@ -230,7 +230,7 @@ def test_the_loader_of_a_fusion_model_computes_what_we_compute(
 def test_the_loader_prepares_images_as_we_do(mode: str, kind: str) -> None:
     from vlcpctl.core.transform import ImageTransform
 
-    values = np.random.default_rng(0).integers(0, 256, (20, 33, 4), dtype=np.uint8)
+    values = np.random.default_rng(0).integers(0, 256, (20, 34, 4), dtype=np.uint8)
     image = {
         "L": lambda: Image.fromarray(values[..., 0]),
         "RGBA": lambda: Image.fromarray(values),

@@ -57,7 +57,7 @@ class TarFiles:
             about = tarfile.TarInfo(f"{name}.{extension}")  # of 1970, as equal bytes need
             about.size = len(data)
             self._tar.addfile(about, io.BytesIO(data))
-            self._tar.members.clear()  # nobody reads the list, which takes a kilobyte a member
+            self._tar.getmembers().clear()  # the list, unused, takes a kilobyte a member
 
     def close(self) -> None:
         """Finish the last tar."""

@@ -152,7 +152,8 @@ sequence() {
     if [ -n "$past" ] || [ -z "$from" ]; then
       made=$dir/${task##*/}
       [ -z "$past" ] || [ -z "$share" ] || made=$dir/trained-${task##*/}
-      echo "train-step $task -o $made $words ${from:+--previous $from} ${buffer:+--buffer $buffer}"
+      echo "train-step $task -o $made $words ${from:+--previous $from} ${buffer:+--buffer $buffer}" |
+        if [ -n "$from" ]; then without_temperature; else cat; fi
       if [ "$made" != "$dir/${task##*/}" ]; then
         echo "interpolate $from $made --alpha $share -o $dir/${task##*/} --run '$name'"
       fi
@@ -161,6 +162,8 @@ sequence() {
     past=$task
   done
 }
+
+without_temperature() { sed "s/ --temperature [^ ]*//"; } # the previous model has its own
 
 train_words() { # METHOD SETTINGS RATE SEED STEPS
   echo "--method $1 $(as_options "$2") --preset tiny --steps $5 --lr $3 --seed $4"

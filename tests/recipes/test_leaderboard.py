@@ -103,8 +103,19 @@ def test_every_ablation_is_a_line_that_the_program_takes(monkeypatch: pytest.Mon
     found = [line for line in lines if "ablations" in str(line)]
     assert found
     assert all(options_of(line) for line in found)
+    given_temperature = set()
     for given in options_of_command(found, "train-step"):
         assert compose(given["method"], given["set_"] or [])
+        # train-step refuses a temperature for a model that has one.
+        assert not (given["temperature"] and given["previous"])
+        if given["temperature"]:
+            given_temperature.add((given["run_name"], given["temperature"]))
+    assert given_temperature == {
+        ("incclip-learned", "learn:0.07"),
+        ("incclip-learned-no-texts", "learn:0.07"),
+        ("incclip-0.02", "fixed:0.02"),
+        ("incclip-0.02-no-texts", "fixed:0.02"),
+    }
 
 
 def choose(tmp_path: Path, rows: list[dict[str, object]]) -> subprocess.CompletedProcess[str]:

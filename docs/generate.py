@@ -33,6 +33,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "command": commands.page,
     "methods": methods.table,
     "methods linked": methods.linked_table,
+    "when to use": methods.when_table,
     "method head": methods.head,
     "method": methods.page,
     "rows": reference.rows,
@@ -60,6 +61,8 @@ import sys; sys.path.append("docs"); import generate; generate.part("method head
 
 $to_write
 
+$when Write here one sentence for the tables of methods.
+
 <!-- $mark
 import sys; sys.path.append("docs"); import generate; generate.part("method", "$name")
 ]]] -->
@@ -83,7 +86,7 @@ def missing_pages() -> dict[Path, str]:
     texts = {DOCS / "commands" / f"{name}.md": (name, _COMMAND) for name in COMMANDS}
     texts |= {DOCS / "methods" / f"{name}.md": (name, _METHOD) for name in TABLE}
     return {
-        path: text.substitute(name=name, mark=_MARK, to_write=TO_WRITE)
+        path: text.substitute(name=name, mark=_MARK, to_write=TO_WRITE, when=methods.WHEN)
         for path, (name, text) in texts.items()
         if not path.exists()
     }

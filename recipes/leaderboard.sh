@@ -9,8 +9,8 @@
 #   2. the board    the other six groups from a fresh start with that setting, three seeds, measured
 #                   on the test split; table.md and report/ are made from these rows
 #
-#   bash recipes/leaderboard.sh                STEPS=50 of each task, SEEDS="0 1 2"; about an hour
-#   ABLATIONS=1 bash recipes/leaderboard.sh    also the runs behind the discussion, half an hour more
+#   bash recipes/leaderboard.sh                STEPS=50 of each task, SEEDS="0 1 2"; 75 minutes of two cores
+#   ABLATIONS=1 bash recipes/leaderboard.sh    also the runs behind the discussion, an hour more
 #   ABLATIONS="ctp-all er-all" ...             some of them
 #   bash recipes/leaderboard.sh --dry-run      print every command, run none
 #
@@ -18,8 +18,8 @@
 #   --methods "A B"    some of the rows [all]
 #   --jobs N           commands that run at once [one per core]
 #
-# 50 steps rather than 80, and no full grid of rates and strengths, so that both tables take an hour of
-# two cores together. With seqf, 1e-3 and 5e-4 were the best of six rates from 3e-4 to 6e-3 on the
+# 50 steps rather than 80, and no full grid of rates and strengths, so that two cores make both tables in
+# little more than an hour. With seqf, 1e-3 and 5e-4 were the best of six rates from 3e-4 to 6e-3 on the
 # validation split. joint trains on all tasks at once, for as many steps as a sequence has in total. A
 # buffer holds SIZE=10% of a stream. If it is interrupted, the same command resumes it; with more SEEDS
 # it trains what is missing.

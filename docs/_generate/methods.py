@@ -17,7 +17,9 @@ from vlcpctl.commands.methods import bibtex, cited, describe
 from vlcpctl.core.method import TRAIN, Method, Needs, Phase
 from vlcpctl.methods import TABLE
 
-LEADERBOARD = Path(__file__).parents[1] / "results" / "leaderboard.md"
+PAGES = Path(__file__).parents[1] / "methods"
+LEADERBOARD = PAGES.parent / "results" / "leaderboard.md"
+WHEN = "**When to use it:**"  # the start of a paragraph of every method's page
 LOSSES = Path(vlcpctl.__file__).parent / "losses"
 NEEDS = {
     "buffer": "a buffer of earlier pairs (`--buffer`)",
@@ -48,20 +50,41 @@ def facts_of(method: type[Method]) -> dict[str, Any]:
 
 
 def table(link: str = "docs/methods/") -> str:
-    """Every method: name, title, paper, needs; the names link to its page."""
+    """Every method: name, title and paper, when to use it, needs; the names link to its page."""
     rows = []
     for method in TABLE.values():
         facts = facts_of(method)
         papers = "; ".join(f"[{cited(paper)}]({paper.url})" for paper in method.papers)
-        needs = [SHORT.get(one, one) for one in facts["needs"]]
-        name = f"[`{method.name}`]({link}{method.name}.md)"
-        rows.append((name, prose(method.title), papers, ", ".join(filter(None, needs))))
-    return table_of(("name", "", "paper", "needs"), rows)
+        title = prose(method.title) + (f" ({papers})" if papers else "")
+        needs = ", ".join(filter(None, (SHORT.get(one, one) for one in facts["needs"])))
+        rows.append((_linked(method.name, link), title, when(method.name), needs))
+    return table_of(("name", "", "when to use it", "needs"), rows)
 
 
 def linked_table() -> str:
     """The same for a page beside those of the methods."""
     return table("")
+
+
+def when_table(*names: str) -> str:
+    """When to use some of the methods, for a page of the guides."""
+    rows = [(_linked(name, "../methods/"), when(name)) for name in names]
+    return table_of(("method", "when to use it"), rows)
+
+
+def when(name: str) -> str:
+    """The paragraph of a method's page that says when to use it, on one line.
+
+    Raises ValueError if the page does not have one.
+    """
+    for paragraph in (PAGES / f"{name}.md").read_text(encoding="utf-8").split("\n\n"):
+        if paragraph.startswith(WHEN):
+            return " ".join(paragraph.removeprefix(WHEN).split())
+    raise ValueError(f"docs/methods/{name}.md has no paragraph that starts with {WHEN!r}")
+
+
+def _linked(name: str, link: str) -> str:
+    return f"[`{name}`]({link}{name}.md)"
 
 
 def head(name: str) -> str:

@@ -13,7 +13,7 @@ from support.doc_pages import DOCS, ROOT
 from vlcpctl.commands import COMMANDS
 from vlcpctl.methods import TABLE
 
-UNWRITTEN = "Write here what it does"
+UNWRITTEN = "Write here"
 METHOD = '''
 from dataclasses import dataclass
 from typing import ClassVar

@@ -63,6 +63,20 @@ def test_added_files_stay(task: Path, program: Any) -> None:
     assert names_in(out) == {"LICENSE", "notes", "notes/link"}
 
 
+@pytest.mark.parametrize("added", [False, True])
+def test_the_data_set_is_named_as_it_was_given(
+    task: Path, program: Any, monkeypatch: pytest.MonkeyPatch, added: bool
+) -> None:
+    out, key = export(program, task, "imagefolder"), pair_at(task, 3).key
+    if added:
+        (out / "LICENSE").write_text("mine")
+    monkeypatch.chdir(out.parent)
+    said = program("forget", "--key", key, out.name)
+    what = "the data set in out; left files" if added else "out; export it again"
+    assert f"deleted {what}" in said
+    assert str(out) not in said
+
+
 @pytest.mark.parametrize("to", ["hf", "imagefolder"])
 def test_a_card_stays_if_it_was_filled_in(task: Path, program: Any, to: str) -> None:
     out, key = export(program, task, to), pair_at(task, 3).key

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 from collections.abc import Iterator
@@ -36,8 +35,6 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     if made.returncode:
         pytest.skip(f"no disk can be mounted here: {made.stderr.strip()}")
     yield path
-    # A Parquet writer whose first bytes do not fit leaves its file open until it is collected.
-    gc.collect()
     subprocess.run(["umount", path], check=True)
 
 

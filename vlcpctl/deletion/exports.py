@@ -19,18 +19,20 @@ _EDITED = (CARD, TEMPLATES)
 _HIDDEN = MANIFEST.partition("/")[0]  # the directory with the manifest, which is all ours
 
 
-def delete_export(directory: Path, observe: Callable[[str], None]) -> None:
+def delete_export(
+    directory: Path, observe: Callable[[str], None], shown: Callable[[Path], str]
+) -> None:
     """Delete a data set, in the holder of its lock; files that were added or edited stay.
 
     With such files, the hidden directory with the manifest and the list of pairs goes last and at
     once: after a kill, the same command finds the data set again. Raises BadInput if the manifest
-    cannot be read, and OSError if a file cannot be deleted.
+    cannot be read, and OSError if a file cannot be deleted. `shown` gives the text of a path.
     """
     files = _files_in(directory)
     left = _left(directory, files)
     if not left:
         Staging(directory).delete_output()
-        say(f"deleted {directory}; export it again from its tasks")
+        say(f"deleted {shown(directory)}; export it again from its tasks")
         return
     gone = sorted(name for name in files - left if not name.startswith(f"{_HIDDEN}/"))
     for name in gone:
@@ -39,8 +41,8 @@ def delete_export(directory: Path, observe: Callable[[str], None]) -> None:
     _sync_without_empty(directory, gone)
     observe(f"emptied {directory.name}")
     Staging(directory).delete_output(_HIDDEN)
-    names = some_names(sorted(left))
-    say(f"deleted the data set in {directory}; left files that were added or changed: {names}")
+    names, place = some_names(sorted(left)), shown(directory)
+    say(f"deleted the data set in {place}; left files that were added or changed: {names}")
 
 
 def _files_in(directory: Path) -> set[str]:

@@ -93,7 +93,7 @@ def _carry_out(plan: Plan, observe: Observe, shown: Shown) -> None:
             hit.path.unlink(missing_ok=True)
             say(f"deleted {shown(hit.path)}")
         elif hit.stored.kind == KIND:  # exported again from the tasks, if it is wanted
-            delete_export(hit.path, observe)
+            delete_export(hit.path, observe, shown)
         else:
             _rewrite(hit, tars, drop, observe)
             say(f"rewrote {shown(hit.stored.unit)}")

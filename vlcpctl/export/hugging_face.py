@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from vlcpctl.data.tasks.exported import CARD, close_after_error
+from vlcpctl.data.tasks.exported import CARD, ParquetFile
 from vlcpctl.export.columns import renamed
 from vlcpctl.export.data_card import data_card
 from vlcpctl.export.layout import Layout, Target
@@ -75,7 +74,7 @@ class _Shards:
         self._rows: list[dict[str, Any]] = []
         self._held = 0  # bytes of images in these rows
         self._in_file = self._files = self._count = self._bytes = 0
-        self._writer: pq.ParquetWriter | None = None
+        self._writer: ParquetFile | None = None
 
     def add(self, row: dict[str, Any], size: int) -> None:
         if self._in_file and self._in_file + size > self.target.shard_bytes:
@@ -96,7 +95,7 @@ class _Shards:
 
     def abandon(self) -> None:
         if self._writer is not None:
-            close_after_error(self._writer)
+            self._writer.abandon()
 
     def _path(self, number: int) -> Path:
         """The path of a file before the number of all files is known."""
@@ -104,14 +103,14 @@ class _Shards:
 
     def _flush(self) -> None:
         if self._writer is None:
-            self._writer = pq.ParquetWriter(
+            self._writer = ParquetFile(
                 self._path(self._files),
                 self.schema,
                 use_dictionary=["label", "task"],
                 write_statistics=["label", "key", "task"],
             )
         if self._rows:
-            self._writer.write_table(pa.Table.from_pylist(self._rows, self.schema))
+            self._writer.write(pa.Table.from_pylist(self._rows, self.schema))
         self._rows, self._held = [], 0
 
     def _end(self) -> None:

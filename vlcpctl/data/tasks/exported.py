@@ -40,7 +40,7 @@ class PairsWriter:
         lists = [pa.field(name, pa.list_(pa.string())) for name in kept]
         self._schema = pa.schema([*texts, *lists])
         (directory / PAIRS).parent.mkdir(parents=True, exist_ok=True)
-        self._writer = pq.ParquetWriter(directory / PAIRS, self._schema)
+        self._file = ParquetFile(directory / PAIRS, self._schema)
         self._rows: list[Mapping[str, Any]] = []
         self._group: list[pa.Table] = []  # the earlier rows of the row group
 
@@ -56,28 +56,54 @@ class PairsWriter:
         """Write the remaining rows and the footer."""
         self._convert()
         self._flush()
-        self._writer.close()
+        self._file.close()
 
     def abandon(self) -> None:
         """Close the file after an error; what it contains does not matter."""
-        close_after_error(self._writer)
+        self._file.abandon()
 
     def _convert(self) -> None:
         self._group.append(pa.Table.from_pylist(self._rows, self._schema))
         self._rows = []
 
     def _flush(self) -> None:
-        self._writer.write_table(pa.concat_tables(self._group).combine_chunks())
+        self._file.write(pa.concat_tables(self._group).combine_chunks())
         self._group = []
 
 
-def close_after_error(writer: pq.ParquetWriter) -> None:
-    """Close a Parquet file that could not be written, such as on a full disk. Raises nothing."""
-    with suppress(OSError, pa.ArrowException):
-        writer.close()
-    writer.is_open = False  # its destructor would try again
-    with suppress(OSError, pa.ArrowException):
-        writer.file_handle.close()
+class ParquetFile:
+    """A Parquet file to write, which is closed whatever becomes of it.
+
+    pyarrow's own writer leaves a file open if its first bytes do not fit on the disk.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema, **options: Any) -> None:
+        self._file = pa.OSFile(str(path), "wb")
+        try:
+            self._writer = pq.ParquetWriter(self._file, schema, **options)
+        except BaseException:
+            self._close_file()
+            raise
+
+    def write(self, table: pa.Table) -> None:
+        """Append a row group."""
+        self._writer.write_table(table)
+
+    def close(self) -> None:
+        """Write the footer."""
+        self._writer.close()
+        self._file.close()
+
+    def abandon(self) -> None:
+        """Close the file after an error; what it contains does not matter. Raises nothing."""
+        with suppress(OSError, pa.ArrowException):
+            self._writer.close()
+        self._writer.is_open = False  # its destructor would try again
+        self._close_file()
+
+    def _close_file(self) -> None:
+        with suppress(OSError, pa.ArrowException):
+            self._file.close()
 
 
 def exported_pairs(directory: Path) -> pa.Table | None:

@@ -101,10 +101,14 @@ def test_our_accuracies_are_those_of_clip_benchmark(
     with capfd.disabled():
         print(f"\n{side} px, {row['n_images']} images, {row['n_classes']} classes", end=": ")
         print(row["metrics"], found, f"n_ties {row['n_ties']}")
-    assert row["n_ties"] == 0  # a tie that they win by the order of the classes is not a hit here
+    # A tie, which is a miss here and which they may win by the order of the classes, is rare: there
+    # is one or none, which depends on the last bits and so on the CPU.
+    assert row["n_ties"] <= 1
     assert row["metrics"].keys() == found.keys()
     for key, value in found.items():
-        assert row["metrics"][key] == pytest.approx(value, abs=1e-9), key
+        count = row["n_classes" if key == "mean_per_class_recall" else "n_images"]
+        ours_if_won = row["metrics"][key] + 100 * row["n_ties"] / count
+        assert row["metrics"][key] - 1e-9 <= value <= ours_if_won + 1e-9, key
 
 
 @pytest.mark.slow

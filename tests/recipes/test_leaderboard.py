@@ -76,22 +76,23 @@ def test_every_row_has_two_rates_and_every_strength_three_values() -> None:
         if stage_of(given["out"]) == "selection":
             _, name, rate, setting = str(given["out"]).split("/")
             tried[name].add((rate, setting))
-    plain = {"joint", "seqf", "ctp", "er", "mof", "ctp+er"}
+    plain = {"joint", "seqf", "er", "mof"}
     assert {name: len(found) for name, found in tried.items()} == {
         name: 2 if name in plain else 4 for name in tried
     }
 
 
 def test_ablations_are_made_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ABLATIONS", "ctp-queue0 incclip-256-no-texts")
+    monkeypatch.setenv("ABLATIONS", "ctp-all-default incclip-256-no-texts")
     lines = dry_run_of("leaderboard.sh", "--methods", "ctp incclip seqf")
     made = {
         given["run_name"]: given
         for given in options_of_command(lines, "train-step")
         if stage_of(given["out"]) == "ablations"
     }
-    assert set(made) == {"ctp-queue0", "incclip-256-no-texts"}
-    assert made["ctp-queue0"]["set_"] == ["ctp.queue=0"]
+    assert set(made) == {"ctp-all-default", "incclip-256-no-texts"}
+    assert made["ctp-all-default"]["set_"] == ["ctp.queue=1024"]
+    assert made["ctp-all-default"]["negatives"] == "all"
     assert made["incclip-256-no-texts"]["batch_size"] == 256
     assert "incclip.count=0" in made["incclip-256-no-texts"]["set_"]
 
@@ -113,6 +114,8 @@ def test_every_ablation_is_a_line_that_the_program_takes(monkeypatch: pytest.Mon
     assert given_temperature == {
         ("incclip-learned", "learn:0.07"),
         ("incclip-learned-no-texts", "learn:0.07"),
+        ("incclip-learned-0.07", "learn:0.07"),
+        ("incclip-learned-0.07-no-texts", "learn:0.07"),
         ("incclip-0.02", "fixed:0.02"),
         ("incclip-0.02-no-texts", "fixed:0.02"),
     }

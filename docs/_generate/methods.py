@@ -32,6 +32,11 @@ NEEDS = {
     "fusion": "a fusion model",
     "pseudo_texts": "negative texts: generated during training, or `--pseudo-texts`",
 }
+STATE = (
+    "A slot holds tensors besides the model. One that is kept to the next task is part of the "
+    "checkpoint, as `method/{name}/SLOT.safetensors`."
+)
+MASKED_WORDS = "- the prediction of masked words, `mlm`, with a fusion model only"
 SHORT = {
     "previous_weights": "previous weights",
     "previous_tokens": "",  # with a fusion model only
@@ -101,7 +106,7 @@ def page(name: str) -> str:
     parts = ["## In a command line", block(_command_line(method, facts))]
     parts += [f"Its preset is `{facts['preset']}`, see [presets](../reference/presets.md)."]
     parts += [prose(_sentence(f"The plan notes: {method.note}"))] if method.note else []
-    parts += ["## Needs after the first task", _needs(method)]
+    parts += ["## Needs" if method.from_unseen else "## Needs after the first task", _needs(method)]
     parts += ["## Hyper-parameters", _parameters(facts)]
     parts += ["## Loss terms", _terms(method)]
     parts += _formulas(method)
@@ -127,6 +132,8 @@ def _command_line(method: type[Method], facts: dict[str, Any]) -> str:
 def _needs(method: type[Method]) -> str:
     needs: Needs = method().needs(first=False)
     found = [name for name in vars_of(needs) if getattr(needs, name)]
+    if not found and method.from_unseen:
+        return "The data of all tasks; `--previous` may be a model that was trained on none of them."
     if not found:
         return "Nothing but the checkpoint that it starts from."
     lines = [NEEDS.get(name, f"`{name}`") for name in found]
@@ -170,7 +177,7 @@ def _terms(method: type[Method]) -> str:
     found = dict.fromkeys(name for tree in _sources(method) for name in _term_names(tree))
     found |= dict.fromkeys(one.term for one in getattr(method(), "penalties", ()))
     lines = [] if method.replaces_base else ["- the contrastive loss, `contrastive`"]
-    lines += [f"- `{name}`" for name in found]
+    lines += [MASKED_WORDS, *(f"- `{method.name}/{name}`" for name in found)]
     replaced = " Its own terms replace the contrastive loss." if method.replaces_base else ""
     where = f"As they are named in `metrics.jsonl` and by `vlcpctl watch`.{replaced}"
     return "\n".join([where, "", *lines])
@@ -235,26 +242,29 @@ def _state(method: type[Method]) -> str:
         when = "after the first" if name not in tasks[True] else when
         kept = "to the next task" if slot.lifetime == "stream" else "during a task"
         rows.append((f"`{name}`", when, kept))
-    return table_of(("slot", "tasks", "kept"), rows)
+    return (
+        f"{STATE.format(name=method.name)}\n\n{table_of(('slot', 'in tasks', 'is kept'), rows)}"
+    )
 
 
 def _passes(method: type[Method]) -> list[str]:
     phases = method().phases(first=False)
-    more = [_phase(phase) for phase in phases if phase.name != TRAIN.name]
+    more = [_phase(method.name, phase) for phase in phases if phase.name != TRAIN.name]
     lines = [f"- {one}" for one in more] or ["- none besides training"]
     if method.keeps:
         lines.append(f"- the slot `{method.keeps}` is saved as the model, not the trained weights")
     if method.writes_weights:
         lines.append("- it writes into the trained weights before steps")
-    return ["Passes over the data in a task after the first:", "\n".join(lines)]
+    after = "" if method.from_unseen else " in a task after the first"
+    return [f"Passes over the data{after}:", "\n".join(lines)]
 
 
-def _phase(phase: Phase) -> str:
+def _phase(method: str, phase: Phase) -> str:
     passes = "one pass" if phase.each_epoch or phase.epochs == 1 else f"{phase.epochs} passes"
     when = "before each training epoch" if phase.each_epoch else "after training"
     does = "trains" if phase.trains else "measures gradients"
     what = f" the slot `{phase.weights}`" if phase.weights and phase.trains else ""
-    return f"`{phase.name}`: {passes} {when}, which {does}{what}"
+    return f"`{method}/{phase.name}`: {passes} {when}, which {does}{what}"
 
 
 def _hooks(facts: dict[str, Any]) -> list[str]:

@@ -136,9 +136,10 @@ def run(
       random     from each task, random pairs
 
     herding, kmeans and random divide the buffer among the tasks in proportion to their sizes;
-    with --add, random appends pairs of every task instead. Of a task of more than 50,000 images
-    (or 5 times as many as it may keep), herding and kmeans choose among a random sample of that
-    size, since their time grows with the number of images times that of items; a warning says so.
+    with --add, random appends pairs of every task instead. Of a task, herding and kmeans choose
+    among at most 50,000 images (or 5 times as many as they keep, if that is more), because their
+    time grows with the product of both numbers: from a larger task a random sample is drawn first,
+    and a warning says so.
 
     --variant ctp reproduces the CTP authors' code for reservoir, herding and kmeans: each quota is
     rounded on its own, so the buffer can be slightly larger than --size; of an earlier task, the

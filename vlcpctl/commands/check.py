@@ -55,8 +55,8 @@ def run(
 
     Flaws in the data are printed as warnings, which do not change the exit code unless --strict is
     given: test images that are also training images, within a task, across tasks and across all
-    PATHs; captions that several images share; galleries of at most 10; splits that are empty, of
-    one class, or smaller than a batch; with --deep, images of different modes.
+    PATHs; captions that several images share; galleries of at most 10 images or captions; splits
+    that are empty, of one class, or smaller than a batch; with --deep, images of different modes.
 
     Examples:
       vlcpctl check stream

@@ -226,7 +226,7 @@ def run(
         bool,
         typer.Option(
             "--allow-missing",
-            help="Leave values empty if rows they need are missing.",
+            help="Leave values empty if rows that they need are missing.",
             rich_help_panel=options.INPUT,
         ),
     ] = False,

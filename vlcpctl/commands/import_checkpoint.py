@@ -88,8 +88,8 @@ def run(
 
     Reads open_clip's epoch_N.pt and its directories, the CTP authors' task_NN.pth (as albef-base
     unless --model is given), bare state dicts and safetensors. Missing and unexpected tensors are
-    reported by name. The result counts as trained on no task of a
-    stream; pass it to train-step as --previous for a first task, which it then protects.
+    reported by name. Without --step, the result counts as trained on no task of a stream: pass it
+    as --previous to the train-step of a first task, and most methods then protect it.
 
     open_clip:MODEL,TAG is a pretrained model of open_clip; its weights are downloaded to the cache
     of its hub, or read from a file: open_clip:MODEL,FILE. Without a network, fetch the file

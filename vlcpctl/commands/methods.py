@@ -52,7 +52,7 @@ def run(
 
     The origin of a parameter is the equation, table or code that its default comes from; 'ours'
     marks values that no paper gives. 'Depends on' says what a good value depends on besides the
-    data, and how. Change it with train-step --set METHOD.PARAMETER=VALUE.
+    data, and how. Change a value with train-step --set METHOD.PARAMETER=VALUE.
 
     Examples:
       vlcpctl methods

@@ -97,9 +97,9 @@ ScalePerStep = Annotated[
     typer.Option(
         "--scale-per-step",
         metavar="N|paper",
-        help="Scale the shares of weights that methods average at each step (ctp.m, dha, ema) from "
-        "the N steps that they were chosen for, or those of the paper, to the steps of this run "
-        "(default: as given).",
+        help="Rescale the decays of averages that are updated at each step (ctp.m, dha.main_share, "
+        "dha.history_share, ema.decay) from the N steps per task that they were chosen for, or "
+        "those of the paper, to the steps of this run (default: as given).",
         rich_help_panel=options.METHOD,
     ),
 ]
@@ -378,8 +378,8 @@ def run(
         typer.Option(
             metavar="all|distinct",
             help="Negatives of a pair in the contrastive loss: all other pairs, or only distinct "
-            "ones, which share neither the image nor a caption with it, also not through others "
-            "(default: from the preset).",
+            "ones, which share neither the image nor a caption with it, directly or through other "
+            "pairs (default: from the preset, or all).",
             rich_help_panel=options.METHOD,
         ),
     ] = None,
@@ -523,8 +523,10 @@ def run(
 
     If it is interrupted, run the same command again: it resumes and ends with the same bytes.
 
-    A first task may start from a model that import-checkpoint has made a checkpoint of, with
-    --previous: the methods then protect it. They protect nothing of --pretrained weights.
+    To start the first task from a pretrained model, convert it with import-checkpoint and pass it
+    as --previous: methods then protect it like the model of an earlier task, except for ewc, mas,
+    si, rwalk and afec, which have not measured any importance yet. No method protects the weights
+    of --pretrained in the first task.
 
     Examples:
       vlcpctl train-step stream/00-smileys -o run/00 --method ctp --preset tiny

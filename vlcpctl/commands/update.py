@@ -55,7 +55,7 @@ GuardTasks = Annotated[
         "--guard",
         metavar="TASK",
         help="Task outside the stream on whose test split the model must not get worse; repeat "
-        "for more, none for none.",
+        "for more, or give 'none' for no guards.",
         rich_help_panel=options.INPUT,
     ),
 ]
@@ -65,8 +65,8 @@ GuardClasses = Annotated[
         "--guard-classes",
         metavar="DATASET",
         help="Data set of zero-shot classification on which the model must not get worse, as "
-        "eval-zeroshot takes it: a task with labels, a folder or a name; repeat for more, none "
-        "for none.",
+        "eval-zeroshot takes it: a task with labels, a folder or a name; repeat for more, or "
+        "give 'none' for no such guards.",
         rich_help_panel=options.INPUT,
     ),
 ]
@@ -75,8 +75,9 @@ FailIf = Annotated[
     typer.Option(
         "--fail-if",
         metavar="METRIC:OP:VALUE",
-        help="Condition that rejects a week, as forgetting-report takes it; repeat for more, none "
-        "for none (default: worst_drop:gt:2, with a guard, and bwt_gem.rm:lt:-2).",
+        help="Condition that rejects a week, as forgetting-report takes it; repeat for more, or "
+        "give 'none' for no condition (default: worst_drop:gt:2, with a guard, and "
+        "bwt_gem.rm:lt:-2).",
         rich_help_panel=options.METHOD,
     ),
 ]
@@ -135,8 +136,8 @@ Assign = Annotated[
     typer.Option(
         "--set",
         metavar="METHOD.PARAMETER=VALUE",
-        help="Set a hyper-parameter of a method; repeat for more, none for none (default: see "
-        "vlcpctl methods).",
+        help="Set a hyper-parameter of a method; repeat for more, or give 'none' for the "
+        "defaults (default: see vlcpctl methods).",
         rich_help_panel=options.METHOD,
     ),
 ]
@@ -283,7 +284,8 @@ ImageRoot = Annotated[
     _setting(
         "--image-root",
         "DIR",
-        "Directory that image paths are relative to; repeat for more, none for none.",
+        "Directory that image paths are relative to; repeat for more, or give 'none' for that "
+        "of the list (default: that of the list).",
         _D,
     ),
 ]
@@ -417,8 +419,8 @@ def run(
     until the next week starts. With code 3, a condition is undefined, and nothing is accepted.
 
     The first call needs --init. Options are kept in the state: later calls need only NEW_DATA and
-    --state, and an option that is given again holds from that week on. Killed anywhere, the
-    same command continues. Data that were accepted before are not trained on again.
+    --state, and an option that is given again holds from that week on. If it is interrupted, run
+    the same command again: it resumes. Data that were accepted before are not trained on again.
 
     --dry-run prints the command lines, which 'vlcpctl batch' takes.
 

@@ -193,7 +193,7 @@ KINDS = {
             "legend": "How to read the formulas.",
             "notes": "What the report warns about.",
             "mixed": "Fields that differ between rows and were allowed by `--allow-mixed`.",
-            "groups": "Runs by group. Only with groups.",
+            "groups": "Runs of each line. Only with `--group-by`.",
             "best": "Best runs of sweeps. Only with `--best`.",
             "tracks": "Scores of each evaluator, protocol and split: summary, matrices and scores "
             "per task of each run, and transfer.",
@@ -202,7 +202,7 @@ KINDS = {
             "guards": "Data on which the model must not get worse.",
             "drops": "Drop of each run on each guard, with its interval.",
             "intervals": "How intervals are computed. Only with `--ranks`.",
-            "forgotten": "Forgotten queries. Only with `--forgotten`.",
+            "forgotten": "Queries that were forgotten or gained. Only with `--ranks`.",
             "checkpoints": "Cards of the checkpoints: training, settings, cost.",
             "gates": "Each condition of `--fail-if`, and whether it holds.",
             "tables": "Tables in the layout of papers. Only with `--table`.",

@@ -133,7 +133,9 @@ def _needs(method: type[Method]) -> str:
     needs: Needs = method().needs(first=False)
     found = [name for name in vars_of(needs) if getattr(needs, name)]
     if not found and method.from_unseen:
-        return "The data of all tasks; `--previous` may be a model that was trained on none of them."
+        return (
+            "The data of all tasks; `--previous` may be a model that was trained on none of them."
+        )
     if not found:
         return "Nothing but the checkpoint that it starts from."
     lines = [NEEDS.get(name, f"`{name}`") for name in found]
@@ -242,9 +244,7 @@ def _state(method: type[Method]) -> str:
         when = "after the first" if name not in tasks[True] else when
         kept = "to the next task" if slot.lifetime == "stream" else "during a task"
         rows.append((f"`{name}`", when, kept))
-    return (
-        f"{STATE.format(name=method.name)}\n\n{table_of(('slot', 'in tasks', 'is kept'), rows)}"
-    )
+    return f"{STATE.format(name=method.name)}\n\n{table_of(('slot', 'in tasks', 'is kept'), rows)}"
 
 
 def _passes(method: type[Method]) -> list[str]:

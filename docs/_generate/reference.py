@@ -8,7 +8,17 @@ from _generate.markdown import block, prose, table
 from vlcpctl.core import errors, manifest_fields, row_fields
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
 from vlcpctl.training.config.presets import PRESETS, source_of
+from vlcpctl.training.config.settings import Settings
 
+# The defaults that are None: what is used instead.
+_UNSET = {
+    "model": "that of `--previous`; a first task needs the option",
+    "pretrained": "none; for albef models those of the configuration",
+    "temperature": "that of the model",
+    "text_length": "that of the model",
+    "clip_norm": "no clipping",
+    "randaugment": "none",
+}
 QUICKSTART = Path(__file__).parents[2] / "recipes" / "quickstart_output.txt"
 
 
@@ -24,8 +34,8 @@ def quickstart() -> str:
 
 
 def presets() -> str:
-    """The values of every preset, each with its origin."""
-    return "\n\n".join(_preset(name) for name in PRESETS)
+    """The values of every preset, each with its origin, and those of options that one lacks."""
+    return "\n\n".join([*(_preset(name) for name in PRESETS), _defaults()])
 
 
 def _preset(name: str) -> str:
@@ -34,6 +44,20 @@ def _preset(name: str) -> str:
         origin = source_of(name, setting).removeprefix(", ") or "the paper"
         rows.append((f"`--{setting.replace('_', '-')}`", f"`{_shown(value)}`", prose(origin)))
     return f"## {name}\n\n" + table(("option", "value", "origin"), rows)
+
+
+def _defaults() -> str:
+    """The defaults of the options that some presets set and others do not."""
+    given = dict.fromkeys(setting for values in PRESETS.values() for setting in values)
+    required = set.intersection(*(set(values) for values in PRESETS.values()))
+    rows = [
+        (f"`--{setting.replace('_', '-')}`", _UNSET.get(setting) or f"`{_shown(default)}`")
+        for setting in given
+        if setting not in required
+        for default in (getattr(Settings(), setting),)
+    ]
+    head = "An option that a preset does not list has this value:"
+    return f"## Defaults\n\n{head}\n\n" + table(("option", "default"), rows)
 
 
 def _shown(value: object) -> str:

@@ -72,7 +72,10 @@ SPECIAL = {
         "spatial",
         "Earlier checkpoint that this one is compared with: run, step and content id.",
     ),
-    "degrees": ("spatial", "Number of angles in each degree, by measure: (0, 1], (1, 2], ..."),
+    "degrees": (
+        "spatial",
+        "Number of angles by measure and degree: [0, 1], (1, 2], ...; without zeros at the end.",
+    ),
     "best_epoch": ("probe, protocol modx", "Epoch with the highest accuracy, from 1."),
     "last_acc1": ("probe, protocol modx", "Accuracy after the last epoch, in percent."),
 }
@@ -93,7 +96,8 @@ METRICS = {
     },
     "spatial": {
         "sam_image_*, sam_text_*": "Change in the angle between two samples, over all pairs of "
-        "samples: mean in degrees, and share in each bin in percent.",
+        "samples: the mean in degrees (`_mean`), and the share in each bin in percent (`_5_10` is "
+        "above 5 and at most 10 degrees).",
         "ram_image_*, ram_text_*": "Angle by which a sample rotated: mean and shares.",
         "imav_i2t_*, imav_t2i_*": "Change in the angle between an image and its text, over pairs "
         "that the earlier checkpoint ranks first: mean and shares.",

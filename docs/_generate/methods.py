@@ -23,7 +23,7 @@ WHEN = "**When to use it:**"  # the start of a paragraph of every method's page
 LOSSES = Path(vlcpctl.__file__).parent / "losses"
 NEEDS = {
     "buffer": "a buffer of earlier pairs (`--buffer`)",
-    "stored_features": "a buffer made with `--store-features`",
+    "stored_features": "the projections of its pairs, stored by `vlcpctl buffer --store-features`",
     "policy": "a buffer whose pairs were chosen by a certain policy",
     "previous": "the embeddings of the previous model, frozen: a forward pass of it for every "
     "batch, or `--targets` from `vlcpctl distill`",

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import strategies as st
 from support.edits import INDEX_EDITS, MANIFEST_EDITS, Edit, column, edit_json
 
+from vlcpctl.core import open_files
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.limits import MOST_CAPTION_BYTES
 from vlcpctl.data.tasks.index import ContentId
@@ -21,6 +22,7 @@ from vlcpctl.inspection.check import check
 from vlcpctl.testing.tiny_stream import make_stream, make_task, without_digests
 
 SHARD = "train-000000.tar"
+OPEN = Path("/proc/self/fd")  # of this process
 # In an index without a digest the captions are covered by the keys, which only `check` recomputes.
 UNNOTICED = ("captions swapped", "a caption edited")
 OLD_EDITS = {name: edit for name, edit in INDEX_EDITS.items() if name not in UNNOTICED}
@@ -298,3 +300,21 @@ def test_damaged_bytes_of_an_old_index_are_read_or_refused(
     path.write_bytes(damaged)
     _read(old_task)
     path.write_bytes(whole)
+
+
+@pytest.mark.skipif(not OPEN.is_dir(), reason="needs /proc")
+def test_a_split_of_many_tars_keeps_few_of_them_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_files, "most_open", lambda: 3)
+    splits = [
+        open_task(make_task(tmp_path / f"{number}", 6, shard_bytes=1)).split("train")
+        for number in range(2)
+    ]
+    before = len(list(OPEN.iterdir()))
+    for _ in range(2):
+        for split in splits:
+            assert all(split.image(row) for row in range(6))
+            assert len(list(OPEN.iterdir())) <= before + 3
+    del split, splits
+    assert len(list(OPEN.iterdir())) < before

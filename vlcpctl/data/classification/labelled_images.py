@@ -9,12 +9,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vlcpctl.core.errors import BadInput
+from vlcpctl.core.open_files import OpenFiles
 from vlcpctl.data.tasks.task import Split
 
 
@@ -56,10 +57,7 @@ class ImagesInTars:
         self._keys: list[str] = []
         self._places: list[tuple[int, int, int]] = []  # index of the tar, offset, size in bytes
         self._labels: list[int] = []
-        self._descriptors: dict[tuple[int, int], int] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_descriptors": {}}  # another process opens its own
+        self._tars = OpenFiles(self._paths)
 
     def open(self, path: Path) -> None:
         """Start a tar: images added from now on are in this one."""
@@ -79,7 +77,7 @@ class ImagesInTars:
     def image(self, row: int) -> bytes:
         """See `LabelledImages`."""
         shard, offset, size = self._places[row]
-        return os.pread(self._descriptor(shard), size, offset)
+        return os.pread(self._tars.descriptor(shard), size, offset)
 
     def name(self, row: int) -> str:
         """See `LabelledImages`."""
@@ -88,13 +86,6 @@ class ImagesInTars:
     def key(self, row: int) -> str:
         """See `LabelledImages`."""
         return self._keys[row]
-
-    def _descriptor(self, shard: int) -> int:
-        # Workers are forked: each process opens its own, as `tasks.task.Split` does.
-        place = (os.getpid(), shard)
-        if place not in self._descriptors:
-            self._descriptors[place] = os.open(self._paths[shard], os.O_RDONLY)
-        return self._descriptors[place]
 
 
 @dataclass

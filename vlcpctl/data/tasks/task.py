@@ -17,6 +17,7 @@ import pyarrow as pa
 from vlcpctl.core.digests import verify_files
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.manifest import kind_of
+from vlcpctl.core.open_files import OpenFiles
 from vlcpctl.core.printable import printable
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.core.versions import WAS, Versions
@@ -104,7 +105,7 @@ class Split:
         self._rows = self._mapped() if "rows" in listed else self._loaded()
         self.keys = self._rows.keys
         self._check_against(listed)
-        self._descriptors: dict[tuple[int, int], int] = {}
+        self._tars = OpenFiles([directory / shard for shard in self._rows.shards])
 
     def __reduce__(self) -> tuple[type[Split], tuple[Any, ...]]:
         # Another process opens the split again, and gets no copy of its rows.
@@ -224,7 +225,7 @@ class Split:
         rows = self._rows
         shard, offset, size = (column[row] for column in rows.place)
         try:
-            data = os.pread(self._descriptor(shard), size, offset)
+            data = os.pread(self._tars.descriptor(shard), size, offset)
         except OSError as error:
             where = self.directory / rows.shards[shard]
             raise BadInput(f"{unreadable(where, error)} (key {self.keys[row]})") from error
@@ -233,18 +234,6 @@ class Split:
             found = f"{where}: the image of key {self.keys[row]} does not match the index"
             raise BadInput(f"{found} (its sha256 differs); run 'vlcpctl check --deep'")
         return data
-
-    def _descriptor(self, shard: int) -> int:
-        # Workers are forked: each process opens its own descriptor and shares none with its parent.
-        place = (os.getpid(), shard)
-        if place not in self._descriptors:
-            path = self.directory / self._rows.shards[shard]
-            try:
-                # A pipe that takes the place of a tar must not block.
-                self._descriptors[place] = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-            except OSError as error:
-                raise BadInput(unreadable(path, error)) from error
-        return self._descriptors[place]
 
 
 def _shard_sizes(directory: Path, listed: Mapping[str, Any]) -> dict[str, int]:

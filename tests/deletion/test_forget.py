@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -285,6 +287,35 @@ def test_a_tar_that_is_a_symbolic_link_is_refused(
     check_refused(ended, "forget", 3, tar, "symbolic link")
 
 
+def test_refusals_have_paths_as_they_were_given(
+    world: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = held_pair(world)
+    monkeypatch.chdir(world.parent)
+    words = ["forget", "--key", pair.key, "-q"]
+    refused = []
+
+    def check(code: int, *said: object) -> None:
+        ended = run_program(capfd, *words, *said[:-1])
+        check_refused(ended, "forget", code, said[-1])
+        refused.append(ended.err)
+
+    check(3, "world/buffers/01", ": world/buffers/01/train-000000.tar has ")
+    check(2, "world", "--receipt", "world/stream/r.json", " is inside world/stream; ")
+    os.link("world/buffers/01/train-000000.tar", "world/copy.tar")
+    check(3, "world", ": world/copy.tar is a hard link to world/buffers/00/train-000000.tar and ")
+    Path("world/copy.tar").unlink()
+    make_partial(world, "run/02", {"semantic": {"run": "x", "tasks": ["0" * 32]}})
+    check(4, "world", ": world/run/.02.vlcpctl/partial is unfinished work on data ")
+    run = {"run": "x", "tasks": [content(world / "stream/00-part-0")]}
+    make_partial(world, "run/02", {"semantic": run})
+    check(4, "world", ": world/run/.02.vlcpctl/partial is an unfinished run ")
+    Path("world/buffers/01/train-000000.tar").rename("moved.tar")
+    Path("world/buffers/01/train-000000.tar").symlink_to(Path("moved.tar").absolute())
+    check(3, "world", ": world/buffers/01/train-000000.tar is a symbolic link to moved.tar, ")
+    assert not [line for line in refused if str(world.parent) in line]
+
+
 def make_partial(world: Path, out: str, identity: dict[str, Any]) -> Path:
     """The state of an unfinished command."""
     partial = Staging(world / out).open_partial()
@@ -364,6 +395,8 @@ def test_a_given_receipt(world: Path, tmp_path: Path, capfd: pytest.CaptureFixtu
         ("--key", "g" * 32),
         ("--sha256", "0" * 32),
         ("--where", "customer"),
+        ("--where", "customer=\udcff"),
+        ("--source-key", "\udcff"),
         ("--keys", "missing.txt"),
     ],
 )
@@ -372,6 +405,15 @@ def test_malformed_selectors_are_refused(
 ) -> None:
     ended = run_program(capfd, "forget", *words, tmp_path)
     check_refused(ended, "forget", 3 if "--keys" in words else 2)
+
+
+def test_keys_on_stdin_that_are_not_utf8_are_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stdin = io.TextIOWrapper(io.BytesIO(b"\xff\n"), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdin", stdin)
+    ended = run_program(capfd, "forget", "--keys", "-", tmp_path)
+    check_refused(ended, "forget", 3, "<stdin> is not UTF-8 text")
 
 
 def test_keys_of_a_file_and_what_was_not_found(

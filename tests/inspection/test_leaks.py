@@ -133,6 +133,17 @@ def test_a_smaller_copy_of_a_training_image_looks_like_it(tmp_path: Path) -> Non
     assert near.example in near.text
 
 
+def test_an_index_that_cannot_be_read_hides_no_near_copies_elsewhere(tmp_path: Path) -> None:
+    pytest.importorskip("imagehash")
+    task, broken = (
+        make_task(tmp_path / name, splits={"train": 6, "test": 6}, pair=repeating(8))
+        for name in ("task", "broken")
+    )
+    (broken / "test.parquet").write_bytes(b"PAR1")
+    whole = found("near duplicate", task, near_bits=0)
+    assert found("near duplicate", broken, task, near_bits=0) == whole
+
+
 def test_images_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
     pytest.importorskip("imagehash")
     task = make_task(tmp_path / "task", splits={"train": 6, "test": 6}, pair=repeating(8))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -316,6 +318,29 @@ def test_what_is_not_a_row_is_passed_over(fake: FakeRun) -> None:
         state = LiveRun(fake.out).look()
     assert state.done == 3
     assert state.terms == {"contrastive": 4.0}
+
+
+def test_numbers_that_are_not_finite_are_passed_over(fake: FakeRun) -> None:
+    fake.start()
+    fake.write(*(row(step, loss=math.nan if step == 3 else 2.0) for step in range(9)))
+    fake.write(json.dumps({"phase": "train", "step": 8, "val_loss": math.inf}) + "\n")
+    with fake.alive():
+        state = LiveRun(fake.out).look()
+    assert "loss 2 (+0.0%)" in line(state)
+    view(state, 80, blocks=True)
+    assert state.recent["loss"] == (2.0,) * 8
+    assert json.loads(json.dumps(state.as_json(), allow_nan=False))["validation"] == {"step": 8}
+
+
+def test_a_journal_that_moves_while_it_is_looked_for_is_no_error(
+    fake: FakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.start()
+    fake.write(row(1))
+    assert last_below(fake.out.parent) == fake.out
+    shutil.rmtree(fake.staging.path)
+    monkeypatch.setattr(Path, "exists", lambda _: True)  # as it was a moment ago
+    assert live_run._changed(fake.out) == 0
 
 
 @pytest.mark.parametrize(

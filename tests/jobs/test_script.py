@@ -32,6 +32,14 @@ def test_lines_keep_their_numbers_past_comments_and_continuations() -> None:
     assert [(line.number, line.is_barrier) for line in lines] == [(3, False), (5, True), (7, False)]
 
 
+@pytest.mark.parametrize("out", ["-o runs/a", "-oruns/a", "--out runs/a", "--out=./runs/a/"])
+def test_a_line_reads_what_an_earlier_one_makes_however_out_is_written(out: str) -> None:
+    made, reader, other = parse(f"buffer stream/00 {out}\ncheck runs/a/00\ncheck runs/ab")
+    assert made.makes == "runs/a"
+    assert reader.reads([made.makes])
+    assert not other.reads([made.makes])
+
+
 @pytest.mark.parametrize(
     "line",
     ["check a | head", "check > f", "check a && check b", "check $HOME", "check `ls`", "check ~/a",

@@ -1,4 +1,4 @@
-"""Times and sizes as people read them."""
+"""Numbers, times and sizes as people read and write them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 _FEW = 10  # seconds below which a tenth counts
 _K = 1000
 _SIZES = ("kB", "MB", "GB", "TB")
+_MOST_CHARACTERS = 30  # of a number; one of hundreds of digits would be infinite as a float
 
 
 def duration(seconds: float) -> str:
@@ -42,6 +43,16 @@ def size(count: int) -> str:
     while round(value) >= _K and place < len(_SIZES) - 1:
         place, value = place + 1, value / _K
     return f"{value:.{1 if value < _FEW else 0}f} {_SIZES[place]}"
+
+
+def is_decimal(text: str) -> bool:
+    """Whether a text is a number from 0 in ASCII digits, with at most one point.
+
+    >>> [is_decimal(text) for text in ("12", "0.5", "1e3", "-1", "\u00b2", "9" * 400, ".")]
+    [True, True, False, False, False, False, False]
+    """
+    is_short = len(text) <= _MOST_CHARACTERS
+    return is_short and text.isascii() and text.replace(".", "", 1).isdigit()
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+Shown = Callable[[str | Path], str]  # the text of a path in messages
 
 
 def as_given(path: str | Path, given: Sequence[Path]) -> str:

@@ -10,6 +10,7 @@ from vlcpctl.core.digests import FileDigest, digests_of
 from vlcpctl.core.errors import some_names
 from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import read_manifest
+from vlcpctl.core.shown_paths import Shown
 from vlcpctl.core.staging import Staging, sync
 from vlcpctl.data.classification.class_folder import TEMPLATES
 from vlcpctl.data.tasks.exported import CARD, CARD_DIGEST, KIND, MANIFEST
@@ -19,9 +20,7 @@ _EDITED = (CARD, TEMPLATES)
 _HIDDEN = MANIFEST.partition("/")[0]  # the directory with the manifest, which is all ours
 
 
-def delete_export(
-    directory: Path, observe: Callable[[str], None], shown: Callable[[Path], str]
-) -> None:
+def delete_export(directory: Path, observe: Callable[[str], None], shown: Shown) -> None:
     """Delete a data set, in the holder of its lock; files that were added or edited stay.
 
     With such files, the hidden directory with the manifest and the list of pairs goes last and at

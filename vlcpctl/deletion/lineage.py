@@ -12,6 +12,7 @@ from vlcpctl.core.errors import BadInput, OutputExists
 from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.safe_json import read_json_object
+from vlcpctl.core.shown_paths import Shown
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.precomputed.teacher_targets import open_targets
 from vlcpctl.data.tasks.exported import KIND, MANIFEST
@@ -103,7 +104,7 @@ def ids_in(values: Mapping[str, Any], names: Iterable[str]) -> set[str]:
 
 
 def outdated_parts(
-    unfinished: Iterable[Path], ids: Collection[str], known: Collection[str]
+    unfinished: Iterable[Path], ids: Collection[str], known: Collection[str], shown: Shown
 ) -> list[Path]:
     """The unfinished work to delete: what `distill` and `invert-texts` computed of this data.
 
@@ -118,15 +119,15 @@ def outdated_parts(
         is_run = identity is not None and "run" in identity and not is_kept
         if identity is None or not uses <= set(known):
             raise OutputExists(
-                f"{partial} is unfinished work on data that is not under the given paths; give "
-                "the paths of its data, too, or finish it or remove it"
+                f"{shown(partial)} is unfinished work on data that is not under the given paths; "
+                "give the paths of its data, too, or finish it or remove it"
             )
         if not uses & set(ids):
             continue
         if is_run:
             raise OutputExists(
-                f"{partial} is an unfinished run on data that contains the pairs; finish it or "
-                "remove it"
+                f"{shown(partial)} is an unfinished run on data that contains the pairs; finish it "
+                "or remove it"
             )
         found.append(partial)
     return found

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.manifest import MANIFESTS
+from vlcpctl.core.shown_paths import Shown
 from vlcpctl.deletion.hits import Hit, hit_of, ids_of
 from vlcpctl.deletion.lineage import Dependent, affected, dependents, outdated_parts
 from vlcpctl.deletion.matches import Matches, add_same_images, find
@@ -55,12 +56,14 @@ def make_plan(
     tops: Sequence[Path],
     more: frozenset[str] = frozenset(),
     done: frozenset[Path] = frozenset(),
+    shown: Shown = str,
 ) -> Plan:
     """Find the pairs that the conditions select, and those with the keys `more`.
 
     `done` are artifacts from which an interrupted deletion may have removed them: checkpoints may
-    depend on those, too. Raises BadInput if an artifact is damaged or its data is reachable from
-    outside of `tops`, and OutputExists if unfinished work needs it.
+    depend on those, too. `shown` gives the text of a path. Raises BadInput if an artifact is
+    damaged or its data is reachable from outside of `tops`, and OutputExists if unfinished work
+    needs it.
     """
     places, tars = places_under(tops), Tars()
     matches = find(places, selectors, tars, more)
@@ -68,11 +71,11 @@ def make_plan(
     hits = [hit for one in places.stored if (hit := hit_of(one, drop, tars)) is not None]
     add_same_images(matches, places)
     plan = Plan(tops, places, matches, hits)
-    _refuse_other_links(plan)
+    _refuse_other_links(plan, shown)
     known = {one for stored in places.stored if stored.kind in _DATA for one in ids_of(stored)}
     touched = [hit.stored for hit in hits if hit.stored.kind in _DATA]
     data = {one for stored in touched for one in ids_of(stored)}
-    plan.parts = outdated_parts(places.unfinished, data, known)
+    plan.parts = outdated_parts(places.unfinished, data, known, shown)
     trained = [hit.stored for hit in hits if hit.trains]
     trained += [one for one in places.stored if one.path in done and one.kind in _DATA]
     found = dependents(places.stored)
@@ -84,7 +87,7 @@ def make_plan(
     return plan
 
 
-def _refuse_other_links(plan: Plan) -> None:
+def _refuse_other_links(plan: Plan, shown: Shown) -> None:
     """Refuse files whose data would stay under other names after they are rewritten."""
     names = [
         (hit.path / name) for hit in plan.hits for name in hit.files if name not in _WITHOUT_DATA
@@ -92,20 +95,21 @@ def _refuse_other_links(plan: Plan) -> None:
     for path in names:
         if path.is_symlink():
             raise BadInput(
-                f"{path} is a symbolic link to {os.path.realpath(path)}, whose bytes would stay; "
-                "put the file itself in its place"
+                f"{shown(path)} is a symbolic link to {shown(os.path.realpath(path))}, whose bytes "
+                "would stay; put the file itself in its place"
             )
     planned = {path for path in names if path.stat().st_nlink > 1}
     for path in sorted(planned):
         links = plan.places.links[inode_of(path)]
         if path.stat().st_nlink > len(links):
             raise BadInput(
-                f"{path} has {path.stat().st_nlink} hard links, {len(links)} of them under the "
-                "given paths: other hard links exist outside the given paths; give their "
+                f"{shown(path)} has {path.stat().st_nlink} hard links, {len(links)} of them under "
+                "the given paths: other hard links exist outside the given paths; give their "
                 "directories too"
             )
         strange = [one for one in links if one not in planned and not is_left_over(one)]
         if strange:
             raise BadInput(
-                f"{strange[0]} is a hard link to {path} and not part of an artifact; remove it"
+                f"{shown(strange[0])} is a hard link to {shown(path)} and not part of an artifact; "
+                "remove it"
             )

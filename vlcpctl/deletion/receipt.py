@@ -23,6 +23,7 @@ from vlcpctl.core.atomic import check_output_path, new_part
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError
 from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.safe_json import read_json_object
+from vlcpctl.core.shown_paths import as_given
 from vlcpctl.core.staging import sync
 from vlcpctl.deletion.places import around
 from vlcpctl.deletion.selectors import Selectors
@@ -93,7 +94,8 @@ def earlier_receipts(given: Path | None, top: Path) -> list[Receipt]:
         check_output_path(given)
         artifact = around(Path(os.path.realpath(given)))
         if artifact is not None:
-            raise UsageError(f"--receipt {given} is inside {artifact}; give a path outside of it")
+            shown = as_given(artifact, [given])
+            raise UsageError(f"--receipt {given} is inside {shown}; give a path outside of it")
         found = read(given) if os.path.lexists(given) else None
         if found is None and os.path.lexists(given):
             raise OutputExists(

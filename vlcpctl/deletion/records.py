@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.digests import digests_of
+from vlcpctl.core.shown_paths import Shown
 from vlcpctl.deletion.hits import Hit, ids_of, trains
 from vlcpctl.deletion.lineage import Dependent
 from vlcpctl.deletion.places import Stored
 from vlcpctl.deletion.plan import Plan
 from vlcpctl.deletion.receipt import Receipt, read
 from vlcpctl.deletion.selectors import Selectors
-
-Shown = Callable[[str | Path], str]  # the text of a path in messages
 
 _TEXTS = frozenset({".csv", ".html", ".json", ".jsonl", ".log", ".md", ".ndjson", ".tsv", ".txt"})
 _MOST_TEXT_BYTES = 1 << 26

@@ -14,6 +14,7 @@ from vlcpctl.core.errors import OutputExists
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.seals import renewed, rewrite_sealed_manifest
+from vlcpctl.core.shown_paths import Shown
 from vlcpctl.core.staging import Staging, delete, link_or_copy
 from vlcpctl.data.precomputed import pseudo_texts, teacher_targets
 from vlcpctl.data.tasks.exported import KIND
@@ -24,7 +25,7 @@ from vlcpctl.deletion.hits import Hit
 from vlcpctl.deletion.places import CACHED, PSEUDO_TEXTS, RANKS, places_under
 from vlcpctl.deletion.plan import Plan, make_plan
 from vlcpctl.deletion.receipt import FINISHED, PENDING, Receipt
-from vlcpctl.deletion.records import Shown, complete, record, trained_before
+from vlcpctl.deletion.records import complete, record, trained_before
 from vlcpctl.deletion.selectors import Selectors
 from vlcpctl.deletion.tars import Tars
 from vlcpctl.deletion.tasks import Drop, TaskRewriter, rewrite_stream
@@ -67,7 +68,7 @@ def remove(
         observe("removed")
         tidy(plan.tops)
         done = trained_before(receipt.fields)
-        plan = make_plan(selectors, plan.tops, receipt.keys, done)
+        plan = make_plan(selectors, plan.tops, receipt.keys, done, shown)
         if plan.is_empty() and not plan.parts:
             break
     else:

@@ -17,6 +17,9 @@ from vlcpctl.core.manifest import MANIFESTS, read_manifest
 SUMMARY = MANIFESTS["report"]
 _EXAMPLES = "forgotten"  # in summary.json, and the directory of the pages
 _PAGES = ("report.html", "report.md")
+_ERRORS = (
+    "surrogateescape"  # a page may have been edited: bytes that are not UTF-8 stay what they are
+)
 _KEY = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
 
 
@@ -46,7 +49,7 @@ def rewrite(path: Path, target: Path, keys: Collection[str]) -> None:
     for name in files_with(path, keys):
         text = "".join(line for line in _lines(path / name) if not _names(line, keys))
         (target / name).unlink()  # a link to the old file
-        (target / name).write_text(text, encoding="utf-8", newline="")
+        (target / name).write_text(text, encoding="utf-8", errors=_ERRORS, newline="")
     summary = dict(read_manifest(path, "report"))
     summary[_EXAMPLES] = _without(summary.get(_EXAMPLES), frozenset(keys))
     (target / SUMMARY).unlink()
@@ -55,7 +58,7 @@ def rewrite(path: Path, target: Path, keys: Collection[str]) -> None:
 
 def _lines(page: Path) -> list[str]:
     # Only line feeds end a line: captions may contain other separators.
-    with page.open(encoding="utf-8", newline="\n") as file:
+    with page.open(encoding="utf-8", errors=_ERRORS, newline="\n") as file:
         return list(file)
 
 

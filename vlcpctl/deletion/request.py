@@ -78,7 +78,7 @@ def look(request: Request) -> Receipt:
 
 def _plan(request: Request, tops: Sequence[Path], receipt: Receipt) -> Plan:
     done = trained_before(receipt.fields)
-    return make_plan(request.selectors, tops, receipt.keys, done)
+    return make_plan(request.selectors, tops, receipt.keys, done, request.shown)
 
 
 def _receipts(request: Request, tops: Sequence[Path]) -> tuple[Receipt, Receipt | None]:

@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vlcpctl.core.errors import UsageError
+from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.input_files import read_text
 from vlcpctl.core.printable import printable
+from vlcpctl.data.sources.records import is_unicode
 
 _DIGITS = {"--key": 32, "--sha256": 64}
 _DESCRIBED = ("label", "task")  # columns that the .json member of a tar has, too
@@ -96,9 +97,9 @@ def parse(words: Words) -> Selectors:
     listed = [line for path in words.keys_from for line in _lines(path)]
     found = Selectors(
         keys=frozenset(_hex("--key", text) for text in [*words.key, *listed]),
-        source_keys=frozenset(words.source_key),
+        source_keys=frozenset(_unicode("--source-key", text) for text in words.source_key),
         images=frozenset(_hex("--sha256", text) for text in words.sha256),
-        columns=tuple(sorted({_column(text) for text in words.where})),
+        columns=tuple(sorted({_column(_unicode("--where", text)) for text in words.where})),
     )
     if not any(vars(found).values()):
         what = "no key is listed in --keys" if words.keys_from else "no pair is selected"
@@ -128,8 +129,15 @@ def _has_value(column: pa.ChunkedArray, value: str) -> np.ndarray:
 
 
 def _lines(path: Path) -> list[str]:
-    text = sys.stdin.read() if path == Path("-") else read_text(path)
+    text = _stdin() if path == Path("-") else read_text(path)
     return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _stdin() -> str:
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise BadInput(f"<stdin> is not UTF-8 text: {error}") from error
 
 
 def _hex(option: str, text: str) -> str:
@@ -142,6 +150,13 @@ def _hex(option: str, text: str) -> str:
     return text.lower()
 
 
+def _unicode(option: str, text: str) -> str:
+    """The text itself. Raises UsageError if it cannot be in an index, which is UTF-8."""
+    if not is_unicode(text):
+        raise UsageError(f"{option} '{printable(text):.80}' is not UTF-8")
+    return text
+
+
 def _column(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
@@ -150,4 +165,4 @@ def _column(text: str) -> tuple[str, str]:
 
 
 def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
+    return hashlib.sha256(text.encode()).hexdigest()

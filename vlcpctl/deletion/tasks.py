@@ -251,6 +251,8 @@ def _names(line: bytes, drop: Drop) -> bool:
         row = parse_json(line)
     except ValueError:
         return False
+    if not isinstance(row, dict):
+        return False
     place, detail = str(row.get("place")), str(row.get("detail"))
     if any(key in drop.keys for key in detail.replace(")", " ").split()):
         return True

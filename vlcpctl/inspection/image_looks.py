@@ -109,7 +109,7 @@ def near_duplicates(
     """Yield a finding for each split with images that look like training images.
 
     They do if their 64-bit perceptual hashes differ in at most `bits` bits. Exact copies, which
-    `leaks` finds, are left out.
+    `leaks` finds, are left out, and so are indexes that cannot be read.
     """
     others = [split for split in splits if not split.is_trained_on]
     if not others or not known.splits:
@@ -119,6 +119,8 @@ def near_duplicates(
     starts = np.cumsum([0, *(len(rows) for _, rows, _ in looks)])[:-1]
     for split in others:
         row_N, hash_N = _looks(split)
+        if not len(row_N):
+            continue
         is_copy = contains(known.sorted[0], id_hashes(split.index, "sha256")[row_N])
         near_N = np.where(is_copy, -1, nearest_within(look_T, hash_N, bits))
         found = np.flatnonzero(near_N >= 0)

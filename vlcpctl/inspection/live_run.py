@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import time
 from collections import deque
@@ -161,7 +162,7 @@ class LiveRun:
                 name: tuple(
                     one
                     for one, is_own in zip(found, of_phase, strict=True)
-                    if is_own and isinstance(one, int | float)
+                    if is_own and _is_number(one)
                 )
                 for name, found in values.items()
             },
@@ -213,8 +214,15 @@ def _finished(directory: Path) -> Iterator[Path]:
 
 def _changed(out: Path) -> float:
     """When a row was written last."""
-    journals = (Staging(out).partial / JOURNAL, out / JOURNAL)
-    return max((path.stat().st_mtime for path in journals if path.exists()), default=0.0)
+    return max(map(_modified, (Staging(out).partial / JOURNAL, out / JOURNAL)))
+
+
+def _modified(path: Path) -> float:
+    """When a file was written last; 0 if there is none: a run that ends moves its journal."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _place(
@@ -235,12 +243,16 @@ def _place(
 def _terms(row: Mapping[str, Any]) -> dict[str, float]:
     """The loss, then its terms, of a row."""
     names = ["loss", *(name for name in row if name not in _NOT_TERMS)]
-    return {name: row[name] for name in names if isinstance(row.get(name), int | float)}
+    return {name: row[name] for name in names if _is_number(row.get(name))}
 
 
 def _scores(row: Mapping[str, Any]) -> dict[str, float]:
     """The step and the scores of a validation."""
-    return {name: row[name] for name in row if isinstance(row[name], int | float)}
+    return {name: row[name] for name in row if _is_number(row[name])}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _process(holder: dict[str, Any] | None, progress: ProgressFile | None) -> str:

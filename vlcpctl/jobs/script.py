@@ -35,12 +35,16 @@ class CommandLine:
 
         >>> CommandLine(1, ("buffer", "stream/00", "-o", "./b/00")).makes
         'b/00'
+        >>> CommandLine(1, ("buffer", "stream/00", "-ob/00")).makes
+        'b/00'
         """
         for word, following in zip(self.words, (*self.words[1:], ""), strict=True):
             if word in {"-o", "--out"}:
                 return normpath(following)
             if word.startswith("--out="):
                 return normpath(word.removeprefix("--out="))
+            if word.startswith("-o"):
+                return normpath(word.removeprefix("-o"))
         return None
 
     def reads(self, made: Iterable[str | None]) -> bool:

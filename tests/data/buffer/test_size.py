@@ -43,7 +43,9 @@ def test_sizes_that_are_none_are_refused(task: Task, size: str) -> None:
         parse_size(size, None, None, task)
 
 
-@pytest.mark.parametrize(("size", "of"), [(str(2**63), None), ("5%", str(2**63))])
+@pytest.mark.parametrize(
+    ("size", "of"), [(str(2**63), None), ("5%", str(2**63)), ("9" * 5000, None)]
+)
 def test_sizes_that_no_manifest_can_hold_are_refused(task: Task, size: str, of: str | None) -> None:
     with pytest.raises(UsageError, match="is too large; at most 9223372036854775807 is possible"):
         parse_size(size, of, None, task)

@@ -55,6 +55,8 @@ def test_positions_never_change() -> None:
         "test=1,val=0.1",
         "test=5.0",
         "test=-1",
+        "test=\u00b2",
+        "test=" + "9" * 400,
         "",
     ],
 )

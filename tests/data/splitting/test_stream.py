@@ -355,7 +355,11 @@ def json_keys(shards: Path) -> list[str]:
         ({"by": "source", "tasks": 3}, "no effect"),
         ({"by": "source", "split_column": "split", "holdout": "test=0.1"}, "no effect"),
         ({"by": "source", "max_skip": "some"}, "--max-skip"),
+        ({"by": "source", "max_skip": "9" * 5000}, "--max-skip"),
         ({"by": "source", "shard_size": "big"}, "256MB"),
+        ({"by": "source", "shard_size": "\u00b2MB"}, "256MB"),
+        ({"by": "source", "shard_size": "9" * 400}, "256MB"),
+        ({"by": "source", "shard_size": "9" * 20}, "too large"),
     ],
 )
 def test_options_that_cannot_mean_anything_are_refused(

@@ -11,6 +11,7 @@ from vlcpctl.data.tasks.task import Task
 
 OF_STREAM = "stream"
 _LARGEST = 2**63 - 1  # a manifest with a larger number could not be read again
+_MOST_DIGITS = 100  # zeros in front included; int() refuses thousands
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +63,10 @@ def parse_size(size: str | None, of: str | None, add: int | None, task: Task) ->
 
 
 def _whole_number(text: str, option: str = "--size") -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) == 0:
+    if not (text.isascii() and text.isdigit()) or not text.strip("0"):
         what = "5%" if option == "--size" else OF_STREAM
         raise UsageError(f"{option} is {text!r}; write a whole number such as 10000, or {what}")
-    if int(text) > _LARGEST:
+    if len(text) > _MOST_DIGITS or int(text) > _LARGEST:
         raise UsageError(f"{option} {text} is too large; at most {_LARGEST} is possible")
     return int(text)
 

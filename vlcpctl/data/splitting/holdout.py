@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from vlcpctl.core.amounts import is_decimal
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.printable import printable
 from vlcpctl.data.tasks.index import SPLITS
@@ -64,12 +65,7 @@ def parse_holdout(text: str) -> Holdout:
     whole = []
     for piece in text.split(","):
         name, _, number = piece.strip().partition("=")
-        if (
-            name not in SPLITS[1:]
-            or name in parts
-            or not number.replace(".", "", 1).isdigit()
-            or float(number) == 0
-        ):
+        if name not in SPLITS[1:] or name in parts or not is_decimal(number) or float(number) == 0:
             example = f"test=0.1,val=0.05 or test=5000 or none; splits: {', '.join(SPLITS[1:])}"
             raise UsageError(f"--holdout {text!r}: write it like {example}")
         parts[name] = float(number)
@@ -90,8 +86,7 @@ def parse_most(text: str, holdout: Holdout | None) -> Holdout:
     Fraction(1, 10)
     """
     number = text.removesuffix("%")
-    is_number = number.isascii() and number.replace(".", "", 1).isdigit()
-    if not (text.endswith("%") and is_number and 0 < Fraction(number) < 100):
+    if not (text.endswith("%") and is_decimal(number) and 0 < Fraction(number) < 100):
         raise UsageError(
             f"--holdout-most {text!r}: write it as a percentage between 0% and 100%, such as 10%"
         )

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from vlcpctl.core.amounts import is_decimal
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.data.sources.columns import ColumnOptions
@@ -197,9 +198,10 @@ def parse_bytes(text: str) -> int:
     cleaned = text.replace(" ", "").upper()
     number = cleaned.rstrip("KMGIB")
     unit = cleaned[len(number) :] or "B"
-    if unit not in _BYTE_UNITS or not number.replace(".", "", 1).isdigit():
+    if unit not in _BYTE_UNITS or not is_decimal(number):
         raise UsageError(f"{text!r} is not a size; write it like 256MB or 1GiB")
     size = int(float(number) * _BYTE_UNITS[unit])
-    if size < 1:
-        raise UsageError(f"{text!r} is less than one byte; write it like 256MB or 1GiB")
+    if not 1 <= size < 2**63:
+        what = "less than one byte" if size < 1 else "too large"
+        raise UsageError(f"{text!r} is {what}; write it like 256MB or 1GiB")
     return size

@@ -8,13 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from vlcpctl.core.amounts import is_decimal
 from vlcpctl.core.errors import TooManySkipped, UsageError
 from vlcpctl.core.printable import shortened
 from vlcpctl.data.tasks.samples import FAILED_DOWNLOAD
-
-
-def _is_percentage(number: str) -> bool:
-    return number.isascii() and number.replace(".", "", 1).isdigit() and float(number) <= 100
 
 
 @dataclass(frozen=True)
@@ -33,9 +30,9 @@ class Tolerance:
         (True, False)
         """
         number = text.removesuffix("%")
-        if text.isascii() and text.isdigit():
+        if is_decimal(text) and "." not in text:
             return cls(text, int(text))
-        if text.endswith("%") and _is_percentage(number):
+        if text.endswith("%") and is_decimal(number) and float(number) <= 100:
             return cls(text, None, float(number) / 100)
         raise UsageError(
             f"--max-skip {text!r} is neither a count nor a percentage; use, for example, 20 or 0.1%"

@@ -20,12 +20,21 @@ _SIGNS = (
     "failed to map segment",
     "Resource temporarily unavailable",
 )
+_LOST_WORKER = "DataLoader worker (pid"  # torch's words for a worker that was killed
 
 
 def is_about_limits(error: BaseException) -> bool:
-    """Whether memory, threads or processes ran out."""
+    """Whether memory, threads or processes ran out, for which a worker may have been killed."""
     is_named = isinstance(error, MemoryError) or any(sign in str(error) for sign in _SIGNS)
-    return is_named or _is_at_memory_limit()
+    return is_named or is_lost_worker(error) or _is_at_memory_limit()
+
+
+def is_lost_worker(error: BaseException) -> bool:
+    """Whether a worker of torch's DataLoader was killed.
+
+    torch raises it wherever the program is when it gets the signal, or when it reads an item.
+    """
+    return _LOST_WORKER in str(error)
 
 
 def _is_at_memory_limit() -> bool:
@@ -47,9 +56,20 @@ def limit_text(error: BaseException) -> str:
     >>> limit_text(MemoryError())
     'out of memory (MemoryError); see ulimit -v and -u, or use smaller batches'
     """
+    if is_lost_worker(error):
+        return lost_worker_text(error)
     lines = [line.strip() for line in str(error).splitlines() if any(s in line for s in _SIGNS)]
     reason = lines[0] if lines else first_line(error)
     return f"out of memory ({reason}); see ulimit -v and -u, or use smaller batches"
+
+
+def lost_worker_text(error: BaseException) -> str:
+    """The message for a worker that ended, on one line; `error` is what showed it.
+
+    >>> lost_worker_text(ConnectionResetError("Connection reset by peer"))
+    'a worker process ended (Connection reset by peer); if memory ran out, use fewer --workers'
+    """
+    return f"a worker process ended ({first_line(error)}); if memory ran out, use fewer --workers"
 
 
 def require_threads() -> None:

@@ -27,6 +27,40 @@ print(next(items), next(items))
 """
 
 
+KILLED = """
+import os, signal, torch
+from torch.utils.data import Dataset
+from vlcpctl.core.errors import VlcpError
+from vlcpctl.core.resource_limits import is_about_limits, limit_text
+from vlcpctl.data.loading.workers import read_in_order
+
+class Mortal(Dataset):
+    def __getitem__(self, place):
+        if place == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {item}
+
+try:
+    list(read_in_order(Mortal(), range(4), 1))
+except VlcpError as error:
+    print(error)
+except RuntimeError as error:  # raised outside of the reader, as the program does
+    assert is_about_limits(error)
+    print(limit_text(error))
+"""
+
+
+@pytest.mark.parametrize("item", ["place", "torch.tensor(place)"])
+def test_a_killed_worker_is_an_error_of_one_line(item: str) -> None:
+    program = KILLED.replace("{item}", item)
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120
+    )
+    (line,) = ended.stdout.splitlines()
+    assert line.startswith("a worker process ended (")
+    assert line.endswith("; if memory ran out, use fewer --workers")
+
+
 def test_a_reader_that_stops_early_does_not_wait_for_its_workers() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60

@@ -15,7 +15,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from vlcpctl.core.ending import SIGNALS, at_signal, held_signals
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.errors import BadInput, VlcpError
+from vlcpctl.core.resource_limits import is_lost_worker, lost_worker_text
 
 Item = TypeVar("Item")
 
@@ -28,6 +29,7 @@ def read_in_order(
     With `pins`, a thread moves what workers have read to pinned memory, which a GPU can copy from
     while the CPU does other work; items must be tensors or have a method `pin_memory`. Without
     workers nothing is pinned. A BadInput raised in a worker is raised here, with its own message.
+    Raises VlcpError if a worker is killed.
     """
     if workers == 0 or not indices:
         yield from (dataset[place] for place in indices)
@@ -41,8 +43,8 @@ def read_in_order(
         pin_memory=pins,
         # Two batches a worker: with one, a worker that is done would wait for the consumer.
         prefetch_factor=2,
-        # Forked, a worker has the dataset without a copy, and also where the parent uses CUDA: it
-        # must not, and `_start_worker` sees to it.
+        # Forked, a worker has the dataset without a copy. Where the parent uses CUDA, a fork must
+        # not: see `_start_worker`.
         multiprocessing_context="fork" if sys.platform == "linux" else None,
         # Without a generator of its own, the loader would draw its base seed from torch's global
         # one, and results would depend on the number of workers.
@@ -60,6 +62,10 @@ def read_in_order(
                 if isinstance(item, BadInput):
                     raise item
                 yield item
+        except (ConnectionError, EOFError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and not is_lost_worker(error):
+                raise
+            raise VlcpError(lost_worker_text(error)) from error
         finally:
             del items  # ends the workers, also when the consumer stops early
 

@@ -5,19 +5,17 @@ Also where they compute on GPUs: what they send each other are results on their 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final, final
 
 import torch
 import torch.distributed as dist
 
-from vlcpctl.core.errors import first_line
 from vlcpctl.distributed.launch import enter_process, process_device
 from vlcpctl.distributed.pool import Channel, Pool, joined, serve
 from vlcpctl.distributed.ranks import ProcessRanks
-from vlcpctl.distributed.world import LostProcess
+from vlcpctl.distributed.world import communicating, connect
 
 _PATIENCE: Final = timedelta(days=365)  # between requests the first process may search for hours
 
@@ -26,14 +24,13 @@ def run_as_rank(ranks: ProcessRanks, device: str, run: Callable[[], None]) -> No
     """Run a command in the first of the processes; the others compute their share of its items.
 
     Raises what the command raises, LostProcess if a process has ended, and UsageError if this
-    machine has fewer GPUs than processes.
+    machine has fewer GPUs than processes, or as `connect` does.
     """
     enter_process(ranks)
     own = process_device(device, ranks)
     if own.type == "cuda":
         torch.cuda.set_device(own)
-    with _communicating():
-        dist.init_process_group("gloo", timeout=_PATIENCE)
+    connect("gloo", timeout=_PATIENCE)
     try:
         if ranks.rank > 0:
             serve(_Rank(0), str(own))
@@ -56,20 +53,11 @@ class _Rank(Channel):
         self._rank = rank
 
     def send(self, message: object) -> None:
-        with _communicating():
+        with communicating():
             dist.send_object_list([message], self._rank)
 
     def receive(self) -> Any:
         found: list[Any] = [None]
-        with _communicating():
+        with communicating():
             dist.recv_object_list(found, self._rank)
         return found[0]
-
-
-@contextmanager
-def _communicating() -> Iterator[None]:
-    try:
-        yield
-    except RuntimeError as error:  # gloo raises it bare
-        reason = first_line(error)
-        raise LostProcess(f"another process of the run has ended ({reason})") from error

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 from vlcpctl.core.errors import UsageError
+from vlcpctl.core.printable import printable
 
 
 @dataclass(frozen=True)
@@ -18,11 +19,23 @@ class ProcessRanks:
 
 
 def process_ranks() -> ProcessRanks | None:
-    """This process's ranks from a launcher's environment (torchrun); None without a launcher."""
+    """This process's ranks from a launcher's environment (torchrun); None without a launcher.
+
+    Raises UsageError if a variable is not a number.
+    """
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         return None
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    return ProcessRanks(rank, size, int(os.environ.get("LOCAL_RANK", "0")))
+    return ProcessRanks(*map(_number, ("RANK", "WORLD_SIZE", "LOCAL_RANK")))
+
+
+def _number(variable: str) -> int:
+    text = os.environ.get(variable, "0")
+    if not (text.isascii() and text.isdigit()):
+        raise UsageError(
+            f"the environment variable {variable} is '{printable(text):.80}', not a number; start "
+            "vlcpctl with a launcher such as torchrun, or unset RANK and WORLD_SIZE"
+        )
+    return int(text)
 
 
 def processes(nproc: int | None) -> int:

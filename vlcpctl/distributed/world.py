@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from vlcpctl.core.errors import VlcpError, first_line
+from vlcpctl.core.errors import UsageError, VlcpError, first_line
 from vlcpctl.distributed.ranks import ProcessRanks
 
 
@@ -43,7 +44,7 @@ class World:
         if self.size == 1:
             return local
         parts = [torch.empty_like(local) for _ in range(self.size)]
-        with _communicating():
+        with communicating():
             dist.all_gather(parts, local.contiguous())
         return torch.cat(parts)
 
@@ -57,7 +58,7 @@ class World:
         for _, group in groupby(tensors, key=lambda tensor: tensor.dtype):
             same_dtype = list(group)
             flat = torch.cat([tensor.reshape(-1) for tensor in same_dtype])
-            with _communicating():
+            with communicating():
                 dist.all_reduce(flat)
             sizes = [tensor.numel() for tensor in same_dtype]
             for tensor, part in zip(same_dtype, flat.split(sizes), strict=True):
@@ -69,11 +70,11 @@ class World:
         Calling the result waits for the sum. All processes must start their sums in the same order.
         Both raise LostProcess if another process has ended.
         """
-        with _communicating():
+        with communicating():
             work = dist.all_reduce(flat, async_op=True)
 
         def wait() -> None:
-            with _communicating():
+            with communicating():
                 work.wait()
 
         return wait
@@ -88,7 +89,7 @@ class World:
         own = torch.empty_like(
             rows[self.slice_of(len(rows))], memory_format=torch.contiguous_format
         )
-        with _communicating():
+        with communicating():
             dist.reduce_scatter_tensor(own, rows.contiguous())
         return own
 
@@ -97,7 +98,7 @@ class World:
         if self.size == 1:
             return list(flags)
         agreed = torch.tensor(flags, dtype=torch.int32, device=device)
-        with _communicating():
+        with communicating():
             dist.all_reduce(agreed, op=dist.ReduceOp.MAX)
         return [bool(flag) for flag in agreed.tolist()]
 
@@ -107,7 +108,7 @@ class World:
             return dict(values)
         # float64 carries a Python float unchanged.
         sent = torch.tensor(list(values.values()), dtype=torch.float64, device=device)
-        with _communicating():
+        with communicating():
             dist.broadcast(sent, src=0)
         return dict(zip(values, sent.tolist(), strict=True))
 
@@ -115,14 +116,14 @@ class World:
         """The whole numbers (n,) of rank 0; n must be the same in all processes."""
         sent = numbers.to(device)
         if self.size > 1:
-            with _communicating():
+            with communicating():
                 dist.broadcast(sent, src=0)
         return [int(number) for number in sent.tolist()]
 
     def barrier(self) -> None:
         """Wait until every process has called this."""
         if self.size > 1:
-            with _communicating():
+            with communicating():
                 dist.barrier()
 
 
@@ -130,14 +131,13 @@ class World:
 def join_processes(ranks: ProcessRanks, device: torch.device) -> Iterator[World]:
     """The world of the processes that a launcher started, once all of them have joined.
 
-    Raises LostProcess if they cannot connect.
+    Raises what `connect` raises.
     """
-    with _communicating():
-        if device.type == "cuda":
-            torch.cuda.set_device(device)
-            dist.init_process_group("nccl", device_id=device)
-        else:
-            dist.init_process_group("gloo")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        connect("nccl", device_id=device)
+    else:
+        connect("gloo")
     try:
         world = World(ranks.rank, ranks.size)
         yield world
@@ -147,8 +147,25 @@ def join_processes(ranks: ProcessRanks, device: torch.device) -> Iterator[World]
         dist.destroy_process_group()
 
 
+def connect(backend: str, **options: Any) -> None:
+    """Join the group of the processes that a launcher started; `options` are torch's.
+
+    Raises LostProcess if they cannot connect, and UsageError if the environment does not have the
+    address of the first one.
+    """
+    try:
+        with communicating():
+            dist.init_process_group(backend, **options)
+    except ValueError as error:
+        raise UsageError(
+            f"cannot connect to the other processes: {first_line(error)}; start vlcpctl with a "
+            "launcher such as torchrun, or unset RANK and WORLD_SIZE"
+        ) from error
+
+
 @contextmanager
-def _communicating() -> Iterator[None]:
+def communicating() -> Iterator[None]:
+    """Within the block, raise LostProcess for an error of torch's communication."""
     try:
         yield
     except RuntimeError as error:  # gloo raises it bare; NCCL's DistBackendError is one

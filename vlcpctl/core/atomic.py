@@ -250,9 +250,9 @@ def check_output_path(out: Path, inputs: Iterable[Path] = ()) -> None:
             )
     for given in inputs:
         if _contains(real, given):
-            what = "is also an input" if real == Path(os.path.realpath(given)) else "contains"
-            name_of_input = "" if what == "is also an input" else f" the input {given}"
-            raise UsageError(f"the output {out} {what}{name_of_input}; choose another --out")
+            is_same = real == Path(os.path.realpath(given))
+            what = "is also an input" if is_same else f"contains the input {given}"
+            raise UsageError(f"the output {out} {what}; choose another --out")
 
 
 def _refuse_long_name(out: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -63,11 +63,6 @@ def texts_id(texts: list[str]) -> str:
         digest.update(b"," + some[1:-1] if first else some[1:-1])
     digest.update(b"]")
     return digest.hexdigest()
-
-
-def merkle(parts: Mapping[str, str]) -> str:
-    """One id for a set of named ids, such as the hashes of a directory's files."""
-    return content_id(dict(parts))
 
 
 def canonical_json(value: object) -> str:

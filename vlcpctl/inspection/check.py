@@ -69,10 +69,10 @@ def _problems(path: Path, *, deep: bool) -> Iterator[str]:
 
 def _check_recorded(path: Path, manifest: dict[str, Any], *, deep: bool) -> Iterator[str]:
     """Yield a line for each file that is not what was recorded; earlier versions recorded none."""
-    is_sealed = kind_of(path) == EXPORT
-    broken = broken_seal(path / MANIFESTS[EXPORT], manifest, required=True)
-    if is_sealed and broken is not None:
-        yield f"{broken}{RESTORE}"
+    if kind_of(path) == EXPORT:
+        broken = broken_seal(path / MANIFESTS[EXPORT], manifest, required=True)
+        if broken is not None:
+            yield f"{broken}{RESTORE}"
     recorded = Fields(manifest, path)("digests", dict, {})
     yield from changed_files(path, recorded, use_cache=not deep)
 

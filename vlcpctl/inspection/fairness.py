@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from vlcpctl.core.amounts import counted
 from vlcpctl.core.errors import BadInput
 from vlcpctl.inspection.split_columns import (
     UNREADABLE,
@@ -22,7 +23,6 @@ from vlcpctl.inspection.split_columns import (
     Finding,
     as_text,
     column_batches,
-    counted,
     id_hashes,
 )
 from vlcpctl.metrics.recall import CUTOFFS

@@ -6,7 +6,6 @@ Shapes: N rows of an index, C captions of all of them together.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.fields import Fields
+from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.manifest import kind_of, read_manifest
 from vlcpctl.data.tasks.index import SPLITS
 
@@ -113,9 +113,7 @@ def opened_index(index: Path) -> Iterator[BinaryIO]:
     Raises BadInput if it cannot be opened; a pipe is not waited for.
     """
     try:
-        with open(os.open(index, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise BadInput(f"cannot read {index}: it is not a regular file")
+        with open_regular(index) as file:
             yield file
     except (OSError, ValueError) as error:
         raise BadInput(unreadable(index, error)) from error
@@ -176,15 +174,6 @@ def value_at(index: Path, column: str, row: int) -> Any:
             return batch.column(0)[row].as_py()
         row -= len(batch)
     raise BadInput(f"{index} has fewer rows than before: it changed while it was being checked")
-
-
-def counted(count: int, noun: str) -> str:
-    """A number with its noun.
-
-    >>> counted(1, "image"), counted(2000, "image")
-    ('1 image', '2000 images')
-    """
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def listed(names: Iterable[object], most: int = 3) -> str:

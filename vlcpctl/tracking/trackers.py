@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 from vlcpctl.core import console
-from vlcpctl.core.errors import VlcpError
+from vlcpctl.core.errors import VlcpError, first_line
 from vlcpctl.tracking.destinations import TENSORBOARD, Destination
 
 TRAINING, EVALUATION = "train-step", "eval"
@@ -107,8 +107,7 @@ class Trackers:
             yield
         except Exception as error:  # noqa: BLE001
             self._open.pop(destination, None)
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            console.warn(f"no more is logged to {destination}: {lines[0]}")
+            console.warn(f"no more is logged to {destination}: {first_line(error)}")
 
 
 @contextmanager

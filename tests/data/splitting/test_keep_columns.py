@@ -15,7 +15,7 @@ from support.pair_files import img2dataset_members, rows, write_parquet, write_t
 from vlcpctl.core.errors import BadInput, OutputExists, TooManySkipped, UsageError
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.stream import describe_plan, make_stream
-from vlcpctl.data.tasks.index import kept_columns, rows_where
+from vlcpctl.data.tasks.index import SCHEMA
 from vlcpctl.data.tasks.task import Task, open_stream
 from vlcpctl.inspection.check import check
 from vlcpctl.testing.tiny_stream import make_image
@@ -174,7 +174,7 @@ def test_kept_columns_change_no_content_id_and_no_tar(tmp_path: Path) -> None:
         assert tar.read_bytes() == same.read_bytes()
     plain = open_stream(tmp_path / "plain")[0]
     assert "kept_columns" not in plain.manifest
-    assert kept_columns(plain.split("train").table) == []
+    assert plain.split("train").table.schema.names == SCHEMA.names
     manifest = json.loads((tmp_path / "plain" / "stream.json").read_text())
     assert not {"keep_columns", "holdout_most"} & manifest["identity"].keys()
 
@@ -268,15 +268,3 @@ def test_too_many_values_of_duplicates_are_refused_not_lost(tmp_path: Path, spli
         split(path, max_skip="5", cap=("kept-values=2",))
     (task,) = split(path, max_skip="5", cap=("kept-values=4",))
     assert kept_by_caption(task) == {"c0": ["0", "1", "2", "x"]}
-
-
-def test_rows_are_found_by_value(tmp_path: Path, split: Split) -> None:
-    path = write_parquet(tmp_path / "p.parquet", listed({0: "42", 1: "4", 2: "42", 3: None}))
-    table = split(path)[0].split("train").table
-    assert kept_columns(table) == ["customer"]
-    assert rows_where(table, "customer", "42").tolist() == [0, 2]
-    assert rows_where(table, "customer", "2").tolist() == []
-    assert rows_where(table, "width", "8").tolist() == [0, 1, 2, 3]
-    assert rows_where(table.slice(1), "customer", "42").tolist() == [1]
-    with pytest.raises(BadInput, match="unknown column 'custom'; did you mean 'customer'"):
-        rows_where(table, "custom", "42")

@@ -28,7 +28,7 @@ from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.core.safe_json import parse_json
 from vlcpctl.core.seals import renewed
-from vlcpctl.core.versions import WAS, earlier_ids
+from vlcpctl.core.versions import earlier_ids
 
 SCHEMA = "vlcpctl.pseudo-texts/1"
 METADATA = b"vlcpctl.pseudo-texts"
@@ -222,7 +222,6 @@ def _check_types(take: Fields) -> None:
     for name in ("checkpoint", "buffer"):
         identity(name, str)
     identity("count", int)
-    take.texts(WAS, ())
     if take(REMOVED, int, 0) < 0:
         raise BadInput(f"{take.place}: field {REMOVED!r} is negative{RESTORE}")
 

@@ -51,9 +51,6 @@ class FileLog:
 
     def facts(self) -> dict[str, Any]:
         """Number and bytes of the files that were read, and a digest of names, sizes and bytes."""
-        return self._facts()
-
-    def _facts(self) -> dict[str, Any]:
         return {"files": self._files, "bytes": self._bytes, ALGORITHM: self._content.hexdigest()}
 
     def check_unchanged(self) -> None:
@@ -72,7 +69,7 @@ class FileLog:
         Those of no files need not have been kept: a source may contain its images after all.
         """
         if self._is_empty:
-            return self._facts()
+            return self.facts()
         return recall(self.source, self._state.hexdigest())
 
 

@@ -120,13 +120,6 @@ def _stem(name: str) -> str:
     return name[: -len(_suffix(name))] if _suffix(name) else name
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0  # a dangling link, say: its sample is skipped with the reason
-
-
 def _extension(name: str) -> str:
     return _suffix(name)[1:].lower()
 

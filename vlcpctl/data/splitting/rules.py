@@ -73,7 +73,8 @@ class Rule(Protocol):
     def begin(self) -> TaskOf:
         """Start a pass; returns the function from (source, pair) to the name of the task.
 
-        It must be called for the kept pairs in order. It raises Unfit for a pair without a task.
+        It must be called for the kept pairs in order, and raises UnusablePair for one without a
+        task.
         """
 
 
@@ -172,7 +173,7 @@ class ByTime:
 
 
 def present(value: Value | None, column: str) -> Value:
-    """The value itself. Raises Unfit if it is None or NaN."""
+    """The value itself. Raises UnusablePair if it is None or NaN."""
     if value is None or value != value:  # noqa: PLR0124 - NaN alone differs from itself
         raise UnusablePair("no value", f"no value in column {column!r}")
     return value

@@ -50,7 +50,6 @@ def read_typed(path: Path, kind: str) -> Manifest:
     """
     manifest = read_manifest(path, kind)
     fields = Fields(manifest, path / MANIFESTS[kind])
-    fields("content", str)
     (_check_task_types if kind == "task" else _check_stream_types)(fields)
     return manifest
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from vlcpctl.core.errors import BadInput, unknown_name, unreadable
+from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.input_files import arrow_source
 from vlcpctl.data.tasks.index_checks import RowProblems, file_size
 from vlcpctl.data.tasks.keys import Keys
@@ -309,40 +309,6 @@ def is_own_column(name: str) -> bool:
     return name in BUFFER_SCHEMA.names
 
 
-def kept_columns(table: pa.Table) -> list[str]:
-    """The names of the columns of an index that were kept from the sources, in order."""
-    return [
-        field.name
-        for field in table.schema
-        if not is_own_column(field.name) and _is_texts(field.type)
-    ]
-
-
-def rows_where(table: pa.Table, column: str, value: str) -> np.ndarray:
-    """(M,) int64: the rows of an index where a column is `value`, compared as text, in order.
-
-    In a column of lists, such as a kept one, the rows that have it among their values. Raises
-    BadInput if the column does not exist, or if its values cannot be converted to text.
-    """
-    if column not in table.column_names:
-        raise BadInput(unknown_name("column", column, table.column_names))
-    found = combined(table[column])
-    rows = None
-    if pa.types.is_list(found.type) or pa.types.is_large_list(found.type):
-        rows, found = pc.list_parent_indices(found).to_numpy(), pc.list_flatten(found)
-    try:
-        equal = pc.equal(found.cast(pa.large_string()), pa.scalar(value, pa.large_string()))
-    except pa.ArrowException as error:
-        raise BadInput(f"column {column!r} is {found.type}, not text or numbers") from error
-    hits = np.flatnonzero(equal.fill_null(False).to_numpy(zero_copy_only=False))
-    return hits.astype(np.int64) if rows is None else np.unique(rows[hits]).astype(np.int64)
-
-
-def combined(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array, of a `wide` type."""
-    return column.cast(_wide(column.type)).combine_chunks()
-
-
 def wide(schema: pa.Schema) -> pa.Schema:
     """The schema with large texts and lists.
 
@@ -356,11 +322,6 @@ def _wide(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_string(kind):
         return pa.large_string()
     return pa.large_list(_wide(kind.value_type)) if pa.types.is_list(kind) else kind
-
-
-def _is_texts(kind: pa.DataType) -> bool:
-    """Whether a type is one that programs write for a list of texts."""
-    return kind in (_KEPT, pa.large_list(pa.string()), pa.list_(pa.large_string()))
 
 
 def split_named(value: str | None) -> str | None:

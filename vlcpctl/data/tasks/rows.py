@@ -229,7 +229,7 @@ def write_rows(path: Path, batch: pa.RecordBatch) -> None:
 
 
 class RowsWriter:
-    """Writes the file of rows that belongs to an index; its columns wait in files beside it."""
+    """Writes the file of rows of an index; its columns are first collected in files beside it."""
 
     def __init__(self, index: Path) -> None:
         self.path = rows_path(index)

@@ -26,7 +26,7 @@ class UnusablePair(ValueError):
 def identify(pair: Pair, *, decode: bool = False) -> Sample:
     """The sample of a pair, without its empty captions; `decode` also decodes every pixel.
 
-    Raises Unfit if the image is missing, damaged or too large, or if every caption is empty.
+    Raises UnusablePair if the image is missing, damaged or too large, or if every caption is empty.
     """
     image = pair.image
     if image is None:

@@ -86,7 +86,7 @@ class Task:
 
 
 class Split:
-    """A split of N images, which are read on demand; what finds them is mapped, see `rows`.
+    """A split of N images, which are read on demand; the rows that locate them are memory-mapped.
 
     `listed` is the split's entry in task.json, `kept` the columns listed there as kept. Raises
     BadInput if the index is not the one that was written with it, if a row of it cannot be right,

@@ -1,13 +1,16 @@
-"""Which device each of several processes gets."""
+"""Which device each of several processes gets, and how the launcher gets their errors."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
 
 import pytest
 import torch
 
-from vlcpctl.core.errors import UsageError
+from vlcpctl.core.errors import Diverged, UsageError
 from vlcpctl.distributed import launch
-from vlcpctl.distributed.launch import process_device
+from vlcpctl.distributed.launch import process_device, reporting_errors
 from vlcpctl.distributed.ranks import ProcessRanks
 
 
@@ -33,3 +36,31 @@ def test_one_gpu_is_not_for_several_processes() -> None:
 
 def test_all_processes_share_the_cpu() -> None:
     assert process_device("cpu", ProcessRanks(1, 2, 1)) == torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (Diverged("the loss diverged"), 8, "the loss diverged"),
+        (RuntimeError("CUDA out of memory. Tried.\nMore"), 1, "(CUDA out of memory. Tried.); see "),
+    ],
+)
+def test_an_error_of_a_process_is_passed_on_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int, message: str
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error.json"))
+    with pytest.raises(SystemExit) as ended, reporting_errors():
+        raise error
+    record = json.loads((tmp_path / "error.json").read_text())
+    assert (ended.value.code, record["code"]) == (code, code)
+    assert message in record["message"]
+    assert "\n" not in record["message"]
+
+
+def test_a_mistake_in_the_program_is_left_to_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error.json"))
+    with pytest.raises(RuntimeError, match="shapes differ"), reporting_errors():
+        raise RuntimeError("shapes differ")
+    assert list(tmp_path.iterdir()) == []

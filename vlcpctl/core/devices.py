@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import re
+
 import torch
 
 from vlcpctl.core.errors import UsageError
+
+_CUDA = re.compile(r"cuda(:[0-9]{1,2})?")
 
 
 def torch_device(name: str) -> torch.device:
     """The torch device of `auto`, `cpu`, `cuda` or `cuda:N`; `auto` is a GPU if there is one.
 
-    Raises UsageError for any other name, and for a GPU where CUDA is not available.
+    Raises UsageError for any other name, and for a GPU that this machine does not have.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name != "cpu" and not name.startswith("cuda"):
+    if name == "cpu":
+        return torch.device(name)
+    if _CUDA.fullmatch(name) is None:
         raise UsageError(f"--device {name} is not a device; use auto, cpu or cuda")
-    if name.startswith("cuda") and not torch.cuda.is_available():
+    if not torch.cuda.is_available():
         raise UsageError(f"--device {name}: CUDA is not available; use --device cpu")
-    return torch.device(name)
+    device, count = torch.device(name), torch.cuda.device_count()
+    if device.index is not None and device.index >= count:
+        raise UsageError(f"--device {name}: this machine has only cuda:0 to cuda:{count - 1}")
+    return device
 
 
 def set_arithmetic(*, tf32: bool) -> None:

@@ -14,7 +14,7 @@ import vlcpctl
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.fields import Fields
 from vlcpctl.core.input_files import open_regular
-from vlcpctl.core.printable import printable
+from vlcpctl.core.printable import utf8_json
 from vlcpctl.core.safe_json import read_json
 from vlcpctl.core.staging import read_path
 from vlcpctl.core.versions import NO_VERSIONS, Versions, earlier_ids, recorded_versions
@@ -38,7 +38,6 @@ _MOST_BYTES = 1 << 26  # of a manifest: some 100,000 tasks; values take ten time
 _MOST_BYTES_OF = {"report": 1 << 28}
 # How every manifest starts: enough to see that a larger one is ours.
 _START = re.compile(rb'\{\s*"schema":\s*"vlcpctl\.')
-_NOT_UTF8 = re.compile("[\ud800-\udfff]")
 
 
 def write_manifest(
@@ -62,12 +61,11 @@ def write_manifest(
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         },
     }
-    # Python carries such bytes as halves of surrogate pairs, which UTF-8 cannot encode; the
-    # backslash is escaped once more, for JSON. In parts, since a manifest may list many files.
+    # In parts, since a manifest may list many files.
     parts = json.JSONEncoder(indent=1, ensure_ascii=False).iterencode(manifest)
     with (directory / MANIFESTS[kind]).open("w", encoding="utf-8") as file:
         for part in parts:
-            file.write(_NOT_UTF8.sub(lambda found: "\\" + printable(found[0]), part))
+            file.write(utf8_json(part))
         file.write("\n")
 
 

@@ -11,8 +11,7 @@ _UNSAFE = re.compile(
 )
 _JSON_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _UNSAFE_BUT_NEWLINE = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x09\x0b-\x1f"))
-
-
+_NOT_UTF8 = re.compile("[\ud800-\udfff]")
 _MOST_SHOWN = 200  # characters
 
 
@@ -44,6 +43,18 @@ def printable_json(text: object) -> str:
     return _UNSAFE.sub(
         lambda found: _JSON_SHORT.get(found[0]) or f"\\u{ord(found[0]):04x}", str(text)
     )
+
+
+def utf8_json(text: str) -> str:
+    r"""JSON text that can be written: bytes of a path that are not UTF-8 become backslash escapes.
+
+    Python carries such bytes as halves of surrogate pairs, which UTF-8 cannot encode. The backslash
+    is escaped once more, for JSON.
+
+    >>> print(utf8_json('"a\udcff"'))
+    "a\\xff"
+    """
+    return _NOT_UTF8.sub(lambda found: "\\" + _escaped(found), text)
 
 
 def shortened(text: object) -> str:

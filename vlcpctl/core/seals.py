@@ -7,7 +7,6 @@ attacker who recomputes it.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,12 @@ import xxhash
 
 from vlcpctl.core.hashing import canonical_json
 from vlcpctl.core.manifest import MANIFESTS, write_manifest
-from vlcpctl.core.printable import printable
+from vlcpctl.core.printable import utf8_json
 from vlcpctl.core.versions import WAS
 
 SEAL = "seal"  # the field
 _UNSEALED = frozenset({SEAL, "schema", "made_by"})  # no reader relies on the other two
 _IN_PARTS = 2  # levels: the fields, and their entries such as one for each file
-_NOT_UTF8 = re.compile("[\ud800-\udfff]")
 
 
 def seal_of(manifest: Mapping[str, Any]) -> str:
@@ -30,9 +28,7 @@ def seal_of(manifest: Mapping[str, Any]) -> str:
     sealed = {name: value for name, value in manifest.items() if name not in _UNSEALED}
     digest = xxhash.xxh3_128()
     for part in _canonical_parts(sealed, _IN_PARTS):
-        # Bytes of a path that are not UTF-8 are written to manifests as backslash escapes.
-        text = _NOT_UTF8.sub(lambda found: "\\" + printable(found[0]), part)
-        digest.update(text.encode())
+        digest.update(utf8_json(part).encode())  # as it is written
     return digest.hexdigest()
 
 

@@ -16,6 +16,7 @@ itself. The last of its writers removes the directory unless something is kept i
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 from collections.abc import Iterator
@@ -33,6 +34,7 @@ vlcpctl stores unfinished outputs here, and the previous output that --force rep
 This directory may be removed when no vlcpctl command is running.
 """
 _TRIES = 100
+_NAME = re.compile(r"\.(.+)\.vlcpctl", re.DOTALL)
 
 
 @final
@@ -41,7 +43,7 @@ class Staging:
 
     def __init__(self, output: Path) -> None:
         self.output = Path(os.path.abspath(output))
-        self.path = self.output.with_name(f".{self.output.name}.vlcpctl")
+        self.path = self.output.with_name(f".{self.output.name}.vlcpctl")  # see `output_of`
         self.marker = self.path / _MARKER
         self.ready = self.path / "ready" / self.output.name
         self.replaced = self.path / "replaced" / self.output.name
@@ -248,6 +250,16 @@ class Staging:
             f"{self.path} already exists and was not made by vlcpctl, which needs this name for "
             "temporary files; move it away, or choose another --out"
         )
+
+
+def output_of(path: Path) -> Path | None:
+    """The output whose staging directory has this path; None if the name is of no such directory.
+
+    >>> output_of(Path("runs/.01.vlcpctl")).as_posix(), output_of(Path("runs/01"))
+    ('runs/01', None)
+    """
+    name = _NAME.fullmatch(path.name)
+    return None if name is None else path.with_name(name[1])
 
 
 def read_path(path: Path) -> Path:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.manifest import MANIFESTS, is_artifact, kind_of
-from vlcpctl.core.staging import Staging
+from vlcpctl.core.staging import Staging, output_of
 from vlcpctl.data.precomputed import pseudo_texts
 from vlcpctl.data.precomputed.stored_features import FILE, IMAGES, TEXTS
 from vlcpctl.data.tasks.facts import read_stream, read_task
@@ -26,7 +26,6 @@ from vlcpctl.evaluation.embedding_cache import is_cache_file
 _WHOLE = ("stream", "task", "checkpoint", "targets", "embeddings", "export")
 PSEUDO_TEXTS, RANKS, CACHED = "pseudo texts", "ranks", "cached embeddings"
 _FORMATS = {pseudo_texts.METADATA: PSEUDO_TEXTS, rank_files.METADATA: RANKS}
-_HIDDEN = re.compile(r"\.(?P<name>.+)\.vlcpctl")
 _OURS = re.compile(rb'"schema": ?"vlcpctl\.')
 _LEFT = re.compile("writing-|ready$")
 _START_BYTES = 4096
@@ -80,9 +79,9 @@ def whole(path: Path, was_searched: Callable[[Path], bool]) -> Path:
     if not os.path.lexists(real) and not was_searched(real):
         raise BadInput(f"{path} does not exist")
     for at in (real, *real.parents):
-        hidden = _HIDDEN.fullmatch(at.name)
-        if hidden and Staging(at.with_name(hidden["name"])).is_ours():
-            return around(at.with_name(hidden["name"])) or at.with_name(hidden["name"])
+        output = output_of(at)
+        if output is not None and Staging(output).is_ours():
+            return around(output) or output
     return around(real) or real
 
 
@@ -135,9 +134,9 @@ class _Walk:
             self.found.links.setdefault((about.st_dev, about.st_ino), []).append(path)
 
     def _visit_directory(self, path: Path, owner: Stored | None, kept: Path | None) -> None:
-        hidden = _HIDDEN.fullmatch(path.name)
-        if hidden and (staging := Staging(path.with_name(hidden["name"]))).is_ours():
-            self._visit_hidden(staging)
+        output = output_of(path)
+        if output is not None and Staging(output).is_ours():
+            self._visit_hidden(Staging(output))
             return
         kind = kind_of(path)
         if kind is not None and is_artifact(path):
@@ -188,7 +187,7 @@ class _Walk:
 
 def is_left_over(path: Path) -> bool:
     """Whether a path is what a writer leaves when it is killed, which the next one deletes."""
-    return any(_HIDDEN.fullmatch(at.parent.name) and _LEFT.match(at.name) for at in path.parents)
+    return any(output_of(at.parent) and _LEFT.match(at.name) for at in path.parents)
 
 
 def _listed(stream: Path) -> set[str]:

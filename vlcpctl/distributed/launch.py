@@ -23,6 +23,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from vlcpctl.core import console
 from vlcpctl.core.devices import torch_device
 from vlcpctl.core.errors import UsageError, VlcpError, debugging
+from vlcpctl.core.resource_limits import is_about_limits, limit_text
 from vlcpctl.distributed.ranks import ProcessRanks
 from vlcpctl.distributed.signals import forward_signals
 from vlcpctl.distributed.world import LostProcess
@@ -144,7 +145,8 @@ def enter_process(ranks: ProcessRanks) -> None:
 def reporting_errors() -> Iterator[None]:
     """In a process that `start_processes` started: pass an error of the block to the launcher.
 
-    It is passed in a file, and its exit code becomes the process's.
+    It is passed in a file, and its exit code becomes the process's. Errors of other kinds, which
+    are mistakes in the program, are left to torch.
     """
     try:
         yield
@@ -152,10 +154,19 @@ def reporting_errors() -> Iterator[None]:
         if isinstance(error, LostProcess):
             time.sleep(LOST_S)
         code = error.exit_code if isinstance(error, VlcpError) else 1
-        # torch's launcher reads this file too and requires `message` and `timestamp`.
-        record = {"message": str(error), "timestamp": time.time(), "code": code}
-        Path(os.environ["TORCHELASTIC_ERROR_FILE"]).write_text(json.dumps(record))
+        _report(str(error), code)
         raise SystemExit(code) from error
+    except Exception as error:
+        if not is_about_limits(error):
+            raise
+        _report(limit_text(error), 1)
+        raise SystemExit(1) from error
+
+
+def _report(message: str, code: int) -> None:
+    # torch's launcher reads this file too and requires `message` and `timestamp`.
+    record = {"message": message, "timestamp": time.time(), "code": code}
+    Path(os.environ["TORCHELASTIC_ERROR_FILE"]).write_text(json.dumps(record))
 
 
 def process_device(name: str, ranks: ProcessRanks) -> torch.device:

@@ -14,6 +14,7 @@ from vlcpctl.core.errors import MOST_NAMES, BadInput
 from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.rows import FAMILY
 from vlcpctl.core.safe_json import parse_json, read_json
+from vlcpctl.core.staging import output_of
 from vlcpctl.data.precomputed.pseudo_texts import METADATA
 
 NO_ARTIFACT = "is not an artifact, such as a stream, task, checkpoint or file of pseudo texts"
@@ -59,10 +60,9 @@ def _why_no_manifest(path: Path) -> str:
         identity = read_json(path / "identity.json")
     except BadInput:
         identity = None
-    staging = path.parent
-    if staging.name.endswith(".vlcpctl") and path.name == "partial" and isinstance(identity, dict):
+    made = output_of(path.parent)
+    if made is not None and path.name == "partial" and isinstance(identity, dict):
         command = "train-step" if "semantic" in identity else "command"
-        made = staging.with_name(staging.name.removeprefix(".").removesuffix(".vlcpctl"))
         return (
             f"is the state of an unfinished {command}; run the same command again to finish {made}"
         )

@@ -9,12 +9,12 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from vlcpctl.core.errors import BadInput, Diverged, Interrupted
 from vlcpctl.core.locks import holder_of
 from vlcpctl.core.manifest import kind_of
-from vlcpctl.core.staging import Staging
+from vlcpctl.core.staging import Staging, output_of
 from vlcpctl.inspection.journal_tail import JournalTail
 from vlcpctl.training.loop.metrics_log import FILE_NAME as JOURNAL
 from vlcpctl.training.loop.progress_file import FILE_NAME as PROGRESS
@@ -200,8 +200,9 @@ def _unfinished(directory: Path) -> Iterator[Path]:
     """The outputs below a directory that have the state of a train-step."""
     for depth in range(_DEPTH):
         for journal in directory.glob("*/" * depth + f".*.vlcpctl/partial/{JOURNAL}"):
-            staging = journal.parent.parent
-            yield staging.with_name(staging.name[1 : -len(".vlcpctl")])
+            output = output_of(journal.parent.parent)
+            if output is not None:
+                yield output
 
 
 def _finished(directory: Path) -> Iterator[Path]:
@@ -251,7 +252,7 @@ def _scores(row: Mapping[str, Any]) -> dict[str, float]:
     return {name: row[name] for name in row if _is_number(row[name])}
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and math.isfinite(value)
 
 

@@ -8,7 +8,7 @@ import torch
 
 from vlcpctl.core.errors import UsageError
 
-_CUDA = re.compile(r"cuda(:[0-9]{1,2})?")
+_CUDA = re.compile("cuda(?::([0-9]{1,2}))?")
 
 
 def torch_device(name: str) -> torch.device:
@@ -20,14 +20,15 @@ def torch_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name == "cpu":
         return torch.device(name)
-    if _CUDA.fullmatch(name) is None:
+    gpu = _CUDA.fullmatch(name)
+    if gpu is None:
         raise UsageError(f"--device {name} is not a device; use auto, cpu or cuda")
     if not torch.cuda.is_available():
         raise UsageError(f"--device {name}: CUDA is not available; use --device cpu")
-    device, count = torch.device(name), torch.cuda.device_count()
-    if device.index is not None and device.index >= count:
+    count = torch.cuda.device_count()
+    if int(gpu[1] or 0) >= count:
         raise UsageError(f"--device {name}: this machine has only cuda:0 to cuda:{count - 1}")
-    return device
+    return torch.device(name)
 
 
 def set_arithmetic(*, tf32: bool) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _PLAIN_NAME = re.compile("[A-Za-z][A-Za-z0-9_-]*")
+# How JSON escapes a character beyond U+FFFF, such as an emoji; in YAML these would be two of them.
+_PAIR = re.compile(r"\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}")
 _NOT_NAMES = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 
 
@@ -53,9 +55,14 @@ def _is_nested(value: Any) -> bool:
 
 
 def _plain(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=True)
+    return _PAIR.sub(_one_escape, json.dumps(value, ensure_ascii=True))
+
+
+def _one_escape(pair: re.Match[str]) -> str:
+    character: str = json.loads('"' + pair[0] + '"')
+    return f"\\U{ord(character):08x}"
 
 
 def _name(name: str) -> str:
     is_plain = _PLAIN_NAME.fullmatch(name) and name.lower() not in _NOT_NAMES
-    return name if is_plain else json.dumps(name)
+    return name if is_plain else _plain(name)

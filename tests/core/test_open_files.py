@@ -85,7 +85,7 @@ def test_a_pickled_copy_has_the_paths_and_nothing_open(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("soft", "most"),
-    [(20, 8), (256, 64), (1024, 256), (10**6, 1024), (resource.RLIM_INFINITY, 1024)],
+    [(4, 2), (20, 5), (256, 64), (1024, 256), (10**6, 1024), (resource.RLIM_INFINITY, 1024)],
 )
 def test_the_bound_leaves_most_files_to_others(
     soft: int, most: int, monkeypatch: pytest.MonkeyPatch

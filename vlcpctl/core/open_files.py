@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final, final
 
-_LEAST: Final = 8
+_LEAST: Final = 2
 _MOST: Final = 1024
 _SHARE: Final = 4  # this part of the files that a process may open
 

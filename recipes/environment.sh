@@ -19,7 +19,7 @@ choose_extra() { # faiss comes as one of two wheels that overwrite each other
   if [ "$(uname -sm)" = "Linux x86_64" ] && nvidia-smi >/dev/null 2>&1; then echo gpu; else echo cpu; fi
 }
 
-wanted_stamp() { # a virtual environment knows its own path, so a moved one is stale too
+wanted_stamp() { # scripts of an environment contain its path, so a moved one is stale too
   echo "$repository"
   cat "$repository/pyproject.toml" "$repository/recipes/constraints.txt" | cksum
   choose_extra

@@ -15,6 +15,7 @@ import pytest
 from vlcpctl.commands import COMMANDS, module_name
 from vlcpctl.commands.batch import loads_model
 from vlcpctl.commands.batch import run as run_batch
+from vlcpctl.core.errors import BadInput
 from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import parse
 
@@ -282,3 +283,10 @@ def test_a_warm_child_has_torch_and_one_thread(command: str) -> None:
     """A fork copies one thread, so that the parent must have no other."""
     ended = batch(f"check threads\nwait\n{command} --help\n")
     assert ended.stdout.splitlines()[0] == "1 True"
+
+
+def test_lines_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
+    lines = tmp_path / "lines"
+    lines.write_bytes(b"check caf\xe9\n")
+    with pytest.raises(BadInput, match=r"cannot read .*lines: 'utf-8' codec can't decode"):
+        run_batch(lines)

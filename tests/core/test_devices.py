@@ -24,7 +24,9 @@ def test_an_absent_gpu_is_an_error() -> None:
 
 
 def test_an_unknown_device_is_an_error() -> None:
-    with pytest.raises(UsageError, match="--device gpu is not a device; use auto, cpu or cuda"):
+    with pytest.raises(
+        UsageError, match="--device gpu is not a device; use auto, cpu, cuda or cuda:N"
+    ):
         torch_device("gpu")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vlcpctl.production.settings import Settings
+from vlcpctl.production.settings import Guard, Settings
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,18 @@ def test_the_buffer_has_the_policy_of_the_method_unless_another_is_given(
     method: str, given: str | None, policy: str
 ) -> None:
     assert Settings(run="shop", method=method, policy=given).buffer_policy == policy
+
+
+def test_conditions_and_guards_that_are_not_given_again_are_left_out() -> None:
+    guards = tuple(Guard(name, "id", name) for name in ("golden", "silver"))
+    gates = ("worst_drop:gt:2", "bwt_gem:lt:-2")
+    before = Settings(run="shop", guards=guards, classes=("cifar10", "food101"), fail_if=gates)
+    assert before.left_out_of(before) == []
+    fewer = {"guards": guards[:1], "classes": ("food101",), "fail_if": ("worst_drop:gt:9",)}
+    lost = ["bwt_gem:lt:-2", "guard silver", "guard cifar10"]
+    assert before.left_out_of(before.with_given(fewer)) == lost
+    nothing = {"guards": ("none",), "classes": ("none",), "fail_if": ("none",)}
+    assert before.left_out_of(before.with_given(nothing)) == []
+    defaults = Settings(run="shop", guards=guards)
+    given = defaults.with_given({"fail_if": ("worst_drop:gt:9",)})
+    assert defaults.left_out_of(given) == ["bwt_gem.rm:lt:-2"]

@@ -188,6 +188,13 @@ def test_a_rejected_week_is_judged_again_by_other_gates_without_training(
     assert (checkpoint / "open_clip_model.safetensors").stat().st_ino == inode
 
 
+def test_a_condition_that_is_not_given_again_is_named(run: Run, place: Path, state: Path) -> None:
+    words = [*week_words(place, state, 2), "--dry-run"]
+    assert "judged" not in run(*words, *FAILS).err
+    warned = run(*words, "--fail-if", "worst_drop:gt:200").err
+    assert "warning: this week is not judged by rm:lt:0: an option" in warned
+
+
 @pytest.mark.slow
 def test_a_rejected_week_with_other_settings_is_trained_again(
     run: Run, place: Path, state: Path

@@ -84,11 +84,14 @@ def _read(file: Path) -> str:
     if str(file) != "-":
         try:
             return file.read_text(encoding="utf-8")
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise BadInput(unreadable(file, error)) from error
     if sys.stdin.isatty():
         raise UsageError("no command lines: give a file, or pipe them in")
-    return sys.stdin.read()
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise BadInput(unreadable("<stdin>", error)) from error
 
 
 def _check(lines: Sequence[CommandLine]) -> None:

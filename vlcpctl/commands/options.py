@@ -77,7 +77,7 @@ Device = Annotated[
     typer.Option(
         "--device",
         metavar="NAME",
-        help="Device to compute on: auto, cpu or cuda.",
+        help="Device to compute on: auto, cpu, cuda or cuda:N.",
         rich_help_panel=EXECUTION,
     ),
 ]

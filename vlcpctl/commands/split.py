@@ -189,7 +189,7 @@ Device = Annotated[
     typer.Option(
         "--device",
         metavar="NAME",
-        help="Device of the classifier: auto, cpu or cuda (default: auto).",
+        help="Device of the classifier: auto, cpu, cuda or cuda:N (default: auto).",
         rich_help_panel=options.EXECUTION,
     ),
 ]

@@ -419,8 +419,9 @@ def run(
     until the next week starts. With code 3, a condition is undefined, and nothing is accepted.
 
     The first call needs --init. Options are kept in the state: later calls need only NEW_DATA and
-    --state, and an option that is given again holds from that week on. If it is interrupted, run
-    the same command again: it resumes. Data that were accepted before are not trained on again.
+    --state, and an option that is given again holds from that week on, in place of all its earlier
+    values: give every --fail-if and --guard that is to stay. If it is interrupted, run the same
+    command again: it resumes. Data that were accepted before are not trained on again.
 
     --dry-run prints the command lines, which 'vlcpctl batch' takes.
 

@@ -22,7 +22,7 @@ def torch_device(name: str) -> torch.device:
         return torch.device(name)
     gpu = _CUDA.fullmatch(name)
     if gpu is None:
-        raise UsageError(f"--device {name} is not a device; use auto, cpu or cuda")
+        raise UsageError(f"--device {name} is not a device; use auto, cpu, cuda or cuda:N")
     if not torch.cuda.is_available():
         raise UsageError(f"--device {name}: CUDA is not available; use --device cpu")
     count = torch.cuda.device_count()

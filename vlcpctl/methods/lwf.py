@@ -13,8 +13,8 @@ from vlcpctl.methods.bases.distillation import DistillationMethod
 class Lwf(DistillationMethod):
     """Distil the previous model's outputs on the new task's pairs.
 
-    The default target is CTP's own cross-modal term without the rest of CTP. The LwF in the tables
-    of CTP's paper has `target=channels`.
+    The default target is CTP's cross-modal term without the rest of CTP, but with the previous
+    model's own temperature. The LwF in the tables of CTP's paper has `target=channels`.
     """
 
     name: ClassVar[str] = "lwf"

@@ -144,6 +144,21 @@ class Settings:
         found.check()
         return found
 
+    def left_out_of(self, later: Settings) -> list[str]:
+        """What these settings judge a week by and later ones do not: conditions and guards.
+
+        Another condition on the same metric leaves nothing out, and neither does `none` for all.
+        """
+        gates = {gate.partition(":")[0]: gate for gate in self.gates}
+        kept = {gate.partition(":")[0] for gate in later.gates}
+        lost = [gate for name, gate in gates.items() if kept and name not in kept]
+        if later.guards:
+            kept = {guard.name for guard in later.guards}
+            lost += [f"guard {one.name}" for one in self.guards if one.name not in kept]
+        if later.classes:
+            lost += [f"guard {one}" for one in self.classes if one not in later.classes]
+        return lost
+
     def files_kept(self, given: Mapping[str, Any]) -> tuple[MethodCode, ...]:
         """The recorded method files that are still used with these options."""
         names = set(given.get("method", self.method).split("+"))

@@ -226,6 +226,7 @@ def prepare(
     require_buffer(place, state, settings)
     require_unchanged(place.root, settings)
     _refuse_unfinished_deletion(place)
+    _warn_of_left_out(state.settings, settings)
     data = identify_data(request.call.data, settings, place.root)
     if writes and not state.start.ready:
         place.root.mkdir(parents=True, exist_ok=True)
@@ -239,6 +240,15 @@ def _warn_of_emptied(weeks: Sequence[int]) -> None:
         warn(
             f"'vlcpctl forget' has removed all test pairs of {noun} {', '.join(map(str, weeks))}: "
             "metrics over all weeks, such as bwt_gem, are undefined; use conditions on guards"
+        )
+
+
+def _warn_of_left_out(before: Settings, now: Settings) -> None:
+    lost = before.left_out_of(now)
+    if lost:
+        warn(
+            f"this week is not judged by {', '.join(lost)}: an option that is given again replaces "
+            "all of its earlier values; repeat those that should stay"
         )
 
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 CLASSES = "i2c"
 DIRECTORY = "forgotten"  # of the pages, in the report
 # What a report holds at most, however many runs and tasks it has.
-MOST_OF_A_LIST = 100  # --examples
 MOST_OF_A_PAGE = 400  # examples and pairs of classes, in all lists of a page
 MOST_EXAMPLES = 20_000  # in all pages together
 PAGE_BYTES = 1_000_000  # of the pictures of a page, as text

@@ -140,7 +140,7 @@ def forget_and_die(out: Path, key: str, point: str) -> None:
         if is_ours and point == f"after rename {renames[0]}":
             kill()
 
-    os.rename = renamed  # type: ignore[assignment]
+    pytest.MonkeyPatch().setattr(os, "rename", renamed)  # never undone: the process ends here
     request = Request(selectors=Selectors(keys=frozenset({key})), paths=[out])
     forget(request, lambda name: kill() if name == point else None)
 
@@ -169,7 +169,6 @@ def test_a_killed_deletion_is_completed_by_the_same_command(
         again = run_program(capfd, "export", task, "--to", "imagefolder", "-o", out, "-q")
         check_refused(again, "export", 4, "--force replaces it")
     program("forget", "--key", pair.key, out)
-    kept = {"out", f"out/{CARD}"} if is_edited else set()
     found = names_in(out.parent) - {"inputs", *(f"inputs/{one}" for one in names_in(task.parent))}
     kept = {"out", f"out/{CARD}"} if is_edited else set()
     locks = {one for one in found if one.startswith("receipts/.")}  # of the process that was killed

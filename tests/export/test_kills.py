@@ -58,20 +58,21 @@ def export_and_die(words: list[object], out: Path, point: str) -> None:
             reach("rename")
         rename(source, target)
 
-    PairsWriter.add = added  # type: ignore[method-assign]
-    os.rename = renamed  # type: ignore[assignment]
+    patch = pytest.MonkeyPatch()  # never undone: the process ends here
+    patch.setattr(PairsWriter, "add", added)
+    patch.setattr(os, "rename", renamed)
     if point == "manifest":
-        data_sets.write_sealed_manifest = lambda *_: kill()
+        patch.setattr(data_sets, "write_sealed_manifest", lambda *_: kill())
     run_line(words, out.with_name("log"))
 
 
-def contents(out: Path) -> dict[str, object]:
+def contents(out: Path) -> dict[str, Any]:
     """Every file, without the times in it."""
-    found: dict[str, object] = {}
+    found: dict[str, Any] = {}
     for path in out.rglob("*"):
         if path.is_file() and not path.name.endswith("_stats.json"):
             found[path.relative_to(out).as_posix()] = path.read_bytes()
-    manifest = json.loads(found.pop(MANIFEST))  # type: ignore[arg-type]
+    manifest = json.loads(found.pop(MANIFEST))
     kept = [name for name in manifest["digests"] if not name.endswith("_stats.json")]
     return {**found, "content": manifest["content"], "digests": sorted(kept)}
 

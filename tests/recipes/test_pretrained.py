@@ -247,8 +247,8 @@ def test_words_that_mean_nothing_are_refused(words: tuple[str, ...], message: st
 
 def run_of(name: str, merged: list[float]) -> dict[str, Any]:
     """A run of a report's summary, as far as the tables read it."""
-    scores = {"mean": sum(merged) / len(merged), "sd": None, "values": merged}
-    summary = {key: {"rm": scores} for key in ("merged_final", "own_final", "own_learned")}
+    times = {"merged_final": 1, "own_final": 2, "own_learned": 3}
+    summary = {key: {"rm": {"values": [n * one for one in merged]}} for key, n in times.items()}
     return {"run": name, "seeds": [0, 1], "summary": summary}
 
 
@@ -259,6 +259,7 @@ def test_claims_say_in_which_seeds_the_papers_ordering_returns() -> None:
     found = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in tables.claims(runs)[2:]
     ]
+    assert found[0][4] == "yes: +5.00 (1.41)"  # in the galleries of single tasks
     assert [(one[0], one[1], one[3]) for one in found] == [
         ("`lwf`", "`seqf`", "yes: +2.50 (0.71)"),
         ("`ewc`", "`seqf`", "in 1 of 2: +0.00 (1.41)"),
@@ -277,7 +278,7 @@ def test_a_table_has_rates_seeds_and_what_the_base_still_has_of_its_own_pictures
     _, _, first, second = tables.table(track | {"transfer": transfer}, {"dha": "2e-4"})
     cells = [cell.strip() for cell in first.strip("|").split("|")]
     assert cells[:4] == ["`dha-adapt`", "2e-4", "5.50 (0.71)", "5.00, 6.00"]
-    assert cells[-2:] == ["-", "41.00 (1.41)"]
+    assert cells[4:] == ["16.50 (2.12)", "11.00 (1.41)", "-", "41.00 (1.41)"]
     assert second.startswith("| `seqf` |")
 
 
@@ -298,9 +299,10 @@ def test_the_base_is_compared_with_chance_before_it_is_trained_on_emoji9(tmp_pat
 
 
 def angle_row(seed: int, since: int | None, step: int, value: float) -> dict[str, Any]:
-    names = [name for names in tables.ANGLES.values() for name in names]
+    names = ("sam_image", "sam_text", "ram_image", "ram_text", "imav_i2t", "imav_t2i")
+    metrics = {f"{name}_mean": value + place for place, name in enumerate(names)}
     row: dict[str, Any] = {"run": "modx", "split": "test", "seed": seed, "step": step}
-    return row | {"since": {"step": since}, "metrics": dict.fromkeys(names, value)}
+    return row | {"since": {"step": since}, "metrics": metrics}
 
 
 def test_angles_are_from_the_base_to_the_last_model_and_one_task_further() -> None:
@@ -310,7 +312,8 @@ def test_angles_are_from_the_base_to_the_last_model_and_one_task_further() -> No
         for since, step, value in ((None, 0, 4.0), (0, 1, 8.0), (None, 1, 30.0))
     ]
     _, _, whole, single = tables.angle_table(rows)
-    assert whole.startswith("| `modx` | test | base to last model | 30.5 (0.7) |")
+    cells = [f"{mean} (0.7)" for mean in (30.5, 31.5, 32.5, 33.5, 35.0)]
+    assert whole == f"| `modx` | test | base to last model | {' | '.join(cells)} |"
     assert single.startswith("| `modx` | test | one task further | 6.5 (0.7) |")
 
 

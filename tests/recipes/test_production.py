@@ -224,7 +224,7 @@ def report_of(guard: dict[str, list[float]], backward: float | None, worst: str)
     scores = [{step: values[seed] for step, values in guard.items()} for seed in (0, 1)]
     spread = None if backward is None else {"mean": backward, "values": [backward, backward - 2]}
     run = {"run": "er", "method": "er", "summary": {"bwt_gem": {"rm": spread}}}
-    run["matrices"] = {"own": {"rm": [[30.0, None], [20.0, 40.0]]}}
+    run["matrices"] = {"own": {"rm": [[30.0, None], [25.0, 45.0]]}}
     old = "not defined yet (1 task)" if backward is None else "passes"
     gates = [verdict("er", "worst_drop:gt:5", worst), verdict("er", "bwt_gem:lt:-10", old)]
     transfer = [{"run": "er", "data": "00-pairs", "scores": {"rm": scores}}]
@@ -242,11 +242,26 @@ def test_the_table_has_guard_scores_forgetting_and_the_verdicts_of_each_week() -
         "`er`",
         "77.0 (1.4)",
         "70.0 (1.4)",
-        "30.0",
+        "35.0",
         "-4.0 (1.4)",
         "passes",
         "passes from week 1, fails from week 2",
     ]
+
+
+def test_each_run_has_its_own_scores_and_verdicts_and_the_best_on_the_guard_is_first() -> None:
+    report = report_of({"start": [80.0] * 2, "0": [60.0] * 2}, -3.0, "fails")
+    better = report_of({"start": [80.0] * 2, "0": [77.0] * 2}, -3.0, "passes")
+    better = json.loads(json.dumps(better).replace('"er"', '"ctp"'))
+    (track,), (other,) = report["tracks"], better["tracks"]
+    track["runs"].append(other["runs"][-1])
+    track["transfer"] += other["transfer"]
+    report["gates"] += better["gates"]
+    *_, first, second = table.table([report])
+    assert first.startswith("| `ctp` | 77.0 (0.0) |")
+    assert first.endswith("| passes | passes |")
+    assert second.startswith("| `er` | 60.0 (0.0) |")
+    assert second.endswith("| passes | fails |")
 
 
 def test_the_table_reads_reports_in_the_order_of_weeks(tmp_path: Path) -> None:

@@ -211,3 +211,12 @@ def test_the_plan_names_the_dimension_that_the_loss_uses(
 def test_a_dimension_is_a_share_or_a_whole_number() -> None:
     with pytest.raises(UsageError, match=r"dimensions=5.5: the value must be a whole number, or"):
         compose("geodl", ["geodl.dimensions=5.5"])
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_features_that_are_not_finite_give_a_loss_that_is_not(bad: float) -> None:
+    """Training then reports the step that diverged; torch.linalg.svd would raise instead."""
+    image, text = drawn(1)
+    image[2, 3] = bad
+    terms, _ = Geodl().loss(FakeRun(old=features(*drawn(0))), fake_batch(7), features(image, text))
+    assert not terms["path"].isfinite()

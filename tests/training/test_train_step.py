@@ -203,6 +203,20 @@ def test_a_diverging_loss_names_the_step_the_term_and_the_last_good_state(
         train_step(step)
 
 
+def test_a_run_that_diverges_in_a_decomposition_of_features_says_so(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
+    train_step(_first(world, tmp_path))
+    step = _with(
+        request(world, "geodl", 1, tmp_path, buffered=False),
+        lr=1e30,
+        optimizer="sgd",
+        schedule="constant",
+    )
+    with pytest.raises(Diverged, match=r"step \d+ of training: .*geodl/path is nan"):
+        train_step(step)
+
+
 def test_a_later_task_without_its_parent_is_refused(world: TrainingWorld, tmp_path: Path) -> None:
     step = replace(request(world, "seqf", 1, tmp_path, buffered=False), previous=None)
     with pytest.raises(UsageError, match="is task 1 of its stream and there is no --previous"):

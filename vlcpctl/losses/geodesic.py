@@ -53,8 +53,12 @@ class Flow:
 
 @torch.no_grad()
 def subspace(features_BD: Tensor, dimensions: int) -> Tensor:
-    """An orthonormal basis (D, k) of the principal directions of centred features."""
-    centred_BD = features_BD - features_BD.mean(0)
+    """An orthonormal basis (D, k) of the principal directions of centred features.
+
+    Values that are not finite count as 0: torch.linalg.svd would raise an error for them. The loss
+    of such features is not finite whatever the basis.
+    """
+    centred_BD = (features_BD - features_BD.mean(0)).nan_to_num_(0.0, 0.0, 0.0)
     directions_DD: Tensor = svd(centred_BD, full_matrices=False).Vh
     return directions_DD[:dimensions].T
 

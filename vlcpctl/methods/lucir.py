@@ -55,11 +55,12 @@ class Lucir(Method):
     )
 
     def needs(self, *, first: bool) -> Needs:
-        """After the first task: the previous model and a buffer."""
+        """After the first task: a buffer and, unless `strength` is 0, the previous model."""
+        distils = not first and self.strength != 0
         return Needs(
             buffer=not first,
-            previous=not first,
-            previous_tokens=not first and (self.words or self.variant == "ctp"),
+            previous=distils,
+            previous_tokens=distils and (self.words or self.variant == "ctp"),
             fusion=self.variant == "ctp",
         )
 

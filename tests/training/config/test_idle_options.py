@@ -65,6 +65,7 @@ TEACHER = {"teacher": Path("teacher")}
         (_request("ewc", **TEACHER), "--teacher has no effect with --method ewc"),
         (_request("modx", "modx.alpha=0", **TEACHER), "--teacher has no effect with"),
         (_request("lwf", "lwf.strength=0", **TEACHER), "--teacher has no effect with"),
+        (_request("lucir", "lucir.strength=0", **TEACHER), "--teacher has no effect with"),
         (_request("lwf", origins={"replay": "flag"}), "--replay has no effect without --buffer"),
         (_request("lwf", previous=None, origins={"replay": "flag"}), "--replay has no effect with"),
         (

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.processes import exit_code_of, run_line, start_child
+from support.processes import exit_code_of, run_line, start_child, wait_until
 from support.program import MICRO, TINY, make_inputs, run_program
-from support.wandb_file import offline_runs
+from support.wandb_file import OfflineRun, offline_runs
 
 from vlcpctl.testing.battery import TrainingWorld, in_child, make_world, request
 from vlcpctl.tracking.destinations import Destination
@@ -141,6 +141,17 @@ def in_offline(words: tuple[object, ...], directory: Path) -> int:
     return exit_code_of(start_child(lambda _: run_line(words, log), **offline))  # type: ignore[arg-type]
 
 
+def ended_runs(directory: Path, count: int) -> list[OfflineRun]:
+    """The offline runs, once W&B's own process has written the end of each: it may outlive ours."""
+
+    def have_ended() -> bool:
+        codes = [one.exit_code for one in offline_runs(directory)]
+        return len(codes) == count and None not in codes
+
+    wait_until(have_ended)
+    return offline_runs(directory)
+
+
 def test_wandb_offline_has_the_rows_of_the_journal(place: Path, tmp_path: Path) -> None:
     task, out = place / "stream" / "00-part-0", tmp_path / "out"
     words = ("train-step", task, *TINY, "--model", "micro", "--seed", 3, "-o", out)
@@ -162,7 +173,7 @@ def test_wandb_offline_has_the_rows_of_the_journal(place: Path, tmp_path: Path) 
 def test_wandb_offline_has_the_rows_of_evaluations_and_ends_with_the_signal(
     place: Path, tmp_path: Path
 ) -> None:
-    """The signal comes with the second row, when W&B has the first one in memory only."""
+    """The signal comes after the first row, when W&B has it in memory only."""
     from vlcpctl.tracking.row_log import RowLog
 
     log = RowLog.log
@@ -178,8 +189,9 @@ def test_wandb_offline_has_the_rows_of_evaluations_and_ends_with_the_signal(
         code = in_offline((*words, "--log", "wandb:demo"), tmp_path)
     finally:
         RowLog.log = log  # type: ignore[method-assign]
-    assert code == 128 + signal.SIGINT
-    (found,) = offline_runs(tmp_path)
+    assert code == 128 + signal.SIGINT, (tmp_path / "log.err").read_text()
+    (found,) = ended_runs(tmp_path, 1)
+    assert found.exit_code == 1
     ((_, values),) = found.history
     assert values["stream_step"] == 0
     assert "retrieval/00-part-0/rm" in values
@@ -201,7 +213,7 @@ def test_a_signal_in_training_saves_and_ends_with_75_with_wandb(
     assert in_child(step, observe) != 0
     train_step_in_child = in_child(step, lambda _: None)
     assert train_step_in_child == 0
-    first, second = offline_runs(tmp_path)
+    first, second = ended_runs(tmp_path, 2)
     assert (first.exit_code, second.exit_code) == (75, 0)
     assert first.about.run_id == second.about.run_id
     steps = [number for one in (first, second) for number, _ in one.history]

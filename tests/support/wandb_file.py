@@ -20,6 +20,7 @@ class OfflineRun:
 
     about: Any = None
     history: list[tuple[int, dict[str, float]]] = field(default_factory=list)
+    x_axes: dict[str, str] = field(default_factory=dict)  # by the pattern of metrics' names
     exit_code: int | None = None  # None: the process did not say
 
     @property
@@ -45,6 +46,8 @@ def _run(path: Path) -> OfflineRun:
             found.history.append((record.history.step.num, own))
         elif record.HasField("run"):
             found.about = record.run
+        elif record.HasField("metric") and record.metric.step_metric:
+            found.x_axes[record.metric.glob_name] = record.metric.step_metric
         elif record.HasField("exit"):
             found.exit_code = record.exit.exit_code
     return found

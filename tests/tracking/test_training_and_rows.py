@@ -192,6 +192,7 @@ def test_wandb_offline_has_the_rows_of_evaluations_and_ends_with_the_signal(
     assert code == 128 + signal.SIGINT, (tmp_path / "log.err").read_text()
     (found,) = ended_runs(tmp_path, 1)
     assert found.exit_code == 1
+    assert found.x_axes == {"*": "stream_step"}
     ((_, values),) = found.history
     assert values["stream_step"] == 0
     assert "retrieval/00-part-0/rm" in values

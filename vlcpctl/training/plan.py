@@ -222,9 +222,19 @@ def make_plan(request: Request) -> TrainPlan:
     _check_warm_up(request, phases)
     history = TaskHistory(tasks, request.run, parent)
     warnings = lineage_warnings(request, history, sampler.splits, buffer)
-    warnings += tuple(shape_warnings(request))
+    warnings += (*shape_warnings(request), *_replay_warnings(request, sampler))
     inputs = (sampler, phases, parent, pseudo_texts, taught, warnings)
     return TrainPlan(request, tasks, buffer, *inputs)
+
+
+def _replay_warnings(request: Request, sampler: PairSampler) -> Iterator[str]:
+    """A warning if the buffer's share of a batch rounds to no pair."""
+    share, size = replay_share(request.settings.replay), request.settings.batch_size
+    if sampler.buffer is not None and share is not None and not round(share * size):
+        yield (
+            f"no pair of the buffer is replayed: share={share:g} of a batch of {size} rounds to 0; "
+            "use a larger share or a larger --batch-size"
+        )
 
 
 def _train_split(task: Task) -> Split:

@@ -80,6 +80,15 @@ def test_a_number_holds_out_exactly_so_many_images(numbers: list[int]) -> None:
     assert (sides.count("test"), sides.count("val")) == (2, 1)
 
 
+def test_a_task_that_appears_between_the_two_passes_is_refused() -> None:
+    counted = CountedHoldout(parse_holdout("test=1"))
+    counted.count("a", HASHES[0])
+    counted.count("a", HASHES[1])
+    counted.decide()
+    with pytest.raises(BadInput, match="a source changed while it was being read: task 'b' is new"):
+        counted.split_of("b", HASHES[0])
+
+
 def test_what_one_task_holds_out_is_trained_on_in_none() -> None:
     counted = CountedHoldout(parse_holdout("test=5"))
     for sha in HASHES[:40]:

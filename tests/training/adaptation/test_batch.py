@@ -174,3 +174,14 @@ def test_a_share_without_a_place_for_new_pairs_is_refused(
         UsageError, match=r"share=0\.95 leaves no place for new pairs in batches of 4"
     ):
         make_plan(full)
+
+
+def test_a_share_that_rounds_to_no_pair_is_warned_of(world: TrainingWorld, tmp_path: Path) -> None:
+    train_step(request(world, "seqf", 0, tmp_path, buffered=False))
+    step = request(world, "er", 1, tmp_path, buffered=True)
+    shares = {"share=0.1": True, "share=0.25": False, "union": False}
+    for replay, warned in shares.items():
+        plan = make_plan(replace(step, settings=replace(step.settings, replay=replay)))
+        said = [text for text in plan.warnings if "no pair of the buffer is replayed" in text]
+        assert bool(said) == warned
+        assert (plan.sampler.replay is None) == (warned or replay == "union")

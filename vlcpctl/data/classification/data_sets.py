@@ -196,7 +196,7 @@ def _stream_of(task: Task, given: Sequence[Task]) -> list[Task]:
     stream = task.manifest.get("stream")
     if stream is None:
         return [task]
-    beside = task.path.absolute().parent
+    beside = task.path.resolve().parent
     has_manifest = (beside / MANIFESTS["stream"]).is_file()
     if has_manifest and _is_stream(read_stream(beside), stream):
         return open_stream(beside)

@@ -173,7 +173,12 @@ class CountedHoldout:
         )
 
     def split_of(self, task: str, sha256: str) -> str | None:
-        """The split of an image in a task; None when another task holds it out."""
+        """The split of an image in a task; None when another task holds it out.
+
+        Raises BadInput for a task that was not counted.
+        """
+        if task not in self._splits:
+            raise BadInput(f"a source changed while it was being read: task {task!r} is new")
         at = position(sha256)
         side = self._splits[task].get(at)
         if side is None and at not in self._everywhere:

@@ -210,6 +210,10 @@ def test_the_classes_of_a_task_are_the_labels_of_its_stream_or_its_own(tmp_path:
     (tmp_path / "link").symlink_to(second)
     (linked,) = evaluate(tmp_path, tmp_path / "c", tmp_path / "link", **how)
     assert linked["metrics"] == every["metrics"]
+    second.rename(tmp_path / "elsewhere")
+    second.symlink_to(tmp_path / "elsewhere")
+    (in_links,) = evaluate(tmp_path, tmp_path / "d", second, **how)
+    assert in_links["metrics"] == every["metrics"]
 
 
 def test_a_task_away_from_its_stream_needs_all_tasks(place: Path, tmp_path: Path) -> None:

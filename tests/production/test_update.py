@@ -298,7 +298,9 @@ def test_rollback_takes_weeks_back_and_their_rows(run: Run, place: Path, state: 
 def test_rollback_takes_nothing_else(run: Run, place: Path, state: Path) -> None:
     for more, said in (
         (["--lr", "1"], "--lr has no effect with --rollback"),
-        (["--force"], "--force has no effect"),
+        (["--seed", "0"], "--seed has no effect with --rollback"),
+        (["--force"], "--force has no effect with --rollback"),
+        (["--run", "x"], "--run has no effect with --rollback"),
         ([place / "week-2.parquet"], "takes no NEW_DATA"),
     ):
         check_refused(run("update", "--state", state, "--rollback", "0", *more), "update", 2, said)

@@ -360,7 +360,8 @@ _SAME = {
     "replay", "buffer_size", "policy", "holdout", "holdout_most", "split_column", "keep_columns",
     "image_column", "caption_column", "max_skip", "undefined", "seed", "device", "threads",
 }  # fmt: skip
-_OF_CALL = {"state", "quiet", "dry_run", "as_json", "wait", "force"}  # fit --rollback, too
+_BESIDE_ROLLBACK = {"state", "quiet", "dry_run", "as_json", "wait", "rollback"}
+_OTHERWISE_NAMED = {"set_": "set", "run_name": "run", "junit_xml": "junit"}
 
 
 def run(
@@ -510,10 +511,10 @@ def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
 def _refuse_beside_rollback(given: dict[str, Any]) -> None:
     if given.get("sources"):
         raise UsageError("--rollback takes no NEW_DATA; update with it in a second command")
-    others = sorted(name for name in given.keys() - _OF_CALL - {"rollback"} if given[name])
-    if others or given.get("force"):
-        name = others[0].rstrip("_") if others else "force"
-        raise UsageError(f"--{name.replace('_', '-')} has no effect with --rollback")
+    others = sorted(name for name in given.keys() - _BESIDE_ROLLBACK if given[name] is not False)
+    if others:
+        name = _OTHERWISE_NAMED.get(others[0], others[0].replace("_", "-"))
+        raise UsageError(f"--{name} has no effect with --rollback")
 
 
 def _roll_back(state: Path, week: int, wait: float | None, *, dry_run: bool, as_json: bool) -> None:

@@ -196,10 +196,11 @@ def _stream_of(task: Task, given: Sequence[Task]) -> list[Task]:
     stream = task.manifest.get("stream")
     if stream is None:
         return [task]
-    beside = task.path.resolve().parent
-    has_manifest = (beside / MANIFESTS["stream"]).is_file()
-    if has_manifest and _is_stream(read_stream(beside), stream):
-        return open_stream(beside)
+    # A link to a task is looked up beside the task, and a stream may consist of links to tasks.
+    for beside in (task.path.resolve().parent, task.path.absolute().parent):
+        has_manifest = (beside / MANIFESTS["stream"]).is_file()
+        if has_manifest and _is_stream(read_stream(beside), stream):
+            return open_stream(beside)
     same = (one for one in given if one.manifest.get("stream") == stream)
     stream_tasks = {one.step: one for one in same if one.step is not None}  # a buffer has no step
     if len(stream_tasks) < task.manifest["tasks_in_stream"]:

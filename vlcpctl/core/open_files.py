@@ -28,7 +28,8 @@ class OpenFiles:
     """The files at some paths: opened when they are first read, and closed with this object.
 
     Of all such objects in a process, the file opened first is closed when too many are open. A
-    copy in another process opens its own.
+    copy in another process opens its own. Only one thread may use such objects: another could close
+    a file, and open another one by the same descriptor, before it is read.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:

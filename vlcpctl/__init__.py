@@ -1,3 +1,3 @@
 """Continual vision-language pretraining from the command line."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"

@@ -14,6 +14,7 @@ import vlcpctl
 
 ROOT = Path(__file__).parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+CHANGELOG = ROOT / "CHANGELOG.md"
 ACTION = ROOT / ".github" / "actions" / "setup" / "action.yml"
 PYTHON = "Programming Language :: Python :: 3."
 
@@ -30,10 +31,18 @@ def workflow() -> dict[str, Any]:
 
 def test_all_places_name_one_version() -> None:
     assert PROJECT["version"] == vlcpctl.__version__
+    released = re.findall(
+        r"^## (\d\S+) - (\S+)$", CHANGELOG.read_text(encoding="utf-8"), re.MULTILINE
+    )
     citation = read_yaml(ROOT / "CITATION.cff")
-    assert citation["version"] == vlcpctl.__version__
-    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert f"## {citation['version']} - {citation['date-released']}\n" in changes
+    assert (citation["version"], str(citation["date-released"])) == released[0]
+    if ".dev" not in vlcpctl.__version__:
+        assert citation["version"] == vlcpctl.__version__
+
+
+def test_between_releases_the_version_is_not_the_released_one() -> None:
+    changes = CHANGELOG.read_text(encoding="utf-8")
+    assert ("## Unreleased\n" in changes) == (".dev" in vlcpctl.__version__)
 
 
 def test_the_workflow_tests_every_python_that_is_supported(workflow: dict[str, Any]) -> None:

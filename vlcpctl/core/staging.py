@@ -9,8 +9,9 @@
 .NAME.vlcpctl/partial/              the state of unfinished work, from which it resumes
 
 It is beside the output, so that a rename never crosses a file system, and hidden, so that globs
-such as `weeks/*/` do not see it. Nothing outside of it is ever moved or removed except the output
-itself. The last of its writers removes the directory unless something is kept in it.
+such as `weeks/*/` do not see it. A directory that is changed in place, and that may be a mounted
+volume, has it inside instead: NAME/.vlcpctl. Nothing outside of it is ever moved or removed except
+the output itself. The last of its writers removes the directory unless something is kept in it.
 """
 
 from __future__ import annotations
@@ -35,15 +36,21 @@ This directory may be removed when no vlcpctl command is running.
 """
 _TRIES = 100
 _NAME = re.compile(r"\.(.+)\.vlcpctl", re.DOTALL)
+_INSIDE = ".vlcpctl"
 
 
 @final
 class Staging:
-    """The staging directory of one output. It need not exist: `locked` creates it."""
+    """The staging directory of one output. It need not exist: `locked` creates it.
 
-    def __init__(self, output: Path) -> None:
-        self.output = Path(os.path.abspath(output))
-        self.path = self.output.with_name(f".{self.output.name}.vlcpctl")  # see `output_of`
+    It is beside the output or, with `inside`, in the directory that the output is. All paths that
+    lead to an output have the same one.
+    """
+
+    def __init__(self, output: Path, *, inside: bool = False) -> None:
+        self.output = Path(os.path.realpath(output)) if inside else place_of(output)
+        hidden = self.output.with_name(f".{self.output.name}.vlcpctl")  # see `staging_at`
+        self.path = self.output / _INSIDE if inside else hidden
         self.marker = self.path / _MARKER
         self.ready = self.path / "ready" / self.output.name
         self.replaced = self.path / "replaced" / self.output.name
@@ -252,14 +259,34 @@ class Staging:
         )
 
 
+def place_of(output: Path) -> Path:
+    """Where an output is made: the real path of its parent, and its name.
+
+    All spellings of a path are one place. A symbolic link to an output is another one.
+    """
+    if output.name in {"", ".."}:
+        return Path(os.path.realpath(output))
+    return Path(os.path.realpath(output.parent), output.name)
+
+
 def output_of(path: Path) -> Path | None:
     """The output whose staging directory has this path; None if the name is of no such directory.
 
     >>> output_of(Path("runs/.01.vlcpctl")).as_posix(), output_of(Path("runs/01"))
     ('runs/01', None)
+    >>> output_of(Path("prod/.vlcpctl")).as_posix()
+    'prod'
     """
+    if path.name == _INSIDE:
+        return path.parent
     name = _NAME.fullmatch(path.name)
     return None if name is None else path.with_name(name[1])
+
+
+def staging_at(path: Path) -> Staging | None:
+    """The staging directory that has this path; None if the name is of no such directory."""
+    output = output_of(path)
+    return None if output is None else Staging(output, inside=path.name == _INSIDE)
 
 
 def read_path(path: Path) -> Path:
@@ -267,7 +294,7 @@ def read_path(path: Path) -> Path:
 
     Readers never rename anything, so they look where the complete new output waits.
     """
-    whole = Path(os.path.abspath(path))
+    whole = Path(os.path.realpath(path))
     for at in (whole, *whole.parents):
         if os.path.lexists(at):
             return path

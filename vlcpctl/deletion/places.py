@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.manifest import MANIFESTS, is_artifact, kind_of
-from vlcpctl.core.staging import Staging, output_of
+from vlcpctl.core.staging import Staging, output_of, staging_at
 from vlcpctl.data.precomputed import pseudo_texts
 from vlcpctl.data.precomputed.stored_features import FILE, IMAGES, TEXTS
 from vlcpctl.data.tasks.facts import read_stream, read_task
@@ -79,9 +79,9 @@ def whole(path: Path, was_searched: Callable[[Path], bool]) -> Path:
     if not os.path.lexists(real) and not was_searched(real):
         raise BadInput(f"{path} does not exist")
     for at in (real, *real.parents):
-        output = output_of(at)
-        if output is not None and Staging(output).is_ours():
-            return around(output) or output
+        staging = staging_at(at)
+        if staging is not None and staging.is_ours():
+            return around(staging.output) or staging.output
     return around(real) or real
 
 
@@ -134,9 +134,9 @@ class _Walk:
             self.found.links.setdefault((about.st_dev, about.st_ino), []).append(path)
 
     def _visit_directory(self, path: Path, owner: Stored | None, kept: Path | None) -> None:
-        output = output_of(path)
-        if output is not None and Staging(output).is_ours():
-            self._visit_hidden(Staging(output))
+        staging = staging_at(path)
+        if staging is not None and staging.is_ours():
+            self._visit_hidden(staging)
             return
         kind = kind_of(path)
         if kind is not None and is_artifact(path):

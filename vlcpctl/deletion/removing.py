@@ -15,7 +15,7 @@ from vlcpctl.core.hashing import content_id
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.seals import renewed, rewrite_sealed_manifest
 from vlcpctl.core.shown_paths import Shown
-from vlcpctl.core.staging import Staging, delete, link_or_copy, output_of
+from vlcpctl.core.staging import Staging, delete, link_or_copy, staging_at
 from vlcpctl.data.precomputed import pseudo_texts, teacher_targets
 from vlcpctl.data.tasks.exported import KIND
 from vlcpctl.data.tasks.task import open_task
@@ -109,7 +109,7 @@ def _delete(path: Path) -> None:
 
 def _staging_of(path: Path) -> Staging:
     """The hidden directory that contains a path."""
-    return Staging(next(filter(None, map(output_of, path.parents))))
+    return next(filter(None, map(staging_at, path.parents)))
 
 
 def _rewrite(hit: Hit, tars: Tars, drop: Drop, observe: Observe) -> None:

@@ -15,6 +15,7 @@ from vlcpctl.core.atomic import (
     check_output_path,
     new_directory,
     new_file,
+    new_part,
     rewritten_directory,
     rewritten_file,
 )
@@ -213,11 +214,71 @@ def test_a_directory_that_is_no_artifact_is_refused(tmp_path: Path, force: bool)
     assert _names(tmp_path) == ["file", "theirs"]
 
 
+def test_an_empty_directory_is_free(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    assert not already_made(tmp_path / "a", "task", {"seed": 0}, force=False)
+    _make(tmp_path / "a")
+    assert read_manifest(tmp_path / "a", "task")["content"] == "one"
+    assert _names(tmp_path) == ["a"]
+
+
+def _write_any_file(final: Path) -> None:
+    with new_file(final, lambda _: True) as temporary:
+        temporary.write_text("new")
+
+
+@pytest.mark.parametrize(
+    ("target", "write"),
+    [
+        ("made", _make),
+        ("made", lambda link: already_made(link, "task", {"seed": 0}, force=True)),
+        ("empty", _make),
+        ("empty", lambda link: already_made(link, "task", {"seed": 0}, force=False)),
+        ("rows", _write_any_file),
+    ],
+)
+def test_a_link_and_what_it_leads_to_are_not_replaced(
+    tmp_path: Path, target: str, write: Callable[[Path], object]
+) -> None:
+    _make(tmp_path / "made")
+    (tmp_path / "empty").mkdir()
+    _write_any_file(tmp_path / "rows")
+    link = tmp_path / "link"
+    link.symlink_to(target)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(OutputExists, match=rf"symbolic link.*--out {tmp_path / target}"):
+        write(link)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert link.readlink() == Path(target)
+    assert (tmp_path / "rows").read_text() == "new"
+
+
+def test_a_finished_output_is_found_through_a_link(tmp_path: Path) -> None:
+    _make(tmp_path / "a")
+    (tmp_path / "link").symlink_to("a")
+    assert already_made(tmp_path / "link", "task", {"seed": 0}, force=False)
+
+
+def test_a_way_through_a_missing_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"nowhere, which is no directory"):
+        _make(tmp_path / "nowhere" / ".." / "a")
+    assert _names(tmp_path) == []
+
+
+def test_a_mount_point_is_refused_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+    monkeypatch.setattr(os.path, "ismount", lambda path: path == tmp_path / "a")
+    with pytest.raises(OutputExists, match=r"mount point.*choose a path in it"):
+        already_made(tmp_path / "a", "task", {}, force=False)
+
+
 def test_a_directory_that_comes_while_another_is_written_stays(tmp_path: Path) -> None:
     def write(final: Path) -> None:
         with new_directory(final, "task.json") as directory:
             write_manifest(directory, "task", {}, "one", {})
-            final.mkdir()
+            (final / "theirs").mkdir(parents=True)
 
     with pytest.raises(OutputExists):
         write(tmp_path / "a")
@@ -324,3 +385,12 @@ def test_only_a_file_of_the_same_command_is_replaced_and_it_is_kept(tmp_path: Pa
     assert (tmp_path / ".rows.vlcpctl/replaced/rows").read_text() == "theirs"
     with pytest.raises(OutputExists, match="is a directory"), new_file(tmp_path, lambda _: True):
         raise AssertionError
+
+
+def test_processes_of_one_number_on_two_hosts_do_not_share_a_file(tmp_path: Path) -> None:
+    """A cache on a network file system: what is written is named after more than the process."""
+    with new_part(tmp_path / "entry") as one, new_part(tmp_path / "entry") as other:
+        one.write_text("one")
+        other.write_text("other")
+    assert (tmp_path / "entry").read_text() == "one"
+    assert _names(tmp_path) == ["entry"]

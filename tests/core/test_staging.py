@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from vlcpctl.core.errors import OutputExists
 from vlcpctl.core.staging import Staging, output_of, place_of, read_path, staging_at
 
 
@@ -64,3 +66,51 @@ def test_a_swap_killed_half_way_is_read_through_a_link(linked: Path) -> None:
     assert read_path(Path("link/out/data")) == staging.ready / "data"
     Path("latest").symlink_to("link/out")
     assert read_path(Path("latest")) == staging.ready
+
+
+def _is_anothers(staging: Staging, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a staging directory with a whole output that belongs to another user."""
+    (staging.ready / "data").mkdir(parents=True)
+    staging.marker.touch()
+    lstat = Path.lstat
+
+    def owned(path: Path) -> os.stat_result:
+        found = lstat(path)
+        return os.stat_result([*found[:4], 12345, *found[5:]]) if path == staging.path else found
+
+    monkeypatch.setattr(Path, "lstat", owned)
+
+
+def test_what_another_user_left_is_neither_published_nor_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staging = Staging(tmp_path / "out")
+    _is_anothers(staging, monkeypatch)
+    before = sorted(tmp_path.rglob("*"))
+    staging.finish_swap()
+    assert read_path(staging.output) == staging.output
+    with pytest.raises(OutputExists, match=r"\.out\.vlcpctl belongs to another user \(id 12345\)"):
+        staging.locked().__enter__()
+    with pytest.raises(OutputExists, match="belongs to another user"):
+        staging.locked_to_look().__enter__()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_finished_output_is_found_beside_what_another_user_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staging = Staging(tmp_path / "out")
+    _is_anothers(staging, monkeypatch)
+    staging.output.touch()
+    with staging.locked_to_look():
+        assert staging.ready.exists()
+
+
+def test_a_share_on_which_all_files_have_one_owner_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staging = Staging(tmp_path / "out")
+    _is_anothers(staging, monkeypatch)
+    monkeypatch.setattr(Staging, "_new_owner", lambda _: 12345)
+    with staging.locked():
+        assert (staging.output / "data").is_dir()  # the swap is completed

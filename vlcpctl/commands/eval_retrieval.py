@@ -211,12 +211,18 @@ def _evaluator(plan: RetrievalPlan, compute: Compute) -> Evaluator:
 @contextmanager
 def _timings_to(path: Path | None) -> Iterator[Callable[[dict[str, Any]], None]]:
     """Collect timings; on exit, log their sums and write all of them to `path`, if given."""
-    from vlcpctl.core.atomic import new_file, refuse_foreign_file
+    from vlcpctl.core.atomic import (
+        is_pipe_or_device,
+        new_file,
+        refuse_foreign_file,
+        refuse_link,
+    )
     from vlcpctl.core.rows import starts_with_schema
 
     is_ours = functools.partial(starts_with_schema, schema=_TIMINGS)
-    if path is not None:
+    if path is not None and not is_pipe_or_device(path):
         refuse_foreign_file(path, is_ours)  # before the work, not after it
+        refuse_link(path)
     found: list[dict[str, Any]] = []
     yield found.append
     for what in ("embed", "search"):

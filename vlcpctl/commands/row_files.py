@@ -186,13 +186,14 @@ def has_rows(out: Path, rows: Sequence[PlannedRow], *, force: bool) -> bool:
 
     Raises OutputExists if it contains other rows, or anything but rows (that with `force`, too).
     """
-    from vlcpctl.core.atomic import is_pipe_or_device, refuse_foreign_file
+    from vlcpctl.core.atomic import is_pipe_or_device, refuse_foreign_file, refuse_link
     from vlcpctl.core.rows import is_row_file
 
     if out == STDOUT or is_pipe_or_device(out):
         return False
     refuse_foreign_file(out, is_row_file)
     if force or not out.exists():
+        refuse_link(out)
         return False
     from vlcpctl.evaluation.planned_rows import holds
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from vlcpctl.core.manifest import (
     with_article,
 )
 from vlcpctl.core.printable import printable
-from vlcpctl.core.staging import Staging, read_path, sync
+from vlcpctl.core.staging import Staging, is_free, read_path, sync, unfinished
 from vlcpctl.core.versions import NO_VERSIONS, Versions
 
 LONGEST_NAME = 255 - len("..vlcpctl")  # bytes; 255 is what Linux and macOS allow
@@ -43,11 +44,12 @@ def new_directory(final: Path, manifest: str) -> Iterator[Path]:
     """A fresh directory that is renamed to `final` when the block ends without an error.
 
     The block writes every file and, last, the manifest (see `write_manifest`). An artifact that
-    stood at `final` is kept in the staging directory. Raises UsageError or OutputExists if `final`
-    may not be written to.
+    stood at `final` is kept in the staging directory; an empty directory is replaced. Raises
+    UsageError or OutputExists if `final` may not be written to.
     """
     check_output_path(final)
     _refuse_foreign_directory(final)
+    refuse_link(final)
     staging = Staging(final)
     temporary = staging.writing
     with naming_output(final), staging.locked():
@@ -57,6 +59,7 @@ def new_directory(final: Path, manifest: str) -> Iterator[Path]:
             assert (temporary / manifest).is_file(), f"{temporary} has no {manifest}"
             _sync_tree(temporary)
             _refuse_foreign_directory(final)  # it may have come while this one was written
+            refuse_link(final)
             _report_kept(final, staging.swap_in(temporary))
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -78,6 +81,7 @@ def new_file(
         return
     check_output_path(final)
     refuse_foreign_file(final, is_ours)
+    refuse_link(final)
     staging = Staging(final)
     temporary = staging.writing
     with naming_output(final), staging.locked():
@@ -85,10 +89,11 @@ def new_file(
             yield temporary
             sync(temporary)
             refuse_foreign_file(final, is_ours)
+            refuse_link(final)
             replaces = keeps_replaced and final.exists() and final.stat().st_size
             kept = staging.keep_file() if replaces else None
             temporary.replace(final)
-            sync(Path(os.path.abspath(final)).parent)
+            sync(staging.output.parent)
             _report_kept(final, kept)
         finally:
             temporary.unlink(missing_ok=True)
@@ -122,7 +127,7 @@ def rewritten_file(final: Path) -> Iterator[Path]:
             yield temporary
             sync(temporary)
             temporary.replace(final)
-            sync(Path(os.path.abspath(final)).parent)
+            sync(staging.output.parent)
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -130,7 +135,7 @@ def rewritten_file(final: Path) -> Iterator[Path]:
 @contextmanager
 def new_part(final: Path) -> Iterator[Path]:
     """A path to write to, renamed to `final` at the end: for files inside a directory of ours."""
-    temporary = final.with_name(f".{final.name}.tmp-{os.getpid()}")
+    temporary = unfinished(final)
 
     def discard() -> None:
         temporary.unlink(missing_ok=True)
@@ -163,7 +168,8 @@ def already_made(
     check_output_path(out)
     _refuse_foreign_directory(out)
     found = read_path(out)
-    if not found.exists() or force:
+    if force or is_free(found.resolve()):
+        refuse_link(out)
         return False
     if kind_of(found) != kind:
         raise OutputExists(
@@ -193,6 +199,7 @@ def already_written(
     check_output_path(out)
     refuse_foreign_file(out, is_ours)
     if force or not out.exists():
+        refuse_link(out)
         return False
     refuse_other(out, identity_of(out) or {}, identity, versions)
     return True
@@ -231,14 +238,16 @@ def refuse_unfinished(
 def check_output_path(out: Path, inputs: Iterable[Path] = ()) -> None:
     """Refuse with UsageError a place where no output may be made.
 
-    These are `-` (stdout), pipes and devices, dangling links, the home and the current directory,
-    every directory above them, and a directory that is or contains one of `inputs`.
+    These are `-` (stdout), pipes and devices, dangling links, paths through a directory that does
+    not exist and back, the home and the current directory, every directory above them, and a
+    directory that is or contains one of `inputs`.
     """
     if out == Path("-"):
         raise UsageError("'-' is stdout, to which this result cannot be written; give a path")
     if is_pipe_or_device(out):
         raise UsageError(f"{out} is a pipe or device; give the path of a new file or directory")
     _refuse_long_name(out)
+    _refuse_missing_way(out)
     if out.is_symlink() and not out.exists():
         raise UsageError(f"{out} is a broken symbolic link; remove it, or choose another --out")
     real = Path(os.path.realpath(out))
@@ -253,6 +262,32 @@ def check_output_path(out: Path, inputs: Iterable[Path] = ()) -> None:
             is_same = real == Path(os.path.realpath(given))
             what = "is also an input" if is_same else f"contains the input {given}"
             raise UsageError(f"the output {out} {what}; choose another --out")
+
+
+def refuse_link(out: Path) -> None:
+    """Raise OutputExists for a place that an output cannot take: a symbolic link or a mount point.
+
+    What a link leads to is not what was named, and may be shared; nothing can be renamed to a
+    mount point.
+    """
+    if out.is_symlink():
+        raise OutputExists(
+            f"{out} is a symbolic link, and an output replaces neither a link nor what it leads "
+            f"to; remove the link, or give --out {shlex.quote(os.path.realpath(out))}"
+        )
+    if os.path.ismount(out):
+        which = f"a path in it, such as {out / 'out'}" if out.is_dir() else "another --out"
+        raise OutputExists(f"{out} is a mount point, which cannot be replaced; choose {which}")
+
+
+def _refuse_missing_way(out: Path) -> None:
+    """Refuse MISSING/../NAME: the system finds nothing there, though NAME could be written."""
+    for number, part in enumerate(out.parts):
+        way = Path(*out.parts[:number])
+        if part == ".." and not way.is_dir():
+            raise UsageError(
+                f"the output {out} goes through {way}, which is no directory; choose another --out"
+            )
 
 
 def _refuse_long_name(out: Path) -> None:
@@ -293,7 +328,7 @@ def naming_output(output: Path) -> Iterator[None]:
 
 def _refuse_foreign_directory(out: Path) -> None:
     """Only an artifact may be replaced by another one."""
-    if not out.exists():
+    if is_free(Path(os.path.realpath(out))):
         return
     if not out.is_dir():
         raise OutputExists(

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 import socket
 from collections.abc import Iterator
@@ -35,8 +36,13 @@ vlcpctl stores unfinished outputs here, and the previous output that --force rep
 This directory may be removed when no vlcpctl command is running.
 """
 _TRIES = 100
+_ROOT = 0  # its user id
 _NAME = re.compile(r"\.(.+)\.vlcpctl", re.DOTALL)
 _INSIDE = ".vlcpctl"
+
+
+class _AnothersStaging(OutputExists):
+    """The staging directory of an output is another user's."""
 
 
 @final
@@ -63,7 +69,7 @@ class Staging:
 
         What dead writers left is removed or completed first: no other writer is alive. Waits as
         `locks.acquire` does. Raises OutputExists if another process writes the output, or if the
-        directory was not made by vlcpctl, and OSError where it cannot be made.
+        directory was not made by vlcpctl or is another user's, and OSError where it cannot be made.
         """
         with self._locked(shared=False, wait_s=wait_s):
             yield
@@ -72,13 +78,13 @@ class Staging:
     def locked_to_look(self) -> Iterator[None]:
         """As `locked`, but without a lock where an output exists and nothing can be written.
 
-        A finished output on a read-only disk is still found to be finished.
+        A finished output on a read-only disk, or of another user, is still found to be finished.
         """
         with ExitStack() as stack:
             try:
                 stack.enter_context(self.locked())
-            except OSError:
-                if not os.path.lexists(self.output):
+            except (OSError, _AnothersStaging):
+                if is_free(self.output):
                     raise
             yield
 
@@ -162,15 +168,27 @@ class Staging:
         """Whether the directory exists and vlcpctl made it."""
         return self.marker.is_file()
 
+    def is_trusted(self) -> bool:
+        """Whether what is in the directory is of this user, of root or of the owner of its parent.
+
+        Its name is known in advance: where everybody may write, anybody can have filled it. The
+        owner of the parent could replace the output itself. Raises OSError if there is none.
+        """
+        return self._owner() in {os.geteuid(), _ROOT, self.path.parent.stat().st_uid}
+
     def swap_in(self, written: Path) -> Path | None:
         """Put a complete directory in the output's place; returns where the old one is kept.
 
         A kill at any point leaves the old or the new one, at its place or in `ready`.
         """
+        if is_free(self.output):
+            written.rename(self.output)  # also over an empty directory, at once
+            sync(self.output.parent)
+            return None
         _remove(self.ready)
         self.ready.parent.mkdir(exist_ok=True)
         written.rename(self.ready)
-        kept = self.keep(self.output) if os.path.lexists(self.output) else None
+        kept = self.keep(self.output)
         self.ready.rename(self.output)
         sync(self.output.parent)
         return kept
@@ -243,8 +261,7 @@ class Staging:
         """Open the marker, in a directory that is made here or ours; any other is refused."""
         for number in range(_TRIES):  # another process may remove it between two of these lines
             try:
-                with suppress(FileExistsError):
-                    self.path.mkdir(parents=True)
+                self._make_directory()
                 # One listing: between two listings, its last user may remove the marker.
                 names = {path.name for path in self.path.iterdir()}
                 if names and _MARKER not in names:
@@ -258,6 +275,31 @@ class Staging:
             "temporary files; move it away, or choose another --out"
         )
 
+    def _make_directory(self) -> None:
+        """Make the directory, or refuse one that somebody else has made."""
+        try:
+            self.path.mkdir(parents=True)
+        except FileExistsError:
+            if not self.is_trusted() and self._owner() != self._new_owner():
+                raise _AnothersStaging(
+                    f"{self.path} belongs to another user (id {self._owner()}), whose unfinished "
+                    "outputs are not used; choose another --out, or let that user remove it"
+                ) from None
+
+    def _owner(self) -> int:
+        return self.path.lstat().st_uid
+
+    def _new_owner(self) -> int | None:
+        """Whose a file is that this process makes in it: where a share maps users, not always ours.
+
+        None if it cannot make one.
+        """
+        from tempfile import TemporaryFile
+
+        with suppress(OSError), TemporaryFile(dir=self.path) as file:
+            return os.fstat(file.fileno()).st_uid
+        return None
+
 
 def place_of(output: Path) -> Path:
     """Where an output is made: the real path of its parent, and its name.
@@ -267,6 +309,18 @@ def place_of(output: Path) -> Path:
     if output.name in {"", ".."}:
         return Path(os.path.realpath(output))
     return Path(os.path.realpath(output.parent), output.name)
+
+
+def is_free(place: Path) -> bool:
+    """Whether an output may be made at a place: nothing is there, or an empty directory.
+
+    Schedulers make such directories. A symbolic link is something, wherever it leads to.
+    """
+    if not os.path.lexists(place):
+        return True
+    if place.is_symlink() or not place.is_dir():
+        return False
+    return next(place.iterdir(), None) is None
 
 
 def output_of(path: Path) -> Path | None:
@@ -299,9 +353,17 @@ def read_path(path: Path) -> Path:
         if os.path.lexists(at):
             return path
         staging = Staging(at)
-        if staging.is_ours() and staging.ready.exists():
+        if staging.is_ours() and staging.ready.exists() and staging.is_trusted():
             return staging.ready / whole.relative_to(at)
     return path
+
+
+def unfinished(path: Path) -> Path:
+    """A new name beside a file, to write it under: no other process has it, on any host.
+
+    Hosts that share a file system may have processes of the same number.
+    """
+    return path.with_name(f".{path.name}.tmp-{secrets.token_hex(8)}")
 
 
 def link_or_copy(source: Path, target: Path) -> None:
@@ -313,7 +375,7 @@ def link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError:
-        shutil.copy2(source, target, follow_symlinks=False)
+        shutil.copyfile(source, target, follow_symlinks=False)
 
 
 def sync(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,8 +21,11 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     plain = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
+    path.touch()
+    mode = stat.S_IMODE(path.stat().st_mode)
     try:
         save_file(plain, path)
+        path.chmod(mode)  # safetensors renames a file that only its owner may read
     except SafetensorError as error:  # raised for a full disk, among others
         raise VlcpError(f"cannot write {path}: {error}") from error
 

@@ -14,7 +14,7 @@ from vlcpctl.core.errors import MOST_NAMES, BadInput
 from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.rows import FAMILY
 from vlcpctl.core.safe_json import parse_json, read_json
-from vlcpctl.core.staging import output_of
+from vlcpctl.core.staging import output_of, place_of
 from vlcpctl.data.precomputed.pseudo_texts import METADATA
 
 NO_ARTIFACT = "is not an artifact, such as a stream, task, checkpoint or file of pseudo texts"
@@ -84,7 +84,7 @@ def _is_row(line: bytes) -> bool:
 
 def _part_of(path: Path) -> str | None:
     """The reason for a path inside an artifact; None for any other path."""
-    whole = Path(os.path.abspath(path))
+    whole = place_of(path)
     for directory in whole.parents[:_LEVELS_UP]:
         kind = kind_of(directory)
         if kind is not None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from vlcpctl.core.atomic import is_pipe_or_device, new_file, refuse_foreign_file
+from vlcpctl.core.atomic import is_pipe_or_device, new_file, refuse_foreign_file, refuse_link
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.printable import printable
 from vlcpctl.report.gates.verdicts import Verdict, names_tracks
@@ -32,6 +32,7 @@ def check_junit_path(out: Path, report: Path | None) -> None:
         )
     if not is_pipe_or_device(out):
         refuse_foreign_file(out, is_junit)
+        refuse_link(out)
 
 
 def write_junit(verdicts: Sequence[Verdict], out: Path) -> None:

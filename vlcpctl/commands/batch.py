@@ -15,6 +15,7 @@ import typer
 from vlcpctl.commands import COMMANDS, module_name, options
 from vlcpctl.core import console
 from vlcpctl.core.errors import BadInput, UsageError, VlcpError, unknown_name, unreadable
+from vlcpctl.core.row_lines import require_file_or_pipe
 from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import CommandLine, parse
 
@@ -83,6 +84,7 @@ def run(
 def _read(file: Path) -> str:
     if str(file) != "-":
         try:
+            require_file_or_pipe(str(file), str(file))
             return file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise BadInput(unreadable(file, error)) from error

@@ -15,11 +15,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.input_files import read_text
 from vlcpctl.core.safe_json import parse_json
+from vlcpctl.core.staging import unfinished
 
 _CACHED_FROM = 1 << 22  # bytes; hashing a smaller file is faster than opening its cache entry
 _SETTLED_SECONDS = 2  # a file changed more recently could change again within the clock's tick
-_NO_CACHE = (OSError, RuntimeError, LookupError, TypeError, ValueError)  # no home, damaged entry
+# No home, or an entry that is damaged or no file.
+_NO_CACHE = (OSError, RuntimeError, LookupError, TypeError, ValueError, BadInput)
 _FILES = "\0files"  # of a source; not the end of any path
 _DIGEST_AT = 5  # among the words of `_state`
 
@@ -29,7 +33,7 @@ def digest_of(path: Path, found: os.stat_result) -> str | None:
     if found.st_size < _CACHED_FROM:
         return None
     with suppress(*_NO_CACHE):
-        text = _entry(path).read_text(encoding="utf-8")
+        text = read_text(_entry(path))
         digest = text.split(" ")[_DIGEST_AT]
         if text == _state(path, found, digest):
             return digest
@@ -45,7 +49,7 @@ def remember(path: Path, found: os.stat_result, digest: str) -> None:
 def recall(source: Path, state: str) -> dict[str, Any] | None:
     """What `record` kept for a source that was in this state, or None."""
     with suppress(*_NO_CACHE):
-        kept = parse_json(_entry(source, _FILES).read_bytes())
+        kept = parse_json(read_text(_entry(source, _FILES)))
         if kept["state"] == state and isinstance(kept["facts"], dict):
             return dict(kept["facts"])
     return None
@@ -68,7 +72,7 @@ def _write_entry(path: Path, text: str, what: str = "") -> None:
     with suppress(*_NO_CACHE):
         entry = _entry(path, what)
         entry.parent.mkdir(parents=True, exist_ok=True)
-        temporary = entry.with_name(f"{entry.name}.{os.getpid()}")
+        temporary = unfinished(entry)
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(entry)
 

@@ -33,12 +33,15 @@ def open_regular(path: Path, *, buffering: int = -1) -> BinaryIO:
 def arrow_source(path: Path) -> Path | BinaryIO:
     """What pyarrow can open: the path, or an open file if the path is not UTF-8.
 
-    Raises BadInput as `open_regular` does.
+    Of a directory, it would read all files, and a pipe would block: raises BadInput as
+    `open_regular` does.
     """
+    file = open_regular(path)
     try:
         str(path).encode()
     except UnicodeEncodeError:
-        return open_regular(path)
+        return file
+    file.close()
     return path
 
 

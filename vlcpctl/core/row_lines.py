@@ -24,7 +24,7 @@ def lines_of(source: str, name: str) -> Iterator[str]:
         if source == STDIN:
             yield from _texts(_stdin().readline, name)
             return
-        _require_file_or_pipe(source, name)
+        require_file_or_pipe(source, name)
         with Path(source).open("rb") as file:
             yield from _texts(file.readline, name)
     except (OSError, ValueError) as error:  # a ValueError for a path that holds a NUL
@@ -43,7 +43,7 @@ def _stdin() -> IO[bytes] | IO[str]:
     return getattr(stdin, "buffer", stdin)
 
 
-def _require_file_or_pipe(source: str, name: str) -> None:
+def require_file_or_pipe(source: str, name: str) -> None:
     """Raise BadInput for a device or a named pipe, from which reading may never end."""
     mode = Path(source).stat().st_mode
     # The shell's <(...) is a pipe as well, but one without a path of its own.

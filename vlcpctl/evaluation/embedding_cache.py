@@ -24,6 +24,7 @@ from vlcpctl.core.atomic import new_part
 from vlcpctl.core.console import warn
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError, unreadable
 from vlcpctl.core.hashing import canonical_json, content_id
+from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.safe_json import parse_json
 
 SCHEMA = "vlcpctl.embedding-cache/1"
@@ -69,13 +70,13 @@ class EmbeddingCache:
         A file that is damaged, or is of something else, is not used: a warning names it.
         """
         path = self._path(key)
+        if not path.exists():
+            return None
         try:
             header = _Header.read(path)
             header.verify()
             if canonical_json(header.key) != canonical_json(key):
                 raise BadInput(f"{path} has embeddings of something else")
-        except FileNotFoundError:
-            return None
         except (OSError, BadInput) as error:
             why = unreadable(path, error) if isinstance(error, OSError) else str(error)
             warn(f"{why}; computing the embeddings again")
@@ -160,8 +161,8 @@ class _Header:
 
     @classmethod
     def read(cls, path: Path) -> _Header:
-        """The header of a file. Raises BadInput if it is not ours, OSError as `open` does."""
-        with path.open("rb") as file:
+        """The header of a file. Raises BadInput if it is not ours or cannot be opened."""
+        with open_regular(path) as file:
             size = int.from_bytes(file.read(_LENGTH), "little")
             if size > _MOST_HEADER_BYTES:
                 raise BadInput(f"{path} is not a file of cached embeddings")

@@ -38,6 +38,7 @@ from vlcpctl.core.atomic import already_written, new_file
 from vlcpctl.core.digests import ALGORITHM, changed_prefix, prefix_digest
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError, unreadable
 from vlcpctl.core.hashing import canonical_json, content_id
+from vlcpctl.core.input_files import arrow_source, open_regular
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.core.safe_json import parse_json
 from vlcpctl.core.versions import WAS, earlier_ids
@@ -258,10 +259,7 @@ class SavedRanks:
         """The file. Raises BadInput if it is not a file of ranks or has changed."""
         about = _metadata(path)
         if about is None:
-            try:
-                path.open("rb").close()
-            except (OSError, ValueError) as error:
-                raise BadInput(unreadable(path, error)) from error
+            open_regular(path).close()  # or names what cannot be read
             raise BadInput(f"{path} is not a file of ranks, which --save-ranks writes")
         digest = about.get("digest")
         changed = changed_prefix(path, digest if isinstance(digest, dict) else {})
@@ -470,8 +468,9 @@ def _identity_list(about: Mapping[str, Any], name: str) -> list[str]:
 def _metadata(path: Path) -> dict[str, Any] | None:
     """What the file's footer records about it; None if it is not a file of ranks."""
     try:
-        found = parse_json((pq.read_metadata(path).metadata or {}).get(METADATA, b"null"))
-    except (OSError, ValueError, pa.ArrowException):
+        metadata = pq.read_metadata(arrow_source(path)).metadata or {}
+        found = parse_json(metadata.get(METADATA, b"null"))
+    except (OSError, ValueError, pa.ArrowException, BadInput):
         return None
     is_ours = isinstance(found, dict) and str(found.get("schema")).startswith("vlcpctl.ranks/")
     return found if is_ours else None

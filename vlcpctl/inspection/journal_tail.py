@@ -7,6 +7,8 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.safe_json import parse_json
 
 MOST_ROWS = 400  # that are kept
@@ -35,7 +37,7 @@ class JournalTail:
     def read(self) -> None:
         """Read what was added; a file that does not exist has no rows."""
         try:
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
                 found = os.fstat(file.fileno())
                 if found.st_ino != self._inode or found.st_size < self._offset:
                     self.forget()
@@ -45,7 +47,7 @@ class JournalTail:
                         self._offset += len(file.readline())
                 file.seek(self._offset)
                 data = file.read(found.st_size - self._offset)
-        except OSError:
+        except (OSError, BadInput):
             self.forget()
             return
         self.modified, self._offset = found.st_mtime, self._offset + len(data)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, unreadable
+from vlcpctl.core.input_files import open_regular
 from vlcpctl.methods.plugins.method_file import load_method_code, load_method_file
 from vlcpctl.production.layout import relative_to_root, shown_path
 from vlcpctl.production.settings import MethodCode
@@ -35,7 +36,8 @@ def load_recorded(root: Path, recorded: Sequence[MethodCode]) -> None:
         if not path.exists():
             raise BadInput(f"the method file {path} does not exist; --method-file gives its place")
         try:
-            code = path.read_bytes()
+            with open_regular(path) as opened:
+                code = opened.read()
         except OSError as error:
             raise BadInput(unreadable(path, error)) from error
         digest = f"sha256:{hashlib.sha256(code).hexdigest()}"

@@ -24,7 +24,7 @@ from vlcpctl.core.atomic import new_file, new_part
 from vlcpctl.core.errors import BadInput, first_line, unreadable
 from vlcpctl.core.fields import Fields
 from vlcpctl.core.hashing import content_id
-from vlcpctl.core.input_files import open_regular
+from vlcpctl.core.input_files import arrow_source
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.core.safe_json import parse_json
 from vlcpctl.core.seals import renewed
@@ -179,9 +179,8 @@ def write_without(file: PseudoTextFile, out: Path, drop_N: np.ndarray) -> None:
 
 def open_pseudo_texts(path: Path) -> PseudoTextFile:
     """Open a file of pseudo texts, reading only its footer. Raises BadInput if it is not one."""
-    open_regular(path).close()  # a pipe would block
     try:
-        found = pq.read_metadata(path)
+        found = pq.read_metadata(arrow_source(path))
     except (OSError, ValueError, pa.ArrowException) as error:
         raise BadInput(f"{path} is not a file of pseudo texts: {first_line(error)}") from error
     stored = (found.metadata or {}).get(METADATA)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.input_files import arrow_source
-from vlcpctl.data.tasks.index_checks import RowProblems, file_size
+from vlcpctl.data.tasks.index_checks import RowProblems
 from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.rows import Rows, RowsBuilder, RowsWriter, rows_of
 
@@ -159,7 +159,6 @@ def read_index(path: Path, kept: Sequence[str] = ()) -> pa.Table:
     So are the columns `kept`, which task.json lists as kept from the sources. Raises BadInput if
     the file cannot be read or a column does not fit.
     """
-    file_size(path)  # of a directory, Arrow would read all files; a pipe would block forever
     try:
         table = pq.read_table(arrow_source(path))
         for field in (*FIELDS, *map(_kept_field, kept)):
@@ -171,7 +170,6 @@ def read_index(path: Path, kept: Sequence[str] = ()) -> pa.Table:
 
 def read_columns(path: Path, names: Sequence[str]) -> pa.Table:
     """Some columns of an index as it has them. Raises BadInput if it lacks one or is damaged."""
-    file_size(path)
     try:
         with pq.ParquetFile(arrow_source(path), pre_buffer=False) as file:
             for name in names:
@@ -217,7 +215,6 @@ def index_batches(path: Path, fields: Iterable[pa.Field] = SCHEMA) -> Iterator[p
 
     Raises BadInput as `read_index` does.
     """
-    file_size(path)
     fields = list(fields)
     try:
         with pq.ParquetFile(arrow_source(path), pre_buffer=False) as file:

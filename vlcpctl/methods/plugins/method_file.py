@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 from vlcpctl.core.errors import BadInput, first_line, unreadable
+from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.method import Method
 from vlcpctl.methods.plugins.declaration import check_declaration
 from vlcpctl.methods.plugins.source import MethodSource, record_source
@@ -45,9 +46,10 @@ def load_method_file(path: Path) -> MethodFile:
     if not path.exists():
         raise BadInput(f"--method-file {path} does not exist")
     try:
-        code = path.read_bytes()
+        with open_regular(path) as file:
+            code = file.read()
     except OSError as error:
-        raise BadInput(f"--method-file: {unreadable(path, error)}") from error
+        raise BadInput(unreadable(path, error)) from error
     return load_method_code(path, code)
 
 

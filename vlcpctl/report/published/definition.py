@@ -17,6 +17,7 @@ from typing import Any
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name, unreadable
 from vlcpctl.core.fields import Fields
 from vlcpctl.core.hashing import content_id
+from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.printable import printable
 from vlcpctl.report.published.selectors import Metric, Pairs, parse_column, parse_selectors
 
@@ -152,9 +153,9 @@ def _read(name: str) -> tuple[bytes, str]:
     """The text of a table, and how messages name it."""
     if is_file_name(name):
         try:
-            with Path(name).open("rb") as file:
+            with open_regular(Path(name)) as file:
                 return file.read(MOST_BYTES + 1), printable(name)
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise BadInput(unreadable(printable(name), error)) from error
     if name not in shipped_names():
         raise UsageError(f"--table: {_unknown(name)}; a file of your own ends in {SUFFIX}")

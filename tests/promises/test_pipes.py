@@ -1,0 +1,92 @@
+"""Named pipes where a file is expected: nothing waits for somebody to write to them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.program import check_refused, run_program
+
+from vlcpctl.core import digest_cache, digests
+from vlcpctl.core.errors import BadInput
+from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
+from vlcpctl.data.tasks.index import read_columns, read_index, read_keys
+from vlcpctl.evaluation.embedding_cache import Cached, EmbeddingCache, samples_of
+from vlcpctl.evaluation.rank_files import SavedRanks, holds_ranks
+from vlcpctl.inspection.journal_tail import JournalTail
+from vlcpctl.methods.plugins.method_file import load_method_file
+from vlcpctl.report.published.definition import load_table
+
+pytestmark = pytest.mark.timeout(20)  # what hangs would do so for ever
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "index": read_index,
+    "columns of an index": lambda path: read_columns(path, ["key"]),
+    "keys of an index": read_keys,
+    "ranks": SavedRanks.open,
+    "pseudo texts": open_pseudo_texts,
+    "cached embeddings": samples_of,
+    "method file": load_method_file,
+    "table": lambda path: load_table(str(path)),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_pipe_is_refused_by_its_name(tmp_path: Path, reader: str) -> None:
+    pipe = tmp_path / "pipe.toml"
+    os.mkfifo(pipe)
+    with pytest.raises(BadInput, match=r"pipe\.toml: it is not a regular file"):
+        READERS[reader](pipe)
+
+
+def test_a_pipe_has_neither_ranks_nor_rows(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert not holds_ranks(tmp_path / "pipe")
+    tail = JournalTail(tmp_path / "pipe")
+    tail.read()
+    assert not tail.steps
+
+
+def test_a_script_in_a_pipe_is_read_from_stdin(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    ended = run_program(capfd, "batch", tmp_path / "pipe")
+    check_refused(ended, "batch", 3, "not a regular file; use - to read from stdin")
+
+
+def test_pipes_in_the_cache_of_digests_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(digest_cache, "_CACHED_FROM", 1)
+    monkeypatch.setattr(digest_cache, "_SETTLED_SECONDS", -60)
+    (tmp_path / "data").write_text("data")
+    digest = digests.cached_digest(tmp_path / "data")
+    digest_cache.record(tmp_path / "data", "state", {"fact": 1})
+    entries = list((tmp_path / "cache" / "vlcpctl" / "verified").iterdir())
+    assert len(entries) == 2
+    for entry in entries:
+        entry.unlink()
+        os.mkfifo(entry)
+    assert digest_cache.recall(tmp_path / "data", "state") is None
+    assert digests.cached_digest(tmp_path / "data") == digest
+    assert any(entry.is_file() for entry in entries)  # it is remembered again
+
+
+def test_pipes_in_a_cache_of_embeddings_are_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cache, key = EmbeddingCache(tmp_path), {"of": "something"}
+    cache.put(key, Cached(np.ones((1, 2), np.float32), ["one"]))
+    (entry,) = tmp_path.rglob("*.safetensors")
+    entry.unlink()
+    os.mkfifo(entry)
+    assert cache.get(key) is None
+    assert "not a regular file; computing the embeddings again" in capsys.readouterr().err
+    cache.put(key, Cached(np.ones((1, 2), np.float32), ["one"]))
+    assert cache.get(key) is not None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,9 +38,31 @@ def test_lines_keep_their_numbers_past_comments_and_continuations() -> None:
 @pytest.mark.parametrize("out", ["-o runs/a", "-oruns/a", "--out runs/a", "--out=./runs/a/"])
 def test_a_line_reads_what_an_earlier_one_makes_however_out_is_written(out: str) -> None:
     made, reader, other = parse(f"buffer stream/00 {out}\ncheck runs/a/00\ncheck runs/ab")
-    assert made.makes == "runs/a"
+    assert made.makes == os.path.realpath("runs/a")
     assert reader.reads([made.makes])
     assert not other.reads([made.makes])
+
+
+def test_shards_of_an_output_do_not_wait_for_each_other() -> None:
+    one = "distill stream/00 --teacher a --num-shards 2 --shard-index"
+    first, second, again, reader = parse(
+        f"{one} 0 -o t\n{one}=1 --out=t\nbuffer stream/00 -o t\ncheck t/images.npy"
+    )
+    assert not second.reads([first.makes])
+    assert again.reads([first.makes])  # two writers of one output would collide
+    assert reader.reads([first.makes])
+    (teacher,) = parse(f"{one} 0 -o a --teacher t")
+    assert teacher.reads([first.makes])
+
+
+def test_a_line_waits_for_what_it_reads_by_another_path(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    made, absolute, linked = parse(
+        f"buffer s -o runs/a\ncheck {Path.cwd()}/runs/a\ncheck {tmp_path}/link/../real/b"
+    )
+    assert absolute.reads([made.makes])
+    assert linked.reads([os.path.realpath(tmp_path / "link" / "b")])
 
 
 @pytest.mark.parametrize(

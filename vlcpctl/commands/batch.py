@@ -54,9 +54,9 @@ def run(
     the end of a line continues it on the next one.
 
     With --jobs, a line starts as soon as its inputs exist: a line that names the --out of an
-    earlier line waits for that line. A line 'wait' holds back all later lines until all earlier
-    ones have ended. If a line fails, no further line starts, and its exit code is the exit code
-    of batch. --quiet applies to every line.
+    earlier line waits for that line; shards of one output run side by side. A line 'wait' holds
+    back all later lines until all earlier ones have ended. If a line fails, no further line
+    starts, and its exit code is the exit code of batch. --quiet applies to every line.
 
     Examples:
       vlcpctl batch recipe.txt --dry-run

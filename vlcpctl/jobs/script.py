@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from os.path import normpath
+from functools import cached_property
 
 from vlcpctl.core.errors import UsageError
 
@@ -29,41 +30,61 @@ class CommandLine:
         """Whether this is `wait`: later lines start only when all earlier lines have ended."""
         return self.words == ("wait",)
 
-    @property
+    @cached_property
     def makes(self) -> str | None:
-        """The path the line writes: the normalised value of its --out, or None.
+        """The real path that the line writes: the value of its --out, or None.
 
-        >>> CommandLine(1, ("buffer", "stream/00", "-o", "./b/00")).makes
-        'b/00'
-        >>> CommandLine(1, ("buffer", "stream/00", "-ob/00")).makes
-        'b/00'
+        >>> made = [CommandLine(1, ("buffer", "stream/00", out)) for out in ("-ob/0", "--out=b/0")]
+        >>> [line.makes == os.path.realpath("b/0") for line in made]
+        [True, True]
         """
-        for word, following in zip(self.words, (*self.words[1:], ""), strict=True):
-            if word in {"-o", "--out"}:
-                return normpath(following)
-            if word.startswith("--out="):
-                return normpath(word.removeprefix("--out="))
-            if word.startswith("-o"):
-                return normpath(word.removeprefix("-o"))
-        return None
+        return None if self._out is None else _place(self._out[0])
 
     def reads(self, made: Iterable[str | None]) -> bool:
         """Whether a word of the line names one of these outputs or a path inside one.
 
-        >>> CommandLine(1, ("check", "runs/a/00")).reads({"runs/a"})
+        Its own output counts, since two writers would collide, but not that of a shard: the shards
+        of an output are made side by side.
+
+        >>> made = {CommandLine(1, ("buffer", "stream/00", "-o", "runs/a")).makes}
+        >>> CommandLine(2, ("check", "runs/a/00")).reads(made)
         True
-        >>> CommandLine(1, ("split", "--labels-from=checkpoint:runs/a/00")).reads({"runs/a"})
+        >>> CommandLine(2, ("split", "--labels-from=checkpoint:runs/a/00")).reads(made)
         True
+        >>> CommandLine(2, ("distill", "--num-shards", "2", "-o", "runs/a")).reads(made)
+        False
         """
-        parts = [part for word in self.words for part in (word, *_WITHIN.split(word))]
-        words = {normpath(part) for part in parts if part}
         return any(
-            path is not None and any(f"{word}/".startswith(f"{path}/") for word in words)
+            path is not None and any(f"{word}/".startswith(f"{path}/") for word in self._places)
             for path in made
         )
 
+    @cached_property
+    def _out(self) -> tuple[str, tuple[str, ...]] | None:
+        """The value of --out, and the words without it; None if it is not given."""
+        for number, word in enumerate(self.words):
+            before, after = self.words[:number], self.words[number + 1 :]
+            if word in {"-o", "--out"}:
+                return (after or ("",))[0], before + after[1:]
+            if word.startswith(("-o", "--out=")):
+                return word.removeprefix("--out=").removeprefix("-o"), before + after
+        return None
+
+    @cached_property
+    def _places(self) -> set[str]:
+        """The real paths that the words, and what they contain, may name."""
+        is_shard = any(word.split("=")[0] == "--num-shards" for word in self.words)
+        words = self._out[1] if self._out and is_shard else self.words
+        parts = {part for word in words for part in (word, *_WITHIN.split(word))}
+        return {_place(part) for part in parts if part}
+
     def __str__(self) -> str:
         return "wait" if self.is_barrier else shlex.join(["vlcpctl", *self.words])
+
+
+def _place(path: str) -> str:
+    """The real path, so that two spellings are equal; text that cannot be a path as it is."""
+    return path if "\0" in path else os.path.realpath(path)
 
 
 def parse(text: str) -> list[CommandLine]:

@@ -8,12 +8,21 @@ from support.eval_rows import own_rows, write_rows
 from support.pair_files import rows, write_parquet
 from support.program import TINY, make_inputs
 
+from vlcpctl.testing.tiny_stream import make_stream
+
 Words = list[object]
 
 
 def make_place(root: Path) -> Path:
     """What the commands read."""
     make_inputs(root)
+    return make_data(root)
+
+
+def make_data(root: Path) -> Path:
+    """What the commands read that need no model."""
+    if not (root / "stream").exists():
+        make_stream(root / "stream", 3, 12)
     write_parquet(root / "pairs.parquet", rows(20))
     write_rows(root / "rows.ndjson", own_rows())
     return root
@@ -24,6 +33,7 @@ def lines(place: Path) -> dict[str, Words]:
     first, second = place / "stream" / "00-part-0", place / "stream" / "01-part-1"
     plain, buffer = place / "plain", place / "buffer"
     evaluate: Words = [second, "--checkpoint", plain, "-q"]
+    report: Words = ["forgetting-report", place / "rows.ndjson", "-q"]
     return {
         "sample": ["sample", "emoji9", "--limit", 1, "--views", 1, "--size", 16, "-q", "-o"],
         "split": ["split", place / "pairs.parquet", "--by", "source", "-q", "-o"],
@@ -39,11 +49,19 @@ def lines(place: Path) -> dict[str, Words]:
         "eval-retrieval": ["eval-retrieval", *evaluate, "-o"],
         "timings": ["eval-retrieval", *evaluate, "--timings"],
         "embeddings": ["eval-retrieval", *evaluate, "--save-embeddings"],
+        "ranks": ["eval-retrieval", *evaluate, "--save-ranks"],
+        "eval-zeroshot": ["eval-zeroshot", *evaluate, "-o"],
+        "zero-shot ranks": ["eval-zeroshot", *evaluate, "--save-ranks"],
+        "eval-probe": ["eval-probe", *evaluate, "-o"],
         "spatial-report": [
             *("spatial-report", second, "--checkpoint", plain),
             *("--checkpoint", place / "queued", "-q", "-o"),
         ],
-        "forgetting-report": ["forgetting-report", place / "rows.ndjson", "-q", "-o"],
+        "forgetting-report": [*report, "-o"],
+        "csv": [*report, "--csv"],
+        "latex": [*report, "--latex"],
+        "figures": [*report, "--figures"],
+        "junit": [*report, "--fail-if", "bwt_gem:lt:-100", "--undefined", "pass", "--junit"],
         "export": ["export", first, "--to", "hf", "-q", "-o"],
     }
 

@@ -1,0 +1,196 @@
+"""Every command writes where its path leads: links, spaces, dashes, and another file system."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import stat
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from support.program import ProgramResult, check_refused, run_program
+from support.writers import WRITERS, lines, make_data, make_place
+
+from vlcpctl.commands import COMMANDS, module_name
+from vlcpctl.commands.paths import OUTPUTS
+
+Run = Callable[..., ProgramResult]
+NO_OUTPUT = {"batch", "watch", "inspect", "check", "methods", "doctor"}
+IN_PLACE = {"update", "forget"}  # they change what is there; their own tests have such places
+KEEPS_NOTHING = {"junit"}
+NO_FORCE = {"timings", "interpolate"}
+QUICK = ("split", "forgetting-report")  # these and the first two need no model
+SPELLINGS = (
+    "on another file system",
+    "through a link to another file system",
+    "back from a link",
+    "relative and with spaces",
+    "with a leading dash",
+)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the commands read."""
+    return make_place(tmp_path_factory.mktemp("inputs"))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the commands that need no model read."""
+    return make_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture
+def far(tmp_path: Path) -> Iterator[Path]:
+    """A directory on another file system than that of `tmp_path`."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK) or memory.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("/dev/shm is not another file system that can be written to")
+    with TemporaryDirectory(dir=memory) as directory:
+        yield Path(directory) / "deep" / "er"
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Run]:
+    """Runs command lines in `tmp_path/-here`, with a umask that nothing has by default."""
+    (tmp_path / "-here").mkdir()
+    monkeypatch.chdir(tmp_path / "-here")
+    before = os.umask(0o027)
+    yield lambda *words: run_program(capfd, *words)
+    os.umask(before)
+
+
+def spelled(tmp_path: Path, far: Path, spelling: str) -> tuple[Path, Path]:
+    """A path as it is given, relative to `tmp_path/-here`, and where it really is."""
+    far.mkdir(parents=True)
+    (tmp_path / "a link").symlink_to(far)
+    (tmp_path / "two words").mkdir()
+    return {
+        SPELLINGS[0]: (far / "out", far / "out"),
+        SPELLINGS[1]: (tmp_path / "a link" / "out", far / "out"),
+        SPELLINGS[2]: (Path("../a link/../out"), far.parent / "out"),
+        SPELLINGS[3]: (Path("../two words/an output"), tmp_path / "two words" / "an output"),
+        SPELLINGS[4]: (Path("./-out"), tmp_path / "-here" / "-out"),
+    }[spelling]
+
+
+def modes(made: Path) -> set[tuple[bool, str]]:
+    """Whether it is a directory, and the mode, of all that was made: not of links to inputs."""
+    found = [path.lstat() for path in (made, *made.rglob("*"))]
+    own = {one.st_mode for one in found if stat.S_ISDIR(one.st_mode) or one.st_nlink == 1}
+    return {(stat.S_ISDIR(mode), oct(stat.S_IMODE(mode))) for mode in own}
+
+
+def check_place(run: Run, writer: str, words: list[object], out: Path, real: Path) -> None:
+    """The output is there and nothing else is; it is found again, replaced, and not by a link."""
+    around = {path.name for path in real.parent.iterdir()}
+    first = run(*words, out)
+    assert first.code == 0, first.err
+    if words[-1] == "-o":
+        assert Path(first.out.splitlines()[-1]).samefile(real)
+    assert {path.name for path in real.parent.iterdir()} == {*around, real.name}
+    assert modes(real) <= {(False, "0o640"), (True, "0o750")}
+    inode = real.stat().st_ino
+    if words[-1] == "-o":
+        again = run(*words, out)
+        assert (again.code, real.stat().st_ino) == (0, inode), again.err
+        assert again.out == first.out
+    link = out.with_name("link")
+    link.symlink_to(real.name)
+    force = [] if writer in NO_FORCE else ["--force"]
+    if words[-1] != "-o" or force:
+        check_refused(run(*words, link, *force), str(words[0]), 4, "is a symbolic link")
+        assert (real.stat().st_ino, link.readlink()) == (inode, Path(real.name))
+    link.unlink()
+    if force:
+        assert run(*words, out, *force).code == 0
+        kept = real.parent / f".{real.name}.vlcpctl" / "replaced" / real.name
+        assert kept.exists() == (writer not in KEEPS_NOTHING)
+        assert real.stat().st_ino != inode
+
+
+def check_empty(run: Run, words: list[object], out: Path) -> None:
+    """An empty directory is free for a command that writes a directory, and for no other."""
+    out.mkdir()
+    ended = run(*words, out)
+    if ended.code == 0:
+        assert list(out.iterdir())
+        assert not list(out.parent.glob(f".{out.name}.vlcpctl"))
+    else:
+        check_refused(ended, str(words[0]), 4, "is a directory, and this command writes a file")
+        assert not list(out.iterdir())
+
+
+def through_a_link(place: Path, tmp_path: Path) -> Path:
+    """The inputs by a relative path with a space, through a link."""
+    (tmp_path / "in puts").symlink_to(place)
+    return Path("../in puts")
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("writer", ["buffer", "sample"])
+def test_an_output_is_made_where_its_path_leads(
+    data: Path, tmp_path: Path, far: Path, run: Run, writer: str, spelling: str
+) -> None:
+    words = lines(through_a_link(data, tmp_path))[writer]
+    check_place(run, writer, words, *spelled(tmp_path, far, spelling))
+
+
+@pytest.mark.parametrize("writer", QUICK)
+def test_an_output_is_made_on_another_file_system(
+    data: Path, tmp_path: Path, far: Path, run: Run, writer: str
+) -> None:
+    words = lines(through_a_link(data, tmp_path))[writer]
+    check_place(run, writer, words, *spelled(tmp_path, far, SPELLINGS[1]))
+    check_empty(run, words, tmp_path / "empty")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("writer", WRITERS)
+def test_every_command_writes_where_every_path_leads(
+    place: Path, tmp_path: Path, far: Path, run: Run, writer: str
+) -> None:
+    words = lines(through_a_link(place, tmp_path))[writer]
+    for number, spelling in enumerate(SPELLINGS):
+        root = tmp_path / str(number)
+        root.mkdir()
+        (root / "-here").mkdir()
+        os.chdir(root / "-here")
+        (root / "in puts").symlink_to(place)
+        check_place(run, writer, words, *spelled(root, far / str(number), spelling))
+    check_empty(run, words, tmp_path / "empty")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("writer", ["buffer", "split"])
+def test_a_mounted_volume_is_written_to_and_not_replaced(
+    data: Path, tmp_path: Path, run: Run, writer: str
+) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    if os.geteuid() or os.system(f"mount -t tmpfs none '{volume}' 2>/dev/null"):
+        pytest.skip("this user may not mount a file system")
+    try:
+        words = lines(data)[writer]
+        check_refused(run(*words, volume), writer, 4, f"choose a path in it, such as {volume}/out")
+        check_place(run, writer, words, volume / "out", volume / "out")
+    finally:
+        assert not os.system(f"umount '{volume}'")
+
+
+def test_every_output_of_every_command_is_tried() -> None:
+    option = {"out": "-o"}
+    wanted = {
+        (command, option.get(name, f"--{name.replace('_', '-')}"))
+        for command in COMMANDS
+        for name in OUTPUTS
+        & inspect.signature(import_module(module_name(command)).run).parameters.keys()
+    }
+    assert {(words[0], words[-1]) for words in lines(Path()).values()} == wanted
+    assert {command for command, _ in wanted} == set(COMMANDS) - NO_OUTPUT - IN_PLACE

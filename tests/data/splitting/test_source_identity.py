@@ -18,6 +18,7 @@ from support.saved_datasets import save_dataset, table
 
 from vlcpctl.core import digest_cache, digests
 from vlcpctl.core.errors import BadInput, OutputExists
+from vlcpctl.core.manifest import read_manifest
 from vlcpctl.data.sources import file_log
 from vlcpctl.data.splitting import selection
 from vlcpctl.data.splitting.options import SplitOptions
@@ -254,6 +255,27 @@ def test_the_order_of_sources_counts(tmp_path: Path) -> None:
     other = SplitOptions(sources=paths[::-1], by="iid", tasks=1, max_skip="50%")
     with pytest.raises(OutputExists, match="source_order was"):
         make_stream(other, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_same"),
+    [("other {:04d}", True), ("{:04d}", True), ("{:04d} last", True), ("", False)],
+)
+def test_names_of_files_count_by_their_order_alone(
+    tmp_path: Path, name: str, is_same: bool
+) -> None:
+    def content(place: Path, name: Callable[[int], str]) -> object:
+        place.mkdir()
+        for number in range(4):
+            (place / f"{name(number)}.png").write_bytes(make_image(number, 8))
+            (place / f"{name(number)}.txt").write_text(f"caption {number}")
+        options = SplitOptions(sources=[str(place)], by="all:one", holdout="none")
+        make_stream(options, tmp_path / f"{place.name}-out")
+        return read_manifest(tmp_path / f"{place.name}-out" / "00-one", "task")["content"]
+
+    renamed = name.format if name else lambda number: f"{9 - number}"
+    same = content(tmp_path / "a", "{:04d}".format) == content(tmp_path / "b", renamed)
+    assert same == is_same
 
 
 def test_a_stream_of_an_earlier_version_is_not_taken_as_the_same(tmp_path: Path) -> None:

@@ -102,6 +102,13 @@ def _as_fifo(path: Path) -> None:
     os.mkfifo(path)
 
 
+TASK.add(
+    "index of another task: FIFO",
+    _TRAIN,
+    3,
+    prepare=lambda w: _as_fifo(w / B / "test.parquet"),
+    says="not a regular file",
+)
 _EVAL = f"eval-retrieval {A} --split train --checkpoint ctp -o out"
 for _what, _fault in index_faults(f"{A}/train.parquet").items():
     # Two steps read eight of the images: they may not need the one that was changed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from case import Table
@@ -10,6 +11,7 @@ from world import A, B
 OPTIONS = Table("Options without effect or sense")
 VARIABLES = Table("Variables of the environment")
 PLACES = Table("Outputs and inputs that are not paths of files")
+PIPE = "pipe.toml"
 _FIRST = f"train-step {A} -o out --method seqf --preset tiny --model micro --batch-size 4 --steps 2"
 _NEXT = f"train-step {B} -o out --method ctp --previous ctp --preset tiny --batch-size 4 --steps 2"
 
@@ -154,6 +156,56 @@ PLACES.add(
     4,
     prepare=lambda w: _foreign(w / ".out.vlcpctl"),
 )
+_BUFFER = f"buffer {A} -o out --policy ring --size 8"
+PLACES.add("an empty directory", _BUFFER, 0, prepare=lambda w: (w / "out").mkdir())
+for _what, _target in {"an artifact": "buf", "an empty directory": "empty"}.items():
+    PLACES.add(
+        f"a link to {_what}",
+        f"{_BUFFER} --force",
+        4,
+        prepare=lambda w, target=_target: _link(w, "out", target),
+        says="out is a symbolic link",
+        writes=True,
+    )
+PLACES.add(
+    "back from a link",
+    f"buffer {A} -o link/../here --policy ring --size 8",
+    0,
+    prepare=lambda w: _link(w, "link", "deep/er"),
+    out="deep",  # where the system finds link/..
+)
+PLACES.add(
+    "back from a directory that does not exist",
+    f"buffer {A} -o nowhere/../out --policy ring --size 8",
+    2,
+    says="nowhere, which is no directory",
+)
+for _line in (
+    f"forgetting-report rows.ndjson -o out --ranks {PIPE}",
+    f"forgetting-report rows.ndjson -o out --table {PIPE}",
+    f"{_NEXT} --method-file {PIPE}",
+    f"methods --method-file {PIPE}",
+    f"batch {PIPE}",
+):
+    PLACES.add(
+        "an input that is a named pipe",
+        _line,
+        3,
+        prepare=lambda w: os.mkfifo(w / PIPE),
+        says="not a regular file",
+    )
+PLACES.add(
+    "named pipes in a cache of embeddings",
+    "",
+    0,
+    bash=f"run() {{ $vlcpctl eval-retrieval {A} --checkpoint ctp -q --embedding-cache out/cache "
+    "-o out/$1; }; run one; for f in out/cache/*/*; do rm $f; mkfifo $f; done; run two",
+)
+
+
+def _link(world: Path, name: str, target: str) -> None:
+    (world / target).mkdir(parents=True, exist_ok=True)
+    (world / name).symlink_to(target)
 
 
 def _foreign(path: Path) -> None:

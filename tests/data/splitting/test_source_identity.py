@@ -259,7 +259,7 @@ def test_the_order_of_sources_counts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "is_same"),
-    [("other {:04d}", True), ("{:04d}", True), ("{:04d} last", True), ("", False)],
+    [("other {:04d}", True), ("{:04d} last", True), ("", False)],
 )
 def test_names_of_files_count_by_their_order_alone(
     tmp_path: Path, name: str, is_same: bool

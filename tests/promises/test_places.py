@@ -93,7 +93,9 @@ def check_place(run: Run, writer: str, words: list[object], out: Path, real: Pat
     first = run(*words, out)
     assert first.code == 0, first.err
     if words[-1] == "-o":
-        assert Path(first.out.splitlines()[-1]).samefile(real)
+        printed = first.out.splitlines()[-1]
+        assert Path(printed).samefile(real)
+        assert not printed.startswith("-")  # another command would take it for an option
     assert {path.name for path in real.parent.iterdir()} == {*around, real.name}
     assert modes(real) <= {(False, "0o640"), (True, "0o750")}
     inode = real.stat().st_ino

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from vlcpctl.core.manifest import (
     with_article,
 )
 from vlcpctl.core.printable import printable
+from vlcpctl.core.shown_paths import as_word
 from vlcpctl.core.staging import Staging, is_free, read_path, sync, unfinished
 from vlcpctl.core.versions import NO_VERSIONS, Versions
 
@@ -273,7 +273,7 @@ def refuse_link(out: Path) -> None:
     if out.is_symlink():
         raise OutputExists(
             f"{out} is a symbolic link, and an output replaces neither a link nor what it leads "
-            f"to; remove the link, or give --out {shlex.quote(os.path.realpath(out))}"
+            f"to; remove the link, or give --out {as_word(os.path.realpath(out))}"
         )
     if os.path.ismount(out):
         which = f"a path in it, such as {out / 'out'}" if out.is_dir() else "another --out"

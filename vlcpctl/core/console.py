@@ -12,9 +12,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TextIO
 
 from vlcpctl.core.printable import printable, printable_json
+from vlcpctl.core.shown_paths import as_argument
 
 
 class _State:
@@ -109,10 +111,14 @@ def warn(message: str) -> None:
 
 
 def emit(text: object) -> None:
-    """Print one line of results to stdout; unsafe characters are escaped as JSON escapes them."""
+    """Print one line of results to stdout; unsafe characters are escaped as JSON escapes them.
+
+    A path is printed so that it can be an argument of another command.
+    """
     if str(text) == _state.hidden:
         return
-    print(printable_json(text), file=results(), flush=True)
+    line = as_argument(text) if isinstance(text, Path) else text
+    print(printable_json(line), file=results(), flush=True)
 
 
 class Progress:

@@ -3,10 +3,29 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 Shown = Callable[[str | Path], str]  # the text of a path in messages
+
+
+def as_argument(path: str | Path) -> str:
+    """A path that no program takes for an option.
+
+    >>> as_argument(Path("-x")), as_argument("runs/-x")
+    ('./-x', 'runs/-x')
+    """
+    return f"./{path}" if str(path).startswith("-") else str(path)
+
+
+def as_word(path: str | Path) -> str:
+    """A path as a word of a command line that a user can paste into a shell.
+
+    >>> as_word(Path("-x y"))
+    "'./-x y'"
+    """
+    return shlex.quote(as_argument(path))
 
 
 def as_given(path: str | Path, given: Sequence[Path]) -> str:

@@ -14,6 +14,7 @@ from vlcpctl.core.errors import MOST_NAMES, BadInput
 from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.rows import FAMILY
 from vlcpctl.core.safe_json import parse_json, read_json
+from vlcpctl.core.shown_paths import as_word
 from vlcpctl.core.staging import output_of, place_of
 from vlcpctl.data.precomputed.pseudo_texts import METADATA
 
@@ -42,7 +43,10 @@ def _why_no_texts(path: Path) -> str | None:
         start = file.readline(_ROW_BYTES)
     if not start.startswith(b"PAR1"):
         if _is_row(start):
-            return f"contains evaluation rows; read them with 'vlcpctl forgetting-report {path}'"
+            return (
+                "contains evaluation rows; read them with "
+                f"'vlcpctl forgetting-report {as_word(path)}'"
+            )
         return _part_of(path) or NO_ARTIFACT
     try:
         metadata = pq.read_metadata(path).metadata or {}

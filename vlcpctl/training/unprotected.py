@@ -8,6 +8,7 @@ from pathlib import Path
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import some_names
 from vlcpctl.core.method import Method
+from vlcpctl.core.shown_paths import as_word
 from vlcpctl.models.checkpoint_files import SLOTS
 from vlcpctl.models.configuration import fusion_configuration
 from vlcpctl.training.config.request import Request
@@ -43,8 +44,8 @@ def _as_source(request: Request) -> str:
     """The pretrained weights of a request as import-checkpoint takes them."""
     model, pretrained = request.settings.model, str(request.settings.pretrained)
     if Path(pretrained).is_file() and (Path(model).is_file() or fusion_configuration(model)):
-        return f"{pretrained} --model {model}"
-    return f"open_clip:{model},{pretrained}"
+        return f"{as_word(pretrained)} --model {as_word(model)}"
+    return as_word(f"open_clip:{model},{pretrained}")
 
 
 def _protects(method: Method) -> bool:

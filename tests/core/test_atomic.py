@@ -246,7 +246,7 @@ def test_a_link_and_what_it_leads_to_are_not_replaced(
     link = tmp_path / "link"
     link.symlink_to(target)
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(OutputExists, match=rf"symbolic link.*--out {tmp_path / target}"):
+    with pytest.raises(OutputExists, match=rf"symbolic link.*or give {tmp_path / target}"):
         write(link)
     assert sorted(tmp_path.rglob("*")) == before
     assert link.readlink() == Path(target)

@@ -273,7 +273,7 @@ def refuse_link(out: Path) -> None:
     if out.is_symlink():
         raise OutputExists(
             f"{out} is a symbolic link, and an output replaces neither a link nor what it leads "
-            f"to; remove the link, or give --out {as_word(os.path.realpath(out))}"
+            f"to; remove the link, or give {as_word(os.path.realpath(out))}"
         )
     if os.path.ismount(out):
         which = f"a path in it, such as {out / 'out'}" if out.is_dir() else "another --out"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import vlcpctl
-from vlcpctl.core.atomic import check_output_path, new_part
+from vlcpctl.core.atomic import check_output_path, new_part, refuse_link
 from vlcpctl.core.errors import BadInput, OutputExists, UsageError
 from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.safe_json import read_json_object
@@ -87,11 +87,12 @@ def earlier_receipts(given: Path | None, top: Path) -> list[Receipt]:
     """The receipts that exist: the one given, or all in the usual directory, oldest first.
 
     The usual directory of an artifact is beside it; those of a path that has been one come first.
-    Raises OutputExists if the file given is something else, and UsageError if it is inside an
+    Raises OutputExists if the file given is something else or a link, and UsageError if it is inside an
     artifact or no file can be written there.
     """
     if given is not None:
         check_output_path(given)
+        refuse_link(given)
         artifact = around(Path(os.path.realpath(given)))
         if artifact is not None:
             shown = as_given(artifact, [given])

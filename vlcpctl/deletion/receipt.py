@@ -87,8 +87,8 @@ def earlier_receipts(given: Path | None, top: Path) -> list[Receipt]:
     """The receipts that exist: the one given, or all in the usual directory, oldest first.
 
     The usual directory of an artifact is beside it; those of a path that has been one come first.
-    Raises OutputExists if the file given is something else or a link, and UsageError if it is inside an
-    artifact or no file can be written there.
+    Raises OutputExists if the file given is something else or a link, and UsageError if it is
+    inside an artifact or no file can be written there.
     """
     if given is not None:
         check_output_path(given)

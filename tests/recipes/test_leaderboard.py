@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from support.eval_rows import row
-from support.recipe_lines import RECIPES, dry_run_of, options_of, options_of_command
+from support.recipe_lines import RECIPES, dry_run_of, options_of, options_of_command, script
 
 from vlcpctl.methods import TABLE
 from vlcpctl.training.config.composition import compose
 
 CHOOSE = RECIPES / "leaderboard_choose.py"
 BOARDS = ("memory-free", "buffered", "ablations")
-
-
-def script(path: Path) -> ModuleType:
-    """A Python script of recipes/ as a module."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def stage_of(path: object) -> str:
@@ -200,7 +188,7 @@ def test_the_table_has_settings_and_scores_of_each_run(tmp_path: Path) -> None:
     ]
     (tmp_path / "memory-free").mkdir()
     (tmp_path / "memory-free/summary.json").write_text(json.dumps({"tracks": [{"runs": runs}]}))
-    table = script(RECIPES / "leaderboard_table.py")
+    table = script("leaderboard_table")
     found = table.table(
         table.read_runs(tmp_path / "memory-free"), {"interpolate": ["1e-3", "alpha=0.5", "2", ""]}
     )
@@ -221,7 +209,7 @@ def test_its_page_has_a_table_of_each_report_and_every_setting_that_was_tried(
     (tmp_path / "buffered/summary.json").write_text(json.dumps({"tracks": [{"runs": runs}]}))
     chosen = tmp_path / "chosen.tsv"
     chosen.write_text("er\t1e-3\ter.share=0.5,er.bound=0\t7.00\t7.00 (1e-3), 6.00 (3e-3)\n")
-    script(RECIPES / "leaderboard_table.py").main(tmp_path, chosen)
+    script("leaderboard_table").main(tmp_path, chosen)
     rest = ["own `rm`, just learned", "own `rm`, last model", "`forgetting_max`"]
     assert capsys.readouterr().out.splitlines() == [
         "## With a buffer",

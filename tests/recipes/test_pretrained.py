@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from support.recipe_lines import RECIPES, dry_run_of, options_of, options_of_command, paths_read
+from support.recipe_lines import (
+    RECIPES,
+    dry_run_of,
+    options_of,
+    options_of_command,
+    paths_read,
+    script,
+)
 
 from vlcpctl.commands.train_step import _request
 from vlcpctl.data.buffer.policies import check_policy
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.methods import TABLE
-
-
-def script(name: str) -> ModuleType:
-    """A Python script of recipes/ as a module."""
-    spec = importlib.util.spec_from_file_location(name, RECIPES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
 
 maker = script("make_twemoji")
 tables = script("pretrained_table")

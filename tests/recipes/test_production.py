@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -21,24 +18,13 @@ from support.recipe_lines import (
     options_of,
     options_of_command,
     paths_read,
+    script,
 )
 
 from vlcpctl.commands.train_step import _request
 from vlcpctl.data.buffer.policies import check_policy
 from vlcpctl.data.emoji9.glyphs import read_glyphs
 from vlcpctl.jobs.script import CommandLine
-
-
-def script(name: str) -> ModuleType:
-    """A Python script of recipes/ as a module."""
-    spec = importlib.util.spec_from_file_location(name, RECIPES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
 
 weeks = script("production_weeks")
 maker = script("make_openmoji")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import typer.main
@@ -18,6 +21,18 @@ from vlcpctl.jobs.script import CommandLine, parse
 
 RECIPES = Path(__file__).parent.parent.parent / "recipes"
 DATA = "some where/data"  # a space must survive
+
+
+@cache
+def script(name: str) -> ModuleType:
+    """A Python script of recipes/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, RECIPES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 @cache

@@ -93,7 +93,10 @@ def test_the_best_here_of_a_group_is_bold_not_that_of_the_paper(tmp_path: Path) 
         line("A", "a", "[99.0, 0.0, 0.0]"),
         line("B", "b", "[1.0, 1.0, 1.0]"),
     ]
-    rows = own_rows(run="a") + own_rows(((90.0,), (80.0, 40.0), (80.0, 42.0, 30.0)), run="b")
+    rows = []
+    for seed in range(3):
+        rows += own_rows(run="a", seed=seed)
+        rows += own_rows(((90.0,), (80.0, 40.0), (80.0, 42.0, 30.0)), run="b", seed=seed)
     table = as_table(fill(tmp_path, parts, rows))
     best = [[cell.is_best for cell in row[2:]] for row in table.groups[0].rows]
     assert best == [[False] * 3, [False, True, False], [False] * 3, [True, False, False]]
@@ -129,8 +132,8 @@ PAIRED = [
 
 
 def test_runs_of_the_same_seeds_are_paired(tmp_path: Path) -> None:
-    first = _of_seeds("a", {0: 52.0, 1: 42.0})
-    same, others = ({seed: 50.0, seed + 1: 40.0} for seed in (0, 2))
+    first = _of_seeds("a", {0: 52.0, 1: 42.0, 2: 47.0})
+    same, others = ({seed: 50.0, seed + 1: 40.0, seed + 2: 45.0} for seed in (0, 3))
     assert _best_here(tmp_path, PAIRED, [*first, *_of_seeds("b", same)]) == [
         [True] * 5,
         [False] * 5,
@@ -139,18 +142,30 @@ def test_runs_of_the_same_seeds_are_paired(tmp_path: Path) -> None:
 
 
 def test_bold_is_explained_where_there_is_any(tmp_path: Path) -> None:
-    first = _of_seeds("a", {0: 52.0, 1: 42.0})
-    notes = as_table(fill(tmp_path, PAIRED, [*first, *_of_seeds("b", {0: 50.0, 1: 40.0})])).notes
+    first = _of_seeds("a", {0: 52.0, 1: 42.0, 2: 47.0})
+    same, others = ({seed: 50.0, seed + 1: 40.0, seed + 2: 45.0} for seed in (0, 3))
+    notes = as_table(fill(tmp_path, PAIRED, [*first, *_of_seeds("b", same)])).notes
     assert any(note.startswith("bold: better than every other of its group") for note in notes)
-    notes = as_table(fill(tmp_path, PAIRED, [*first, *_of_seeds("b", {2: 50.0, 3: 40.0})])).notes
+    notes = as_table(fill(tmp_path, PAIRED, [*first, *_of_seeds("b", others)])).notes
     assert not any("bold" in note for note in notes)
 
 
 def test_numbers_that_are_shown_alike_are_best_together(tmp_path: Path) -> None:
-    rows = _of_seeds("a", {0: 41.004}) + _of_seeds("b", {0: 41.001})
-    parts = [column("x", "rm@data=00-*"), line("A", "a", "[1.0]"), line("B", "b", "[1.0]")]
-    assert _best_here(tmp_path, ["decimals = 2", *parts], rows) == [[True], [True]]
-    assert _best_here(tmp_path, ["decimals = 3", *parts], rows) == [[True], [False]]
+    values = {"a": 41.004, "b": 41.001, "c": 30.0}
+    rows = []
+    for run, value in values.items():
+        rows += _of_seeds(run, dict.fromkeys(range(3), value))
+    parts = [column("x", "rm@data=00-*"), *(line(run, run, "[1.0]") for run in values)]
+    assert _best_here(tmp_path, ["decimals = 2", *parts], rows) == [
+        [True],
+        [True],
+        [False],
+    ]
+    assert _best_here(tmp_path, ["decimals = 3", *parts], rows) == [
+        [True],
+        [False],
+        [False],
+    ]
 
 
 def test_a_difference_has_the_decimals_of_its_column(tmp_path: Path) -> None:

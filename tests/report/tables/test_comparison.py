@@ -106,7 +106,10 @@ def test_runs_stand_in_groups_the_weakest_first(tmp_path: Path) -> None:
 
 def test_the_best_is_bold_in_its_direction(tmp_path: Path) -> None:
     worse = (OWN[0], OWN[1], (10.0, 42.0, 30.0))
-    table = _tables(tmp_path, own_rows() + own_rows(worse, run="b"))
+    rows = []
+    for seed in range(3):
+        rows += own_rows(seed=seed) + own_rows(worse, run="b", seed=seed)
+    table = _tables(tmp_path, rows)
     found = _row(table["Forgetting in rm, own galleries"], "ctp")
     assert found["bwt_gem"].is_best
     assert found["forgetting_max"].is_best

@@ -152,8 +152,7 @@ def with_best_marked(
     """The group with the best cells of each column marked, which papers set in bold.
 
     The best is marked only where it is ahead of every other cell by more than the spread over
-    seeds (see `is_ahead`); with one seed each, it always is. `seeds` has the seeds of each row:
-    cells of the same seeds are paired.
+    seeds (see `is_ahead`). `seeds` has the seeds of each row: cells of the same seeds are paired.
     """
     if len(group.rows) < 2:
         return group
@@ -169,9 +168,9 @@ def with_best_marked(
 def _best(
     cells: Sequence[TableCell], seeds: Sequence[tuple[int, ...]], *, higher_is_better: bool
 ) -> list[int]:
-    """The numbers of the cells that are best beyond the spread; none of fewer than two."""
+    """The numbers of the cells that are best beyond the spread; none where all are equal."""
     known = [n for n, cell in enumerate(cells) if cell.value is not None]
-    if len(known) < 2:
+    if not known:
         return []
     first = (max if higher_is_better else min)(known, key=lambda n: cells[n].value or 0.0)
     # Compared as printed: runs that round to the same number are all best.
@@ -183,7 +182,8 @@ def _best(
         are_paired = bool(seeds) and seeds[one] == seeds[other] and counts == {len(seeds[one])}
         return is_ahead(_spread(cells[one]), _spread(cells[other]), are_paired=are_paired)
 
-    return best if all(is_clear(one, other) for one in best for other in others) else []
+    is_best = bool(others) and all(is_clear(one, other) for one in best for other in others)
+    return best if is_best else []
 
 
 def _spread(cell: TableCell) -> Spread:

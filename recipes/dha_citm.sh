@@ -87,7 +87,7 @@ buffer_of() { # 5 % of each task unless Figure 5 says otherwise
   echo "--policy ring --size $size --seed $2 $([ "${1%%-*}" != der ] || echo --store-features)"
 }
 
-evaluate() { measure "$1.ndjson" "eval-retrieval $tasks $outside $2"; }
+evaluate() { measure "$1.ndjson" "eval-retrieval $tasks $outside $2 --duplicates separate"; }
 
 cross() { # one model for each source, each measured on all
   local task alone="" run=seed$1/cross

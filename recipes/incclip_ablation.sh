@@ -12,6 +12,7 @@ vlcpctl sample emoji9 -o pairs.parquet --size 32 --quiet >/dev/null
 vlcpctl split pairs.parquet -o stream --by column:group --split-column split --quiet >/dev/null
 
 tasks=(00-smileys-emotion 01-people-body 02-animals-nature 03-food-drink)
+train="--preset tiny --negatives all"
 fits="--set incclip.lambda_=1 --set incclip.tau_old=0.07"
 
 # The options of each row; negative texts, half a batch per step, are generated from the buffer.
@@ -28,7 +29,7 @@ row() {
 
 first() { # every row starts from the same model
   local run="seed$1/first" task=${tasks[0]}
-  echo "train-step stream/$task -o $run --method incclip --preset tiny --steps 300 --seed $1"
+  echo "train-step stream/$task -o $run --method incclip $train --steps 300 --seed $1"
   echo "buffer stream/$task -o seed$1/buffer-0 --policy reservoir --size 160 --seed $1"
   for number in 1 2; do
     echo "buffer stream/${tasks[$number]} -o seed$1/buffer-$number --policy reservoir --size 160" \
@@ -39,7 +40,7 @@ first() { # every row starts from the same model
 chain() { # of one row and seed
   local run="seed$2/$1" previous="seed$2/first" number
   for number in 1 2 3; do
-    echo "train-step stream/${tasks[$number]} -o $run/$number $(row "$1") --run $1 --preset tiny" \
+    echo "train-step stream/${tasks[$number]} -o $run/$number $(row "$1") --run $1 $train" \
       "--steps 100 --seed $2 --previous $previous --buffer seed$2/buffer-$((number - 1))"
     previous=$run/$number
   done

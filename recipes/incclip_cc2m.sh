@@ -112,7 +112,7 @@ buffer_of() { # 10 % of the stream unless Tables 4 and 5 say otherwise
 evaluate() { # STREAM NAME RUN "CHECKPOINTS"
   local sets="incclip --data '$data/benchmarks'"
   [ -z "$emoji9" ] || sets=$zeroshot
-  measure "$3.retrieval.ndjson" "eval-retrieval $retrieval $4"
+  measure "$3.retrieval.ndjson" "eval-retrieval $retrieval $4 --duplicates separate"
   measure "$3.zeroshot.ndjson" "eval-zeroshot $sets $4"
   if [ "$(kind_of "$1")" = classes ] && [ "$2" != joint ]; then
     measure "$3.chunks.ndjson" "eval-zeroshot $(tasks_of "$1") --split train $4"

@@ -35,7 +35,7 @@ settings() {
 }
 
 retrieval() { # RUN "CHECKPOINTS"
-  measure "$1.retrieval.ndjson" "eval-retrieval ${evaluated:-$outside} $2"
+  measure "$1.retrieval.ndjson" "eval-retrieval ${evaluated:-$outside} $2 --duplicates separate"
 }
 
 # openai: imports the model of --weights as a checkpoint without tasks, and evaluates it.

@@ -7,7 +7,7 @@ compared="joint seqf si mas ewc afec lwf rwalk ctp mof lucir er kmeans icarl ctp
 p9d() { # settings of either data
   if [ -n "$emoji9" ]; then
     : "${out:=runs/ctp_emoji9}" "${split:=--take 150}" "${first:=--model albef-tiny}"
-    train="--preset tiny --steps 4 --batch-size 32 $train" size=100
+    train="--preset tiny --negatives all --steps 4 --batch-size 32 $train" size=100
     names=$emoji_groups
   else
     : "${out:=runs/ctp_p9d}" "${split:=--max-skip 1%}"
@@ -97,7 +97,8 @@ train_one() { # ORDER SEED NAME
 }
 
 evaluate() { # ORDER RUN "CHECKPOINTS"
-  measure "$2.cross.ndjson" "eval-retrieval $(tasks_of "$1") $3 --gallery both"
-  measure "$2.multi.ndjson" "eval-retrieval $(tasks_of "$1") $3 --gallery both" \
-    "--protocol multi-modal"
+  local words
+  words="$(tasks_of "$1") $3 --gallery both --duplicates separate"
+  measure "$2.cross.ndjson" "eval-retrieval $words"
+  measure "$2.multi.ndjson" "eval-retrieval $words --protocol multi-modal"
 }

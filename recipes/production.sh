@@ -33,7 +33,7 @@ known="seqf er ctp modx dha interpolate"
 among method "$known" "$methods"
 if has "$methods" interpolate && ! has "$methods" seqf; then fail "interpolate needs seqf"; fi
 seeds=${SEEDS:-0 1 2} size=${SIZE:-20000}
-train="--preset tiny --lr ${LR:-2e-4} --steps ${STEPS:-40}"
+train="--preset tiny --negatives all --lr ${LR:-2e-4} --steps ${STEPS:-40}"
 guard=production/00-pairs
 weeks="weeks/00-week1 weeks/01-week2 weeks/02-week3 weeks/03-week4"
 start=start
@@ -45,7 +45,8 @@ gates="--guard 00-pairs --fail-if worst_drop:gt:5 --fail-if bwt_gem:lt:-10 --und
 production_model() {
   echo "sample emoji9 -o pairs.parquet --size 32 --limit 450"
   echo "split pairs.parquet -o production --by source --split-column split"
-  echo "train-step $guard -o model --method seqf --preset tiny --steps ${START_STEPS:-1500}"
+  echo "train-step $guard -o model --method seqf --preset tiny --negatives all" \
+    "--steps ${START_STEPS:-1500}"
   echo "import-checkpoint model -o $start --run production"
 }
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from support.program import QUEUE as KEPT
 from support.program import check_refused, make_inputs, run_program
 
 from vlcpctl.checkpoints.checkpoint import open_parent, write_checkpoint
@@ -81,7 +82,7 @@ def test_a_flipped_bit_of_the_weights_is_refused_by_every_command(
     }
     words = COMMANDS[name].format(**places).split()
     if name == "train --previous":
-        words += ["--set", "ctp.keep_queue=true"]
+        words += KEPT
     found = run_program(capfd, *words)
     assert found.out == ""
     assert found.code == 5, found.err

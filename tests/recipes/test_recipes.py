@@ -133,6 +133,26 @@ def test_every_file_of_rows_is_reported() -> None:
         assert sorted(made) == sorted(set(read))  # by the report of a stream, and of all tables
 
 
+@pytest.mark.parametrize("recipe", REAL)
+def test_tables_of_papers_count_duplicates_as_the_papers_do(recipe: str) -> None:
+    lines = dry_run_of(recipe, "--emoji9")
+    evaluated = options_of_command(lines, "eval-retrieval")
+    assert evaluated
+    assert {given["duplicates"] for given in evaluated} == {"separate"}
+
+
+@pytest.mark.parametrize("case", [("angles.sh",), ("production.sh",), ("ctp_p9d.sh", "--emoji9")])
+def test_runs_have_the_negatives_of_their_pages(case: tuple[str, ...]) -> None:
+    """Preset tiny has others: those pages were measured before it had, CTP's code has them."""
+    lines = dry_run_of(*case)
+    assert {given["negatives"] for given in options_of_command(lines, "train-step")} == {"all"}
+
+
+def test_the_ablation_of_incclip_has_the_negatives_of_its_page() -> None:
+    script = (RECIPES / "incclip_ablation.sh").read_text(encoding="utf-8")
+    assert script.count("--preset") == script.count("--preset tiny --negatives all") == 1
+
+
 def sets_of(lines: list[CommandLine], method: str) -> dict[str, tuple[str, ...]]:
     """The flags of every run of a method."""
     return {

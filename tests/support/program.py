@@ -13,7 +13,7 @@ from vlcpctl.testing.tiny_stream import make_stream
 
 TINY = ("--method", "ctp", "--preset", "tiny", "--batch-size", "4", "--epochs", "1", "-q")
 MICRO = ("--model", "micro")
-QUEUE = ("--set", "ctp.keep_queue=true")
+QUEUE = ("--set", "ctp.keep_queue=true", "--negatives", "all")
 
 
 @dataclass(frozen=True)
@@ -57,5 +57,6 @@ def make_inputs(root: Path) -> Path:
     buffer(first, root / "buffer", policy="ring", size="6", quiet=True)
     how = {"preset": "tiny", "model": "micro", "batch_size": 4, "epochs": 1, "quiet": True}
     train_step([first], root / "plain", "seqf", **how)  # type: ignore[arg-type]
-    train_step([first], root / "queued", "ctp", set_=[QUEUE[1]], **how)  # type: ignore[arg-type]
+    kept = {"set_": [QUEUE[1]], "negatives": "all"}
+    train_step([first], root / "queued", "ctp", **kept, **how)  # type: ignore[arg-type]
     return root

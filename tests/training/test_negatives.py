@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from support.naive_negatives import both_directions, one_direction, united
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Features, Terms
-from vlcpctl.core.errors import Incompatible
+from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Run
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.methods.ctp import Ctp
@@ -74,7 +73,7 @@ def _groups_of(step: Request) -> dict[str, int]:
 def test_batch_queue_and_replay_leave_out_matches(
     world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every term of every step equals a double loop; a kept queue has pairs of the task before."""
+    """Every term of every step equals a double loop; the queue starts empty in each task."""
     groups: dict[str, int] = {}
     queue: deque[tuple[Tensor, Tensor, str]] = deque(maxlen=QUEUE)
     checked: list[str] = []
@@ -161,39 +160,20 @@ def test_all_is_what_a_checkpoint_without_the_entry_was_trained_with(
     assert distinct["settings"] == {**every["settings"], "negatives": "distinct"}
 
 
-def _queue(root: Path, number: int) -> dict[str, Tensor]:
-    return load_file(root / f"{number:02d}" / "method/ctp/queue.safetensors")
-
-
-KEEP = ("ctp.keep_queue=true", f"ctp.queue={QUEUE}")
-
-
-def test_a_kept_queue_stores_the_groups_of_its_pairs(world: TrainingWorld, tmp_path: Path) -> None:
-    for number in (0, 1):
-        step = request(world, "ctp", number, tmp_path, buffered=False)
-        train_step(_with(step, "ctp", *KEEP, steps=1))
-        group = _queue(tmp_path, number)["group"]
-        assert group.dtype == torch.int64
-        assert (group >= 0).sum() == 4 * (number + 1)  # the rest is random, in no group
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "message"),
-    [
-        ("all", "distinct", "lacks the tensor 'group'; --fresh-state initialises it"),
-        ("distinct", "all", "has the unexpected tensor 'group'; --fresh-state initialises it"),
-    ],
-)
-def test_a_kept_queue_of_other_negatives_is_refused(
-    world: TrainingWorld, tmp_path: Path, before: str, after: str, message: str
+def test_groups_and_a_queue_of_earlier_tasks_are_refused(
+    world: TrainingWorld, tmp_path: Path
 ) -> None:
-    first = request(world, "ctp", 0, tmp_path, buffered=False)
-    train_step(_with(first, "ctp", *KEEP, steps=1, negatives=before))
-    assert ("group" in _queue(tmp_path, 0)) == (before == "distinct")
-    second = request(world, "ctp", 1, tmp_path, buffered=False)
-    with pytest.raises(Incompatible, match=message):
-        train_step(_with(second, "ctp", *KEEP, steps=1, negatives=after))
-    train_step(_with(second, "ctp", *KEEP, steps=1, negatives=before))
+    """Each task numbers its groups from 0: those of earlier tasks would be taken for its own."""
+    step = request(world, "ctp", 0, tmp_path, buffered=False)
+    kept = _with(step, "ctp", "ctp.keep_queue=true", f"ctp.queue={QUEUE}", steps=1)
+    with pytest.raises(UsageError, match="--negatives distinct cannot be used with ctp's queue"):
+        plan.make_plan(kept)
+    for fits in (
+        _with(kept, "ctp", "ctp.keep_queue=true", negatives="all"),
+        _with(kept, "ctp", "ctp.keep_queue=true", "ctp.queue=0"),
+        _with(kept, "ewc+ctp"),  # whose importances are kept, too
+    ):
+        plan.make_plan(fits)
 
 
 def _warnings(step: Request) -> tuple[str, ...]:

@@ -259,7 +259,7 @@ def test_memory_of_a_method_is_missing_rather_than_zero(
 ) -> None:
     train_step(_first(world, tmp_path))
     kept = replace(
-        request(world, "ctp", 1, tmp_path, buffered=False),
+        _with(request(world, "ctp", 1, tmp_path, buffered=False), negatives="all"),
         methods=compose("ctp", ["ctp.keep_queue=true"]),
     )
     with pytest.raises(Incompatible, match=r"has no state 'queue' of method ctp .*--fresh-state"):
@@ -271,7 +271,8 @@ def test_memory_of_a_method_is_missing_rather_than_zero(
 def test_memory_of_methods_that_do_not_run_is_carried_through(
     world: TrainingWorld, tmp_path: Path
 ) -> None:
-    step = replace(_first(world, tmp_path), methods=compose("ctp", ["ctp.keep_queue=true"]))
+    step = _with(_first(world, tmp_path), negatives="all")
+    step = replace(step, methods=compose("ctp", ["ctp.keep_queue=true"]))
     train_step(step)
     train_step(request(world, "seqf", 1, tmp_path, buffered=False))
     files = [tmp_path / number / "method" / "ctp" / "queue.safetensors" for number in ("00", "01")]

@@ -65,7 +65,8 @@ class Ctp(Method):
     )
     keep_queue: bool = hyper(
         False,
-        doc="Keep the queue across tasks, and initialise it with random directions.",
+        doc="Keep the queue across tasks, and initialise it with random directions; with "
+        "--negatives all only.",
         origin="CTP authors' code; the paper takes negatives of the current task",
     )
     positives: str = hyper(

@@ -260,6 +260,7 @@ def _check_chain(
         raise UsageError(f"--from-scratch has no effect: {tasks[0].path} is a first task")
     refuse_idle_settings(request.settings, request.origins)
     refuse_idle_inputs(request)
+    _refuse_kept_groups(request)
     _check_resume(request)
     if buffer is not None and "buffer" not in buffer.manifest:
         raise BadInput(f"--buffer {buffer.path} is not a buffer; make one with 'vlcpctl buffer'")
@@ -382,6 +383,21 @@ def refuse_idle_inputs(request: Request) -> None:
         )
     if request.settings.scale_per_step is not None:
         refuse_idle_scale(request.methods, request.settings.scale_per_step)
+
+
+def _refuse_kept_groups(request: Request) -> None:
+    """Refuse groups of pairs beside a queue of earlier tasks: each task numbers its own anew."""
+    if request.settings.negatives != "distinct":
+        return
+    for method in request.methods:
+        slots = method.slots(first=_is_first(request)) if method.queued else ()
+        for slot in slots:
+            if slot.lifetime == "stream":
+                raise UsageError(
+                    f"--negatives distinct cannot be used with {method.name}'s {slot.name} kept "
+                    "across tasks: the groups of pairs have other numbers in each task; use "
+                    "--negatives all, or keep it for one task only"
+                )
 
 
 def _check_resume(request: Request) -> None:

@@ -64,10 +64,7 @@ def carried_slots(
 
 
 def check_slots(run: TrainRun, carried: Slots, path: Path | None) -> None:
-    """Raise Incompatible if a carried slot has other names or shapes than a new one would.
-
-    A queue that was kept with `--negatives all` lacks the groups of its pairs, for one.
-    """
+    """Raise Incompatible if a carried slot has other names or shapes than a new one would."""
     for method in run.methods:
         context, from_parent = MethodRun(run, method.name), carried.get(method.name, {})
         for slot in method.slots(first=context.first):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
 
+import open_clip
 import pytest
 from support.program import check_refused, run_program
 
 from vlcpctl.core.errors import BadInput, Incompatible, VlcpError
-from vlcpctl.models import encoders
+from vlcpctl.models import encoders, towers
 from vlcpctl.models.configuration import PACKAGED, configuration_here, fusion_configuration
 from vlcpctl.models.fusion.configuration import parse
 from vlcpctl.testing.tiny_stream import make_task
@@ -45,6 +47,7 @@ HOSTILE: list[tuple[str, str, object]] = [
     ("micro", "vision_cfg.image_size", 10**8),
     ("micro", "vision_cfg.layers", [10**6] * 4),
     ("micro", "vision_cfg.mlp_ratio", float("inf")),
+    ("micro", "vision_cfg.image_size", -1),
     ("micro", "vision_cfg.patch_size", 0),
     ("micro", "vision_cfg.patch_size", "8"),
     ("micro", "vision_cfg.head_width", 0),
@@ -95,6 +98,37 @@ def test_a_hostile_value_is_refused_in_one_line_at_once(
     assert caught.value.exit_code in (2, 3, 5)
     assert "\n" not in str(caught.value)
     assert time.monotonic() - started < 20  # seconds; a width of 10**7 took minutes, and 8 GB
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("vision_cfg.nothing", 1, "the model's vision_cfg: unknown setting 'nothing'"),
+        ("vision_cfg.patch_size", "8", "the model's vision_cfg: patch_size is '8', which does not"),
+        ("vision_cfg.image_size", 7, "the model's vision_cfg: image_size is 7, less than patch"),
+        ("text_cfg.heads", 0, "the model's text_cfg: heads is 0, which does not fit"),
+        ("text_cfg.vocab_size", "2500", "model.json: vocab_size is '2500'; it must be at least 1"),
+        ("init_logit_scale", "x", "the model's configuration: init_logit_scale is 'x', which does"),
+        (
+            "quick",
+            1,
+            "the model's configuration: unknown setting 'quick'; did you mean 'quick_gelu'",
+        ),
+    ],
+)
+def test_a_wrong_setting_is_named(tmp_path: Path, path: str, value: object, said: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(said)):
+        encoders.build(written(tmp_path, "micro", path, value))
+
+
+def test_the_configurations_of_open_clip_have_known_settings() -> None:
+    directory = Path(open_clip.__path__[0]) / "model_configs"
+    configs = [json.loads(path.read_text()) for path in directory.glob("*.json")]
+    duals = [config for config in configs if "multimodal_cfg" not in config]
+    assert len(duals) > 100
+    for config in duals:
+        config.pop("custom_text", None)
+        towers._check_settings(config, open_clip.CustomTextCLIP)
 
 
 def test_the_bound_is_named() -> None:

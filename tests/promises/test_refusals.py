@@ -200,7 +200,7 @@ def test_other_settings_for_the_same_output_are_listed(
         ("{", "is not readable JSON"),
         (
             '{"embed_dim": 8, "vision_cfg": {}, "text_cfg": {"widht": 8}}',
-            "open_clip cannot build a model from this configuration",
+            "the model's text_cfg: unknown setting 'widht'; did you mean 'width'?",
         ),
     ],
 )

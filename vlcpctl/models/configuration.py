@@ -195,11 +195,10 @@ def _read(path: Path) -> Configuration:
     for name in ("hf_tokenizer_name", "hf_model_name"):
         names(name, str, None)
     names("tokenizer_kwargs", dict, {})
-    for size in (model["embed_dim"], text.get("context_length", 1)):
+    for part, name in ((model, "embed_dim"), (text, "context_length"), (text, "vocab_size")):
+        size = part.get(name, 1)
         if type(size) is not int or size < 1:
-            raise BadInput(
-                f"{path}: embed_dim or context_length is {size!r:.80}; it must be at least 1"
-            )
+            raise BadInput(f"{path}: {name} is {size!r:.80}; it must be at least 1")
     beside = {
         name: os.path.abspath(path.parent / text[name])
         for name in ("hf_tokenizer_name", "hf_model_name")

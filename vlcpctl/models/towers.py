@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import torch
 from torch import nn
 
-from vlcpctl.core.errors import BadInput, Incompatible, UsageError, first_line
+from vlcpctl.core.errors import BadInput, Incompatible, UsageError, first_line, unknown_name
 from vlcpctl.core.seeds import torch_seed
 from vlcpctl.models.hub import why_unavailable
 from vlcpctl.models.imports import open_clip
+
+# The Python types that JSON has where open_clip declares a type; others are not checked.
+_JSON: dict[Any, tuple[type, ...]] = {
+    bool: (bool,),
+    int: (int,),
+    float: (int, float),
+    str: (str,),
+    dict: (dict,),
+}
+_UNSET = ("patch_size", "timm_proj")  # null in configurations that open_clip ships
+_SIZES = (
+    *("layers", "width", "heads", "head_width", "patch_size", "image_size"),
+    *("context_length", "vocab_size"),
+)
 
 TOWER = "text_tower"  # the directory for the config.json of a text tower of transformers
 
@@ -29,6 +44,7 @@ def new_module(config: dict[str, Any], seed: int) -> nn.Module:
     separate = config.get("custom_text") or text.get("hf_model_name")
     kind = library.CustomTextCLIP if separate else library.CLIP
     shape = {name: value for name, value in config.items() if name != "custom_text"}
+    _check_settings(shape, kind)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(torch_seed(seed, "init"))
         try:
@@ -41,6 +57,38 @@ def new_module(config: dict[str, Any], seed: int) -> nn.Module:
             ) from error
     _check_length(module, text)
     return module
+
+
+def _check_settings(shape: dict[str, Any], kind: type[nn.Module]) -> None:
+    """Raise BadInput for a setting that open_clip does not know, or of another type or size."""
+    library, vision = open_clip(shape), shape["vision_cfg"]
+    for part, settings, hints in (
+        ("configuration", shape, get_type_hints(kind.__init__)),
+        ("vision_cfg", vision, get_type_hints(library.CLIPVisionCfg)),
+        ("text_cfg", shape["text_cfg"], get_type_hints(library.CLIPTextCfg)),
+    ):
+        for name, value in settings.items():
+            if name not in hints:
+                raise BadInput(f"the model's {part}: {unknown_name('setting', name, hints)}")
+            if not _fits(name, value, hints[name]):
+                raise BadInput(f"the model's {part}: {name} is {value!r:.80}, which does not fit")
+    image, patch = vision.get("image_size", 224), vision.get("patch_size") or 1
+    if isinstance(image, int) and image < patch and not vision.get("timm_model_name"):
+        raise BadInput(f"the model's vision_cfg: image_size is {image}, less than patch_size")
+
+
+def _fits(name: str, value: Any, hint: Any) -> bool:
+    """Whether a JSON value has the type that open_clip declares, and a size is at least 1."""
+    kinds = [hint, *get_args(hint)]
+    if value is None:
+        return NoneType in kinds or name in _UNSET
+    numbers = value if isinstance(value, list | tuple) else [value]
+    if name in _SIZES and any(type(number) is not int or number < 1 for number in numbers):
+        return False
+    if isinstance(value, list | tuple):
+        return len(value) in {len(get_args(one)) for one in kinds if get_origin(one) is tuple}
+    known = [_JSON[one] for one in kinds if one in _JSON]
+    return not known or any(type(value) in types for types in known)
 
 
 def without_downloads(config: dict[str, Any], directory: Path | None) -> dict[str, Any]:

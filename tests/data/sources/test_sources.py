@@ -177,6 +177,31 @@ def test_compressed_tars_are_refused(tmp_path: Path, pack: object) -> None:
         read(TarFile(path))
 
 
+def test_tars_that_were_joined_are_read_to_their_end(tmp_path: Path) -> None:
+    """As by `tar --ignore-zeros`; samples of the same name in two of them are two samples."""
+    paths = [
+        write_tar(tmp_path / f"{name}.tar", {"a.png": make_image(number), "a.txt": name.encode()})
+        for number, name in enumerate("xy")
+    ]
+    joined = tmp_path / "joined.tar"
+    joined.write_bytes(b"".join(path.read_bytes() for path in paths))
+    found = read(TarFile(joined))
+    assert [pair.captions for pair in found] == [["x"], ["y"]]
+    assert [pair.image for pair in found] == [make_image(0), make_image(1)]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [(b"\n", "bytes after the end-of-archive mark"), (b"no tar" * 200, "not a tar")],
+)
+def test_what_follows_a_tar_and_is_none_is_refused(tmp_path: Path, more: bytes, said: str) -> None:
+    path = write_tar(tmp_path / "x.tar", {"a.png": IMAGE, "a.txt": b"t"})
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes() + more)
+    with pytest.raises(BadInput, match=rf"x\.tar, byte {size}: .*{said}"):
+        read(TarFile(path))
+
+
 @pytest.mark.parametrize("length", [100, 512, 700, 512 * 4 + 100])
 def test_truncated_tars_are_bad_input_and_named(tmp_path: Path, length: int) -> None:
     path = write_tar(tmp_path / "x.tar", {"a.png": IMAGE, "a.txt": b"t"})

@@ -21,7 +21,7 @@ from vlcpctl.data.classification.labelled_images import Flaw, ImagesInTars
 from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.sample_parts import IMAGES
 from vlcpctl.data.sources.tar_reader import TarMember, members
-from vlcpctl.data.sources.webdataset import extension_of, sample_name
+from vlcpctl.data.sources.webdataset import extension_of, sample_of
 
 CLASS_NAMES = "classnames.txt"
 TEMPLATES = "zeroshot_classification_templates.txt"
@@ -93,7 +93,7 @@ class ClassFolder:
         for path in self.tars(split):
             found.open(path)
             walk = members(path, _is_label, reads_ahead=_HEADER_BYTES)
-            for key, group in groupby(walk, key=sample_name):
+            for (_, key), group in groupby(walk, key=sample_of):
                 sample = _FolderSample(f"{path}, {shortened(key)}", group)
                 sample.enter(found, key, classes)
         return found

@@ -1,4 +1,8 @@
-"""Walk the members of a tar from any source; its headers are not trusted."""
+"""Walk the members of a tar from any source; its headers are not trusted.
+
+Archives that were joined end to end are read as one, as by GNU `tar --ignore-zeros`: an end mark is
+followed by zeros up to the next archive or the end of the file.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +34,7 @@ class TarMember:
     is_regular: bool
     data: bytes | None
     why: str = ""  # the reason, if a file could not be read
+    archive: int = 0  # which of the archives in the tar it is in
 
 
 @dataclass
@@ -39,6 +44,7 @@ class _TarWalk:
     wants: Callable[[str, int], bool]
     length: int = 0
     at: int = 0
+    archive: int = 0
     overrides: dict[str, str] = field(default_factory=dict)
 
     def members(self) -> Iterator[TarMember]:
@@ -63,12 +69,15 @@ class _TarWalk:
         if not is_regular and kind in b"123456":
             size = 0  # links, devices and directories have no data, whatever their header claims
         data = self._take(size, wanted=is_regular and self.wants(name, size))
-        return TarMember(name, offset, size, is_regular or kind == b"5", data)
+        is_regular = is_regular or kind == b"5"
+        return TarMember(name, offset, size, is_regular, data, archive=self.archive)
 
     def _header(self) -> bytes | None:
         block = self.file.read(BLOCK)
         if block == bytes(BLOCK):
-            return None
+            block = self._next_archive()
+            if not block:
+                return None
         if len(block) < BLOCK:
             raise self._error("the end-of-archive mark is missing: the tar is truncated")
         # The checksum counts its own field as eight spaces.
@@ -77,6 +86,18 @@ class _TarWalk:
             raise self._error("header with a wrong checksum: the file is damaged or not a tar")
         self.at += BLOCK
         return block
+
+    def _next_archive(self) -> bytes:
+        """The first block after an end mark and zeros; empty at the end of the file."""
+        self.archive += 1
+        self.overrides = {}
+        block = bytes(BLOCK)
+        while block == bytes(BLOCK):
+            self.at += BLOCK
+            block = self.file.read(BLOCK)
+        if len(block) < BLOCK and any(block):
+            raise self._error("bytes after the end-of-archive mark that are not a tar")
+        return block if len(block) == BLOCK else b""
 
     def _extend(self, kind: bytes, size: int) -> None:
         if size > EXTENDED_HEADER:

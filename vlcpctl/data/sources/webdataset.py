@@ -37,8 +37,8 @@ class TarFile:
 
         Raises BadInput if the tar is damaged or a sample has two members with the same extension.
         """
-        groups = groupby(members(self.path, _chooser(images=images)), key=sample_name)
-        found = (self._pair(key, group, columns) for key, group in groups)
+        groups = groupby(members(self.path, _chooser(images=images)), key=sample_of)
+        found = (self._pair(key, group, columns) for (_, key), group in groups)
         yield from in_batches(pair for pair in found if pair is not None)
 
     def _pair(self, key: str, group: Iterator[TarMember], columns: ColumnOptions) -> Pair | None:
@@ -57,10 +57,10 @@ def _chooser(*, images: bool) -> Callable[[str, int], bool]:
     return lambda name, size: is_wanted(extension_of(name), size, images=images)
 
 
-def sample_name(member: TarMember) -> str:
-    """The name shared by the members of a sample: the path up to the first dot of its last part."""
+def sample_of(member: TarMember) -> tuple[int, str]:
+    """What the members of a sample share: the archive, and the path up to the last part's dot."""
     directory, slash, base = member.name.rpartition("/")
-    return directory + slash + base.split(".", 1)[0]
+    return member.archive, directory + slash + base.split(".", 1)[0]
 
 
 def extension_of(name: str) -> str:

@@ -271,12 +271,13 @@ def run(
 
     Lists can be the JSON of ALBEF, Karpathy, COCO or P9D, JSON Lines, or text tables with a header.
     Consecutive rows with the same image become one image with several captions. Data sets of
-    Hugging Face can be Parquet files, an imagefolder with metadata.jsonl, .csv or .parquet, or
-    what save_to_disk wrote; class labels of the last are named, not numbered.
+    Hugging Face can be Parquet files, an imagefolder with metadata.jsonl, .csv or .parquet, whose
+    images without a row are skipped, or what save_to_disk wrote; class labels of the last are
+    named, not numbered.
 
     In folders and tars, files with the same name form a pair: an image, a .txt with one caption per
-    line, a .json. Failed downloads of img2dataset are skipped and do not count against --max-skip.
-    Pickles are never read.
+    line, a .json. Tars that were joined end to end are read whole. Failed downloads of img2dataset
+    are skipped and do not count against --max-skip. Pickles are never read.
 
     Images must be JPEG, PNG or WebP with at most 40 million pixels and 256 MiB, in any colour mode.
     The first frame of an animation is used. EXIF orientation is ignored, as in open_clip.

@@ -21,6 +21,7 @@ import xxhash
 from vlcpctl.core import digest_cache
 from vlcpctl.core.errors import BadInput, VlcpError, unreadable
 from vlcpctl.core.hashing import file_sha256
+from vlcpctl.core.input_files import naming_input
 
 ALGORITHM = "xxh3_128"
 _EARLIER = "sha256"  # without a size: how earlier versions recorded the files of a checkpoint
@@ -51,7 +52,7 @@ def prefix_digest(path: Path, size: int) -> str:
 
 @contextmanager
 def _regular(path: Path) -> Iterator[BufferedReader]:
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+    with naming_input(path), open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         yield file

@@ -9,6 +9,8 @@ from typing import Any
 
 import orjson
 
+from vlcpctl.core.input_files import naming_input
+
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 _KEY_BYTES = 16  # 32 hex digits: collisions are negligible below 10**15 samples
 _AT_ONCE = 1000  # texts of a list
@@ -72,7 +74,7 @@ def canonical_json(value: object) -> str:
 
 def file_sha256(path: Any) -> str:
     """The sha256 of a file's bytes, in hex. Raises OSError if it cannot be read."""
-    with open(path, "rb") as file:
+    with naming_input(path), open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

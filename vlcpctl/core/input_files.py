@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO, cast, final
 
 from vlcpctl.core.errors import BadInput, unreadable
 
@@ -27,7 +29,42 @@ def open_regular(path: Path, *, buffering: int = -1) -> BinaryIO:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise BadInput(f"cannot read {path}: it is not a regular file")
-    return os.fdopen(descriptor, "rb", buffering)
+    raw = _NamedFile(descriptor, path)
+    if buffering == 0:
+        return cast("BinaryIO", raw)
+    return io.BufferedReader(raw, buffering if buffering > 0 else io.DEFAULT_BUFFER_SIZE)
+
+
+@final
+class _NamedFile(io.FileIO):
+    """A file that errors of reading name, not only those of opening."""
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        super().__init__(descriptor)
+        self._path = path
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        with naming_input(self._path):
+            return super().read(size)
+
+    def readall(self) -> bytes:
+        with naming_input(self._path):
+            return super().readall()
+
+    def readinto(self, buffer: Any, /) -> int:
+        with naming_input(self._path):
+            return super().readinto(buffer)
+
+
+@contextmanager
+def naming_input(path: Path) -> Iterator[None]:
+    """Name the file in an error of reading it, such as of a failing disk, which names none."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def arrow_source(path: Path) -> Path | BinaryIO:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from vlcpctl.core.digests import changed_files
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.hashing import sample_key
+from vlcpctl.core.input_files import naming_input
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.safe_json import parse_json
 from vlcpctl.core.versions import Versions
@@ -203,7 +204,8 @@ class _TarReader:
             self._open, self._file = shard, path.open("rb") if path.is_file() else None
         if self._file is None:
             return None
-        return os.pread(self._file.fileno(), size, offset) if offset >= 0 else b""
+        with naming_input(self.directory / shard):
+            return os.pread(self._file.fileno(), size, offset) if offset >= 0 else b""
 
     def close(self) -> None:
         """Close the tar that is open, if any."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import MOST_NAMES, BadInput
+from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.rows import FAMILY
 from vlcpctl.core.safe_json import parse_json, read_json
@@ -39,7 +40,7 @@ def why_no_artifact(path: Path) -> str | None:
 
 def _why_no_texts(path: Path) -> str | None:
     """The reason for a file; the only files that are artifacts are those of pseudo texts."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         start = file.readline(_ROW_BYTES)
     if not start.startswith(b"PAR1"):
         if _is_row(start):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ import pytest
 from support.hostile import refusal
 from support.program import check_refused, run_program
 
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.errors import BadInput, TooManySkipped
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import find_inputs
 from vlcpctl.data.sources.folders import Folder
 from vlcpctl.data.sources.image_folders import split_of_directories
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
+from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.testing.tiny_stream import make_image
@@ -65,7 +67,6 @@ def test_the_table_describes_images_beside_it_and_directories_are_splits(
         image(tmp_path / "data" / part / "deep" / "a.png", number)
         row = {"file_name": "deep/a.png", "text": f"caption {number}", "owner": f"o{number}"}
         describe(tmp_path / "data" / part, [row], kind)
-    image(tmp_path / "data" / "train" / "not described.png", 9)
     given = SplitOptions(
         sources=[str(tmp_path / "data")],
         by="all:one",
@@ -78,6 +79,27 @@ def test_the_table_describes_images_beside_it_and_directories_are_splits(
     assert task.split("test").captions(0) == ["caption 2"]
     assert task.split("test").column("owner") == [["o2"]]
     assert task.split("val").image(0) == make_image(1, 8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_images_that_the_table_does_not_list_are_skipped_and_counted(
+    tmp_path: Path, kind: str
+) -> None:
+    """Images of other columns are listed, and those of a directory with a table are that one's."""
+    for name in ("a.png", "mask.png", "deep/b.png", "deep/c.gif", "own/d.png", "own/e.png"):
+        image(tmp_path / "data" / name, len(name))
+    row = {"file_name": "./a.png", "mask_file_name": "mask.png", "text": "c"}
+    describe(tmp_path / "data", [row], kind)
+    describe(tmp_path / "data" / "own", [{"file_name": "d.png", "text": "d"}], kind)
+    found = read(tmp_path / "data")
+    assert [(pair.place, pair.reason) for pair in found if pair.image is None] == [
+        (name, "not in the metadata") for name in ("deep/b.png", "deep/c.gif", "e.png")
+    ]
+    given = SplitOptions(sources=[str(tmp_path / "data")], by="all:one", max_skip="3")
+    make_stream(given, tmp_path / "out")
+    assert read_stream(tmp_path / "out")["skipped"] == {"not in the metadata": 3}
+    with pytest.raises(TooManySkipped, match=rf"3 of 5 .*b\.png: metadata\.{kind} has no row for"):
+        make_stream(replace(given, max_skip="2"), tmp_path / "other")
 
 
 @pytest.mark.parametrize(
@@ -108,9 +130,9 @@ def test_a_column_of_splits_comes_before_directories(tmp_path: Path) -> None:
 
 def test_other_columns_of_file_names_are_found_or_chosen(tmp_path: Path) -> None:
     image(tmp_path / "a.png", 1)
-    image(tmp_path / "b.png", 2)
     describe(tmp_path, [{"photo_file_name": "a.png", "text": "c"}])
     assert [pair.image for pair in read(tmp_path)] == [make_image(1, 8)]
+    image(tmp_path / "b.png", 2)
     describe(tmp_path, [{"x_file_name": "a.png", "y_file_name": "b.png", "text": "c"}])
     with pytest.raises(BadInput, match="several columns of file names"):
         read(tmp_path)

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.pair_files import write_tar
 from support.program import check_refused, run_program
 
 from vlcpctl.core.errors import BadInput, TooManySkipped, UsageError
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import find_inputs
 from vlcpctl.data.sources.list_files import ListFile
+from vlcpctl.data.sources.webdataset import TarFile
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.stream import describe_plan, make_stream
 from vlcpctl.data.tasks.samples import Pair
@@ -160,6 +162,36 @@ def test_karpathy_lists_know_their_splits(tmp_path: Path) -> None:
     make_stream(given, tmp_path / "stream")
     (task,) = open_stream(tmp_path / "stream")
     assert dict(task.counts) == {"train": 1, "test": 1}
+
+
+@pytest.mark.parametrize(
+    ("caption", "captions", "flaw"),
+    [
+        (["one", None, float("nan")], ["one"], None),  # missing, as pandas writes it
+        (["one", 5], [], "a caption is 5, not text"),
+        (5, [], "a caption is 5, not text"),
+        ({"en": "one"}, [], "a caption is {'en': 'one'}, not text"),
+    ],
+)
+def test_a_caption_that_is_no_text_is_a_flaw(
+    tmp_path: Path, caption: object, captions: list[str], flaw: str | None
+) -> None:
+    """It is skipped and counted; its other captions would be a part of it."""
+    sentences = [{"raw": one} for one in (caption if isinstance(caption, list) else [caption])]
+    annotations = [{"image_id": 1, "caption": one["raw"]} for one in sentences]
+    for name, value in {
+        "albef": [{"image": "a.jpg", "caption": caption}],
+        "karpathy": {"images": [{"filename": "a.jpg", "sentences": sentences}]},
+        "coco": {"images": [{"id": 1, "file_name": "a.jpg"}], "annotations": annotations},
+    }.items():
+        images(tmp_path, "a.jpg")
+        (pair,) = read(write(tmp_path / f"{name}.json", value))
+        assert (pair.captions, pair.flaw) == (captions, flaw)
+        assert flaw is None or pair.reason == "caption that is no text"
+    described = json.dumps({"caption": caption}).encode()
+    tar = write_tar(tmp_path / "x.tar", {"a.jpg": make_image(0), "a.json": described})
+    ((pair,),) = TarFile(tar).pairs(ColumnOptions())
+    assert (pair.captions, pair.flaw) == (captions, flaw)
 
 
 @pytest.mark.parametrize("turned", [False, True])

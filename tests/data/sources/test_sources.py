@@ -19,6 +19,8 @@ from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import distinct_names, find_inputs
 from vlcpctl.data.sources.parquet import ParquetFile
 from vlcpctl.data.sources.webdataset import TarFile
+from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.testing.tiny_stream import make_image
 
@@ -98,6 +100,17 @@ def test_damaged_parquet_is_bad_input(tmp_path: Path, damage: int) -> None:
     path.write_bytes(data)
     with pytest.raises(BadInput, match=r"p\.parquet"):
         read(ParquetFile(path))
+
+
+@pytest.mark.parametrize("name", ["x.tar", "x.parquet", "x.csv"])
+def test_a_source_without_pairs_is_named(tmp_path: Path, name: str) -> None:
+    write_tar(tmp_path / "x.tar", {})
+    write_parquet(tmp_path / "some.parquet", rows(1))
+    pq.write_table(pq.read_table(tmp_path / "some.parquet")[:0], tmp_path / "x.parquet")
+    (tmp_path / "x.csv").write_text("image,caption\n")
+    given = SplitOptions(sources=[str(tmp_path / name)], by="all:week")
+    with pytest.raises(BadInput, match=rf"x\.{name[2:]}"):
+        make_stream(given, tmp_path / "out")
 
 
 def test_truncated_parquet_is_bad_input(tmp_path: Path) -> None:

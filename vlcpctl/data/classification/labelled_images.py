@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vlcpctl.core.errors import BadInput
+from vlcpctl.core.input_files import naming_input
 from vlcpctl.core.open_files import OpenFiles
 from vlcpctl.data.tasks.task import Split
 
@@ -77,7 +78,8 @@ class ImagesInTars:
     def image(self, row: int) -> bytes:
         """See `LabelledImages`."""
         shard, offset, size = self._places[row]
-        return os.pread(self._tars.descriptor(shard), size, offset)
+        with naming_input(self._paths[shard]):
+            return os.pread(self._tars.descriptor(shard), size, offset)
 
     def name(self, row: int) -> str:
         """See `LabelledImages`."""

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.atomic import new_part
 from vlcpctl.core.errors import BadInput, first_line
-from vlcpctl.core.input_files import open_regular
+from vlcpctl.core.input_files import naming_input, open_regular
 from vlcpctl.core.recorded_files import RESTORE
 from vlcpctl.data.tasks.keys import Keys
 
@@ -166,7 +166,8 @@ class Matrix:
         wanted, data = count * self._row_bytes, b""
         while len(data) < wanted:
             at = self._start + row * self._row_bytes + len(data)
-            more = os.pread(self._descriptor, wanted - len(data), at)
+            with naming_input(self.path):
+                more = os.pread(self._descriptor, wanted - len(data), at)
             if not more:
                 raise BadInput(f"{self.path} was cut short while it was being read")
             data += more

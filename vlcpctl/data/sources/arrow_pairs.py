@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from vlcpctl.core.errors import BadInput, first_line
+from vlcpctl.core.input_files import naming_input
 from vlcpctl.core.printable import shortened
 from vlcpctl.data.sources.arrow import captions_of, images_of, kept_of, names_of, plain, values_of
 from vlcpctl.data.sources.columns import ColumnOptions, Roles, roles_of
@@ -21,6 +22,14 @@ from vlcpctl.data.tasks.samples import NO_IMAGE, Pair
 # pyarrow raises OSError for damaged files too; one from the operating system has an errno. Names
 # that are not UTF-8 are a ValueError.
 DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError)
+
+
+def raise_system_error(path: Path, error: BaseException) -> None:
+    """Raise an error of the operating system that is among `DAMAGE`, with its file."""
+    if isinstance(error, OSError) and error.errno:
+        with naming_input(path):
+            raise error
+
 
 _PARTS = {"label": "label", "value": "task or time", "split": "split", "key": "key"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path, PurePosixPath
@@ -101,13 +101,22 @@ class Folder:
             return TarMember(name, 0, 0, is_regular=False, data=None, why=why)
         return TarMember(name, 0, size, is_regular=True, data=data)
 
-    def _names(self) -> Iterator[str]:
+    def images_without(self, tables: Collection[str]) -> Iterator[str]:
+        """Relative names of the images, without those below a directory that has such a table."""
+        for name in self._names(tables):
+            if _extension(name) in IMAGES + _OTHER_IMAGES:
+                yield name
+
+    def _names(self, tables: Collection[str] = ()) -> Iterator[str]:
         """Relative names of the files, those of one sample together; hidden files are left out."""
         for place, directories, files in os.walk(self.path, onerror=_refuse):
+            relative = Path(place).relative_to(self.path)
+            if relative.parts and not set(files).isdisjoint(tables):
+                directories.clear()
+                continue
             directories[:] = sorted(
                 one for one in directories if one[0] != "." and one != _UNFINISHED
             )
-            relative = Path(place).relative_to(self.path)
             names = [str(relative / one) for one in files if one[0] != "."]
             yield from sorted(names, key=_by_sample)
 

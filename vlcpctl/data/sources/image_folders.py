@@ -1,27 +1,35 @@
 """Read pairs from Hugging Face's `imagefolder`: images, and a table that describes them.
 
 The table is `metadata.jsonl`, `metadata.csv` or `metadata.parquet`. Its column `file_name`, or a
-column that ends in `_file_name`, gives paths relative to the table. See
+column that ends in `_file_name`, gives paths relative to the table. Images of the table's directory
+that it does not list are skipped, and counted as such. See
 https://huggingface.co/docs/datasets/image_dataset.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+import xxhash
+
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.sources.columns import ColumnOptions
+from vlcpctl.data.sources.folders import Folder
 from vlcpctl.data.sources.list_files import ListFile
 from vlcpctl.data.sources.parquet import ParquetFile
+from vlcpctl.data.sources.records import in_batches
 from vlcpctl.data.tasks.index import split_named
 from vlcpctl.data.tasks.samples import Pair
 
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 _FILE, _FILES = "file_name", "file_names"
 _SPLIT = "split"
+NOT_LISTED = "not in the metadata"
 _BETWEEN_WORDS = re.compile(r"[-._ 0-9]+")  # as in the patterns of `datasets`
 _TEST = frozenset({"testing", "eval", "evaluation"})  # its names for test besides `test`
 
@@ -51,12 +59,12 @@ class ImageFolder:
         Raises BadInput if the table is malformed or lacks a column.
         """
         wanted = self._of_table(columns)
-        batches = self._table().pairs(wanted, images=images)
-        if wanted.split == columns.split:
-            yield from batches
-            return
-        for batch in batches:
-            yield [pair._replace(split=self.split) for pair in batch]
+        for batch in self._table().pairs(wanted, images=images):
+            if wanted.split == columns.split:
+                yield batch
+            else:
+                yield [pair._replace(split=self.split) for pair in batch]
+        yield from in_batches(self._not_listed(wanted))
 
     def describes_images(self) -> bool:
         """Whether the table has a column of file names: others are not for `imagefolder`.
@@ -72,6 +80,21 @@ class ImageFolder:
             )
         return found
 
+    def _not_listed(self, columns: ColumnOptions) -> Iterator[Pair]:
+        """A pair with a flaw for each image that no column of file names has."""
+        names = self._names()
+        files = [*_columns_of_files(names, _FILE), columns.image]
+        texts = self._table().texts([name for name in names if name in files], columns.caps)
+        # Eight bytes for each name: a table may have millions.
+        listed = np.sort(np.fromiter((_digest(text) for text in texts if text), np.uint64))
+        for name in Folder(self.path.parent).images_without(METADATA):
+            digest = _digest(name)
+            place = np.searchsorted(listed, digest)
+            if place == len(listed) or listed[place] != digest:
+                key = name.encode(errors="surrogateescape").decode(errors="replace")
+                flaw = f"{self.path.name} has no row for it"
+                yield Pair(key, key, None, [], None, None, None, flaw, reason=NOT_LISTED)
+
     def _table(self) -> ListFile | ParquetFile:
         is_parquet = self.path.suffix == ".parquet"
         return ParquetFile(self.path) if is_parquet else ListFile(self.path)
@@ -86,6 +109,11 @@ class ImageFolder:
         if columns.split == _SPLIT and _SPLIT not in names and self.split is not None:
             columns = replace(columns, split=None)  # the directory's name is the split
         return replace(columns, image=image, is_contained=True)
+
+
+def _digest(name: str) -> np.uint64:
+    found = xxhash.xxh3_64_intdigest(os.path.normpath(name).encode(errors="surrogatepass"))
+    return np.uint64(found)
 
 
 def _columns_of_files(names: list[str], name: str) -> list[str]:

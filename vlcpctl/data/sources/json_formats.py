@@ -79,7 +79,7 @@ def _product(name: str, record: Record) -> Record:
 
 def _images(reader: JsonReader) -> Iterator[NumberedRecord]:
     """The images of a Karpathy list with their sentences, or of COCO with their annotations."""
-    captions: dict[str, list[str]] | None = None
+    captions: dict[str, list[object]] | None = None
     for number in reader.elements():
         image = _record(reader)
         if "sentences" in image:
@@ -93,16 +93,16 @@ def _images(reader: JsonReader) -> Iterator[NumberedRecord]:
 
 def _karpathy(image: Record) -> Record:
     sentences = image["sentences"] if isinstance(image["sentences"], list) else []
-    raw = [one.get("raw") for one in sentences if isinstance(one, dict)]
+    raw = [one.get("raw") if isinstance(one, dict) else one for one in sentences]
     parts = [image.get("filepath"), image.get("filename")]
     path = "/".join(part for part in parts if isinstance(part, str))
     key = image.get("cocoid", image.get("imgid"))
     return {"image": path, "captions": raw, "image_id": key, **image}
 
 
-def _annotations(path: Path) -> dict[str, list[str]]:
+def _annotations(path: Path) -> dict[str, list[object]]:
     """COCO's captions by image id; they come in no particular order, so all are kept in memory."""
-    captions: dict[str, list[str]] = defaultdict(list)
+    captions: dict[str, list[object]] = defaultdict(list)
     length = 0
     with open_json(path) as reader:
         for name in reader.members():
@@ -111,9 +111,10 @@ def _annotations(path: Path) -> dict[str, list[str]]:
                 continue
             for _ in reader.elements():
                 annotation = _record(reader)
-                if isinstance(annotation.get("caption"), str):
-                    captions[str(annotation.get("image_id"))].append(annotation["caption"])
-                    length += len(annotation["caption"])
+                caption = annotation.get("caption")
+                if caption is not None:
+                    captions[str(annotation.get("image_id"))].append(caption)
+                    length += len(caption if isinstance(caption, str) else repr(caption))
                 if length > CAPTIONS_HELD:
                     raise reader.error(
                         f"captions of more than {CAPTIONS_HELD} characters, which are all held in "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,6 +92,11 @@ class ListFile:
         if flaw and not names:
             raise BadInput(f"{self.path}, {flaw}")
         return list(names)
+
+    def texts(self, names: Collection[str], caps: Caps) -> Iterator[str | None]:
+        """The values of these columns in every row. Raises BadInput if the list is malformed."""
+        for _, record in self._records():
+            yield from (text_of(record.get(name)) for name in names)
 
     def _records(self) -> Iterator[NumberedRecord]:
         if self._is_table():

@@ -14,9 +14,17 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput, first_line, unreadable
 from vlcpctl.core.input_files import open_regular
-from vlcpctl.data.sources.arrow_pairs import DAMAGE, arrow_roles, names_files, pairs_of_batch
+from vlcpctl.data.sources.arrow import names_of, plain
+from vlcpctl.data.sources.arrow_pairs import (
+    DAMAGE,
+    arrow_roles,
+    names_files,
+    pairs_of_batch,
+    raise_system_error,
+)
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.image_files import ImageFiles
+from vlcpctl.data.sources.limits import Caps
 from vlcpctl.data.sources.parquet_pages import PageFacts, inspect_pages
 from vlcpctl.data.sources.sample_parts import ERROR, STATUS, SUCCESS
 from vlcpctl.data.tasks.samples import Pair
@@ -71,17 +79,32 @@ class ParquetFile:
             files = ImageFiles(
                 columns.image_roots or (self.path.parent,), columns.log, columns.is_contained
             )
-            try:
-                with open_regular(self.path, buffering=0) as data:
-                    facts = inspect_pages(self.path, data, file.schema, names, columns.caps)
-            except DAMAGE as error:
-                raise BadInput(unreadable(self.path, error)) from error
+            facts = self._pages(file, names, columns.caps)
         row = 0
         with self._open(facts.dictionaries) as file:
             for batch in self._batches(file, names, most, facts):
                 pairs = pairs_of_batch(self.path, batch, roles, files, row)
                 yield _downloaded(batch, pairs) if leaves_out else pairs
                 row += batch.num_rows
+
+    def texts(self, names: list[str], caps: Caps) -> Iterator[str | None]:
+        """The values of these columns in every row. Raises BadInput if the file is damaged."""
+        with self._open() as file:
+            facts = self._pages(file, names, caps)
+            try:
+                for batch in self._batches(file, names, _BATCH_ROWS, facts):
+                    for column in batch.columns:
+                        yield from names_of(plain(column))
+            except DAMAGE as error:
+                raise_system_error(self.path, error)
+                raise BadInput(unreadable(self.path, error)) from error
+
+    def _pages(self, file: pq.ParquetFile, names: list[str], caps: Caps) -> PageFacts:
+        try:
+            with open_regular(self.path, buffering=0) as data:
+                return inspect_pages(self.path, data, file.schema, names, caps)
+        except DAMAGE as error:
+            raise BadInput(unreadable(self.path, error)) from error
 
     def _open(self, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
         """The open file; the columns `dictionaries` are not expanded to one value for each row."""
@@ -93,8 +116,7 @@ class ParquetFile:
                 self.path, pre_buffer=False, buffer_size=2**20, read_dictionary=kept
             )
         except DAMAGE as error:
-            if isinstance(error, OSError) and error.errno:
-                raise
+            raise_system_error(self.path, error)
             raise BadInput(unreadable(self.path, error)) from error
 
     def _schema(self, file: pq.ParquetFile) -> pa.Schema:
@@ -125,8 +147,7 @@ class ParquetFile:
             try:
                 batch = next(batches, None)
             except DAMAGE as error:
-                if isinstance(error, OSError) and error.errno:
-                    raise
+                raise_system_error(self.path, error)
                 raise BadInput(
                     f"{self.path} is damaged after row {row}: {first_line(error)}"
                 ) from error

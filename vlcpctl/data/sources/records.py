@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
+from vlcpctl.core.printable import shortened
 from vlcpctl.data.sources.columns import Roles
 from vlcpctl.data.sources.kept_values import kept_of_record
-from vlcpctl.data.tasks.samples import Pair
+from vlcpctl.data.tasks.samples import NO_TEXT, Pair
 
 Record = dict[str, Any]
 
@@ -22,7 +23,9 @@ def pair_of(place: str | int, record: Record, roles: Roles) -> Pair:
     def field(name: str | None) -> Any:
         return None if name is None else record.get(name)
 
-    captions = listed(field(roles.caption))
+    captions, no_text = captions_in(field(roles.caption))
+    if no_text:
+        return Pair(place, None, None, [], None, None, None, no_text, reason=NO_TEXT)
     key, label, split = (text_of(field(name)) for name in (roles.key, roles.label, roles.split))
     value = number_or_text(field(roles.value))
     kept, flaw = kept_of_record(record, roles.keep)
@@ -33,10 +36,21 @@ def pair_of(place: str | int, record: Record, roles: Roles) -> Pair:
     return Pair(place, key, None, captions, label, value, split, flaw, kept)
 
 
-def listed(value: object) -> list[str]:
-    """The texts of a field that is a text or a list; other values are dropped."""
-    values = value if isinstance(value, list) else [value]
-    return [one for one in values if isinstance(one, str)]
+def captions_in(value: object) -> tuple[list[str], str | None]:
+    """The texts of a field that is a text or a list, and what is wrong if one is no text.
+
+    None and NaN are captions that are missing.
+
+    >>> captions_in(["a cat", None]), captions_in(["a cat", 5])
+    ((['a cat'], None), ([], 'a caption is 5, not text'))
+    """
+    found: list[str] = []
+    for one in value if isinstance(value, list) else [value]:
+        if isinstance(one, str):
+            found.append(one)
+        elif one is not None and one == one:  # noqa: PLR0124 - NaN differs from itself
+            return [], f"a caption is {shortened(repr(one))}, not text"
+    return found, None
 
 
 def text_of(value: object) -> str | None:

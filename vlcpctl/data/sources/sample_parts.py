@@ -10,9 +10,9 @@ from vlcpctl.data.images.header import MAX_BYTES
 from vlcpctl.data.sources.columns import CAPTION, LABEL, ColumnOptions
 from vlcpctl.data.sources.kept_values import kept_of_record
 from vlcpctl.data.sources.limits import JSON_DEPTH, TEXT_BYTES, is_too_deep
-from vlcpctl.data.sources.records import listed, number_or_text, text_of
+from vlcpctl.data.sources.records import captions_in, number_or_text, text_of
 from vlcpctl.data.sources.tar_reader import TarMember
-from vlcpctl.data.tasks.samples import FAILED_DOWNLOAD, Pair
+from vlcpctl.data.tasks.samples import FAILED_DOWNLOAD, NO_TEXT, Pair
 
 IMAGES = ("webp", "png", "jpg", "jpeg")  # in the order in which CLIP_benchmark tries them
 TEXTS = ("txt", "json", "cls")
@@ -41,13 +41,16 @@ def pair_of_parts(key: str, parts: dict[str, TarMember], columns: ColumnOptions)
     failure = _failed_download(described)
     if failure is not None:
         return Pair(key, key, None, [], None, None, None, failure, reason=FAILED_DOWNLOAD)
+    captions, no_text = _captions(texts.get("txt"), described, columns.caption)
+    if no_text:
+        return Pair(key, key, None, [], None, None, None, no_text, reason=NO_TEXT)
     image, flaw = _image(parts)
     kept, unfit = kept_of_record(described, columns.keep)
     return Pair(
         key,
         text_of(described.get("source_key")) or key,
         None if unfit else image,
-        _captions(texts.get("txt"), described, columns.caption),
+        captions,
         _label(texts.get("cls"), described, columns.label),
         None if columns.value is None else number_or_text(described.get(columns.value)),
         None if columns.split is None else text_of(described.get(columns.split)),
@@ -103,16 +106,21 @@ def _parsed(text: str | None) -> dict[str, Any]:
     return described if isinstance(described, dict) else {}
 
 
-def _captions(text: str | None, described: dict[str, Any], name: str | None) -> list[str]:
+def _captions(
+    text: str | None, described: dict[str, Any], name: str | None
+) -> tuple[list[str], str | None]:
+    """As `captions_in`."""
     if name is not None and name != "txt":
-        return listed(described.get(name))
+        return captions_in(described.get(name))
     if isinstance(described.get("captions"), list) and name is None:
-        return listed(described["captions"])
+        return captions_in(described["captions"])
     if text is not None:
         # CLIP_benchmark writes one caption per line. img2dataset writes a single caption, line
         # breaks included, and repeats it in the .json.
-        return [text] if isinstance(described.get("caption"), str) else text.split("\n")
-    return next((listed(described[usual]) for usual in CAPTION if usual in described), [])
+        is_one = isinstance(described.get("caption"), str)
+        return ([text] if is_one else text.split("\n")), None
+    usual = next((usual for usual in CAPTION if usual in described), None)
+    return captions_in(None if usual is None else described[usual])
 
 
 def _label(text: str | None, described: dict[str, Any], name: str | None) -> str | None:

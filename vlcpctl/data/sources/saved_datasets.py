@@ -22,7 +22,13 @@ from vlcpctl.core.errors import BadInput, first_line, unreadable
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.printable import shortened
 from vlcpctl.core.safe_json import parse_json, read_json_object
-from vlcpctl.data.sources.arrow_pairs import DAMAGE, arrow_roles, names_files, pairs_of_batch
+from vlcpctl.data.sources.arrow_pairs import (
+    DAMAGE,
+    arrow_roles,
+    names_files,
+    pairs_of_batch,
+    raise_system_error,
+)
 from vlcpctl.data.sources.columns import ColumnOptions, Roles
 from vlcpctl.data.sources.image_files import ImageFiles
 from vlcpctl.data.sources.limits import BATCH_BYTES
@@ -173,8 +179,7 @@ class ArrowFile:
             with pa.memory_map(str(self.path)) as source:
                 yield _Stream(self.path, source)
         except DAMAGE as error:
-            if isinstance(error, OSError) and error.errno:
-                raise
+            raise_system_error(self.path, error)
             raise BadInput(unreadable(self.path, error)) from error
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.errors import BadInput, some_names
 from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.data.sources.discovery import Source
 from vlcpctl.data.splitting.holdout import CountedHoldout, Holdout
@@ -98,7 +98,7 @@ def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]
         gc.enable()
         skips.close()
     skips.check(plan.tolerance, selection.read)
-    _check_filled(tasks, selection.read, skips)
+    _check_filled(plan, tasks, selection.read, skips)
     directories = [writers.directories[task.name] for task in tasks]
     return WrittenTasks(
         tasks,
@@ -238,7 +238,10 @@ class _Writers:
         return self._splits[task]
 
 
-def _check_filled(tasks: list[TaskSummary], read: int, skips: SkipLog) -> None:
+def _check_filled(plan: SplitPlan, tasks: list[TaskSummary], read: int, skips: SkipLog) -> None:
+    if not read:
+        files = [str(file.path) for one in plan.reader.inputs for file in one.files]
+        raise BadInput(f"no pairs in {some_names(files)}")
     if not any(task.splits for task in tasks):
         first = f"; the first: {skips.first}" if skips.first else ""
         why = f" ({skips.summary()}{first})" if skips.counts else ""

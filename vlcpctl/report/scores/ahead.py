@@ -28,9 +28,9 @@ def is_ahead(best: Spread, other: Spread, *, are_paired: bool) -> bool:
     difference = abs(best.mean - other.mean)
     if are_paired:
         pairs = zip(best.values, other.values, strict=True)
-        samples = (Spread(tuple(one - another for one, another in pairs)),)
+        samples = [Spread(tuple(one - another for one, another in pairs))]
     else:
-        samples = (best, other)
+        samples = [best, other]
     variances = [_variance_of_mean(sample) for sample in samples]
     variance = math.fsum(variances)
     if variance == 0.0:

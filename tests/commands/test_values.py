@@ -19,7 +19,7 @@ from typer.models import OptionInfo
 from vlcpctl import cli
 from vlcpctl.commands import COMMANDS, environment, module_name
 from vlcpctl.commands.paths import refuse_url
-from vlcpctl.commands.values import LARGEST
+from vlcpctl.core.amounts import LARGEST
 
 Program = Callable[..., ProgramResult]
 
@@ -54,10 +54,12 @@ TRAIN = ("train-step", "task", "-o", "out", "--method", "ctp")
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((*TRAIN, "--lr", "abc"), "--lr: 'abc' is not a number"),
-        ((*TRAIN, "--lr", "nan"), "--lr: nan is not a finite number"),
-        ((*TRAIN, "--lr=-inf"), "--lr: -inf is not a finite number"),
-        ((*TRAIN, "--lr", "1e999"), "--lr: 1e999 is not a finite number"),
+        ((*TRAIN, "--lr", "abc"), "--lr: 'abc' is not a finite number"),
+        ((*TRAIN, "--lr", "nan"), "--lr: 'nan' is not a finite number"),
+        ((*TRAIN, "--lr=-inf"), "--lr: '-inf' is not a finite number"),
+        ((*TRAIN, "--lr", "1e999"), "--lr: '1e999' is not a finite number"),
+        ((*TRAIN, "--lr", "1_0"), "--lr: '1_0' is not a finite number"),
+        ((*TRAIN, "--lr", "\u0661e-3"), "--lr: '\u0661e-3' is not a finite number"),
         ((*TRAIN, "--epochs", "2.5"), "--epochs: '2.5' is not a whole number"),
         ((*TRAIN, "--epochs", "0"), "--epochs: 0 is too small; it must be at least 1"),
         ((*TRAIN, "--epochs", "\u0663"), "--epochs: '\u0663' is not a whole number"),
@@ -198,7 +200,7 @@ def _set(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"TRAIN_STEP_LR": "inf"}, "VLCPCTL_TRAIN_STEP_LR: inf is not a finite number"),
+        ({"TRAIN_STEP_LR": "inf"}, "VLCPCTL_TRAIN_STEP_LR: 'inf' is not a finite number"),
         ({"TRAIN_STEP_LR": "0"}, "--lr must be above 0"),
         ({"TRAIN_STEP_SET": "x"}, "--set 'x' is not of the form METHOD.PARAMETER=VALUE"),
         ({"TRAIN_STEP_SET": "ctp.m=0.5 ctp.n=2"}, "unknown hyper-parameter of ctp: 'n'"),

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from vlcpctl.commands import options
+from vlcpctl.core.amounts import parse_number
 from vlcpctl.core.console import emit, say
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.rows import share_text
@@ -89,7 +90,7 @@ def parse_alphas(text: str) -> tuple[float, ...]:
     (0.0, 0.5)
     """
     try:
-        alphas = tuple(float(part) for part in text.split(","))
+        alphas = tuple(parse_number(part) for part in text.split(","))
     except ValueError:
         alphas = ()
     if not alphas or not all(0 <= alpha <= 1 for alpha in alphas):

@@ -14,6 +14,7 @@ import typer
 
 from vlcpctl.commands.values import run_name
 from vlcpctl.core import console
+from vlcpctl.core.amounts import parse_number, parse_whole_number
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.printable import printable
 
@@ -43,11 +44,14 @@ Force = Annotated[
 ]
 
 
+_FOREVER = "inf"  # of --wait
+
+
 def wait_seconds(text: str) -> float:
     """The seconds of --wait, which may be infinite. Raises ValueError for anything else."""
-    seconds = float(text) if _is_number(text) else math.nan
-    if not seconds >= 0:
-        raise ValueError(f"'{printable(text)}' is not a number of seconds")
+    seconds = math.inf if text == _FOREVER else parse_number(text)
+    if seconds < 0:
+        raise ValueError(f"{text} is too small; it must be at least 0")
     return seconds
 
 
@@ -91,14 +95,15 @@ def workers(text: str) -> int | None:
     """
     if text == "auto":
         return None
-    digits = text.removeprefix("-")
-    if not digits.isascii() or not digits.isdigit():
-        raise ValueError(f"'{printable(text)}' is neither auto nor a whole number")
-    if text.startswith("-"):
+    try:
+        count = parse_whole_number(text)
+    except ValueError:
+        raise ValueError(f"'{printable(text)}' is neither auto nor a whole number") from None
+    if count < 0:
         raise ValueError(f"{text:.30} is too small; it must be at least 0")
-    if len(digits) > len(str(MOST_WORKERS)) + 20 or int(digits) > MOST_WORKERS:
+    if count > MOST_WORKERS:
         raise ValueError(f"{text:.30} is too large; it must be at most {MOST_WORKERS}")
-    return int(digits)
+    return count
 
 
 MOST_WORKERS = 1024
@@ -326,10 +331,10 @@ EmbeddingCache = Annotated[
     ),
 ]
 
-_TWO_NUMBERS: tuple[tuple[str, type[int] | type[float]], ...] = (
-    ("betas", float),
-    ("crop_scale", float),
-    ("randaugment", int),
+_TWO_NUMBERS: tuple[tuple[str, Callable[[str], float]], ...] = (
+    ("betas", parse_number),
+    ("crop_scale", parse_number),
+    ("randaugment", parse_whole_number),
 )
 
 
@@ -343,7 +348,7 @@ def with_wait_values(words: Sequence[str]) -> list[str]:
     """
     own = words[: words.index("--")] if "--" in words else words
     found = [
-        "--wait=inf" if word == "--wait" and not _is_number(following) else word
+        f"--wait={_FOREVER}" if word == "--wait" and not _is_number(following) else word
         for word, following in zip(own, [*own, ""][1:], strict=True)
     ]
     return [*found, *words[len(own) :]]
@@ -351,9 +356,9 @@ def with_wait_values(words: Sequence[str]) -> list[str]:
 
 def _is_number(word: str) -> bool:
     try:
-        float(word)
+        parse_number(word)
     except ValueError:
-        return False
+        return word == _FOREVER
     return True
 
 
@@ -381,21 +386,19 @@ def with_pairs(options: dict[str, Any]) -> dict[str, Any]:
     {'crop': 'random', 'crop_scale': (0.2, 1.0)}
     """
     pairs = {
-        name: _two_numbers(name, options[name], kind)
-        for name, kind in _TWO_NUMBERS
+        name: _two_numbers(name, options[name], parse)
+        for name, parse in _TWO_NUMBERS
         if name in options
     }
     return {**options, **pairs}
 
 
-def _two_numbers(
-    name: str, text: str, kind: type[int] | type[float]
-) -> tuple[int | float, int | float]:
+def _two_numbers(name: str, text: str, parse: Callable[[str], float]) -> tuple[float, float]:
     """Parse two numbers with a comma between them."""
     first, comma, second = text.partition(",")
     try:
         if comma:
-            return kind(first), kind(second)
+            return parse(first), parse(second)
     except ValueError:
         pass
     raise UsageError(f"--{name.replace('_', '-')} {text!r} is not two numbers such as 0.9,0.99")

@@ -6,7 +6,6 @@ mistakes in pydantic's words.
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import types
@@ -16,10 +15,10 @@ from functools import partial
 from typing import Any, get_args, get_origin
 
 from vlcpctl.commands.paths import TEXTS, is_path, refuse_url
+from vlcpctl.core.amounts import parse_number, parse_whole_number
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.printable import printable
 
-LARGEST = 2**63 - 1  # of whole numbers: larger ones fit neither Arrow's columns nor torch's seeds
 _FALSE = frozenset({"0", "false", "no", "off", "n", "f"})
 _TRUE = frozenset({"1", "true", "yes", "on", "y", "t"})
 
@@ -103,37 +102,18 @@ def _converted(parameter: str, information: Any, kind: Any, value: Any) -> Any:
     if getattr(information, "parser", None) is not None:
         return information.parser(value)
     if kind in (int, float):
-        number = _whole_number(value) if kind is int else _number(value)
-        _check_range(number, information)
-        return number
+        found = parse_whole_number(value) if kind is int else parse_number(value)
+        _check_range(found, information)
+        return found
     return _boolean(value) if kind is bool else kind(value)
 
 
-def _whole_number(text: str) -> int:
-    digits = text.strip()
-    if not digits.isascii() or not digits.removeprefix("-").removeprefix("+").isdigit():
-        raise ValueError(f"'{printable(text)}' is not a whole number")
-    if len(digits) > len(str(LARGEST)) + 1 or abs(int(digits)) > LARGEST:
-        raise ValueError(f"{digits:.30} is too large; it must be at most {LARGEST}")
-    return int(digits)
-
-
-def _number(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        raise ValueError(f"'{printable(text)}' is not a number") from None
-    if not math.isfinite(number):
-        raise ValueError(f"{printable(text)} is not a finite number")
-    return number
-
-
-def _check_range(number: float, information: Any) -> None:
+def _check_range(value: float, information: Any) -> None:
     least, most = getattr(information, "min", None), getattr(information, "max", None)
-    if least is not None and number < least:
-        raise ValueError(f"{number} is too small; it must be at least {least}")
-    if most is not None and number > most:
-        raise ValueError(f"{number} is too large; it must be at most {most}")
+    if least is not None and value < least:
+        raise ValueError(f"{value} is too small; it must be at least {least}")
+    if most is not None and value > most:
+        raise ValueError(f"{value} is too large; it must be at most {most}")
 
 
 def _boolean(text: str) -> bool:

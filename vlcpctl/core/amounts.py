@@ -1,11 +1,24 @@
-"""Numbers, times and sizes as people read and write them."""
+"""Numbers, times and sizes as people read and write them.
+
+Python's `float` and `int` take more than a person means: nan, inf, 1_0, digits of any script. Every
+number of the command line is parsed here.
+"""
 
 from __future__ import annotations
+
+import math
+import re
+
+from vlcpctl.core.printable import shortened
+
+LARGEST = 2**63 - 1  # of whole numbers: larger ones fit neither Arrow's columns nor torch's seeds
 
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 _FEW = 10  # seconds below which a tenth counts
 _K = 1000
 _SIZES = ("kB", "MB", "GB", "TB")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
+_WHOLE = re.compile(r"[+-]?[0-9]+")
 _MOST_CHARACTERS = 30  # of a number; one of hundreds of digits would be infinite as a float
 
 
@@ -43,6 +56,34 @@ def size(count: int) -> str:
     while round(value) >= _K and place < len(_SIZES) - 1:
         place, value = place + 1, value / _K
     return f"{value:.{1 if value < _FEW else 0}f} {_SIZES[place]}"
+
+
+def parse_number(text: str) -> float:
+    """The finite number that a text spells in ASCII digits. Raises ValueError for any other text.
+
+    >>> parse_number("0.5"), parse_number("-1e-3")
+    (0.5, -0.001)
+    """
+    found = float(text) if _NUMBER.fullmatch(text.strip()) else math.nan
+    if not math.isfinite(found):
+        raise ValueError(f"'{shortened(text)}' is not a finite number")
+    return found
+
+
+def parse_whole_number(text: str) -> int:
+    """The integer that a text spells in ASCII digits.
+
+    Raises ValueError for any other text, and for a number above `LARGEST` in size.
+
+    >>> parse_whole_number("12"), parse_whole_number("-3")
+    (12, -3)
+    """
+    if not _WHOLE.fullmatch(text.strip()):
+        raise ValueError(f"'{shortened(text)}' is not a whole number")
+    # int() refuses thousands of digits.
+    if len(text.strip().lstrip("+-0")) > len(str(LARGEST)) or abs(int(text)) > LARGEST:
+        raise ValueError(f"{text.strip():.30} is too large; it must be at most {LARGEST}")
+    return int(text)
 
 
 def is_decimal(text: str) -> bool:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from vlcpctl.core.amounts import parse_number
 from vlcpctl.core.errors import UsageError
+
+# Similarities are from -1 to 1: far beyond these, a softmax of them is uniform or one-hot.
+_LEAST, _MOST = 0.0001, 10_000
 
 
 @dataclass(frozen=True)
@@ -27,13 +31,14 @@ def parse_temperature(text: str) -> Temperature:
     >>> parse_temperature("fixed:0.07")
     Temperature(value=0.07, learned=False)
     """
-    kind, _, number = text.partition(":")
+    kind, _, spelled = text.partition(":")
     try:
-        value = float(number)
+        value = parse_number(spelled)
     except ValueError:
         value = math.nan
-    if kind not in {"fixed", "learn"} or not 0 < value < math.inf:
+    if kind not in {"fixed", "learn"} or not _LEAST <= value <= _MOST:
         raise UsageError(
-            f"--temperature {text!r} is not fixed:X or learn:X with X > 0, such as fixed:0.07"
+            f"--temperature {text!r} is not fixed:X or learn:X with X from {_LEAST} to {_MOST}, "
+            "such as fixed:0.07"
         )
     return Temperature(value, learned=kind == "learn")

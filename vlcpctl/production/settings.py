@@ -12,7 +12,7 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.core.fields import Fields
 from vlcpctl.core.method import Method
 from vlcpctl.data.buffer.policies import NEEDS_FEATURES, check_policy
-from vlcpctl.data.splitting.holdout import parse_holdout
+from vlcpctl.data.splitting.holdout import parse_holdout, parse_most
 from vlcpctl.methods.plugins.method_file import loaded_file
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.production.gate_texts import check_gates
@@ -193,6 +193,8 @@ class Settings:
                 f"--holdout {self.holdout!r} holds out every image of a week and leaves none to "
                 "train on; give shares that sum to less than 1"
             )
+        if self.holdout_share is not None:
+            parse_most(self.holdout_share, parse_holdout(self.holdout))
         check_policy(
             self.buffer_policy,
             adds=False,

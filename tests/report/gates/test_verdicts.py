@@ -197,10 +197,10 @@ def test_every_verdict_shows_value_bound_and_outcome(tmp_path: Path) -> None:
 
 
 def test_the_summary_has_verdicts_as_json(tmp_path: Path) -> None:
-    document = _judged(tmp_path, "bwt_gem:lt:-inf", runs=("ctp",))
+    document = _judged(tmp_path, "bwt_gem:lt:-20", runs=("ctp",))
     (found,) = json.loads(as_line(document, {"rows": ""}))["gates"]
     assert found == {
-        "condition": "bwt_gem:lt:-inf",
+        "condition": "bwt_gem:lt:-20",
         "run": "ctp",
         "metric": "bwt_gem.rm",
         "value": -9.0,
@@ -208,7 +208,7 @@ def test_the_summary_has_verdicts_as_json(tmp_path: Path) -> None:
         "undefined": None,
         "data": None,
         "track": "retrieval, cross-modal, test split",
-        "bound": None,
+        "bound": -20.0,
         "advice": None,
         "is_early": False,
         "passes": True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vlcpctl.core.amounts import parse_number
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.data.tasks.facts import read_stream
@@ -73,7 +74,7 @@ def _whole_number(text: str, option: str = "--size") -> int:
 
 def _share(text: str) -> float:
     try:
-        percent = float(text[:-1])
+        percent = parse_number(text[:-1])
     except ValueError:
         percent = 0.0
     if not 0 < percent <= 100:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
+from vlcpctl.core.amounts import parse_number
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.metrics.definitions import DEFINITIONS
 
@@ -186,10 +187,7 @@ def split_at_commas(text: str) -> list[str]:
 
 
 def _number(bound: str, text: str) -> float:
-    try:
-        number = float(bound)
-    except ValueError:
-        number = math.nan
-    if math.isnan(number):  # a comparison with NaN would never stop anything
-        raise UsageError(f"--fail-if {text}: {bound!r} is not a number")
-    return number
+    try:  # a comparison with NaN or infinity would never stop anything, or always
+        return parse_number(bound)
+    except ValueError as error:
+        raise UsageError(f"--fail-if {text}: {error}") from error

@@ -85,7 +85,7 @@ class Verdict:
         return f"{subject} = {self.value:.4f}{sign} {self.comparison}"
 
     def as_json(self) -> dict[str, Any]:
-        """The verdict's fields and outcome; a bound that is infinite is null."""
+        """The verdict's fields and outcome; a bound that is not recorded is null."""
         bound = self.bound if math.isfinite(self.bound) else None
         return asdict(self) | {"bound": bound, "outcome": self.outcome}
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from vlcpctl.core.amounts import parse_number, parse_whole_number
 from vlcpctl.core.errors import UsageError, unknown_name
 from vlcpctl.core.method import Method, lies_within
 from vlcpctl.methods.plugins.registry import MethodRegistry
@@ -80,9 +81,9 @@ def _parsed(method: type[Method], name: str, parameter: str, text: str) -> objec
     kind: type = type(field.default)
     given = f"--set {name}.{parameter}={text}"
     try:
-        value = _boolean(text) if kind is bool else kind(text)
+        value = _PARSERS.get(kind, kind)(text)
     except ValueError as error:
-        raise UsageError(f"{given}: {text!r} is not a {kind.__name__}") from error
+        raise UsageError(f"{given}: {error}") from error
     if kind is int and abs(value) > _LARGEST:
         raise UsageError(f"{given}: the value is too large; at most {_LARGEST} is possible")
     interval = field.metadata["within"]
@@ -94,7 +95,14 @@ def _parsed(method: type[Method], name: str, parameter: str, text: str) -> objec
 def _boolean(text: str) -> bool:
     if text.lower() in {"true", "false"}:
         return text.lower() == "true"
-    raise ValueError(text)
+    raise ValueError(f"{text!r} is neither true nor false")
+
+
+_PARSERS: dict[type, Callable[[str], Any]] = {
+    bool: _boolean,
+    int: parse_whole_number,
+    float: parse_number,
+}
 
 
 def _refuse_clashes(methods: Sequence[Method]) -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
+from vlcpctl.core.amounts import parse_whole_number
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method
 
@@ -26,8 +28,9 @@ def parse_scale(text: str) -> int | None:
     """
     if text == PAPER:
         return None
-    if text.isascii() and text.isdigit() and int(text) > 0:
-        return int(text)
+    with suppress(ValueError):
+        if (steps := parse_whole_number(text)) > 0:
+            return steps
     raise UsageError(f"--scale-per-step {text!r} is neither 'paper' nor a number of steps")
 
 

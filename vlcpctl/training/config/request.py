@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vlcpctl.core.amounts import parse_number, parse_whole_number
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method
 from vlcpctl.methods.plugins.transfer import packed, unpacked
@@ -84,19 +86,12 @@ def save_every(text: str) -> SaveEvery:
     >>> save_every("500"), save_every("10min")
     (SaveEvery(steps=500, seconds=None), SaveEvery(steps=None, seconds=600.0))
     """
-    for unit, seconds in (("min", 60.0), ("h", 3600.0), ("s", 1.0)):
-        number = text.removesuffix(unit)
-        if number != text and _positive(number):
-            return SaveEvery(seconds=float(number) * seconds)
-    if text.isdigit() and int(text) > 0:
-        return SaveEvery(steps=int(text))
+    with suppress(ValueError):
+        for unit, seconds in (("min", 60.0), ("h", 3600.0), ("s", 1.0)):
+            if text.endswith(unit) and (count := parse_number(text.removesuffix(unit))) > 0:
+                return SaveEvery(seconds=count * seconds)
+        if (steps := parse_whole_number(text)) > 0:
+            return SaveEvery(steps=steps)
     raise UsageError(
         f"--save-every {text!r} is neither a number of steps nor a time such as 10min or 2h"
     )
-
-
-def _positive(text: str) -> bool:
-    try:
-        return float(text) > 0
-    except ValueError:
-        return False

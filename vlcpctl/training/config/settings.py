@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from vlcpctl.core.amounts import parse_number
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method, lies_within
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
@@ -227,7 +228,7 @@ def replay_share(replay: str) -> float | None:
         return None
     name, _, text = replay.partition("=")
     try:
-        share = float(text)
+        share = parse_number(text)
     except ValueError:
         share = -1.0
     if name != "share" or not 0 < share < 1:

@@ -1,0 +1,66 @@
+"""Numbers of the command line: what Python's float and int take beyond a person's is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from vlcpctl.commands.interpolate import parse_alphas
+from vlcpctl.commands.options import wait_seconds, with_pairs, workers
+from vlcpctl.core.errors import UsageError
+from vlcpctl.data.buffer.size import _share
+from vlcpctl.data.splitting.holdout import parse_holdout, parse_most
+from vlcpctl.data.tasks.skips import Tolerance
+from vlcpctl.models.temperature import parse_temperature
+from vlcpctl.production.settings import Settings
+from vlcpctl.report.gates.grammar import parse_gate
+from vlcpctl.training.config.composition import compose
+from vlcpctl.training.config.per_step import parse_scale
+from vlcpctl.training.config.request import save_every
+from vlcpctl.training.config.settings import replay_share
+
+COUNTED = parse_holdout("test=5")
+PARSERS: dict[str, Callable[[str], object]] = {
+    "--alpha": parse_alphas,
+    "--betas": lambda text: with_pairs({"betas": f"0.9,{text}"}),
+    "--fail-if": lambda text: parse_gate(f"bwt_gem:lt:{text}", ["rm"]),
+    "--holdout": lambda text: parse_holdout(f"test={text}"),
+    "--holdout-most": lambda text: parse_most(f"{text}%", COUNTED),
+    "--max-skip": lambda text: Tolerance.parse(f"{text}%"),
+    "--randaugment": lambda text: with_pairs({"randaugment": f"2,{text}"}),
+    "--replay": lambda text: replay_share(f"share={text}"),
+    "--save-every": lambda text: save_every(f"{text}min"),
+    "--save-every, steps": save_every,
+    "--scale-per-step": parse_scale,
+    "--set, float": lambda text: compose("ctp", [f"ctp.m={text}"]),
+    "--set, int": lambda text: compose("ctp", [f"ctp.queue={text}"]),
+    "--size": lambda text: _share(f"{text}%"),
+    "--temperature": lambda text: parse_temperature(f"fixed:{text}"),
+    "--wait": wait_seconds,
+    "--workers": workers,
+}
+
+
+@pytest.mark.parametrize("text", ["nan", "1_0", "0.1_0", "\u0661", "0x10", "infinity", ""])
+@pytest.mark.parametrize("name", PARSERS)
+def test_what_is_no_number_is_refused_in_one_line(name: str, text: str) -> None:
+    with pytest.raises((UsageError, ValueError)) as caught:  # values.py makes one of the other
+        PARSERS[name](text)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["fixed:1e308", "learn:1e-300", "fixed:0", "fixed:inf"])
+def test_a_temperature_beyond_any_softmax_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"with X from 0\.0001 to 10000"):
+        parse_temperature(text)
+
+
+@pytest.mark.parametrize("most", ["nan%", "-1%", "0x10%", "1_0%", "100%"])
+def test_update_checks_how_much_of_a_week_it_may_hold_out(most: str) -> None:
+    """Before anything is trained, as `split` does; `--dry-run` printed it."""
+    with pytest.raises(UsageError, match=r"--holdout-most .*write it as a percentage between"):
+        Settings(run="prod").with_given({"holdout": "test=5", "holdout_most": most})
+    with pytest.raises(UsageError, match="--holdout-most has no effect"):
+        Settings(run="prod").with_given({"holdout": "test=0.1", "holdout_most": "10%"})
+    Settings(run="prod").with_given({"holdout": "test=5", "holdout_most": "10%"})

@@ -16,6 +16,8 @@ from support.pair_files import rows, write_parquet
 from support.program import check_refused, run_program
 
 from vlcpctl.data.sources.tar_reader import members
+from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.stream import make_stream as split_stream
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_stream, open_task
 from vlcpctl.export.data_sets import Request
@@ -155,6 +157,16 @@ def test_the_hub_gets_parquet_whose_schema_describes_images(stream: Path, export
     assert 'license: "unknown"' in card
     assert f"num_examples: {len(found)}\n" in card
     assert open_stream(stream)[1].content in card
+
+
+def test_a_name_of_a_task_is_text_on_the_card(tmp_path: Path, export: Any) -> None:
+    name = "![p](http://x.com/p.png) <b>a|b</b>"
+    write_parquet(tmp_path / "in.parquet", rows(8))
+    given = SplitOptions(sources=[str(tmp_path / "in.parquet")], by=f"all:{name}")
+    split_stream(given, tmp_path / "named")
+    card = (export(tmp_path / "named", "--to", "hf") / "README.md").read_text()
+    (line,) = [one for one in card.splitlines() if "x.com" in one]
+    assert line.startswith(r"| !\[p\](http\://x.com/p.png) \<b\>a\|b\</b\> | ")
 
 
 def test_an_imagefolder_has_each_image_and_a_line_about_it(

@@ -87,7 +87,7 @@ def test_the_card_says_how_the_model_was_trained_and_how_good_it_is(
     made = CheckpointManifest.read(checkpoint)
     assert f"| part 0 | {made.tasks[0]} | 12 |" in card
     assert f"| checkpoint id | {made.content} |" in card
-    assert "| ctp.keep_queue | true |" in card
+    assert "| ctp.keep\\_queue | true |" in card
     assert "| lr | 0.001 | preset tiny, not in the paper |" in card
     assert "(CTP: compatible momentum contrast and topology preservation) on 1 task" in card
     (own,) = [

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from vlcpctl.core.markdown import escaped
+
 
 def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
     r"""A table with a head and rows of as many cells.
@@ -18,8 +20,4 @@ def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _line(cells: Sequence[object]) -> str:
-    return f"| {' | '.join(map(_cell, cells))} |"
-
-
-def _cell(value: object) -> str:
-    return " ".join(str(value).split()).replace("|", "\\|").replace("<", "&lt;")
+    return f"| {' | '.join(escaped(str(cell)) for cell in cells)} |"

@@ -10,6 +10,7 @@ from typing import Any
 import vlcpctl
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.amounts import counted
+from vlcpctl.core.markdown import escaped
 from vlcpctl.core.rows import Row
 from vlcpctl.core.versions import Versions
 from vlcpctl.data.tasks.task import Task
@@ -71,7 +72,7 @@ def model_card(facts: Facts) -> str:
     }
     sections = [
         front_matter(header),
-        f"# {made.run}\n\n{_summary(made)}",
+        f"# {escaped(made.run)}\n\n{_summary(made)}",
         _TO_FILL_IN,
         f"## How to load it\n\n{_LOAD[family]}",
         f"## Model\n\n{table(('', ''), _model_rows(facts))}",
@@ -89,7 +90,10 @@ def _summary(made: CheckpointManifest) -> str:
     elif made.origin is not None:
         what = "Weights that another program trained, imported into vlcpctl."
     else:
-        what = f"Trained with the method {made.method} ({_titles(made.method)}) on {seen}."
+        what = (
+            f"Trained with the method {escaped(made.method)} ({escaped(_titles(made.method))}) on "
+            f"{seen}."
+        )
     return f"{what} Exported by vlcpctl {vlcpctl.__version__}, without the state of training."
 
 
@@ -130,7 +134,7 @@ def _data(facts: Facts) -> str:
         text += f"\n\nThe last task was trained on {made.pairs} pairs, repeated epochs included."
     if made.buffer:
         described = ", ".join(f"{name} {value}" for name, value in made.buffer.items())
-        text += f"\n\nReplay buffer: {described}."
+        text += f"\n\nReplay buffer: {escaped(described)}."
     return text
 
 
@@ -170,7 +174,7 @@ def _results(rows: Sequence[Row]) -> Iterator[str]:
         evaluator, protocol, gallery = kind
         unit = "" if evaluator == "spatial" else ", in percent"
         title = f"{evaluator} ({protocol}, gallery {gallery}){unit}"
-        yield f"{title}\n\n{table(('task', 'split', *names), body)}"
+        yield f"{escaped(title)}\n\n{table(('task', 'split', *names), body)}"
 
 
 def _number(value: float | None) -> str:

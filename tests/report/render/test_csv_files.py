@@ -73,6 +73,20 @@ def test_control_characters_of_names_are_escaped() -> None:
     assert table_csv(table) == "run\na\\x1b[1m\n"
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["=HYPERLINK(1)", "+cmd|' /C calc'!A0", "-2+3+cmd|' /C calc'!A0", "@SUM(1)", " =1", "\uff1d1"],
+)
+def test_a_name_is_no_formula_of_a_spreadsheet(name: str) -> None:
+    columns = (Column(name, is_number=False), Column("drop"), Column("95 % interval"))
+    cells = (TableCell(name), TableCell("-1.50", value=-1.5), TableCell("-2.00 to 1.50"))
+    text = table_csv(Table("t", columns, (RowGroup(name, (cells,)),)))
+    head, (group, run, drop, interval) = csv.reader(io.StringIO(text))
+    assert (group, run) == (f"'{name}", f"'{name}")
+    assert (drop, interval) == ("-1.5", "-2.00 to 1.50")
+    assert head[1] == f"'{name}"
+
+
 def test_pandas_reads_them(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     published = pandas.read_csv(io.StringIO(_published(tmp_path)))

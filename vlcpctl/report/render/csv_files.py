@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from vlcpctl.core.printable import printable
@@ -12,6 +13,8 @@ from vlcpctl.report.published.records import FIELDS, records
 from vlcpctl.report.tables.table import UNDEFINED, Column, Table, TableCell
 
 _DECIMALS = 6
+_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]")  # the last four: full-width forms
+_NUMBERS = re.compile(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?( to [-+]?[0-9.]+)?")
 
 
 def published_csv(filled: FilledTable) -> str:
@@ -73,5 +76,14 @@ def _number(value: float) -> str:
 def _text(lines: Iterable[Iterable[str]]) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerows([printable(value) for value in line] for line in lines)
+    writer.writerows([_literal(printable(value)) for value in line] for line in lines)
     return file.getvalue()
+
+
+def _literal(text: str) -> str:
+    """The text, with an apostrophe if a spreadsheet would compute it.
+
+    >>> _literal("=1+1"), _literal("-1.5"), _literal("-1.20 to 3.40")
+    ("'=1+1", '-1.5', '-1.20 to 3.40')
+    """
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBERS.fullmatch(text) else text

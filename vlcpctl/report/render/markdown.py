@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 
-from vlcpctl.core.printable import printable
+from vlcpctl.core.markdown import escaped
 from vlcpctl.report.tables.table import Table, TableCell
 
-# What Markdown (and GitHub, which also links bare addresses and sets $x$ as mathematics) would not
-# show as it is; and what would start a list or a rule at the start of a line.
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#&~$]|(?<=\w):(?=//)|(?<=\bwww)\.)")
+# What would start a list or a rule at the start of a line.
 _START = re.compile(r"^([-+=]|\d+(?=[.)]))")
 
 
@@ -50,16 +47,6 @@ def table_text(table: Table) -> str:
 def bullets(lines: Iterable[str]) -> str:
     """The lines as a list."""
     return "\n".join(f"- {_line_of(line)}" for line in lines)
-
-
-@lru_cache(maxsize=10_000)  # cells repeat
-def escaped(text: str) -> str:
-    r"""The text on one line, escaped so that Markdown shows it literally and nothing is a link.
-
-    >>> escaped("a|b <i>_c_")
-    'a\\|b \\<i\\>\\_c\\_'
-    """
-    return _SPECIAL.sub(r"\\\1", " ".join(printable(text).split()))
 
 
 def _line_of(text: str) -> str:

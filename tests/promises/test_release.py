@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.licenses import canonicalize_license_expression
 
 import vlcpctl
 
@@ -63,17 +64,38 @@ def test_jobs_may_no_more_than_they_need(workflow: dict[str, Any]) -> None:
                 assert step["with"]["persist-credentials"] is False
 
 
-def test_actions_are_pinned_to_a_major_version(workflow: dict[str, Any]) -> None:
-    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
-    for step in [*steps, *read_yaml(ACTION)["runs"]["steps"]]:
-        used = step.get("uses")
-        if used and not used.startswith("./"):
-            assert re.search(r"@(v\d+|release/v\d+)$", used), used
+def test_actions_are_pinned(workflow: dict[str, Any]) -> None:
+    """To a commit where the files of a release pass, as a tag can be moved; else to a version."""
+    used = {
+        name: [step["uses"] for step in job["steps"] if "uses" in step]
+        for name, job in {**workflow["jobs"], "setup": read_yaml(ACTION)["runs"]}.items()
+    }
+    for name, actions in used.items():
+        version = r"[0-9a-f]{40}" if name in {"package", "release"} else r"v\d+"
+        for action in actions:
+            assert action.startswith("./") or re.search(rf"@{version}$", action), (name, action)
+    assert len(used["release"]) == 2
+    assert len(used["package"]) == 3
 
 
 def test_a_release_waits_for_everything(workflow: dict[str, Any]) -> None:
     jobs = workflow["jobs"]
-    assert {*jobs["release"]["needs"], "release", "slow"} == set(jobs)
+    assert {*jobs["release"]["needs"], "release"} == set(jobs)
+    assert jobs["release"]["if"] in jobs["slow"]["if"]  # a job that is skipped is waited for, too
+    assert all("if" not in jobs[name] for name in jobs if name not in {"release", "slow"})
+
+
+def test_the_licence_names_all_that_the_wheel_ships() -> None:
+    expression = PROJECT["license"]
+    assert canonicalize_license_expression(expression) == expression
+    emoji9 = ROOT / "vlcpctl" / "data" / "emoji9"
+    named = set(re.findall(r"\(`([^`]+)`\)", (emoji9 / "LICENSES.md").read_text(encoding="utf-8")))
+    assert named == set(expression.split(" AND "))
+    found = [path for name in ("*LICENSE*", "OFL*") for path in (ROOT / "vlcpctl").rglob(name)]
+    assert set(PROJECT["license-files"]) == {
+        "LICENSE",
+        *(path.relative_to(ROOT).as_posix() for path in found),
+    }
 
 
 def test_hooks_make_the_checks_of_the_test_recipe() -> None:

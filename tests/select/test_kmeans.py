@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,6 +48,28 @@ def test_items_of_large_clusters_come_first() -> None:
     features = np.array([[0.0], [0.1], [5.0], [5.1], [5.2], [9.0]])
     centroids, members = np.array([[9.0], [0.0], [5.1]]), np.array([1, 2, 3])
     assert pick_nearest(features, centroids, members).tolist() == [3, 0, 5]
+
+
+class Watched(np.ndarray):
+    """Features that record what is computed from them."""
+
+    done: list[str]
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *given: Any, **named: Any) -> Any:
+        self.done.append(ufunc.__name__)
+        plain = [np.asarray(one) if isinstance(one, Watched) else one for one in given]
+        return getattr(ufunc, method)(*plain, **named)
+
+
+def test_a_pick_copies_no_features() -> None:
+    """A multiple of all of them for each pick took two thirds of the time."""
+    draw = np.random.default_rng(0)
+    features = normalised(draw.normal(size=(50, 8)).astype(np.float32))
+    watched, centroids = features.view(Watched), features[:10] + np.float32(0.1)
+    watched.done = []
+    picked = pick_nearest(watched, centroids, np.arange(10))
+    assert watched.done[1:] == ["matmul"] * 10
+    assert picked.tolist() == pick_nearest(features, centroids, np.arange(10)).tolist()
 
 
 def test_more_items_than_rows_picks_every_row_once() -> None:

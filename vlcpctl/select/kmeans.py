@@ -38,7 +38,7 @@ def pick_nearest(features: np.ndarray, centroids: np.ndarray, members: np.ndarra
     is_taken = np.zeros(len(features), dtype=bool)
     picked = []
     for place in np.argsort(-members, kind="stable"):
-        distances = norms - 2 * features @ centroids[place]
+        distances = norms - 2 * (features @ centroids[place])
         row = int(np.argmin(np.where(is_taken, np.inf, distances)))
         picked.append(row)
         is_taken[row] = True

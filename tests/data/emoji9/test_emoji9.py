@@ -27,6 +27,7 @@ def glyphs() -> list[Glyph]:
 def test_glyph_file_stays_below_three_megabytes() -> None:
     assert PATH.stat().st_size < 3_000_000
     assert PATH.with_name("LICENSES.md").is_file()
+    assert PATH.with_name("OFL-1.1.txt").is_file()
 
 
 def test_nine_groups_with_long_tail_sizes(glyphs: list[Glyph]) -> None:

@@ -35,6 +35,7 @@ from vlcpctl.training.train_step import train_step
 pytestmark = pytest.mark.dist
 
 WEIGHTS = "open_clip_model.safetensors"
+RESNET = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -129,6 +130,15 @@ def test_what_is_drawn_for_a_pair_is_drawn_in_any_process(
     _expect_equal(_with(step, **_model(tmp_path, **shape, patch_dropout=0.5)), tmp_path)
 
 
+def test_batch_norms_count_micro_batches_as_they_count_processes(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
+    step = request(world, "seqf", 0, tmp_path, buffered=False)
+    _expect_equal(_with(step, **_model(tmp_path, **RESNET), steps=2), tmp_path)
+    counts = load_file(tmp_path / "one" / WEIGHTS)["visual.bn1.num_batches_tracked"]
+    assert counts == 2  # one for each step
+
+
 def _expect_equal(step: Request, root: Path) -> None:
     """Half of the batch in each of two processes, or both halves in one process."""
     step = _with(step, micro_batch=2, optimizer="sgd", lr=0.1)  # adam would hide a wrong scale
@@ -172,8 +182,7 @@ def test_every_process_has_the_same_batch_norm_statistics(
     world: TrainingWorld, tmp_path: Path
 ) -> None:
     step = request(world, "seqf", 0, tmp_path, buffered=False)
-    shape = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}
-    step = _with(step, **_model(tmp_path, **shape), steps=2)
+    step = _with(step, **_model(tmp_path, **RESNET), steps=2)
     one, other = _trained(step, TrainRun.everything)
     assert any(name.endswith("running_var") for name in one)
     assert all(torch.equal(one[name], other[name]) for name in one)

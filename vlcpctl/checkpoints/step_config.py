@@ -12,7 +12,9 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.hashing import content_id
 
 METHOD_CODE = "method_code"  # of an identity: digests of the code of methods that are not built in
-_COMPUTE = ("micro_batch",)  # settings that divide the work: they change no more than rounding
+# Settings that divide the work, as processes do: they change rounding, and over how many images
+# batch norms normalise.
+_COMPUTE = ("micro_batch",)
 _PRESET = "preset "  # then its name, in the origin of a setting
 _INPUTS = ("previous", "teacher", "buffer", "targets", "pseudo_texts")
 

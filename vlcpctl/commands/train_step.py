@@ -307,8 +307,8 @@ def run(
         typer.Option(
             min=1,
             metavar="N",
-            help="Pairs to encode at once, to save memory; the loss still sees the whole batch "
-            "(default: the batch size).",
+            help="Pairs to encode at once, to save memory; the loss still sees the whole "
+            "batch, but batch norms see these pairs (default: the batch size).",
             rich_help_panel=options.EXECUTION,
         ),
     ] = None,

@@ -211,7 +211,8 @@ MicroBatch = Annotated[
         "--micro-batch",
         min=1,
         metavar="N",
-        help="Pairs to encode at once, to save memory (default: the batch size).",
+        help="Pairs to encode at once, to save memory; batch norms see these pairs (default: the "
+        "batch size).",
         rich_help_panel=_E,
     ),
 ]

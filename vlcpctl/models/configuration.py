@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def find_configuration(model: str) -> Configuration:
     found = configuration_here(model)
     if found is not None:
         return found
-    known = _of_open_clip(model)
+    known = open_clip().get_model_config(model) if is_of_a_hub(model) else None
     if known is None and Path(model).is_dir():
         raise BadInput(f"{model} is not a checkpoint: it has no {CONFIG_FILE}")
     if known is None:
@@ -53,25 +54,22 @@ def find_configuration(model: str) -> Configuration:
     return Configuration(model=known)
 
 
-def _of_open_clip(model: str) -> dict[str, Any] | None:
-    """The configuration of an open_clip model; None for an unknown name."""
-    if ":" in model:  # hf-hub:NAME, for one
-        found: dict[str, Any] | None = open_clip().get_model_config(model)
-        return found
-    file = _open_clip_models() / f"{model}.json"
-    is_name = file.name == f"{model}.json" and file.is_file()
-    return read_json_object(file) if is_name else None
+def is_of_a_hub(model: str) -> bool:
+    """Whether a model is named with a place that open_clip reads it from: hf-hub:NAME, for one."""
+    return ":" in model and not is_path(model)
 
 
 def _open_clip_models() -> Path:
-    return Path(open_clip().__path__[0]) / "model_configs"
+    library = find_spec("open_clip")  # finds it without importing it, which takes seconds
+    assert library is not None, "open_clip is not installed"
+    return Path((library.submodule_search_locations or [""])[0]) / "model_configs"
 
 
 def configuration_here(model: str) -> Configuration | None:
-    """The configuration of a path or a packaged name; None for a fusion model or any other name.
+    """The configuration of a path, or of a name that this package or open_clip has; else None.
 
-    Imports neither torch nor open_clip, so that a plan is printed at once. Raises BadInput if a
-    file is not a model configuration, that of a fusion model included.
+    None also for a fusion model. Does not import torch, so that a plan is printed at once. Raises
+    BadInput if a file is not a model configuration, that of a fusion model included.
     """
     if fusion_configuration(model) is not None:
         return None
@@ -82,7 +80,9 @@ def configuration_here(model: str) -> Configuration | None:
         return _read(path)
     if (PACKAGED / f"{model}.json").is_file():
         return _read(PACKAGED / f"{model}.json")
-    return None
+    file = _open_clip_models() / f"{model}.json"
+    is_name = file.name == f"{model}.json" and file.is_file()
+    return Configuration(model=read_json_object(file)) if is_name else None
 
 
 def is_path(model: str) -> bool:

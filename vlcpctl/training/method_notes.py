@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vlcpctl.core.method import Method
-from vlcpctl.core.staging import read_path
 from vlcpctl.data.buffer.manifest import BUFFER_NAME
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.models.width import shared_width
@@ -52,12 +51,7 @@ def _with_width(request: Request) -> Iterator[tuple[Method, int]]:
         and method.needs(first=False).previous
     ]
     # The configuration is read for them alone.
-    width = shared_width(_model(request)) if asked else None
+    width = shared_width(request.model) if asked else None
     for method in asked:
         if width is not None:
             yield method, width
-
-
-def _model(request: Request) -> str:
-    previous = request.previous
-    return request.settings.model if previous is None else str(read_path(previous))

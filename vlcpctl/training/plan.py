@@ -32,6 +32,7 @@ from vlcpctl.training.config.request import Request
 from vlcpctl.training.config.settings import refuse_idle_settings, replay_share
 from vlcpctl.training.lineage import lineage_warnings
 from vlcpctl.training.method_notes import policy_notes, shape_notes, shape_warnings
+from vlcpctl.training.model_checks import batch_norm_notes
 from vlcpctl.training.negatives import Negatives, warnings_if_distinct
 from vlcpctl.training.offline_teacher import open_teacher_targets, targets_line
 from vlcpctl.training.pseudo_text_source import PseudoTextSource, pseudo_text_source
@@ -168,6 +169,7 @@ class TrainPlan:
         yield from self.history.notes()
         yield from unprotected(self.request, self.parent)
         yield from policy_notes(self.request, self.buffer)
+        yield from batch_norm_notes(self.request)
         yield from self.request.notes
         left_out, pairs = self.sampler.left_out, self.sampler.epoch_pairs
         if left_out:
@@ -268,8 +270,7 @@ def _check_chain(
         _refuse_repeated(tasks, buffer)
     if parent is not None:
         _check_parent(request, tasks, parent)
-    else:
-        configuration_here(request.settings.model)
+    configuration_here(request.model)
     for method in request.methods:
         needs = method.needs(first=_is_first(request))
         if needs.buffer and buffer is None:

@@ -67,7 +67,7 @@ def test_checkpoints_add_the_settings_of_steps_without_rows(tmp_path: Path) -> N
     cards = read_cards([tmp_path / "ctp"], rows)
     found = settings_by_run(rows, cards)["ctp"]
     assert (found["lr"], found["ctp.m"]) == ("0.1", "0.9")
-    assert "micro_batch" not in found  # it decides no more than rounding
+    assert "micro_batch" not in found  # it divides the work
 
 
 def test_texts_of_values() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from vlcpctl.core.amounts import parse_number, parse_whole_number
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Method
+from vlcpctl.core.staging import read_path
 from vlcpctl.methods.plugins.transfer import packed, unpacked
 from vlcpctl.tracking.destinations import Destination
 from vlcpctl.training.config.settings import Settings
@@ -63,6 +64,11 @@ class Request:
     def method_name(self) -> str:
         """The names of the methods as `--method` takes them, such as `ctp+lwf`."""
         return "+".join(method.name for method in self.methods)
+
+    @property
+    def model(self) -> str:
+        """The name or path of the model that the run starts from."""
+        return self.settings.model if self.previous is None else str(read_path(self.previous))
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process: with the code of methods that it could not import by name."""

@@ -3,9 +3,10 @@
 A contrastive loss compares every image with every text, so it is not a sum over micro-batches. The
 loss therefore takes the features of the whole batch as leaf tensors, and their gradients are then
 backpropagated through the encoder chunk by chunk, each process its own part (GradCache: Gao et al.,
-2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup"). The arithmetic is
-the same whether a batch is encoded at once, in micro-batches, or by several processes. Terms over
-tokens are sums over a chunk's own tokens, so they need no leaves.
+2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup"). The loss is the
+same whether a batch is encoded at once, in micro-batches, or by several processes, but for batch
+norms: they normalise over what is encoded at once. Terms over tokens are sums over a chunk's own
+tokens, so they need no leaves.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Terms, Tokens
 from vlcpctl.core.method import Method
@@ -27,12 +28,12 @@ from vlcpctl.training.loop.method_context import MethodRun
 from vlcpctl.training.loop.optimizers import Optimizer
 from vlcpctl.training.loop.pseudo_texts import PseudoTextEncoder, with_pseudo_texts
 from vlcpctl.training.loop.reduction import GradientSum
+from vlcpctl.training.loop.running_statistics import RunningStatistics
 from vlcpctl.training.loop.state import TrainRun
 from vlcpctl.training.loop.step_values import StepValues
 from vlcpctl.training.loop.token_terms import TokenTerms
 
 MAX_LOG_SCALE = math.log(100)  # a learned temperature stays above 0.01, as in CLIP
-BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 class OptimizerStep:
@@ -51,7 +52,7 @@ class OptimizerStep:
         self.contexts = [(method, MethodRun(run, method.name)) for method in methods]
         self.share = LossShare(run, methods)
         self.reduction = GradientSum(run.weights, run.world)
-        self.statistics = _running_statistics(run.encoder.module)
+        self.statistics = RunningStatistics(run.encoder.module)
         needs = [method.needs(first=run.first) for method in methods]
         self.inversion = next((need.pseudo_texts for need in needs if need.pseudo_texts), None)
         has_token_loss = any(type(method).token_loss is not Method.token_loss for method in methods)
@@ -81,7 +82,7 @@ class OptimizerStep:
                 method.add_gradients(context, grads)
             stepped = self._update() if trains else False
             if trains:
-                self._share_statistics()
+                self.statistics.share(self.run.world)
             for (method, context), own in zip(self.contexts, aux, strict=True):
                 method.after_step(context, batch, own, stepped=stepped)
         self.run.drop_inputs()
@@ -109,7 +110,8 @@ class OptimizerStep:
             # The first forward of several chunks kept no graph, so that memory holds the
             # activations of one chunk at a time; this one repeats it with its graph.
             if len(chunks) > 1:
-                image, text, tokens = self._encode(batch, chunk, fuses=self.fuses)
+                with self.statistics.kept():
+                    image, text, tokens = self._encode(batch, chunk, fuses=self.fuses)
             grads = [rows[chunk] for rows in own[:2]]
             extra = None if tokens is None else token_terms.add_chunk(chunk, tokens)
             with self.reduction.last_backward(is_last=is_last):
@@ -126,7 +128,8 @@ class OptimizerStep:
         if len(chunks) == 1:
             return self._encode(batch, chunks[0], fuses=self.fuses)
         with torch.no_grad():
-            parts = [self._encode(batch, chunk, fuses=False)[:2] for chunk in chunks]
+            each = self.statistics.averaged(chunks)
+            parts = [self._encode(batch, chunk, fuses=False)[:2] for chunk in each]
         image, text = (torch.cat(side) for side in zip(*parts, strict=True))
         return image, text, None
 
@@ -188,14 +191,6 @@ class OptimizerStep:
             self.scaler.unscale_(cast("torch.optim.Optimizer", self.optimizer))
         return grads
 
-    def _share_statistics(self) -> None:
-        # A batch norm counts what one process encodes, so running statistics differ between
-        # processes: all of them continue with the average, and so keep equal models.
-        if self.run.world.size > 1 and self.statistics:
-            self.run.world.sum_(self.statistics)
-            for counted in self.statistics:
-                counted.div_(self.run.world.size)
-
     def _update(self) -> bool:
         if self.run.settings.clip_norm:
             torch.nn.utils.clip_grad_norm_(self.run.weights.values(), self.run.settings.clip_norm)
@@ -213,13 +208,6 @@ class OptimizerStep:
         before, self._scale = self._scale, self.scaler.get_scale()
         assert before is not None
         return self._scale >= before
-
-
-def _running_statistics(module: nn.Module) -> list[Tensor]:
-    """The running means and variances of all batch norms, live; without integer counters."""
-    norms = [part for part in module.modules() if isinstance(part, BATCH_NORMS)]
-    both = [counted for norm in norms for counted in (norm.running_mean, norm.running_var)]
-    return [counted for counted in both if counted is not None]
 
 
 def _gradient(leaf: Tensor) -> Tensor:

@@ -36,9 +36,11 @@ for _words in (
     "--mask-share 0.5", "--masking all", "--keep best:val_loss", "--keep moon",
     "--run=", "--run a\x1bb", "--captions two", "--micro-batch 0", "--micro-batch -1",
     "--teacher ctp", "--targets targets", "--buffer buf --previous", "--unknown", "--lr",
+    "--model hf-hub:some/model",
 ):  # fmt: skip
     _shown = ascii(_words)[1:-1]
     OPTIONS.add(_shown, f"{_FIRST} {_words}", 2)
+OPTIONS.add("a model for a sigmoid loss", f"{_FIRST} --model ViT-B-16-SigLIP", 5)
 for _words in ("--temperature fixed:0.05", "--from-scratch", "--model micro", "--accept-inexact"):
     OPTIONS.add(f"{_words} after the first task", f"{_NEXT} {_words}", 2)
 for _line in (

@@ -9,13 +9,22 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from support.processes import exit_code_of, start_child
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vlcpctl.core.batch import Batch
 from vlcpctl.core.tensors import write_tensors
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder, NewModelOptions
-from vlcpctl.models.execution import checkpoint_open_clip, place, use_channels_last
+from vlcpctl.models.execution import (
+    checkpoint_open_clip,
+    pixels_for_gradients,
+    place,
+    use_channels_last,
+)
+from vlcpctl.training.config.settings import Settings
+from vlcpctl.training.loop.state import TrainRun
 
 TEXTS = ["a red heart", "grinning cat face", "x", "a dog"]
 
@@ -138,3 +147,44 @@ def test_every_attention_of_a_fusion_model_is_fused(
     image, text = encoder.config["image_cfg"], encoder.config["text_cfg"]
     # The layers that fuse attend to the text and to the image.
     assert len(seen) == image["layers"] + text["layers"] + text["fusion_layers"]
+
+
+def test_the_stem_of_mobileclip_is_trained_on_a_cpu() -> None:
+    """From channels-last pixels its weight gradient ends the process."""
+    stem = nn.Conv2d(3, 64, 1, stride=2, bias=False)
+
+    def act(_: int) -> None:
+        for _step in range(4):
+            pixels = torch.rand(4, 256, 256, 3).permute(0, 3, 1, 2)
+            stem(pixels_for_gradients(stem, pixels)).sum().backward()
+
+    assert exit_code_of(start_child(act)) == 0
+
+
+@pytest.mark.parametrize(
+    ("part", "keeps"),
+    [
+        (nn.Conv2d(3, 64, 1, stride=2), False),
+        (nn.Conv2d(15, 64, 1, stride=3), False),
+        (nn.Conv2d(3, 64, 1), True),
+        (nn.Conv2d(3, 64, 3, stride=2), True),
+        (nn.Conv2d(3, 64, 16, stride=16), True),
+        (nn.Conv2d(16, 64, 1, stride=2), True),
+        (nn.Conv2d(8, 8, 1, stride=2, groups=8), True),
+    ],
+)
+def test_other_stems_take_pixels_as_they_are(part: nn.Module, keeps: bool) -> None:
+    pixels = torch.rand(2, 4, 4, 3).permute(0, 3, 1, 2)
+    assert (pixels_for_gradients(nn.Sequential(part), pixels) is pixels) == keeps
+
+
+def test_training_encodes_such_pixels() -> None:
+    encoder = encoder_of("micro")
+    encoder.module.stem = nn.Conv2d(3, 64, 1, stride=2)
+    settings = Settings(batch_size=2)
+    device = torch.device("cpu")
+    run = TrainRun(encoder=encoder, methods=(), settings=settings, seed=0, device=device)
+    images = torch.zeros(2, 16, 16, 3, dtype=torch.uint8)
+    texts = encoder.tokenize(["a", "b"])
+    batch = Batch(keys=["a", "b"], images=images, texts=texts, replayed=torch.zeros(2))
+    assert run._inputs(batch, slice(0, 2)).pixels.is_contiguous()

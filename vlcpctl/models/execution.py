@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vlcpctl.core.console import say
 
@@ -29,6 +29,28 @@ def use_channels_last(module: nn.Module) -> None:
     if len(convolutions) > 1:
         for part in convolutions:
             part.to(memory_format=torch.channels_last)
+
+
+def pixels_for_gradients(module: nn.Module, pixels: Tensor) -> Tensor:
+    """The pixels (B, 3, H, W) in a memory format in which the module's gradients can be computed.
+
+    On a CPU the weight gradient of a strided 1 x 1 convolution over fewer than 16 channels writes
+    beyond its memory if its input is channels-last, which ends the process without a message
+    (oneDNN in torch 2.15). The stems of MobileCLIP's image encoders have such convolutions.
+    """
+    if pixels.device.type == "cpu" and any(map(_is_narrow, module.modules())):
+        return pixels.contiguous()
+    return pixels
+
+
+def _is_narrow(part: nn.Module) -> bool:
+    return (
+        isinstance(part, nn.Conv2d)
+        and part.kernel_size == (1, 1)
+        and part.stride != (1, 1)
+        and part.groups == 1
+        and part.in_channels < 16
+    )
 
 
 def checkpoint_open_clip(module: nn.Module) -> None:

@@ -1,11 +1,42 @@
-"""What the configuration of a model says of its training, for the plan. Torch-free."""
+"""What the configuration of a model says of its training: refusals, and a note. Torch-free."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from vlcpctl.models.configuration import configuration_here
+from vlcpctl.core.errors import Incompatible, UsageError
+from vlcpctl.models.configuration import configuration_here, is_of_a_hub
 from vlcpctl.training.config.request import Request
+
+
+def check_model(request: Request) -> None:
+    """Raise UsageError or Incompatible for a model that cannot be trained as it was made.
+
+    The configuration of a hub's model is not known before it is built. Raises BadInput for a path
+    that is not a model.
+    """
+    model, pretrained = request.model, request.settings.pretrained
+    if request.previous is None and is_of_a_hub(model) and pretrained in (None, "none"):
+        raise UsageError(
+            f"--model {model} has the architecture of that model and random weights; download its "
+            "directory ('hf download'), convert it with 'vlcpctl import-checkpoint DIR -o CKPT' "
+            "and give --previous CKPT, or give its weights with --pretrained FILE"
+        )
+    dual = configuration_here(model)
+    if dual is not None:
+        refuse_sigmoid(model, dual.model)
+
+
+def refuse_sigmoid(model: str, config: Mapping[str, Any]) -> None:
+    """Raise Incompatible for a model that was made for a sigmoid loss, by its configuration."""
+    # Its bias would stay as it is, and its temperature was learned for another loss.
+    if config.get("init_logit_bias") is not None:
+        raise Incompatible(
+            f"{model} is made for a sigmoid loss (its configuration has init_logit_bias), and "
+            "train-step has a softmax alone; evaluations take it, and train-step takes models "
+            "without the bias, such as ViT-B-32"
+        )
 
 
 def batch_norm_notes(request: Request) -> Iterator[str]:

@@ -22,7 +22,6 @@ from vlcpctl.data.loading.sampler import PairSampler
 from vlcpctl.data.precomputed.stored_features import StoredProjections, read_features
 from vlcpctl.data.precomputed.teacher_targets import TeacherTargets
 from vlcpctl.data.tasks.task import Split, Task, open_task
-from vlcpctl.models.configuration import configuration_here
 from vlcpctl.training.adaptation.adapted import adapted
 from vlcpctl.training.config.execution import check_execution, execution_line
 from vlcpctl.training.config.per_step import dependence, refuse_idle_scale, scale_lines, scaled
@@ -32,7 +31,7 @@ from vlcpctl.training.config.request import Request
 from vlcpctl.training.config.settings import refuse_idle_settings, replay_share
 from vlcpctl.training.lineage import lineage_warnings
 from vlcpctl.training.method_notes import policy_notes, shape_notes, shape_warnings
-from vlcpctl.training.model_checks import batch_norm_notes
+from vlcpctl.training.model_checks import batch_norm_notes, check_model
 from vlcpctl.training.negatives import Negatives, warnings_if_distinct
 from vlcpctl.training.offline_teacher import open_teacher_targets, targets_line
 from vlcpctl.training.pseudo_text_source import PseudoTextSource, pseudo_text_source
@@ -270,7 +269,7 @@ def _check_chain(
         _refuse_repeated(tasks, buffer)
     if parent is not None:
         _check_parent(request, tasks, parent)
-    configuration_here(request.model)
+    check_model(request)
     for method in request.methods:
         needs = method.needs(first=_is_first(request))
         if needs.buffer and buffer is None:

@@ -54,6 +54,7 @@ from vlcpctl.training.loop.progress_file import PhaseSteps, ProgressFile
 from vlcpctl.training.loop.resume import ResumeDirectory, SavedProgress
 from vlcpctl.training.loop.slots import carried_slots, check_slots, start_slots, stream_slots
 from vlcpctl.training.loop.state import TrainRun
+from vlcpctl.training.model_checks import refuse_sigmoid
 from vlcpctl.training.offline_teacher import check_transform, refuse_tokens, weight_users
 from vlcpctl.training.plan import TrainPlan, make_plan
 from vlcpctl.training.validation import validate
@@ -285,6 +286,7 @@ def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> 
     if frozen and frozen.keys() != run.everything().keys():
         student = request.previous or request.settings.model
         raise Incompatible(f"the teacher {request.teacher} is a different model than {student}")
+    refuse_sigmoid(request.model, encoder.config)  # of a hub's model not known before
     _check_family(request, encoder.family)
     _check_blend(request, encoder)
     parent_slots = carried_slots(parent, request.methods, fresh_state=request.fresh_state)

@@ -22,6 +22,7 @@ from vlcpctl.core.method import Method
 from vlcpctl.distributed.world import World
 from vlcpctl.models.embed import as_features
 from vlcpctl.models.encoders import Encoder
+from vlcpctl.models.execution import pixels_for_gradients
 from vlcpctl.training.config.phases import PhasePlan
 from vlcpctl.training.config.settings import Settings
 
@@ -225,6 +226,7 @@ class TrainRun:
     @torch.inference_mode(mode=False)
     def _new_inputs(self, batch: Batch, chunk: slice) -> Inputs:
         pixels, texts = self.encoder.inputs(batch.images[chunk], batch.texts[chunk])
+        pixels = pixels_for_gradients(self.encoder.module, pixels)
         if batch.masked is None or batch.labels is None:
             return Inputs(pixels, texts)
         labels = batch.labels[chunk]

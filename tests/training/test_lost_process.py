@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from support.processes import exit_code_of, run_line, run_together, start_child
 from torch import Tensor
 
@@ -139,7 +140,7 @@ def _refused(step: Request) -> None:
 
     ResumeDirectory(step.out).claim(
         identity.semantic(step),
-        identity.numeric(step, "cpu"),
+        identity.numeric(step, torch.device("cpu")),
         force=False,
         accept_inexact=step.accept_inexact,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -98,13 +99,52 @@ def test_an_unfinished_run_of_another_command_is_refused(
     torch.set_num_threads(1)
 
 
+@pytest.mark.parametrize("name", ["MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA"])
+def test_other_instructions_of_the_libraries_are_noticed(
+    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    step = _first(world, tmp_path, save_every="2")
+    assert in_child(step, kill_at("step=3")) == -signal.SIGKILL
+    with monkeypatch.context() as patched:
+        patched.setenv(name, "AVX2")
+        told = (
+            rf"environment\.{name} was not set and is now 'AVX2'; --accept-inexact resumes anyway"
+        )
+        with pytest.raises(Incompatible, match=told):
+            train_step(step)
+    train_step(step)
+
+
+def test_a_state_without_processor_and_versions_resumes_only_if_told_to(
+    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As version 0.2.0 wrote them."""
+    step, numeric = _first(world, tmp_path, save_every="2"), identity.numeric
+
+    def before(request: Request, device: torch.device) -> dict[str, object]:
+        facts = numeric(request, device)
+        versions = facts.pop("versions")
+        del facts["vectors"]
+        return {**facts, "torch": versions["torch"], "device": platform.machine()}
+
+    with monkeypatch.context() as patched:
+        patched.setattr(identity, "numeric", before)
+        assert in_child(step, kill_at("step=3")) == -signal.SIGKILL
+    with pytest.raises(
+        Incompatible, match=r"versions\.numpy was not set.*--accept-inexact"
+    ) as told:
+        train_step(step)
+    assert "\n" not in str(told.value)
+    train_step(replace(step, accept_inexact=True))
+
+
 def test_a_state_of_the_looped_optimizers_resumes_only_if_told_to(
     world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fused kernels round differently. States from before them do not record the arithmetic."""
     step, numeric = _first(world, tmp_path, save_every="2"), identity.numeric
 
-    def before(request: Request, device: str) -> dict[str, object]:
+    def before(request: Request, device: torch.device) -> dict[str, object]:
         facts = numeric(request, device)
         assert facts.pop("arithmetic") == 2
         return facts

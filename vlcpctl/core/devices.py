@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import re
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
 import torch
 
 from vlcpctl.core.errors import UsageError
 
+_CPUINFO = Path("/proc/cpuinfo")  # of Linux
 _CUDA = re.compile("cuda(?::([0-9]{1,2}))?")
+_PACKAGES = ("torch", "open_clip_torch", "timm", "transformers", "tokenizers", "pillow", "numpy")
+# Told beside the name of a processor, which a virtual machine may make up.
+_MODEL = ("cpu family", "model", "CPU implementer", "CPU part")
+_VECTORS = ("amx", "asimd", "avx", "bf16", "f16c", "fma", "i8mm", "sse4", "sve")
+# By these variables oneDNN, MKL and cuBLAS compute otherwise than the device would let them.
+_OF_LIBRARIES = (
+    *("DNNL_MAX_CPU_ISA", "MKL_CBWR", "MKL_DEBUG_CPU_TYPE", "MKL_ENABLE_INSTRUCTIONS"),
+    *("NVIDIA_TF32_OVERRIDE", "ONEDNN_MAX_CPU_ISA"),
+)
 
 
 def torch_device(name: str) -> torch.device:
@@ -42,3 +57,37 @@ def set_arithmetic(*, tf32: bool) -> None:
     torch.backends.cudnn.allow_tf32 = tf32
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = True
+
+
+def arithmetic_facts(device: torch.device) -> dict[str, Any]:
+    """What decides the last bits of results on a device, beside the options of a command.
+
+    Libraries choose their kernels by the GPU, or by the processor and its instructions. Images and
+    texts are prepared by the packages.
+    """
+    is_gpu = device.type == "cuda"
+    told = {name: os.environ[name] for name in _OF_LIBRARIES if name in os.environ}
+    versions = {name: version(name) for name in _PACKAGES}
+    return {
+        **({"device": torch.cuda.get_device_name(device)} if is_gpu else _processor()),
+        **({"environment": told} if told else {}),
+        "versions": {**versions, "torch": torch.__version__},  # with the build, such as +cpu
+    }
+
+
+def _processor() -> dict[str, str]:
+    """The first processor and its vector instructions, and those that torch uses."""
+    try:
+        text = _CPUINFO.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    pairs = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
+    facts = {name.strip(): value.strip() for name, _, value in pairs}
+    name = facts.get("model name", platform.machine())
+    model = ", ".join(f"{part} {facts[part]}" for part in _MODEL if part in facts)
+    flags = sorted(facts.get("flags", facts.get("Features", "")).split())
+    return {
+        "device": f"{name} ({model})" if model else name,
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "vectors": " ".join(flag for flag in flags if flag.startswith(_VECTORS)),
+    }

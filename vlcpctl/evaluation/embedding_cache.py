@@ -8,10 +8,8 @@ memory map, and only if its digests hold. Shapes: N embeddings, S samples, D dim
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, final
 
@@ -32,7 +30,6 @@ SUFFIX = ".safetensors"
 _MOST_HEADER_BYTES = 1 << 26
 _ALIGNED = 64  # bytes, as torch aligns its own tensors
 _LENGTH = 8  # bytes of the header's length, in front of it
-_PACKAGES = ("torch", "open_clip_torch", "timm", "transformers", "tokenizers", "pillow", "numpy")
 _EMBEDDINGS, _SAMPLES = "embeddings", "samples"
 
 Key = Mapping[str, Any]
@@ -220,25 +217,11 @@ def key_of(checkpoint: Path, device: str, batch_size: int, about: Mapping[str, A
 def _arithmetic(device: str) -> dict[str, Any]:
     import torch
 
-    from vlcpctl.core.devices import torch_device
+    from vlcpctl.core.devices import arithmetic_facts, torch_device
 
-    place = torch_device(device)
-    is_gpu = place.type == "cuda"
-    versions = {name: version(name) for name in _PACKAGES}
     return {
-        "device": torch.cuda.get_device_name(place) if is_gpu else _processor(),
-        "instructions": torch.backends.cpu.get_cpu_capability(),
+        **arithmetic_facts(torch_device(device)),
         "threads": torch.get_num_threads(),
         "matmul": torch.get_float32_matmul_precision(),
-        "versions": {"vlcpctl": __version__, **versions},
+        "vlcpctl": __version__,
     }
-
-
-def _processor() -> str:
-    """The name of the processor where Linux reports it: libraries choose their kernels by it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import math
-import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -64,15 +63,10 @@ class ComputeOptions:
 
     def numeric(self) -> dict[str, Any]:
         """The facts that decide the last bits of the result."""
-        import torch
+        from vlcpctl.core.devices import arithmetic_facts, torch_device
 
-        from vlcpctl.core.devices import torch_device
-
-        device = torch_device(self.device)
         return {
-            "torch": torch.__version__,
-            "device": torch.cuda.get_device_name() if device.type == "cuda" else platform.machine(),
-            "instructions": torch.backends.cpu.get_cpu_capability(),
+            **arithmetic_facts(torch_device(self.device)),
             "threads": self.threads,
             "batch_size": self.batch_size,
         }

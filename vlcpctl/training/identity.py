@@ -8,9 +8,8 @@ paths) change neither and are left out.
 from __future__ import annotations
 
 import dataclasses
-import platform
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vlcpctl.checkpoints.step_config import METHOD_CODE
 from vlcpctl.core.atomic import already_made
@@ -28,6 +27,9 @@ from vlcpctl.training.config.composition import hyper_of
 from vlcpctl.training.config.execution import numeric_options
 from vlcpctl.training.config.request import Request
 from vlcpctl.training.config.settings import OF_MODEL, PREVIOUS
+
+if TYPE_CHECKING:
+    import torch
 
 # Of the training step. 2: fused optimizers; states without this fact come from the loops before.
 ARITHMETIC = 2
@@ -107,14 +109,12 @@ def as_recorded(request: Request, identity: dict[str, Any], recorded: object) ->
     return {**identity, "settings": {**identity["settings"], **same}}
 
 
-def numeric(request: Request, device: str) -> dict[str, Any]:
+def numeric(request: Request, device: torch.device) -> dict[str, Any]:
     """The facts that decide the last bits of the result, on this machine."""
-    import torch
+    from vlcpctl.core.devices import arithmetic_facts
 
     return {
-        "torch": torch.__version__,
-        "device": torch.cuda.get_device_name() if device.startswith("cuda") else platform.machine(),
-        "instructions": torch.backends.cpu.get_cpu_capability(),
+        **arithmetic_facts(device),
         "threads": request.threads,
         "processes": request.nproc,
         "arithmetic": ARITHMETIC,

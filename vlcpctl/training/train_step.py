@@ -113,7 +113,7 @@ def _train(
     run = _new_run(plan, parent, world)
     validation = _validation(plan, run)
     if leads:
-        numeric = identity.numeric(request, run.device.type)
+        numeric = identity.numeric(request, run.device)
         partial.claim(
             semantic,
             numeric,

@@ -78,7 +78,9 @@ def test_the_plan_of_a_gpu_has_its_workers_and_precision(
 
 def test_options_are_numeric_facts_only_where_they_are_given(step: Request) -> None:
     plain, all_set = (
-        numeric(replace(step, compile=given, tf32=given, grad_checkpointing=given), "cpu")
+        numeric(
+            replace(step, compile=given, tf32=given, grad_checkpointing=given), torch.device("cpu")
+        )
         for given in (False, True)
     )
     names = {"compile", "tf32", "grad_checkpointing"}

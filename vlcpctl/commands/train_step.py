@@ -460,7 +460,8 @@ def run(
         bool,
         typer.Option(
             "--accept-inexact",
-            help="Resume even on a different kind of machine, where results are not bit-exact.",
+            help="Resume even on a different kind of machine or with other versions of libraries, "
+            "where results are not bit-exact.",
             rich_help_panel=options.EXECUTION,
         ),
     ] = False,

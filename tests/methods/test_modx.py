@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -113,3 +114,14 @@ def test_each_direction_has_wrong_rows_of_its_own() -> None:
 def test_no_weight_is_no_term() -> None:
     terms, _ = Modx(alpha=0.0).loss(FakeRun(), BATCH, features(*_features(1)))
     assert terms == {}
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_the_parts_of_all_processes_add_up(reduction: str) -> None:
+    out, old = features(*_features(1)), features(*_features(0))
+    new_BB, old_BB = out.image @ out.text.T, old.image @ old.text.T
+    parts = [
+        off_diagonal(new_BB[own], old_BB[own], reduction=reduction, own=own)
+        for own in (slice(0, 3), slice(3, 7))
+    ]
+    torch.testing.assert_close(sum(parts), off_diagonal(new_BB, old_BB, reduction=reduction))

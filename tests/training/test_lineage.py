@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.program import run_program
@@ -145,6 +146,23 @@ def test_a_buffer_that_lacks_a_learned_task_is_told(
     (warning,) = warnings_of(third)
     assert warning.startswith("--buffer was not updated with a task that --previous was trained on")
     assert "(part 0)" in warning
+
+
+def test_features_of_a_buffer_that_lacks_a_learned_task_are_told_once(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
+    """Another checkpoint computed them: that is said by the task that it lacks."""
+    from vlcpctl.commands.buffer import run as buffer
+
+    train_step(request(world, "der", 0, tmp_path, buffered=False))
+    train_step(request(world, "seqf", 1, tmp_path, buffered=False))
+    made: dict[str, Any] = {"checkpoint": tmp_path / "00", "store_features": True, "quiet": True}
+    buffer(world.tasks[0], tmp_path / "late", policy="reservoir", size="6", **made)
+    step = request(world, "der", 2, tmp_path, buffered=False)
+    step = replace(step, buffer=tmp_path / "late")
+    lacks = "--buffer was not updated with a task that --previous was trained on (part 1)"
+    found = [one for one in warnings_of(step) if "--buffer" in one]
+    assert [one.startswith(lacks) for one in found] == [True]
 
 
 def test_a_skipped_task_is_told(second: Request, world: TrainingWorld) -> None:

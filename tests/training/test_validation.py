@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from support.fake_run import features
 from support.processes import run_together
 
 from vlcpctl.core.batch import Batch
 from vlcpctl.distributed.ranks import process_ranks
+from vlcpctl.distributed.world import World
 from vlcpctl.testing.battery import BATCH, TrainingWorld, make_world, request
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training import launch, validation
 from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.settings import Settings
 from vlcpctl.training.loop.state import TrainRun
 from vlcpctl.training.train_step import train_step
 
@@ -69,3 +73,33 @@ def test_values_do_not_depend_on_the_number_of_processes(
     assert len(one["val_loss"]) == step.settings.epochs
     assert two["val_loss"] == pytest.approx(one["val_loss"], rel=1e-6)
     assert two["val_rmean"] == pytest.approx(one["val_rmean"], rel=1e-6)
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("groups_B", [None, torch.arange(8) // 2])
+def test_the_shares_of_local_loss_add_up(processes: int, groups_B: torch.Tensor | None) -> None:
+    whole = TrainRun(
+        encoder=None,  # type: ignore[arg-type]
+        methods=(),
+        settings=Settings(batch_size=8),
+        seed=0,
+        device=torch.device("cpu"),
+    )
+    local = replace(whole, local_loss=True, world=World(0, processes))
+    draw = torch.Generator().manual_seed(0)
+    out = features(*torch.randn(2, 8, 5, generator=draw))
+    shares, at_once = (validation._loss(run, out, groups_B) for run in (local, whole))
+    torch.testing.assert_close(shares, at_once)
+
+
+def test_validation_follows_every_epoch_of_a_method_with_phases_of_its_own(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
+    """Its training has a plan for each epoch."""
+    first = request(world, "afec", 0, tmp_path, buffered=False)
+    train_step(replace(first, settings=replace(first.settings, steps=1)))
+    task = make_task(tmp_path / "task", splits={"train": 12, "val": 4})
+    step = replace(request(world, "afec", 1, tmp_path, buffered=False), tasks=(task,))
+    train_step(replace(step, settings=replace(step.settings, epochs=2)))
+    rows = [json.loads(row) for row in (step.out / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows if "val_loss" in row] == [2, 5]

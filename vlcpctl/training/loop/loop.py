@@ -105,7 +105,7 @@ class TrainingLoop:
                 run.position.step = step
                 self._step(phase, step_once, batch)
                 bar.advance(1, self._note)
-                if phase.name == TRAIN.name and self.validate and self._ends_epoch(phase, step):
+                if phase.name == TRAIN.name and self.validate and self._ends_epoch(step):
                     self._validation(phase, step)
                 self._save_if_due(step_once)
                 self.observe(f"step={step}")
@@ -144,8 +144,9 @@ class TrainingLoop:
             self._optimizers[weights] = new_optimizer(self.run.weights, self.run.settings)
         return self._optimizers[weights]
 
-    def _ends_epoch(self, phase: PhasePlan, step: int) -> bool:
-        return (phase.offset + step + 1) % self.epoch_steps == 0
+    def _ends_epoch(self, step: int) -> bool:
+        # Each plan of the training starts with an epoch, also where a method has one per epoch.
+        return (step + 1) % self.epoch_steps == 0
 
     def _read(self, phase: PhasePlan) -> None:
         """Record the steps since the last read; raises Diverged at the first one that diverged.

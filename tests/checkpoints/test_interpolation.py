@@ -1,0 +1,36 @@
+"""The manifest of an average: the tasks of both checkpoints, in their oldest versions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vlcpctl.checkpoints.checkpoint import ParentCheckpoint
+from vlcpctl.checkpoints.interpolation import Request, _manifest
+from vlcpctl.checkpoints.manifest import CheckpointManifest
+
+
+def _parent(task: str, was: dict[str, list[str]] | None) -> ParentCheckpoint:
+    made = CheckpointManifest(
+        run="r",
+        method="seqf",
+        identity={},
+        content=f"model of {task}",
+        tasks=[task],
+        task_names=["week"],
+        task_steps=[0],
+        data_was=was,
+    )
+    return ParentCheckpoint(Path(task), made)
+
+
+@pytest.mark.parametrize("order", [("new", "old"), ("old", "new"), ("new", "new")])
+def test_of_two_versions_of_a_task_the_older_one_is_recorded(order: tuple[str, str]) -> None:
+    """It has the pairs of both: one of them was rewritten without some."""
+    was = {"new": {"new": ["old"]}, "old": None}
+    first, second = (_parent(task, was[task]) for task in order)
+    asked = Request(first=first.path, second=second.path, outputs=(), run="r")
+    found = _manifest(asked, first, second, 0.5)
+    assert list(found.tasks) == (["old"] if "old" in order else ["new"])
+    assert found.data_was == {"new": ["old"]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from vlcpctl.core.errors import Incompatible, UsageError
@@ -97,6 +98,14 @@ def refuse_tokens(targets: TargetsDirectory, methods: Sequence[Method]) -> None:
         if method.needs(first=False).previous_tokens:
             raise Incompatible(
                 f"{targets.path} does not contain the teacher's token predictions, which method "
-                f"{method.name} distils with these settings; leave out --targets, or "
-                f"use --set {method.name}.words=false if the method has it"
+                f"{method.name} distils with these settings; leave out --targets"
+                f"{_or_without_words(method)}"
             )
+
+
+def _or_without_words(method: Method) -> str:
+    """The advice to distil no words, if that is all for which the method needs tokens."""
+    if not isinstance(getattr(method, "words", None), bool):
+        return ""
+    without = replace(method, words=False).needs(first=False)  # type: ignore[call-arg]
+    return "" if without.previous_tokens else f", or give --set {method.name}.words=false"

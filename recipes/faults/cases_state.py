@@ -100,6 +100,11 @@ PARTIAL.add(
     out="half",
 )
 PARTIAL.add("other --lr", f"{HALF} --lr 0.5", 4, says="lr", out="half")
+for _variable in ("ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS"):
+    _less = {_variable: "AVX2"}
+    PARTIAL.add(f"{_variable}=AVX2", HALF, _REFUSED, says=_variable, out="half", environment=_less)
+    _accepted = f"{HALF} --accept-inexact"
+    PARTIAL.add(f"{_variable}=AVX2", _accepted, 0, out="half", environment=_less)
 _partial(
     "the state of another run's directory",
     _swap_states,

@@ -378,6 +378,20 @@ def test_an_unfinished_run_of_another_line_is_replaced(program: Program, unfinis
     assert program(f"{unfinished} --seed 3 --force").code == 0
 
 
+def test_processes_are_those_of_the_launcher(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = f"{FIRST} {_DRY} --batch-size 6"
+    with monkeypatch.context() as launcher:
+        launcher.setenv("RANK", "0")
+        launcher.setenv("WORLD_SIZE", "2")
+        refused = program(f"{line} --nproc 3")
+        advice = "; leave out --nproc, or start vlcpctl without the launcher\n"
+        assert (refused.code, refused.err.endswith(advice)) == (2, True)
+        assert program(line).code == 0
+    assert program(f"{line} --nproc 3").code == 0
+
+
 def test_a_pretrained_model_is_protected_as_the_plan_says(program: Program) -> None:
     line = f"train-step {A} -o out --method ctp --model micro --pretrained {WEIGHTS} {_DRY}"
     said = " ".join(program(line).err.split())

@@ -305,6 +305,10 @@ def test_the_tokenizer_of_the_ctp_authors_may_lie_in_a_directory(tmp_path: Path)
     words.mkdir()
     encoders.build("albef-micro").tokenizer.save(words)
     imported(tmp_path / "task_00.pth", tmp_path / "out", model="albef-micro", tokenizer=words)
+    with (words / "vocab.txt").open("a") as file:
+        file.write("unheard-of\n")
+    with pytest.raises(OutputExists, match="tokenizer"):
+        imported(tmp_path / "task_00.pth", tmp_path / "out", model="albef-micro", tokenizer=words)
     texts = ["a red thing"]
     tokenize = encoders.load(tmp_path / "out").tokenize
     assert torch.equal(tokenize(texts), encoders.build("albef-micro").tokenize(texts))

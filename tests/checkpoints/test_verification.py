@@ -174,6 +174,18 @@ def test_an_edited_manifest_is_refused_by_the_program(
     check_refused(run_program(capfd, *words, "-q"), "eval-retrieval", 3, "checkpoint.json", "seal")
 
 
+def test_slots_of_the_parent_are_carried_over_for_other_methods_only(
+    inputs: Path, tmp_path: Path
+) -> None:
+    encoder = encoders.build("micro", NewModelOptions(seed=0))
+    manifest = CheckpointManifest(identity={}, run="r", method="seqf")
+    parent = open_parent(inputs / "queued")
+    for method, kept in (("ctp", []), ("queue", ["ctp/queue"])):
+        out, slots = tmp_path / method, {method: {"own": {"w": torch.ones(1)}}}
+        write_checkpoint(out, encoder, manifest, slots=slots, parent=parent)
+        assert sorted(open_parent(out).slot_files()) == sorted([*kept, f"{method}/own"])
+
+
 def test_everything_in_a_checkpoint_is_recorded(inputs: Path) -> None:
     for name in ("plain", "queued"):
         found = CheckpointManifest.read(inputs / name)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from vlcpctl.core.errors import BadInput
+from vlcpctl.data.tasks.tar import header
 from vlcpctl.data.tasks.task import open_task
-from vlcpctl.deletion.tars import Tars
+from vlcpctl.deletion.tars import Tars, _member
 from vlcpctl.testing.tiny_stream import make_task
 
 
@@ -59,6 +60,11 @@ def test_hard_links_stay_links(tar: Path, tmp_path: Path) -> None:
         tars.rewrite(path, out, out, keys[:1])
     assert outs[0].samefile(outs[1])
     assert outs[0].stat().st_size < tar.stat().st_size == other.stat().st_size
+
+
+def test_members_may_have_more_than_a_gigabyte(tmp_path: Path) -> None:
+    key, size = "0a" * 16, 5 << 30
+    assert _member(header(key, "jpg", size), tmp_path) == (key, "jpg", size)
 
 
 @pytest.mark.parametrize("place", [0, 3000, -900])

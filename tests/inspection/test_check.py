@@ -185,6 +185,26 @@ def test_a_digest_that_is_not_that_of_the_content_id_is_found_by_the_deep_check(
     assert "its sha256 differs" in problems(checkpoint, deep=True)[0]
 
 
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        (b"{", "has a header that is not JSON"),
+        (b"[]", "has a header that does not list tensors"),
+        (b'{"a": {"data_offsets": [0]}}', "has a tensor without data offsets"),
+        (b'{"a": {"data_offsets": [4, 8]}}', "has a gap or an overlap at byte 0 of its data"),
+        (b'{"a": {"data_offsets": [0, 4]}}', "has 8 bytes of data, its header says 4"),
+    ],
+)
+def test_a_file_that_was_written_wrong_is_named(checkpoint: Path, header: bytes, said: str) -> None:
+    file = checkpoint / "open_clip_model.safetensors"
+    file.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    manifest = CheckpointManifest(identity={}, run="r", method="seqf")
+    (checkpoint / "checkpoint.json").unlink()
+    manifest.write(checkpoint, {}, digests_of(checkpoint))
+    (found,) = problems(checkpoint)
+    assert found.startswith(f"{file}: {said}")
+
+
 def test_a_file_that_loading_would_use_is_found(checkpoint: Path) -> None:
     for name in ("method/ewc/fisher.safetensors", "tokenizer.json", "notes.md"):
         (checkpoint / name).parent.mkdir(parents=True, exist_ok=True)

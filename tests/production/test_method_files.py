@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from support.method_files import MINE, write_method
 from support.production import SETTINGS, make_place, week_words
 from support.program import check_refused, run_program
 
+from vlcpctl.production.method_files import load_recorded
 from vlcpctl.production.settings import MethodCode, Settings
 
 
@@ -21,6 +23,16 @@ def test_code_decides_whether_two_settings_are_the_same() -> None:
     code = MethodCode("a/mine.py", "sha256:1", ("mine",))
     assert code == MethodCode("b/mine.py", "sha256:1", ("mine",))
     assert code != MethodCode("a/mine.py", "sha256:2", ("mine",))
+
+
+def test_recorded_code_is_loaded_by_another_process(tmp_path: Path) -> None:
+    file = write_method(tmp_path / "fresh.py", mine="fresh")  # which this one has not loaded
+    digest = f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
+    recorded = (MethodCode("fresh.py", digest, ("fresh",)),)
+    settings = Settings(run="shop", method="fresh", method_files=recorded)
+    assert not settings.is_loaded
+    load_recorded(tmp_path, recorded)
+    assert [method.name for method in settings.methods] == ["fresh"]
 
 
 def test_the_file_is_remembered_and_its_changes_are_noticed(

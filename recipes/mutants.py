@@ -3,7 +3,7 @@
 python recipes/mutants.py draw             draw the breaks of recipes/mutants.jsonl, with a seed
 python recipes/mutants.py run              try those without a result; a stopped run goes on
 python recipes/mutants.py run --only 3 17  try these, and print what pytest printed
-python recipes/mutants.py run --again      try the survivors again, with the tests of today
+python recipes/mutants.py run --again      try the survivors without a note, with the tests of today
 
 A break changes one line, by one of four rules: another operator, another constant, another value
 returned, a call left out. What a break cannot change for a test is not drawn: annotations,
@@ -85,7 +85,7 @@ RETURNS = {  # what a function of this type returns instead
     "Iterable": ("()",),
 }
 MESSAGES = {"say", "warn", "log", "emit", "observe"}  # calls that only tell what happens
-PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout", "200")
+PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider")
 DEFAULT = ("-m", "not slow and not gpu and not net")
 COVERAGE = "[run]\nsource = vlcpctl\nparallel = true\npatch = fork, _exit\n"  # children count too
 HANGS_S = 1800
@@ -108,7 +108,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--only", type=int, nargs="+", metavar="N", help="breaks by their numbers")
-    parser.add_argument("--again", action="store_true", help="the survivors")
+    parser.add_argument("--again", action="store_true", help="survivors without a note")
     parser.add_argument("--limit", type=float, default=150, help="CPU seconds of tests for a break")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "mutants")
     args = parser.parse_args()
@@ -293,7 +293,8 @@ def chosen(rows: Sequence[dict[str, Any]], args: argparse.Namespace) -> Iterator
         if args.only:
             wanted = row["number"] in args.only
         elif args.again:
-            wanted = row.get("after", row["before"])["result"] == "survived"
+            last = row.get("after", row.get("before", {}))
+            wanted = last.get("result") == "survived" and "note" not in row
         else:
             wanted = "before" not in row
         if wanted:

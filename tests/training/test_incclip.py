@@ -105,6 +105,15 @@ def test_every_part_tells(
     assert any(not torch.equal(whole[name], without[name]) for name in whole)
 
 
+def test_the_gradient_of_pseudo_texts_reaches_the_weights(
+    world: TrainingWorld, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = weights_of(train_step(second(world, first, tmp_path / "whole")))
+    monkeypatch.setattr(steps.PseudoTextEncoder, "backward", lambda _self, _gradients: None)
+    without = weights_of(train_step(second(world, first, tmp_path / "without")))
+    assert any(not torch.equal(whole[name], without[name]) for name in whole)
+
+
 @pytest.mark.parametrize("family", ["dual", "fusion"])
 def test_micro_batches_change_rounding_alone(
     world: TrainingWorld, tmp_path: Path, family: str

@@ -345,6 +345,13 @@ def test_a_truncated_image_is_counted_and_named(
     assert row["n_images"] == 40
 
 
+def test_the_average_counts_the_images_left_out_of_all(place: Path, tmp_path: Path) -> None:
+    folders = [broken_folder(tmp_path / name, count, 8) for name, count in (("a", 2), ("b", 1))]
+    rows = evaluate(place, tmp_path / "rows", *folders, max_skip="2")
+    counts = [(row["n_images"], row["n_skipped"]) for row in rows]
+    assert counts == [(6, 2), (7, 1), (13, 3)]
+
+
 def test_too_many_broken_images_are_an_error(place: Path, tmp_path: Path) -> None:
     folder = broken_folder(tmp_path / "pets", 7)
     with pytest.raises(TooManySkipped, match=r"7 of 40 images cannot be used, .*; and 2 more$"):

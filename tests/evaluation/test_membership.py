@@ -61,6 +61,13 @@ def test_a_run_that_counts_ahead_of_its_stream_counts_its_later_tasks_alike() ->
     assert steps([chain], [*HOME[:3], *weeks]) == [[0, 1, 2, 3, 4, 5]]
 
 
+def test_a_run_that_started_later_has_no_steps_before_its_first() -> None:
+    """Trained from scratch on week 3: the weeks before it are outside of the run."""
+    weeks = [TaskPlace(f"0{step}-w", step, "weeks", f"week {step}") for step in range(5)]
+    chain = made("c", {"week 3": 0}, stream="weeks", stream_step=3)
+    assert steps([chain], weeks) == [[None, None, None, 0, 1]]
+
+
 def test_other_runs_and_seeds_decide_nothing() -> None:
     """Each run has its own order."""
     turned = {"task 1": 0, "task 0": 1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ import numpy as np
 import pytest
 from support.program import make_inputs, run_program
 
+from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.evaluation import embedding
 from vlcpctl.evaluation.classification import labelled_sets
 from vlcpctl.models.imports import preload
+from vlcpctl.testing.tiny_stream import make_pair, make_task
 
 Words = list[object]
 
@@ -126,6 +129,28 @@ def test_every_evaluator_reads_what_another_one_stored(
     assert train > 0  # of its train split; the test split is there
     assert rows(capfd, line["probe"], "--embedding-cache", cache) == wanted["probe"]
     assert counted.taken() == (0, 0)
+
+
+def test_what_leaves_out_an_image_is_not_read_by_what_refuses_it(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Classification stores the other images; retrieval would take them for all of the split."""
+
+    def pair(number: int) -> Pair:
+        whole = make_pair(number, labels=2)
+        data = bytearray(whole.image or b"")
+        middle = len(data) // 2
+        data[middle : middle + 8] = bytes(8)
+        return whole._replace(image=bytes(data)) if number == 1 else whole
+
+    task = make_task(tmp_path / "task", splits={"test": 6}, pair=pair)
+    how = (task, "--checkpoint", place / "plain", "-q", "--embedding-cache", tmp_path / "cache")
+    (row,) = map(json.loads, rows(capfd, ["eval-zeroshot", *how, "--max-skip", 1]).splitlines())
+    assert (row["n_images"], row["n_skipped"]) == (5, 1)
+    for _ in range(2):  # nothing was stored, either
+        ended = run_program(capfd, "eval-retrieval", *how)
+        assert ended.code == 3, ended.err
+        assert "cannot be decoded" in ended.err
 
 
 @pytest.mark.parametrize("damage", ["byte", "short", "empty", "swapped", "text"])

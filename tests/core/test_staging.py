@@ -59,6 +59,10 @@ def test_the_hidden_directory_of_an_output_is_found_by_its_path(linked: Path) ->
     assert staging_at(linked) is None
 
 
+def test_what_cannot_be_a_path_is_left_to_those_who_open_it() -> None:
+    assert read_path(Path("a\0b")) == Path("a\0b")
+
+
 def test_a_swap_killed_half_way_is_read_through_a_link(linked: Path) -> None:
     staging = Staging(linked / "out")
     staging.ready.mkdir(parents=True)

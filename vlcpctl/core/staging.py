@@ -172,9 +172,11 @@ class Staging:
         """Whether what is in the directory is of this user, of root or of the owner of its parent.
 
         Its name is known in advance: where everybody may write, anybody can have filled it. The
-        owner of the parent could replace the output itself. Raises OSError if there is none.
+        owner of the parent could replace the output itself. False if there is none.
         """
-        return self._owner() in {os.geteuid(), _ROOT, self.path.parent.stat().st_uid}
+        with suppress(FileNotFoundError):
+            return self._owner() in {os.geteuid(), _ROOT, self.path.parent.stat().st_uid}
+        return False
 
     def swap_in(self, written: Path) -> Path | None:
         """Put a complete directory in the output's place; returns where the old one is kept.
@@ -348,7 +350,10 @@ def read_path(path: Path) -> Path:
 
     Readers never rename anything, so they look where the complete new output waits.
     """
-    whole = Path(os.path.realpath(path))
+    try:
+        whole = Path(os.path.realpath(path))
+    except ValueError:  # a NUL: whoever opens it names it
+        return path
     for at in (whole, *whole.parents):
         if os.path.lexists(at):
             return path

@@ -79,5 +79,5 @@ def test_a_mistake_gets_one_line(tmp_path: Path, code: str, words: str) -> None:
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"nowhere\.py does not exist"):
         load_method_file(tmp_path / "nowhere.py")
-    with pytest.raises(BadInput, match=r"cannot read .*: Is a directory"):
+    with pytest.raises(BadInput, match=r"cannot read .*: it is not a regular file"):
         load_method_file(tmp_path)

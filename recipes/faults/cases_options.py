@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
-from case import Table
+from case import Table, written
 from world import A, B
 
 OPTIONS = Table("Options without effect or sense")
@@ -14,6 +16,16 @@ PLACES = Table("Outputs and inputs that are not paths of files")
 PIPE = "pipe.toml"
 _FIRST = f"train-step {A} -o out --method seqf --preset tiny --model micro --batch-size 4 --steps 2"
 _NEXT = f"train-step {B} -o out --method ctp --previous ctp --preset tiny --batch-size 4 --steps 2"
+
+_VISION = {"image_size": 16, "layers": 1, "width": 8, "head_width": 4, "patch_size": 8}
+_TEXT = {"context_length": 12, "vocab_size": 49408, "width": 8, "heads": 2, "layers": 1}
+
+
+def _configured(**parts: object) -> Callable[[Path], None]:
+    """A fault that writes model.json, with CLIP's tokenizer."""
+    config = {"embed_dim": 8, "vision_cfg": _VISION, "text_cfg": _TEXT, **parts}
+    return written("model.json", json.dumps(config))
+
 
 OPTIONS.add("none", _FIRST, 0)
 for _words in (
@@ -30,6 +42,7 @@ for _words in (
     "--precision fp8", "--crop moon", "--method nothing", "--preset nothing", "--model nothing",
     "--image-size 0", "--image-size -5", "--image-size x", "--temperature -1",
     "--temperature fixed:0", "--temperature fixed:nan", "--temperature x",
+    "--temperature fixed:1e308", "--lr 1_0", "--lr \u0661e-3", "--betas 0.9,0.9_9",
     "--save-every 0", "--save-every -1", "--save-every x", "--save-every nanmin",
     "--accept-inexact", "--fresh-state", "--from-scratch", "--blend-buffers", "--replay 3",
     "--set", "--set x", "--set ctp.x=1", "--set seqf.x=1", "--nproc 0", "--nodes 0",
@@ -61,6 +74,10 @@ for _line in (
     "split pairs.parquet -o out --by iid --tasks 0",
     "split pairs.parquet -o out --by iid --tasks 3 --seed -1",
     "split pairs.parquet -o out --by iid --tasks 3 --holdout test=nan",
+    *(
+        f"split pairs.parquet -o out --by iid --tasks 3 --holdout test=5 --holdout-most {most}"
+        for most in ("nan%", "-1%", "0x10%", "1_0%")
+    ),
     "split pairs.parquet -o out --by iid --tasks 3 --max-skip 200%",
     "split pairs.parquet -o out --by iid --tasks 3 --shard-size 0",
     "split pairs.parquet -o out --by iid --tasks 3 --shard-size x",
@@ -74,9 +91,26 @@ for _line in (
     "invert-texts --checkpoint ctp --buffer buf -o out --iterations -1",
     "forgetting-report rows.ndjson -o out --fail-if moon:>:1",
     "forgetting-report rows.ndjson -o out --fail-if bwt_gem:>:nan",
+    "forgetting-report rows.ndjson -o out --fail-if bwt_gem:gt:inf",
+    "update pairs.parquet --state out --init ctp --holdout test=5 --holdout-most nan%",
     "unknown-command",
 ):
     OPTIONS.add("a value without sense", _line, 2)
+for _words in ("--set ctp.keep_queue=true", "--set ctp.queue=\u0661\u0660"):
+    OPTIONS.add(ascii(_words)[1:-1], f"{_FIRST.replace('seqf', 'ctp')} {_words}", 2)
+for _setting, _value, _says in (
+    ("nothing", 1, "unknown setting 'nothing'"),
+    ("patch_size", "8", "patch_size is '8'"),
+    ("image_size", -1, "image_size is -1"),
+    ("image_size", 7, "less than patch_size"),
+):
+    OPTIONS.add(
+        f"--model with {_setting} {_value!r}",
+        f"{_FIRST.replace('--model micro', '--model model.json')}",
+        3,
+        prepare=_configured(vision_cfg=_VISION | {_setting: _value}),
+        says=_says,
+    )
 _DRY = f"{_FIRST} --dry-run"
 for _name, _value, _codes, _says in (
     ("VLCPCTL_TRAIN_STEP_LR", "inf", 2, ""),

@@ -156,6 +156,20 @@ _tar_case("a checksum wrong", GOOD.replace(b"000.txt", b"00x.txt", 1) + END)
 _tar_case("empty", b"", (2, *_BAD))
 _tar_case("zeros only", bytes(10240), (2, *_BAD))
 _tar_case("random bytes", bytes(range(256)) * 40)
+_tar_case(
+    "two that were joined",
+    GOOD
+    + END
+    + b"".join(
+        member(b"b%d.%s" % (n, kind), data)
+        for n in range(3)
+        for kind, data in ((b"png", image(size=40 + n)), (b"txt", b"b %d" % n))
+    )
+    + END,
+    0,
+)
+_tar_case("a newline after the end", GOOD + END + b"\n", says="after the end-of-archive mark")
+_tar_case("other data after the end", GOOD + END + b"no tar" * 200)
 _tar_case("gzip", __import__("gzip").compress(GOOD + END))
 _tar_case("the same name twice", member(b"000.png", image()) + GOOD + END, (0, *_BAD))
 _tar_case("a member of 8 GB that is not there", header(b"x.png", b"77777777777\0") + GOOD + END)
@@ -193,6 +207,32 @@ SOURCES.add(
     prepare=source(_hard_link),
 )
 
+for _name in ("a.tar", "a.csv", "a.jsonl", "a.parquet", "a.arrow"):
+    SOURCES.add(
+        f"{_name}: the disk fails",
+        _split(f"src/{_name}"),
+        1,
+        prepare=source(lambda d, n=_name: (d / n).symlink_to("/proc/self/mem")),
+        says=f"src/{_name}: Input/output error",
+    )
+
+
+def _described(directory: Path) -> None:
+    """An imagefolder whose table has a row for two of three images."""
+    for number in range(3):
+        (directory / f"{number}.png").write_bytes(image(size=16 + number))
+    rows = "".join(f"{number}.png,thing {number}\n" for number in range(2))
+    (directory / "metadata.csv").write_text("file_name,text\n" + rows)
+
+
+SOURCES.add(
+    "imagefolder: an image without a row",
+    _split("src"),
+    6,
+    prepare=source(_described),
+    says="2.png: metadata.csv has no row for it",
+)
+
 # Lists
 
 
@@ -222,6 +262,7 @@ for _what, _line in {
     "half a surrogate pair as caption": '{"image": "1.png", "caption": "\\ud800"}',
     "an integer of 5,000 digits": '{"image": "1.png", "caption": "x", "id": ' + "1" * 5000 + "}",
     "caption null": '{"image": "1.png", "caption": null}',
+    "a caption among others a number": '{"image": "1.png", "caption": ["x", 5]}',
     "caption a number": '{"image": "1.png", "caption": 5}',
     "caption an object": '{"image": "1.png", "caption": {"a": 1}}',
     "caption empty": '{"image": "1.png", "caption": ""}',

@@ -104,11 +104,19 @@ def test_a_hostile_value_is_refused_in_one_line_at_once(
     ("path", "value", "said"),
     [
         ("vision_cfg.nothing", 1, "the model's vision_cfg: unknown setting 'nothing'"),
-        ("vision_cfg.patch_size", "8", "the model's vision_cfg: patch_size is '8', which does not"),
+        (
+            "vision_cfg.patch_size",
+            "8",
+            "the model's vision_cfg: patch_size is '8', not a whole number from 1",
+        ),
         ("vision_cfg.image_size", 7, "the model's vision_cfg: image_size is 7, less than patch"),
-        ("text_cfg.heads", 0, "the model's text_cfg: heads is 0, which does not fit"),
+        ("text_cfg.heads", 0, "the model's text_cfg: heads is 0, not a whole number from 1"),
         ("text_cfg.vocab_size", "2500", "model.json: vocab_size is '2500'; it must be at least 1"),
-        ("init_logit_scale", "x", "the model's configuration: init_logit_scale is 'x', which does"),
+        (
+            "init_logit_scale",
+            "x",
+            "the model's configuration: init_logit_scale is 'x', not a number",
+        ),
         (
             "quick",
             1,

@@ -22,6 +22,14 @@ _JSON: dict[Any, tuple[type, ...]] = {
     str: (str,),
     dict: (dict,),
 }
+_NAMES = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    dict: "an object",
+}
+_SIZE = "a whole number from 1"
 _UNSET = ("patch_size", "timm_proj")  # null in configurations that open_clip ships
 _SIZES = (
     *("layers", "width", "heads", "head_width", "patch_size", "image_size"),
@@ -71,10 +79,16 @@ def _check_settings(shape: dict[str, Any], kind: type[nn.Module]) -> None:
             if name not in hints:
                 raise BadInput(f"the model's {part}: {unknown_name('setting', name, hints)}")
             if not _fits(name, value, hints[name]):
-                raise BadInput(f"the model's {part}: {name} is {value!r:.80}, which does not fit")
+                what = _SIZE if name in _SIZES else _named(hints[name])
+                raise BadInput(f"the model's {part}: {name} is {value!r:.80}, not {what}")
     image, patch = vision.get("image_size", 224), vision.get("patch_size") or 1
     if isinstance(image, int) and image < patch and not vision.get("timm_model_name"):
         raise BadInput(f"the model's vision_cfg: image_size is {image}, less than patch_size")
+
+
+def _named(hint: Any) -> str:
+    found = [_NAMES[one] for one in (hint, *get_args(hint)) if one in _NAMES]
+    return " or ".join(found)
 
 
 def _fits(name: str, value: Any, hint: Any) -> bool:

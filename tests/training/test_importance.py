@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from vlcpctl.core.batch import Batch
+from vlcpctl.core.batch import Batch, Features, Terms
 from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.method import TRAIN, Method, Phase, Run, Slot
 from vlcpctl.core.params import copy_, copy_of
@@ -173,3 +173,35 @@ def test_the_best_weights_are_measured_where_the_best_are_kept(
     )
     assert all(torch.equal(kept[name], measured[name]) for name in measured)
     assert any(not torch.equal(kept[name], last[name]) for name in last)
+
+
+@dataclass(frozen=True)
+class Aside(Method):
+    """Trains weights of its own before each epoch, and nothing else."""
+
+    name: ClassVar[str] = "aside"
+
+    def slots(self, *, first: bool) -> tuple[Slot, ...]:
+        return (Slot(name="own", lifetime="stream", start=lambda run: copy_of(run.everything)),)
+
+    def phases(self, *, first: bool) -> tuple[Phase, ...]:
+        return (Phase(name="away", each_epoch=True, weights="own"), TRAIN)
+
+    def loss(self, run: Run, batch: Batch, out: Features) -> tuple[Terms, Terms]:
+        if run.phase == TRAIN.name:
+            return {}, {}
+        return {"size": torch.stack([one.square().sum() for one in run.weights.values()]).sum()}, {}
+
+
+def test_a_phase_with_weights_of_its_own_leaves_the_model_alone(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
+    found = []
+    for name, methods in (("plain", compose("seqf")), ("aside", (Aside(),))):
+        step = replace(request(world, "seqf", 0, tmp_path, buffered=False), methods=methods)
+        settings = replace(step.settings, epochs=2, lr=0.3)
+        found.append(train_step(replace(step, settings=settings, out=tmp_path / name)))
+    plain, beside = (load_file(checkpoint / WEIGHTS) for checkpoint in found)
+    own = load_file(found[1] / "method" / "aside" / "own.safetensors")
+    assert all(torch.equal(plain[name], beside[name]) for name in plain)
+    assert any(not torch.equal(plain[name], own[name]) for name in plain)

@@ -89,8 +89,10 @@ def test_a_buffer_of_a_later_task_is_refused(second: Request, world: TrainingWor
     from vlcpctl.core.errors import UsageError
 
     later = make_buffer(world.tasks[2], second.out.parent / "later")
-    with pytest.raises(UsageError, match=r"later contains pairs of 02-part-2, later in the stream"):
-        make_plan(replace(second, buffer=later))
+    first = replace(second, tasks=(world.tasks[0],), previous=None)
+    for step in (first, second):
+        with pytest.raises(UsageError, match="later contains pairs of 02-part-2, later in the str"):
+            make_plan(replace(step, buffer=later))
 
 
 def make_buffer(task: Path, out: Path, previous: Path | None = None) -> Path:
@@ -109,6 +111,16 @@ def test_a_buffer_of_another_stream_is_told(second: Request, tmp_path: Path) -> 
             "--buffer was not updated with a task that --previous was trained on (part 0): "
             "its pairs are not replayed"
         ),
+    ]
+
+
+def test_a_buffer_without_a_model_is_told(
+    second: Request, world: TrainingWorld, tmp_path: Path
+) -> None:
+    buffer = make_buffer(world.tasks[0], tmp_path / "earlier")
+    step = replace(second, buffer=buffer, previous=None, from_scratch=True)
+    assert warnings_of(step) == [
+        "--buffer contains pairs of a task, but there is no --previous",
     ]
 
 

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 
 from vlcpctl.core.errors import Diverged, Incompatible, Interrupted, OutputExists, UsageError
 from vlcpctl.core.manifest import read_manifest
+from vlcpctl.core.staging import Staging
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
 from vlcpctl.testing.tiny_stream import make_pair, make_task
@@ -70,8 +71,12 @@ def test_a_finished_command_does_nothing_again(world: TrainingWorld, tmp_path: P
     step = _first(world, tmp_path)
     train_step(step)
     before = (tmp_path / "00" / "checkpoint.json").stat().st_mtime_ns
+    partial = Staging(step.out).partial
+    with Staging(step.out).locked():
+        partial.mkdir()  # as a kill after the rename leaves it
     assert train_step(step) == tmp_path / "00"
     assert (tmp_path / "00" / "checkpoint.json").stat().st_mtime_ns == before
+    assert not partial.exists()
 
 
 def test_another_command_at_the_same_place_is_refused_and_force_moves_aside(

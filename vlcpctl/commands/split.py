@@ -214,6 +214,16 @@ Decode = Annotated[
 ]
 
 
+LeaveOut = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--not",
+        metavar="PATH",
+        help="Leave out the pairs of a receipt of 'vlcpctl forget', or of a task or stream; repeat "
+        "for more (default: none).",
+        rich_help_panel=options.DATA,
+    ),
+]
 Cap = Annotated[
     list[str] | None,
     typer.Option(
@@ -248,6 +258,7 @@ def run(
     templates: Templates = None,
     image_root: ImageRoot = None,
     max_skip: options.MaxSkip = "0.1%",
+    not_: LeaveOut = None,
     decode: Decode = False,
     cap: Cap = None,
     limit: options.Limit = None,
@@ -279,6 +290,11 @@ def run(
     line, a .json. Tars that were joined end to end are read whole. Failed downloads of img2dataset
     are skipped and do not count against --max-skip. Pickles are never read.
 
+    --not leaves out pairs, which are counted and recorded: those of a deletion, by key, by image if
+    --sha256 selected it, and by the value of a kept column if --where selected it; or those that a
+    task or stream has, by key. A copy with other bytes, such as another compression, has another
+    key.
+
     Images must be JPEG, PNG or WebP with at most 40 million pixels and 256 MiB, in any colour mode.
     The first frame of an animation is used. EXIF orientation is ignored, as in open_clip.
 
@@ -304,6 +320,8 @@ def run(
       vlcpctl split shards/ -o stream --by classes --tasks 4 \
           --labels-from timm:resnet50
       vlcpctl split july/ -o july-2026 --by all:july-2026
+      vlcpctl split week4.parquet -o weeks/04 --by source --not weeks/03 \
+          --not receipts/0001.json
     """
     options.start(quiet=quiet)
     from vlcpctl.core.console import emit
@@ -332,6 +350,7 @@ def run(
         decode=decode,
         limit=limit,
         seed=seed,
+        leave_out=tuple(not_ or ()),
     )
     make = _plan if dry_run else partial(_stream, device=device, workers=workers)
     whole = {"path": str(out), **make(given, out, force=force)}

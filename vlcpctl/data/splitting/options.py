@@ -24,6 +24,7 @@ from vlcpctl.data.splitting.labels_from import (
     labelling_of,
     parse_labels_from,
 )
+from vlcpctl.data.splitting.leaving_out import LeftOut, read_lists
 from vlcpctl.data.splitting.rules import SplitBy
 from vlcpctl.data.splitting.selection import PairReader
 from vlcpctl.data.splitting.writing import SplitPlan
@@ -78,6 +79,7 @@ class SplitOptions:
     decode: bool = False
     limit: int | None = None
     seed: int = 0
+    leave_out: tuple[str, ...] = ()  # of --not
 
     def plan(self) -> SplitPlan:
         """Parse and cross-check the options and find the sources. Raises UsageError or BadInput."""
@@ -97,7 +99,12 @@ class SplitOptions:
         _check_roots(wanted.image_roots)
         return SplitPlan(
             reader=PairReader(
-                find_inputs(self.sources), wanted, self.decode, self.limit, self.take
+                find_inputs(self.sources),
+                wanted,
+                self.decode,
+                self.limit,
+                self.take,
+                left_out=self._left_out(wanted.keep),
             ),
             by=by,
             tasks=self.tasks,
@@ -125,7 +132,9 @@ class SplitOptions:
         done before; raises BadInput if they cannot be read.
         """
         settings = asdict(self)
-        del settings["sources"]
+        del settings["sources"], settings["leave_out"]
+        if plan.reader.left_out is not None:
+            settings["not"] = plan.reader.left_out.identity
         for name in ("cap", "holdout_most", "keep_columns"):
             if not settings[name]:
                 del settings[name]  # so that earlier splits keep their identity
@@ -156,6 +165,9 @@ class SplitOptions:
     def _label_column(self) -> str | None:
         source = self._labels_from()
         return source.name if source and source.kind == "column" else self.label_column
+
+    def _left_out(self, kept: tuple[str, ...]) -> LeftOut | None:
+        return LeftOut(read_lists(map(Path, self.leave_out)), kept) if self.leave_out else None
 
     def _holdout(self) -> Holdout | None:
         found = None if self.split_column else parse_holdout(self.holdout or DEFAULT_HOLDOUT)

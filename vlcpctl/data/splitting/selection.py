@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -14,6 +15,7 @@ from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.discovery import NamedSource, Source
 from vlcpctl.data.sources.file_log import FileLog
 from vlcpctl.data.sources.fingerprints import fingerprint
+from vlcpctl.data.splitting.leaving_out import LeftOut
 from vlcpctl.data.splitting.pseudo_labels import PseudoLabels, labelled
 from vlcpctl.data.splitting.repeats import RepeatedValues
 from vlcpctl.data.splitting.rules import Rule
@@ -38,6 +40,7 @@ class PairReader:
     limit: int | None = None
     take: int | None = None
     labels: PseudoLabels | None = None  # replace the labels of the sources
+    left_out: LeftOut | None = None
 
     def batches(
         self, *, images: bool = True, logs: FileLogs | None = None
@@ -80,7 +83,7 @@ class PairReader:
 
 @dataclass
 class SelectionPass:
-    """One pass over the kept pairs; counts the pairs read, skipped and beyond --take.
+    """One pass over the kept pairs; counts the pairs read, skipped, left out and beyond --take.
 
     The last pass also fingerprints the files, as soon as each has been read.
     """
@@ -92,6 +95,7 @@ class SelectionPass:
     repeats: RepeatedValues | None = None  # gets the kept values of repeated pairs
     read: int = 0
     beyond_take: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[int] = field(default_factory=Counter)  # by the place of the list
     _per_task: Counter[str] = field(default_factory=Counter)
     _digests: dict[Source, Any] = field(default_factory=dict)
     _logs: FileLogs = field(default_factory=dict)
@@ -106,7 +110,7 @@ class SelectionPass:
                 if file not in self._digests:
                     self._fingerprint_all_but(file)
                 self.read += len(pairs)
-                identified = self._identified(file, pairs)
+                identified = self._without_left_out(self._identified(file, pairs))
                 fresh = seen.add_new([place for _, _, place in identified])
                 unique = self._without_repeats(file, identified, fresh)
                 kept = self._assigned(file, unique, partial(task_of, source))
@@ -152,6 +156,16 @@ class SelectionPass:
                 continue
             identified.append((pair, sample, key))
         return identified
+
+    def _without_left_out(
+        self, identified: list[tuple[Pair, Sample, bytes]]
+    ) -> list[tuple[Pair, Sample, bytes]]:
+        """Leave pairs out before repeats are listed: nothing of a deleted pair is written."""
+        if self.reader.left_out is None:
+            return identified
+        places = self.reader.left_out.places([sample for _, sample, _ in identified]).tolist()
+        self.left_out.update(place for place in places if place >= 0)
+        return [one for one, place in zip(identified, places, strict=True) if place < 0]
 
     def _without_repeats(
         self, file: Source, identified: list[tuple[Pair, Sample, bytes]], fresh: set[bytes]
@@ -202,3 +216,22 @@ def _split_of_row(pair: Pair) -> str:
             "unknown split", f"split {pair.split!r} is not one of train, val, test, query, gallery"
         )
     return split
+
+
+def all_left_out(reader: PairReader) -> Counter[int] | None:
+    """The pairs by the place of the list, if all usable ones are left out; None if any is not.
+
+    Reads up to the first pair that is not. Raises BadInput as reading does.
+    """
+    counts: Counter[int] = Counter()
+    for _, _, pairs in reader.batches() if reader.left_out is not None else ():
+        samples = []
+        for pair in pairs:
+            with suppress(UnusablePair):
+                samples.append(identify(pair))
+        assert reader.left_out is not None
+        places = reader.left_out.places(samples)
+        if (places < 0).any():
+            return None
+        counts.update(places.tolist())
+    return counts or None

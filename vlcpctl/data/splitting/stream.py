@@ -16,6 +16,7 @@ from vlcpctl.core.seals import write_sealed_manifest
 from vlcpctl.core.seeds import generator
 from vlcpctl.data.sources.fingerprints import size_of
 from vlcpctl.data.splitting.holdout import Holdout
+from vlcpctl.data.splitting.leaving_out import sentence
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.pseudo_labels import Classifier, LoadClassifier, write_labels
 from vlcpctl.data.splitting.writing import SplitPlan, WrittenTasks, write_tasks
@@ -66,7 +67,9 @@ def make_stream(
             **_given(options, "holdout_most"),
         }
         kept = list(plan.reader.columns.keep)
-        more = {"kept_columns": kept} if kept else {}
+        more: dict[str, Any] = {"kept_columns": kept} if kept else {}
+        if plan.reader.left_out is not None:
+            more["left_out"] = result.left_out
         body = {"name": out.name, "rule": rule, "seed": options.seed, **more}
         manifest = publish_stream(result, order, directory, identity, body)
     if result.skipped:
@@ -108,6 +111,9 @@ def _given(options: SplitOptions, *names: str) -> dict[str, Any]:
 
 def _warn(plan: SplitPlan, result: WrittenTasks, manifest: dict[str, Any]) -> None:
     """Print what may not be intended in a new stream."""
+    if result.left_out:
+        say(sentence(result.left_out, result.read))
+    _warn_of_columns(plan)
     for warning in result.warnings[:MOST_NAMES]:
         warn(warning)
     if len(result.warnings) > MOST_NAMES:
@@ -126,6 +132,16 @@ def _warn(plan: SplitPlan, result: WrittenTasks, manifest: dict[str, Any]) -> No
             f"the stream has {len(manifest['tasks'])} tasks: with more than {_TWO_DIGITS} their "
             "directories are numbered with three digits, so that all of them get other names "
             "(000-... for 00-...)"
+        )
+
+
+def _warn_of_columns(plan: SplitPlan) -> None:
+    left_out = plan.reader.left_out
+    if left_out is not None and left_out.columns_not_kept:
+        names = ",".join(map(printable, left_out.columns_not_kept))
+        warn(
+            f"--not: deleted pairs were selected by {names}, which is not kept: copies of them "
+            f"with other bytes are not found; --keep-columns {names} compares it"
         )
 
 

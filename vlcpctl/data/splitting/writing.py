@@ -14,6 +14,7 @@ from vlcpctl.core.errors import BadInput, some_names
 from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.data.sources.discovery import Source
 from vlcpctl.data.splitting.holdout import CountedHoldout, Holdout
+from vlcpctl.data.splitting.leaving_out import Counts, sentence
 from vlcpctl.data.splitting.repeats import RepeatedValues, repeated_values
 from vlcpctl.data.splitting.rules import (
     MAX_CLASSES,
@@ -67,6 +68,7 @@ class WrittenTasks:
     fingerprints: dict[Source, dict[str, Any]] = field(default_factory=dict)  # of the files read
     lacking: Counter[str] = field(default_factory=Counter)  # images without a value, by column
     warnings: list[str] = field(default_factory=list)
+    left_out: Counts = field(default_factory=dict)
 
 
 def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]) -> WrittenTasks:
@@ -98,7 +100,9 @@ def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]
         gc.enable()
         skips.close()
     skips.check(plan.tolerance, selection.read)
-    _check_filled(plan, tasks, selection.read, skips)
+    left_out = plan.reader.left_out
+    counts = {} if left_out is None else left_out.counts(selection.left_out)
+    _check_filled(plan, tasks, selection.read, skips, counts)
     directories = [writers.directories[task.name] for task in tasks]
     return WrittenTasks(
         tasks,
@@ -109,6 +113,7 @@ def write_tasks(plan: SplitPlan, directory: Path, advance: Callable[[int], None]
         selection.fingerprints(),
         writers.lacking,
         warnings,
+        counts,
     )
 
 
@@ -238,11 +243,15 @@ class _Writers:
         return self._splits[task]
 
 
-def _check_filled(plan: SplitPlan, tasks: list[TaskSummary], read: int, skips: SkipLog) -> None:
+def _check_filled(
+    plan: SplitPlan, tasks: list[TaskSummary], read: int, skips: SkipLog, counts: Counts
+) -> None:
     if not read:
         files = [str(file.path) for one in plan.reader.inputs for file in one.files]
         raise BadInput(f"no pairs in {some_names(files)}")
     if not any(task.splits for task in tasks):
+        if counts:
+            raise BadInput(f"no pair is left to split: {sentence(counts, read)}")
         first = f"; the first: {skips.first}" if skips.first else ""
         why = f" ({skips.summary()}{first})" if skips.counts else ""
         raise BadInput(f"none of {read} pairs can be used{why}")

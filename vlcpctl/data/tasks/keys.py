@@ -121,11 +121,11 @@ class Keys(Sequence[str]):
 
     def order(self) -> np.ndarray:
         """(N,) int64: the order in which the keys are sorted."""
-        first, second = self._numbers()
+        first, second = self.numbers()
         order: np.ndarray = np.lexsort((second, first))
         return order
 
-    def _numbers(self) -> np.ndarray:
+    def numbers(self) -> np.ndarray:
         """(2, N) uint64: the first and the last 8 bytes of each key, which sort as its text."""
         return np.ascontiguousarray(self.raw).view(">u8").astype(np.uint64).T
 

@@ -1,0 +1,199 @@
+"""`split --not`: pairs of a deletion and of other tasks are left out and counted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.pair_files import write_parquet
+from support.program import check_refused, run_program
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.manifest import read_manifest
+from vlcpctl.data.splitting.leaving_out import KNOWN, LeftOut, LeftOutList
+from vlcpctl.data.splitting.options import SplitOptions
+from vlcpctl.data.splitting.stop_lists import add_to_stop_list, read_stop_list, stop_list_path
+from vlcpctl.data.splitting.stream import make_stream
+from vlcpctl.data.tasks.keys import Keys
+from vlcpctl.data.tasks.samples import Sample
+from vlcpctl.data.tasks.task import open_stream
+from vlcpctl.testing.tiny_stream import make_image
+
+Split = Callable[..., Path]
+
+
+@pytest.fixture
+def split(tmp_path: Path) -> Split:
+    """Split rows into a stream of one task of this name, without a hold-out."""
+
+    def run(name: str, listed: list[dict[str, Any]], *left_out: Path, **options: Any) -> Path:
+        source = write_parquet(tmp_path / f"{name}.parquet", listed)
+        given = {"by": f"all:{name}", "holdout": "none", **options}
+        left = tuple(map(str, left_out))
+        make_stream(SplitOptions(sources=[str(source)], leave_out=left, **given), tmp_path / name)
+        return tmp_path / name
+
+    return run
+
+
+def pairs(first: int, count: int, **more: Any) -> list[dict[str, Any]]:
+    return [
+        {"image": make_image(number, 8), "caption": f"c{number}", "group": "a", **more}
+        for number in range(first, first + count)
+    ]
+
+
+def captions_in(stream: Path) -> list[str]:
+    (task,) = open_stream(stream)
+    found = task.split("train")
+    return [found.captions(row)[0] for row in range(len(found))]
+
+
+def stop_list(state: Path, *selectors: dict[str, str], keys: tuple[str, ...] = ()) -> Path:
+    state.mkdir(exist_ok=True)
+    path = stop_list_path(state, "0" * 32)
+    add_to_stop_list(path, "0" * 32, selectors, keys)
+    return path
+
+
+def digest(data: bytes | str) -> str:
+    return hashlib.sha256(data.encode() if isinstance(data, str) else data).hexdigest()
+
+
+def key_of(stream: Path, caption: str) -> str:
+    (task,) = open_stream(stream)
+    return task.split("train").keys[captions_in(stream).index(caption)]
+
+
+def test_pairs_of_a_task_and_of_a_stream_are_left_out_and_counted(split: Split) -> None:
+    first = split("first", pairs(0, 3))
+    second = split("second", pairs(3, 2))
+    (task,) = open_stream(second)
+    found = split("third", pairs(0, 8), first, task.path)
+    assert captions_in(found) == ["c5", "c6", "c7"]
+    manifest = read_manifest(found, "stream")
+    assert manifest["left_out"] == {"known": {"first": 3, "second": 2}}
+    assert manifest["read"] == 8
+    assert manifest["skipped"] == {}
+    assert not (found / "skipped.ndjson").exists()
+
+
+def test_deleted_pairs_are_named_by_key_image_and_kept_value(split: Split, tmp_path: Path) -> None:
+    listed = [*pairs(0, 6, customer="a"), *pairs(6, 1, customer="4711")]
+    key = key_of(split("before", listed), "c2")
+    image = digest(listed[4]["image"])
+    value = {"by": "where", "column": "customer", "sha256": digest("4711")}
+    label = {"by": "where", "column": "label", "sha256": digest("a")}
+    path = stop_list(
+        *(tmp_path / "prod", {"by": "key", "key": key_of(tmp_path / "before", "c1")}, value, label),
+        {"by": "sha256", "sha256": image},
+        {"by": "source-key", "sha256": digest("somebody")},
+        keys=(key,),
+    )
+    assert digest("somebody") not in path.read_text()
+    # Another caption makes another pair of the same image, which the image still names.
+    listed[4] = {**listed[4], "caption": "another"}
+    found = split("after", listed, path, keep_columns="customer", label_column="group")
+    assert captions_in(found) == ["c0", "c3", "c5"]
+    assert read_manifest(found, "stream")["left_out"] == {"deleted": {"0" * 32: 4}}
+    texts = "".join(path.read_text() for path in found.rglob("*.json"))
+    assert key not in texts
+
+
+def test_repeats_of_a_deleted_pair_are_not_listed(split: Split, tmp_path: Path) -> None:
+    listed = pairs(0, 4)
+    key = key_of(split("before", listed), "c0")
+    found = split("after", [*listed, listed[0], listed[1]], stop_list(tmp_path, keys=(key,)),
+                  max_skip="50%")  # fmt: skip
+    assert key not in (found / "skipped.ndjson").read_text()
+    assert read_manifest(found, "stream")["skipped"] == {"duplicate": 1}
+    assert read_manifest(found, "stream")["left_out"] == {"deleted": {"0" * 32: 2}}
+
+
+def test_the_lists_are_part_of_the_identity_in_any_order(
+    split: Split, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, second = split("first", pairs(0, 3)), split("second", pairs(2, 3))
+    out = split("third", pairs(0, 8), first, second)
+    words = ["split", tmp_path / "third.parquet", "-o", out, "--by", "all:third", "--holdout"]
+    again = run_program(capfd, *words, "none", "--not", second, "--not", first)
+    assert (again.code, "is already finished" in again.err) == (0, True)
+    refused = run_program(capfd, *words, "none", "--not", second)
+    check_refused(refused, "split", 4, "was made with other settings", "not")
+    assert "not" not in read_manifest(first, "stream")["identity"]
+    assert "left_out" not in read_manifest(first, "stream")
+
+
+def test_nothing_is_written_if_nothing_is_left(
+    split: Split, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first = split("first", pairs(0, 3))
+    with pytest.raises(BadInput, match="no pair is left to split: 3 of 3 pairs left out: 3 known"):
+        split("again", pairs(0, 3), first)
+    assert not (tmp_path / "again").exists()
+    found = run_program(
+        capfd, "split", tmp_path / "first.parquet", "-o", tmp_path / "x", "--by", "all:x",
+        "--not", tmp_path / "nowhere",
+    )  # fmt: skip
+    check_refused(found, "split", 3, "nowhere does not exist")
+
+
+def test_a_column_that_is_not_kept_is_named(
+    split: Split, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    where = {"by": "where", "column": "customer", "sha256": digest("4711")}
+    split("some", pairs(0, 3, customer="4711"), stop_list(tmp_path, where))
+    (said,) = [line for line in capfd.readouterr().err.splitlines() if "warning" in line]
+    assert "selected by customer, which is not kept" in said
+    assert "--keep-columns customer" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"keys": ["0" * 32]}, "has changed since it was written"),
+        ({"schema": "vlcpctl.task/1"}, "is neither a receipt"),
+        ({"schema": "vlcpctl.receipt/1", "state": "pending"}, "was interrupted; run its"),
+    ],
+)
+def test_damaged_lists_are_refused(change: dict[str, Any], says: str, tmp_path: Path) -> None:
+    path = stop_list(tmp_path, keys=("1" * 32,))
+    assert read_stop_list(path).keys == {"1" * 32}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(BadInput, match=says):
+        read_stop_list(path)
+
+
+def test_a_stop_list_keeps_the_keys_of_earlier_deletions(tmp_path: Path) -> None:
+    (tmp_path / "deleted").mkdir()
+    left = tmp_path / "deleted" / f".{'0' * 32}.json.tmp-1"
+    left.touch()
+    stop_list(tmp_path, keys=("1" * 32,))
+    assert read_stop_list(stop_list(tmp_path, keys=("2" * 32,))).keys == {"1" * 32, "2" * 32}
+    assert not left.exists()
+
+
+def test_keys_are_found_by_both_halves_and_count_for_the_first_list() -> None:
+    raw = np.zeros((5, 16), np.uint8)
+    raw[:, 15] = [1, 2, 3, 4, 5]
+    keys = Keys(raw)
+    lists = [LeftOutList(KNOWN, "a", "a", keys[2:4]), LeftOutList(KNOWN, "b", "b", keys[1:3])]
+    samples = [Sample(key, None, b"", "png", [], None, 1, 1, "") for key in keys]
+    assert LeftOut(lists).places(samples).tolist() == [-1, 1, 0, 0, -1]
+    assert LeftOut([]).places(samples).tolist() == [-1] * 5
+    assert LeftOut(lists).places([]).tolist() == []
+
+
+def test_a_million_keys_are_found_by_what_a_table_finds() -> None:
+    generator = np.random.default_rng(0)
+    known = Keys(generator.integers(0, 256, (1_000_000, 16), dtype=np.uint8))
+    asked = Keys.joined([known[5:500_000:50_000], Keys(known.raw[:10] ^ 1)])
+    samples = [Sample(key, None, b"", "png", [], None, 1, 1, "") for key in asked]
+    found = LeftOut([LeftOutList(KNOWN, "a", "a", known)]).places(samples)
+    assert ((found == 0) == asked.among(known)).all()
+    assert found.tolist() == [0] * 10 + [-1] * 10

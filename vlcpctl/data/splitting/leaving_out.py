@@ -1,0 +1,158 @@
+"""Pairs that a split leaves out: those of a deletion, and those that other tasks have.
+
+Shapes: N keys on all lists, B samples of a batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.manifest import kind_of
+from vlcpctl.data.splitting.stop_lists import read_stop_list
+from vlcpctl.data.tasks.keys import Keys
+from vlcpctl.data.tasks.samples import Sample
+from vlcpctl.data.tasks.task import Task, open_stream, open_task
+
+DELETED, KNOWN = "deleted", "known"
+Counts = dict[str, dict[str, int]]  # by reason, then by the name of the list
+
+
+@dataclass(frozen=True)
+class LeftOutList:
+    """Pairs to leave out and why; `name` is that of a task, or the id of a deletion request."""
+
+    reason: str
+    name: str
+    content: str  # an id of what is listed
+    keys: Keys
+    images: frozenset[str] = frozenset()
+    values: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+def read_lists(paths: Iterable[Path]) -> list[LeftOutList]:
+    """The lists that --not names: of receipts and stop lists, tasks, and all tasks of streams.
+
+    Raises BadInput if a path is nothing of these, or is damaged.
+    """
+    found: list[LeftOutList] = []
+    for path in paths:
+        kind = kind_of(path)
+        if kind in {"task", "stream"}:
+            tasks = [open_task(path)] if kind == "task" else open_stream(path)
+            found += map(_of_task, tasks)
+        elif not path.exists():
+            raise BadInput(f"--not {path} does not exist")
+        else:
+            stop = read_stop_list(path)
+            keys = _keys(stop.keys, path)
+            found.append(
+                LeftOutList(DELETED, stop.request, stop.content, keys, stop.images, stop.values)
+            )
+    return found
+
+
+def _of_task(task: Task) -> LeftOutList:
+    keys = Keys.joined([task.split(name).keys for name in task.manifest["splits"]])
+    # As it was written first, so that a split stays the same one after `forget` in the task.
+    return LeftOutList(KNOWN, task.name, (*task.was, task.content)[0], keys)
+
+
+def _keys(texts: Iterable[str], path: Path) -> Keys:
+    try:
+        return Keys.of(sorted(texts))
+    except ValueError as error:
+        raise BadInput(f"{path}: {error}") from error
+
+
+class LeftOut:
+    """The pairs on some lists, found in 20 bytes of memory for each key.
+
+    A pair on several lists counts for the first. `kept` are the kept columns of the split.
+    """
+
+    def __init__(self, lists: Sequence[LeftOutList], kept: Sequence[str] = ()) -> None:
+        self.lists, self._kept = lists, kept
+        keys = Keys.joined([one.keys for one in lists])
+        order = keys.order()  # stable: of equal keys, that of the first list comes first
+        self._first_N, self._second_N = keys.numbers()[:, order]
+        sizes = [len(one.keys) for one in lists]
+        self._place_N = np.repeat(np.arange(len(lists), dtype=np.int32), sizes)[order]
+        self._images: dict[str, int] = {}
+        self._values: dict[tuple[str, str], int] = {}  # by column and sha256
+        for place, one in enumerate(lists):
+            for image in one.images:
+                self._images.setdefault(image, place)
+            for name, digests in one.values.items():
+                for digest in digests:
+                    self._values.setdefault((name, digest), place)
+
+    @property
+    def identity(self) -> list[str]:
+        """The ids of the lists, sorted: their order does not decide which pairs are left out."""
+        return sorted({one.content for one in self.lists})
+
+    @property
+    def columns_not_kept(self) -> list[str]:
+        """The columns whose values are listed and cannot be compared: the split does not keep them.
+
+        Copies with other bytes of a pair that they selected are not found.
+        """
+        return sorted({name for name, _ in self._values} - set(self._kept))
+
+    def places(self, samples: Sequence[Sample]) -> np.ndarray:
+        """(B,) int32: the first list that names each sample; -1 for those to keep."""
+        found = self._by_key(Keys.of([sample.key for sample in samples]))
+        if self._images or self._values:
+            for row in np.flatnonzero(found < 0).tolist():
+                found[row] = self._by_content(samples[row])
+        return found
+
+    def counts(self, of_places: Mapping[int, int]) -> Counts:
+        """Numbers of pairs by place in `lists`, as numbers by reason and name."""
+        found: Counts = {}
+        for place, count in sorted(of_places.items()):
+            of_reason = found.setdefault(self.lists[place].reason, {})
+            name = self.lists[place].name
+            of_reason[name] = of_reason.get(name, 0) + count
+        return found
+
+    def _by_key(self, keys: Keys) -> np.ndarray:
+        first_B, second_B = keys.numbers()
+        found = np.full(len(keys), -1, dtype=np.int32)
+        at_B = np.searchsorted(self._first_N, first_B)
+        end_B = np.searchsorted(self._first_N, first_B, side="right")
+        # Keys are hashes: two different ones hardly ever have the same first half.
+        while len(left := np.flatnonzero((at_B < end_B) & (found < 0))):
+            at = at_B[left]
+            is_it = self._second_N[at] == second_B[left]
+            found[left[is_it]] = self._place_N[at[is_it]]
+            at_B[left] += 1
+        return found
+
+    def _by_content(self, sample: Sample) -> int:
+        places = [self._images.get(sample.sha256)]
+        places += [
+            self._values.get((name, hashlib.sha256(value.encode()).hexdigest()))
+            for name, values in zip(self._kept, sample.kept, strict=False)
+            for value in values
+        ]
+        return min((place for place in places if place is not None), default=-1)
+
+
+def sentence(counts: Counts, read: int) -> str:
+    """What was left out, for people; "" if nothing was.
+
+    >>> sentence({"known": {"week-0001": 10}, "deleted": {"ab": 3}}, 106)
+    '13 of 106 pairs left out: 10 known from week-0001, 3 deleted'
+    """
+    parts = [f"{count} known from {name}" for name, count in counts.get(KNOWN, {}).items()]
+    deleted = sum(counts.get(DELETED, {}).values())
+    parts += [f"{deleted} deleted"] if deleted else []
+    total = sum(count for names in counts.values() for count in names.values())
+    return f"{total} of {read} pairs left out: {', '.join(parts)}" if total else ""

@@ -1,0 +1,114 @@
+"""Stop lists: what a deletion named, so that no later split takes these pairs in again.
+
+`vlcpctl forget` writes one into each state directory that it searches, and its receipt is one, too.
+Pairs are named by key; by the sha256 of their image where that selected them; and by the sha256 of
+a value in a kept column, which also finds copies with other bytes, whose keys differ.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vlcpctl.core.atomic import new_part
+from vlcpctl.core.errors import BadInput
+from vlcpctl.core.fields import Fields
+from vlcpctl.core.hashing import content_id
+from vlcpctl.core.safe_json import read_json_object
+from vlcpctl.core.seals import SEAL, broken_seal, seal_of
+from vlcpctl.core.staging import sync
+from vlcpctl.data.tasks.index import is_own_column
+
+SCHEMA = "vlcpctl.stop-list/1"
+RECEIPT = "vlcpctl.receipt/1"
+_DIRECTORY = "deleted"  # of a state directory
+
+
+@dataclass(frozen=True)
+class StopList:
+    """The pairs of one deletion; `request` is the id of its conditions, `values` are by column."""
+
+    request: str
+    keys: frozenset[str]
+    images: frozenset[str]  # sha256
+    values: Mapping[str, frozenset[str]]  # sha256
+
+    @property
+    def content(self) -> str:
+        """An id of what is listed."""
+        values = {name: sorted(digests) for name, digests in self.values.items()}
+        return content_id([sorted(self.keys), sorted(self.images), values])
+
+
+def read_stop_list(path: Path) -> StopList:
+    """The stop list in a file, or that of a receipt.
+
+    Raises BadInput if the file is neither, has changed, or is of a deletion that has not finished.
+    """
+    found = read_json_object(path)
+    if found.get("schema") not in {SCHEMA, RECEIPT}:
+        raise BadInput(f"{path} is neither a receipt of 'vlcpctl forget' nor a stop list")
+    take = Fields(found, path)
+    if found["schema"] == RECEIPT and take("state", str) != "finished":
+        raise BadInput(
+            f"{path} is of a deletion that was interrupted; run its 'vlcpctl forget' again"
+        )
+    if found["schema"] == SCHEMA and (broken := broken_seal(path, found, required=True)):
+        raise BadInput(f"{broken}; restore it from a backup")
+    selectors = [Fields(one, path) for one in _objects(take, "selectors")]
+    keys = [one("key", str) for one in selectors if one("by", str) == "key"]
+    values: dict[str, set[str]] = {}
+    for one in selectors:
+        if one("by", str) == "where" and not is_own_column(one("column", str)):
+            values.setdefault(one("column", str), set()).add(one("sha256", str))
+    return StopList(
+        request=take("request", str),
+        keys=frozenset([*take.texts("keys"), *keys]),
+        images=frozenset(one("sha256", str) for one in selectors if one("by", str) == "sha256"),
+        values={name: frozenset(digests) for name, digests in values.items()},
+    )
+
+
+def _objects(take: Fields, name: str) -> list[Mapping[str, Any]]:
+    return [Fields({"entry": one}, take.place)("entry", dict) for one in take(name, list)]
+
+
+def stop_lists_in(state: Path) -> list[Path]:
+    """The stop lists of a state directory, in order."""
+    return sorted((state / _DIRECTORY).glob("*.json"))
+
+
+def stop_list_path(state: Path, request: str) -> Path:
+    """Where a state directory has the stop list of a request."""
+    return state / _DIRECTORY / f"{request}.json"
+
+
+def add_to_stop_list(
+    path: Path, request: str, selectors: Iterable[Mapping[str, Any]], keys: Collection[str]
+) -> None:
+    """Write the stop list of a request, and wait until it is on the disk.
+
+    Keys that an earlier deletion with the same conditions found stay in it. Only for the holder of
+    the receipt's lock. Raises BadInput if the list is there and cannot be read.
+    """
+    earlier = read_stop_list(path).keys if path.exists() else frozenset()
+    listed = [one for one in selectors if one["by"] != "source-key"]
+    body = {"request": request, "selectors": listed, "keys": sorted(earlier.union(keys))}
+    path.parent.mkdir(exist_ok=True)
+    sync(path.parent.parent)
+    for left in path.parent.glob(f".{path.name}.tmp-*"):  # of a writer that was killed
+        left.unlink()
+    with new_part(path) as temporary:
+        text = json.dumps({"schema": SCHEMA, **body, SEAL: seal_of(body)}, indent=1)
+        temporary.write_text(f"{text}\n", encoding="utf-8")
+
+
+def is_stop_list(path: Path) -> bool:
+    """Whether a file is a stop list or a receipt, finished or not."""
+    try:
+        return read_json_object(path).get("schema") in {SCHEMA, RECEIPT}
+    except BadInput:
+        return False

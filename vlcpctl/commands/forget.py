@@ -21,7 +21,12 @@ Paths = Annotated[
 ]
 Key = Annotated[
     list[str] | None,
-    typer.Option("--key", metavar="HEX", help="Key of a pair; repeat for more (default: none)."),
+    typer.Option(
+        "--key",
+        metavar="HEX",
+        help="Key of a pair; repeat for more (default: none).",
+        rich_help_panel=options.INPUT,
+    ),
 ]
 SourceKey = Annotated[
     list[str] | None,
@@ -29,6 +34,7 @@ SourceKey = Annotated[
         "--source-key",
         metavar="TEXT",
         help="Key of a pair in the source; repeat for more (default: none).",
+        rich_help_panel=options.INPUT,
     ),
 ]
 Sha256 = Annotated[
@@ -38,6 +44,7 @@ Sha256 = Annotated[
         metavar="HEX",
         help="Digest of an image file, which selects all pairs with this image; repeat for more "
         "(default: none).",
+        rich_help_panel=options.INPUT,
     ),
 ]
 Where = Annotated[
@@ -47,6 +54,7 @@ Where = Annotated[
         metavar="COLUMN=VALUE",
         help="Value of a column of the index: label, task, or one that 'split --keep-columns' "
         "kept; repeat for more (default: none).",
+        rich_help_panel=options.INPUT,
     ),
 ]
 Keys = Annotated[
@@ -55,6 +63,7 @@ Keys = Annotated[
         "--keys",
         metavar="FILE",
         help="File with the key of a pair on each line; - is stdin (default: none).",
+        rich_help_panel=options.INPUT,
     ),
 ]
 ReceiptFile = Annotated[
@@ -64,11 +73,35 @@ ReceiptFile = Annotated[
         metavar="FILE",
         help="File to write the receipt to (default: the next number in the directory receipts of "
         "the first PATH, or beside it if it is an artifact).",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
+MissingOk = Annotated[
+    bool,
+    typer.Option(
+        "--missing-ok",
+        help="Accept conditions that select nothing, and remove what the others select (default: "
+        "exit with code 3, before anything is changed).",
+        rich_help_panel=options.INPUT,
+    ),
+]
+Ticket = Annotated[
+    str | None,
+    typer.Option(
+        "--ticket",
+        metavar="TEXT",
+        help="What the receipt is about, such as the number of a request; it is written into it "
+        "(default: none).",
+        rich_help_panel=options.OUTPUT,
     ),
 ]
 DryRun = Annotated[
     bool,
-    typer.Option("--dry-run", help="Print what would be removed, and change nothing."),
+    typer.Option(
+        "--dry-run",
+        help="Print what would be removed, and change nothing.",
+        rich_help_panel=options.EXECUTION,
+    ),
 ]
 
 
@@ -79,7 +112,9 @@ def run(
     sha256: Sha256 = None,
     where: Where = None,
     keys: Keys = None,
+    missing_ok: MissingOk = False,
     receipt: ReceiptFile = None,
+    ticket: Ticket = None,
     wait: options.Wait = None,
     dry_run: DryRun = False,
     json: options.Json = False,
@@ -98,8 +133,13 @@ def run(
     artifacts list their earlier content ids as "was", and other commands treat them as the same
     data.
 
-    Options that select pairs can be combined: each adds pairs. If nothing matches, the exit code is
-    3; if the same request has removed everything before, it is 0.
+    Options that select pairs can be combined: each adds pairs. How many each selects is counted
+    before anything is removed; if one selects nothing, the exit code is 3 and nothing is changed,
+    unless --missing-ok is given. If the same request has removed everything before, it is 0.
+
+    A state directory of 'vlcpctl update' gets a stop list, DIR/deleted: pairs that were removed are
+    left out when they come again, also after --rollback. For other data, 'vlcpctl split --not'
+    takes the receipt.
 
     Checkpoints and exported models are not changed. The receipt lists those that were trained on
     the pairs, also by way of other checkpoints, and those of which this is not known. It is written
@@ -113,6 +153,7 @@ def run(
       vlcpctl forget --where customer=4711 --dry-run production
       vlcpctl forget --where customer=4711 production
       vlcpctl forget --keys keys.txt --receipt receipt.json stream buffers targets
+      vlcpctl forget --where customer=4711 --ticket "GDPR 2026-117" production
     """
     options.start(quiet=quiet)
     from json import dumps
@@ -121,17 +162,23 @@ def run(
     from vlcpctl.core.console import emit
     from vlcpctl.deletion.records import lines
     from vlcpctl.deletion.request import Request, forget, look
-    from vlcpctl.deletion.selectors import Words, parse
+    from vlcpctl.deletion.selectors import Words, parse, require_unicode
 
     locks.set_patience(wait or 0.0)
     words = Words(key or (), source_key or (), sha256 or (), where or (), keys or ())
-    request = Request(selectors=parse(words), paths=paths, receipt=receipt)
+    request = Request(
+        selectors=parse(words),
+        paths=paths,
+        receipt=receipt,
+        missing_ok=missing_ok,
+        ticket=None if ticket is None else require_unicode("--ticket", ticket),
+    )
     with _without_words():
         found = look(request) if dry_run else forget(request)
     if json:
         emit(dumps(found.fields))
     elif dry_run:
-        for line in lines(found.fields, request.shown):
+        for line in lines(found.fields, request.selectors, request.shown):
             emit(line)
     else:
         emit(request.shown(found.path))

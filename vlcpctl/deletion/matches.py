@@ -27,6 +27,16 @@ class Matches:
     evicted: set[str] = field(default_factory=set)  # keys that no index lists any more
     unlabelled: set[str] = field(default_factory=set)  # keys without a value in such a column
     same_image: set[str] = field(default_factory=set)  # keys of other pairs with one of the images
+    matched: dict[str, set[str]] = field(default_factory=dict)  # keys by the words of a condition
+
+    def match(self, words: str, key: str) -> None:
+        """Record that a condition selects a pair."""
+        self.keys.add(key)
+        self.matched.setdefault(words, set()).add(key)
+
+    def counts(self, selectors: Selectors) -> list[int]:
+        """How many pairs each condition selects, in the order of `Selectors.described`."""
+        return [len(self.matched.get(words, ())) for words in selectors.words()]
 
     def drop(self) -> Drop:
         """What to remove."""
@@ -46,13 +56,13 @@ def find(places: Places, selectors: Selectors, tars: Tars, more: frozenset[str])
     valued: dict[str, set[str]] = {name: set() for name in selectors.hidden_columns()}
     for task, split in _splits(tasks):
         columns.update(split.table.column_names)
-        _add_rows(found, split, selectors)
+        _add_rows(found, split.table, selectors)
         _add_valued(valued, split)
         _add_samples(found, task, split, selectors, tars)
     exports = [table for one in places.stored if (table := _exported(one)) is not None]
     for table in exports:
         columns.update(table.column_names)
-        found.keys.update(table.filter(pa.array(selectors.matching(table)))["key"].to_pylist())
+        _add_rows(found, table, selectors)
     _require_columns(selectors, columns)
     if valued:
         found.evicted = _evicted(tasks, tars) - found.keys
@@ -76,9 +86,9 @@ def _splits(tasks: Sequence[Task]) -> Iterator[tuple[Task, Split]]:
             yield task, task.split(name)
 
 
-def _add_rows(found: Matches, split: Split, selectors: Selectors) -> None:
-    rows = split.table.filter(pa.array(selectors.matching(split.table)))
-    found.keys.update(rows["key"].to_pylist())
+def _add_rows(found: Matches, pairs: pa.Table, selectors: Selectors) -> None:
+    for words, key in selectors.each(pairs):
+        found.match(words, key)
 
 
 def _add_valued(valued: dict[str, set[str]], split: Split) -> None:
@@ -104,8 +114,10 @@ def _add_samples(
             if sample.key in listed:
                 continue
             described = {"key": sample.key, **tars.description(path, sample)}
-            if sample.key in found.keys or selectors.match(described):
-                found.keys.add(sample.key)
+            conditions = selectors.of_sample(described)
+            for words in conditions:
+                found.match(words, sample.key)
+            if conditions or sample.key in found.keys:
                 found.images.update(_texts(described.get("sha256")))
                 found.source_keys.update(_texts(described.get("source_key")))
 

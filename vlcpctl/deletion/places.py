@@ -27,6 +27,7 @@ _WHOLE = ("stream", "task", "checkpoint", "targets", "embeddings", "export")
 PSEUDO_TEXTS, RANKS, CACHED = "pseudo texts", "ranks", "cached embeddings"
 _FORMATS = {pseudo_texts.METADATA: PSEUDO_TEXTS, rank_files.METADATA: RANKS}
 _OURS = re.compile(rb'"schema": ?"vlcpctl\.')
+_STATE = re.compile(rb'"schema": ?"vlcpctl\.state/')
 _LEFT = re.compile("writing-|ready$")
 _START_BYTES = 4096
 
@@ -54,6 +55,7 @@ class Places:
     links: dict[Inode, list[Path]] = field(default_factory=dict)  # files with hard links
     skipped: list[Path] = field(default_factory=list)  # symbolic links to what is not searched
     others: list[Path] = field(default_factory=list)  # files that vlcpctl did not write
+    states: list[Path] = field(default_factory=list)  # state directories of `vlcpctl update`
 
 
 def tops_of(paths: Sequence[Path], was_searched: Callable[[Path], bool]) -> list[Path]:
@@ -99,6 +101,7 @@ def places_under(tops: Iterable[Path]) -> Places:
     walk = _Walk(Places())
     searched = list(tops)
     for top in searched:
+        walk.found.states += filter(_is_state, top.parents)
         if os.path.lexists(top):
             walk.visit(top, None, None)
         if Staging(top).is_ours():
@@ -138,6 +141,8 @@ class _Walk:
         if staging is not None and staging.is_ours():
             self._visit_hidden(staging)
             return
+        if _is_state(path):
+            self.found.states.append(path)
         kind = kind_of(path)
         if kind is not None and is_artifact(path):
             owner = self._artifact(path, kind, owner, kept)
@@ -188,6 +193,15 @@ class _Walk:
 def is_left_over(path: Path) -> bool:
     """Whether a path is what a writer leaves when it is killed, which the next one deletes."""
     return any(output_of(at.parent) and _LEFT.match(at.name) for at in path.parents)
+
+
+def _is_state(directory: Path) -> bool:
+    """Whether a directory is the state of a model in production."""
+    path = directory / "state.json"
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return _STATE.search(file.read(_START_BYTES)) is not None
 
 
 def _listed(stream: Path) -> set[str]:

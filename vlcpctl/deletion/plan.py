@@ -69,6 +69,8 @@ def make_plan(
     matches = find(places, selectors, tars, more)
     drop = matches.drop()
     hits = [hit for one in places.stored if (hit := hit_of(one, drop, tars)) is not None]
+    for key in selectors.keys & {key for hit in hits for key in hit.keys}:  # in targets alone, too
+        matches.match(f"--key {key}", key)
     add_same_images(matches, places)
     plan = Plan(tops, places, matches, hits)
     _refuse_other_links(plan, shown)

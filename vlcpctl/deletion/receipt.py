@@ -25,10 +25,10 @@ from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.shown_paths import as_given
 from vlcpctl.core.staging import sync
+from vlcpctl.data.splitting.stop_lists import RECEIPT as SCHEMA
 from vlcpctl.deletion.places import around
 from vlcpctl.deletion.selectors import Selectors
 
-SCHEMA = "vlcpctl.receipt/1"
 PENDING, FINISHED = "pending", "finished"
 DIRECTORY = "receipts"
 _LISTS = ("paths", "keys", "artifacts", "checkpoints")
@@ -159,11 +159,14 @@ def read(path: Path) -> Receipt | None:
     return Receipt(path, found) if is_ours and lists else None
 
 
-def new_receipt(path: Path, selectors: Selectors, tops: Iterable[Path]) -> Receipt:
+def new_receipt(
+    path: Path, selectors: Selectors, tops: Iterable[Path], ticket: str | None = None
+) -> Receipt:
     """A receipt without findings, which is not written yet."""
     fields = {
         "schema": SCHEMA,
         "state": PENDING,
+        "ticket": ticket,
         "request": selectors.request(),
         "started": now(),
         "finished": None,
@@ -172,6 +175,7 @@ def new_receipt(path: Path, selectors: Selectors, tops: Iterable[Path]) -> Recei
         "keys": [],
         "images": [],
         "not_found": [],
+        "stop_lists": [],
         "artifacts": [],
         "checkpoints": [],
         "versions": {"vlcpctl": vlcpctl.__version__, "python": platform.python_version()},

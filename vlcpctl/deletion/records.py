@@ -10,11 +10,12 @@ from typing import Any
 
 from vlcpctl.core.digests import digests_of
 from vlcpctl.core.shown_paths import Shown
+from vlcpctl.data.splitting.stop_lists import is_stop_list, stop_list_path
 from vlcpctl.deletion.hits import Hit, ids_of, trains
 from vlcpctl.deletion.lineage import Dependent
 from vlcpctl.deletion.places import Stored
 from vlcpctl.deletion.plan import Plan
-from vlcpctl.deletion.receipt import Receipt, read
+from vlcpctl.deletion.receipt import Receipt, now
 from vlcpctl.deletion.selectors import Selectors
 
 _TEXTS = frozenset({".csv", ".html", ".json", ".jsonl", ".log", ".md", ".ndjson", ".tsv", ".txt"})
@@ -30,6 +31,10 @@ def record(plan: Plan, selectors: Selectors, receipt: Receipt, *, digests: bool 
     """
     fields, found = receipt.fields, plan.matches
     fields["keys"] = sorted({*fields["keys"], *(key for hit in plan.hits for key in hit.keys)})
+    count_matches(plan, selectors, receipt)
+    fields["stop_lists"] = [
+        str(stop_list_path(state, fields["request"])) for state in plan.places.states
+    ]
     fields["images"] = sorted({*fields["images"], *found.images})
     fields["not_found"] = sorted(set(selectors.keys) - set(fields["keys"]))
     fields["evicted"] = max(fields.get("evicted", 0), len(found.evicted))
@@ -50,6 +55,13 @@ def record(plan: Plan, selectors: Selectors, receipt: Receipt, *, digests: bool 
         fields[name] = [listed[path] for path in sorted(listed)]
 
 
+def count_matches(plan: Plan, selectors: Selectors, receipt: Receipt) -> None:
+    """Add to a receipt how many pairs each condition selects, or did before an interruption."""
+    entries = receipt.fields["selectors"]
+    for entry, count in zip(entries, plan.matches.counts(selectors), strict=True):
+        entry["pairs"] = max(entry.get("pairs", 0), count)
+
+
 def trained_before(fields: Mapping[str, Any]) -> frozenset[Path]:
     """The artifacts of a receipt from which pairs were removed that models may be trained on."""
     return frozenset(
@@ -60,7 +72,10 @@ def trained_before(fields: Mapping[str, Any]) -> frozenset[Path]:
 
 
 def complete(plan: Plan, receipt: Receipt) -> None:
-    """Add to a receipt what the artifacts are now, and the texts that still name the pairs."""
+    """Add to a receipt what the artifacts are now, and the texts that still name the pairs.
+
+    `plan` is that of a second search, after the removal.
+    """
     for entry in receipt.fields["artifacts"]:
         path = Path(entry["path"])
         if entry["action"] == "deleted" or not os.path.lexists(path):
@@ -72,15 +87,28 @@ def complete(plan: Plan, receipt: Receipt) -> None:
             "files": _digests(path, [name for name in names if (path / name).is_file()]),
         }
     wanted = {*receipt.fields["keys"], *receipt.fields["images"]}
+    receipt.fields["second_search"] = {
+        "time": now(),
+        "artifacts": len(plan.places.stored),
+        "pairs": len({key for hit in plan.hits for key in hit.keys}),
+    }
     receipt.fields["mentions"] = sorted(map(str, _mentions(plan, wanted)))
 
 
-def lines(fields: Mapping[str, Any], shown: Shown) -> Iterator[str]:
+def matches(fields: Mapping[str, Any], selectors: Selectors) -> Iterator[str]:
+    """What each condition but those on keys selects, as a receipt counts it, in lines of text."""
+    for words, entry in zip(selectors.words(), fields["selectors"], strict=True):
+        if entry["by"] != "key":
+            yield f"{words}: {_count(entry['pairs'], 'pair')}"
+
+
+def lines(fields: Mapping[str, Any], selectors: Selectors, shown: Shown) -> Iterator[str]:
     """The content of a receipt, or of the plan of a dry run, as lines of text."""
     keys = fields["keys"]
     more = ", ..." if len(keys) > _KEYS_SHOWN else ""
     noun = "pair" if len(keys) == 1 else "pairs"
     yield f"{len(keys)} {noun}: {', '.join(keys[:_KEYS_SHOWN])}{more}"
+    yield from (f"  {one}" for one in matches(fields, selectors))
     for entry in fields["artifacts"]:
         counts = ", ".join(f"{count} {name}" for name, count in entry["removed"].items())
         what = {"deleted": "delete", "rewritten": "rewrite"}[entry["action"]]
@@ -111,8 +139,7 @@ def warnings(fields: Mapping[str, Any], plan: Plan, shown: Shown) -> Iterator[st
             f"{_count(fields['without_column'], 'pair')} without a value in a column of --where: "
             "whether they belong to the request is not known; they stay"
         )
-    if fields["not_found"]:
-        yield f"{_count(len(fields['not_found']), 'key')} of the request found nowhere"
+    yield from _missing(fields)
     for noun, found in (
         ("file that vlcpctl did not write", plan.places.others),
         ("symbolic link", plan.places.skipped),
@@ -123,6 +150,14 @@ def warnings(fields: Mapping[str, Any], plan: Plan, shown: Shown) -> Iterator[st
         some = fields["mentions"][0]
         files = _count(len(fields["mentions"]), "file")
         yield f"a key is still named in {files}, such as {shown(some)}"
+
+
+def _missing(fields: Mapping[str, Any]) -> Iterator[str]:
+    if fields["not_found"]:
+        yield f"{_count(len(fields['not_found']), 'key')} of the request found nowhere"
+    others = [entry for entry in fields["selectors"] if not (entry["pairs"] or "key" in entry)]
+    if others:
+        yield f"no pair matches {_count(len(others), 'other condition')} of the request"
 
 
 def _count(count: int, noun: str) -> str:
@@ -180,7 +215,7 @@ def _checkpoint(one: Dependent) -> dict[str, Any]:
 
 
 def _mentions(plan: Plan, wanted: set[str]) -> Iterator[Path]:
-    """Text files under the paths that name a key or an image, except receipts."""
+    """Text files under the paths that name a key or an image, except receipts and stop lists."""
     names = {one.encode() for one in wanted}
     for top in plan.tops:
         for directory, _, files in os.walk(top):
@@ -189,5 +224,5 @@ def _mentions(plan: Plan, wanted: set[str]) -> Iterator[Path]:
                     continue
                 if path.stat().st_size > _MOST_TEXT_BYTES:
                     continue
-                if names & set(_HEX.findall(path.read_bytes())) and read(path) is None:
+                if names & set(_HEX.findall(path.read_bytes())) and not is_stop_list(path):
                     yield path

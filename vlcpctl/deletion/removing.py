@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from vlcpctl.core.amounts import counted
 from vlcpctl.core.atomic import rewritten_directory, rewritten_file
 from vlcpctl.core.console import say
 from vlcpctl.core.digests import digests_of
@@ -17,6 +18,7 @@ from vlcpctl.core.seals import renewed, rewrite_sealed_manifest
 from vlcpctl.core.shown_paths import Shown
 from vlcpctl.core.staging import Staging, delete, link_or_copy, staging_at
 from vlcpctl.data.precomputed import pseudo_texts, teacher_targets
+from vlcpctl.data.splitting.stop_lists import add_to_stop_list, read_stop_list
 from vlcpctl.data.tasks.exported import KIND
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.deletion import reports
@@ -54,22 +56,33 @@ def remove(
 ) -> None:
     """Remove the pairs, and write the receipt before and after.
 
-    Raises OutputExists if another process is writing one of the outputs, or if processes keep
-    writing data with the pairs; OSError if the disk is full. The same call then removes the rest.
+    Raises BadInput if a stop list is damaged, OutputExists if another process is writing one of the
+    outputs, or if processes keep writing data with the pairs; OSError if the disk is full. The same
+    call then removes the rest.
     """
     for _ in range(_ROUNDS):
         with ExitStack() as locks:
             for unit in plan.units():
                 locks.enter_context(Staging(unit.stored.unit).locked())
             record(plan, selectors, receipt, digests=True)
+            stop_lists = [Path(path) for path in receipt.fields["stop_lists"]]
+            for path in filter(Path.exists, stop_lists):
+                read_stop_list(path)  # damaged, it is refused before anything is changed
             receipt.write(PENDING)
             observe("pending")
+            for path in stop_lists:
+                observe("stop list")
+                add_to_stop_list(
+                    path, selectors.request(), selectors.described(), receipt.fields["keys"]
+                )
             _carry_out(plan, observe, shown)
         observe("removed")
         tidy(plan.tops)
         done = trained_before(receipt.fields)
         plan = make_plan(selectors, plan.tops, receipt.keys, done, shown)
         if plan.is_empty() and not plan.parts:
+            artifacts = counted(len(plan.places.stored), "artifact")
+            say(f"a second search of {artifacts} finds 0 pairs")
             break
     else:
         raise OutputExists(

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from vlcpctl.core.console import say, warn
-from vlcpctl.core.errors import BadInput, OutputExists
+from vlcpctl.core.errors import BadInput, OutputExists, some_names
 from vlcpctl.core.shown_paths import as_given
 from vlcpctl.core.staging import Staging
 from vlcpctl.deletion.places import tops_of, whole
@@ -19,18 +21,23 @@ from vlcpctl.deletion.receipt import (
     next_path,
     was_searched,
 )
-from vlcpctl.deletion.records import record, trained_before, warnings
+from vlcpctl.deletion.records import count_matches, matches, record, trained_before, warnings
 from vlcpctl.deletion.removing import Observe, remove, tidy
 from vlcpctl.deletion.selectors import Selectors
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A deletion request: its conditions, where to search, and the file of the receipt if given."""
+    """A deletion request: its conditions, where to search, and the file of the receipt if given.
+
+    With `missing_ok`, conditions may select nothing. `ticket` is what the receipt is about.
+    """
 
     selectors: Selectors
     paths: Sequence[Path]
     receipt: Path | None = None
+    missing_ok: bool = False
+    ticket: str | None = None
 
     def was_searched(self, path: Path) -> bool:
         """Whether a deletion in this path is known; it may have deleted all of it."""
@@ -49,13 +56,18 @@ def forget(request: Request, observe: Observe = lambda _: None) -> Receipt:
     `make_plan` and `remove` do, then without a change.
     """
     tops = tops_of(request.paths, request.was_searched)
-    receipt, last = _receipts(request, tops)
+    receipt, earlier = _receipts(request, tops)
+    last = next((one for one in reversed(earlier) if _is_about(request, one)), None)
     with Staging(receipt.path).locked():
         tidy(tops)
         plan = _plan(request, tops, receipt)
-        if plan.is_empty() and not receipt.is_begun:
-            return _last(request, last)
+        if last is not None and plan.is_empty() and not receipt.is_begun:
+            return _of_last(request, last)
         _refuse_finished(request, last)
+        _require_matches(request, plan, receipt, earlier)
+        count_matches(plan, request.selectors, receipt)
+        for line in matches(receipt.fields, request.selectors):
+            say(line)
         remove(plan, request.selectors, receipt, observe, request.shown)
     for line in warnings(receipt.fields, plan, request.shown):
         warn(line)
@@ -65,11 +77,13 @@ def forget(request: Request, observe: Observe = lambda _: None) -> Receipt:
 def look(request: Request) -> Receipt:
     """The receipt that `forget` would begin with; changes nothing. Raises as `forget` does."""
     tops = tops_of(request.paths, request.was_searched)
-    receipt, last = _receipts(request, tops)
+    receipt, earlier = _receipts(request, tops)
+    last = next((one for one in reversed(earlier) if _is_about(request, one)), None)
     plan = _plan(request, tops, receipt)
-    if plan.is_empty() and not receipt.is_begun:
-        return _last(request, last)
+    if last is not None and plan.is_empty() and not receipt.is_begun:
+        return _of_last(request, last)
     _refuse_finished(request, last)
+    _require_matches(request, plan, receipt, earlier)
     record(plan, request.selectors, receipt)
     for line in warnings(receipt.fields, plan, request.shown):
         warn(line)
@@ -81,10 +95,11 @@ def _plan(request: Request, tops: Sequence[Path], receipt: Receipt) -> Plan:
     return make_plan(request.selectors, tops, receipt.keys, done, request.shown)
 
 
-def _receipts(request: Request, tops: Sequence[Path]) -> tuple[Receipt, Receipt | None]:
-    """The receipt to write: a pending one of the same conditions, or a new one; the last finished.
+def _receipts(request: Request, tops: Sequence[Path]) -> tuple[Receipt, list[Receipt]]:
+    """The receipt to write: a pending one of the same conditions, or a new one; the finished ones.
 
-    Raises OutputExists if the file given for it is something else.
+    Raises OutputExists if the file given for it is something else, or the pending one has another
+    ticket.
     """
     wanted = request.selectors.request()
     first = whole(request.paths[0], request.was_searched)
@@ -102,17 +117,25 @@ def _receipts(request: Request, tops: Sequence[Path]) -> tuple[Receipt, Receipt 
             )
     pending = [one for one in own if one.is_pending]
     finished = [one for one in own if not one.is_pending]
-    last = finished[-1] if finished else None
     if pending:
+        if not _is_about(request, pending[-1]):
+            raise OutputExists(
+                f"{request.shown(pending[-1].path)} is of a deletion of these pairs that was "
+                f"interrupted, with --ticket {pending[-1].fields.get('ticket')!r}; finish it first"
+            )
         say(f"resuming the deletion of {request.shown(pending[-1].path)}")
-        return pending[-1], last
-    return new_receipt(next_path(request.receipt, first), request.selectors, tops), last
+        return pending[-1], finished
+    path = next_path(request.receipt, first)
+    return new_receipt(path, request.selectors, tops, request.ticket), finished
 
 
-def _last(request: Request, last: Receipt | None) -> Receipt:
-    """The receipt of the last deletion, after which nothing was left; BadInput if there is none."""
-    if last is None:
-        raise _nothing_found(request)
+def _is_about(request: Request, receipt: Receipt) -> bool:
+    """Whether a receipt has the ticket of the request, or that has none."""
+    return request.ticket in {None, receipt.fields.get("ticket")}
+
+
+def _of_last(request: Request, last: Receipt) -> Receipt:
+    """The receipt of the last deletion, after which nothing was left."""
     say(f"nothing is left to remove; {request.shown(last.path)} is the receipt of the deletion")
     return last
 
@@ -126,6 +149,28 @@ def _refuse_finished(request: Request, last: Receipt | None) -> None:
         )
 
 
-def _nothing_found(request: Request) -> BadInput:
-    places = ", ".join(map(str, request.paths))
-    return BadInput(f"no pair under {places} matches; nothing was changed and no receipt written")
+def _require_matches(
+    request: Request, plan: Plan, receipt: Receipt, earlier: Sequence[Receipt]
+) -> None:
+    """Refuse conditions that select nothing, and never have: they may be mistyped.
+
+    An interrupted deletion was not refused when it began. Raises BadInput, naming them.
+    """
+    if request.missing_ok or receipt.is_begun:
+        return
+    known = np.array(plan.matches.counts(request.selectors))
+    for one in earlier:
+        known += [entry.get("pairs", 1) for entry in one.fields["selectors"]]
+    if not known.any():
+        places = ", ".join(map(str, request.paths))
+        raise BadInput(
+            f"no pair under {places} matches; nothing was changed and no receipt written; "
+            "--missing-ok accepts this"
+        )
+    words = request.selectors.words()
+    missing = [one for one, count in zip(words, known.tolist(), strict=True) if not count]
+    if missing:
+        raise BadInput(
+            f"no pair matches {some_names(missing)}; nothing was changed; correct or leave them "
+            "out, or --missing-ok removes what the others select"
+        )

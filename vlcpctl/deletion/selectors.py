@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,29 +45,45 @@ class Selectors:
             ),
         ]
 
+    def words(self) -> list[str]:
+        """The conditions as options of the command line, in the order of `described`."""
+        return [
+            *(f"--key {key}" for key in sorted(self.keys)),
+            *(f"--source-key {text}" for text in sorted(self.source_keys)),
+            *(f"--sha256 {image}" for image in sorted(self.images)),
+            *(f"--where {column}={value}" for column, value in sorted(self.columns)),
+        ]
+
     def request(self) -> str:
         """An id of the conditions: the same ones continue an interrupted deletion."""
         return content_id(self.described())
 
-    def matching(self, table: pa.Table) -> np.ndarray:
-        """(N,) bool: the rows of an index that one of the conditions selects."""
-        found = np.zeros(len(table), dtype=bool)
+    def each(self, table: pa.Table) -> Iterator[tuple[str, str]]:
+        """The words of a condition and the key of a pair, for the rows that it selects."""
         for name, wanted in self._exact().items():
-            if wanted:
-                found |= is_among(table[name], wanted)
+            rows = table.filter(pa.array(is_among(table[name], wanted))) if wanted else table[:0]
+            for text, key in zip(rows[name].to_pylist(), rows["key"].to_pylist(), strict=True):
+                yield f"--{name.replace('_', '-')} {text}", key
         for name, value in self.columns:
             if name in table.column_names:
-                found |= _has_value(table[name], value)
-        return found
+                has_N = pa.array(_has_value(table[name], value))
+                for key in table["key"].filter(has_N).to_pylist():
+                    yield f"--where {name}={value}", key
 
-    def match(self, description: Mapping[str, Any]) -> bool:
-        """Whether a condition selects a sample by the .json member in its tar."""
-        exact = any(description.get(name) in wanted for name, wanted in self._exact().items())
-        return exact or any(
-            name in description and str(description[name]) == value
-            for name, value in self.columns
-            if name in _DESCRIBED
-        )
+    def of_sample(self, description: Mapping[str, Any]) -> list[str]:
+        """The words of the conditions that select a sample by the .json member in its tar."""
+        return [
+            *(
+                f"--{name.replace('_', '-')} {description[name]}"
+                for name, wanted in self._exact().items()
+                if description.get(name) in wanted
+            ),
+            *(
+                f"--where {name}={value}"
+                for name, value in self.columns
+                if name in _DESCRIBED and name in description and str(description[name]) == value
+            ),
+        ]
 
     def hidden_columns(self) -> list[str]:
         """The columns of conditions that tars do not record, only indexes."""
@@ -97,9 +113,9 @@ def parse(words: Words) -> Selectors:
     listed = [line for path in words.keys_from for line in _lines(path)]
     found = Selectors(
         keys=frozenset(_hex("--key", text) for text in [*words.key, *listed]),
-        source_keys=frozenset(_unicode("--source-key", text) for text in words.source_key),
+        source_keys=frozenset(require_unicode("--source-key", text) for text in words.source_key),
         images=frozenset(_hex("--sha256", text) for text in words.sha256),
-        columns=tuple(sorted({_column(_unicode("--where", text)) for text in words.where})),
+        columns=tuple(sorted({_column(require_unicode("--where", text)) for text in words.where})),
     )
     if not any(vars(found).values()):
         what = "no key is listed in --keys" if words.keys_from else "no pair is selected"
@@ -150,7 +166,7 @@ def _hex(option: str, text: str) -> str:
     return text.lower()
 
 
-def _unicode(option: str, text: str) -> str:
+def require_unicode(option: str, text: str) -> str:
     """The text itself. Raises UsageError if it cannot be in an index, which is UTF-8."""
     if not is_unicode(text):
         raise UsageError(f"{option} '{printable(text):.80}' is not UTF-8")

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from support.processes import exit_code_of, run_line, start_child
 from support.production import customer_of, first_words, make_place, tree, week_words
 from support.program import ProgramResult, check_refused, run_program
 
+from vlcpctl.core.errors import OutputExists
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.inspection.check import check
@@ -117,7 +123,12 @@ def traces(root: Path, wanted: list[bytes]) -> list[str]:
         values = str(pq.read_table(path).to_pylist()).encode() if data[:4] == b"PAR1" else b""
         if any(one in data or one in values for one in wanted):
             found.append(str(path.relative_to(root)))
-    return [one for one in found if not one.startswith("receipts/")]
+    return [one for one in found if not one.startswith(("receipts/", "deleted/"))]
+
+
+def data_traces(state: Path, wanted: list[bytes]) -> list[str]:
+    """Traces, but for those of the guard in its ranks: a guard is not part of the state."""
+    return [one for one in traces(state, wanted) if "/ranks/guards" not in one]
 
 
 def parts(state: Path) -> list[Path]:
@@ -147,7 +158,7 @@ def test_weeks_go_on_after_a_deletion(run: Run, place: Path, state: Path) -> Non
         assert run(*week_words(place, state, 4), "--fail-if", "rm:ge:0", "-q").code == 7
     accepted = run(*week_words(place, state, 4), *GATES, "-q")
     assert accepted.code == 0, accepted.err
-    assert traces(state, wanted) == []
+    assert data_traces(state, wanted) == []
     for number in (1, 2, 4):
         assert "is already accepted as week" in run(*week_words(place, state, number)).err
     # Without its pairs in the guard, too, whose rows of the start are from before.
@@ -168,6 +179,206 @@ def test_weeks_go_on_after_a_deletion(run: Run, place: Path, state: Path) -> Non
     assert again.code == 0, again.err
     assert run(*words, place / "guard", "-q").code == 0
     assert [one for part in parts(state) for one in check(part, deep=True)] == []
+
+
+def encoded_again(table: pa.Table) -> pa.Table:
+    """The pairs with the same pictures in other bytes, so that their keys differ."""
+
+    def encoded(data: bytes) -> bytes:
+        out = io.BytesIO()
+        Image.open(io.BytesIO(data)).save(out, "PNG", compress_level=1)
+        return out.getvalue()
+
+    images = [encoded(data) for data in table["image"].to_pylist()]
+    assert not set(images) & set(table["image"].to_pylist())
+    return table.set_column(table.column_names.index("image"), "image", [images])
+
+
+def of_customer(table: pa.Table) -> pa.Table:
+    return table.filter(pc.equal(table["customer"], CUSTOMER))
+
+
+def customers_in(state: Path, week: int) -> set[str]:
+    """The customers of the pairs of a week and of its buffer."""
+    directory = state / f"weeks/{week:04d}"
+    tasks = [open_task(directory / one) for one in (f"stream/00-week-{week:04d}", "buffer")]
+    splits = [task.split(name) for task in tasks for name in task.manifest["splits"]]
+    return {one for split in splits for values in split.column("customer") for one in values}
+
+
+def test_deleted_and_known_pairs_are_not_in_a_later_week(
+    run: Run, place: Path, state: Path
+) -> None:
+    wanted = needles([state, place / "guard"])
+    assert run("forget", "--where", f"customer={CUSTOMER}", state, "-q").code == 0
+    assert run("update", "--state", state, "--rollback", "1", "-q").code == 0
+    # The same week again, with copies in other bytes, and with pairs that week 1 has.
+    first, second = (pq.read_table(place / f"week-{number}.parquet") for number in (1, 2))
+    copies = encoded_again(of_customer(first))
+    pq.write_table(pa.concat_tables([first[:12], copies, second]), place / "again.parquet")
+    words = ["update", place / "again.parquet", "--state", state]
+    done = run(*words, "--json")
+    assert done.code == 0, done.err
+    assert f"{state}: week 2: of 40 pairs, 10 are known from week 1 and left out, and 10 were" in (
+        done.err
+    )
+    assert CUSTOMER not in customers_in(state, 2)
+    assert data_traces(state, wanted) == []
+    (deletion,) = (path.stem for path in (state / "deleted").iterdir())
+    left_out = {"deleted": {deletion: 10}, "known": {"week-0001": 10}}
+    assert json.loads(done.out)["left_out"] == left_out
+    recorded = json.loads((state / "state.json").read_text())["weeks"]
+    assert [week.get("left_out") for week in recorded] == [None, left_out]
+    assert [week["pairs"] for week in recorded] == [24, 20]
+    assert len(json.loads((state / "weeks/0002/week.json").read_text())["deleted"]) == 1
+    assert f"left out from now on: 12 deleted pairs ({state}/deleted)" in run("inspect", state).out
+
+
+@pytest.mark.slow
+def test_readmitted_and_known_pairs_are_trained_on_if_that_is_asked_for(
+    run: Run, place: Path, state: Path
+) -> None:
+    assert run("forget", "--where", f"customer={CUSTOMER}", state, "-q").code == 0
+    assert run("update", "--state", state, "--rollback", "1", "-q").code == 0
+    receipt = state / "receipts/0001.json"
+    pair_of_week_1 = pq.read_table(place / "week-1.parquet")[:6]
+    both = pa.concat_tables([pair_of_week_1, pq.read_table(place / "week-2.parquet")])
+    pq.write_table(both, place / "again.parquet")
+    words = ["update", place / "again.parquet", "--state", state, "--readmit", receipt]
+    done = run(*words, "--known", "train")
+    assert done.code == 0, done.err
+    assert "of 30 pairs, 5 are known from week 1 and trained on again" in done.err
+    assert CUSTOMER in customers_in(state, 2)
+    recorded = json.loads((state / "weeks/0002/week.json").read_text())
+    assert recorded["readmitted"] == [json.loads(receipt.read_text())["request"]]
+    assert "already accepted as week 2" in run(*words).err
+    # It is for this week only, as the deletion still holds.
+    dry = run(*week_words(place, state, 3), "--dry-run")
+    assert f"--not {state}/deleted/" in dry.out
+    assert "00-week-0001" not in dry.out.splitlines()[1], "--known is kept"
+
+
+def test_readmit_and_known_decide_what_the_split_leaves_out(
+    run: Run, place: Path, state: Path
+) -> None:
+    assert run("forget", "--where", f"customer={CUSTOMER}", state, "-q").code == 0
+    (stop_list,) = (state / "deleted").iterdir()
+    words = [*week_words(place, state, 3), "--dry-run"]
+    weeks = [f"--not {state}/weeks/{week:04d}/stream/00-week-{week:04d}" for week in (1, 2)]
+
+    def split(*more: object) -> str:
+        return run(*words, *more).out.splitlines()[1]
+
+    assert f" --not {stop_list} {' '.join(weeks)}" in split()
+    assert f" --not {stop_list}" in split("--known", "train")
+    assert "week-0001/" not in split("--known", "train")
+    assert str(stop_list) not in split("--readmit", state / "receipts/0001.json")
+    assert str(stop_list) not in split("--readmit", stop_list)
+    foreign = state / "foreign.json"
+    foreign.write_text(json.dumps({**json.loads(stop_list.read_text()), "request": "f" * 32}))
+    check_refused(run(*words, "--readmit", foreign, "-q"), "update", 3, "has changed since")
+    check_refused(run(*words, "--known", "sometimes", "-q"), "update", 2, "takes skip or train")
+
+
+def test_a_rejected_week_of_deleted_pairs_is_made_again(run: Run, place: Path, state: Path) -> None:
+    wanted = needles([state, place / "guard"])
+    before = json.loads((state / "pending/checkpoint/checkpoint.json").read_text())
+    assert run("forget", "--where", f"customer={CUSTOMER}", state, "-q").code == 0
+    done = run(*week_words(place, state, 4), *GATES)
+    assert done.code == 0, done.err
+    assert "week 3 is made again from its start: pairs were deleted" in done.err
+    made = json.loads((state / "weeks/0003/checkpoint/checkpoint.json").read_text())
+    assert before["tasks"][-1] not in made["tasks"]
+    assert made["content"] != before["content"]
+    assert data_traces(state, wanted) == []
+
+
+def test_no_week_is_made_of_known_pairs(run: Run, place: Path, state: Path, tmp_path: Path) -> None:
+    """Another compression makes another file, whose pairs are those of week 1."""
+    source, junit = tmp_path / "again.parquet", tmp_path / "gates.xml"
+    pq.write_table(pq.read_table(place / "week-1.parquet"), source, compression="zstd")
+    before = tree(state)
+    words = ["update", source, "--state", state]
+    said = "of 24 pairs, 24 are known from week 1 and left out: nothing is new, and no week is made"
+    done = run(*words, "--junit", junit)
+    assert (done.code, done.out) == (0, f"{state}/weeks/0002/checkpoint\n")
+    assert f"{state}: {said}\n" in done.err
+    assert "<testcase" not in junit.read_text()
+    assert run(*words, "--dry-run").out == f"# {said}\n"
+    found = json.loads(run(*words, "--json", "-q").out)
+    assert (found["week"], found["left_out"]) == (2, {"known": {"week-0001": 24}})
+    refused = run(*words, "--lr", "0.5", "--undefined", "error", "--fresh-state", "-q")
+    check_refused(refused, "update", 4, "so that --undefined, --lr, --fresh-state would not be")
+    assert tree(state) == before
+    # A column that is lacking is named by the split.
+    pq.write_table(pq.read_table(source).drop_columns("customer"), source)
+    assert "customer" in run(*words, "-q").err
+
+
+def test_pairs_that_are_deleted_while_a_week_is_made_are_not_accepted(
+    place: Path, state: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from vlcpctl.commands.update import _locked
+    from vlcpctl.data.splitting.stop_lists import add_to_stop_list, stop_list_path
+    from vlcpctl.production.lines import Call
+    from vlcpctl.production.update import Request, run_lines, update
+
+    def observe(point: str) -> None:
+        if point == "judged":
+            add_to_stop_list(stop_list_path(state, "0" * 32), "0" * 32, [], ["1" * 32])
+
+    call = Call(data=[str(place / "week-4.parquet")], quiet=True)
+    request = Request(state=state, call=call, given={"fail_if": ("rm:lt:0",)})
+    with _locked(state, None):
+        with pytest.raises(OutputExists, match="pairs were deleted while week 3 was made"):
+            update(request, run_lines, observe)
+        assert not (state / "weeks/0003").exists()
+        assert update(request, run_lines).number == 3
+    assert "week 3 is made again from its start" in capfd.readouterr().err
+
+
+def test_a_damaged_stop_list_is_refused(run: Run, place: Path, state: Path) -> None:
+    words = ["forget", "--where", f"customer={CUSTOMER}", state, "-q"]
+    assert run(*words).code == 0
+    (path,) = (state / "deleted").iterdir()
+    text = path.read_text()
+    path.write_text(json.dumps({**json.loads(text), "keys": []}))
+    for command in (week_words(place, state, 5), [*words, "--ticket", "x"]):
+        refused = run(*command, "-q")
+        check_refused(refused, command[0], 3, path, "has changed", "restore it from a backup")
+    assert [one.name for one in (state / "receipts").iterdir()] == ["0001.json"]
+    path.write_text(text)
+    assert run(*words, "--ticket", "x").code == 0
+
+
+@pytest.mark.parametrize("point", ["pending", "stop list", "removed"])
+def test_a_killed_deletion_leaves_no_week_that_takes_its_pairs(
+    point: str, run: Run, place: Path, state: Path
+) -> None:
+    words = ["forget", "--where", f"customer={CUSTOMER}", state, "-q"]
+    child = start_child(partial(_forget_until, point, state))
+    assert exit_code_of(child) == -signal.SIGKILL
+    refused = run(*week_words(place, state, 5), "--dry-run")
+    check_refused(refused, "update", 4, "has not finished; run its 'vlcpctl forget' again")
+    assert run(*words).code == 0
+    listed = json.loads((state / "receipts/0001.json").read_text())
+    (stop_list,) = (state / "deleted").iterdir()
+    assert json.loads(stop_list.read_text())["keys"] == listed["keys"]
+    assert len(listed["keys"]) > 8
+    assert listed["stop_lists"] == [str(stop_list)]
+    assert not list(state.rglob(".*"))
+    assert run(*week_words(place, state, 5), "--dry-run").code == 0
+
+
+def _forget_until(point: str, state: Path, _rank: int) -> None:
+    from vlcpctl.deletion.request import Request, forget
+    from vlcpctl.deletion.selectors import Selectors
+
+    def observe(reached: str) -> None:
+        if reached == point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    forget(Request(selectors=Selectors(columns=(("customer", CUSTOMER),)), paths=[state]), observe)
 
 
 @pytest.mark.slow

@@ -151,6 +151,22 @@ def test_the_same_line_again_writes_the_junit_file_of_the_recorded_decision(
     assert tree(state) == before
 
 
+def test_settings_that_accepted_data_were_not_made_with_are_refused(
+    run: Run, place: Path, state: Path
+) -> None:
+    before = tree(state)
+    words = week_words(place, state, 1)
+    golden = ["--guard", place / "golden" / "00-golden"]
+    assert run(*words, *golden, *SETTINGS, *PASSES).code == 0
+    refused = run(*words, *SETTINGS, *FAILS, "--lr", "0.5", "--guard", "none", "--fresh-state")
+    names = "--fail-if, --lr, --guard, --fresh-state"
+    check_refused(refused, "update", 4, "already accepted as week 1", "would not be applied")
+    assert {one.strip(",") for one in refused.err.split() if one.startswith("--")} == {
+        *names.split(", ")
+    }
+    assert tree(state) == before
+
+
 def test_a_rejected_week_changes_nothing_and_leaves_no_rows(
     run: Run, place: Path, state: Path
 ) -> None:

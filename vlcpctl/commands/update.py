@@ -294,6 +294,26 @@ MaxSkip = Annotated[
     str | None,
     _setting("--max-skip", "N|SHARE", "Bad samples to tolerate in a week (default: 0.1%).", _D),
 ]
+Known = Annotated[
+    str | None,
+    _setting(
+        "--known",
+        "skip|train",
+        "Pairs that an accepted week has already: skip leaves them out, train trains on them again "
+        "(default: skip).",
+        _D,
+    ),
+]
+Readmit = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--readmit",
+        metavar="RECEIPT",
+        help="Deletion whose pairs may be in this week again: a receipt of forget, or a file of "
+        "DIR/deleted; repeat for more (default: leave out all deleted pairs).",
+        rich_help_panel=_D,
+    ),
+]
 Seed = Annotated[
     int | None,
     typer.Option(
@@ -359,7 +379,7 @@ Force = Annotated[
 _SAME = {
     "method", "preset", "epochs", "steps", "lr", "batch_size", "micro_batch", "precision",
     "replay", "buffer_size", "policy", "holdout", "holdout_most", "split_column", "keep_columns",
-    "image_column", "caption_column", "max_skip", "undefined", "seed", "device", "threads",
+    "image_column", "caption_column", "max_skip", "known", "undefined", "seed", "device", "threads",
 }  # fmt: skip
 _BESIDE_ROLLBACK = {"state", "quiet", "dry_run", "as_json", "wait", "rollback"}
 _OTHERWISE_NAMED = {"set_": "set", "run_name": "run", "junit_xml": "junit"}
@@ -398,6 +418,8 @@ def run(
     caption_column: CaptionColumn = None,
     image_root: ImageRoot = None,
     max_skip: MaxSkip = None,
+    known: Known = None,
+    readmit: Readmit = None,
     run_name: RunName = None,
     seed: Seed = None,
     device: Device = None,
@@ -423,7 +445,10 @@ def run(
     The first call needs --init. Options are kept in the state: later calls need only NEW_DATA and
     --state, and an option that is given again holds from that week on, in place of all its earlier
     values: give every --fail-if and --guard that is to stay. If it is interrupted, run the same
-    command again: it resumes. Data that were accepted before are not trained on again.
+    command again: it resumes.
+
+    Pairs that an accepted week has already are left out, and so are those that 'vlcpctl forget' has
+    deleted from DIR. They are counted. If nothing is left, no week is made and the exit code is 0.
 
     --dry-run prints the command lines, which 'vlcpctl batch' takes.
 
@@ -454,6 +479,7 @@ def run(
         call=Call(
             data=tuple(sources),
             fresh_state=fresh_state,
+            readmit=tuple(readmit or ()),
             junit=junit_xml,
             log=[str(one) for one in destinations(log)],
             quiet=quiet,

@@ -86,6 +86,8 @@ KINDS = {
             "totals": "The same, summed over the tasks.",
             "read": "Number of pairs read.",
             "skipped": "Number of pairs left out, by reason.",
+            "left_out": "Number of pairs that `--not` left out: `deleted` by request, `known` by "
+            "task. Only with `--not`.",
             **_INPUTS,
         },
     ),
@@ -257,6 +259,8 @@ RECORDS = {
             "weeks[].checkpoint": "Content id of its checkpoint.",
             "weeks[].verdicts": "Each condition, its value, and whether it held.",
             "weeks[].measured": "Guards on which the start was first evaluated in this week.",
+            "weeks[].left_out": "Number of pairs of its data that were left out: `deleted` by "
+            "request, `known` by week. Only if there were any.",
             "rolling_back": "Weeks being moved by an interrupted `--rollback`.",
         },
         ("schema", "seal", "made_by"),
@@ -272,6 +276,9 @@ RECORDS = {
             "settings": "Options of `update` in this week.",
             "fresh_state": "Whether `--fresh-state` was given.",
             "measured": "Guards on which the start is first evaluated in this week.",
+            "deleted": "Content ids of the stop lists whose pairs are left out. Only if there are "
+            "any.",
+            "readmitted": "Requests whose pairs `--readmit` took in again. Only with it.",
         },
         ("schema", "seal", "made_by"),
     ),
@@ -291,19 +298,34 @@ RECORDS = {
         "receipts/0001.json",
         {
             "state": "`pending` until everything is removed, then `finished`.",
+            "ticket": "Text of `--ticket`; null without it.",
             "request": "Digest of what was asked for.",
             "started": "Time at which it started.",
             "finished": "Time at which it ended; null until then.",
             "paths": "Directories that were searched.",
-            "selectors": "Options that selected the pairs.",
+            "selectors": "Options that selected the pairs, and how many `pairs` each selected "
+            "before the removal.",
             "keys": "Keys of the removed samples.",
             "images": "Digests of the removed images.",
             "not_found": "Keys and images that were asked for and not found.",
+            "stop_lists": "Files that keep the pairs out of later weeks of `update`.",
+            "second_search": "Search after the removal: its time, how many artifacts it read, and "
+            "the pairs that it found, 0.",
             "artifacts": "What was rewritten or deleted, with earlier and new content ids.",
             "checkpoints": "Checkpoints that were trained on the pairs, and those of which this "
             "is not known.",
             "versions": "Versions of vlcpctl and Python.",
         },
         ("schema",),
+    ),
+    "stop-list": Kind(
+        "The pairs of a deletion, which `update` leaves out; written by `forget` into a state.",
+        "deleted/REQUEST.json",
+        {
+            "request": "Digest of what was asked for.",
+            "selectors": "Keys, and digests of images and of values of kept columns.",
+            "keys": "Keys of the removed samples.",
+        },
+        ("schema", "seal"),
     ),
 }

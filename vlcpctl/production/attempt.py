@@ -13,6 +13,7 @@ from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.printable import printable
 from vlcpctl.data.tasks.facts import read_stream
+from vlcpctl.production.left_out import left_out_of
 from vlcpctl.production.records import VERDICT, WEEK, objects, read_record, write_record
 from vlcpctl.production.settings import Settings
 from vlcpctl.production.state import Week
@@ -32,6 +33,8 @@ class Attempt:
     settings: Settings
     fresh_state: bool
     measured: tuple[str, ...]  # guards on which the start is evaluated in this week
+    deleted: tuple[str, ...] = ()  # content ids of the stop lists whose pairs are left out
+    readmitted: tuple[str, ...] = ()  # deletions whose pairs are taken in again (--readmit)
 
     @classmethod
     def read(cls, directory: Path) -> Self:
@@ -45,11 +48,16 @@ class Attempt:
             settings=Settings.read(Fields(take("settings", dict), take.place)),
             fresh_state=take("fresh_state", bool),
             measured=tuple(take.texts("measured")),
+            deleted=tuple(take.texts("deleted", [])),
+            readmitted=tuple(take.texts("readmitted", [])),
         )
 
     def write(self, directory: Path) -> None:
         """Write week.json."""
         body = {**vars(self), "settings": self.settings.as_json()}
+        for name in ("deleted", "readmitted"):  # as earlier versions recorded it
+            if not body[name]:
+                del body[name]
         write_record(directory / _WEEK, WEEK, body)
 
     def differences(self, other: Attempt) -> list[str]:
@@ -76,6 +84,7 @@ class Attempt:
             checkpoint=CheckpointManifest.read(directory / "checkpoint").content,
             verdicts=tuple(verdicts),
             measured=self.measured,
+            left_out=left_out_of(directory)[0],
         )
 
 

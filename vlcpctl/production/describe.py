@@ -7,7 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from vlcpctl.core.amounts import counted
 from vlcpctl.core.errors import BadInput
+from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
 from vlcpctl.production.attempt import Judgement, read_attempt
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.state import State, Week, read_state
@@ -43,6 +45,7 @@ def describe_state(path: Path) -> dict[str, Any]:
         "gates": list(state.settings.gates),
         "weeks": [_week(place, week) for week in state.weeks],
         "pending": _pending(place, state),
+        "deleted": sum(len(read_stop_list(one).keys) for one in stop_lists_in(path)),
         "rolled_back": sorted(int(one.name) for one in place.rolled_back(1).parent.glob("[0-9]*")),
     }
 
@@ -72,6 +75,9 @@ def state_lines(facts: Mapping[str, Any]) -> Iterator[str]:
     if pending is not None:
         yield f"  pending: week {pending['week']}, {pending['outcome']}: {pending['path']}"
         yield from (f"    {one}" for one in _verdict_lines(pending["verdicts"]))
+    if facts["deleted"]:
+        pairs = counted(facts["deleted"], "deleted pair")
+        yield f"  left out from now on: {pairs} ({facts['path']}/deleted)"
     if facts["rolled_back"]:
         yield f"  rolled back: {', '.join(map(str, facts['rolled_back']))}"
 

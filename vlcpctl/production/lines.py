@@ -10,6 +10,7 @@ from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.production.guards import guard_patterns
 from vlcpctl.production.layout import TASK, Layout, shown_path
+from vlcpctl.production.left_out import TRAIN, StopLists
 from vlcpctl.production.settings import Settings
 from vlcpctl.production.state import State, guard_ids, unmeasured
 
@@ -28,6 +29,7 @@ class Call:
 
     data: Sequence[str]  # the sources of the new pairs
     fresh_state: bool = False
+    readmit: Sequence[Path] = ()  # stop lists of which nothing is left out
     junit: Path | None = None
     log: Sequence[str] = ()  # values of --log
     quiet: bool = False
@@ -53,7 +55,8 @@ class Lines:
             lines.append(["import-checkpoint", given.given, "-o", str(start / "checkpoint")])
         if given.buffer_from:
             task = start / "stream" / f"00-{_EARLIER}"
-            lines.append(self._split(given.buffer_from, start / "stream", _EARLIER))
+            stop = StopLists.of(self.place, ()).paths
+            lines.append(self._split(given.buffer_from, start / "stream", _EARLIER, stop))
             lines.append(self._buffer(task, start, None))
         lines += self._guards(self.settings, [start / "checkpoint"], start, GUARDS)
         return lines
@@ -71,7 +74,12 @@ class Lines:
         known = [week for week in range(1, number) if week not in emptied]
         weeks = [self._task(self.place.week(week), week) for week in known]
         lines = [
-            self._split(self.call.data, pending / "stream", task.name.removeprefix("00-")),
+            self._split(
+                self.call.data,
+                pending / "stream",
+                task.name.removeprefix("00-"),
+                self.left_out(),
+            ),
             self._retrieval([task], before, pending, "before"),
             *self._guards(unmeasured(self.state, self.settings), [start], pending, START),
             self._train(task, last, pending),
@@ -80,6 +88,16 @@ class Lines:
             *self._guards(self.settings, new, pending, GUARDS),
         ]
         return self._numbered([*lines, self._report(lines)])
+
+    def left_out(self) -> list[Path]:
+        """What the split of the week leaves out: stop lists, and the tasks of accepted weeks.
+
+        Raises UsageError and BadInput as `StopLists.of` does.
+        """
+        skips_known = self.settings.known != TRAIN
+        weeks = range(1, self.state.last + 1) if skips_known else ()
+        tasks = [self._task(self.place.week(week), week) for week in weeks]
+        return [*StopLists.of(self.place, self.call.readmit).paths, *tasks]
 
     def emptied(self) -> list[int]:
         """The weeks that nothing can be evaluated on: `vlcpctl forget` has removed all their tests.
@@ -105,7 +123,7 @@ class Lines:
             return None
         return self.place.week(week) / "buffer"
 
-    def _split(self, data: Sequence[str], out: Path, name: str) -> Words:
+    def _split(self, data: Sequence[str], out: Path, name: str, left_out: Sequence[Path]) -> Words:
         how = self.settings
         words = ["split", *data, "-o", str(out), "--by", f"all:{name}"]
         words += _options(
@@ -117,6 +135,7 @@ class Lines:
             ("--caption-column", how.caption_column),
             *(("--image-root", shown_path(self.place.root, one)) for one in how.image_root),
             ("--max-skip", how.max_skip),
+            *(("--not", one) for one in left_out),
         )
         return words + self._seed()
 

@@ -16,6 +16,7 @@ from vlcpctl.data.splitting.holdout import parse_holdout, parse_most
 from vlcpctl.methods.plugins.method_file import loaded_file
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.production.gate_texts import check_gates
+from vlcpctl.production.left_out import SKIP, TRAIN
 from vlcpctl.training.config.composition import compose, settings_of_methods
 from vlcpctl.training.config.settings import resolve
 
@@ -87,6 +88,7 @@ class Settings:
     caption_column: str | None = None
     image_root: tuple[str, ...] = ()
     max_skip: str | None = None
+    known: str | None = None
     guards: tuple[Guard, ...] = ()
     classes: tuple[str, ...] = ()
     data: str | None = None
@@ -204,6 +206,8 @@ class Settings:
         check_gates(self.gates, has_classes=bool(self.classes))
         if self.undefined not in {None, *UNDEFINED}:
             raise UsageError(f"--undefined takes error or pass, not {self.undefined!r}")
+        if self.known not in {None, SKIP, TRAIN}:
+            raise UsageError(f"--known takes skip or train, not {self.known!r}")
         if not _SIZE.fullmatch(self.buffer_size):
             raise UsageError(
                 f"--buffer-size is {self.buffer_size!r}; write a number of images or a share, such "
@@ -270,8 +274,9 @@ class Settings:
     def as_json(self) -> dict[str, Any]:
         """The settings as a JSON object."""
         found = asdict(self)
-        if not self.method_files:  # as earlier versions recorded it
-            del found[_CODE]
+        for name in (_CODE, "known"):  # as earlier versions recorded it
+            if not found[name]:
+                del found[name]
         return found
 
     def different_training(self, other: Settings) -> dict[str, tuple[Any, Any]]:

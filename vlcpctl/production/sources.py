@@ -1,13 +1,17 @@
-"""The new data of a week before it is split: whether it can be read, and an id of its content."""
+"""The new data of a week before it is split: an id of its content, and whether any of it is new."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import canonical_json, content_id
 from vlcpctl.data.sources.fingerprints import identify
+from vlcpctl.data.splitting import selection
+from vlcpctl.data.splitting.leaving_out import Counts
 from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.production.layout import shown_path
 from vlcpctl.production.settings import Settings
@@ -26,7 +30,39 @@ def identify_data(data: Sequence[str], settings: Settings, root: Path) -> NewDat
 
     Raises UsageError or BadInput as `split` does.
     """
-    options = SplitOptions(
+    reader = split_options(data, settings, root).plan().reader
+    found = identify(reader.inputs, reader.columns, None)
+    content = content_id(sorted(canonical_json(one) for one in found.values()))
+    return NewData(tuple(one.name for one in reader.inputs), content)
+
+
+def all_left_out(
+    data: Sequence[str], settings: Settings, root: Path, left_out: Sequence[Path]
+) -> Counts | None:
+    """The pairs of a week by reason and list, if all of them are left out; None if one is not.
+
+    None, too, if the data cannot be read: the split says what is wrong with them.
+    """
+    if not left_out:
+        return None
+    options = replace(
+        split_options(data, settings, root),
+        keep_columns=settings.keep_columns,
+        leave_out=tuple(map(str, left_out)),
+    )
+    with suppress(BadInput):
+        reader = options.plan().reader
+        for file in (file for one in reader.inputs for file in one.files):
+            file.check_columns(reader.columns)
+        places = selection.all_left_out(reader)
+        if places is not None and reader.left_out is not None:
+            return reader.left_out.counts(places)
+    return None
+
+
+def split_options(data: Sequence[str], settings: Settings, root: Path) -> SplitOptions:
+    """The options of the split of a week that decide what is read."""
+    return SplitOptions(
         sources=list(data),
         by="all:week",
         holdout=settings.holdout_rule,
@@ -36,7 +72,3 @@ def identify_data(data: Sequence[str], settings: Settings, root: Path) -> NewDat
         image_root=tuple(str(shown_path(root, one)) for one in settings.image_root),
         max_skip=settings.max_skip or SplitOptions.max_skip,
     )
-    reader = options.plan().reader
-    found = identify(reader.inputs, reader.columns, None)
-    content = content_id(sorted(canonical_json(one) for one in found.values()))
-    return NewData(tuple(one.name for one in reader.inputs), content)

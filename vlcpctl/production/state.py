@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.fields import Fields
+from vlcpctl.data.splitting.leaving_out import Counts
 from vlcpctl.production.layout import MOST_WEEKS, Layout
 from vlcpctl.production.records import STATE, objects, read_record, write_record
 from vlcpctl.production.settings import Settings
@@ -58,6 +59,7 @@ class Week:
     checkpoint: str  # its content id
     verdicts: tuple[dict[str, Any], ...]
     measured: tuple[str, ...] = ()  # guards that the start was first evaluated on in this week
+    left_out: Counts = field(default_factory=dict)  # pairs by reason and list
 
     @classmethod
     def read(cls, take: Fields) -> Self:
@@ -70,7 +72,15 @@ class Week:
             checkpoint=take("checkpoint", str),
             verdicts=tuple(dict(one.value) for one in objects(take, "verdicts")),
             measured=tuple(take.texts("measured")),
+            left_out=take("left_out", dict, {}),
         )
+
+    def as_json(self) -> dict[str, Any]:
+        """The week as a JSON object."""
+        found = dict(vars(self))
+        if not self.left_out:  # as earlier versions recorded it
+            del found["left_out"]
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +118,7 @@ class State:
         body = {
             "start": self.start.as_json(),
             "settings": self.settings.as_json(),
-            "weeks": [dict(vars(week)) for week in self.weeks],
+            "weeks": [week.as_json() for week in self.weeks],
             "rolling_back": list(self.rolling_back),
         }
         write_record(place.state, STATE, body)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +19,7 @@ from vlcpctl.core.console import say, warn
 from vlcpctl.core.errors import GateFailed, Interrupted, OutputExists, UsageError, VlcpError
 from vlcpctl.core.printable import printable
 from vlcpctl.core.staging import Staging
+from vlcpctl.data.splitting.leaving_out import Counts
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.deletion.receipt import unfinished_under
 from vlcpctl.jobs.runner import JobRunner
@@ -32,11 +33,18 @@ from vlcpctl.production.attempt import (
 )
 from vlcpctl.production.guards import require_unchanged
 from vlcpctl.production.layout import MOST_WEEKS, TASK, Layout
+from vlcpctl.production.left_out import (
+    TRAIN,
+    StopLists,
+    described,
+    known_pairs,
+    left_out_of,
+)
 from vlcpctl.production.lines import Call, Lines, is_pretrained
 from vlcpctl.production.method_files import load_recorded
 from vlcpctl.production.rollback import move_away
 from vlcpctl.production.settings import Settings
-from vlcpctl.production.sources import NewData, identify_data
+from vlcpctl.production.sources import NewData, all_left_out, identify_data
 from vlcpctl.production.start import (
     begin,
     first_settings,
@@ -45,7 +53,8 @@ from vlcpctl.production.start import (
     require_same_buffer,
     restarted,
 )
-from vlcpctl.production.state import State, guard_ids, read_state, unmeasured
+from vlcpctl.production.state import State, Week, guard_ids, read_state, unmeasured
+from vlcpctl.production.unapplied import refuse_unapplied
 from vlcpctl.report.render.junit import check_junit_path, write_junit
 
 Observe = Callable[[str], None]
@@ -88,6 +97,7 @@ class Outcome:
     number: int
     directory: Path
     judged: Judgement
+    left_out: Counts = field(default_factory=dict)  # pairs of the data, by reason and list
 
     @property
     def checkpoint(self) -> Path:
@@ -108,6 +118,7 @@ class Outcome:
             "content": CheckpointManifest.read(self.checkpoint).content,
             "report": str(self.directory / "report"),
             "verdicts": list(self.judged.verdicts),
+            "left_out": self.left_out,
         }
 
     def refuse(self) -> None:
@@ -129,16 +140,7 @@ def update(request: Request, run: RunLines, observe: Observe = lambda _point: No
     state, settings, data = prepare(request, place)
     known = state.week_of(data.content)
     if known is not None:
-        say(
-            f"{request.state}: this data is already accepted as week {known.number}; nothing is "
-            "trained or judged again"
-        )
-        week = place.week(known.number)
-        _, judged = require_judged(week)
-        if request.call.junit is not None:
-            check_junit_path(request.call.junit, week / "report")
-            write_junit(verdicts_of(judged, week), request.call.junit)
-        return Outcome(number=known.number, directory=week, judged=judged)
+        return _of_accepted(request, place, known)
     observe("prepared")
     lines = Lines(place, state, settings, request.call)
     if not state.start.ready:
@@ -146,17 +148,24 @@ def update(request: Request, run: RunLines, observe: Observe = lambda _point: No
         state = make_start(lines, partial(_run, run))
         observe("start")
         lines = replace(lines, state=state)
+    if counts := all_left_out(request.call.data, settings, place.root, lines.left_out()):
+        return _of_nothing_new(request, place, state, counts)
     _warn_of_emptied(lines.emptied())
-    attempt = _attempt(state, settings, data, request.call)
+    attempt = _attempt(place, state, settings, data, request.call)
     is_made = _continue(place, attempt, force=request.force)
     observe("pending")
     say(f"{request.state}: making week {attempt.number} from {printable(', '.join(data.names))}")
     judged = _make(lines, attempt, run, lines.of_week()[-1:] if is_made else lines.of_week())
     observe("judged")
+    counts = _say_left_out(place, attempt)
     if not judged.accepted:
-        return Outcome(number=attempt.number, directory=place.pending, judged=judged)
+        return Outcome(
+            number=attempt.number, directory=place.pending, judged=judged, left_out=counts
+        )
+    _require_same_deletions(place, attempt, request.call)
     accept(place, state, observe)
-    made = Outcome(number=attempt.number, directory=place.week(attempt.number), judged=judged)
+    week = place.week(attempt.number)
+    made = Outcome(number=attempt.number, directory=week, judged=judged, left_out=counts)
     say(f"{request.state}: week {made.number} is accepted; its report is {made.report}")
     return made
 
@@ -174,6 +183,8 @@ def dry_run(request: Request) -> list[str]:
         writes = f"; its verdicts are written to {junit}" if junit is not None else ""
         return [f"# this data is already accepted as week {known.number}{writes}"]
     lines = Lines(place, state, settings, request.call)
+    if counts := all_left_out(request.call.data, settings, place.root, lines.left_out()):
+        return [f"# {_nothing_new(counts)}"]
     number, week = state.last + 1, place.week(state.last + 1)
     found = []
     if not state.start.ready:
@@ -192,6 +203,66 @@ def dry_run(request: Request) -> list[str]:
     ]
     found += [f"# and {place.state} lists it; with {_REJECTED}, it is rejected"]
     return found
+
+
+def _of_accepted(request: Request, place: Layout, known: Week) -> Outcome:
+    """The outcome of data that were accepted before."""
+    week = place.week(known.number)
+    attempt, judged = require_judged(week)
+    why = f"{request.state}: this data is already accepted as week {known.number}"
+    _refuse_unapplied(why, request, attempt)
+    say(f"{why}; nothing is trained or judged again")
+    if request.call.junit is not None:
+        check_junit_path(request.call.junit, week / "report")
+        write_junit(verdicts_of(judged, week), request.call.junit)
+    return Outcome(number=known.number, directory=week, judged=judged, left_out=known.left_out)
+
+
+def _of_nothing_new(request: Request, place: Layout, state: State, counts: Counts) -> Outcome:
+    """The outcome of data without a new pair: the last accepted week stays what it is."""
+    said = f"{request.state}: {_nothing_new(counts)}"
+    refuse_unapplied(said, request.given, state.settings, request.call)
+    say(said)
+    if request.call.junit is not None:
+        write_junit([], request.call.junit)
+    judged = Judgement(accepted=True, gates=(), undefined="", verdicts=())
+    week = place.week(state.last)
+    return Outcome(number=state.last, directory=week, judged=judged, left_out=counts)
+
+
+def _nothing_new(counts: Counts) -> str:
+    total = sum(count for names in counts.values() for count in names.values())
+    return f"{described(counts, total)}: nothing is new, and no week is made"
+
+
+def _refuse_unapplied(why: str, request: Request, accepted: Attempt) -> None:
+    """Refuse settings that the week of these data was not made with."""
+    call = request.call
+    if accepted.fresh_state:
+        call = replace(call, fresh_state=False)
+    if StopLists.of(Layout(request.state), call.readmit).readmitted == accepted.readmitted:
+        call = replace(call, readmit=())
+    refuse_unapplied(why, request.given, accepted.settings, call)
+
+
+def _say_left_out(place: Layout, attempt: Attempt) -> Counts:
+    """Say which pairs of the pending week are left out or known; returns those left out."""
+    counts, read = left_out_of(place.pending)
+    trains_known = attempt.settings.known == TRAIN
+    known = known_pairs(place, place.pending, attempt.number) if trains_known else {}
+    said = described({**counts, **known}, read, trains_known=trains_known)
+    if said:
+        say(f"{place.root}: week {attempt.number}: {said}")
+    return counts
+
+
+def _require_same_deletions(place: Layout, attempt: Attempt, call: Call) -> None:
+    """Refuse to accept a week if pairs were deleted while it was made."""
+    if StopLists.of(place, call.readmit).contents != attempt.deleted:
+        raise OutputExists(
+            f"{place.root}: pairs were deleted while week {attempt.number} was made; run the same "
+            "command again, which makes it without them"
+        )
 
 
 def _comment(*words: object) -> str:
@@ -320,7 +391,8 @@ def _record(place: Layout, state: State) -> State:
     return state
 
 
-def _attempt(state: State, settings: Settings, data: NewData, call: Call) -> Attempt:
+def _attempt(place: Layout, state: State, settings: Settings, data: NewData, call: Call) -> Attempt:
+    lists = StopLists.of(place, call.readmit)
     return Attempt(
         number=state.last + 1,
         parent=state.checkpoint,
@@ -329,6 +401,8 @@ def _attempt(state: State, settings: Settings, data: NewData, call: Call) -> Att
         settings=settings,
         fresh_state=call.fresh_state,
         measured=tuple(guard_ids(unmeasured(state, settings))),
+        deleted=lists.contents,
+        readmitted=lists.readmitted,
     )
 
 
@@ -340,6 +414,12 @@ def _continue(place: Layout, attempt: Attempt, *, force: bool) -> bool:
     """
     pending = place.pending
     before = read_attempt(pending) if not force else None
+    if before is not None and before.deleted != attempt.deleted:
+        say(
+            f"{place.root}: week {before.number} is made again from its start: pairs were deleted, "
+            "or readmitted, since it was split"
+        )
+        before = None
     judged = Judgement.read(pending) if before is not None else None
     differences = before.differences(attempt) if before is not None else []
     is_made = judged is not None

@@ -413,14 +413,25 @@ def test_no_week_is_trained_during_a_deletion(
 def test_a_week_without_test_pairs_is_left_out(
     run: Run, place: Path, state: Path, tmp_path: Path
 ) -> None:
+    """Conditions on forgetting go on, over the weeks that have test pairs."""
     tests = open_task(state / "weeks/0001/stream/00-week-0001").split("test")
     listed = tmp_path / "keys"
     listed.write_text("\n".join(tests.keys))
     assert run("forget", "--keys", listed, state, "-q").code == 0
-    done = run(*week_words(place, state, 5), "-q")
+    done = run(*week_words(place, state, 5), "--fail-if", "bwt_gem:lt:-200", "-q")
     assert done.code == 0, done.err
     assert "has removed all test pairs of week 1: metrics over all weeks" in done.err
     rows = (state / "weeks/0003/rows/weeks.ndjson").read_text()
     assert [json.loads(row)["task"] for row in rows.splitlines()] == [
         *("01-week-0002", "02-week-0003")
     ]
+    summary = json.loads((state / "weeks/0003/report/summary.json").read_text())
+    scores = {}
+    for week in (2, 3):
+        text = (state / f"weeks/{week:04d}/rows/weeks.ndjson").read_text()
+        for row in map(json.loads, text.splitlines()):
+            scores[week, row["task"]] = row["metrics"]["rm"]
+    change = scores[3, "01-week-0002"] - scores[2, "01-week-0002"]
+    (gate,) = summary["gates"]
+    assert gate["value"] == pytest.approx(change, abs=1e-6)
+    assert any("leave out 00-week-0001" in note for note in summary["notes"])

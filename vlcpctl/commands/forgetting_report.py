@@ -230,6 +230,16 @@ def run(
             rich_help_panel=options.INPUT,
         ),
     ] = False,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--without",
+            metavar="GLOB",
+            help="Earlier tasks of the stream that no metric over all tasks counts, such as one "
+            "whose test pairs were deleted; repeat for more (default: none).",
+            rich_help_panel=options.INPUT,
+        ),
+    ] = None,
     allow_mixed: Annotated[
         list[str] | None,
         typer.Option(
@@ -341,6 +351,7 @@ def run(
         runs=tuple(runs or ()),
         fail_if=tuple(fail_if or ()),
         allow_missing=allow_missing,
+        without=tuple(without or ()),
         allow_mixed=tuple(allow_mixed or ()),
         baseline=baseline,
         guards=tuple(guards or ()),

@@ -215,8 +215,9 @@ class Lines:
             ("--undefined", how.undefined_gates if how.undefined_gates != "error" else None),
             ("--junit", self.call.junit),
         )
-        words += ["--allow-missing"] if self.emptied() else []
-        return words
+        # The number before the name of a week is that in the run.
+        gone = (f"*{TASK.format(week).removeprefix('00')}" for week in self.emptied())
+        return words + _options(*(("--without", one) for one in gone))
 
     def _patterns(self) -> list[str]:
         """Patterns of the guards, if there were others in earlier weeks."""

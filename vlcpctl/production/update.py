@@ -310,7 +310,7 @@ def _warn_of_emptied(weeks: Sequence[int]) -> None:
         noun = "week" if len(weeks) == 1 else "weeks"
         warn(
             f"'vlcpctl forget' has removed all test pairs of {noun} {', '.join(map(str, weeks))}: "
-            "metrics over all weeks, such as bwt_gem, are undefined; use conditions on guards"
+            "metrics over all weeks, such as bwt_gem, are those of the other weeks"
         )
 
 

@@ -26,6 +26,7 @@ from vlcpctl.report.scores.baseline import Baseline, find_baseline
 from vlcpctl.report.scores.collect import collect
 from vlcpctl.report.scores.drops import curves, drops
 from vlcpctl.report.scores.joining import JoinedRows, joined
+from vlcpctl.report.scores.left_out import note_of, without_tasks
 from vlcpctl.report.scores.missing import notes, require_complete
 from vlcpctl.report.scores.runs import Track
 from vlcpctl.report.scores.saved_ranks import RankIntervals
@@ -57,7 +58,7 @@ def build(rows: Sequence[Row], request: Request, files: Files = NO_FILES) -> Doc
     require_alike((pair for one in compared for pair in one.pairs), allowed)
     intervals = RankIntervals(compared, ranks)
     said = (*groups.notes(fields), *(choice.sentence() for choice in choices), *mixed_notes(mixed))
-    about = (*notes(tracks), *row_notes(chosen), *(cards.notes if cards else ()))
+    about = (*note_of(tracks), *notes(tracks), *row_notes(chosen), *(cards.notes if cards else ()))
     document = Document(
         tracks,
         request.metric,
@@ -93,6 +94,7 @@ def _check_names(request: Request) -> None:
 def _tracks(rows: Sequence[Row], found: JoinedRows, request: Request) -> tuple[Track, ...]:
     tracks = tuple(collect((row for row in rows if row.since is None), found.starts))
     check_metric(request.metric, tracks)
+    tracks = without_tasks(tracks, request.without)
     if not request.allow_missing:
         for track in tracks:
             require_complete(track)

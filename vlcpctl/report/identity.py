@@ -31,7 +31,7 @@ _NEW_FIELDS = frozenset(
 _LATER = frozenset(
     {
         *("allow_mixed", "undefined", "baseline", "guards", "tables", "paper_data"),
-        *("group_by", "best", "examples"),
+        *("group_by", "best", "examples", "without"),
     }
 )
 _NOT_STORED = frozenset({"counts", "is_earlier", "place"})
@@ -61,6 +61,7 @@ def _options(request: Request) -> dict[str, Any]:
         # The text of a table counts, not its place: a file of the user may change.
         "tables": [table_id(name) for name in dict.fromkeys(request.tables)],
         "group_by": list(parse_group_by(request.group_by)),
+        "without": sorted(set(request.without)),
         "undefined": "" if request.undefined == "error" else request.undefined,
     }
     return {

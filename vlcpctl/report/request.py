@@ -24,6 +24,7 @@ class Request:
     runs: Sequence[str] = ()
     fail_if: Sequence[str] = ()
     allow_missing: bool = False
+    without: Sequence[str] = ()  # globs of tasks that do not count in summary metrics
     allow_mixed: Sequence[str] = ()
     baseline: str | None = None
     guards: Sequence[str] = ()

@@ -74,6 +74,7 @@ def _absent_cells(run: RunScores, scores: SeedScores, unmeasured: NDArray[np.boo
         if gallery in run.galleries and run.steps:
             matrix = scores.of(gallery)
             holes = np.isnan(matrix) & needed(run, matrix) & ~unmeasured
+            holes[:, list(run.without)] = False
             count += int(holes.sum())
             names += [_name(run, gallery, *cell) for cell in np.argwhere(holes)[:_SHOWN].tolist()]
     more = f" and {count - _SHOWN} more" if count > _SHOWN else ""

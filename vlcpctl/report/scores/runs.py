@@ -46,7 +46,8 @@ class RunScores:
     """One run on one stream: `scores` has, per metric key, the scores of every seed.
 
     `starts` has the names of the models that its seeds start from, where these are known; `outside`
-    has the data sets outside the stream that it was evaluated on.
+    has the data sets outside the stream that it was evaluated on. `without` are tasks that do not
+    count in summary metrics, by their place; the last one that was learned is not among them.
     """
 
     name: str
@@ -60,15 +61,31 @@ class RunScores:
     scores: dict[str, tuple[SeedScores, ...]]
     starts: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
+    without: frozenset[int] = frozenset()
+
+    @property
+    def counted(self) -> list[int]:
+        """The tasks that count, of those that it has learned, or of all without a step."""
+        tasks = range(self.steps or len(self.tasks))
+        return [task for task in tasks if task not in self.without]
+
+    def matrix(self, scores: SeedScores, gallery: str) -> Matrix:
+        """The matrix of a gallery, of own galleries and the start only the tasks that count."""
+        found = scores.of(gallery)
+        if not self.without or gallery not in {"own", "start"}:
+            return found
+        ahead = range(self.steps, found.shape[1])
+        rows = self.counted if gallery == "own" else [0, *(step + 1 for step in self.counted)]
+        return found[np.ix_(rows, [*self.counted, *ahead])]
 
     @cached_property
     def looked_ahead(self) -> bool:
         """Whether every model was evaluated on the tasks after its own, in any metric key."""
         return any(
             not any(
-                np.isnan(one.own[step, step + 1 : self.steps]).any()
+                np.isnan(one.own[step, [task for task in self.counted if task > step]]).any()
                 for one in of_seeds
-                for step in range(self.steps)
+                for step in self.counted
             )
             for of_seeds in self.scores.values()
         )

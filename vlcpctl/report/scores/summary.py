@@ -42,7 +42,8 @@ def summarise(run: RunScores, key: str, name: str) -> Spread | None:
     definition = DEFINITIONS[name]
     if key not in run.scores or why_undefined(run, definition):
         return None  # the matrix may not even have the shape that the metric expects
-    values = [definition.value(scores.of(definition.gallery)) for scores in run.scores[key]]
+    matrices = [run.matrix(scores, definition.gallery) for scores in run.scores[key]]
+    values = [definition.value(matrix) for matrix in matrices]
     known = tuple(value for value in values if value is not None)
     return Spread(known) if len(known) == len(values) else None
 
@@ -53,8 +54,7 @@ def start_score(run: RunScores, key: str) -> Spread | None:
     The tasks are those the run has learned, or for a model that was not trained on a stream, all.
     One value stands for seeds that start from the same scores.
     """
-    tasks = run.steps or len(run.tasks)
-    means = [float(np.mean(scores.start[:tasks])) for scores in run.scores.get(key, ())]
+    means = [float(np.mean(scores.start[run.counted])) for scores in run.scores.get(key, ())]
     if not means or any(math.isnan(mean) for mean in means):
         return None
     return Spread(tuple(means[:1] if len(set(means)) == 1 else means))
@@ -68,7 +68,7 @@ def change_from_start(run: RunScores, key: str) -> Spread | None:
     final = summarise(run, key, "own_final")
     if final is None:
         return None
-    starts = [float(np.mean(scores.start[: run.steps])) for scores in run.scores[key]]
+    starts = [float(np.mean(scores.start[run.counted])) for scores in run.scores[key]]
     if any(math.isnan(start) for start in starts):
         return None
     changes = zip(final.values, starts, strict=True)
@@ -119,7 +119,7 @@ def _why_undefined_outside(run: RunScores) -> str | None:
 def needs_second_task(run: RunScores, definition: Definition) -> bool:
     """Whether a run of a single task so far lacks only another one for this summary metric."""
     has_rows = definition.gallery != "merged" or "merged" in run.galleries
-    return run.steps == 1 and definition.least_tasks > 1 and has_rows
+    return len(run.counted) == 1 and run.steps > 0 and definition.least_tasks > 1 and has_rows
 
 
 def mean_matrix(matrices: list[Matrix]) -> Matrix:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from case import Case
 from cases_data import BUFFER, LINEAGE, SOURCE, STREAM, TASK
+from cases_deletion import DELETION
 from cases_options import OPTIONS, PLACES, VARIABLES
 from cases_processes import KILLS, LIMITS, SIGNALS, TOGETHER
 from cases_rows import ROWS
@@ -12,6 +13,6 @@ from cases_state import CHECKPOINT, PARTIAL, TARGETS
 
 _TABLES = (
     PARTIAL, CHECKPOINT, TARGETS, TASK, BUFFER, STREAM, SOURCE, LINEAGE, ROWS, OPTIONS, VARIABLES,
-    PLACES, SOURCES, IMAGES, SIGNALS, LIMITS, TOGETHER, KILLS,
+    PLACES, SOURCES, IMAGES, SIGNALS, LIMITS, TOGETHER, KILLS, DELETION,
 )  # fmt: skip
 CASES: list[Case] = [case for table in _TABLES for case in table.cases]

@@ -18,6 +18,7 @@ from support.program import ProgramResult, check_refused, run_program
 
 from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.core.staging import Staging
+from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.deletion.hits import trains
 from vlcpctl.deletion.request import Request, forget
@@ -137,6 +138,30 @@ def test_nothing_at_all_has_a_receipt_with_missing_ok(run: Run, world: Path) -> 
     assert receipt["second_search"]["pairs"] == 0
     again = run(*words, "--missing-ok")
     assert (again.code, again.out) == (0, f"{world}/receipts/0001.json\n")
+
+
+def test_every_state_that_is_searched_gets_a_stop_list(run: Run, world: Path) -> None:
+    """Also one that contains the path to search, and one in which nothing was found."""
+    pair = pair_at(world / "stream/00-part-0", 0)
+    inside, beside = world / "state/weeks/0001", world / "other"
+    inside.mkdir(parents=True)
+    beside.mkdir()
+    (world / "stream").rename(inside / "stream")
+    for state in (world / "state", beside):
+        (state / "state.json").write_text('{\n "schema": "vlcpctl.state/1"\n}')
+    words = ["--sha256", pair.sha256, "--source-key", pair.source_key, "-q"]
+    assert run(*words, "--dry-run", inside / "stream", beside).code == 0
+    assert not (beside / "deleted").exists()
+    ended = run(*words, "--receipt", world / "r.json", inside / "stream", beside)
+    assert ended.code == 0
+    lists = [*stop_lists_in(world / "state"), *stop_lists_in(beside)]
+    assert json.loads((world / "r.json").read_text())["stop_lists"] == sorted(map(str, lists))
+    assert len(lists) == 2
+    for path in lists:
+        found = read_stop_list(path)
+        assert (found.keys, found.images, found.values) == ({pair.key}, {pair.sha256}, {})
+    receipt = read_stop_list(world / "r.json")
+    assert receipt == read_stop_list(lists[0])
 
 
 def test_a_ticket_is_in_its_own_receipt(run: Run, world: Path) -> None:

@@ -29,8 +29,8 @@ GIVEN = {
     "fail_if": ("rm:lt:0", "worst_drop:gt:200", "bwt_gem:lt:-200"),
     "undefined": "pass",
 }
-FLAT = ("split", "before", "train-step", "buffer", "guards")
-LINEAR = ("weeks", "update itself")  # evaluates, and lists, the earlier weeks
+FLAT = ("before", "train-step", "buffer", "guards")
+LINEAR = ("split", "weeks", "update itself")  # reads, evaluates and lists the earlier weeks
 
 
 class Costs:

@@ -379,7 +379,7 @@ Force = Annotated[
 _SAME = {
     "method", "preset", "epochs", "steps", "lr", "batch_size", "micro_batch", "precision",
     "replay", "buffer_size", "policy", "holdout", "holdout_most", "split_column", "keep_columns",
-    "image_column", "caption_column", "max_skip", "known", "undefined", "seed", "device", "threads",
+    "image_column", "caption_column", "max_skip", "undefined", "seed", "device", "threads",
 }  # fmt: skip
 _BESIDE_ROLLBACK = {"state", "quiet", "dry_run", "as_json", "wait", "rollback"}
 _OTHERWISE_NAMED = {"set_": "set", "run_name": "run", "junit_xml": "junit"}
@@ -506,6 +506,7 @@ def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
     """The given options by the names of the settings, with paths as they are recorded."""
     from vlcpctl.production.guards import find_guards, record_classes
     from vlcpctl.production.layout import relative_to_root
+    from vlcpctl.production.left_out import SKIP
     from vlcpctl.production.method_files import record_method_files
     from vlcpctl.production.settings import NONE
 
@@ -525,6 +526,7 @@ def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:
         found["classes"] = record_classes(state, given["guard_classes"])
     others: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
         ("set_", "assignments", tuple),
+        ("known", "known", lambda text: None if text == SKIP else text),
         ("fail_if", "fail_if", tuple),
         ("method_file", "method_files", partial(record_method_files, state)),
         ("workers", "workers", options.workers),

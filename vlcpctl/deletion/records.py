@@ -32,9 +32,8 @@ def record(plan: Plan, selectors: Selectors, receipt: Receipt, *, digests: bool 
     fields, found = receipt.fields, plan.matches
     fields["keys"] = sorted({*fields["keys"], *(key for hit in plan.hits for key in hit.keys)})
     count_matches(plan, selectors, receipt)
-    fields["stop_lists"] = [
-        str(stop_list_path(state, fields["request"])) for state in plan.places.states
-    ]
+    states = sorted(set(plan.places.states))
+    fields["stop_lists"] = [str(stop_list_path(state, fields["request"])) for state in states]
     fields["images"] = sorted({*fields["images"], *found.images})
     fields["not_found"] = sorted(set(selectors.keys) - set(fields["keys"]))
     fields["evicted"] = max(fields.get("evicted", 0), len(found.evicted))

@@ -95,6 +95,7 @@ def _week(place: Layout, week: Week) -> dict[str, Any]:
         "path": str(place.week(week.number)),
         "time": judged.time if judged else None,
         "verdicts": list(week.verdicts),
+        "left_out": week.left_out,
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vlcpctl.core.errors import UsageError
+from vlcpctl.core.errors import UsageError, some_names
 from vlcpctl.data.splitting.leaving_out import DELETED, KNOWN, Counts
 from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
 from vlcpctl.data.tasks.facts import read_stream
@@ -81,7 +81,7 @@ def described(counts: Counts, read: int, *, trains_known: bool = False) -> str:
     deleted = sum(counts.get(DELETED, {}).values())
     parts = []
     if known:
-        weeks = ", ".join(str(int(name.rpartition("-")[2])) for name in known)
+        weeks = some_names([str(int(name.rpartition("-")[2])) for name in known])
         noun = "week" if len(known) == 1 else "weeks"
         what = "trained on again" if trains_known else "left out"
         parts.append(f"{sum(known.values())} are known from {noun} {weeks} and {what}")

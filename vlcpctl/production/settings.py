@@ -16,7 +16,7 @@ from vlcpctl.data.splitting.holdout import parse_holdout, parse_most
 from vlcpctl.methods.plugins.method_file import loaded_file
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.production.gate_texts import check_gates
-from vlcpctl.production.left_out import SKIP, TRAIN
+from vlcpctl.production.left_out import TRAIN
 from vlcpctl.training.config.composition import compose, settings_of_methods
 from vlcpctl.training.config.settings import resolve
 
@@ -88,7 +88,7 @@ class Settings:
     caption_column: str | None = None
     image_root: tuple[str, ...] = ()
     max_skip: str | None = None
-    known: str | None = None
+    known: str | None = None  # "train", or None to skip known pairs
     guards: tuple[Guard, ...] = ()
     classes: tuple[str, ...] = ()
     data: str | None = None
@@ -206,7 +206,7 @@ class Settings:
         check_gates(self.gates, has_classes=bool(self.classes))
         if self.undefined not in {None, *UNDEFINED}:
             raise UsageError(f"--undefined takes error or pass, not {self.undefined!r}")
-        if self.known not in {None, SKIP, TRAIN}:
+        if self.known not in {None, TRAIN}:
             raise UsageError(f"--known takes skip or train, not {self.known!r}")
         if not _SIZE.fullmatch(self.buffer_size):
             raise UsageError(

@@ -26,8 +26,8 @@ def refuse_unapplied(why: str, given: Mapping[str, Any], recorded: Settings, cal
     names += ["--readmit"] if call.readmit else []
     if names:
         raise OutputExists(
-            f"{why}, so that {', '.join(names)} would not be applied; leave it out, or give it "
-            "with the data of another week"
+            f"{why}, so that {', '.join(sorted(names))} would not be applied; leave it out, or "
+            "give it with the data of another week"
         )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vlcpctl.core.errors import BadInput
+from vlcpctl.core.errors import BadInput, some_names
 from vlcpctl.core.manifest import kind_of
 from vlcpctl.data.splitting.stop_lists import read_stop_list
 from vlcpctl.data.tasks.keys import Keys
@@ -149,10 +149,10 @@ def sentence(counts: Counts, read: int) -> str:
     """What was left out, for people; "" if nothing was.
 
     >>> sentence({"known": {"week-0001": 10}, "deleted": {"ab": 3}}, 106)
-    '13 of 106 pairs left out: 10 known from week-0001, 3 deleted'
+    '13 of 106 pairs left out: 3 deleted, 10 known from week-0001'
     """
-    parts = [f"{count} known from {name}" for name, count in counts.get(KNOWN, {}).items()]
     deleted = sum(counts.get(DELETED, {}).values())
-    parts += [f"{deleted} deleted"] if deleted else []
+    parts = [f"{deleted} deleted"] if deleted else []
+    parts += [f"{count} known from {name}" for name, count in counts.get(KNOWN, {}).items()]
     total = sum(count for names in counts.values() for count in names.values())
-    return f"{total} of {read} pairs left out: {', '.join(parts)}" if total else ""
+    return f"{total} of {read} pairs left out: {some_names(parts)}" if total else ""

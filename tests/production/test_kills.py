@@ -26,7 +26,7 @@ from support.program import run_program
 WEEKS = 3
 GATES = {1: PASSES, 2: PASSES, 3: PASSES}
 _TRAINING = ("step=0", "saved", "step=2", "before-rename", "renamed")
-_UPDATE = ("prepared", "pending", "judged", "moved", "recorded", "accepted")
+_UPDATE = ("prepared", "pending", "judged", "moved", "pointed", "accepted")
 _LINES = {1: 10, 2: 7, 3: 7}  # three more for the start
 
 pytestmark = pytest.mark.skipif(

@@ -3,71 +3,30 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from support.processes import exit_code_of, start_child
 from support.production import (
     FAILS,
     PASSES,
     SETTINGS,
     first_words,
-    make_place,
     tree,
     week_words,
     write_week,
 )
-from support.program import ProgramResult, check_refused, run_program
+from support.program import ProgramResult, check_refused
 
 from vlcpctl.commands.update import _settings
-from vlcpctl.core.staging import Staging
+from vlcpctl.production.records import WEEK, write_record
 from vlcpctl.production.settings import Settings
 from vlcpctl.testing.tiny_stream import make_task
 
 Run = Callable[..., ProgramResult]
-
-
-@pytest.fixture
-def run(capfd: pytest.CaptureFixture[str]) -> Run:
-    """Runs `vlcpctl WORDS` in this process."""
-    return lambda *words: run_program(capfd, *words)
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Weeks of pairs, a guard and a model."""
-    return make_place(tmp_path_factory.mktemp("place"))
-
-
-@pytest.fixture(scope="module")
-def after_one(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A state directory after its first week; tests copy it."""
-    state = tmp_path_factory.mktemp("after") / "prod"
-    capture = pytest.MonkeyPatch()
-    with capture.context() as patched:
-        from vlcpctl import cli
-
-        words = [str(one) for one in ["vlcpctl", *first_words(place, state), *PASSES]]
-        patched.setattr("sys.argv", words)
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-    assert not stop.value.code
-    return state
-
-
-@pytest.fixture
-def state(after_one: Path) -> Path:
-    """A copy of it, beside the original, so that relative paths stay right."""
-    copy = after_one.with_name("copy")
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(after_one, copy, symlinks=True)
-    return copy
 
 
 def rows_of(directory: Path) -> list[dict[str, object]]:
@@ -291,9 +250,29 @@ def test_rollback_takes_weeks_back_and_their_rows(run: Run, place: Path, state: 
     first = tree(state)
     for number in (2, 3):
         assert run(*week_words(place, state, number), "-q", "--steps", "2").code == 0
-    done = run("update", "--state", state, "--rollback", "1")
+    # A week that is being made, and a file of somebody else in it.
+    (state / "pending" / "stream").mkdir(parents=True)
+    week = json.loads((state / "weeks/0003/week.json").read_text())
+    attempt = {name: week[name] for name in week if name not in {"schema", "seal", "made_by"}}
+    write_record(state / "pending" / "week.json", WEEK, {**attempt, "number": 4})
+    (state / "pending" / "notes.txt").touch()
+    rollback = ["update", "--state", state, "--rollback", "1"]
+    (state / "weeks/0001/week.json").rename(state / "week.json")
+    before = tree(state)
+    check_refused(run(*rollback), "update", 3, "week.json is missing; restore it from a backup")
+    assert tree(state) == before
+    # State.json has what the same line again needs.
+    assert run(*week_words(place, state, 1)).code == 0
+    (state / "week.json").rename(state / "weeks/0001/week.json")
+    pending = f"{state}/pending, the unfinished week 4, is removed"
+    assert f"# {pending}\n" in run(*rollback, "--dry-run").out
+    done = run(*rollback)
     assert (done.code, done.out) == (0, f"{state}/weeks/0001/checkpoint\n")
     assert f"week 3 is kept in {state}/rolled-back/0003" in done.err
+    assert pending in done.err
+    assert f"{state}/pending keeps what update has not made: notes.txt" in done.err
+    assert [path.name for path in (state / "pending").iterdir()] == ["notes.txt"]
+    shutil.rmtree(state / "pending")
     after = tree(state)
     kept = {name for name in after if name.startswith("rolled-back/")}
     assert {name: after[name] for name in after.keys() - kept} == first
@@ -499,27 +478,6 @@ def test_a_column_can_have_the_splits_and_a_hold_out_takes_its_place(
     lines = run(*week, "--holdout", "test=0.5", "--dry-run").out
     assert "--holdout test=0.5" in lines
     assert "--split-column" not in lines
-
-
-def test_two_updates_of_a_state_do_not_run_at_once(run: Run, place: Path, state: Path) -> None:
-    before = tree(state)
-    reader, writer = os.pipe()
-
-    def hold(_: object) -> None:
-        with Staging(state).locked():
-            os.write(writer, b".")
-            signal.pause()
-
-    child = start_child(hold)
-    try:
-        os.read(reader, 1)
-        for words in (week_words(place, state, 2), ["update", "--state", state, "--rollback", "0"]):
-            check_refused(run(*words, "-q"), "update", 4, f"is being written by process {child}")
-    finally:
-        os.kill(child, signal.SIGKILL)
-        assert exit_code_of(child) == -signal.SIGKILL
-    assert tree(state) == before
-    assert run(*week_words(place, state, 2), *PASSES).code == 0
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ def run(path: ArtifactPath, json: options.Json = False, quiet: options.Quiet = F
 
     Parents are found by their content id in the surrounding directories. For a stream, its tasks
     are listed; for a state directory of update, its weeks, their verdicts and the current
-    checkpoint.
+    checkpoint. If DIR/current is not the link that update has made, the exit code is 3.
 
     Examples:
       vlcpctl inspect stream
@@ -35,14 +35,17 @@ def run(path: ArtifactPath, json: options.Json = False, quiet: options.Quiet = F
     from json import dumps
 
     from vlcpctl.core.console import emit
+    from vlcpctl.core.errors import BadInput
     from vlcpctl.core.shown_paths import as_given
     from vlcpctl.inspection.lineage import describe, lines
     from vlcpctl.production.describe import KIND, describe_state, is_state, state_lines
 
     facts = describe_state(path) if is_state(path) else describe(path)
+    shown = partial(as_given, given=[path])
     if json:
         emit(dumps(facts, ensure_ascii=False))
-        return
-    shown = partial(as_given, given=[path])
-    for line in state_lines(facts) if facts["kind"] == KIND else lines(facts, shown):
-        emit(line)
+    else:
+        for line in state_lines(facts) if facts["kind"] == KIND else lines(facts, shown):
+            emit(line)
+    if facts.get("problem") is not None:
+        raise BadInput(facts["problem"])

@@ -548,16 +548,19 @@ def _refuse_beside_rollback(given: dict[str, Any]) -> None:
 
 def _roll_back(state: Path, week: int, wait: float | None, *, dry_run: bool, as_json: bool) -> None:
     from vlcpctl.production.layout import Layout
-    from vlcpctl.production.rollback import require_week, rollback
+    from vlcpctl.production.rollback import require_week, rollback, shown_pending
     from vlcpctl.production.state import read_state
     from vlcpctl.production.update import recover
 
     place = Layout(state)
-    before = read_state(place)  # before a lock is made beside what is not a state directory
+    before = read_state(place)  # before a lock is made in what is not a state directory
     if dry_run:
         require_week(place, before, week)
+        place.require_current(before.weeks_of_current(place))
         for number in range(week + 1, before.last + 1):
             console.emit(f"# {place.week(number)} becomes {place.rolled_back(number)}")
+        if week < before.last and shown_pending(place) is not None:
+            console.emit(f"# {shown_pending(place)} is removed")
         return
     with _locked(state, wait):
         before = recover(place)
@@ -572,8 +575,11 @@ def _roll_back(state: Path, week: int, wait: float | None, *, dry_run: bool, as_
 def _check_place(state: Path, inputs: list[str]) -> None:
     """Refuse a state directory that is or contains an input, or that cannot be one."""
     from vlcpctl.core.atomic import check_output_path
+    from vlcpctl.production.layout import Layout
+    from vlcpctl.production.start import refuse_other_files
 
     check_output_path(state, [Path(one) for one in inputs if Path(one).exists()])
+    refuse_other_files(Layout(state))  # before a lock is made in it
 
 
 @contextmanager
@@ -581,8 +587,8 @@ def _locked(state: Path, wait: float | None) -> Iterator[None]:
     """Hold the lock of the state directory within the block, waiting as given by --wait."""
     from vlcpctl.core import locks
     from vlcpctl.core.atomic import naming_output
-    from vlcpctl.core.staging import Staging
+    from vlcpctl.production.layout import Layout
 
     locks.set_patience(wait or 0.0)
-    with naming_output(state), Staging(state).locked():
+    with naming_output(state), Layout(state).locked():
         yield

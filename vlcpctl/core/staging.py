@@ -340,9 +340,10 @@ def output_of(path: Path) -> Path | None:
 
 
 def staging_at(path: Path) -> Staging | None:
-    """The staging directory that has this path; None if the name is of no such directory."""
+    """The staging directory that has this path; None if it is none, or vlcpctl has not made it."""
     output = output_of(path)
-    return None if output is None else Staging(output, inside=path.name == _INSIDE)
+    found = None if output is None else Staging(output, inside=path.name == _INSIDE)
+    return found if found is not None and found.is_ours() else None
 
 
 def read_path(path: Path) -> Path:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.manifest import MANIFESTS, is_artifact, kind_of
-from vlcpctl.core.staging import Staging, output_of, staging_at
+from vlcpctl.core.staging import Staging, staging_at
 from vlcpctl.data.precomputed import pseudo_texts
 from vlcpctl.data.precomputed.stored_features import FILE, IMAGES, TEXTS
 from vlcpctl.data.tasks.facts import read_stream, read_task
@@ -82,7 +82,7 @@ def whole(path: Path, was_searched: Callable[[Path], bool]) -> Path:
         raise BadInput(f"{path} does not exist")
     for at in (real, *real.parents):
         staging = staging_at(at)
-        if staging is not None and staging.is_ours():
+        if staging is not None:
             return around(staging.output) or staging.output
     return around(real) or real
 
@@ -138,7 +138,7 @@ class _Walk:
 
     def _visit_directory(self, path: Path, owner: Stored | None, kept: Path | None) -> None:
         staging = staging_at(path)
-        if staging is not None and staging.is_ours():
+        if staging is not None:
             self._visit_hidden(staging)
             return
         if _is_state(path):
@@ -192,7 +192,7 @@ class _Walk:
 
 def is_left_over(path: Path) -> bool:
     """Whether a path is what a writer leaves when it is killed, which the next one deletes."""
-    return any(output_of(at.parent) and _LEFT.match(at.name) for at in path.parents)
+    return any(_LEFT.match(at.name) and staging_at(at.parent) for at in path.parents)
 
 
 def _is_state(directory: Path) -> bool:

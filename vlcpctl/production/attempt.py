@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.printable import printable
 from vlcpctl.data.tasks.facts import read_stream
+from vlcpctl.production.layout import Layout
 from vlcpctl.production.left_out import left_out_of
 from vlcpctl.production.records import VERDICT, WEEK, objects, read_record, write_record
 from vlcpctl.production.settings import Settings
@@ -39,6 +41,8 @@ class Attempt:
     @classmethod
     def read(cls, directory: Path) -> Self:
         """The attempt in a directory. Raises BadInput if it cannot be read."""
+        if not (directory / _WEEK).exists():
+            raise BadInput(f"{directory / _WEEK} is missing; restore it from a backup")
         take = read_record(directory / _WEEK, WEEK)
         return cls(
             number=take("number", int),
@@ -111,6 +115,11 @@ class Judgement:
         )
 
     @classmethod
+    def recorded(cls, week: Week) -> Self:
+        """The judgement that state.json has of an accepted week, without the conditions."""
+        return cls(accepted=True, gates=(), undefined="", verdicts=week.verdicts)
+
+    @classmethod
     def read(cls, directory: Path) -> Self | None:
         """The judgement in a directory; None if there is none. Raises BadInput if unreadable."""
         if not (directory / _VERDICT).exists():
@@ -143,25 +152,50 @@ def read_attempt(directory: Path) -> Attempt | None:
     return Attempt.read(directory)
 
 
-def require_judged(directory: Path) -> tuple[Attempt, Judgement]:
+def require_judged(directory: Path, number: int, parent: str) -> tuple[Attempt, Judgement]:
     """The attempt and judgement of a week that was moved to the accepted ones.
 
-    Raises BadInput if either is missing, or it was not accepted.
+    Raises BadInput if either is missing, it was not accepted, or it is not the week of this number
+    that continues the checkpoint with the content id `parent`.
     """
     attempt, judged = read_attempt(directory), Judgement.read(directory)
     if attempt is None or judged is None or not judged.accepted:
+        found = "is not in state.json and was not accepted by 'update'"
+        raise BadInput(f"{directory} {found}{_away(directory)}")
+    if (attempt.number, attempt.parent) != (number, parent):
         raise BadInput(
-            f"{directory} is not in state.json and was not accepted by 'update'; move it away"
+            f"{directory} is not in state.json, and was made as week {attempt.number} after "
+            f"checkpoint {attempt.parent[:12]}, not as week {number} after {parent[:12]}"
+            f"{_away(directory)}"
         )
     return attempt, judged
 
 
-def verdicts_of(judged: Judgement, directory: Path) -> list[Verdict]:
-    """The verdicts of a judgement as the report had them; `directory` is named in messages.
+def refuse_other_weeks(place: Layout, last: int) -> None:
+    """Raise BadInput for a week that is not in state.json and would be in the way of a later one.
+
+    `last` is the number of the last week that is, or will be, in it.
+    """
+    weeks = place.week(1).parent
+    found = sorted(weeks.glob("[0-9]" * 4)) if weeks.is_dir() else []
+    for one in found:
+        if int(one.name) > last:
+            raise BadInput(f"{one} is not in state.json{_away(one)}")
+
+
+def _away(week: Path) -> str:
+    """What to do about a directory that is no accepted week."""
+    state = week.parent.parent
+    repair = shlex.join(["mv", str(week), str(state / f"{week.name}.old")])
+    return f"; move it away with '{repair}', and run the same command again"
+
+
+def verdicts_of(verdicts: Sequence[dict[str, Any]], file: Path) -> list[Verdict]:
+    """The verdicts that a file has recorded, as the report had them.
 
     Raises BadInput if one lacks a field or has one of another type.
     """
-    return [Verdict.read(Fields(one, directory / _VERDICT)) for one in judged.verdicts]
+    return [Verdict.read(Fields(one, file)) for one in verdicts]
 
 
 def _phrase(verdict: Mapping[str, Any]) -> str:

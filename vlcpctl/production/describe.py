@@ -26,14 +26,18 @@ def is_state(path: Path) -> bool:
 def describe_state(path: Path) -> dict[str, Any]:
     """A state directory as a JSON object: settings, start, weeks, and the week being made.
 
-    Raises BadInput if state.json cannot be read. Nothing is completed or changed.
+    `current` is where the link of this name leads, None without one, and `problem` what is wrong
+    with it. Raises BadInput if state.json cannot be read. Nothing is completed or changed.
     """
     place = Layout(path)
     state = read_state(place)
+    fault = place.fault_of_current(state.weeks_of_current(place))
     return {
         "path": str(path),
         "kind": KIND,
-        "current": str(place.week(state.last) / "checkpoint") if state.start.ready else None,
+        "current": str(path / place.current.readlink()) if place.current.is_symlink() else None,
+        "problem": place.repair_of_current(fault, state.last) if fault is not None else None,
+        "accepted": str(place.week(state.last) / "checkpoint") if state.start.ready else None,
         "week": state.last,
         "start": {
             "given": state.start.given,
@@ -46,7 +50,9 @@ def describe_state(path: Path) -> dict[str, Any]:
         "weeks": [_week(place, week) for week in state.weeks],
         "pending": _pending(place, state),
         "deleted": sum(len(read_stop_list(one).keys) for one in stop_lists_in(path)),
-        "rolled_back": sorted(int(one.name) for one in place.rolled_back(1).parent.glob("[0-9]*")),
+        "rolled_back": sorted(
+            int(one.name) for one in place.rolled_back(1).parent.glob("[0-9]" * 4)
+        ),
     }
 
 
@@ -59,7 +65,7 @@ def state_lines(facts: Mapping[str, Any]) -> Iterator[str]:
     """The lines that show a state directory; `facts` is what `describe_state` returns."""
     settings = facts["settings"]
     yield f"state {facts['path']}"
-    yield f"  current: {facts['current'] or 'none, the start is not complete'}"
+    yield f"  current: {_current(facts)}"
     yield (
         f"  run {settings['run']}, method {settings['method']}, preset {settings['preset']}, "
         f"buffer {settings['buffer_size']}, {_splits(settings)}"
@@ -80,6 +86,14 @@ def state_lines(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"  left out from now on: {pairs} ({facts['path']}/deleted)"
     if facts["rolled_back"]:
         yield f"  rolled back: {', '.join(map(str, facts['rolled_back']))}"
+
+
+def _current(facts: Mapping[str, Any]) -> str:
+    if facts["problem"] is not None:
+        return f"{facts['current'] or 'no link'}, which is not {facts['accepted']}"
+    if facts["accepted"] is None:
+        return "none, the start is not complete"
+    return facts["current"] or f"no link; the last accepted checkpoint is {facts['accepted']}"
 
 
 def _week(place: Layout, week: Week) -> dict[str, Any]:

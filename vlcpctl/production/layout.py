@@ -6,23 +6,34 @@ weeks/0001/              an accepted week: stream, checkpoint, buffer, rows, ran
 pending/                 the week being made; after a rejection it stays until the next week starts
 rolled-back/0001/        a week that `--rollback` took back; the last one of each number
 current                  a link to the checkpoint to deploy: that of the last accepted week
+.vlcpctl/                its lock and what is being written or removed, while an update runs
 
 A week also has week.json, its data and settings, and verdict.json, how it was judged.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import shlex
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from vlcpctl.core.staging import Staging, link_or_copy, sync
+from vlcpctl.core.console import say
+from vlcpctl.core.errors import OutputExists, some_names
+from vlcpctl.core.printable import printable
+from vlcpctl.core.staging import Staging, link_or_copy, staging_at, sync
 
 MOST_WEEKS = 9999  # the names of their directories have four digits
 TASK = "00-week-{:04d}"  # the directory of a week's only task
 _START = "start"
+_OF_WEEK = frozenset(
+    {"buffer", "checkpoint", "ranks", "report", "rows", "stream", "verdict.json", "week.json"}
+)
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 @dataclass(frozen=True)
@@ -59,6 +70,25 @@ class Layout:
         """Where `--rollback` puts a week."""
         return self.root / "rolled-back" / f"{number:04d}"
 
+    @property
+    def scratch(self) -> Staging:
+        """The staging directory, inside the real directory: that may be a mounted volume."""
+        return Staging(Path(os.path.realpath(self.root)), inside=True)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock of the state directory within the block, whichever path it was given by.
+
+        Versions before 0.3.0 had it beside the directory: if it is there, it is held, too, and what
+        they left in it is removed. Raises as `Staging.locked` does.
+        """
+        with ExitStack() as locks:
+            locks.enter_context(self.scratch.locked())
+            for path in dict.fromkeys([self.root, self.scratch.output]):
+                if Staging(path).is_ours():
+                    locks.enter_context(Staging(path).locked())
+            yield
+
     def tidy(self) -> None:
         """Remove temporary files that a killed process left; only for the holder of the lock."""
         for left in (*self.root.glob(".*.tmp-*"), *self.pending.glob(".*.tmp-*")):
@@ -72,12 +102,28 @@ class Layout:
         """
         if not os.path.lexists(path):
             return
-        grave = Staging(self.root).writing
+        grave = self.scratch.writing
         path.rename(grave)
         if grave.is_dir() and not grave.is_symlink():
             shutil.rmtree(grave)
         else:
             grave.unlink()
+
+    def discard_pending(self) -> None:
+        """Remove the week being made; files that `update` has not made stay, which is said.
+
+        Only for the holder of the lock.
+        """
+        found = sorted(self.pending.iterdir()) if self.pending.is_dir() else []
+        others = [one for one in found if one.name not in _OF_WEEK and staging_at(one) is None]
+        if not others:
+            self.discard(self.pending)
+            return
+        # First week.json: without it, what a kill leaves is no week.
+        for path in sorted(set(found) - set(others), reverse=True):
+            self.discard(path)
+        names = printable(some_names([one.name for one in others]))
+        say(f"{self.pending} keeps what update has not made: {names}")
 
     def move(self, source: Path, target: Path) -> None:
         """Rename a directory below the root, and wait until that is on the disk."""
@@ -91,7 +137,7 @@ class Layout:
 
         It appears when it is complete. Only for the holder of the lock.
         """
-        making = Staging(self.root).writing
+        making = self.scratch.writing
         for path in sorted(source.rglob("*")):
             place = making / path.relative_to(source)
             if path.is_dir():
@@ -104,17 +150,54 @@ class Layout:
     def point_to(self, number: int) -> None:
         """Let `current` be a link to the checkpoint of this week, if it is not yet.
 
-        Where the file system has no links, there is none: state.json names the week.
+        Where the file system has no links, there is none, which is said. Only for the holder of the
+        lock. Raises OutputExists if `current` is no link.
         """
-        target = Path(os.path.relpath(self.week(number) / "checkpoint", self.root))
-        if self.current.is_symlink() and self.current.readlink() == target:
+        if self.current.is_symlink():
+            if self.fault_of_current([number]) is None:
+                return
+        elif os.path.lexists(self.current):
+            self.require_current([number])
+        checkpoint, temporary = self.week(number) / "checkpoint", self.scratch.writing
+        try:
+            temporary.symlink_to(checkpoint.relative_to(self.root))
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            say(f"{self.current} is not made: this file system has no links; deploy {checkpoint}")
             return
-        temporary = self.current.with_name(f".current.tmp-{os.getpid()}")
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-            temporary.symlink_to(target)
+        try:
             temporary.replace(self.current)  # never a moment without a link
-            sync(self.root)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync(self.root)
+        self.require_current([number])
+
+    def fault_of_current(self, numbers: Sequence[int]) -> str | None:
+        """What `current` is, if it is there and no link to the checkpoint of one of these weeks."""
+        if not os.path.lexists(self.current):
+            return None
+        if not self.current.is_symlink():
+            return "a directory" if self.current.is_dir() else "a file"
+        real = os.path.realpath(self.current)
+        if any(real == os.path.realpath(self.week(one) / "checkpoint") for one in numbers):
+            return None
+        return f"a link to {printable(self.current.readlink())}"
+
+    def require_current(self, numbers: Sequence[int]) -> None:
+        """Raise OutputExists unless `current` is the link to one of these weeks, or missing."""
+        fault = self.fault_of_current(numbers)
+        if fault is not None:
+            raise OutputExists(self.repair_of_current(fault, numbers[0]))
+
+    def repair_of_current(self, fault: str, number: int) -> str:
+        """The message for a `current` that is not the link to the checkpoint of this week."""
+        repair = shlex.join(["mv", str(self.current), f"{self.current}.old"])
+        return (
+            f"{self.current} is {fault}, not the link to {self.week(number) / 'checkpoint'} that "
+            f"'vlcpctl update' makes; move it away with '{repair}', and the next update makes the "
+            "link again"
+        )
 
 
 def relative_to_root(root: Path, path: Path) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
-from vlcpctl.core.errors import UsageError
-from vlcpctl.production.attempt import Attempt
+from vlcpctl.core.console import say
+from vlcpctl.core.errors import BadInput, UsageError
+from vlcpctl.production.attempt import Attempt, Judgement, read_attempt
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.state import State
 
@@ -15,18 +17,33 @@ def rollback(place: Layout, state: State, week: int) -> State:
 
     The later weeks are moved to `rolled-back/`, where a week of the same number is replaced, and
     the week being made is removed. Settings are those of the week. Raises UsageError if there is no
-    such week.
+    such week, and BadInput if its settings cannot be read; then nothing has changed.
     """
     require_week(place, state, week)
     if week == state.last:
         return state
-    place.discard(place.pending)
     settings = Attempt.read(place.week(week)).settings if week else state.start.settings
+    pending = shown_pending(place)
+    if pending is not None:
+        say(f"{pending} is removed")
+    place.discard_pending()
     later = tuple(range(week + 1, state.last + 1))
     state = replace(state, settings=settings, weeks=state.weeks[:week], rolling_back=later)
     state.write(place)  # from here on, a killed rollback is completed by the next call
     place.point_to(week)
     return move_away(place, state)
+
+
+def shown_pending(place: Layout) -> str | None:
+    """The week being made as it is named in messages; None if there is none."""
+    if not place.pending.exists():
+        return None
+    with suppress(BadInput):  # damaged
+        attempt, judged = read_attempt(place.pending), Judgement.read(place.pending)
+        if attempt is not None:
+            which = "unfinished" if judged is None else "rejected"
+            return f"{place.pending}, the {which} week {attempt.number},"
+    return str(place.pending)
 
 
 def require_week(place: Layout, state: State, week: int) -> None:

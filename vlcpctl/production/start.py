@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,8 @@ from vlcpctl.production.lines import Lines, is_pretrained
 from vlcpctl.production.settings import Settings
 from vlcpctl.production.state import Start, State, guard_ids
 
+_OF_VOLUME = "lost+found"  # in the root of a new file system
+
 
 def begin(
     place: Layout,
@@ -31,10 +34,7 @@ def begin(
     """
     if init is None:
         raise UsageError(f"{place.root} is not a state directory; --init CHECKPOINT starts one")
-    if _has_other_files(place):
-        raise OutputExists(
-            f"{place.root} already exists and is not a state directory; choose another --state"
-        )
+    refuse_other_files(place)
     settings = first_settings(place, init, given)
     for data in buffer_from:
         if not Path(data).exists():
@@ -176,11 +176,17 @@ def _is_start(start: Start, init: str) -> bool:
     return _source(init) == start.source
 
 
-def _has_other_files(place: Layout) -> bool:
-    """Whether the directory has files that no killed call has left."""
-    names = [path.name for path in place.root.iterdir()] if place.root.is_dir() else []
-    is_file = place.root.exists() and not place.root.is_dir()
-    return is_file or any(not name.startswith(f".{place.state.name}.tmp-") for name in names)
+def refuse_other_files(place: Layout) -> None:
+    """Raise OutputExists if a state cannot be started in the directory: it has other files."""
+    if place.state.is_file() or not os.path.lexists(place.root):
+        return
+    names = [path.name for path in place.root.iterdir()] if place.root.is_dir() else [""]
+    own = {_OF_VOLUME, *([place.scratch.path.name] if place.scratch.is_ours() else [])}
+    left = f".{place.state.name}.tmp-"  # by a killed call
+    if any(name not in own and not name.startswith(left) for name in names):
+        raise OutputExists(
+            f"{place.root} already exists and is not a state directory; choose another --state"
+        )
 
 
 def _run_name(place: Layout, given: Mapping[str, Any], of_start: str | None) -> str:

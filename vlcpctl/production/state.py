@@ -97,6 +97,11 @@ class State:
         """The number of the last accepted week; 0 is the start."""
         return len(self.weeks)
 
+    def weeks_of_current(self, place: Layout) -> list[int]:
+        """The weeks that `current` may be a link to: the last one, and what a kill can leave."""
+        moved = [self.last + 1] if place.week(self.last + 1).exists() else []
+        return [self.last, *moved, *self.rolling_back]
+
     @property
     def checkpoint(self) -> str:
         """The content id of the last accepted checkpoint."""

@@ -1,8 +1,8 @@
 """The weekly update: split, train, evaluate, report, judge, and then accept or reject.
 
 A week is made in `pending/` by ordinary command lines, each of which can be repeated: killed
-anywhere, the same call continues. Accepting it is a rename, then a new state.json, then the link
-`current`; the next call completes what was killed between them.
+anywhere, the same call continues. Accepting it is a rename, then the link `current`, then a new
+state.json; the next call completes what was killed between them.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from vlcpctl.production.attempt import (
     Attempt,
     Judgement,
     read_attempt,
+    refuse_other_weeks,
     require_judged,
     verdicts_of,
 )
@@ -208,13 +209,14 @@ def dry_run(request: Request) -> list[str]:
 def _of_accepted(request: Request, place: Layout, known: Week) -> Outcome:
     """The outcome of data that were accepted before."""
     week = place.week(known.number)
-    attempt, judged = require_judged(week)
     why = f"{request.state}: this data is already accepted as week {known.number}"
-    _refuse_unapplied(why, request, attempt)
+    if request.given or request.call.fresh_state or request.call.readmit:
+        _refuse_unapplied(why, request, Attempt.read(week))
     say(f"{why}; nothing is trained or judged again")
     if request.call.junit is not None:
         check_junit_path(request.call.junit, week / "report")
-        write_junit(verdicts_of(judged, week), request.call.junit)
+        write_junit(verdicts_of(known.verdicts, place.state), request.call.junit)
+    judged = Judgement.recorded(known)
     return Outcome(number=known.number, directory=week, judged=judged, left_out=known.left_out)
 
 
@@ -289,6 +291,8 @@ def prepare(
             settings = first_settings(place, request.init, request.given)
         start = request.init, request.buffer_from
         state = restarted(place, state, *start, settings, writes=writes)
+        if not writes:
+            place.require_current(state.weeks_of_current(place))
     else:
         state = begin(place, request.init, request.buffer_from, request.given)
         settings = state.settings
@@ -346,11 +350,13 @@ def recover(place: Layout) -> State:
     """The state, after what a killed call left half-done has been completed."""
     place.tidy()
     state = read_state(place)
+    place.require_current(state.weeks_of_current(place))
     if state.rolling_back:
         place.point_to(state.last)
         state = move_away(place, state)
+    refuse_other_weeks(place, state.last + 1)
     if place.week(state.last + 1).exists():  # moved there, but not in state.json yet
-        state = _record(place, state)
+        state = _record(place, state, lambda _: None)
     if state.start.ready:
         place.point_to(state.last)
     return state
@@ -360,9 +366,7 @@ def accept(place: Layout, state: State, observe: Observe) -> State:
     """Make the pending week the last accepted one."""
     place.move(place.pending, place.week(state.last + 1))
     observe("moved")
-    state = _record(place, state)
-    observe("recorded")
-    place.point_to(state.last)
+    state = _record(place, state, observe)
     observe("accepted")
     return state
 
@@ -381,11 +385,16 @@ def run_lines(lines: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:
     return runner.failed
 
 
-def _record(place: Layout, state: State) -> State:
-    """Add the week that was moved to `weeks/` to state.json."""
+def _record(place: Layout, state: State, observe: Observe) -> State:
+    """Let `current` be the week that was moved to `weeks/`, and add the week to state.json.
+
+    In this order, so that what a kill leaves can be told from a link that somebody has changed.
+    """
     directory = place.week(state.last + 1)
-    attempt, judged = require_judged(directory)
+    attempt, judged = require_judged(directory, state.last + 1, state.checkpoint)
     week = attempt.accepted(directory, judged.verdicts)
+    place.point_to(week.number)
+    observe("pointed")
     state = replace(state, settings=attempt.settings, weeks=(*state.weeks, week))
     state.write(place)
     return state
@@ -429,8 +438,8 @@ def _continue(place: Layout, attempt: Attempt, *, force: bool) -> bool:
                 f"{pending} is an unfinished week of a different command: {'; '.join(differences)};"
                 " finish it with that command, or --force starts over"
             )
-        place.discard(pending)
-        pending.mkdir()
+        place.discard_pending()
+        pending.mkdir(exist_ok=True)
         is_made = False
     else:
         is_same = before.settings.same_evaluation(attempt.settings)

@@ -11,6 +11,7 @@ import pytest
 from tests.support.eval_rows import current, merged_rows, own_rows, row
 from vlcpctl.core import rows
 from vlcpctl.core.errors import BadInput
+from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.core.quick_rows import QuickRows
 from vlcpctl.core.rows import Row, read_rows
 
@@ -31,13 +32,13 @@ CHANGES: list[dict[str, Any]] = [
     {"metrics": [1.0]},
     {"tasks": [1, 2]},
     {"tasks": [["a"]]},
-    {"tasks": ["t"] * 1001},
+    {"tasks": ["t"] * (MOST_TASKS + 1)},
     {"task": "t" * (rows.MOST_NAME + 1)},
     {"stream": 0},
     {"stream": "s" * (rows.MOST_NAME + 1)},
     {"step": True},
     {"step": -1},
-    {"task_step": 1000},
+    {"task_step": MOST_TASKS},
     {"seed": 1.0},
     {"seed": 2**63},
     {"unknown": 2**64},

@@ -6,22 +6,27 @@ renames that accept it.
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from support.processes import exit_code_of, run_line, start_child
 from support.production import (
     FAILS,
     PASSES,
     first_words,
     killed_at,
-    make_place,
     tree,
     week_words,
 )
-from support.program import run_program
+from support.program import check_refused, run_program
+
+from vlcpctl.production.layout import Layout
 
 WEEKS = 3
 GATES = {1: PASSES, 2: PASSES, 3: PASSES}
@@ -42,12 +47,6 @@ def points(week: int) -> Iterator[str]:
     for line in range(_LINES[week]):
         yield from (f"line {line}", f"after line {line}")
     yield from (*_TRAINING, *_UPDATE[1:])
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Weeks of pairs, a guard and a model."""
-    return make_place(tmp_path_factory.mktemp("place"), WEEKS)
 
 
 @pytest.fixture(autouse=True)
@@ -81,6 +80,75 @@ def kill_and_go_on(
     assert (done.code, done.out) == (0, f"{root}/prod/weeks/{week:04d}/checkpoint\n"), done.err
 
 
+def test_a_week_killed_once_at_each_kind_of_point_ends_as_an_undisturbed_one(
+    place: Path, after_one: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    roots = [after_one.with_name(name) for name in ("calm", "killed")]
+    for root in roots:
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(after_one, root, symlinks=True)
+    calm, killed = roots
+    assert run_program(capfd, *words_of(place, calm, 2)).code == 0
+    words = words_of(place, killed, 2)
+    for at in ("after line 1", "step=2", "judged", "pointed"):
+        assert killed_at(at, words, tmp_path / "log") == -signal.SIGKILL, at
+    done = run_program(capfd, *words)
+    assert (done.code, done.out) == (0, f"{killed}/weeks/0002/checkpoint\n"), done.err
+    assert tree(killed) == tree(calm)
+
+
+def test_a_killed_training_goes_on_with_other_threads_if_that_is_accepted(
+    place: Path, state: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = words_of(place, state, 2)
+    idle = run_program(capfd, *words, "--accept-inexact")
+    check_refused(idle, "update", 2, "--accept-inexact has no effect: there is no unfinished")
+    assert killed_at("step=2", words, tmp_path / "log") == -signal.SIGKILL
+    refused = run_program(capfd, *words, "--threads", "2")
+    assert (refused.code, refused.out) == (5, "")
+    assert "threads was 1 and is now 2; --accept-inexact resumes anyway" in refused.err
+    forced = run_program(capfd, *words, "--accept-inexact", "--force", "--dry-run")
+    check_refused(forced, "update", 2, "--accept-inexact has no effect with --force")
+    inexact = [*words, "--threads", "2", "--accept-inexact"]
+    # Killed again after the training, the same command still goes on.
+    assert killed_at("after line 3", inexact, tmp_path / "log") == -signal.SIGKILL
+    done = run_program(capfd, *inexact)
+    assert (done.code, done.out) == (0, f"{state}/weeks/0002/checkpoint\n"), done.err
+    assert json.loads((state / "weeks/0002/week.json").read_text())["accept_inexact"] is True
+    # What was accepted is not resumed: the next week is made without it.
+    later = run_program(capfd, *week_words(place, state, 3), "--dry-run")
+    assert "--accept-inexact" not in later.out
+    assert "--threads 2" in later.out
+
+
+@pytest.mark.parametrize("has_moved", [False, True])
+def test_a_rollback_killed_at_a_move_is_completed(
+    state: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], has_moved: bool
+) -> None:
+    words = ["update", "--state", state, "--rollback", "0"]
+    killed = start_child(lambda _: _killed_at_move(words, tmp_path / "log", has_moved=has_moved))
+    assert exit_code_of(killed) == -signal.SIGKILL
+    assert (state / "current").readlink() == Path("start/checkpoint")
+    assert run_program(capfd, "inspect", state).code == 0
+    done = run_program(capfd, *words)
+    assert (done.code, done.out) == (0, f"{state}/start/checkpoint\n"), done.err
+    assert not list((state / "weeks").iterdir())
+    assert [path.name for path in (state / "rolled-back").iterdir()] == ["0001"]
+
+
+def _killed_at_move(words: Sequence[object], log: Path, *, has_moved: bool) -> None:
+    """Be a rollback that is killed before or after it moves the first week."""
+    move = Layout.move
+
+    def moved(self: Layout, source: Path, target: Path) -> None:
+        if has_moved:
+            move(self, source, target)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    Layout.move = moved  # type: ignore[method-assign]
+    run_line(words, log)
+
+
 @pytest.mark.slow
 def test_weeks_killed_at_a_few_points_end_as_undisturbed_ones(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -95,7 +163,7 @@ def test_weeks_killed_at_a_few_points_end_as_undisturbed_ones(
 
 @pytest.mark.slow
 def test_a_killed_rejection_and_a_killed_rollback_are_completed(
-    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     state = tmp_path / "root" / "prod"
     state.parent.mkdir()
@@ -108,23 +176,9 @@ def test_a_killed_rejection_and_a_killed_rollback_are_completed(
         assert run_program(capfd, *words).code == 7
         after = tree(state)
         assert {name: after[name] for name in before} == before
-    from support.processes import exit_code_of, run_line, start_child
-
-    def killed_between_the_moves(_rank: int) -> None:
-        import os
-
-        from vlcpctl.production.layout import Layout
-
-        move = Layout.move
-
-        def moved(self: Layout, source: Path, target: Path) -> None:
-            move(self, source, target)
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        monkeypatch.setattr(Layout, "move", moved)
-        run_line(["update", "--state", state, "--rollback", "0"], tmp_path / "log")
-
-    assert exit_code_of(start_child(killed_between_the_moves)) == -signal.SIGKILL
+    rollback = ["update", "--state", state, "--rollback", "0"]
+    killed = start_child(lambda _: _killed_at_move(rollback, tmp_path / "log", has_moved=True))
+    assert exit_code_of(killed) == -signal.SIGKILL
     assert (state / "current").readlink() == Path("start/checkpoint")
     assert run_program(capfd, "update", "--state", state, "--rollback", "0").code == 0
     assert not list((state / "weeks").iterdir())

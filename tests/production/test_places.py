@@ -118,6 +118,30 @@ def test_two_calls_for_a_state_do_not_run_at_once_whatever_its_path(
     assert not list(state.parent.glob(".*.vlcpctl"))
 
 
+def test_a_path_may_be_relative_and_have_a_dash_and_a_space(
+    run: Run, place: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = state.with_name("-a copy")
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(state, root, symlinks=True)
+    guard, data = state.with_name("-golden"), state.with_name("-week.parquet")
+    shutil.copytree(place / "golden", guard, dirs_exist_ok=True)
+    shutil.copy(place / "week-2.parquet", data)
+    monkeypatch.chdir(state.parent)
+    words = ["update", f"./{data.name}", "--state", f"./{root.name}", *PASSES]
+    words += ["--guard", f"./{guard.name}/00-golden", "--junit", "./-gates.xml", "-q"]
+    done = run(*words)
+    assert (done.code, done.out) == (0, f"{root}/weeks/0002/checkpoint\n"), done.err
+    assert state.with_name("-gates.xml").is_file()
+    rollback = ["update", "--state", f"./{root.name}", "--rollback", "1"]
+    (root / "current").unlink()
+    (root / "current").touch()
+    refused = run(*rollback)
+    assert refused.code == 4
+    follow_repair(refused.err)
+    assert run(*rollback).out == f"{root}/weeks/0001/checkpoint\n"
+
+
 def test_what_an_earlier_version_left_beside_the_state_is_removed(
     run: Run, place: Path, state: Path
 ) -> None:

@@ -7,6 +7,20 @@ import pytest
 from vlcpctl.production.settings import Guard, Settings
 
 
+def test_steps_and_epochs_take_the_place_of_each_other() -> None:
+    for name, other in (("steps", "epochs"), ("epochs", "steps")):
+        before = Settings(run="shop").with_given({name: 3})
+        after = before.with_given({other: 5})
+        assert (getattr(after, name), getattr(after, other)) == (None, 5)
+
+
+def test_what_another_machine_decides_makes_no_other_week() -> None:
+    before = Settings(run="shop")
+    for given in ({"threads": 2}, {"device": "cpu"}, {"workers": 4}, {"fail_if": ("rm:lt:1",)}):
+        assert before.different_training(before.with_given(given)) == {}
+    assert before.different_training(before.with_given({"lr": 1.0})) == {"lr": (None, 1.0)}
+
+
 @pytest.mark.parametrize(
     ("method", "given", "policy"),
     [

@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -22,8 +23,13 @@ from support.production import (
 from support.program import ProgramResult, check_refused
 
 from vlcpctl.commands.update import _settings
-from vlcpctl.production.records import WEEK, write_record
+from vlcpctl.core.limits import MOST_TASKS
+from vlcpctl.production.attempt import Attempt
+from vlcpctl.production.guards import find_guards
+from vlcpctl.production.layout import MOST_WEEKS, Layout
+from vlcpctl.production.records import STATE, VERDICT, WEEK, write_record
 from vlcpctl.production.settings import Settings
+from vlcpctl.production.update import _continue
 from vlcpctl.testing.tiny_stream import make_task
 
 Run = Callable[..., ProgramResult]
@@ -395,6 +401,18 @@ def test_a_mistake_is_found_before_anything_is_made(
     assert tree(state) == before
 
 
+def test_a_run_with_too_many_tasks_is_refused_before_it_trains(
+    run: Run, place: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert MOST_WEEKS < MOST_TASKS
+    monkeypatch.setattr("vlcpctl.training.task_history.MOST_TASKS", 1)
+    words = ["train-step", place / "golden" / "00-golden", "--method", "seqf", "--dry-run"]
+    words += ["--preset", "tiny", "--batch-size", "4", "--run", "prod"]
+    previous = ["--previous", state / "weeks/0001/checkpoint", "-o", state / "checkpoint"]
+    refused = run(*words, *previous)
+    check_refused(refused, "train-step", 2, "would be step 1 of run 'prod'", "another --run")
+
+
 def test_a_start_is_asked_for_once(run: Run, place: Path, state: Path, tmp_path: Path) -> None:
     data = place / "week-2.parquet"
     check_refused(run("update", data, "--state", tmp_path / "new"), "update", 2, "--init")
@@ -510,6 +528,27 @@ def test_inspect_shows_weeks_and_the_rejected_attempt(run: Run, place: Path, sta
     assert facts["pending"]["verdicts"][0]["holds"] is True
 
 
+@pytest.mark.parametrize("is_same", [True, False])
+def test_a_rejected_week_is_evaluated_again_only_on_other_guards(
+    place: Path, state: Path, is_same: bool
+) -> None:
+    attempt = Attempt.read(state / "weeks" / "0001")
+    pending = state / "pending"
+    shutil.copytree(state / "weeks" / "0001", pending)
+    guards = (
+        attempt.settings.guards if is_same else find_guards(state, [place / "silver/00-silver"])
+    )
+    settings = replace(attempt.settings, guards=guards)
+    with Layout(state).locked():
+        is_made = _continue(Layout(state), replace(attempt, settings=settings), force=False)
+    assert is_made == is_same
+    assert ((pending / "rows").exists(), (pending / "ranks").exists()) == (is_same, is_same)
+    assert not (pending / "report").exists()
+    assert not (pending / "verdict.json").exists()
+    assert (pending / "checkpoint").exists()
+    assert Attempt.read(pending).settings == settings
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -530,6 +569,47 @@ def test_a_state_that_was_changed_is_refused(
     assert tree(state) == before
     file.write_text("[" * 500)
     check_refused(run(*week_words(place, state, 2)), "update", 3, "state.json")
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        *("rehearsal", "settings.rehearsal", "start.rehearsal", "start.settings.rehearsal"),
+        *("weeks.0.rehearsal", "settings.guards.0.rehearsal"),
+    ],
+)
+def test_a_state_of_a_later_version_is_refused_and_kept(
+    run: Run, place: Path, state: Path, field: str
+) -> None:
+    _add_field(state / "state.json", STATE, field)
+    before = tree(state)
+    said = "state.json was written by a later version of vlcpctl: it has the field 'rehearsal'"
+    for words in (week_words(place, state, 2), ["update", "--state", state, "--rollback", "0"]):
+        check_refused(run(*words), "update", 3, said, "use that version")
+    check_refused(run("inspect", state), "inspect", 3, said)
+    assert tree(state) == before
+
+
+def test_a_week_of_a_later_version_is_not_judged_again(run: Run, place: Path, state: Path) -> None:
+    shutil.copytree(state / "weeks" / "0001", state / "pending")
+    for name, schema in (("verdict.json", VERDICT), ("week.json", WEEK)):
+        _add_field(state / "pending" / name, schema, "rehearsal")
+        before = tree(state)
+        refused = run(*week_words(place, state, 2))
+        check_refused(refused, "update", 3, f"{name} was written by a later version")
+        assert tree(state) == before
+
+
+def _add_field(file: Path, schema: str, name: str) -> None:
+    """Add a field that this version does not know to a record; `a.0.b` is in the list `a`."""
+    found = json.loads(file.read_text())
+    *above, last = name.split(".")
+    inner = found
+    for one in above:
+        inner = inner[int(one)] if one.isdigit() else inner[one]
+    inner[last] = True
+    body = {name: one for name, one in found.items() if name not in {"schema", "seal", "made_by"}}
+    write_record(file, schema, body)
 
 
 def test_workers_are_kept_until_auto_takes_their_place(tmp_path: Path) -> None:

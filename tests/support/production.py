@@ -113,6 +113,7 @@ def _run_until(point: str, words: Sequence[object], log: Path) -> None:
     def observe(reached: str) -> None:
         if reached == point:
             os.kill(updater, signal.SIGKILL)
+            signal.pause()  # a line, which ends with the update, must not go on until then
 
     module.run_lines = partial(_run_one_by_one, observe, [0])
     module.update = partial(module.update, observe=observe)

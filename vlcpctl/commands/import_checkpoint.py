@@ -10,6 +10,7 @@ import typer
 
 from vlcpctl.commands import options
 from vlcpctl.core import console
+from vlcpctl.core.limits import MOST_TASKS
 
 Source = Annotated[
     Path,
@@ -53,6 +54,7 @@ Step = Annotated[
     typer.Option(
         "--step",
         min=0,
+        max=MOST_TASKS - 1,
         metavar="I",
         help="Stream step of a model that was trained on tasks of a stream, as a checkpoint of "
         "that run (default: none, for a model that a run starts from).",

@@ -11,6 +11,7 @@ import typer
 
 from vlcpctl.commands import options
 from vlcpctl.core.gpu import worker_count
+from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ Tasks = Annotated[
     typer.Option(
         "--tasks",
         min=1,
-        max=100_000,
+        max=MOST_TASKS,
         metavar="N",
         help="Number of tasks, for --by iid, classes and time.",
         rich_help_panel=options.METHOD,

@@ -367,6 +367,15 @@ RunName = Annotated[
         rich_help_panel=options.OUTPUT,
     ),
 ]
+AcceptInexact = Annotated[
+    bool,
+    typer.Option(
+        "--accept-inexact",
+        help="Resume an interrupted training on a different kind of machine, or with another "
+        "--threads or --device, where results are not bit-exact; this week only, and recorded.",
+        rich_help_panel=_E,
+    ),
+]
 Force = Annotated[
     bool,
     typer.Option(
@@ -425,6 +434,7 @@ def run(
     device: Device = None,
     workers: Workers = None,
     threads: Threads = None,
+    accept_inexact: AcceptInexact = False,
     junit_xml: Junit = None,
     log: options.Log = None,
     wait: options.Wait = None,
@@ -462,6 +472,7 @@ def run(
       vlcpctl inspect prod
     """
     given = options.given(run, locals())
+    state = _plain(state)
     options.start(quiet=quiet, threads=threads or options.DEFAULT_THREADS)
     if rollback is not None:
         _refuse_beside_rollback(given)
@@ -480,6 +491,7 @@ def run(
             data=tuple(sources),
             fresh_state=fresh_state,
             readmit=tuple(readmit or ()),
+            accept_inexact=accept_inexact,
             junit=junit_xml,
             log=[str(one) for one in destinations(log)],
             quiet=quiet,
@@ -500,6 +512,12 @@ def run(
     elif outcome.judged.accepted:
         console.emit(outcome.checkpoint)
     outcome.refuse()
+
+
+def _plain(state: Path) -> Path:
+    from vlcpctl.production.layout import word_of
+
+    return word_of(state)
 
 
 def _settings(state: Path, given: dict[str, Any]) -> dict[str, Any]:

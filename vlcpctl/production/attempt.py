@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,7 +16,14 @@ from vlcpctl.core.printable import printable
 from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.left_out import left_out_of
-from vlcpctl.production.records import VERDICT, WEEK, objects, read_record, write_record
+from vlcpctl.production.records import (
+    VERDICT,
+    WEEK,
+    objects,
+    read_record,
+    refuse_later,
+    write_record,
+)
 from vlcpctl.production.settings import Settings
 from vlcpctl.production.state import Week
 from vlcpctl.report.gates.verdicts import Verdict
@@ -37,6 +44,7 @@ class Attempt:
     measured: tuple[str, ...]  # guards on which the start is evaluated in this week
     deleted: tuple[str, ...] = ()  # content ids of the stop lists whose pairs are left out
     readmitted: tuple[str, ...] = ()  # deletions whose pairs are taken in again (--readmit)
+    accept_inexact: bool = False  # its training may have gone on where results are not bit-exact
 
     @classmethod
     def read(cls, directory: Path) -> Self:
@@ -44,6 +52,7 @@ class Attempt:
         if not (directory / _WEEK).exists():
             raise BadInput(f"{directory / _WEEK} is missing; restore it from a backup")
         take = read_record(directory / _WEEK, WEEK)
+        refuse_later(take, (one.name for one in fields(cls)))
         return cls(
             number=take("number", int),
             parent=take("parent", str),
@@ -54,6 +63,7 @@ class Attempt:
             measured=tuple(take.texts("measured")),
             deleted=tuple(take.texts("deleted", [])),
             readmitted=tuple(take.texts("readmitted", [])),
+            accept_inexact=take("accept_inexact", bool, False),
         )
 
     def write(self, directory: Path) -> None:
@@ -125,6 +135,7 @@ class Judgement:
         if not (directory / _VERDICT).exists():
             return None
         take = read_record(directory / _VERDICT, VERDICT)
+        refuse_later(take, (one.name for one in fields(cls)))
         made_by = Fields(take("made_by", dict), take.place)
         return cls(
             accepted=take("accepted", bool),

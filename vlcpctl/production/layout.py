@@ -24,10 +24,11 @@ from pathlib import Path
 
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import OutputExists, some_names
+from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.core.printable import printable
 from vlcpctl.core.staging import Staging, link_or_copy, staging_at, sync
 
-MOST_WEEKS = 9999  # the names of their directories have four digits
+MOST_WEEKS = MOST_TASKS - 1  # the names of their directories have four digits
 TASK = "00-week-{:04d}"  # the directory of a week's only task
 _START = "start"
 _OF_WEEK = frozenset(
@@ -209,4 +210,9 @@ def shown_path(root: Path, recorded: str) -> Path:
     """A recorded path as lines have it: relative if it is below the current directory."""
     whole = Path(os.path.normpath(Path(os.path.realpath(root)) / recorded))
     here = Path.cwd()
-    return whole.relative_to(here) if whole.is_relative_to(here) else whole
+    return word_of(whole.relative_to(here)) if whole.is_relative_to(here) else whole
+
+
+def word_of(path: Path) -> Path:
+    """A path that no command line takes for an option: whole if it starts with a dash."""
+    return Path(os.path.abspath(path)) if str(path).startswith("-") else path

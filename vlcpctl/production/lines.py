@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vlcpctl.core.staging import Staging
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.production.guards import guard_patterns
@@ -30,6 +31,7 @@ class Call:
     data: Sequence[str]  # the sources of the new pairs
     fresh_state: bool = False
     readmit: Sequence[Path] = ()  # stop lists of which nothing is left out
+    accept_inexact: bool = False
     junit: Path | None = None
     log: Sequence[str] = ()  # values of --log
     quiet: bool = False
@@ -154,6 +156,9 @@ class Lines:
             *((f"--{name.replace('_', '-')}", one) for name, one in how.of_training().items()),
         )
         words += ["--fresh-state"] if self.call.fresh_state else []
+        # Refused without a saved state, as when the same command goes on after the training.
+        is_inexact = self.call.accept_inexact and has_saved_state(pending)
+        words += ["--accept-inexact"] if is_inexact else []
         return words + self._seed() + self._machine() + self._log()
 
     def _buffer(self, task: Path, out: Path, previous: Path | None) -> Words:
@@ -249,6 +254,11 @@ class Lines:
             ("--workers", how.workers if workers else None),
             ("--threads", how.threads if how.threads != 1 else None),
         )
+
+
+def has_saved_state(pending: Path) -> bool:
+    """Whether the training of a week was interrupted after it had saved its state."""
+    return any(Staging(pending / "checkpoint").partial.glob("at-*"))
 
 
 def is_pretrained(init: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.seals import SEAL, broken_seal, seal_of
 
 STATE, WEEK, VERDICT = "vlcpctl.state/1", "vlcpctl.week/1", "vlcpctl.verdict/1"
+_OF_RECORD = frozenset({"schema", SEAL, "made_by"})
 _MOST_BYTES = 1 << 26  # 9999 weeks with a dozen verdicts each
 
 
@@ -51,6 +52,16 @@ def read_record(path: Path, schema: str) -> Fields:
     if broken is not None:
         raise BadInput(f"{broken}; restore it from a backup")
     return Fields(found, path)
+
+
+def refuse_later(take: Fields, known: Iterable[str]) -> None:
+    """Raise BadInput for a field that this version does not know, and would lose."""
+    later = take.value.keys() - {*known, *_OF_RECORD}
+    if later:
+        raise BadInput(
+            f"{take.place} was written by a later version of vlcpctl: it has the field "
+            f"{min(later)!r:.80}, which {vlcpctl.__version__} does not know; use that version"
+        )
 
 
 def objects(take: Fields, name: str) -> list[Fields]:

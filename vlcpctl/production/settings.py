@@ -17,13 +17,15 @@ from vlcpctl.methods.plugins.method_file import loaded_file
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.production.gate_texts import check_gates
 from vlcpctl.production.left_out import TRAIN
+from vlcpctl.production.records import objects, refuse_later
 from vlcpctl.training.config.composition import compose, settings_of_methods
 from vlcpctl.training.config.settings import resolve
 
 NONE: Final = "none"  # the value of an option that empties a list
 UNDEFINED: Final = ("error", "pass")
-# Settings that do not decide what a week's training makes: with others, an unfinished week resumes
-# and a rejected one is judged again. If guards differ, its evaluations are made again.
+# Settings that do not decide what a week's training is asked for: with others, an unfinished week
+# goes on and a rejected one is judged again. If guards differ, its evaluations are made again; with
+# another device or other threads, train-step resumes only with --accept-inexact.
 _OF_GATES: Final = frozenset({"fail_if", "undefined"})
 _OF_EVALUATION: Final = frozenset({"guards", "classes", "data"})
 _CODE: Final = "method_files"
@@ -40,6 +42,13 @@ class Guard:
     content: str
     name: str
 
+    @classmethod
+    def read(cls, take: Fields) -> Self:
+        """The entry of a record. Raises BadInput if a field is missing or has another type."""
+        names = [one.name for one in fields(cls)]
+        refuse_later(take, names)
+        return cls(*(take(name, str) for name in names))
+
 
 @dataclass(frozen=True)
 class MethodCode:
@@ -55,6 +64,7 @@ class MethodCode:
     @classmethod
     def read(cls, take: Fields) -> Self:
         """The entry of a record. Raises BadInput if a field is missing or has another type."""
+        refuse_later(take, (one.name for one in fields(cls)))
         return cls(take("path", str), take("digest", str), tuple(take.texts("methods")))
 
 
@@ -102,15 +112,13 @@ class Settings:
     @classmethod
     def read(cls, take: Fields) -> Self:
         """The settings in a record. Raises BadInput if a field is missing or has another type."""
+        refuse_later(take, (one.name for one in fields(cls)))
         found: dict[str, Any] = {}
         for one in fields(cls):
             if one.name == "guards":
-                guards = [Fields(g, take.place) for g in take("guards", list)]
-                found["guards"] = tuple(
-                    Guard(*(g(name, str) for name in ("path", "content", "name"))) for g in guards
-                )
+                found["guards"] = tuple(map(Guard.read, objects(take, "guards")))
             elif one.name == _CODE:  # recorded only if there is any
-                files = [Fields(file, take.place) for file in take(_CODE, list, [])]
+                files = objects(take, _CODE) if _CODE in take.value else []
                 found[_CODE] = tuple(map(MethodCode.read, files))
             elif "tuple" in str(one.type):
                 is_missing = "None" in str(one.type) and take.value.get(one.name) is None

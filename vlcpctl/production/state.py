@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.fields import Fields
 from vlcpctl.data.splitting.leaving_out import Counts
 from vlcpctl.production.layout import MOST_WEEKS, Layout
-from vlcpctl.production.records import STATE, objects, read_record, write_record
+from vlcpctl.production.records import STATE, objects, read_record, refuse_later, write_record
 from vlcpctl.production.settings import Settings
 
 
@@ -32,7 +32,8 @@ class Start:
 
     @classmethod
     def read(cls, take: Fields) -> Self:
-        """The start in a record. Raises BadInput as `Fields` does."""
+        """The start in a record. Raises BadInput as `Fields` and `refuse_later` do."""
+        refuse_later(take, (one.name for one in fields(cls)))
         return cls(
             given=take("given", str),
             source=take("source", str),
@@ -63,7 +64,8 @@ class Week:
 
     @classmethod
     def read(cls, take: Fields) -> Self:
-        """A week in a record. Raises BadInput as `Fields` does."""
+        """A week in a record. Raises BadInput as `Fields` and `refuse_later` do."""
+        refuse_later(take, (one.name for one in fields(cls)))
         return cls(
             number=take("number", int),
             data=take("data", str),
@@ -138,6 +140,7 @@ def read_state(place: Layout) -> State:
         why = "has no state.json" if place.root.exists() else "does not exist"
         raise BadInput(f"{place.root} is not a state directory: it {why}; --init starts one")
     take = read_record(place.state, STATE)
+    refuse_later(take, (one.name for one in fields(State)))
     weeks = tuple(Week.read(one) for one in objects(take, "weeks"))
     moved = tuple(take("rolling_back", list))
     _check(take, [week.number for week in weeks], moved)

@@ -61,6 +61,7 @@ from vlcpctl.report.render.junit import check_junit_path, write_junit
 Observe = Callable[[str], None]
 _WITHOUT_MODEL = frozenset({"split", "forgetting-report"})
 _SIGNAL = 128  # and the number of the signal: the exit code of a line that it stopped
+_IDLE_INEXACT = "--accept-inexact has no effect: there is no unfinished training of this week"
 _REJECTED, _UNDEFINED = 7, 3  # exit codes of a report whose gates are met, or are undefined
 
 
@@ -303,6 +304,8 @@ def prepare(
     _refuse_unfinished_deletion(place)
     _warn_of_left_out(state.settings, settings)
     data = identify_data(request.call.data, settings, place.root)
+    if request.call.accept_inexact and request.force:
+        raise UsageError("--accept-inexact has no effect with --force, which starts over")
     if writes and not state.start.ready:
         place.root.mkdir(parents=True, exist_ok=True)
         state.write(place)
@@ -412,6 +415,7 @@ def _attempt(place: Layout, state: State, settings: Settings, data: NewData, cal
         measured=tuple(guard_ids(unmeasured(state, settings))),
         deleted=lists.contents,
         readmitted=lists.readmitted,
+        accept_inexact=call.accept_inexact,
     )
 
 
@@ -419,7 +423,7 @@ def _continue(place: Layout, attempt: Attempt, *, force: bool) -> bool:
     """Prepare `pending/` for this attempt; returns whether all but its report is made already.
 
     A rejected week gives way to another one. Raises OutputExists for the unfinished training of
-    another one, unless `force`.
+    another one, unless `force`, and UsageError for --accept-inexact without anything to resume.
     """
     pending = place.pending
     before = read_attempt(pending) if not force else None
@@ -432,12 +436,15 @@ def _continue(place: Layout, attempt: Attempt, *, force: bool) -> bool:
     judged = Judgement.read(pending) if before is not None else None
     differences = before.differences(attempt) if before is not None else []
     is_made = judged is not None
+    if differences and judged is None and _has_trained(pending):
+        raise OutputExists(
+            f"{pending} is an unfinished week of a different command: {'; '.join(differences)};"
+            " finish it with that command, or --force starts over"
+        )
+    goes_on = before is not None and not differences and _has_trained(pending)
+    if attempt.accept_inexact and not goes_on:
+        raise UsageError(_IDLE_INEXACT)
     if before is None or differences:
-        if differences and judged is None and _has_trained(pending):
-            raise OutputExists(
-                f"{pending} is an unfinished week of a different command: {'; '.join(differences)};"
-                " finish it with that command, or --force starts over"
-            )
         place.discard_pending()
         pending.mkdir(exist_ok=True)
         is_made = False
@@ -447,6 +454,8 @@ def _continue(place: Layout, attempt: Attempt, *, force: bool) -> bool:
         # The report is always made again: gates may differ, and `forget` may have removed ranks.
         for name in ("verdict.json", "report", *(() if is_same else ("ranks", "rows"))):
             place.discard(pending / name)
+        inexact = before.accept_inexact or attempt.accept_inexact
+        attempt = replace(attempt, accept_inexact=inexact)
     attempt.write(pending)
     return is_made
 

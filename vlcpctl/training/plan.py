@@ -222,6 +222,7 @@ def make_plan(request: Request) -> TrainPlan:
     _check_captions(request, sampler.splits)
     _check_warm_up(request, phases)
     history = TaskHistory(tasks, request.run, parent)
+    history.require_room()
     warnings = lineage_warnings(request, history, sampler.splits, buffer)
     warnings += (*shape_warnings(request), *_replay_warnings(request, sampler))
     inputs = (sampler, phases, parent, pseudo_texts, taught, warnings)

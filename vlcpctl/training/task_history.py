@@ -8,6 +8,8 @@ from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import config_id
+from vlcpctl.core.errors import UsageError
+from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.core.versions import DATA_WAS, data_was
 from vlcpctl.data.tasks.task import Task
 
@@ -76,6 +78,15 @@ class TaskHistory:
                 *(task.name for task in self.tasks),
             ],
         }
+
+    def require_room(self) -> None:
+        """Raise UsageError if the run would count more tasks than a checkpoint can record."""
+        last = self.body()["step"]
+        if last >= MOST_TASKS:
+            raise UsageError(
+                f"the task would be step {last} of run {self.run!r}, and the last possible one is "
+                f"{MOST_TASKS - 1}; continue under another --run"
+            )
 
     def notes(self) -> Iterator[str]:
         """Notes for the plan if the order of tasks may not be what the user intends."""

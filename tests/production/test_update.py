@@ -18,7 +18,6 @@ from support.production import (
     first_words,
     tree,
     week_words,
-    write_week,
 )
 from support.program import ProgramResult, check_refused
 
@@ -188,20 +187,6 @@ def test_a_rejected_week_with_other_settings_is_trained_again(
     dry = run(*week_words(place, state, 3), "--dry-run")
     assert "--steps 2" in dry.out
     assert "--fail-if rm:lt:0" in dry.out
-
-
-@pytest.mark.slow
-def test_an_undefined_gate_accepts_nothing_and_says_what_to_do(
-    run: Run, place: Path, tmp_path: Path
-) -> None:
-    state, gate = tmp_path / "prod", ["--fail-if", "bwt_gem:lt:-200"]
-    done = run(*first_words(place, state), *gate)
-    assert (done.code, done.out) == (3, "")
-    assert "not defined yet (1 task)" in done.err
-    assert "--undefined pass" in done.err.splitlines()[-1]
-    assert not (state / "weeks").exists()
-    done = run(*first_words(place, state), *gate, "--undefined", "pass")
-    assert (done.code, done.out) == (0, f"{state}/weeks/0001/checkpoint\n")
 
 
 def test_without_conditions_the_defaults_judge(run: Run, place: Path, tmp_path: Path) -> None:
@@ -466,13 +451,6 @@ def test_a_start_that_was_trained_on_tasks_is_no_run_of_the_report(
     ]
 
 
-def test_a_week_without_test_images_says_so(run: Run, place: Path, state: Path) -> None:
-    done = run(*week_words(place, state, 2), "--holdout", "test=0.001", "-q")
-    assert done.code == 3
-    assert "no image of this week is in split test" in done.err.splitlines()[-1]
-    assert "--holdout test=N" in done.err.splitlines()[-1]
-
-
 def test_a_column_can_have_the_splits_and_a_hold_out_takes_its_place(
     run: Run, place: Path, tmp_path: Path
 ) -> None:
@@ -496,22 +474,6 @@ def test_a_column_can_have_the_splits_and_a_hold_out_takes_its_place(
     lines = run(*week, "--holdout", "test=0.5", "--dry-run").out
     assert "--holdout test=0.5" in lines
     assert "--split-column" not in lines
-
-
-@pytest.mark.slow
-def test_an_unfinished_week_is_not_lost_to_other_data(
-    run: Run, place: Path, state: Path, tmp_path: Path
-) -> None:
-    undefined = ["--fail-if", "drop@data=nowhere:gt:2"]
-    assert run(*week_words(place, state, 2), *undefined, "-q").code == 3
-    write_week(tmp_path / "late.parquet", 7)
-    late = ["update", tmp_path / "late.parquet", "--state", state, *PASSES, "-q"]
-    refused = run(*late)
-    assert refused.code == 4
-    assert "its data was week-2 and is now late" in refused.err
-    assert "--force starts over" in refused.err
-    assert run(*late, "--force").code == 0
-    assert json.loads((state / "state.json").read_text())["weeks"][1]["sources"] == ["late"]
 
 
 @pytest.mark.slow

@@ -596,7 +596,7 @@ def _check_place(state: Path, inputs: list[str]) -> None:
     from vlcpctl.production.layout import Layout
     from vlcpctl.production.start import refuse_other_files
 
-    check_output_path(state, [Path(one) for one in inputs if Path(one).exists()])
+    check_output_path(state, [Path(one) for one in inputs if Path(one).exists()], "--state")
     refuse_other_files(Layout(state))  # before a lock is made in it
 
 

@@ -235,8 +235,8 @@ def refuse_unfinished(
     raise OutputExists(f"{partial} {what}: {'; '.join(differences)}; --force replaces it")
 
 
-def check_output_path(out: Path, inputs: Iterable[Path] = ()) -> None:
-    """Refuse with UsageError a place where no output may be made.
+def check_output_path(out: Path, inputs: Iterable[Path] = (), option: str = "--out") -> None:
+    """Refuse with UsageError a place, the value of `option`, where no output may be made.
 
     These are `-` (stdout), pipes and devices, dangling links, paths through a directory that does
     not exist and back, the home and the current directory, every directory above them, and a
@@ -249,7 +249,7 @@ def check_output_path(out: Path, inputs: Iterable[Path] = ()) -> None:
     _refuse_long_name(out)
     _refuse_missing_way(out)
     if out.is_symlink() and not out.exists():
-        raise UsageError(f"{out} is a broken symbolic link; remove it, or choose another --out")
+        raise UsageError(f"{out} is a broken symbolic link; remove it, or choose another {option}")
     real = Path(os.path.realpath(out))
     for name, place in (("current", Path.cwd()), ("home", Path("~").expanduser())):
         if _contains(real, place):
@@ -261,7 +261,7 @@ def check_output_path(out: Path, inputs: Iterable[Path] = ()) -> None:
         if _contains(real, given):
             is_same = real == Path(os.path.realpath(given))
             what = "is also an input" if is_same else f"contains the input {given}"
-            raise UsageError(f"the output {out} {what}; choose another --out")
+            raise UsageError(f"the output {out} {what}; choose another {option}")
 
 
 def refuse_link(out: Path) -> None:

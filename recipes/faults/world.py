@@ -18,6 +18,7 @@ TRAIN = "--preset tiny --batch-size 4 --steps 6"
 FIRST = f"{TRAIN} --model micro"
 _RESUMED = "--save-every 2 --preset tiny --batch-size 4 --steps 60"
 HALF = f"train-step {B} -o half --method ewc --previous ewc {_RESUMED}"
+STATE_WEEK = "--state prod --split-column split --preset tiny --batch-size 4 --steps 2"
 HALF_CTP = f"train-step {B} -o halfctp --method ctp --previous ctp {_RESUMED}"
 
 _LINES = f"""\
@@ -37,6 +38,9 @@ eval-retrieval {A} {B} --checkpoint ctp --checkpoint ctp1 --gallery both -o rows
 eval-retrieval {A} {B} --checkpoint seed1 -o seed1.ndjson
 eval-zeroshot {A} --checkpoint ctp -o zeroshot.ndjson
 forgetting-report rows.ndjson -o report
+sample emoji9 -o more.parquet --size 32 --limit 8 --views 2 --groups Objects
+import-checkpoint ctp -o start
+update pairs.parquet {STATE_WEEK} --init start --buffer-size 8 --fail-if rm:lt:0
 """
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +51,25 @@ def test_a_rate_counts_only_what_this_process_did(
     first, second = capsys.readouterr().err.splitlines()
     assert first == "train: 908/1000 steps, 2.0/s"
     assert second == "train: 916/1000 steps, 2.0/s"
+
+
+def test_a_child_claims_stdout_again_with_results_in_a_file_and_a_log_in_a_pipe(
+    tmp_path: Path,
+) -> None:
+    code = """
+import os
+from vlcpctl.core import console
+console.claim_stdout()
+if os.fork() == 0:
+    console.claim_stdout()
+    console.emit("of the child")
+    os._exit(0)
+os.wait()
+console.emit("the result")
+"""
+    with (tmp_path / "out").open("w") as out:
+        done = subprocess.run(
+            [sys.executable, "-c", code], stdout=out, stderr=subprocess.PIPE, text=True, check=True
+        )
+    assert done.stderr == "of the child\n"
+    assert (tmp_path / "out").read_text() == "the result\n"

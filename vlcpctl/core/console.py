@@ -18,6 +18,8 @@ from typing import TextIO
 from vlcpctl.core.printable import printable, printable_json
 from vlcpctl.core.shown_paths import as_argument
 
+_ERRORS = "backslashreplace"  # of a terminal that takes no UTF-8
+
 
 class _State:
     quiet = False
@@ -44,9 +46,11 @@ def claim_stdout() -> None:
     This works on file descriptors, so it also covers libraries that write to descriptor 1 from C.
     """
     sys.stdout.flush()
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a library may print more than ASCII to it
-        sys.stdout.reconfigure(errors="backslashreplace")
-    _state.claimed = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="backslashreplace")
+    # A library may print more than ASCII to it. In a child of a process that has claimed it, it may
+    # be a pipe now that was a file, of which Python would ask the position.
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors != _ERRORS:
+        sys.stdout.reconfigure(errors=_ERRORS)
+    _state.claimed = os.fdopen(os.dup(1), "w", encoding="utf-8", errors=_ERRORS)
     os.dup2(2, 1)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from vlcpctl.testing.tiny_stream import make_task
 
 Run = Callable[..., ProgramResult]
 Words = Sequence[object]
+
+_SPLITS = {"train": 4, "test": 4}
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,9 @@ class World:
         """The second week, as a dry run."""
         return [*week_words(self.place, self.state, 2), "--dry-run", *more]
 
-    def guard(self, name: str, first: int = 0) -> Path:
+    def guard(self, name: str, first: int = 0, splits: Mapping[str, int] = _SPLITS) -> Path:
         """A task of the name 00-tiny."""
-        make_task(self.new / name / "00-tiny", splits={"train": 4, "test": 4}, first=first)
+        make_task(self.new / name / "00-tiny", splits=dict(splits), first=first)
         return self.new / name / "00-tiny"
 
 
@@ -100,6 +102,10 @@ TABLE: dict[str, Callable[[World], tuple[Words, Words]]] = {
     "split them again with --by all:NAME": _twice_named,
     "give a task outside the state directory": lambda w: (
         w.week("--guard", w.state / "weeks/0001/stream/00-week-0001"),
+        w.week("--guard", w.place / "silver/00-silver"),
+    ),
+    "has no test split; give a task that has one": lambda w: (
+        w.week("--guard", w.guard("trained", splits={"train": 4})),
         w.week("--guard", w.place / "silver/00-silver"),
     ),
     "leave these options out": _another_start,

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from support.production import make_place, write_week
 
-from vlcpctl.core.staging import Staging
 from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import CommandLine
+from vlcpctl.production.layout import Layout
 from vlcpctl.production.lines import Call
 from vlcpctl.production.update import Request, update
 
@@ -87,7 +87,7 @@ def test_the_cost_of_a_week_is_flat_but_for_the_evaluation_of_earlier_weeks(
         )
         costs.weeks.append(Counter())
         own, children = _seconds(resource.RUSAGE_SELF), _seconds(resource.RUSAGE_CHILDREN)
-        with Staging(state).locked():
+        with Layout(state).locked():
             outcome = update(request, costs.run)
         assert (outcome.judged.accepted, outcome.number) == (True, week)
         costs.weeks[-1]["update itself"] = _seconds(resource.RUSAGE_SELF) - own

@@ -56,7 +56,11 @@ def test_the_file_is_remembered_and_its_changes_are_noticed(
     again = run_program(capfd, *second, "--method-file", file)
     assert f"--method-file {file}" in again.out, again.err
     file.unlink()
-    check_refused(run_program(capfd, *second), "update", 3, "mine.py does not exist")
+    lost = run_program(capfd, *second)
+    check_refused(lost, "update", 3, "mine.py does not exist", "--method-file gives its place")
+    moved = write_method(tmp_path / "moved.py")
+    found = run_program(capfd, *second, "--method-file", moved)
+    assert f"--method-file {moved}" in found.out, found.err
     # Another method needs neither the file nor its state.
     other = run_program(capfd, *second, "--method", "ctp", "--fresh-state")
     assert other.code == 0, other.err

@@ -128,9 +128,9 @@ def test_a_path_may_be_relative_and_have_a_dash_and_a_space(
     shutil.copytree(place / "golden", guard, dirs_exist_ok=True)
     shutil.copy(place / "week-2.parquet", data)
     monkeypatch.chdir(state.parent)
-    words = ["update", f"./{data.name}", "--state", f"./{root.name}", *PASSES]
+    words = ["update", "--state", f"./{root.name}", *PASSES]
     words += ["--guard", f"./{guard.name}/00-golden", "--junit", "./-gates.xml", "-q"]
-    done = run(*words)
+    done = run(*words, "--", data.name)
     assert (done.code, done.out) == (0, f"{root}/weeks/0002/checkpoint\n"), done.err
     assert state.with_name("-gates.xml").is_file()
     rollback = ["update", "--state", f"./{root.name}", "--rollback", "1"]

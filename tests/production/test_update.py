@@ -273,7 +273,10 @@ def test_rollback_takes_weeks_back_and_their_rows(run: Run, place: Path, state: 
     summary = (state / "weeks/0002/report/summary.json").read_text()
     assert other["content"] not in summary
     assert all(row["checkpoint"] != other["content"] for row in rows_of(state / "weeks/0002"))
-    assert run("update", "--state", state, "--rollback", "0", "--json").code == 0
+    done = run("update", "--state", state, "--rollback", "0", "--json")
+    assert done.code == 0
+    assert f"{state}/rolled-back/0002, a week that was rolled back earlier, is removed" in done.err
+    assert "rolled-back/0001, a" not in done.err
     assert (state / "current").readlink() == Path("start/checkpoint")
     assert sorted(path.name for path in (state / "rolled-back").iterdir()) == [
         *("0001", "0002", "0003")
@@ -337,6 +340,8 @@ def test_a_guard_that_changed_is_refused(run: Run, place: Path, state: Path) -> 
         make_task(guard.parent, splits={"train": 4, "test": 4})
         refused = run(*week_words(place, state, 2))
         check_refused(refused, "update", 3, "00-golden has changed: its content id was", "--guard")
+        again = ["--guard", guard.parent, "--dry-run"]
+        assert run(*week_words(place, state, 2), *again).code == 0
         shutil.rmtree(guard.parent)
         check_refused(run(*week_words(place, state, 2)), "update", 3, "00-golden does not exist")
     finally:

@@ -127,7 +127,8 @@ class Lines:
 
     def _split(self, data: Sequence[str], out: Path, name: str, left_out: Sequence[Path]) -> Words:
         how = self.settings
-        words = ["split", *data, "-o", str(out), "--by", f"all:{name}"]
+        sources = [f"./{one}" if one.startswith("-") else one for one in data]
+        words = ["split", *sources, "-o", str(out), "--by", f"all:{name}"]
         words += _options(
             ("--holdout", how.holdout_rule),
             ("--split-column", how.split_column),

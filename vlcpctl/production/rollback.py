@@ -59,6 +59,8 @@ def move_away(place: Layout, state: State) -> State:
     """Move the weeks that are rolled back out of `weeks/`; returns the state without them."""
     for number in state.rolling_back:
         if place.week(number).exists():
+            if place.rolled_back(number).exists():
+                say(f"{place.rolled_back(number)}, a week that was rolled back earlier, is removed")
             place.discard(place.rolled_back(number))
             place.move(place.week(number), place.rolled_back(number))
     state = replace(state, rolling_back=())

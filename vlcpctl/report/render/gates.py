@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from vlcpctl.core.markdown import escaped
 from vlcpctl.report.document import Document, verdicts_table
 from vlcpctl.report.gates.verdicts import overall
 from vlcpctl.report.markup import Markup, element, joined
 from vlcpctl.report.render.html_table import html_table
-from vlcpctl.report.render.markdown import bullets, escaped, table_text
+from vlcpctl.report.render.markdown import bullets, table_text
 
 # Beside words and the form of the border, so that nothing depends on colour.
 _MARKS = {"passes": "\u2713", "fails": "\u2717", "undefined": "?"}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 
 from vlcpctl.core.console import warn
+from vlcpctl.core.markdown import escaped
 from vlcpctl.report.document import TITLE, Document, verdicts_table
 from vlcpctl.report.gates.verdicts import overall
-from vlcpctl.report.render.markdown import bullets, escaped, table_text
+from vlcpctl.report.render.markdown import bullets, table_text
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
 

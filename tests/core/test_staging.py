@@ -53,9 +53,10 @@ def test_a_directory_that_is_changed_in_place_has_its_lock_inside(
 
 
 def test_the_hidden_directory_of_an_output_is_found_by_its_path(linked: Path) -> None:
-    found = staging_at(linked / ".out.vlcpctl")
-    assert found is not None
-    assert found.output == linked / "out"
+    with Staging(linked / "out").locked():
+        found = staging_at(linked / ".out.vlcpctl")
+        assert found is not None
+        assert found.output == linked / "out"
     assert staging_at(linked) is None
 
 

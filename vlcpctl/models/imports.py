@@ -35,6 +35,8 @@ _NEEDS_THE_HUB = "pretrained"
 _HOMES = {
     "__version__": "version",
     "CLIP": "model",
+    "CLIPTextCfg": "model",
+    "CLIPVisionCfg": "model",
     "CustomTextCLIP": "model",
     "OPENAI_DATASET_MEAN": "constants",
     "OPENAI_DATASET_STD": "constants",

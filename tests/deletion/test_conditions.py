@@ -148,12 +148,16 @@ def test_every_state_that_is_searched_gets_a_stop_list(run: Run, world: Path) ->
     beside.mkdir()
     (world / "stream").rename(inside / "stream")
     for state in (world / "state", beside):
-        (state / "state.json").write_text('{\n "schema": "vlcpctl.state/1"\n}')
+        (state / "state.json").write_text('{\n "schema": "vlcpctl.state/1", "weeks": []}')
+    (world / "copied").mkdir()  # the saved state of a training run has the same schema
+    (world / "copied/state.json").write_text('{"schema": "vlcpctl.state/1", "files": {}}')
     words = ["--sha256", pair.sha256, "--source-key", pair.source_key, "-q"]
-    assert run(*words, "--dry-run", inside / "stream", beside).code == 0
+    words += [inside / "stream", beside, world / "copied"]
+    assert run(*words, "--dry-run").code == 0
     assert not (beside / "deleted").exists()
-    ended = run(*words, "--receipt", world / "r.json", inside / "stream", beside)
+    ended = run(*words, "--receipt", world / "r.json")
     assert ended.code == 0
+    assert not (world / "copied/deleted").exists()
     lists = [*stop_lists_in(world / "state"), *stop_lists_in(beside)]
     assert json.loads((world / "r.json").read_text())["stop_lists"] == sorted(map(str, lists))
     assert len(lists) == 2

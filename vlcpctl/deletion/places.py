@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.manifest import MANIFESTS, is_artifact, kind_of
+from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.staging import Staging, staging_at
 from vlcpctl.data.precomputed import pseudo_texts
 from vlcpctl.data.precomputed.stored_features import FILE, IMAGES, TEXTS
@@ -196,12 +197,16 @@ def is_left_over(path: Path) -> bool:
 
 
 def _is_state(directory: Path) -> bool:
-    """Whether a directory is the state of a model in production."""
+    """Whether a directory is the state of a model in production, not of a training run.
+
+    Raises BadInput if its state.json is damaged.
+    """
     path = directory / "state.json"
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        return _STATE.search(file.read(_START_BYTES)) is not None
+        is_ours = _STATE.search(file.read(_START_BYTES)) is not None
+    return is_ours and "weeks" in read_json_object(path)
 
 
 def _listed(stream: Path) -> set[str]:

@@ -5,6 +5,7 @@ start/                   the checkpoint that the first week continues, its buffe
 weeks/0001/              an accepted week: stream, checkpoint, buffer, rows, ranks and report
 pending/                 the week being made; after a rejection it stays until the next week starts
 rolled-back/0001/        a week that `--rollback` took back; the last one of each number
+deleted/                 stop lists of `vlcpctl forget`: pairs that no later week takes in
 current                  a link to the checkpoint to deploy: that of the last accepted week
 .vlcpctl/                its lock and what is being written or removed, while an update runs
 

@@ -17,6 +17,7 @@ from support.processes import exit_code_of, start_child, wait_until
 from support.program import ProgramResult, check_refused, run_program
 
 from vlcpctl.commands.buffer import run as buffer
+from vlcpctl.core.errors import OutputExists
 from vlcpctl.core.staging import Staging
 from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
 from vlcpctl.data.tasks.task import open_task
@@ -324,4 +325,40 @@ def test_the_advice_on_damage_and_on_another_writer_helps(
         check_refused(run(*words), "forget", 4, "--wait")
         (tmp_path / "done").touch()
         assert run(*words, "--wait").code == 0
+    assert traces(world, pair) == []
+
+
+def test_the_advice_to_check_helps(
+    run: Run, world: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`check --deep` names the tar that `forget` cannot read."""
+    words = ["--key", pair_at(world / "stream/00-part-0", 0).key, world, "-q"]
+    tar = world / "stream/00-part-0/train-000000.tar"
+    data = tar.read_bytes()
+    flipped = bytearray(data)
+    flipped[0] ^= 1  # a letter of the first name
+    for damaged in (data + b"x" * 512, bytes(flipped)):
+        tar.write_bytes(damaged)
+        refused = run(*words)
+        assert refused.code == 3, refused.err
+        assert "run 'vlcpctl check" in refused.err or "restore it" in refused.err
+        found = run_program(capfd, "check", "--deep", world / "stream")
+        assert (found.code, tar.name in found.out + found.err) == (3, True)
+    tar.write_bytes(data)
+    assert run(*words).code == 0
+
+
+def test_the_advice_on_a_writer_that_goes_on_helps(run: Run, world: Path, tmp_path: Path) -> None:
+    pair = pair_at(world / "stream/00-part-0", 0)
+    kept = copy_of(world / "stream", tmp_path / "kept")
+
+    def write_again(point: str) -> None:
+        if point == "removed":
+            shutil.rmtree(world / "stream")
+            copy_of(kept, world / "stream")
+
+    request = Request(selectors=Selectors(keys=frozenset({pair.key})), paths=[world])
+    with pytest.raises(OutputExists, match="another process writes them; run the same command"):
+        forget(request, write_again)
+    assert run("--key", pair.key, world, "-q").code == 0
     assert traces(world, pair) == []

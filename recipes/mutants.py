@@ -33,6 +33,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib.util import cache_from_source
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,26 +53,9 @@ SUBJECTS = {  # where the tests of a package are
     "training": ["tests/training"],
 }
 KINDS = ("operator", "constant", "return", "call")
-OPERATORS = {
-    ast.Eq: ("==", "!="),
-    ast.NotEq: ("!=", "=="),
-    ast.Lt: ("<", "<="),
-    ast.LtE: ("<=", "<"),
-    ast.Gt: (">", ">="),
-    ast.GtE: (">=", ">"),
-    ast.Is: ("is", "is not"),
-    ast.IsNot: ("is not", "is"),
-    ast.In: ("in", "not in"),
-    ast.NotIn: ("not in", "in"),
-    ast.And: ("and", "or"),
-    ast.Or: ("or", "and"),
-    ast.Add: ("+", "-"),
-    ast.Sub: ("-", "+"),
-    ast.Mult: ("*", "/"),
-    ast.Div: ("/", "*"),
-    ast.FloorDiv: ("//", "*"),
-    ast.Mod: ("%", "+"),
-}
+SWAPS = {"and": "or", "or": "and", "in": "not in", "not in": "in", "is": "is not", "is not": "is"}
+SWAPS |= {"==": "!=", "!=": "==", "<": "<=", "<=": "<", ">": ">=", ">=": ">"}
+SWAPS |= {"+": "-", "-": "+", "*": "/", "/": "*", "//": "*", "%": "+"}
 RETURNS = {  # what a function of this type returns instead
     "bool": ("False", "True"),
     "int": ("0",),
@@ -218,27 +202,25 @@ def operators(node: ast.AST, lines: Sequence[str]) -> Iterator[Change]:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         yield "operator", node.lineno, node.col_offset, node.operand.col_offset, ""
         return
-    for left, operator, right in pairs(node):
-        # Paths are joined by `/`.
-        joins = isinstance(operator, ast.Div) and any("import Path" in line for line in lines)
-        if type(operator) not in OPERATORS or left.end_lineno != right.lineno or joins:
-            continue
-        old, new = OPERATORS[type(operator)]
+    for left, right in pairs(node):
         start, end = left.end_col_offset or 0, right.col_offset
         between = lines[right.lineno - 1][start:end]
-        yield "operator", right.lineno, start, end, between.replace(old, new, 1)
+        symbol = between.strip(" ()")
+        # Paths are joined by `/`.
+        joins = symbol == "/" and any("import Path" in line for line in lines)
+        if left.end_lineno == right.lineno and symbol in SWAPS and not joins:
+            new = between.replace(symbol, SWAPS[symbol], 1)
+            yield "operator", right.lineno, start, end, new
 
 
-def pairs(node: ast.AST) -> Iterator[tuple[ast.expr, ast.AST, ast.expr]]:
+def pairs(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
     """The two sides of each operator of an expression."""
     if isinstance(node, ast.BinOp):
-        yield node.left, node.op, node.right
+        yield node.left, node.right
     elif isinstance(node, ast.BoolOp):
-        for left, right in zip(node.values, node.values[1:], strict=False):
-            yield left, node.op, right
+        yield from pairwise(node.values)
     elif isinstance(node, ast.Compare):
-        sides = [node.left, *node.comparators]
-        yield from zip(sides, node.ops, node.comparators, strict=False)
+        yield from pairwise([node.left, *node.comparators])
 
 
 def constants(node: ast.Constant) -> Iterator[Change]:

@@ -86,6 +86,7 @@ def test_breaks_are_one_line_of_code_by_the_rules(mutants: ModuleType) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_examples_and_tests_kill_and_survivors_are_tried_again(
     mutants: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

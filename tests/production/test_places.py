@@ -202,13 +202,11 @@ def test_a_current_that_is_not_the_link_is_refused_and_the_repair_helps(
         check_refused(run(*words, *rollback), "update", 4, said)
     shown = run("inspect", state)
     assert shown.code == 3
-    assert f", which is not {state}/weeks/0001/checkpoint" in shown.out
+    there = what.removeprefix("a link to ") if "link" in what else "current"
+    assert f"current: {state}/{there}, which is not {state}/weeks/0001/checkpoint" in shown.out
     assert said in shown.err
     found = run("inspect", state, "--json")
-    assert (found.code, json.loads(found.out)["current"]) == (
-        3,
-        f"{state}/{what.removeprefix('a link to ')}" if "link" in what else None,
-    )
+    assert (found.code, json.loads(found.out)["current"]) == (3, f"{state}/{there}")
     assert tree(state) == before
     follow_repair(shown.err)
     assert run(*week_words(place, state, 1)).code == 0

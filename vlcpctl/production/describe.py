@@ -26,8 +26,8 @@ def is_state(path: Path) -> bool:
 def describe_state(path: Path) -> dict[str, Any]:
     """A state directory as a JSON object: settings, start, weeks, and the week being made.
 
-    `current` is where the link of this name leads, None without one, and `problem` what is wrong
-    with it. Raises BadInput if state.json cannot be read. Nothing is completed or changed.
+    `current` is where the link of this name leads, or what is there in its place; `problem` says
+    what is wrong with it. Raises BadInput if state.json cannot be read. Nothing is changed.
     """
     place = Layout(path)
     state = read_state(place)
@@ -35,7 +35,7 @@ def describe_state(path: Path) -> dict[str, Any]:
     return {
         "path": str(path),
         "kind": KIND,
-        "current": str(path / place.current.readlink()) if place.current.is_symlink() else None,
+        "current": _deployed(place),
         "problem": place.repair_of_current(fault, state.last) if fault is not None else None,
         "accepted": str(place.week(state.last) / "checkpoint") if state.start.ready else None,
         "week": state.last,
@@ -88,9 +88,15 @@ def state_lines(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"  rolled back: {', '.join(map(str, facts['rolled_back']))}"
 
 
+def _deployed(place: Layout) -> str | None:
+    if place.current.is_symlink():
+        return str(place.root / place.current.readlink())
+    return str(place.current) if place.current.exists() else None
+
+
 def _current(facts: Mapping[str, Any]) -> str:
     if facts["problem"] is not None:
-        return f"{facts['current'] or 'no link'}, which is not {facts['accepted']}"
+        return f"{facts['current']}, which is not {facts['accepted']}"
     if facts["accepted"] is None:
         return "none, the start is not complete"
     return facts["current"] or f"no link; the last accepted checkpoint is {facts['accepted']}"

@@ -32,7 +32,7 @@ from vlcpctl.core.staging import Staging, link_or_copy, staging_at, sync
 MOST_WEEKS = MOST_TASKS - 1  # the names of their directories have four digits
 TASK = "00-week-{:04d}"  # the directory of a week's only task
 _START = "start"
-_OF_WEEK = frozenset(
+OF_WEEK = frozenset(
     {"buffer", "checkpoint", "ranks", "report", "rows", "stream", "verdict.json", "week.json"}
 )
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
@@ -117,7 +117,7 @@ class Layout:
         Only for the holder of the lock.
         """
         found = sorted(self.pending.iterdir()) if self.pending.is_dir() else []
-        others = [one for one in found if one.name not in _OF_WEEK and staging_at(one) is None]
+        others = [one for one in found if one.name not in OF_WEEK and staging_at(one) is None]
         if not others:
             self.discard(self.pending)
             return

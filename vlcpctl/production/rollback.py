@@ -8,7 +8,7 @@ from dataclasses import replace
 from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.production.attempt import Attempt, Judgement, read_attempt
-from vlcpctl.production.layout import Layout
+from vlcpctl.production.layout import OF_WEEK, Layout
 from vlcpctl.production.state import State
 
 
@@ -36,14 +36,14 @@ def rollback(place: Layout, state: State, week: int) -> State:
 
 def shown_pending(place: Layout) -> str | None:
     """The week being made as it is named in messages; None if there is none."""
-    if not place.pending.exists():
+    if not any((place.pending / name).exists() for name in OF_WEEK):
         return None
     with suppress(BadInput):  # damaged
         attempt, judged = read_attempt(place.pending), Judgement.read(place.pending)
         if attempt is not None:
             which = "unfinished" if judged is None else "rejected"
             return f"{place.pending}, the {which} week {attempt.number},"
-    return str(place.pending)
+    return f"what there is of a week in {place.pending}"
 
 
 def require_week(place: Layout, state: State, week: int) -> None:

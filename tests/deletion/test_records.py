@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vlcpctl.deletion.records import lines
+from vlcpctl.deletion.selectors import Selectors
 
 
 @pytest.mark.parametrize(
@@ -18,4 +19,4 @@ from vlcpctl.deletion.records import lines
 def test_the_first_line_has_at_most_three_keys(keys: list[str], said: str) -> None:
     lists = ("artifacts", "checkpoints", "unknown", "mentions", "not_found")
     fields = {"keys": keys, "same_image": 0, **{name: [] for name in lists}}
-    assert next(lines(fields, str)) == said
+    assert next(lines(fields, Selectors(), str)) == said

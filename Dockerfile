@@ -17,14 +17,12 @@ COPY vlcpctl vlcpctl
 # A wheel of PyPI for Linux has the CUDA libraries with it: the image needs only the host's driver.
 FROM base AS install-cuda
 RUN python -m venv /opt/vlcpctl \
-    && /opt/vlcpctl/bin/pip install -c recipes/constraints.txt ".[gpu]" \
-    && /opt/vlcpctl/bin/python -m vlcpctl.manpages
+    && /opt/vlcpctl/bin/pip install -c recipes/constraints.txt ".[gpu]"
 
 FROM base AS install-cpu
 RUN python -m venv /opt/vlcpctl \
     && /opt/vlcpctl/bin/pip install -c recipes/constraints.txt \
-        --extra-index-url https://download.pytorch.org/whl/cpu ".[cpu]" \
-    && /opt/vlcpctl/bin/python -m vlcpctl.manpages
+        --extra-index-url https://download.pytorch.org/whl/cpu ".[cpu]"
 
 FROM python:${PYTHON}-slim-bookworm AS runtime
 # Files in mounted directories belong to this user, or to that of `docker run --user`.

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
+from itertools import pairwise
 from pathlib import Path
 
 from _generate.markdown import block, prose, table
-from vlcpctl.core import errors, manifest_fields, row_fields
+from vlcpctl.core import errors, manifest_fields
+from vlcpctl.core.rows import Row
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
 from vlcpctl.training.config.presets import PRESETS, source_of
 from vlcpctl.training.config.settings import Settings
@@ -67,15 +72,19 @@ def _shown(value: object) -> str:
 
 
 def rows() -> str:
-    """The fields of rows, the metrics in them, and those that reports compute from them."""
-    common = [(f"`{name}`", text) for name, text in row_fields.COMMON.items()]
-    special = [(f"`{name}`", which, text) for name, (which, text) in row_fields.SPECIAL.items()]
-    parts = ["## In every row", table(("field", ""), common)]
-    parts += ["## In some rows", table(("field", "rows", ""), special), "## Metrics"]
-    for evaluator, metrics in row_fields.METRICS.items():
-        cells = [(f"`{name.replace(', ', '`, `')}`", text) for name, text in metrics.items()]
-        parts += [f"Of {evaluator}:", table(("key", ""), cells)]
-    return "\n\n".join(parts)
+    """The fields of rows that reports read."""
+    return table(("field", ""), [(f"`{name}`", text) for name, text in _described(Row)])
+
+
+def _described(struct: type) -> list[tuple[str, str]]:
+    """The fields of a struct that have a text below them, and the texts."""
+    (made,) = ast.parse(textwrap.dedent(inspect.getsource(struct))).body
+    assert isinstance(made, ast.ClassDef)
+    return [
+        (one.target.id, " ".join(text.value.value.split()))
+        for one, text in pairwise(made.body)
+        if isinstance(one, ast.AnnAssign) and isinstance(text, ast.Expr)
+    ]
 
 
 def definitions() -> str:

@@ -20,7 +20,7 @@ from vlcpctl.report.summary_json import as_json
 
 def _row(step: int, task: int, **fields: Any) -> dict[str, Any]:
     about = {"step": step, "checkpoint": f"c{step}", "task_step": task, "task": f"t{task}"}
-    return row(task_step=0) | about | fields
+    return row(**about | fields)
 
 
 def _weekly(steps: int) -> list[dict[str, Any]]:
@@ -79,11 +79,12 @@ def test_more_than_a_report_can_hold_is_refused(
             "seed": {"seed": number, "checkpoint": f"c{number}"},
             "split": {"split": f"s{number}"},
             "outside": {"task": f"x{number}", "task_step": None},
-            "metric": {"task": f"x{number}", "task_step": 0, "metrics": {f"m{number}": 1.0}},
+            "metric": {"task": "t", "metrics": {f"m{number}": 1.0}},
         }
-        rows.append(_row(number if fields == "metric" else 0, 0) | by_field[fields])
-    if fields == "metric":
-        rows = [one | {"task": "t"} for one in rows]
+        step = number if fields == "metric" else 0
+        rows.append(
+            row(**{"checkpoint": f"c{step}", "step": step, "task": "t0"} | by_field[fields])
+        )
     with pytest.raises(BadInput, match=said):
         build(read_back(tmp_path / "r", rows), Request(allow_missing=True))
 

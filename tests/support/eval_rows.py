@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.rows import Row, read_rows
+from vlcpctl.core.rows import SCHEMA, Row, read_rows
 
 NAMES = ("00-smileys", "01-people", "02-animals", "03-food")
 # Three steps: the first task loses 20, the second gains 2.
@@ -19,9 +19,10 @@ MERGED = ((60.0,), (None, 44.0), (45.0, 40.0, 35.0))
 def row(**fields: Any) -> dict[str, Any]:
     """One row as JSON, with the fields that a test does not care for."""
     step, task = fields.get("step", 0), fields.get("task_step", 0)
+    name = fields.get("task") or (NAMES[task] if task is not None else "coco")
     seed = fields.get("seed", 0)  # another seed is another checkpoint
     return {
-        "schema": "vlcpctl.eval/1",
+        "schema": SCHEMA,
         "run": "ctp",
         "method": "ctp",
         "seed": 0,
@@ -32,9 +33,11 @@ def row(**fields: Any) -> dict[str, Any]:
         "evaluator": "retrieval",
         "protocol": "cross-modal",
         "gallery": "own",
-        "task": NAMES[task] if task is not None else "coco",
+        "task": name,
         "tasks": [],
         "split": "test",
+        "data": "data of " + "+".join(fields.get("tasks") or [name]),
+        "options": {},
         "metrics": {"rm": 50.0},
         "checkpoint": f"c{step}-{seed}" if seed else f"c{step}",
     } | fields
@@ -82,12 +85,10 @@ def read_back(path: Path, rows: Iterable[dict[str, Any]]) -> list[Row]:
 
 
 def current(rows: Iterable[dict[str, Any]], **fields: Any) -> list[dict[str, Any]]:
-    """The rows as the current version writes them: with ids of their data and settings."""
+    """The rows with options, settings and counts, as an evaluator writes them."""
     found = []
     for one in rows:
         said = {
-            "schema": "vlcpctl.eval/1.1",
-            "data": "data of " + "+".join(one["tasks"] or [one["task"]]),
             "limit": None,
             "options": {"duplicates": "unite"},
             "config": {"id": f"config {one['step']}", "values": {"lr": 0.1}},

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypedDict, TypeVar, cast
+
+import msgspec
+from msgspec import Meta
 
 from vlcpctl.core.errors import BadInput
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.limits import MOST_TASKS
 from vlcpctl.core.printable import printable, printable_json
 from vlcpctl.core.row_lines import MOST_LINE_BYTES, STDIN, lines_of
 from vlcpctl.core.safe_json import parse_json
+from vlcpctl.core.structs import decoded
 
 FAMILY = "vlcpctl.eval/"
 SCHEMA = f"{FAMILY}1.1"
@@ -25,23 +27,9 @@ SCHEMA = f"{FAMILY}1.1"
 OPTIONS_OF_DATA = ("prompts",)
 OPTIONS_OF_SEED = ("seed",)
 MOST_ROWS = 500_000  # that are read at once, in all files; they take about a gigabyte
-MOST_METRICS = 200  # of a row
-MOST_NAME = 1000  # characters of a name
-MOST_VALUE = 1e12  # of a metric: percents, degrees and counts are far below
-_MOST_COUNT = 10**12  # of angles in one degree
 COUNTS = ("n_images", "n_texts", "n_queries", "n_gallery", "n_train")
-# Fields of schema 1.0, in which an option was recorded only where it was not the usual one.
-_EARLIER_OPTIONS = {
-    **{name: name for name in ("duplicates", "prompts", "train_split", "held_out", "epochs", "lr")},
-    "fixed_strength": "strength",
-    "probe_seed": "seed",
-}
-_EARLIER_USUAL: dict[str, dict[str, Any]] = {
-    "retrieval": {"duplicates": "unite"},
-    "probe": {"train_split": "train", "seed": 0},
-}
-_MAJOR = "1"  # rows of any minor version are read
-_SCHEMA_PATTERN = re.compile(r"vlcpctl\.eval/(\d+)(\.\d+)*")
+_UNPUBLISHED = (f"{FAMILY}1", f"{FAMILY}1.0")
+_MINORS = f"{FAMILY}1."  # rows of any minor version are read
 
 
 def write_row(stream: TextIO, row: dict[str, Any]) -> None:
@@ -67,56 +55,135 @@ def starts_with_schema(path: Path, schema: str) -> bool:
     return isinstance(first, dict) and str(first.get("schema")).startswith(f"{family}/")
 
 
-@dataclass(frozen=True)
+Name = Annotated[str, Meta(max_length=1000)]
+Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Step = Annotated[int, Meta(ge=0, lt=MOST_TASKS)]
+Names = Annotated[tuple[Name, ...], Meta(max_length=MOST_TASKS)]
+# Percents, degrees and counts are far below.
+Metric = Annotated[float, Meta(ge=-1e12, le=1e12)]
+if TYPE_CHECKING:
+    Metrics = dict[str, float]
+else:  # a metric that is null in a line is left out of the row
+    Metrics = Annotated[dict[Name, Metric | None], Meta(max_length=200)]
+Degrees = Annotated[tuple[Annotated[int, Meta(ge=0, le=10**12)], ...], Meta(max_length=180)]
+
+
+class Config(TypedDict):
+    """The settings of the train-step that made a checkpoint."""
+
+    id: str
+    values: dict[str, Any]
+
+
+@dataclass(kw_only=True, slots=True, unsafe_hash=True)
 class EarlierCheckpoint:
     """The earlier checkpoint that a row compares its checkpoint with."""
 
-    run: str
-    step: int | None
-    checkpoint: str | None
+    run: Name
+    step: Step | None = None
+    checkpoint: Name | None = None
+    alpha: float | None = None  # read into the label of the run
+
+    def __post_init__(self) -> None:
+        self.run, self.alpha = run_label(self.run, self.alpha), None
 
 
 @dataclass(kw_only=True, slots=True)  # frozen, so many fields take four times as long to set
 class Row:
-    """One evaluation of a checkpoint on a gallery; `place` is the file and line it was read from.
+    """One evaluation of a checkpoint on a gallery: the fields of a row, in their order.
 
-    `step` is the stream step of the checkpoint, `task_step` that of the evaluated task. The fields
-    from `data` to `parent` are None in rows of schema 1.0, and so are those that do not apply;
-    the `options` of such a row are those it records.
+    Readers ignore other fields. Null is a value: the field does not apply. `alpha` is read into the
+    label of the run, and metrics that are null are left out. The texts below the fields make
+    docs/reference/rows.md.
     """
 
-    run: str
-    method: str
-    seed: int
-    buffer: dict[str, Any] | None
-    step: int | None
-    task_step: int | None
-    stream: str | None
-    evaluator: str
-    protocol: str
-    gallery: str
-    task: str
-    tasks: tuple[str, ...]
-    split: str
-    metrics: dict[str, float]
-    checkpoint: str | None
-    data: str | None = None  # the content id of the evaluated data
-    data_was: tuple[str, ...] = ()  # ids of the same data before it was rewritten
-    limit: int | None = None  # the number of samples evaluated at most; None: all
-    options: dict[str, Any] | None = None  # those that change the numbers, with defaults
-    config: dict[str, Any] | None = None  # id and values of the settings of this train-step
-    start: str | None = None  # the content id of the checkpoint that the run started from
-    parent: str | None = None  # the content id of --previous
-    preset: str | None = None  # the name of the preset of this train-step
-    map_variant: str | None = None  # the kind of mean average precision, if not the usual one
+    schema: str = ""
+    """Name and version of the format, such as `vlcpctl.eval/1.1`."""
+    run: Name
+    """Name of the run: `--run` of train-step, or the method's name."""
+    method: Name
+    """Method of the checkpoint, such as `ctp` or `ctp+er`; `imported` or `interpolate` for
+    checkpoints that were not trained here."""
+    seed: Integer
+    """Seed of the run."""
+    buffer: dict[str, Any] | None = None
+    """Policy and size of the replay buffer; null without one."""
+    step: Step | None = None
+    """Position in the stream of the last task that the checkpoint was trained on, from 0; null if
+    it was not trained on a stream."""
+    task_step: Step | None = None
+    """Position in the stream of the evaluated task; of a merged gallery, that of its last task;
+    null for data outside the stream."""
+    stream: Name | None = None
+    """Content id of the stream of the evaluated task; null for data outside of streams."""
+    evaluator: Name
+    """What was evaluated: `retrieval`, `zeroshot`, `probe` or `spatial`."""
+    protocol: Name = ""
+    """Variant of the evaluator, such as `cross-modal` and `multi-modal` of retrieval."""
+    gallery: Name
+    """`own`: one task by itself; `merged`: all tasks of the stream up to a step."""
+    task: Name
+    """Name of the evaluated task or data set; `merged` for a merged gallery."""
+    tasks: Names = ()
+    """Names of all tasks in the gallery."""
+    split: Name
+    """Split of the evaluated data; two are joined by +, as in `query+gallery`."""
+    data: Name
+    """Content id of the evaluated data."""
+    data_was: Names = ()
+    """Earlier content ids of the same data, oldest first. Only if `forget` has rewritten it."""
+    limit: Integer | None = None
+    """Number of samples evaluated at most (`--limit`); null for all."""
+    options: dict[str, Any]
+    """Options that decide the numbers, defaults included. Rows that differ in them are not
+    compared."""
+    metrics: Metrics
+    """Measured values by name; null for one that is not defined on this data."""
+    start: Name | None = None
+    """Content id of the checkpoint that the run started from; null if it was trained from
+    scratch."""
+    parent: Name | None = None
+    """Content id of the checkpoint given as `--previous`; null without one."""
+    preset: Name | None = None
+    """Preset of the train-step. Only if a setting came from one."""
+    config: Config | None = None
+    """Settings of the train-step: `id` and `values`; null for imported checkpoints."""
+    checkpoint: Name
+    """Content id of the evaluated checkpoint."""
+    # Of some rows only.
+    alpha: float | None = None
+    """Averages of two checkpoints: share of the second one."""
+    n_images: Integer | None = None
+    """Number of images; not of retrieval of fused pairs."""
+    n_texts: Integer | None = None
+    """Retrieval and spatial: number of captions."""
+    n_queries: Integer | None = None
+    """Retrieval of fused pairs: number of pairs used as queries."""
+    n_gallery: Integer | None = None
+    """Retrieval of fused pairs: number of pairs in the gallery."""
+    n_train: Integer | None = None
+    """Probe: number of images that it was trained on."""
+    map_variant: Name | None = None
+    """Retrieval of fused pairs: `--map-variant`, if it is not the default."""
     since: EarlierCheckpoint | None = None
-    degrees: dict[str, tuple[int, ...]] | None = None  # by measure: angles in each degree
-    counts: Mapping[str, int] = field(default_factory=dict)  # of images, texts, ... evaluated
-    is_earlier: bool = False  # of schema 1.0
-    place: str = field(default="", compare=False)
+    """Spatial: the earlier checkpoint that this one is compared with: run, step and content id."""
+    degrees: dict[Name, Degrees] | None = None
+    """Spatial: number of angles by measure and degree: [0, 1], (1, 2], ...; without zeros at the
+    end."""
+    place: str = field(default="", compare=False)  # the file and line that it was read from
+
+    def __post_init__(self) -> None:
+        self.run, self.alpha = run_label(self.run, self.alpha), None
+        self.metrics = _measured(cast("dict[str, float | None]", self.metrics))
 
     @property
-    def first_data(self) -> str | None:
+    def counts(self) -> dict[str, int]:
+        """What was evaluated, such as images, by the name of the field; those that apply."""
+        found = {name: getattr(self, name) for name in COUNTS}
+        return {name: number for name, number in found.items() if number is not None}
+
+    @property
+    def first_data(self) -> str:
         """The content id under which the evaluated data was written first."""
         return self.data_was[0] if self.data_was else self.data
 
@@ -128,9 +195,34 @@ class Row:
         return (self.run, self.seed, self.step, since, *what, *where)
 
     @property
-    def models(self) -> tuple[str | None, str | None]:
+    def models(self) -> tuple[str, str | None]:
         """The checkpoints of the row: its own, and the earlier one it is compared with."""
         return self.checkpoint, self.since.checkpoint if self.since else None
+
+
+def _measured(metrics: dict[str, float | None]) -> dict[str, float]:
+    if None not in metrics.values():
+        return cast("dict[str, float]", metrics)
+    return {name: value for name, value in metrics.items() if value is not None}
+
+
+def run_label(run: str, alpha: float | None) -> str:
+    """The label of a run; an average of two checkpoints counts as one run for each share alpha.
+
+    >>> run_label("ewc", None), run_label("wise-ft", 0.5)
+    ('ewc', 'wise-ft alpha=0.5')
+    """
+    return run if alpha is None else f"{run} alpha={share_text(alpha)}"
+
+
+def share_text(alpha: float) -> str:
+    """The share as a short text that reads back as the same float.
+
+    >>> [share_text(alpha) for alpha in (0.0, 0.25, 0.1234567, 0.12345671)]
+    ['0', '0.25', '0.1234567', '0.12345671']
+    """
+    short = f"{alpha:g}"
+    return short if float(short) == alpha else repr(alpha)
 
 
 def read_rows(sources: Iterable[str], allow_mixed: Collection[str] = ()) -> list[Row]:
@@ -161,16 +253,11 @@ def distinct(rows: Iterable[Row], allow_mixed: Collection[str] = ()) -> list[Row
             known[place] = row
         elif row.data not in first.data_was:
             _refuse_contradiction(first, row, allow_mixed)
-            if first.is_earlier and not row.is_earlier:
-                known[place] = row  # it records more
     return [row for known in seen.values() for row in known]
 
 
 def _rows_of(sources: Iterable[str]) -> Iterator[Row]:
-    from vlcpctl.core.quick_rows import QuickRows  # which imports this module
-
-    read, quick = 0, QuickRows()
-    shared: dict[str, dict[str, Any]] = {}
+    read, shared = 0, _Shared()
     for source in sources:
         name = "<stdin>" if source == STDIN else printable(source)
         found = False
@@ -182,12 +269,7 @@ def _rows_of(sources: Iterable[str]) -> Iterator[Row]:
                 )
             if line.strip():
                 found = True
-                place = f"{name}:{number}"
-                row = quick.row(line, place)
-                if row is None:
-                    row, schema = _parse(line, place, shared)
-                    quick.knows(schema)
-                yield row
+                yield shared.of(parse_row(line, f"{name}:{number}"))
         if not found:
             raise BadInput(
                 f"{name} has no rows; the commands eval-retrieval, eval-zeroshot, eval-probe and "
@@ -195,197 +277,101 @@ def _rows_of(sources: Iterable[str]) -> Iterator[Row]:
             )
 
 
-def _parse(line: str, place: str, shared: dict[str, dict[str, Any]]) -> tuple[Row, str]:
-    """The row of a line, after every check, and its schema."""
+class _Shared:
+    """What rows have in common, kept once: they then take a fraction of the memory."""
+
+    def __init__(self) -> None:
+        self._values: dict[Any, Any] = {}
+        self._objects: dict[bytes, Any] = {}  # by their JSON
+
+    def of(self, row: Row) -> Row:
+        """The row, with the parts of an earlier row where they are equal."""
+        values = _SHARED(row)
+        for name, value in zip(
+            _HASHABLE, map(self._values.setdefault, values, values), strict=True
+        ):
+            setattr(row, name, value)
+        names = tuple(row.metrics)
+        names = self._values.setdefault(names, names)
+        row.metrics = dict(zip(names, row.metrics.values(), strict=True))
+        row.options = self._known(row.options)
+        row.buffer = row.buffer and self._known(row.buffer)
+        row.config = row.config and self._known(row.config)
+        return row
+
+    def _known(self, value: _Object) -> _Object:
+        found: _Object = self._objects.setdefault(msgspec.json.encode(value), value)
+        return found
+
+
+_Object = TypeVar("_Object", dict[str, Any], Config)
+_HASHABLE = (
+    *("schema", "run", "method", "stream", "evaluator", "protocol", "gallery", "task", "tasks"),
+    *("split", "data", "data_was", "start", "parent", "preset", "checkpoint", *COUNTS),
+)
+_SHARED = attrgetter(*_HASHABLE)
+_ROW = msgspec.json.Decoder(Row)
+
+
+def parse_row(line: str | bytes, place: str) -> Row:
+    """The row of a line; `place` (FILE:LINE) is used in messages.
+
+    Raises BadInput if it is not JSON, or not a row: of another schema, or with a field missing or
+    of another type.
+    """
     try:
-        value = parse_json(line, finite=True, unique=True)
-    except ValueError as error:
-        raise BadInput(f"{place} is not a JSON object: {error}") from error
-    if not isinstance(value, dict):
-        raise BadInput(f"{place} is not a JSON object, it is a {type(value).__name__}")
-    _check_schema(value.get("schema"), place)
-    # Many rows have the same names, settings and options: these are kept once.
-    for name, found in value.items():
-        if isinstance(found, str):
-            value[name] = sys.intern(found)
-        elif name in {"config", "options"} and isinstance(found, dict):
-            known = shared.setdefault(str(found.get("id")), found)
-            value[name] = known if known == found else found
-    return row_of(value, place), value["schema"]
+        row = decoded(_ROW, line, place)
+    except BadInput:
+        _check_schema(decoded(_SCHEMA_OF, line, place).schema, place)
+        raise
+    if row.schema != SCHEMA:
+        _check_schema(row.schema, place)
+    row.place = place
+    return row
+
+
+def row_of(fields: Mapping[str, Any], place: str) -> Row:
+    """The row of these fields, as `write_row` would write them. Raises BadInput as `parse_row`."""
+    return parse_row(json.dumps({"schema": SCHEMA, **fields}), place)
+
+
+class _AnyRow(msgspec.Struct):
+    schema: Any = None
+
+
+_SCHEMA_OF = msgspec.json.Decoder(_AnyRow)
 
 
 def _check_schema(schema: object, place: str) -> None:
-    match = _SCHEMA_PATTERN.fullmatch(schema) if isinstance(schema, str) else None
-    if match is None:
+    """Raise BadInput for a schema that is not read."""
+    if schema in _UNPUBLISHED:
+        raise BadInput(f"{place} was made by an unpublished version; evaluate again")
+    if not isinstance(schema, str) or not re.fullmatch(rf"{FAMILY}\d+(\.\d+)*", schema):
         raise BadInput(
             f"{place} is not an evaluation row: its schema is {schema!r:.80}, not {SCHEMA!r}"
         )
-    if match[1] != _MAJOR:
+    if not schema.startswith(_MINORS):
         raise BadInput(
             f"{place} has schema {schema!r:.80}; this version of vlcpctl reads {SCHEMA!r}"
         )
 
 
-def row_of(value: dict[str, Any], place: str) -> Row:
-    """The row of a JSON object; `place` (FILE:LINE) is used in messages.
-
-    Raises BadInput if a field is missing or of the wrong type.
-    """
-    take = Fields(value, place)
-    _check_lengths(value, place)
-    evaluator: str = take("evaluator", str)
-    return Row(
-        run=run_label(take("run", str), take("alpha", int | float, None)),
-        method=take("method", str),
-        seed=take("seed", int),
-        buffer=take("buffer", dict, None),
-        step=_position(take, "step"),
-        task_step=_position(take, "task_step"),
-        stream=take("stream", str, None),
-        evaluator=evaluator,
-        protocol=take("protocol", str, ""),
-        gallery=take("gallery", str),
-        task=take("task", str),
-        tasks=tuple(take.texts("tasks", [])),
-        split=take("split", str),
-        metrics=_metrics(take("metrics", dict), place),
-        checkpoint=take("checkpoint", str, None),
-        data=take("data", str, None),
-        data_was=tuple(take.texts("data_was", [])),
-        limit=take("limit", int, None),
-        options=take("options", dict, _earlier_options(value, evaluator)),
-        config=_config(take("config", dict, None), place),
-        start=take("start", str, None),
-        parent=take("parent", str, None),
-        preset=take("preset", str, None),
-        map_variant=take("map_variant", str, None),
-        since=_since(take("since", dict, None), place),
-        degrees=_degrees(take("degrees", dict, None), place),
-        counts={name: take(name, int) for name in COUNTS if value.get(name) is not None},
-        is_earlier=value.get("options") is None,
-        place=place,
-    )
-
-
-def _check_lengths(value: dict[str, Any], place: str) -> None:
-    """Raise BadInput for names, lists of tasks and metrics that are too long."""
-    for name, found in value.items():
-        if isinstance(found, str):
-            _check_names(name, (found,), place)
-        elif isinstance(found, list):
-            _check_names(name, found, place)
-            if len(found) > MOST_TASKS:
-                raise BadInput(
-                    f"{place}: field {name!r:.80} lists {len(found)} values, more than {MOST_TASKS}"
-                )
-    metrics, since = value.get("metrics"), value.get("since")
-    if isinstance(metrics, dict):
-        _check_names("metrics", metrics, place)
-        if len(metrics) > MOST_METRICS:
-            raise BadInput(f"{place} has {len(metrics)} metrics, more than {MOST_METRICS}")
-    if isinstance(since, dict):
-        _check_names("since", since.values(), place)
-
-
-def _check_names(field_: str, names: Iterable[object], place: str) -> None:
-    for name in names:
-        if isinstance(name, str) and len(name) > MOST_NAME:
-            raise BadInput(
-                f"{place}: field {field_!r:.80} has {len(name)} characters, more than {MOST_NAME}"
-            )
-
-
-def _position(take: Fields, name: str) -> int | None:
-    """A stream step, from 0; None: not trained on a stream, or not part of it."""
-    step: int | None = take(name, int, None)
-    if step is not None and not 0 <= step < MOST_TASKS:
-        raise BadInput(
-            f"{take.place}: {name} is {step}, neither null nor between 0 and {MOST_TASKS - 1}"
-        )
-    return step
-
-
-def _earlier_options(value: dict[str, Any], evaluator: str) -> dict[str, Any]:
-    """The protocol options that a row of schema 1.0 records."""
-    named = {new: value[old] for old, new in _EARLIER_OPTIONS.items() if old in value}
-    return _EARLIER_USUAL.get(evaluator, {}) | named
-
-
-def run_label(run: str, alpha: float | None) -> str:
-    """The label of a run; an average of two checkpoints counts as one run for each share alpha.
-
-    >>> run_label("ewc", None), run_label("wise-ft", 0.5)
-    ('ewc', 'wise-ft alpha=0.5')
-    """
-    return run if alpha is None else f"{run} alpha={share_text(alpha)}"
-
-
-def share_text(alpha: float) -> str:
-    """The share as a short text that reads back as the same float.
-
-    >>> [share_text(alpha) for alpha in (0.0, 0.25, 0.1234567, 0.12345671)]
-    ['0', '0.25', '0.1234567', '0.12345671']
-    """
-    short = f"{alpha:g}"
-    return short if float(short) == alpha else repr(alpha)
-
-
-def _metrics(found: dict[str, Any], place: str) -> dict[str, float]:
-    """Metric values; a metric that is null was not measured and is left out."""
-    for key, value in found.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is not None and not (is_number and math.isfinite(value)):
-            raise BadInput(f"{place}: metric {key!r} is {value!r:.80}, not a finite number")
-        if value is not None and abs(value) > MOST_VALUE:
-            raise BadInput(
-                f"{place}: metric {key!r} is {value!r}, above {MOST_VALUE:g} in magnitude"
-            )
-    return {sys.intern(key): float(value) for key, value in found.items() if value is not None}
-
-
-def _config(found: dict[str, Any] | None, place: str) -> dict[str, Any] | None:
-    """The settings of the train-step that made the checkpoint, with their id."""
-    if found is not None:
-        take = Fields(found, f"{place}: config")
-        return {"id": take("id", str), "values": take("values", dict)}
-    return None
-
-
-def _since(found: dict[str, Any] | None, place: str) -> EarlierCheckpoint | None:
-    if found is None:
-        return None
-    take = Fields(found, f"{place}: since")
-    run = run_label(take("run", str), take("alpha", int | float, None))
-    return EarlierCheckpoint(run, _position(take, "step"), take("checkpoint", str, None))
-
-
-def _degrees(found: dict[str, Any] | None, place: str) -> dict[str, tuple[int, ...]] | None:
-    """The number of angles in (0, 1], (1, 2], ... degrees; trailing zeros may be left out."""
-    for name, counts in (found or {}).items():
-        is_list = isinstance(counts, list) and len(counts) <= 180
-        if not (is_list and all(type(n) is int and 0 <= n <= _MOST_COUNT for n in counts)):
-            raise BadInput(f"{place}: degrees of {name!r} is not a list of at most 180 counts")
-    return None if found is None else {name: tuple(counts) for name, counts in found.items()}
-
-
 def differences(one: Row, other: Row) -> dict[str, tuple[object, object]]:
     """What two rows of one evaluation disagree about, by field, with both values.
 
-    A field that one of them does not have, because an earlier version wrote it, is ignored. So are
-    the streams of the same data: two streams may have a task in common.
-
-    >>> fields = dict(run="a", method="a", seed=0, buffer=None, step=0, task_step=0, stream="s")
-    >>> fields |= dict(evaluator="retrieval", protocol="", gallery="own", task="t", tasks=())
-    >>> one = Row(**fields, split="test", metrics={}, checkpoint="c", limit=10)
-    >>> differences(one, Row(**fields, split="test", metrics={}, checkpoint="c"))
+    >>> fields = dict(schema=SCHEMA, run="a", method="a", seed=0, step=0, task_step=0, data="d")
+    >>> fields |= dict(evaluator="retrieval", gallery="own", task="t", split="test", options={})
+    >>> one = Row(**fields, metrics={}, checkpoint="c", limit=10)
+    >>> differences(one, Row(**fields, metrics={}, checkpoint="c"))
     {'limit': (10, None)}
     """
-    fields = {name: (getattr(one, name), getattr(other, name)) for name in ("limit", "stream")}
-    fields |= {name: (getattr(one, name), getattr(other, name)) for name in ("data", "config")}
-    if are_same_data(one, other):
-        del fields["data"], fields["stream"]
-    is_known = {name: None not in pair or name == "limit" for name, pair in fields.items()}
-    found = {name: pair for name, pair in fields.items() if is_known[name] and pair[0] != pair[1]}
+    found: dict[str, tuple[object, object]] = {}
+    if one.limit != other.limit:
+        found["limit"] = one.limit, other.limit
+    if not are_same_data(one, other):
+        found["data"] = one.data, other.data
+    if None not in (one.config, other.config) and one.config != other.config:
+        found["config"] = one.config, other.config
     for name, pair in different_options(one, other).items():
         found["options"] = (f"{name} {pair[0]}", f"{name} {pair[1]}")
     for name in one.counts.keys() & other.counts.keys():
@@ -395,32 +381,28 @@ def differences(one: Row, other: Row) -> dict[str, tuple[object, object]]:
 
 
 def are_same_data(one: Row, other: Row) -> bool:
-    """Whether two rows are known to be of the same data, which may have been rewritten since."""
-    ids = {one.data, *one.data_was} & {other.data, *other.data_was}
-    return bool(ids - {None})
+    """Whether two rows are of the same data, which may have been rewritten since."""
+    return one.data == other.data or not {one.data, *one.data_was}.isdisjoint(
+        (other.data, *other.data_was)
+    )
 
 
 def are_apart(one: Row, other: Row) -> bool:
-    """Whether two rows are known to be of different data, one of them outside the stream.
+    """Whether two rows are of different data, one of them outside the stream.
 
     Tasks of different streams often have one name, and so have data for tests.
     """
     is_outside = one.task_step is None or other.task_step is None
-    are_known = one.data is not None and other.data is not None
     is_own = one.gallery == other.gallery == "own"
-    return is_own and is_outside and are_known and not are_same_data(one, other)
+    return is_own and is_outside and not are_same_data(one, other)
 
 
 def different_options(one: Row, other: Row) -> dict[str, tuple[object, object]]:
-    """The protocol options that differ, with both values; None for one that is missing.
-
-    A row of schema 1.0 does not record all of its options: those it lacks are ignored.
-    """
-    mine, others = one.options or {}, other.options or {}
-    names = mine.keys() | others.keys()
-    if one.is_earlier != other.is_earlier:
-        names = mine.keys() & others.keys()
-    pairs = {name: (mine.get(name), others.get(name)) for name in sorted(names)}
+    """The protocol options that differ, with both values; None for one that is missing."""
+    if one.options is other.options:
+        return {}
+    names = sorted(one.options.keys() | other.options.keys())
+    pairs = {name: (one.options.get(name), other.options.get(name)) for name in names}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 

@@ -106,15 +106,10 @@ def holds(path: Path, expected: Iterable[PlannedRow]) -> bool:
     planned = list(expected)
     return len(rows) == len(planned) and all(
         isinstance(row, dict)
-        and _with_preset_of(one.fields, as_first_written(_fixed(row, one.measured)))
+        and as_first_written(_fixed(row, one.measured))
         == as_first_written({"schema": SCHEMA, **one.fields})
         for row, one in zip(rows, planned, strict=True)
     )
-
-
-def _with_preset_of(planned: Mapping[str, Any], row: dict[str, Any]) -> dict[str, Any]:
-    """The row with the preset that is planned, if an earlier version did not write one."""
-    return {"preset": planned["preset"], **row} if "preset" in planned else row
 
 
 def as_first_written(fields: Mapping[str, Any]) -> dict[str, Any]:

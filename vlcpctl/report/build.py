@@ -162,11 +162,7 @@ def _without_baseline(track: Track, rows: Sequence[Row], baseline: Baseline | No
     if baseline is None:
         return track
     names = {
-        row.run
-        for row in rows
-        if row.step is None
-        and row.checkpoint is not None
-        and row.checkpoint == baseline.of(row.seed)
+        row.run for row in rows if row.step is None and row.checkpoint == baseline.of(row.seed)
     }
     return replace(
         track, runs=tuple(run for run in track.runs if run.steps or run.name not in names)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.core.printable import printable
 from vlcpctl.core.rows import (
+    COUNTS,
     OPTIONS_OF_DATA,
     OPTIONS_OF_SEED,
     Row,
@@ -20,7 +22,6 @@ FIELDS = {
     "limit": "a table",
     "options": "a table",
     "data": "a column",
-    "stream": "a column",
     "counts": "a column",
     "checkpoint": "a step of one run",
     "seed": "a checkpoint",
@@ -30,7 +31,6 @@ _ADVICE = {
     "limit": "evaluate them alike",
     "options": "evaluate them alike",
     "data": "evaluate one run on one stream",
-    "stream": "evaluate one run on one stream",
     "counts": "evaluate them again",
     "checkpoint": "give each its own run name",
     "seed": "remove the copied rows",
@@ -114,39 +114,21 @@ def _mixed(rule: _Rule, rows: Sequence[Row], is_allowed: bool) -> list[Mixed]:
     facts = [*map(_FACTS[rule.field], rows)]
     if len(set(facts)) <= 1:
         return []  # as in most reports for most rules: no need to know the group of each row
-    # Of 1.0 rows, some fields are known and some are not, so one row does not stand for its group:
-    # each row is compared with the first row of every kind (which fields it has).
-    firsts: dict[Hashable, dict[Hashable, Row]] = {}
+    firsts: dict[Hashable, Row] = {}
     found: dict[Hashable, Mixed] = {}
-    compared: dict[tuple[Hashable, Hashable], int] = {}  # with how many kinds of the group
+    compared: set[tuple[Hashable, Hashable]] = set()
     for row, fact in zip(rows, facts, strict=True):
         group = rule.group(row)
-        if group is None or group in found:
+        if group is None or group in found or (group, fact) in compared:
             continue
-        kinds = firsts.setdefault(group, {})
-        place = group, fact
-        if compared.get(place) == len(kinds):
-            continue  # a row that is alike in all that matters here was compared with them
-        for first in kinds.values():
-            differs = rule.differ(first, row)
-            if differs and not is_allowed:
-                _refuse(rule.field, first, row, differs)
-            if differs:
-                found.setdefault(group, Mixed(rule.field, _where(rule, row), _words(differs)))
-        kinds.setdefault(_kind(rule, row), row)
-        compared[place] = len(kinds)
+        compared.add((group, fact))
+        first = firsts.setdefault(group, row)
+        differs = rule.differ(first, row)
+        if differs and not is_allowed:
+            _refuse(rule.field, first, row, differs)
+        if differs:
+            found[group] = Mixed(rule.field, _where(rule, row), _words(differs))
     return sorted(found.values(), key=lambda one: (one.where, one.differs))
-
-
-def _kind(rule: _Rule, row: Row) -> Hashable:
-    if rule.field == "counts":
-        return *sorted(row.counts), row.limit
-    return _known(row)
-
-
-def _known(row: Row) -> Hashable:
-    known = row.data is None, row.stream is None, row.config is None, row.checkpoint is None
-    return row.is_earlier, *known
 
 
 def _refuse(field: str, first: Row, second: Row, differs: Difference) -> None:
@@ -210,8 +192,13 @@ def _curve(row: Row) -> Hashable:
 
 
 def _same_data(row: Row) -> Hashable:
-    """Rows of the same data, whatever their run; without an id, rows of one column."""
-    return _curve(row) if row.data is None else (*track_of(row), row.since is None, row.data)
+    """Rows of the same data, whatever their run."""
+    return *track_of(row), row.since is None, row.data
+
+
+def _counted(row: Row) -> Hashable:
+    """Rows of the same data that count the same things alike."""
+    return _same_data(row), row.limit, id(row.options), *row.counts
 
 
 def _at_step(row: Row) -> Hashable:
@@ -220,41 +207,25 @@ def _at_step(row: Row) -> Hashable:
 
 def _of_checkpoint(row: Row) -> Hashable:
     """Rows of one trained checkpoint; a copy under another seed would count as a second seed."""
-    is_known = row.step is not None and row.checkpoint is not None
-    return (row.run, row.step, row.checkpoint) if is_known else None
+    return None if row.step is None else (row.run, row.step, row.checkpoint)
 
 
 def _over_seeds(row: Row) -> Hashable:
-    return None if row.step is None else (row.run, row.step)
+    return None if row.step is None or row.config is None else (row.run, row.step)
 
 
 def _differ(name: str) -> Callable[[Row, Row], Difference]:
-    """Compares one field; None is a value of `limit` and unknown in any other."""
+    """Compares one field."""
 
     def differ(one: Row, other: Row) -> Difference:
         pair = getattr(one, name), getattr(other, name)
-        if pair[0] == pair[1] or (None in pair and name != "limit"):
-            return {}
-        return {name: pair}
+        return {} if pair[0] == pair[1] else {name: pair}
 
     return differ
 
 
 def _data_differ(one: Row, other: Row) -> Difference:
-    if one.data is None or other.data is None:
-        # The tasks of a merged gallery are its data.
-        return {"tasks": (one.tasks, other.tasks)} if _merged_differ(one, other) else {}
     return {} if are_same_data(one, other) else {"data": (one.data, other.data)}
-
-
-def _merged_differ(one: Row, other: Row) -> bool:
-    return one.gallery == "merged" and one.tasks != other.tasks
-
-
-def _stream_differ(one: Row, other: Row) -> Difference:
-    """Streams matter where the data have no id: a later stream may repeat earlier tasks."""
-    is_known = one.data is not None and other.data is not None
-    return {} if is_known else _differ("stream")(one, other)
 
 
 def _counts_differ(one: Row, other: Row) -> Difference:
@@ -262,8 +233,8 @@ def _counts_differ(one: Row, other: Row) -> Difference:
         return {}
     if one.data != other.data and are_same_data(one, other):
         return {}  # `vlcpctl forget` has removed pairs between the two; a note says so
-    names = sorted(one.counts.keys() & other.counts.keys())
-    pairs = {name: (one.counts[name], other.counts[name]) for name in names}
+    mine, others = one.counts, other.counts
+    pairs = {name: (mine[name], others[name]) for name in sorted(mine.keys() & others.keys())}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
@@ -313,8 +284,7 @@ _RULES = (
         _options_differ(lambda name: name in OPTIONS_OF_SEED),
     ),
     _Rule("data", _curve, _data_differ),
-    _Rule("stream", _curve, _stream_differ),
-    _Rule("counts", _same_data, _counts_differ),
+    _Rule("counts", _counted, _counts_differ),
     _Rule("checkpoint", _at_step, _differ("checkpoint")),
     _Rule("seed", _of_checkpoint, _differ("seed")),
     _Rule("config", _over_seeds, _config_differ),
@@ -322,27 +292,13 @@ _RULES = (
 # By field: all that its rules look at in a row, beside the group. Rows share equal options and
 # settings, which cannot be hashed, so that their identity will do: another costs a comparison.
 _FACTS: dict[str, Callable[[Row], Hashable]] = {
-    "limit": lambda row: (row.limit, _known(row)),
-    "options": lambda row: (id(row.options), _known(row)),
-    "data": lambda row: (
-        row.data,
-        row.data_was,
-        row.gallery,
-        row.tasks if row.data is None else (),
-        _known(row),
-    ),
-    "stream": lambda row: (row.stream, _known(row)),
-    "counts": lambda row: (
-        tuple(sorted(row.counts.items())),
-        row.limit,
-        id(row.options),
-        row.data,
-        row.data_was,
-        row.is_earlier,
-    ),
-    "checkpoint": lambda row: (row.checkpoint, _known(row)),
-    "seed": lambda row: (row.seed, _known(row)),
-    "config": lambda row: (id(row.config), _known(row)),
+    "limit": attrgetter("limit"),
+    "options": lambda row: id(row.options),
+    "data": attrgetter("data", "data_was"),
+    "counts": attrgetter(*COUNTS, "data"),
+    "checkpoint": attrgetter("checkpoint"),
+    "seed": attrgetter("seed"),
+    "config": lambda row: id(row.config),
 }
 # A baseline may be of another run, seed and stream.
 _ALIKE: dict[str, Callable[[Row, Row], Difference]] = {

@@ -19,26 +19,11 @@ from vlcpctl.report.request import NO_FILES, Files, Request
 from vlcpctl.report.scores.saved_ranks import files_digest
 from vlcpctl.report.sweeps.grouping import parse_group_by
 
-# Fields that rows got with schema 1.1 or later: rows without them keep the identity they had.
-_NEW_FIELDS = frozenset(
-    {
-        *("data", "data_was", "limit", "options", "config", "start", "parent", "preset"),
-        *("counts", "is_earlier"),
-    }
-)
-
-# Options that reports got later: without them, they keep the identity that they had.
-_LATER = frozenset(
-    {
-        *("allow_mixed", "undefined", "baseline", "guards", "tables", "paper_data"),
-        *("group_by", "best", "examples", "without"),
-    }
-)
-_NOT_STORED = frozenset({"counts", "is_earlier", "place"})
+_NOT_STORED = frozenset({"schema", "alpha", "place"})  # alpha is in the label of the run
 # Rows share most of their fields with others of the same checkpoint, or of the same data: the texts
 # of these parts, which begin with one of these names, are made once.
-_PART_BEGINS = frozenset({"buffer", "data", "degrees", "metrics", "options", "task"})
-_OF_DATA = frozenset({"data", "task"})
+_PART_BEGINS = frozenset({"buffer", "data", "degrees", "metrics", "n_gallery", "options", "task"})
+_OF_DATA = frozenset({"data", "n_gallery", "task"})
 _BY_IDENTITY = frozenset({"buffer", "config", "degrees", "options", "tasks"})
 _AT_ONCE = 1000  # rows
 
@@ -52,8 +37,13 @@ def identity(rows: Sequence[Row], request: Request, files: Files = NO_FILES) -> 
 
 
 def _options(request: Request) -> dict[str, Any]:
-    """The options by name; those that reports once did not have are left out if not given."""
-    wanted = asdict(request) | {
+    """The options that were given, by name: those that are not their default."""
+    given, usual = _values(request), _values(Request())
+    return {name: value for name, value in given.items() if value != usual[name]}
+
+
+def _values(request: Request) -> dict[str, Any]:
+    return asdict(request) | {
         "runs": sorted(request.runs),
         "fail_if": list(request.fail_if),
         "allow_mixed": sorted(parse_fields(request.allow_mixed)),
@@ -62,12 +52,6 @@ def _options(request: Request) -> dict[str, Any]:
         "tables": [table_id(name) for name in dict.fromkeys(request.tables)],
         "group_by": list(parse_group_by(request.group_by)),
         "without": sorted(set(request.without)),
-        "undefined": "" if request.undefined == "error" else request.undefined,
-    }
-    return {
-        name: value
-        for name, value in wanted.items()
-        if name not in _LATER or (value is not None and value not in ([], "", False))
     }
 
 
@@ -112,7 +96,7 @@ def _shared_texts(rows: Sequence[Row], parts: Sequence[Sequence[str]]) -> Iterat
     """For each row the texts of these parts, made once for rows with the same fields in them."""
     names = [name for part in parts for name in part]
     objects = attrgetter("buffer", *(name for name in names if name in _BY_IDENTITY))
-    others = attrgetter("is_earlier", *(name for name in names if name not in _BY_IDENTITY))
+    others = attrgetter(*(name for name in names if name not in _BY_IDENTITY))
     texts: dict[Hashable, Sequence[str]] = {}
     values: dict[tuple[str, int], str] = {}  # by field and identity of its value
     for row in rows:
@@ -136,7 +120,7 @@ def _fields_text(row: Row, names: Iterable[str], known: dict[tuple[str, int], st
     found = []
     for name in names:
         value = getattr(row, name)
-        if not row.is_earlier if name == "options" else value or name not in _NEW_FIELDS:
+        if value is not None and value != ():
             text = known.get((name, id(value)))
             if text is None:
                 text = known[name, id(value)] = f'"{name}":{_field_text(value)}'

@@ -13,19 +13,7 @@ _SHOWN = 3  # names in a note before "and N more"
 def row_notes(rows: Sequence[Row]) -> list[str]:
     """Notes about rows that are valid, but that a reader should know about."""
     about_data = [*_seed_notes(rows), *_name_notes(rows), *_rewritten_notes(rows)]
-    return [*_earlier_notes(rows), *about_data, *_chain_notes(rows)]
-
-
-def _earlier_notes(rows: Iterable[Row]) -> list[str]:
-    # Named by run, not by file: the same rows make the same report in any files.
-    runs = sorted({row.run for row in rows if row.is_earlier})
-    if not runs:
-        return []
-    note = (
-        f"rows of {_listed('run', runs)} were written by an earlier version and do not "
-        "record their data, protocol options and settings: mixed rows may go unnoticed"
-    )
-    return [note]
+    return [*about_data, *_chain_notes(rows)]
 
 
 def _seed_notes(rows: Iterable[Row]) -> list[str]:
@@ -33,12 +21,11 @@ def _seed_notes(rows: Iterable[Row]) -> list[str]:
     found: dict[Hashable, dict[str, int]] = {}
     runs = set()
     for row in rows:
-        if row.data is not None:
-            key = (*track_of(row), row.run, row.gallery, column_of(row))
-            seeds = found.setdefault(key, {})
-            seeds.setdefault(row.first_data or row.data, row.seed)
-            if len(set(seeds.values())) > 1:
-                runs.add(row.run)
+        key = (*track_of(row), row.run, row.gallery, column_of(row))
+        seeds = found.setdefault(key, {})
+        seeds.setdefault(row.first_data, row.seed)
+        if len(set(seeds.values())) > 1:
+            runs.add(row.run)
     if not runs:
         return []
     note = (
@@ -52,9 +39,9 @@ def _name_notes(rows: Iterable[Row]) -> list[str]:
     """Tasks of one name whose data are not the same in all runs."""
     found: dict[tuple[Hashable, ...], dict[str, set[str]]] = {}
     for row in rows:
-        if row.data is not None and row.gallery == "own":
+        if row.gallery == "own":
             by_run = found.setdefault((*track_of(row), row.task, row.tasks), {})
-            by_run.setdefault(row.run, set()).add(row.first_data or row.data)
+            by_run.setdefault(row.run, set()).add(row.first_data)
     tasks = {
         str(key[4])
         for key, by_run in found.items()
@@ -71,10 +58,9 @@ def _rewritten_notes(rows: Iterable[Row]) -> list[str]:
     ids: dict[Hashable, set[str]] = {}
     names: dict[Hashable, str] = {}
     for row in rows:
-        if row.data is not None:
-            key = *track_of(row), row.first_data
-            ids.setdefault(key, set()).add(row.data)
-            names.setdefault(key, row.task)
+        key = *track_of(row), row.first_data
+        ids.setdefault(key, set()).add(row.data)
+        names.setdefault(key, row.task)
     found = sorted({names[key] for key, versions in ids.items() if len(versions) > 1})
     if not found:
         return []
@@ -90,7 +76,7 @@ def _chain_notes(rows: Iterable[Row]) -> list[str]:
     made: dict[tuple[str, int, int], str] = {}
     parents: dict[tuple[str, int, int], str] = {}
     for row in rows:
-        if row.step is not None and row.checkpoint is not None:
+        if row.step is not None:
             made[row.run, row.seed, row.step] = row.checkpoint
             if row.parent is not None:
                 parents[row.run, row.seed, row.step] = row.parent

@@ -42,16 +42,16 @@ def test_one_line_sums_up_the_verdicts(
 
 
 def test_the_verdicts_are_above_notes_and_tables(tmp_path: Path) -> None:
-    document = _document(tmp_path, "rm:lt:99")
-    document = build(read_back(tmp_path / "x", own_rows()), Request(fail_if=("rm:lt:99",)))
-    assert document.notes  # these rows are of an earlier version
+    rows = own_rows() + [one | {"data": "other " + one["data"]} for one in own_rows(run="er")]
+    document = build(read_back(tmp_path / "x", rows), Request(fail_if=("rm:lt:99",)))
+    assert document.notes  # about the data, which are not the same in both runs
     text = page(document)
     places = [text.index(words) for words in ("<h1", 'class="verdict', 'class="attention', "<h2")]
     assert places == sorted(places)
     rows = read_back(tmp_path / "x", own_rows())
     write_report(document, identity(rows, Request()), tmp_path / "o", force=False)
     lines = (tmp_path / "o/report.md").read_text().splitlines()
-    assert lines[2] == "**fails: 1 of 1 verdicts**"
+    assert lines[2] == "**fails: 2 of 2 verdicts**"
     assert "\n".join(lines).count("### Conditions") == 1
 
 

@@ -130,19 +130,19 @@ def _any_rows(draw: st.DrawFn) -> list[dict[str, Any]]:
             "task": "merged" if gallery == "merged" else f"{place}",
             "tasks": [f"{n}" for n in range((place or 0) + 1)] if gallery == "merged" else [],
             "metrics": draw(st.dictionaries(st.sampled_from(["rm", "acc1", "x"]), VALUES)),
-            "checkpoint": draw(st.sampled_from([None, "S", "c"])),
+            "checkpoint": draw(st.sampled_from(["S", "c"])),
             "start": draw(st.sampled_from([None, None, "S"])),
-            "data": draw(st.sampled_from([None, f"{gallery} {place}", "other"])),
+            "data": draw(st.sampled_from([f"{gallery} {place}", "other"])),
             "limit": draw(st.sampled_from([None, None, None, 3])),
             "config": draw(st.sampled_from([None, {"id": "a", "values": {"lr": 1}}])),
-            "options": draw(st.sampled_from([None, {}, {"duplicates": "unite"}])),
+            "options": draw(st.sampled_from([{}, {"duplicates": "unite"}])),
         }
         found.append(row() | fields | {"task_step": place})
     return found
 
 
 def _report_or_refuse(rows: list[dict[str, Any]], *, allow_mixed: bool) -> None:
-    allowed = ("limit,options,data,stream,counts,checkpoint,config",) if allow_mixed else ()
+    allowed = ("limit,options,data,counts,checkpoint,config",) if allow_mixed else ()
     request = Request(allow_missing=True, allow_mixed=allowed)
     found = [row_of(one, f"rows:{number}") for number, one in enumerate(rows, 1)]
     try:

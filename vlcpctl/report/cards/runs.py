@@ -193,7 +193,7 @@ def _places(
     """The content id of the checkpoint at each place of the runs."""
     places: dict[_Place, str] = {}
     for row in rows:
-        if row.checkpoint is not None and row.checkpoint in found and (not runs or row.run in runs):
+        if row.checkpoint in found and (not runs or row.run in runs):
             step = START if row.step is None else row.step
             places.setdefault((row.run, row.seed, step), row.checkpoint)
     # Rows are often of the last model only, which was trained from the models before it.

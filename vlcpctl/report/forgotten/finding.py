@@ -44,7 +44,7 @@ class _Chain:
     def checkpoints(self) -> set[str]:
         """The checkpoints of the models."""
         rows = (*self.own.values(), *self.merged.values())
-        return {row.checkpoint for row in rows if row.checkpoint is not None}
+        return {row.checkpoint for row in rows}
 
     def last_task(self) -> str:
         """The name of the last task that the run has learned."""
@@ -96,7 +96,7 @@ class _Ranks:
 
     def of(self, rows: Collection[Row], gallery: str) -> dict[int, GalleryRanks]:
         """By the id of a row: the ranks that belong to it, if there are any."""
-        places = {(row.checkpoint or "", data) for row in rows for data in self._ids(row)}
+        places = {(row.checkpoint, data) for row in rows for data in self._ids(row)}
         found: dict[tuple[str, str, str], list[GalleryRanks]] = {}
         for file, checkpoints in self._files:
             here = {place for place in places if place[0] in checkpoints}
@@ -117,7 +117,7 @@ class _Ranks:
     def _chosen(
         self, row: Row, found: Mapping[tuple[str, str, str], list[GalleryRanks]]
     ) -> GalleryRanks | None:
-        place = (row.checkpoint or "", self._current(row.data or ""), row.split)
+        place = (row.checkpoint, self._current(row.data), row.split)
         candidates = [
             one
             for one in found.get(place, ())
@@ -170,7 +170,7 @@ def _chains(rows: Iterable[Row]) -> dict[tuple[TrackKey, str, int], _Chain]:
     chains: dict[tuple[TrackKey, str, int], _Chain] = {}
     for row in rows:
         is_inside = row.gallery == "merged" or row.task_step is not None
-        if row.since is None and row.step is not None and is_inside and row.checkpoint is not None:
+        if row.since is None and row.step is not None and is_inside:
             chain = chains.setdefault((track_key(row), row.run, row.seed), _Chain())
             chain.add(row, row.step)
     return chains

@@ -73,7 +73,7 @@ def _content(text: str) -> str | None:
 
 
 def _with_prefix(text: str, rows: Sequence[Row]) -> str:
-    known = {row.checkpoint for row in rows if row.checkpoint is not None}
+    known = {row.checkpoint for row in rows}
     found = sorted(one for one in known if one.startswith(text)) if _PREFIX.fullmatch(text) else []
     if len(found) > 1:
         ids = some_names([one[: len(text) + _DIGITS_SHOWN] for one in found])

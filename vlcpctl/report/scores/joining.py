@@ -67,7 +67,7 @@ def joined(
     found = []
     for row in rows:
         is_score = row.since is None and row.gallery == "own"
-        starting = chains.get(row.checkpoint or "", {}) if is_score else {}
+        starting = chains.get(row.checkpoint, {}) if is_score else {}
         for run, seed in starting:
             names.setdefault(run, {})[row.run] = None
             start = replace(row, run=run, seed=seed, step=None)
@@ -96,7 +96,7 @@ def _baseline_rows(
     """The rows of the baseline with the places that each run gave its data."""
     measured: dict[str, list[Row]] = {}
     for row in rows:
-        if row.checkpoint is not None and row.since is None and row.gallery == "own":
+        if row.since is None and row.gallery == "own":
             measured.setdefault(row.checkpoint, []).append(row)
     found = [
         _placed(
@@ -126,10 +126,9 @@ def current_ids(rows: Iterable[Row]) -> dict[str, str]:
         return one
 
     for row in rows:
-        if row.data is not None:
-            for earlier in row.data_was:
-                one, other = find(row.data), find(earlier)
-                leader[max(one, other)] = min(one, other)
+        for earlier in row.data_was:
+            one, other = find(row.data), find(earlier)
+            leader[max(one, other)] = min(one, other)
     return {one: find(one) for one in list(leader)}
 
 
@@ -160,7 +159,7 @@ def _places(
             bounds.add((row.run, row.seed))
         if row.checkpoint in starts:
             before.add((row.run, row.seed))
-        if row.gallery == "own" and row.data is not None:
+        if row.gallery == "own":
             step = -1 if row.step is None else row.step
             found = _Position(step, row.task_step, row.task)
             data = known_as.get(row.data, row.data)
@@ -192,7 +191,7 @@ def _placed(
 
     Data that the run does not know are outside its stream, unless the row `keeps_place`.
     """
-    if row.gallery != "own" or row.data is None:
+    if row.gallery != "own":
         return row
     place = places.get(known_as.get(row.data, row.data))
     if place is None:
@@ -223,19 +222,16 @@ def _with_one_name(rows: Sequence[Row], known_as: dict[str, str], first: int) ->
     """
     names: dict[str, str] = {}
     for row in rows:
-        if _is_outside(row) and row.data is not None:
+        if _is_outside(row):
             data = known_as.get(row.data, row.data)
             names[data] = min(names.get(data, row.task), row.task)
-    named = [
-        _renamed(row, names.get(known_as.get(row.data or "", row.data or ""), row.task))
-        for row in rows
-    ]
+    named = [_renamed(row, names.get(known_as.get(row.data, row.data), row.task)) for row in rows]
     parts = named[:first], named[first:]
     shared = set().union(*(_with_name_of_another(part, known_as) for part in parts))
     return [
         _renamed(row, f"{row.task} ({data[:_DIGITS]})") if data in shared else row
         for row in named
-        for data in [known_as.get(row.data or "", row.data or "")]
+        for data in [known_as.get(row.data, row.data)]
     ]
 
 
@@ -253,7 +249,7 @@ def _with_name_of_another(rows: Iterable[Row], known_as: dict[str, str]) -> set[
     """
     found: dict[tuple[object, ...], dict[str, bool]] = {}  # for each id, whether it is outside
     for row in rows:
-        if row.gallery == "own" and row.data is not None:
+        if row.gallery == "own":
             ids = found.setdefault(row.subject(), {})
             ids[known_as.get(row.data, row.data)] = row.task_step is None
     return {

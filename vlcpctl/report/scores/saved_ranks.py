@@ -31,7 +31,7 @@ class RankIntervals:
         self._found: dict[tuple[str, str, str], list[GalleryRanks]] = {}
         self._used: set[object] = set()
         self._notes: dict[str, None] = {}
-        wanted = {row.checkpoint for row in rows if row.checkpoint is not None}
+        wanted = {row.checkpoint for row in rows}
         self._files = len(files)
         for file in files:
             for one in file.read(wanted):
@@ -78,7 +78,7 @@ class RankIntervals:
     def _ranks(self, row: Row, curve: Curve) -> GalleryRanks | None:
         """The ranks that belong to a row: of its checkpoint and data, and with its scores."""
         data = self._known_as.get(row.data or "", row.data or "")
-        found = self._found.get((row.checkpoint or "", data, row.split), [])
+        found = self._found.get((row.checkpoint, data, row.split), [])
         found = [one for one in found if (row.evaluator, row.protocol) in one.protocols]
         found.sort(key=lambda one: one.is_reduced)  # whole ones first
         whole = [one for one in found if _agree(scores_of(one), row.metrics)]

@@ -233,7 +233,7 @@ Cap = Annotated[
         help="Change a limit that protects against damaged files; repeat for more (defaults: "
         "captions=10000 and caption-length=1000000 characters per image, name-length=4096 "
         "characters of keys, labels and kept values, kept-values=10000 per kept column and image, "
-        "columns=10000, page-bytes=64MiB per Parquet page).",
+        "columns=10000, group-bytes=64MiB per row group of Parquet).",
         rich_help_panel=options.DATA,
     ),
 ]

@@ -9,8 +9,8 @@ Caps that `vlcpctl split --cap NAME=N` changes, because a user's own data may ne
   kept-values       distinct values of a kept column (--keep-columns) of one image, whose rows
                     may be many; the image is skipped, or the split refused if they are duplicates
   columns           columns of a table or Parquet file; the file is refused
-  page-bytes        bytes to which a Parquet page decompresses, if that is more than
-                    `PAGE_RATIO` times its size in the file; the file is refused
+  group-bytes       bytes to which a row group of a Parquet file decompresses, if that is more
+                    than `GROUP_RATIO` times the size of the file; the file is refused
 
 Fixed caps, and why none needs to be larger:
 
@@ -19,7 +19,7 @@ Fixed caps, and why none needs to be larger:
   TEXT_BYTES        bytes of a .txt, .cls or .json member
   EXTENDED_HEADER   bytes of a tar's extended header, which contains a name
   CAPTIONS_HELD     characters of the captions of one COCO list, which are all held in memory
-  BATCH_BYTES       bytes of decoded Parquet values in memory at once; batches become smaller
+  BATCH_BYTES       bytes of one row of a saved data set besides its image
   MAX_BYTES, MAX_PIXELS   of an image (`images.header`): every later command decodes the image
                     with the same bounds, and models see a few hundred pixels
 """
@@ -39,7 +39,7 @@ TEXT_BYTES = 1 << 22
 EXTENDED_HEADER = 1 << 20
 CAPTIONS_HELD = 1 << 30
 BATCH_BYTES = 1 << 28
-PAGE_RATIO = 20  # text compresses less; pages of zeros compress a thousandfold
+GROUP_RATIO = 20  # text compresses less; zeros compress a thousandfold
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 
 
@@ -52,7 +52,7 @@ class Caps:
     name_length: int = 4096
     kept_values: int = 10_000
     columns: int = 10_000
-    page_bytes: int = 1 << 26
+    group_bytes: int = 1 << 26
 
     def exceeded(self, pair: Pair) -> str | None:
         """The cap that a pair exceeds, as a phrase for messages, or None."""
@@ -93,14 +93,14 @@ _NOUNS = {
     "name-length": "characters in its key, label, task or split",
     "kept-values": "values in a kept column",
     "columns": "columns",
-    "page-bytes": "bytes in a page",
+    "group-bytes": "bytes in a row group",
 }
 
 
 def parse_caps(words: Iterable[str]) -> Caps:
     """The caps with those of --cap NAME=N changed. Raises UsageError for a malformed one.
 
-    >>> parse_caps(["captions=50", "page-bytes=1GiB"]).page_bytes
+    >>> parse_caps(["captions=50", "group-bytes=1GiB"]).group_bytes
     1073741824
     """
     given: dict[str, int] = {}

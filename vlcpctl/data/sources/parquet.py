@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,8 +23,7 @@ from vlcpctl.data.sources.arrow_pairs import (
 )
 from vlcpctl.data.sources.columns import ColumnOptions
 from vlcpctl.data.sources.image_files import ImageFiles
-from vlcpctl.data.sources.limits import Caps
-from vlcpctl.data.sources.parquet_pages import PageFacts, inspect_pages
+from vlcpctl.data.sources.limits import GROUP_RATIO, Caps, over
 from vlcpctl.data.sources.sample_parts import ERROR, STATUS, SUCCESS
 from vlcpctl.data.tasks.samples import Pair
 
@@ -79,10 +77,8 @@ class ParquetFile:
             files = ImageFiles(
                 columns.image_roots or (self.path.parent,), columns.log, columns.is_contained
             )
-            facts = self._pages(file, names, columns.caps)
-        row = 0
-        with self._open(facts.dictionaries) as file:
-            for batch in self._batches(file, names, most, facts):
+            row = 0
+            for batch in self._batches(file, names, most, self._row_bytes(file, columns.caps)):
                 pairs = pairs_of_batch(self.path, batch, roles, files, row)
                 yield _downloaded(batch, pairs) if leaves_out else pairs
                 row += batch.num_rows
@@ -90,31 +86,20 @@ class ParquetFile:
     def texts(self, names: list[str], caps: Caps) -> Iterator[str | None]:
         """The values of these columns in every row. Raises BadInput if the file is damaged."""
         with self._open() as file:
-            facts = self._pages(file, names, caps)
+            row_bytes = self._row_bytes(file, caps)
             try:
-                for batch in self._batches(file, names, _BATCH_ROWS, facts):
+                for batch in self._batches(file, names, _BATCH_ROWS, row_bytes):
                     for column in batch.columns:
                         yield from names_of(plain(column))
             except DAMAGE as error:
                 raise_system_error(self.path, error)
                 raise BadInput(unreadable(self.path, error)) from error
 
-    def _pages(self, file: pq.ParquetFile, names: list[str], caps: Caps) -> PageFacts:
-        try:
-            with open_regular(self.path, buffering=0) as data:
-                return inspect_pages(self.path, data, file.schema, names, caps)
-        except DAMAGE as error:
-            raise BadInput(unreadable(self.path, error)) from error
-
-    def _open(self, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
-        """The open file; the columns `dictionaries` are not expanded to one value for each row."""
+    def _open(self) -> pq.ParquetFile:
         open_regular(self.path).close()  # refuses what would block
-        kept = list(dictionaries) or None
         try:
             # The default reads the whole file ahead: 360 MB of memory instead of 14.
-            return pq.ParquetFile(
-                self.path, pre_buffer=False, buffer_size=2**20, read_dictionary=kept
-            )
+            return pq.ParquetFile(self.path, pre_buffer=False, buffer_size=2**20)
         except DAMAGE as error:
             raise_system_error(self.path, error)
             raise BadInput(unreadable(self.path, error)) from error
@@ -128,19 +113,29 @@ class ParquetFile:
             raise BadInput(unreadable(self.path, error)) from error
         return schema
 
+    def _row_bytes(self, file: pq.ParquetFile, caps: Caps) -> int:
+        """Decompressed bytes of a row, in the row group with the largest rows.
+
+        Raises BadInput for a row group that decompresses to more than the caps allow.
+        """
+        most, stored = 1, self.path.stat().st_size
+        for number in range(file.num_row_groups):
+            group = file.metadata.row_group(number)
+            if group.total_byte_size > max(caps.group_bytes, GROUP_RATIO * stored):
+                what = over("group-bytes", group.total_byte_size, caps.group_bytes)
+                raise BadInput(f"{self.path}, of {stored} bytes, decompresses to {what}")
+            most = max(most, group.total_byte_size // max(group.num_rows, 1))
+        return most
+
     def _batches(
-        self, file: pq.ParquetFile, names: list[str], most: int, facts: PageFacts
+        self, file: pq.ParquetFile, names: list[str], most: int, row_bytes: int
     ) -> Iterator[pa.RecordBatch]:
-        mean = max(facts.size // max(file.metadata.num_rows, 1), 1)
-        most = _BATCH_ROWS if mean > _HOLDS_NO_IMAGE else most
-        rows = max(1, min(most, _BATCH_BYTES // mean, facts.most_rows))
-        every = range(file.num_row_groups)
-        groups = [[group] for group in every] if facts.by_group else [list(every)]
-        batches: Iterator[pa.RecordBatch] = chain.from_iterable(
-            file.iter_batches(rows, row_groups=group, columns=names, use_threads=False)
-            for group in groups
+        most = _BATCH_ROWS if row_bytes > _HOLDS_NO_IMAGE else most
+        rows = max(1, min(most, _BATCH_BYTES // row_bytes))
+        batches: Iterator[pa.RecordBatch] = file.iter_batches(
+            rows, columns=names, use_threads=False
         )
-        if mean >= _WORTH_A_THREAD:
+        if row_bytes >= _WORTH_A_THREAD:
             batches = prefetch(batches)
         row = 0
         while True:

@@ -8,7 +8,6 @@ one such directory per split. The library itself is not needed.
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -44,9 +43,6 @@ _FILES = "_data_files"
 _INDICES = ("_indices_files", "_indices_data_files")
 _FEATURES = b"huggingface"  # the metadata of a schema in which `datasets` writes its own types
 _END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream
-# Places in the flat buffers of https://github.com/apache/arrow/tree/main/format: of the header in
-# Message.fbs, and of the compression in RecordBatch.
-_HEADER, _COMPRESSION = 2, 3
 
 
 def saved_files(directory: Path) -> list[ArrowFile] | None:
@@ -184,15 +180,12 @@ class ArrowFile:
 
 
 class _Stream:
-    """The batches of a mapped Arrow stream, whose content is not trusted."""
+    """The batches of a mapped Arrow stream."""
 
     def __init__(self, path: Path, source: pa.MemoryMappedFile) -> None:
         self._path, self._source = path, source
-        self._messages = pa.ipc.MessageReader.open_stream(source)
-        first = next(iter(self._messages), None)
-        if first is None or first.type != "schema":
-            raise BadInput(f"{path} is not an Arrow stream: it does not start with a schema")
-        self.schema = pa.ipc.read_schema(first)
+        self._reader = pa.ipc.open_stream(source)
+        self.schema = self._reader.schema
         "".join(self.schema.names).encode()  # decodes the names, which may not be UTF-8
         self._classes = _class_names(path, self.schema)
 
@@ -207,14 +200,11 @@ class _Stream:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The record batches, whose values have not been checked."""
         row = 0
-        for message in self._messages:
-            if message.type != "record batch" or _is_compressed(message):
-                raise BadInput(
-                    f"{self._path} has compressed or dictionary-encoded columns, which datasets "
-                    "does not write; convert it to Parquet"
-                )
+        while True:
             try:
-                batch = pa.ipc.read_record_batch(message, self.schema)
+                batch = self._reader.read_next_batch()
+            except StopIteration:
+                break
             except DAMAGE as error:
                 raise self._damaged(row, error) from error
             yield batch
@@ -279,28 +269,3 @@ def _class_names(path: Path, schema: pa.Schema) -> dict[str, list[str]]:
 def _inside(value: object, name: str) -> dict[str, Any]:
     found = value.get(name) if isinstance(value, dict) else None
     return found if isinstance(found, dict) else {}
-
-
-def _is_compressed(message: pa.Message) -> bool:
-    """Whether the buffers of a record batch are compressed: a few bytes may become gigabytes.
-
-    pyarrow has checked the header, but offers no way to see this in it.
-    """
-    data = memoryview(message.metadata).cast("B")
-
-    def field(table: int, number: int) -> int:
-        """The position of a field of a table; 0 if it is not set."""
-        types = table - struct.unpack_from("<i", data, table)[0]
-        at = 4 + 2 * number
-        if at >= struct.unpack_from("<H", data, types)[0]:
-            return 0
-        offset = struct.unpack_from("<H", data, types + at)[0]
-        return table + offset if offset else 0
-
-    def target(at: int) -> int:
-        return at + int(struct.unpack_from("<I", data, at)[0])
-
-    try:
-        return field(target(field(target(0), _HEADER)), _COMPRESSION) != 0
-    except struct.error:
-        return True  # not a header that a program wrote

@@ -83,7 +83,7 @@ def test_the_card_says_how_the_model_was_trained_and_how_good_it_is(
     given = ("--rows", rows, "--trained-on", place / "stream")
     card = (export(capfd, checkpoint, tmp_path / "model", *given) / "README.md").read_text()
     header = card.split("---\n")[1]
-    assert header.startswith('license: "unknown"\nlibrary_name: "open_clip"\n')
+    assert header.startswith("license: unknown\nlibrary_name: open_clip\n")
     made = CheckpointManifest.read(checkpoint)
     assert f"| part 0 | {made.tasks[0]} | 12 |" in card
     assert f"| checkpoint id | {made.content} |" in card

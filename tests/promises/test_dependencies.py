@@ -10,7 +10,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-NAMES = {"pillow": "PIL", "open_clip_torch": "open_clip", "vl-convert-python": "vl_convert"}
+NAMES = {
+    "pillow": "PIL",
+    "pyyaml": "yaml",
+    "open_clip_torch": "open_clip",
+    "vl-convert-python": "vl_convert",
+}
 NAMES |= {"faiss-cpu": "faiss", "faiss-gpu": "faiss"}
 # models/imports.py imports it by name, with stand-ins for what is not needed.
 BY_NAME = {"open_clip"}

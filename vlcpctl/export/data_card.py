@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from vlcpctl.core.amounts import counted
-from vlcpctl.export.markdown import table
+from vlcpctl.export.markdown import front_matter, table
 from vlcpctl.export.pairs import Selection
-from vlcpctl.export.yaml_text import front_matter
 
 LICENSES = "https://huggingface.co/docs/hub/repositories-licenses"
 _SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"))

@@ -1,8 +1,11 @@
-"""Tables in the Markdown of a card."""
+"""The Markdown of a card: its header, and tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import yaml
 
 from vlcpctl.core.markdown import escaped
 
@@ -21,3 +24,17 @@ def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
 
 def _line(cells: Sequence[object]) -> str:
     return f"| {' | '.join(escaped(str(cell)) for cell in cells)} |"
+
+
+def front_matter(fields: Mapping[str, Any]) -> str:
+    """The header of a card, which the Hugging Face hub reads.
+
+    >>> print(front_matter({"license": "unknown", "tags": ["clip", "no"]}))
+    ---
+    license: unknown
+    tags:
+    - clip
+    - 'no'
+    ---
+    """
+    return f"---\n{yaml.safe_dump(dict(fields), sort_keys=False, width=1000)}---"

@@ -15,8 +15,7 @@ from vlcpctl.core.rows import Row
 from vlcpctl.core.versions import Versions
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.export.data_card import LICENSES
-from vlcpctl.export.markdown import table
-from vlcpctl.export.yaml_text import front_matter
+from vlcpctl.export.markdown import front_matter, table
 from vlcpctl.methods import TABLE
 
 _LOAD = {

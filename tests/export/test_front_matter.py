@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import yaml
 
-from vlcpctl.export.yaml_text import front_matter
+from vlcpctl.export.markdown import front_matter
 
 
 def test_any_text_reads_back() -> None:
-    yaml = pytest.importorskip("yaml")
     texts = [
         "no",
         "1e3",

@@ -16,6 +16,9 @@ class Markup(str):
 
     __slots__ = ()
 
+    def __html__(self) -> str:
+        return self
+
 
 def element(tag: str, *children: str, **attributes: object) -> Markup:
     """One element; `_` in an attribute's name is `-`, a trailing one is dropped (`class_`).

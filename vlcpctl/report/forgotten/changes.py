@@ -40,6 +40,10 @@ class Example:
     wrong: str | None
     wrong_caption: int | None
 
+    def named(self) -> list[str]:
+        """The samples and classes that it names."""
+        return [self.key] if self.wrong is None else [self.key, self.wrong]
+
 
 @dataclass(frozen=True)
 class Instead:
@@ -106,6 +110,11 @@ class TaskChanges:
         """A count of `Changes`, such as n_forgotten, over all directions."""
         return sum(getattr(one, name) for one in self.ways.values())
 
+    def answers(self, way: str) -> int | None:
+        """How many answers there are: the queries of the other direction, on an own gallery."""
+        other = {"i2t": "t2i", "t2i": "i2t"}.get(way, "")
+        return self.ways[other].queries if self.gallery == "own" and other in self.ways else None
+
     def named(self) -> Iterator[str]:
         """The samples and classes that its examples name, in the order in which they are shown."""
         for one in self.ways.values():
@@ -113,9 +122,7 @@ class TaskChanges:
         for name in ("forgotten", "gained"):
             for one in self.ways.values():
                 for example in getattr(one, name):
-                    yield example.key
-                    if example.wrong is not None:
-                        yield example.wrong
+                    yield from example.named()
         for confusion in (*self.confused_now, *self.confused_then):
             yield from confusion.keys
 

@@ -11,21 +11,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from itertools import islice
+from typing import Any
 
 from vlcpctl.report.document import TITLE, Document
 from vlcpctl.report.forgotten.changes import (
     CLASSES,
     DIRECTORY,
-    Changes,
-    Confusion,
     Example,
     Forgotten,
     Instead,
     TaskChanges,
     page_names,
 )
-from vlcpctl.report.markup import Markup, element, joined
+from vlcpctl.report.markup import Markup
 from vlcpctl.report.render.html_table import html_table
+from vlcpctl.report.render.templates import render
 from vlcpctl.report.scores.collect import track_key
 from vlcpctl.report.tables.comparison import ordered_runs
 from vlcpctl.report.tables.table import Column, RowGroup, Table, TableCell
@@ -42,7 +42,8 @@ _LONGEST_TEXT = 160  # characters
 _EXCERPT_BYTES = 150_000  # of its pictures, as text
 _WAYS = {"i2t": "image to text", "t2i": "text to image", CLASSES: "image to class"}
 _REMOVED = "a pair that was deleted since"
-_RIGHT, _WRONG, _ARROW, _DOTS = "\u2713", "\u2717", "\u2192", "\u2026"
+_DOTS = "\u2026"
+_TEMPLATE = "forgotten.html"
 
 
 def forgotten_tables(document: Document) -> list[Table]:
@@ -70,26 +71,11 @@ def forgotten_section(document: Document) -> Markup:
     found = document.forgotten
     if found is None or not found.tasks:
         return Markup("")
-    tables = [element("div", html_table(table)) for table in forgotten_tables(document)]
-    boxes = [
-        element("div", *tables[at : at + 2], class_="side-by-side")
-        for at in range(0, len(tables), 2)  # those of a track
-    ]
-    parts = [element("h2", HEADING), element("p", ABOUT), *boxes]
+    tables = [html_table(table) for table in forgotten_tables(document)]
     chosen = _excerpt(document)
-    if chosen:
-        pictures = _pictures(found, (key for one, _, shown in chosen for key in _named(shown)))
-        pictures.most = _EXCERPT_BYTES
-        cards = [
-            _card(pictures, one, way, example, f"{one.run}, {one.task}")
-            for one, way, example in chosen
-        ]
-        parts += [
-            element("h3", "Queries that fell furthest"),
-            _cards(cards),
-            pictures.definitions(),
-        ]
-    return joined(*parts)
+    pictures = _pictures(found, (key for _, _, shown in chosen for key in shown.named()))
+    pictures.most = _EXCERPT_BYTES
+    return render(_TEMPLATE, "section", HEADING, ABOUT, tables, chosen, pictures)
 
 
 def forgotten_pages(document: Document) -> Iterator[tuple[str, str]]:
@@ -118,7 +104,7 @@ def excerpt_table(document: Document) -> Table | None:
     if not chosen or found is None:
         return None
     if found.library is not None:
-        found.library.find(key for _, _, shown in chosen for key in _named(shown))
+        found.library.find(key for _, _, shown in chosen for key in shown.named())
     words = ("run", "task", "direction", "query", "right answer", "retrieved now", "key", "its key")
     columns = (*(Column(name, is_number=False) for name in words), Column("rank now"))
     rows = tuple(
@@ -230,211 +216,32 @@ def _page(
     style = files("vlcpctl.report").joinpath("style.css").read_text(encoding="utf-8")
     members = found.by_task()[task]
     pictures = _pictures(found, (key for one in members for key in one.named()))
-    title = f"{HEADING}: {task}"
-    links = [element("a", TITLE, href="../report.html")]
-    links += [element("a", f"{word}: {name}", href=address) for word, address, name in near]
-    parts = [
-        element("nav", *(part for link in links for part in (link, " "))),
-        element("h1", title),
-        element("p", ABOUT, class_="about"),
-    ]
+    links = [(TITLE, "../report.html"), *((f"{word}: {name}", to) for word, to, name in near)]
+    tracks = []
     for heading, tasks in _by_track(document):
         own = [one for one in tasks if one.task == task]
         if own:
-            parts += [element("h2", heading), html_table(_runs_table("Queries", own))]
-            parts += [_run_section(pictures, one) for one in own]
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("title", title),
-        element("style", Markup(style)),
-    )
-    body = element("body", *parts, pictures.definitions(), class_="forgotten")
-    return "<!DOCTYPE html>\n" + element("html", head, body, lang="en") + "\n"
-
-
-def _run_section(pictures: _Pictures, one: TaskChanges) -> Markup:
-    parts = [
-        element("h3", one.run),
-        element(
-            "p",
-            f"Seed {one.seed}. Then is the model that had just learned {one.task}, now the last "
-            f"one, which has learned {one.last_task}.",
-            class_="about",
-        ),
-    ]
-    for way, changed in one.ways.items():
-        parts.append(element("h4", _WAYS.get(way, way)))
-        if way == CLASSES:
-            parts.append(element("div", *_confusion_parts(pictures, one), class_="side-by-side"))
-        parts += _list_parts(pictures, one, way, changed)
-    return joined(*parts)
-
-
-def _list_parts(
-    pictures: _Pictures, one: TaskChanges, way: str, changed: Changes
-) -> Iterator[Markup]:
-    lost = [_card(pictures, one, way, shown) for shown in changed.forgotten]
-    title = f"Forgotten: {changed.n_forgotten} of {changed.right_then} that were right"
-    yield element("p", f"{title}{_shown(lost, changed.n_forgotten)}")
-    yield _instead(pictures, way, changed.instead)
-    yield _cards(lost)
-    won = [_card(pictures, one, way, shown, is_gain=True) for shown in changed.gained]
-    wrong = changed.queries - changed.right_then
-    title = f"Gained: {changed.n_gained} of {wrong} that were wrong"
-    summary = element("summary", f"{title}{_shown(won, changed.n_gained)}")
-    if won:
-        yield element("details", summary, _cards(won))
-    else:
-        yield element("p", title)
-
-
-def _instead(pictures: _Pictures, way: str, found: Sequence[Instead]) -> Markup:
-    """The answers that are retrieved now for several forgotten queries, each on its own line."""
-    if not found:
-        return Markup("")
-    answers = [
-        joined(Markup("\n"), _instead_answer(pictures, way, one), Markup("\n")) for one in found
-    ]
-    verb = "Given" if way == CLASSES else "Retrieved"
-    return element("p", f"{verb} now for several of them:", *answers, class_="instead")
-
-
-def _instead_answer(pictures: _Pictures, way: str, one: Instead) -> Markup:
-    if way == CLASSES:
-        answer, keys = element("q", _clipped(one.wrong)), None
-    else:
-        is_text = way == "i2t"
-        answer = pictures.text(one.wrong, one.wrong_caption) if is_text else pictures.of(one.wrong)
-        keys = one.wrong
-    return element("span", answer, f" {one.count} times", data_keys=keys)
-
-
-def _shown(cards: Sequence[Markup], count: int) -> str:
-    return f"; {len(cards)} shown, worst rank first" if len(cards) < count else ""
-
-
-def _confusion_parts(pictures: _Pictures, one: TaskChanges) -> Iterator[Markup]:
-    for name, found in (("now", one.confused_now), ("then", one.confused_then)):
-        if found:
-            yield _confusion_table(pictures, f"Classes most confused {name}", found)
-
-
-def _confusion_table(pictures: _Pictures, title: str, found: Sequence[Confusion]) -> Markup:
-    names = ("class", "taken for", "then", "now", "such as")
-    head = element(
-        "tr",
-        *(
-            element("th", name, scope="col", class_=None if name in {"then", "now"} else "words")
-            for name in names
-        ),
-    )
-    rows = [
-        element(
-            "tr",
-            *(element("td", _clipped(text), class_="words") for text in (one.label, one.wrong)),
-            *(element("td", str(number)) for number in (one.then, one.now)),
-            # Each picture on a line of its own, for `forget`.
-            element(
-                "td",
-                *(part for key in one.keys for part in (Markup("\n"), pictures.of(key))),
-                Markup("\n"),
-                class_="words pics",
-            ),
-        )
-        for one in found
-    ]
-    table = element(
-        "table", element("caption", title), element("thead", head), element("tbody", *rows)
-    )
-    return element("div", table, class_="scroll")
-
-
-def _cards(cards: Sequence[Markup]) -> Markup:
-    """Cards, each on a line of its own."""
-    if not cards:
-        return Markup("")
-    return element(
-        "ul", Markup("\n"), *(joined(card, Markup("\n")) for card in cards), class_="cards"
-    )
-
-
-def _card(
-    pictures: _Pictures,
-    one: TaskChanges,
-    way: str,
-    shown: Example,
-    place: str = "",
-    *,
-    is_gain: bool = False,
-) -> Markup:
-    """One query: what it is, the right answer, what was retrieved instead, and the ranks."""
-    query, right, wrong = _sides(pictures, way, shown)
-    answer, verb = ("class", "given") if way == CLASSES else ("answer", "retrieved")
-    size = _gallery_size(one, way)
-    before, after = shown.rank_then, shown.rank_now
-    of = f" of {size}" if size >= max(before, after) else ""
-    keys = " ".join(_named(shown)) if way != CLASSES else shown.key
-    # A picture beside its answers, a text above them.
-    css = None if way == "t2i" else "beside"
-    return element(
-        "li",
-        element("div", query, class_="query"),
-        _answer("right", f"{_RIGHT} right {answer}", right),
-        _answer("wrong", f"{_WRONG} {verb} {'then' if is_gain else 'now'}", wrong),
-        element(
-            "p",
-            f"rank {before} {_ARROW} ",
-            element("b", str(after)),
-            of,
-            element("span", f" {place}") if place else "",
-            class_="ranks",
-        ),
-        class_=css,
-        data_keys=keys,
-        title=f"key {shown.key}",
-    )
-
-
-def _answer(css: str, word: str, content: Markup) -> Markup:
-    return element("div", element("span", word, class_="mark"), content, class_=css)
-
-
-def _sides(pictures: _Pictures, way: str, shown: Example) -> tuple[Markup, Markup, Markup]:
-    """The query, its right answer and the wrong one, as pictures or texts."""
-    if way == CLASSES:
-        wrong = element("q", _clipped(shown.wrong or _REMOVED))
-        return pictures.of(shown.key), element("q", _clipped(shown.label or "")), wrong
-    if shown.wrong is None:
-        wrong = element("em", _REMOVED)
-    elif way == "i2t":
-        wrong = pictures.text(shown.wrong, shown.wrong_caption)
-    else:
-        wrong = pictures.of(shown.wrong)
-    if way == "i2t":
-        return pictures.of(shown.key), pictures.text(shown.key, None), wrong
-    return pictures.text(shown.key, shown.caption), pictures.of(shown.key), wrong
-
-
-def _gallery_size(one: TaskChanges, way: str) -> int:
-    """How many answers there are: the queries of the other direction, on an own gallery."""
-    other = {"i2t": "t2i", "t2i": "i2t"}.get(way, "")
-    if one.gallery != "own" or other not in one.ways:
-        return 0
-    return one.ways[other].queries
-
-
-def _named(shown: Example) -> Iterator[str]:
-    yield shown.key
-    if shown.wrong is not None:
-        yield shown.wrong
+            table = html_table(_runs_table("Queries", own))
+            tracks.append((heading, table, own))
+    title = f"{HEADING}: {task}"
+    return render(_TEMPLATE, "page", title, ABOUT, links, tracks, pictures, Markup(style))
 
 
 def _pictures(found: Forgotten, keys: Iterable[str]) -> _Pictures:
     if found.library is not None:
         found.library.find(keys)
     return _Pictures(found, found.page_bytes())
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What is shown of a pair: its picture, if it has a frame, or words, or its key."""
+
+    text: str
+    key: str | None = None  # that the line has, for `forget`, if it is shown by itself
+    frame: str | None = None
+    is_known: bool = False
+    is_removed: bool = False
 
 
 @dataclass
@@ -446,39 +253,46 @@ class _Pictures:
 
     found: Forgotten
     most: int
-    _lines: dict[str, Markup] = field(default_factory=dict)
+    images: list[dict[str, Any]] = field(default_factory=list)
     _frames: dict[str, str] = field(default_factory=dict)  # the view box of each
     _bytes: int = 0
     _is_full: bool = False
 
-    def of(self, key: str) -> Markup:
+    def of(self, key: str) -> _Answer:
         """The picture of a pair, or its key."""
         if key not in self._frames and not self._is_full:
             self._define(key)
-        words = self._words(key, None)
-        if key not in self._frames:
-            return element("span", words or _key(key), class_="no-picture", data_keys=key)
-        use = element("use", href=f"#p-{key}")
-        return element(
-            "svg",
-            use,
-            class_="pic",
-            viewBox=self._frames[key],
-            role="img",
-            aria_label=words or _key(key),
-        )
+        words = _words(self.found, key, None)
+        return _Answer(words or _key(key), key, self._frames.get(key))
 
-    def text(self, key: str, caption: int | None) -> Markup:
+    def text(self, key: str, caption: int | None) -> _Answer:
         """A caption of a pair (None: the first), or its key."""
-        words = self._words(key, caption)
-        return element("q", words) if words else element("span", _key(key), class_="no-picture")
+        words = _words(self.found, key, caption)
+        return _Answer(words or _key(key), is_known=bool(words))
 
-    def definitions(self) -> Markup:
-        """The pictures, each on a line of its own, to be used anywhere on the page."""
-        if not self._lines:
-            return Markup("")
-        lines = [part for line in self._lines.values() for part in (Markup("\n"), line)]
-        return element("svg", *lines, Markup("\n"), class_="pictures", aria_hidden="true")
+    def sides(self, way: str, shown: Example) -> tuple[_Answer, _Answer, _Answer]:
+        """The query, its right answer and the wrong one, as pictures or texts."""
+        if way == CLASSES:
+            right, wrong = self.words(shown.label or ""), self.words(shown.wrong or _REMOVED)
+            return self.of(shown.key), right, wrong
+        if shown.wrong is None:
+            wrong = _Answer(_REMOVED, is_removed=True)
+        else:
+            wrong = self.answer(way, shown)
+        if way == "i2t":
+            return self.of(shown.key), self.text(shown.key, None), wrong
+        return self.text(shown.key, shown.caption), self.of(shown.key), wrong
+
+    def answer(self, way: str, one: Example | Instead) -> _Answer:
+        """The wrong answer of a query."""
+        assert one.wrong is not None, "it was removed"
+        if way == CLASSES:
+            return self.words(one.wrong)
+        return self.text(one.wrong, one.wrong_caption) if way == "i2t" else self.of(one.wrong)
+
+    def words(self, text: str) -> _Answer:
+        """The name of a class."""
+        return _Answer(_clipped(text), is_known=True)
 
     def _define(self, key: str) -> None:
         library = self.found.library
@@ -491,13 +305,8 @@ class _Pictures:
             return
         self._bytes += len(text)
         self._frames[key] = f"0 0 {picture.width} {picture.height}"
-        self._lines[key] = Markup(
-            f'<image id="p-{key}" width="{picture.width}" height="{picture.height}" '
-            f'href="data:{picture.kind};base64,{text}"></image>'
-        )
-
-    def _words(self, key: str, caption: int | None) -> str:
-        return _words(self.found, key, caption)
+        size = {"width": picture.width, "height": picture.height}
+        self.images.append({"key": key, **size, "kind": picture.kind, "data": text})
 
 
 def _words(found: Forgotten, key: str, caption: int | None) -> str:

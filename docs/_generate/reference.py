@@ -8,8 +8,9 @@ import textwrap
 from itertools import pairwise
 from pathlib import Path
 
+from _generate import manifest_fields
 from _generate.markdown import block, prose, table
-from vlcpctl.core import errors, manifest_fields
+from vlcpctl.core import errors
 from vlcpctl.core.rows import Row
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
 from vlcpctl.training.config.presets import PRESETS, source_of

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.doc_pages import generator
 from support.method_files import MINE, install, write_method
 from support.program import ProgramResult, check_refused, run_program
 
-from vlcpctl.core.manifest_fields import KINDS
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.models.imports import preload
 from vlcpctl.testing.battery import TASKS, chain, in_child, kill_at, make_world
@@ -48,7 +48,8 @@ def test_the_digest_of_the_file_is_part_of_the_run(
     assert _train(capfd, *words).code == 0
     (loaded,) = MethodRegistry.of([file]).files
     assert _identity(out)["method_code"] == {"mine": {"file": loaded.digest}}
-    described = {name for name in KINDS["checkpoint"].fields if name.startswith("identity.")}
+    fields = generator("manifest_fields").KINDS["checkpoint"].fields
+    described = {name for name in fields if name.startswith("identity.")}
     assert described == {f"identity.{name}" for name in _identity(out)}
     moved = write_method(tmp_path / "moved.py")  # the same code elsewhere is the same run
     assert _train(capfd, *words[:-1], moved).out == f"{out}\n"

@@ -10,6 +10,7 @@ from types import NoneType
 from typing import Any
 
 import pytest
+from support.doc_pages import generator
 
 from vlcpctl.commands.buffer import run as buffer
 from vlcpctl.commands.distill import run as distill
@@ -21,7 +22,6 @@ from vlcpctl.commands.import_checkpoint import run as import_checkpoint
 from vlcpctl.commands.interpolate import run as interpolate
 from vlcpctl.commands.spatial_report import run as spatial_report
 from vlcpctl.commands.train_step import run as train_step
-from vlcpctl.core import manifest_fields
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.manifest import MANIFESTS, content_of, read_manifest
 from vlcpctl.core.rows import OPTIONS_OF_DATA, OPTIONS_OF_SEED, SCHEMA, read_rows
@@ -100,7 +100,8 @@ def evaluated(
 
 def test_every_field_of_a_manifest_is_described(place: Path, tmp_path: Path) -> None:
     """As docs/reference/manifests.md shows it."""
-    assert manifest_fields.KINDS.keys() == MANIFESTS.keys()
+    kinds = generator("manifest_fields").KINDS
+    assert kinds.keys() == MANIFESTS.keys()
     task, first = next((place / "stream").glob("00-*")), chain(place)[0]
     buffer(task, tmp_path / "buffer", policy="ring", size="4", quiet=True)
     interpolate(*chain(place), tmp_path / "average", quiet=True)
@@ -112,12 +113,10 @@ def test_every_field_of_a_manifest_is_described(place: Path, tmp_path: Path) -> 
     made = {tmp_path / name: kind for name, kind in MADE.items()}
     made |= {place / "start": "checkpoint", first: "checkpoint", task: "task"}
     for path, kind in made.items():
-        about = manifest_fields.KINDS[kind]
+        about = kinds[kind]
         known = {re.split(r"[.\[]", name)[0] for name in (*about.fields, *about.common)}
         assert read_manifest(path, kind).keys() <= known, path
-    known = {
-        name.split(".")[1] for name in manifest_fields.KINDS["task"].fields if name[:7] == "buffer."
-    }
+    known = {name.split(".")[1] for name in kinds["task"].fields if name[:7] == "buffer."}
     assert read_manifest(tmp_path / "buffer", "task")["buffer"].keys() <= known
 
 

@@ -13,7 +13,9 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from sybil import Example, Sybil
 from sybil.parsers.myst import CodeBlockParser
@@ -147,3 +149,10 @@ def examples_of(page: Path, terminal: Terminal) -> Iterator[Example]:
     """The blocks of a page to run, in their order, by sybil."""
     parsers = [CodeBlockParser(language, terminal.run) for language in sorted(RUN)]
     return iter(Sybil(parsers=parsers).parse(page).examples())
+
+
+def generator(name: str) -> ModuleType:
+    """A module of docs/_generate, which makes parts of pages."""
+    if str(DOCS) not in sys.path:
+        sys.path.append(str(DOCS))
+    return import_module(f"_generate.{name}")

@@ -114,12 +114,6 @@ def test_data_that_the_model_learned_before_the_run_is_outside() -> None:
     assert steps([chain], [COCO, FLICKR, *HOME[:3]]) == [[None, None, 0, 1, 2]]
 
 
-def test_an_upper_bound_on_several_streams_at_once_has_steps_of_one() -> None:
-    """An earlier version gave COCO step 0, as the first part has."""
-    joint = made("j", {**first(3), "coco": 0}, run="joint")
-    assert steps([joint], [*HOME[:3], COCO, FLICKR]) == [[0, 1, 2, None, None]]
-
-
 def test_a_start_with_its_run_has_the_runs_steps() -> None:
     start = made("openai", run="openai", origin={"name": "x.pt"})
     run = [made("c0", first(1), start="openai"), made("c1", first(2), start="openai")]
@@ -139,15 +133,6 @@ def test_runs_that_disagree_leave_their_start_without_steps() -> None:
     start = made("openai", run="openai", origin={"name": "x.pt"})
     turned = made("b", {"task 1": 0, "task 0": 1}, run="turned", start="openai")
     assert steps([start, made("a", first(2), start="openai"), turned], HOME[:2])[0] == [None] * 2
-
-
-def test_an_earlier_versions_run_knows_its_start_if_it_is_given() -> None:
-    start = made("openai", run="openai", origin={"name": "x.pt"})
-    chain = made("c0", first(1), parent="openai")
-    found = run_checkpoints([start, chain])
-    assert [one.start for one in found] == [None, "openai"]
-    assert found[0].steps(HOME[:1]) == [0]
-    assert run_checkpoints([chain])[0].start is None
 
 
 def test_a_start_that_was_trained_keeps_its_own_stream() -> None:

@@ -82,16 +82,3 @@ def test_commands_that_read_do_not_rename_files(
         assert tree(tmp_path) == before
     finally:
         (tmp_path / "run" / ".00.new").rename(place / "plain")
-
-
-def test_an_unfinished_run_of_an_earlier_version_is_refused_in_one_line(
-    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    old = tmp_path / "00.partial"
-    old.mkdir()
-    (old / "identity.json").write_text("{}")
-    for writer in ("train-step", "distill", "invert-texts"):
-        words = [*lines(place)[writer], tmp_path / "00"]
-        check_refused(run_program(capfd, *words), writer, 5, old, "earlier version")
-    assert run_program(capfd, *lines(place)["train-step"], tmp_path / "00", "--force").code == 0
-    assert (old / "identity.json").is_file()

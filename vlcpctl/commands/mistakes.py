@@ -14,8 +14,6 @@ from vlcpctl.core.printable import printable
 # typer shows only this class of its errors for command lines; the others have a common base.
 TYPER_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
-REPLACED = {"--tensorboard": "--log tensorboard:DIR"}  # options of earlier versions
-
 
 def usage_words(error: Any, words: Sequence[str]) -> str:
     """One line for an error that typer raised while it parsed `words`."""
@@ -30,8 +28,6 @@ def usage_words(error: Any, words: Sequence[str]) -> str:
     if files:
         name = printable(files[0])
         return f"unknown option {name}; write ./{name} for the file of this name"
-    if option in REPLACED:
-        return f"unknown option {option}; it is now {REPLACED[option]}"
     known = [one for parameter in error.ctx.command.params for one in parameter.opts]
     near = nearest(option, known)
     guess = f"did you mean {near}?" if near else f"see '{error.ctx.command_path} --help'"

@@ -20,15 +20,12 @@ import xxhash
 
 from vlcpctl.core import digest_cache
 from vlcpctl.core.errors import BadInput, VlcpError, unreadable
-from vlcpctl.core.hashing import file_sha256
 from vlcpctl.core.input_files import naming_input
 
 ALGORITHM = "xxh3_128"
-_EARLIER = "sha256"  # without a size: how earlier versions recorded the files of a checkpoint
 _BLOCK = 1 << 20
-_DIGITS = 32
 
-FileDigest = Mapping[str, Any]  # {"bytes": size, "xxh3_128": hex digits}, or only "sha256"
+FileDigest = Mapping[str, Any]  # {"bytes": size, "xxh3_128": hex digits}
 
 
 def file_digest(path: Path) -> str:
@@ -65,7 +62,7 @@ def cached_digest(path: Path) -> str:
     """
     found = path.stat()
     digest = digest_cache.digest_of(path, found)
-    if digest is None or len(digest) != _DIGITS:  # or a sha256
+    if digest is None:
         digest = file_digest(path)
         digest_cache.remember(path, found, digest)
     return digest
@@ -155,14 +152,13 @@ def _problem(path: Path, entry: FileDigest, use_cache: bool) -> str | None:
     changed = f"{path} has changed since it was written"
     try:
         found = path.stat()
-        name = ALGORITHM if ALGORITHM in entry else _EARLIER
-        size, wanted = entry["bytes"] if name == ALGORITHM else found.st_size, entry[name]
+        size, wanted = entry["bytes"], entry[ALGORITHM]
         if found.st_size != size:
             return f"{changed}: it has {found.st_size} bytes and had {size}"
         if use_cache and digest_cache.digest_of(path, found) == wanted:
             return None
-        if (file_digest(path) if name == ALGORITHM else file_sha256(path)) != wanted:
-            return f"{changed}: its {name} differs"
+        if file_digest(path) != wanted:
+            return f"{changed}: its {ALGORITHM} differs"
     except OSError as error:
         return f"{path} is missing" if not path.exists() else unreadable(path, error)
     except (KeyError, TypeError):

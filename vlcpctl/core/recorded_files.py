@@ -18,14 +18,11 @@ IsWanted = Callable[[str], bool]  # called with a relative path
 def recorded_files(place: object, manifest: Mapping[str, Any]) -> dict[str, FileDigest]:
     """What a manifest records of each file, by relative path; `place` is the manifest's file.
 
-    That is the field `digests`, or in manifests of earlier versions `files`, with a sha256 each.
-    Raises BadInput if there is neither.
+    Raises BadInput if it records nothing.
     """
-    digests, files = manifest.get("digests"), manifest.get("files")
+    digests = manifest.get("digests")
     if isinstance(digests, dict):
         return digests
-    if digests is None and isinstance(files, dict):
-        return {name: {"sha256": sha256} for name, sha256 in files.items()}
     raise BadInput(f"{place} does not record the digests of its files{RESTORE}")
 
 

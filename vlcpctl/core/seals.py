@@ -45,15 +45,14 @@ def _canonical_parts(value: object, levels: int) -> Iterator[str]:
         yield canonical_json(read_back)
 
 
-def broken_seal(place: object, manifest: Mapping[str, Any], *, required: bool) -> str | None:
-    """A phrase if the seal does not fit the other fields, or is missing and `required`.
+def broken_seal(place: object, manifest: Mapping[str, Any]) -> str | None:
+    """A phrase if the seal is missing or does not fit the other fields.
 
     `place` is the manifest's file.
     """
-    found = manifest.get(SEAL)
-    if found is None and not required:  # of an earlier version
-        return None
-    if found == seal_of(manifest):
+    if SEAL not in manifest:
+        return f"{place} has no {SEAL}: it was made by an unpublished version, or has changed"
+    if manifest[SEAL] == seal_of(manifest):
         return None
     return f"{place} has changed since it was written: its {SEAL} differs"
 

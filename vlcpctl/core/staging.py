@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import final
 
 from vlcpctl.core.ending import at_signal
-from vlcpctl.core.errors import Incompatible, OutputExists
+from vlcpctl.core.errors import OutputExists
 from vlcpctl.core.locks import HeldLock, acquire
 
 _MARKER = "made-by-vlcpctl"
@@ -148,15 +148,6 @@ class Staging:
         with self.locked():
             self.partial.mkdir(exist_ok=True)
         return self.partial
-
-    def refuse_old_partial(self) -> None:
-        """Refuse an unfinished run where version 0.1.0 kept it, in NAME.partial."""
-        old = self.output.with_name(f"{self.output.name}.partial")
-        if (old / "identity.json").is_file():
-            raise Incompatible(
-                f"{old} is an unfinished run of an earlier version of vlcpctl, which this version "
-                "does not resume; finish it with that version or remove it, or --force starts over"
-            )
 
     def drop_partial(self) -> None:
         """Remove the state of work that is finished or starts over."""

@@ -17,7 +17,6 @@ name the data by content, so that a report can join them later.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -77,7 +76,7 @@ class RunCheckpoint:
 
 def run_checkpoints(manifests: Sequence[CheckpointManifest]) -> list[RunCheckpoint]:
     """Each checkpoint with what the others show about its run, in the order given."""
-    starts = [_start_of(one, manifests) for one in manifests]
+    starts = [one.start for one in manifests]
     return [
         RunCheckpoint(one, _chain_of(one, manifests, starts), start)
         for one, start in zip(manifests, starts, strict=True)
@@ -88,7 +87,7 @@ def steps_of(chain: CheckpointManifest, places: Sequence[TaskPlace]) -> list[int
     """The step of each task in the stream of a run, given its last checkpoint; None if outside."""
     learned = _learned(chain)
     places = [_under_first_ids(chain, place) for place in places]
-    steps = [_learned_step(chain, learned, place) for place in places]
+    steps = [_learned_step(learned, place) for place in places]
     offsets = _offsets(chain, learned, places)
     taken = {step for step in learned.values() if step is not None}
     found: dict[int, int] = {}  # the number of each future task by its step
@@ -126,14 +125,9 @@ def _learned_id(learned: Mapping[str, int | None], place: TaskPlace) -> str | No
     return next((one for one in (place.content, *place.was) if one in learned), None)
 
 
-def _learned_step(
-    chain: CheckpointManifest, learned: Mapping[str, int | None], place: TaskPlace
-) -> int | None:
+def _learned_step(learned: Mapping[str, int | None], place: TaskPlace) -> int | None:
     name = _learned_id(learned, place)
-    step = learned[name] if name else None
-    # An earlier version gave tasks of several streams, learned at once, the steps in their streams.
-    is_shared = step is not None and Counter(learned.values())[step] > 1
-    return None if is_shared and place.stream != chain.stream else step
+    return learned[name] if name else None
 
 
 def _offsets(
@@ -162,12 +156,6 @@ def _offsets_of_unlearned(
     """The same for a model without tasks: only if its step was given when it was imported."""
     streams = {chain.stream} if chain.stream else {one.stream for one in places if one.stream}
     return dict.fromkeys(streams, 0) if chain.step is not None and len(streams) == 1 else {}
-
-
-def _start_of(made: CheckpointManifest, given: Sequence[CheckpointManifest]) -> str | None:
-    """The checkpoint that the run started from; earlier versions did not record it."""
-    is_start = any(one.content == made.parent and one.origin is not None for one in given)
-    return made.start or (made.parent if is_start else None)
 
 
 def _chain_of(

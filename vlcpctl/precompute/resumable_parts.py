@@ -96,8 +96,6 @@ def claim(
 def _claimed(staging: Staging, own: dict[str, Any], versions: Versions, *, force: bool) -> Path:
     if force:
         staging.drop_partial()
-    else:
-        staging.refuse_old_partial()
     partial = staging.partial
     stored = partial / IDENTITY
     if stored.exists() or any(partial.glob("part-*.json")):

@@ -48,7 +48,7 @@ def read_record(path: Path, schema: str) -> Fields:
         raise BadInput(
             f"{path} has schema {found.get('schema')!r:.80}; this version reads {schema}"
         )
-    broken = broken_seal(path, found, required=True)
+    broken = broken_seal(path, found)
     if broken is not None:
         raise BadInput(f"{broken}; restore it from a backup")
     return Fields(found, path)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from vlcpctl.core.seals import write_sealed_manifest
+from vlcpctl.core.seals import seal_of, write_sealed_manifest
 from vlcpctl.data.tasks.manifests import TaskSummary, slug, stream_content, write_task_manifest
 from vlcpctl.data.tasks.samples import Pair, identify
 from vlcpctl.data.tasks.shards import SplitWriter
@@ -112,13 +112,13 @@ def make_stream(
 
 
 def without_digests(task: Path) -> Path:
-    """The task, with the manifest that versions before digests and seals wrote; its path."""
+    """The task without digests of its index, so that opening it checks each row; its path."""
     manifest = json.loads((task / "task.json").read_text())
     del manifest["seal"]
     for name, split in manifest["splits"].items():
         del split["index"], split["rows"], split["shard_bytes"]
         (task / f"{name}.arrow").unlink()
-    (task / "task.json").write_text(json.dumps(manifest))
+    (task / "task.json").write_text(json.dumps({**manifest, "seal": seal_of(manifest)}))
     return task
 
 

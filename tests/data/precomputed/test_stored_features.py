@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -209,11 +208,3 @@ def test_other_values_are_found_when_they_are_read(tmp_path: Path, tasks: list[P
     pq.write_table(table, buffer.path / FILE)
     np.save(buffer.path / IMAGES, np.nextafter(image, np.float16(9)))
     refused_if_deep()
-
-
-def test_features_of_an_earlier_version_are_refused(tmp_path: Path, tasks: list[Path]) -> None:
-    buffer = update(tmp_path / "buffer", tasks[0], "a")
-    image = pa.array([[0.0]] * 6, pa.list_(pa.float16(), 1))
-    pq.write_table(pa.table({"key": ["k"] * 6, "image": image}), buffer.path / FILE)
-    with pytest.raises(BadInput, match=r"earlier version of vlcpctl; run 'vlcpctl buffer' again"):
-        read_features(buffer)

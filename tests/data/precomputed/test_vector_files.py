@@ -131,13 +131,6 @@ def test_a_spawned_worker_opens_the_file_again(file: VectorFile) -> None:
     assert np.array_equal(all_of(pickle.loads(sent)), VALUES)
 
 
-def test_a_table_with_vectors_is_of_an_earlier_version(tmp_path: Path) -> None:
-    embedding = pa.array(VALUES.tolist(), pa.list_(pa.float32(), WIDTH))
-    pq.write_table(pa.table({"key": ["k"] * ROWS, "embedding": embedding}), tmp_path / "v.parquet")
-    with pytest.raises(BadInput, match=r"earlier version of vlcpctl; run 'vlcpctl distill' again"):
-        VectorFile(tmp_path / "v.parquet", "view")
-
-
 def saved(values: np.ndarray) -> bytes:
     file = io.BytesIO()
     np.save(file, values, allow_pickle=True)

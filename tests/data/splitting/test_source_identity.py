@@ -12,7 +12,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.edits import edit_json
 from support.pair_files import rows, write_tar
 from support.saved_datasets import save_dataset, table
 
@@ -276,21 +275,6 @@ def test_names_of_files_count_by_their_order_alone(
     renamed = name.format if name else lambda number: f"{9 - number}"
     same = content(tmp_path / "a", "{:04d}".format) == content(tmp_path / "b", renamed)
     assert same == is_same
-
-
-def test_a_stream_of_an_earlier_version_is_not_taken_as_the_same(tmp_path: Path) -> None:
-    source, _ = tar(tmp_path / "in")
-    split(source, tmp_path / "out")
-
-    def as_before(stream: dict[str, object]) -> None:
-        identity = stream["identity"]
-        assert isinstance(identity, dict)
-        del stream["seal"], identity["source_order"]
-        identity["sources"] = [["p", [{"name": "p.tar", "bytes": 3, "ends": "0" * 32}]]]
-
-    edit_json(tmp_path / "out" / "stream.json", as_before)
-    with pytest.raises(OutputExists, match="an earlier version identified its sources"):
-        split(source, tmp_path / "out")
 
 
 @pytest.mark.parametrize("make", [parquet, tar, json_list, json_lines, saved, described_folder])

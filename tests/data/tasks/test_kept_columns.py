@@ -38,7 +38,7 @@ def retyped(kind: pa.DataType) -> Edit:
 EDITS: dict[str, tuple[Edit, str]] = {
     "a null among the values": (column("date", ["x", None]), "one of its values of 'date' is null"),
     "a huge value": (column("date", ["x" * MOST_CAPTION_BYTES]), "bytes in 'date'"),
-    "not listed at all": (manifest(kept_columns=["customer"]), "has no column 'customer'"),
+    "not listed at all": (manifest(kept_columns=["customer"]), "its seal differs"),
     "another type": (retyped(pa.int64()), "column 'date' contains nulls"),
     "listed as a number": (manifest(kept_columns=[1]), "contains 1, not only text"),
     "listed twice": (manifest(kept_columns=["date", "date"]), "kept_columns has 'date' twice"),

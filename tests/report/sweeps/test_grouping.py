@@ -103,9 +103,9 @@ def test_unknown_fields_list_the_known(tmp_path: Path) -> None:
         report(tmp_path, TWO_BY_TWO, "method", runs=["x"])
 
 
-def test_rows_of_an_earlier_version_do_not_record_settings(tmp_path: Path) -> None:
+def test_a_run_that_was_not_trained_here_has_no_settings(tmp_path: Path) -> None:
     rows = own_rows(run="old") + sweep("new")
-    with pytest.raises(BadInput, match="of run 'old' does not record its settings, because"):
+    with pytest.raises(BadInput, match="of run 'old' has no settings: its checkpoint"):
         report(tmp_path, rows, "lr")
     assert list(runs_of(report(tmp_path, own_rows(run="old"), "method"))) == ["ctp"]
 

@@ -107,7 +107,7 @@ DAMAGES: list[tuple[str, Damage, str]] = [
     ("identity deep", _edit("identity.json", lambda _: DEPTH_BOMB), "identity.json has changed"),
     ("identity no text", _edit("identity.json", lambda _: b"\xff{}"), "identity.json has changed"),
     ("identity edited", _edit("identity.json", lambda it: it + b" "), "identity.json has changed"),
-    ("no manifest", _remove("state.json"), "has no state.json: it was saved by an earlier version"),
+    ("no manifest", _remove("state.json"), "has changed since it was saved: it has no state.json"),
     ("manifest empty", _edit("state.json", lambda _: b""), "state.json is not readable JSON"),
     ("manifest deep", _edit("state.json", lambda _: DEPTH_BOMB), "state.json is not readable"),
     ("manifest a list", _edit("state.json", lambda _: b"[]"), "state.json is not a JSON object"),

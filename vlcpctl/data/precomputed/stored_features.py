@@ -133,7 +133,7 @@ def read_features(buffer: Task) -> StoredProjections:
 def _read(buffer: Task) -> StoredProjections:
     """As `read_features`, without verifying the values."""
     path, split = buffer.path / FILE, buffer.split("train")
-    table = read_table(path, _SCHEMA, _SCHEMA.names, "vlcpctl buffer")
+    table = read_table(path, _SCHEMA, _SCHEMA.names)
     counts = table["captions"].to_numpy()
     if table["key"].to_pylist() != split.keys or not np.array_equal(counts, split.caption_counts()):
         raise BadInput(f"{path} does not match the pairs in the index; run 'vlcpctl check'")

@@ -79,18 +79,9 @@ class TargetsDirectory:
     def verify(self) -> None:
         """Verify the files of the embeddings against the manifest.
 
-        Raises BadInput, naming the file, if one was changed since it was written. Targets of
-        earlier versions have no digests of files: all their rows are hashed.
+        Raises BadInput, naming the file, if one was changed since it was written.
         """
-        if "digests" in self.manifest:
-            verify_files(self.path, self.manifest["digests"], advice=RESTORE)
-            return
-        for file in (self.images, self.texts):
-            if file.content() != self.manifest["files"][file.path.name]["content"]:
-                raise BadInput(
-                    f"{file.path.with_suffix('.npy')} or {file.path.name} has changed since it was "
-                    f"written: its content id differs{RESTORE}"
-                )
+        verify_files(self.path, self.manifest["digests"], advice=RESTORE)
 
     @cached_property
     def images(self) -> VectorFile:
@@ -171,7 +162,7 @@ def open_targets(path: Path) -> TargetsDirectory:
     """
     manifest, place = read_manifest(path, "targets"), path / MANIFESTS["targets"]
     _check_types(Fields(manifest, place))
-    broken = broken_seal(place, manifest, required="digests" in manifest)
+    broken = broken_seal(place, manifest)
     if broken is not None:
         raise BadInput(broken + RESTORE)
     if _content(manifest["identity"], manifest["files"], manifest["scale"]) != manifest["content"]:

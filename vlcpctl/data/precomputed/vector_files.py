@@ -118,7 +118,7 @@ class VectorFile:
         return all(np.isfinite(block).all() for block in self._matrix.blocks())
 
     def _table(self, column: str) -> pa.Table:
-        return read_table(self.path, _schema(self.number), [column], "vlcpctl distill")
+        return read_table(self.path, _schema(self.number), [column])
 
 
 class Matrix:
@@ -209,19 +209,14 @@ def write_vectors(
             file.write(np.ascontiguousarray(block, dtype=dtype).data)
 
 
-def read_table(path: Path, schema: pa.Schema, columns: Sequence[str], command: str) -> pa.Table:
+def read_table(path: Path, schema: pa.Schema, columns: Sequence[str]) -> pa.Table:
     """Some columns of a table beside vectors; its page checksums are verified.
 
-    Raises BadInput if they cannot be read or do not fit the schema. Earlier versions had the
-    vectors in the table: the message is to run `command` again.
+    Raises BadInput if they cannot be read or do not fit the schema.
     """
     open_regular(path).close()  # a pipe would block
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            if any(pa.types.is_nested(field.type) for field in file.schema_arrow):
-                raise BadInput(
-                    f"{path} was written by an earlier version of vlcpctl; run '{command}' again"
-                )
             table = file.read(list(columns))
             return table.cast(pa.schema([schema.field(name) for name in columns]))
     except (OSError, ValueError, pa.ArrowException) as error:

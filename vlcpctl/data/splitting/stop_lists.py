@@ -56,7 +56,7 @@ def read_stop_list(path: Path) -> StopList:
         raise BadInput(
             f"{path} is of a deletion that was interrupted; run its 'vlcpctl forget' again"
         )
-    if found["schema"] == SCHEMA and (broken := broken_seal(path, found, required=True)):
+    if found["schema"] == SCHEMA and (broken := broken_seal(path, found)):
         raise BadInput(f"{broken}; restore it from a backup")
     selectors = [Fields(one, path) for one in _objects(take, "selectors")]
     keys = [one("key", str) for one in selectors if one("by", str) == "key"]

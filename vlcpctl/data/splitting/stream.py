@@ -9,7 +9,7 @@ from typing import Any
 from vlcpctl.core.amounts import counted
 from vlcpctl.core.atomic import already_made, new_directory
 from vlcpctl.core.console import progress, say, warn
-from vlcpctl.core.errors import MOST_NAMES, OutputExists, UsageError, unknown_name
+from vlcpctl.core.errors import MOST_NAMES, UsageError, unknown_name
 from vlcpctl.core.manifest import kind_of
 from vlcpctl.core.printable import printable
 from vlcpctl.core.seals import write_sealed_manifest
@@ -158,12 +158,6 @@ def _is_finished(options: SplitOptions, plan: SplitPlan, out: Path, *, force: bo
     """
     identity: dict[str, Any] = {}
     if not force and kind_of(out) == "stream":
-        found = read_stream(out)["identity"]
-        if "source_order" not in found and "sources" in found:
-            raise OutputExists(
-                f"{out} was made with other settings: an earlier version identified its sources "
-                "by only part of their content; --force replaces it"
-            )
         identity = options.identity(plan)
     return already_made(out, "stream", identity, force=force)
 

@@ -62,9 +62,7 @@ def task_problems(path: Path, manifest: Manifest) -> Iterator[str]:
     features = manifest.get("buffer", {}).get("features")
     if content_with(content, features) != manifest["content"]:
         yield f"{place} {_CHANGED} its content id does not match its splits{RESTORE}"
-    # What was written with digests of its indexes was written with a seal, too.
-    has_digests = any("index" in split for split in manifest["splits"].values())
-    yield from _seal_problems(place, manifest, required=has_digests)
+    yield from _seal_problems(place, manifest)
 
 
 def stream_problems(path: Path, manifest: Manifest) -> Iterator[str]:
@@ -72,11 +70,11 @@ def stream_problems(path: Path, manifest: Manifest) -> Iterator[str]:
     place = path / MANIFESTS["stream"]
     if content_id({"tasks": [one["content"] for one in manifest["tasks"]]}) != manifest["content"]:
         yield f"{place} {_CHANGED} its content id does not match its tasks{RESTORE}"
-    yield from _seal_problems(place, manifest, required=False)
+    yield from _seal_problems(place, manifest)
 
 
-def _seal_problems(place: Path, manifest: Manifest, *, required: bool) -> Iterator[str]:
-    broken = broken_seal(place, manifest, required=required)
+def _seal_problems(place: Path, manifest: Manifest) -> Iterator[str]:
+    broken = broken_seal(place, manifest)
     if broken is not None:
         yield f"{broken}{RESTORE}"
 

@@ -124,8 +124,8 @@ def _label(rows: Sequence[Row], fields: Sequence[str]) -> str:
     if row.config is None and not {METHOD, BUFFER}.issuperset(fields):
         name = next(one for one in fields if one not in {METHOD, BUFFER})
         raise BadInput(
-            f"--group-by {name}: {row.place} of run {row.run!r} does not record its settings, "
-            "because an earlier version wrote it; evaluate the run again"
+            f"--group-by {name}: {row.place} of run {row.run!r} has no settings: its checkpoint "
+            "was not trained by train-step; select the other runs with --run"
         )
     parts = [(name, _text(row, name)) for name in fields]
     return ", ".join(text if name == METHOD else f"{name}={text}" for name, text in parts)

@@ -128,8 +128,6 @@ class ResumeDirectory:
             return
         if force and self.path.exists():
             self.staging.keep(self.path)
-        if not force:
-            self.staging.refuse_old_partial()
         self.staging.open_partial()
         identity = json.dumps({"semantic": semantic, "numeric": numeric}, indent=1)
         with new_part(self.path / IDENTITY) as temporary:  # killed here: no half of a file
@@ -240,8 +238,7 @@ def _read_state(directory: Path) -> dict[str, Any]:
     path = directory / STATE
     if not path.exists():
         raise Incompatible(
-            f"{directory} has no {STATE}: it was saved by an earlier version of vlcpctl or changed "
-            f"since{START_OVER}"
+            f"{directory} has changed since it was saved: it has no {STATE}{START_OVER}"
         )
     try:
         fields = Fields(read_json_object(path), path)

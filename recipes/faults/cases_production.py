@@ -12,7 +12,8 @@ from world import STATE_WEEK
 
 PRODUCTION = Table("A state of update was copied, moved or edited")
 _SAME = "update pairs.parquet --state prod"  # the data of week 1
-_NEXT = f"update more.parquet {STATE_WEEK}"
+# The pairs of the file are those of week 1.
+_NEXT = f"update more.parquet {STATE_WEEK} --known train"
 _ROLLBACK = "update --state prod --rollback 0"
 
 

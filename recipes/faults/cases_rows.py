@@ -102,9 +102,12 @@ def _other_id(rows: list[dict[str, Any]]) -> None:
 
 
 ROWS.add("a row twice", _REPORT, 0, prepare=edited(lambda rows: rows + rows[:1]))
+ROWS.add(  # two streams may have a task in common
+    "a row twice, once with another stream of the same data", _REPORT, 0,
+    prepare=edited(lambda rows: [*rows, rows[0] | {"stream": "0" * 32}]),
+)  # fmt: skip
 for _what, _fields in {
     "another number of images": {"n_images": 3},
-    "another stream": {"stream": "0" * 32},
     "another data id": {"data": "0" * 32},
     "another limit": {"limit": 10},
     "another configuration": {"config": {"id": "0" * 32, "values": {"lr": 5}}},

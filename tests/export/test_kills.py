@@ -19,13 +19,14 @@ from vlcpctl.testing.tiny_stream import make_task
 
 FORMS = ("clip-benchmark", "img2dataset", "hf", "imagefolder")
 # Before the first and the sixth pair, the manifest, and the renames that put the output in place.
-WRITING, RENAMES = ("pair 1", "pair 6", "manifest"), ("rename 1", "rename 2")
+WRITING = ("pair 1", "pair 6", "manifest")
 CASES = [
     *((form, point, force) for form in FORMS for point in WRITING for force in (False, True)),
-    *(("imagefolder", point, force) for point in RENAMES for force in (False, True)),
-    ("imagefolder", "rename 3", True),  # after the one that moves the old output away
+    ("imagefolder", "rename 1", False),
+    # With an old output: to `ready`, the old one away, and to its place.
+    *(("imagefolder", f"rename {number}", True) for number in (1, 2, 3)),
 ]
-KEPT = [*((form, "pair 6", form == "hf") for form in FORMS), ("imagefolder", "rename 2", False)]
+KEPT = [*((form, "pair 6", form == "hf") for form in FORMS), ("imagefolder", "rename 1", False)]
 
 
 @pytest.fixture(scope="module")

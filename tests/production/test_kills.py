@@ -97,19 +97,25 @@ def test_a_week_killed_once_at_each_kind_of_point_ends_as_an_undisturbed_one(
     assert tree(killed) == tree(calm)
 
 
-def test_a_killed_training_goes_on_with_other_threads_if_that_is_accepted(
-    place: Path, state: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+def test_a_killed_training_goes_on_with_other_arithmetic_if_that_is_accepted(
+    place: Path,
+    state: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = words_of(place, state, 2)
     idle = run_program(capfd, *words, "--accept-inexact")
     check_refused(idle, "update", 2, "--accept-inexact has no effect: there is no unfinished")
     assert killed_at("step=2", words, tmp_path / "log") == -signal.SIGKILL
-    refused = run_program(capfd, *words, "--threads", "2")
+    # Not --threads 2: OpenMP may have had threads in this process, which hang after a fork.
+    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+    refused = run_program(capfd, *words)
     assert (refused.code, refused.out) == (5, "")
-    assert "threads was 1 and is now 2; --accept-inexact resumes anyway" in refused.err
+    assert "MKL_CBWR was not set and is now 'COMPATIBLE'; --accept-inexact" in refused.err
     forced = run_program(capfd, *words, "--accept-inexact", "--force", "--dry-run")
     check_refused(forced, "update", 2, "--accept-inexact has no effect with --force")
-    inexact = [*words, "--threads", "2", "--accept-inexact"]
+    inexact = [*words, "--accept-inexact"]
     # Killed again after the training, the same command still goes on.
     assert killed_at("after line 3", inexact, tmp_path / "log") == -signal.SIGKILL
     done = run_program(capfd, *inexact)
@@ -118,7 +124,6 @@ def test_a_killed_training_goes_on_with_other_threads_if_that_is_accepted(
     # What was accepted is not resumed: the next week is made without it.
     later = run_program(capfd, *week_words(place, state, 3), "--dry-run")
     assert "--accept-inexact" not in later.out
-    assert "--threads 2" in later.out
 
 
 @pytest.mark.parametrize("has_moved", [False, True])

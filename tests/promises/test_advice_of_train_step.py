@@ -79,6 +79,12 @@ ROWS = (
         f"{FIRST} {_TINY} --nproc 3",
         f"{FIRST} {_DRY} --nproc 3 --batch-size 3",
     ),
+    _row(
+        "; use --negatives all, or keep it for one task only",
+        f"{NEXT} --method ctp {_DRY} --negatives distinct --set ctp.keep_queue=true",
+        f"{NEXT} --method ctp {_DRY} --negatives all --set ctp.keep_queue=true",
+        f"{NEXT} --method ctp {_DRY} --negatives distinct --set ctp.keep_queue=false",
+    ),
     _row("; use at most 12", f"{FIRST} {_DRY} --batch-size 13", f"{FIRST} {_DRY} --batch-size 12"),
     _row(
         "; use a smaller share or a larger --batch-size",
@@ -409,6 +415,7 @@ ELSEWHERE = (
     "; --negatives all uses them all",
     "; --negatives distinct leaves them out",
     "; use a larger share or a larger --batch-size",
+    "; continue under another --run",
 )
 _ADVISES = re.compile(r"--[a-z]|'vlcpctl|\b(use|give|leave|make|set|import|run|train|fetch)\b")
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from support.edits import INDEX_EDITS, MANIFEST_EDITS, Edit, column, manifest, split
+from support.edits import INDEX_EDITS, MANIFEST_EDITS, Edit, column, edit_json, manifest, split
 from support.program import TINY, ProgramResult, check_refused, make_inputs, run_program
 
+from vlcpctl.core.seals import seal_of
 from vlcpctl.data.tasks.index import ContentId
 from vlcpctl.data.tasks.manifests import TaskSummary
 from vlcpctl.testing.tiny_stream import make_task, without_digests
@@ -121,6 +122,7 @@ def test_a_task_or_buffer_without_images_is_bad_data(
     content = ContentId().hexdigest()
     split(images=0, content=content)(buffer)
     manifest(content=TaskSummary("buffer", {"train": {"content": content}}).content)(buffer)
+    edit_json(buffer / "task.json", lambda value: value.update(seal=seal_of(value)))
     how = ("-o", tmp_path / "out", *TINY, "--previous", place / "plain")
     for given in ((empty,), (task, "--buffer", buffer)):
         ended = program("train-step", *given, *how)

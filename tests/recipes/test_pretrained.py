@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import tarfile
 from pathlib import Path
@@ -138,7 +139,7 @@ def test_every_line_is_one_that_the_program_takes() -> None:
 
 
 def test_what_a_line_reads_is_written_by_a_line_before_it() -> None:
-    made: list[str | None] = ["base.parquet"]
+    made: list[str | None] = [os.path.realpath("base.parquet")]
     for line in dry_run_of("pretrained.sh"):
         for path in paths_read(line) if line.words[0] != "sample" else []:
             assert CommandLine(0, (path,)).reads(made), f"{line} reads {path} too early"

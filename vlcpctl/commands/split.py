@@ -216,7 +216,7 @@ Decode = Annotated[
 
 
 LeaveOut = Annotated[
-    list[str] | None,
+    list[Path] | None,
     typer.Option(
         "--not",
         metavar="PATH",
@@ -351,7 +351,7 @@ def run(
         decode=decode,
         limit=limit,
         seed=seed,
-        leave_out=tuple(not_ or ()),
+        leave_out=tuple(map(str, not_ or ())),
     )
     make = _plan if dry_run else partial(_stream, device=device, workers=workers)
     whole = {"path": str(out), **make(given, out, force=force)}

@@ -24,6 +24,7 @@ def refuse_unapplied(why: str, given: Mapping[str, Any], recorded: Settings, cal
     ]
     names += ["--fresh-state"] if call.fresh_state else []
     names += ["--readmit"] if call.readmit else []
+    names += ["--accept-inexact"] if call.accept_inexact else []
     if names:
         raise OutputExists(
             f"{why}, so that {', '.join(sorted(names))} would not be applied; leave it out, or "

@@ -211,12 +211,14 @@ def _of_accepted(request: Request, place: Layout, known: Week) -> Outcome:
     """The outcome of data that were accepted before."""
     week = place.week(known.number)
     why = f"{request.state}: this data is already accepted as week {known.number}"
-    if request.given or request.call.fresh_state or request.call.readmit:
+    call = request.call
+    StopLists.of(place, call.readmit)  # refuses one that has changed
+    if request.given or call.fresh_state or call.readmit or call.accept_inexact:
         _refuse_unapplied(why, request, Attempt.read(week))
     say(f"{why}; nothing is trained or judged again")
-    if request.call.junit is not None:
-        check_junit_path(request.call.junit, week / "report")
-        write_junit(verdicts_of(known.verdicts, place.state), request.call.junit)
+    if call.junit is not None:
+        check_junit_path(call.junit, week / "report")
+        write_junit(verdicts_of(known.verdicts, place.state), call.junit)
     judged = Judgement.recorded(known)
     return Outcome(number=known.number, directory=week, judged=judged, left_out=known.left_out)
 

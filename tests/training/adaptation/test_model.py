@@ -14,7 +14,6 @@ from support.program import check_refused, run_program
 
 from vlcpctl.checkpoints import importing
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.checkpoints.model_facts import model_facts
 from vlcpctl.checkpoints.step_config import config_id, step_config
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.manifest import read_manifest
@@ -119,19 +118,6 @@ def test_a_run_that_an_earlier_version_began_goes_on(
         assert in_child(step, kill_at("step=2")) == -signal.SIGKILL
     train_step(step)
     assert CheckpointManifest.read(step.out).identity["settings"]["model"] == "micro"
-
-
-def test_facts_of_earlier_checkpoints_are_read_from_their_files(
-    chain: Path, world: TrainingWorld, tmp_path: Path
-) -> None:
-    step = replace(request(world, "modx", 1, chain, buffered=False), out=tmp_path / "01")
-    train_step(step)
-    made_earlier(step.out)
-    facts = model_facts(step.out, CheckpointManifest.read(step.out))
-    assert str(facts.pop("name")).startswith("sha256:")  # it is no RN50
-    assert facts == {name: value for name, value in MICRO.items() if name != "name"}
-    first = CheckpointManifest.read(chain / "00")
-    assert model_facts(chain / "00", replace(first, model=None)) == MICRO
 
 
 def test_an_imported_model_is_what_its_weights_and_options_say(

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.parsers import expat
 
+from vlcpctl.core.errors import VlcpError, first_line
 from vlcpctl.core.printable import printable
 from vlcpctl.report.markup import Markup, element, joined
 
@@ -97,11 +98,17 @@ def text_width(text: str) -> float:
 def _drawn(spec: Mapping[str, Any]) -> ET.Element:
     import vl_convert  # starts no engine before the first chart
 
-    text = vl_convert.vegalite_to_svg(
-        {"background": None, "padding": 4, "config": CONFIG, **spec},
-        vl_version="6.1",
-        allowed_base_urls=[],  # a chart has its data; nothing may be fetched
-    )
+    try:
+        text = vl_convert.vegalite_to_svg(
+            {"background": None, "padding": 4, "config": CONFIG, **spec},
+            vl_version="6.1",
+            allowed_base_urls=[],  # a chart has its data; nothing may be fetched
+        )
+    except BaseException as error:
+        # Its engine panics where no thread can be started or no file opened; that is no Exception.
+        if not isinstance(error, ValueError) and type(error).__name__ != "PanicException":
+            raise
+        raise VlcpError(f"cannot draw the charts: {first_line(error)}") from error
     builder = ET.TreeBuilder()
     parser = expat.ParserCreate()
     parser.StartElementHandler = builder.start

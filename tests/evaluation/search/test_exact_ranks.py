@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vlcpctl.evaluation.search import exact_ranks as module
+from vlcpctl.evaluation.search import scan as module
 from vlcpctl.evaluation.search.backends import choose
 from vlcpctl.evaluation.search.candidates import BAND
 from vlcpctl.evaluation.search.exact_ranks import exact_ranks
@@ -80,8 +80,8 @@ def test_ranks_are_those_of_the_full_matrix(seed: int, size: int, scale: float, 
 def test_tiles_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     queries = drawn(3, 50, 1e-2)
     whole = found_by(queries)
-    monkeypatch.setattr(module, "_TILE_ROWS", 3)
-    monkeypatch.setattr(module, "_TILE_COLUMNS", 7)
+    monkeypatch.setattr(module, "_COLUMNS", (7, 7))
+    monkeypatch.setattr(module, "_SCORES", 21)
     tiled = found_by(queries)
     for name in ("rank", "wrong", "wrong_rank"):
         assert getattr(tiled, name).tolist() == getattr(whole, name).tolist()

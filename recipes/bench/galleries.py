@@ -15,7 +15,7 @@ import numpy as np
 from turns import in_turns, show
 
 from vlcpctl.core.console import emit
-from vlcpctl.evaluation.retrieval.cross_modal import GrowingSearch, result, search
+from vlcpctl.evaluation.retrieval.cross_modal import cross_modal, result, search
 from vlcpctl.evaluation.retrieval.multi_modal import multi_modal
 from vlcpctl.evaluation.retrieval.multi_modal import result as result_of_items
 from vlcpctl.evaluation.search.backends import choose
@@ -23,6 +23,7 @@ from vlcpctl.evaluation.search.gallery import GATHER_GROWING, Embeddings, lay_ou
 from vlcpctl.evaluation.search.growing_hits import GrowingHits
 from vlcpctl.evaluation.search.index import Vectors
 from vlcpctl.evaluation.search.items import GATHER_GROWING_ITEMS, FusedFeatures, lay_out_items
+from vlcpctl.evaluation.search.queries import growing_ways
 from vlcpctl.metrics.recall import CUTOFFS
 
 NOISE = 5.0  # of captions against their image, so that recalls are neither 0 nor 100
@@ -33,47 +34,47 @@ TOP = max(CUTOFFS)
 def main() -> None:
     """Measure both protocols at each number of tasks."""
     args = _arguments()
-    open_index = choose(args.backend, "cpu")
+    backend = choose(args.backend, "cpu")
     for tasks in args.tasks:
-        _cross_modal(args, tasks, open_index)
-        _multi_modal(args, tasks, open_index)
+        _cross_modal(args, tasks, backend)
+        _multi_modal(args, tasks, backend)
 
 
-def _cross_modal(args: argparse.Namespace, tasks: int, open_index) -> None:
+def _cross_modal(args: argparse.Namespace, tasks: int, backend) -> None:
     growing = GATHER_GROWING["unite"](_pairs(args, tasks))
 
     def all_galleries() -> list[object]:
-        found = GrowingSearch(growing, open_index)
-        return [result(found.first(number)) for number in range(1, tasks + 1)]
+        found = search(growing_ways(growing), backend)
+        return [result(found, number) for number in range(1, tasks + 1)]
 
     def each_by_itself() -> list[object]:
         galleries = (growing.first(number) for number in range(1, tasks + 1))
-        return [result(search(gallery, open_index)) for gallery in galleries]
+        return [cross_modal(gallery, backend) for gallery in galleries]
 
     contenders = {
         "all galleries": all_galleries,
-        "the last gallery alone": lambda: result(search(growing.whole, open_index)),
+        "the last gallery alone": lambda: cross_modal(growing.whole, backend),
     }
     emit("")
     emit(f"{tasks} tasks, {len(growing.whole.image_ID)} images: cross-modal")
     _turns(args, tasks, contenders, each_by_itself)
 
 
-def _multi_modal(args: argparse.Namespace, tasks: int, open_index) -> None:
+def _multi_modal(args: argparse.Namespace, tasks: int, backend) -> None:
     parts = _items(args, tasks)
     growing = GATHER_GROWING_ITEMS["unite"](parts, parts)
 
     def all_galleries() -> list[object]:
-        found = GrowingHits(growing, open_index, TOP)
+        found = GrowingHits(growing, backend.index, TOP)
         numbers = range(1, tasks + 1)
         return [result_of_items(growing.first(one), found.first(one)) for one in numbers]
 
     def each_by_itself() -> list[object]:
-        return [multi_modal(growing.first(one), open_index) for one in range(1, tasks + 1)]
+        return [multi_modal(growing.first(one), backend) for one in range(1, tasks + 1)]
 
     contenders = {
         "all galleries": all_galleries,
-        "the last gallery alone": lambda: multi_modal(growing.whole, open_index),
+        "the last gallery alone": lambda: multi_modal(growing.whole, backend),
     }
     emit("")
     emit(f"{tasks} tasks, {len(growing.whole.class_G)} pairs: multi-modal")

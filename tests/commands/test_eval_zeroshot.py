@@ -253,9 +253,9 @@ def test_scores_are_kept_for_one_batch_only(
     sizes: list[tuple[int, int]] = []
     real = zeroshot.class_ranks
 
-    def watched(images: Any, labels: Any, classes: Any, index: Any) -> Any:
+    def watched(images: Any, labels: Any, classes: Any, device: str, **given: Any) -> Any:
         sizes.append((len(images), len(classes)))
-        return real(images, labels, classes, index)
+        return real(images, labels, classes, device, **given)
 
     monkeypatch.setattr(zeroshot, "class_ranks", watched)
     evaluate(place, tmp_path / "rows", place / "pets", batch_size=4)

@@ -13,7 +13,7 @@ from support.eval_rows import current, row, write_rows
 from vlcpctl.data.tasks.task import Task, open_stream
 from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.rank_files import Named, plan_ranks
-from vlcpctl.evaluation.search.ranks import ExactRanks
+from vlcpctl.evaluation.search.queries import ExactRanks
 from vlcpctl.metrics import accuracy, recall
 from vlcpctl.testing.tiny_stream import make_stream
 

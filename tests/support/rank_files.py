@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.rank_files import Named, plan_ranks
-from vlcpctl.evaluation.search.ranks import ExactRanks
+from vlcpctl.evaluation.search.queries import ExactRanks
 
 Ranks = Mapping[str, Sequence[int]]  # by the key of a sample: the rank of each caption, or of one
 

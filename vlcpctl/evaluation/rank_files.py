@@ -44,7 +44,7 @@ from vlcpctl.core.safe_json import parse_json
 from vlcpctl.core.versions import WAS, earlier_ids
 from vlcpctl.evaluation.planned_rows import PlannedRow, as_first_written
 from vlcpctl.evaluation.search.index import Ids
-from vlcpctl.evaluation.search.ranks import ExactRanks
+from vlcpctl.evaluation.search.queries import ExactRanks
 
 SCHEMA = "vlcpctl.ranks/1"
 METADATA = b"vlcpctl.ranks"

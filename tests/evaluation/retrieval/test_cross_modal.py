@@ -18,7 +18,8 @@ from vlcpctl.evaluation.search.gallery import (
     merge_galleries,
     stack_galleries,
 )
-from vlcpctl.evaluation.search.ranks import Queries, rank
+from vlcpctl.evaluation.search.queries import Queries
+from vlcpctl.evaluation.search.ranks import search_ranks
 from vlcpctl.metrics.recall import recalls
 from vlcpctl.models.embed import require_finite
 
@@ -79,7 +80,8 @@ def test_a_search_gives_the_recalls_of_the_authors_code(backend: str, name: str)
     def ranks(scores: np.ndarray, right: RightAnswers) -> np.ndarray:
         # A search of the unit vectors with a row of scores finds these very scores.
         units = np.eye(scores.shape[1], dtype=np.float32)
-        return rank(Queries(scores, units, right), choose(backend, "cpu")(units), 10).worst
+        queries = Queries(scores, units, right)
+        return search_ranks(queries, choose(backend, "cpu"), 10).ranks().worst
 
     found = recalls(
         ranks(scores_i2t, belongs.texts_of_images()), ranks(scores_t2i, belongs.images_of_texts())

@@ -24,22 +24,22 @@ def without_faiss(monkeypatch: pytest.MonkeyPatch, spec: ModuleSpec | None) -> N
 
 
 def test_faiss_is_taken_where_it_is() -> None:
-    assert isinstance(choose("auto", "cpu")(VECTORS), faiss_index.FaissCpuIndex)
+    assert isinstance(choose("auto", "cpu").index(VECTORS), faiss_index.FaissCpuIndex)
 
 
 def test_torch_serves_without_faiss(monkeypatch: pytest.MonkeyPatch) -> None:
     without_faiss(monkeypatch, None)
-    assert isinstance(choose("auto", "cpu")(VECTORS), TorchIndex)
+    assert isinstance(choose("auto", "cpu").index(VECTORS), TorchIndex)
 
 
 def test_a_broken_install_of_faiss_counts_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
     without_faiss(monkeypatch, ModuleSpec("faiss", None))
-    assert isinstance(choose("auto", "cpu")(VECTORS), TorchIndex)
+    assert isinstance(choose("auto", "cpu").index(VECTORS), TorchIndex)
 
 
 def test_torch_serves_on_macos(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert isinstance(choose("auto", "cpu")(VECTORS), TorchIndex)
+    assert isinstance(choose("auto", "cpu").index(VECTORS), TorchIndex)
 
 
 def test_asking_for_an_absent_faiss_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +55,7 @@ def test_an_unknown_backend_is_named() -> None:
 
 def test_no_gpu_means_no_gpu_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faiss_index, "FaissGpuIndex", None)
-    assert isinstance(choose("faiss", "cuda")(VECTORS), faiss_index.FaissCpuIndex)
+    assert isinstance(choose("faiss", "cuda").index(VECTORS), faiss_index.FaissCpuIndex)
 
 
 def test_tiles_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +69,7 @@ def test_tiles_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("backend", ["faiss", "torch"])
 def test_largest_products_come_first(backend: str) -> None:
-    scores, ids = choose(backend, "cpu")(VECTORS).search(VECTORS[:5], 50)
+    scores, ids = choose(backend, "cpu").index(VECTORS).search(VECTORS[:5], 50)
     assert np.array_equal(ids, np.argsort(-(VECTORS[:5] @ VECTORS.T), axis=1))
     assert np.all(np.diff(scores, axis=1) <= 0)
 
@@ -87,7 +87,7 @@ def test_the_ten_best_are_those_of_the_authors_code(backend: str) -> None:
         for side in ("image", "text")
     )
     for queries, gallery, name in ((images, texts, "i2t"), (texts, images, "t2i")):
-        found, ids = choose(backend, "cpu")(gallery).search(queries, 10)
+        found, ids = choose(backend, "cpu").index(gallery).search(queries, 10)
         scores = np.full((len(queries), len(gallery)), -100, dtype=np.float32)
         np.put_along_axis(scores, ids, found, axis=1)
         assert np.allclose(scores, ARRAYS[f"evaluation/score_{name}"], atol=1e-6)

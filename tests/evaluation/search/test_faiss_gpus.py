@@ -12,9 +12,11 @@ import pytest
 import torch
 
 from vlcpctl.evaluation.search import faiss_index
+from vlcpctl.evaluation.search.backends import Backend
 from vlcpctl.evaluation.search.faiss_index import FaissCpuIndex, FaissGpuIndex, Gpu, open_faiss
 from vlcpctl.evaluation.search.gallery import RightAnswers
-from vlcpctl.evaluation.search.ranks import Queries, rank
+from vlcpctl.evaluation.search.queries import Queries
+from vlcpctl.evaluation.search.ranks import search_ranks
 
 DRAW = np.random.default_rng(0)
 GALLERY = DRAW.standard_normal((101, 6)).astype(np.float32)
@@ -145,7 +147,8 @@ def test_gpus_give_the_ranks_of_the_cpu() -> None:
     gallery /= np.linalg.norm(gallery, axis=1, keepdims=True)
     right = RightAnswers(np.arange(501), draw.integers(0, 3000, 500))
     queries = Queries(gallery[:500], gallery, right)
-    wanted = rank(queries, FaissCpuIndex(gallery), 10)
-    found = rank(queries, open_faiss(gallery, "cuda"), 10)
+    wanted = search_ranks(queries, Backend("cpu", FaissCpuIndex), 10).ranks()
+    on_gpus = Backend("cuda", lambda gallery: open_faiss(gallery, "cuda"))
+    found = search_ranks(queries, on_gpus, 10).ranks()
     assert np.array_equal(found.worst, wanted.worst)
     assert np.array_equal(found.best, wanted.best)

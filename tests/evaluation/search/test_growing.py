@@ -6,21 +6,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch import Tensor
 
-from vlcpctl.evaluation.retrieval.cross_modal import GrowingSearch, result, search
-from vlcpctl.evaluation.search import growing
+from vlcpctl.evaluation.retrieval.cross_modal import result, search
+from vlcpctl.evaluation.search import growing, scan
 from vlcpctl.evaluation.search.backends import choose
 from vlcpctl.evaluation.search.candidates import BAND
 from vlcpctl.evaluation.search.gallery import GATHER, GATHER_GROWING, Embeddings, lay_out
 from vlcpctl.evaluation.search.growing_hits import GrowingHits
 from vlcpctl.evaluation.search.hits import find_hits
-from vlcpctl.evaluation.search.index import Index, Vectors
+from vlcpctl.evaluation.search.index import Vectors
 from vlcpctl.evaluation.search.items import (
     GATHER_GROWING_ITEMS,
     GATHER_ITEMS,
     FusedFeatures,
     lay_out_items,
 )
+from vlcpctl.evaluation.search.queries import both_ways, growing_ways
 
 TOP = 10
 WIDTH = 8
@@ -93,19 +95,24 @@ def test_ranks_of_each_prefix_are_those_of_its_own_search(
     is_tied: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(growing, "_BLOCK_ROWS", 23)
-    tasks, open_index = pairs_in_parts(seed, parts, size, is_tied=is_tied), choose(backend, "cpu")
-    found = GrowingSearch(GATHER_GROWING[duplicates](tasks), open_index)
-    for number in range(1, parts + 1):
-        wanted = search(GATHER[duplicates](tasks[:number]), open_index)
-        here = found.first(number)
-        assert result(here) == result(wanted)
-        for way, one in wanted.items():
-            assert np.array_equal(here[way].ranks.worst, one.ranks.worst)
-            assert np.array_equal(here[way].ranks.best, one.ranks.best)
-            exact, other = here[way].exact("cpu"), one.exact("cpu")
-            for field in ("rank", "wrong", "wrong_rank"):
-                assert np.array_equal(getattr(exact, field), getattr(other, field))
+    monkeypatch.setattr(scan, "_COLUMNS", (20, 50))
+    monkeypatch.setattr(scan, "_SCORES", 50 * 23)
+    tasks, open_with = pairs_in_parts(seed, parts, size, is_tied=is_tied), choose(backend, "cpu")
+    whole = growing_ways(GATHER_GROWING[duplicates](tasks))
+    for is_exact in (False, True):
+        found = search(whole, open_with, is_exact=is_exact)
+        for number in range(1, parts + 1):
+            own = both_ways(GATHER[duplicates](tasks[:number]))
+            wanted = search(own, open_with, is_exact=is_exact)
+            assert result(found, number) == result(wanted)
+            for way, one in wanted.items():
+                assert same(found[way].ranks(number), one.ranks())
+                assert not is_exact or same(found[way].exact(number), one.exact())
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two dataclasses of arrays are equal."""
+    return all(np.array_equal(vars(one)[name], vars(other)[name]) for name in vars(one))
 
 
 @every_handling
@@ -139,7 +146,7 @@ def test_hits_of_each_prefix_are_those_of_its_own_search(
     queries = items_in_parts(seed, parts, is_tied=is_tied, is_own=is_own)
     gallery = items_in_parts(seed + 9, parts, is_tied=is_tied, is_own=is_own)
     gallery = gallery if has_two else queries
-    open_index = choose(backend, "cpu")
+    open_index = choose(backend, "cpu").index
     found = GrowingHits(GATHER_GROWING_ITEMS[duplicates](queries, gallery), open_index, TOP)
     for number in range(1, parts + 1):
         some = queries[:number]
@@ -172,7 +179,7 @@ def test_wrong_answers_at_the_edge_of_the_band_are_searched_again(
         search_again(self, block, places, number, open_index)
 
     monkeypatch.setattr(GrowingHits, "_search_again", counted)
-    open_index = choose("faiss", "cpu")
+    open_index = choose("faiss", "cpu").index
     found = GrowingHits(GATHER_GROWING_ITEMS["unite"]([part], [part]), open_index, TOP)
     assert again
     sides = GATHER_ITEMS["unite"]([part], [part])
@@ -180,25 +187,19 @@ def test_wrong_answers_at_the_edge_of_the_band_are_searched_again(
     assert np.array_equal(found.first(1).worst, wanted.worst)
 
 
-class CountingIndex:
-    """Counts the scores that it computes."""
-
-    scores = 0
-
-    def __init__(self, gallery: Vectors, inner: Index) -> None:
-        self.size, self.inner = len(gallery), inner
-
-    def search(self, queries: Vectors, k: int) -> tuple[Vectors, np.ndarray]:
-        CountingIndex.scores += len(queries) * self.size
-        return self.inner.search(queries, k)
-
-
 def test_all_prefixes_cost_about_one_search_of_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = pairs_in_parts(5, 40, 60, is_tied=False)
-    of_faiss = choose("faiss", "cpu")
-    monkeypatch.setattr(CountingIndex, "scores", 0)
-    growing_gallery = GATHER_GROWING["separate"](tasks)
-    GrowingSearch(growing_gallery, lambda gallery: CountingIndex(gallery, of_faiss(gallery)))
-    whole = growing_gallery.whole
+    gallery = GATHER_GROWING["separate"](tasks)
+    computed = 0
+    scores = scan._Block._scores
+
+    def counted(self: scan._Block, *given: Any) -> Tensor:
+        nonlocal computed
+        found = scores(self, *given)
+        computed += found.numel()
+        return found
+
+    monkeypatch.setattr(scan._Block, "_scores", counted)
+    search(growing_ways(gallery), choose("faiss", "cpu"), is_exact=True)
     # Forty searches, one for each prefix, would compute fourteen times as many.
-    assert CountingIndex.scores < 1.5 * 2 * len(whole.image_ID) * len(whole.text_TD)
+    assert computed == 2 * len(gallery.whole.image_ID) * len(gallery.whole.text_TD)

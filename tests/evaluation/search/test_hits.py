@@ -32,8 +32,8 @@ class NaiveIndex:
 
 BACKENDS: dict[str, OpenIndex] = {
     "naive": NaiveIndex,
-    "faiss": choose("faiss", "cpu"),
-    "torch": choose("torch", "cpu"),
+    "faiss": choose("faiss", "cpu").index,
+    "torch": choose("torch", "cpu").index,
 }
 every_backend = pytest.mark.parametrize("open_index", BACKENDS.values(), ids=BACKENDS.keys())
 
@@ -189,7 +189,7 @@ def test_a_gpu_gives_the_hits_of_the_cpu() -> None:
     for spread in (0.5, 2e-3, 0.0):
         search = crowd(1, spread, size=3000)
         gallery = search.sides.gallery_GD
-        opens: list[Index] = [choose(name, "cuda")(gallery) for name in ("auto", "torch")]
+        opens: list[Index] = [choose(name, "cuda").index(gallery) for name in ("auto", "torch")]
         wanted = find_hits(search, BACKENDS["faiss"](gallery), TOP)
         for index in opens:
             assert np.array_equal(find_hits(search, index, TOP).worst, wanted.worst)

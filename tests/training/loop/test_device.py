@@ -17,6 +17,9 @@ from torch import Tensor
 from vlcpctl.core.batch import Batch, Features, Terms
 from vlcpctl.core.device_copies import to_device
 from vlcpctl.core.method import Run
+from vlcpctl.evaluation.search.gallery import RightAnswers
+from vlcpctl.evaluation.search.queries import Queries
+from vlcpctl.evaluation.search.scan import scan
 from vlcpctl.evaluation.search.torch_index import TorchIndex
 from vlcpctl.methods import TABLE
 from vlcpctl.methods.ema import Ema
@@ -397,6 +400,16 @@ def test_embedding_reads_each_batch_once(device: FakeDevice, *, fuses: bool) -> 
     assert embed_images(encoder, images).shape == (6, encoder.width)
     assert embed_texts(encoder, [["a cat"]] * 2).shape == (2, encoder.width)
     assert sum(device.syncs.values()) == 4, device.syncs
+
+
+@pytest.mark.parametrize("top", [None, 3])
+def test_scanning_does_not_mix_devices(
+    device: FakeDevice, monkeypatch: pytest.MonkeyPatch, top: int | None
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    right = RightAnswers(np.arange(6), np.arange(5))
+    vectors = np.ones((9, 4), dtype=np.float32)
+    assert scan(Queries(vectors[:5], vectors, right), "meta", top).worst.shape == (1, 5)
 
 
 def test_searching_does_not_mix_devices(device: FakeDevice) -> None:

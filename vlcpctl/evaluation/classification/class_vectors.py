@@ -12,9 +12,11 @@ import numpy as np
 
 from vlcpctl.core.console import progress
 from vlcpctl.evaluation.embedding import TextBatches, text_batches
+from vlcpctl.evaluation.search.backends import Backend
 from vlcpctl.evaluation.search.gallery import RightAnswers
-from vlcpctl.evaluation.search.index import Ids, Index, Vectors
-from vlcpctl.evaluation.search.ranks import Queries, Ranks, rank
+from vlcpctl.evaluation.search.index import Ids, Vectors
+from vlcpctl.evaluation.search.queries import Queries
+from vlcpctl.evaluation.search.ranks import RankSearch, search_ranks
 from vlcpctl.metrics.accuracy import CUTOFFS
 from vlcpctl.models.embed import require_finite
 from vlcpctl.models.encoders import Encoder
@@ -41,17 +43,16 @@ def class_embeddings(parts: Iterable[tuple[Ids, Vectors]], classes: int, width: 
     return unit_CD
 
 
-def class_queries(image_BD: Vectors, label_B: Ids, class_CD: Vectors) -> Queries:
-    """The images as queries among the classes; the right answer of each is its own class."""
-    return Queries(image_BD, class_CD, RightAnswers(np.arange(len(label_B) + 1), label_B))
-
-
-def class_ranks(image_BD: Vectors, label_B: Ids, class_CD: Vectors, index: Index) -> Ranks:
-    """The rank of each image's own class, up to TOP + 1; `index` holds the classes.
+def class_ranks(
+    image_BD: Vectors, label_B: Ids, class_CD: Vectors, device: str, *, is_exact: bool = False
+) -> RankSearch:
+    """The rank of each image's own class, up to TOP + 1 or exact.
 
     Ties count as in retrieval: a class that is tied with the right one outranks it.
     """
-    return rank(class_queries(image_BD, label_B, class_CD), index, TOP)
+    right = RightAnswers(np.arange(len(label_B) + 1), label_B)
+    queries = Queries(image_BD, class_CD, right)
+    return search_ranks(queries, Backend(device), TOP, is_exact=is_exact)
 
 
 def class_vectors(

@@ -13,8 +13,6 @@ import pyarrow as pa
 from vlcpctl.core.hashing import content_id
 from vlcpctl.data.tasks.class_names import distinct_labels
 from vlcpctl.evaluation.classification.class_vectors import (
-    TOP,
-    class_queries,
     class_ranks,
     class_vectors,
 )
@@ -25,10 +23,8 @@ from vlcpctl.evaluation.embedding_cache import Cached, key_of
 from vlcpctl.evaluation.jobs import Compute
 from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.rank_files import Named, RankFile
-from vlcpctl.evaluation.search.exact_ranks import exact_ranks
 from vlcpctl.evaluation.search.index import Ids, Vectors
-from vlcpctl.evaluation.search.ranks import ExactRanks
-from vlcpctl.evaluation.search.torch_index import TorchIndex
+from vlcpctl.evaluation.search.queries import ExactRanks
 from vlcpctl.evaluation.session import Session
 from vlcpctl.metrics.accuracy import accuracies, mean_accuracies, tally
 from vlcpctl.metrics.recall import count_touched
@@ -68,8 +64,8 @@ class ZeroshotEvaluator(Evaluator):
         (number,) = row.tasks
         given = self.plan.data_sets[number]
         class_KD = self._class_vectors(session, given)
-        index = TorchIndex(class_KD, session.compute.device)
         opened, classes = self.sets[number], len(given.prompts)
+        file, device = self.plan.ranks, session.compute.device
         labels, flaws = opened.images.labels, list(opened.images.flaws)
         nothing = np.empty(0, dtype=np.int64)
         counts, n_ties = tally(nothing, nothing, classes), 0
@@ -77,16 +73,16 @@ class ZeroshotEvaluator(Evaluator):
         for rows, image_BD, bad in opened.embed(session, what):
             flaws += bad
             candidate_B = given.candidates[labels[rows]]
-            ranks = class_ranks(image_BD, candidate_B, class_KD, index)
-            if self.plan.ranks is not None:
-                queries = class_queries(image_BD, candidate_B, class_KD)
-                exact = exact_ranks(queries, ranks, TOP, session.compute.device)
-                self._save_ranks(self.plan.ranks, row, rows, exact)
+            is_exact = file is not None
+            found = class_ranks(image_BD, candidate_B, class_KD, device, is_exact=is_exact)
+            if file is not None:
+                self._save_ranks(file, row, rows, found.exact())
+            ranks = found.ranks()
             counts += tally(ranks.worst, labels[rows], classes)
             n_ties += count_touched(ranks.worst, ranks.best)
         opened.check_flaws(flaws, self.plan.request.tolerance)
-        found = accuracies(counts, len(class_KD))
-        return ZeroshotResult(found, int(counts.images_C.sum()), n_ties, len(flaws))
+        metrics = accuracies(counts, len(class_KD))
+        return ZeroshotResult(metrics, int(counts.images_C.sum()), n_ties, len(flaws))
 
     def _save_ranks(self, file: RankFile, row: PlannedRow, rows: Ids, exact: ExactRanks) -> None:
         """Add the ranks (B,) of the classes of the images in `rows` (B,)."""

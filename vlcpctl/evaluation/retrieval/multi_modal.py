@@ -17,10 +17,9 @@ from vlcpctl.evaluation.embedding import fuse
 from vlcpctl.evaluation.jobs import Compute
 from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.retrieval.plan import RetrievalPlan
-from vlcpctl.evaluation.search.backends import choose
+from vlcpctl.evaluation.search.backends import Backend, choose
 from vlcpctl.evaluation.search.growing_hits import GrowingHits
 from vlcpctl.evaluation.search.hits import ClassSearch, Hits, find_hits
-from vlcpctl.evaluation.search.index import OpenIndex
 from vlcpctl.evaluation.search.items import GATHER_GROWING_ITEMS, GATHER_ITEMS, FusedFeatures
 from vlcpctl.evaluation.session import Session
 from vlcpctl.evaluation.splits import EvalSplit
@@ -48,7 +47,7 @@ class MultiModalEvaluator(Evaluator):
         self.queries, self.gallery = request.splits[0], request.splits[-1]
         self.gather = GATHER_ITEMS[request.duplicates]
         self.gather_growing = GATHER_GROWING_ITEMS[request.duplicates]
-        self.open_index = choose(compute.backend, compute.device)
+        self.backend = choose(compute.backend, compute.device)
         self.variant = request.map_variant or DEFAULT_VARIANT
 
     def measure(self, session: Session, row: PlannedRow) -> dict[str, Any]:
@@ -59,7 +58,7 @@ class MultiModalEvaluator(Evaluator):
     def _own(self, session: Session, row: PlannedRow) -> MultiModalResult:
         parts = self._parts(session, row.tasks)
         with session.timed_search(row):
-            return multi_modal(self.gather(*parts), self.open_index, self.variant)
+            return multi_modal(self.gather(*parts), self.backend, self.variant)
 
     def _merged(self, session: Session, row: PlannedRow) -> MultiModalResult:
         """The result in a gallery of the first tasks, from one search for all such galleries."""
@@ -72,7 +71,7 @@ class MultiModalEvaluator(Evaluator):
     def _search_merged(
         self, queries: Sequence[FusedFeatures], gallery: Sequence[FusedFeatures]
     ) -> GrowingHits:
-        return GrowingHits(self.gather_growing(queries, gallery), self.open_index, TOP)
+        return GrowingHits(self.gather_growing(queries, gallery), self.backend.index, TOP)
 
     def _parts(
         self, session: Session, tasks: Sequence[int]
@@ -110,10 +109,10 @@ class MultiModalResult:
 
 
 def multi_modal(
-    search: ClassSearch, open_index: OpenIndex, variant: str = DEFAULT_VARIANT
+    search: ClassSearch, backend: Backend, variant: str = DEFAULT_VARIANT
 ) -> MultiModalResult:
     """Search the gallery for every query, leaving the query itself out."""
-    return result(search, find_hits(search, open_index(search.sides.gallery_GD), TOP), variant)
+    return result(search, find_hits(search, backend.index(search.sides.gallery_GD), TOP), variant)
 
 
 def result(search: ClassSearch, hits: Hits, variant: str = DEFAULT_VARIANT) -> MultiModalResult:

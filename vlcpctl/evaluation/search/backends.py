@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import dataclass
 
 from vlcpctl.core.errors import UsageError, unknown_name
-from vlcpctl.evaluation.search.index import OpenIndex
+from vlcpctl.evaluation.search.index import Index, OpenIndex, Vectors
 
 BACKENDS = ("auto", "faiss", "torch")
 
 
-def choose(backend: str, device: str) -> OpenIndex:
-    """The function that opens a gallery with this backend; `device` is auto, cpu or cuda.
+@dataclass(frozen=True)
+class Backend:
+    """What searches: FAISS, if `open_index` is given, and torch on a device: auto, cpu or cuda."""
+
+    device: str
+    open_index: OpenIndex | None = None
+
+    def index(self, gallery_GD: Vectors) -> Index:
+        """Open a gallery (G, D)."""
+        if self.open_index is not None:
+            return self.open_index(gallery_GD)
+        from vlcpctl.evaluation.search.torch_index import TorchIndex
+
+        return TorchIndex(gallery_GD, self.device)
+
+
+def choose(backend: str, device: str) -> Backend:
+    """The backend of this name; `device` is auto, cpu or cuda.
 
     All backends are exact, so that ranks do not depend on the choice (see `ranks`). Raises
     UsageError for an unknown backend, or if FAISS is not installed.
@@ -26,13 +43,11 @@ def choose(backend: str, device: str) -> OpenIndex:
         )
     # On macOS the OpenMP libraries of torch and FAISS conflict and abort the process.
     takes_faiss = backend == "faiss" or (_has_faiss() and sys.platform != "darwin")
-    if backend != "torch" and takes_faiss:
-        from vlcpctl.evaluation.search.faiss_index import open_faiss
+    if backend == "torch" or not takes_faiss:
+        return Backend(device)
+    from vlcpctl.evaluation.search.faiss_index import open_faiss
 
-        return lambda gallery: open_faiss(gallery, device)
-    from vlcpctl.evaluation.search.torch_index import TorchIndex
-
-    return lambda gallery: TorchIndex(gallery, device)
+    return Backend(device, lambda gallery: open_faiss(gallery, device))
 
 
 def _has_faiss() -> bool:

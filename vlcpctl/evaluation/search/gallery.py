@@ -71,6 +71,23 @@ class RightAnswers:
         """(Q,) number of right answers per query."""
         return np.diff(self.starts)
 
+    @cached_property
+    def owners(self) -> Ids:
+        """(A,) the query of each right answer."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
+
+    def at(self, rows: Ids) -> RightAnswers:
+        """The right answers of these queries."""
+        starts = np.concatenate([[0], np.cumsum(self.counts[rows])])
+        return RightAnswers(starts, self.ids[self.places(rows)])
+
+    def places(self, rows: Ids) -> Ids:
+        """The places in `ids` of the right answers of these queries."""
+        counts = self.counts[rows]
+        shift = np.repeat(self.starts[rows] - np.cumsum(counts) + counts, counts)
+        places: Ids = np.arange(counts.sum()) + shift
+        return places
+
 
 @dataclass(frozen=True)
 class Gallery:

@@ -1,121 +1,124 @@
 """Ranks of right answers; a tie is never a hit, and every backend gives the same ranks.
 
-Shapes: Q queries, G gallery rows, K candidates, D dimensions.
+Shapes: Q queries, A right answers, K candidates, N parts of a gallery, D dimensions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from vlcpctl.evaluation.search.candidates import (
-    BAND,
-    Mask,
-    QueryAndGallery,
-    Scores,
-    SearchCandidates,
-    exact_scores,
-    search_until_settled,
-)
+from vlcpctl.evaluation.search.backends import Backend
+from vlcpctl.evaluation.search.candidates import BAND, ERROR, Mask, exact_scores
 from vlcpctl.evaluation.search.gallery import RightAnswers
-from vlcpctl.evaluation.search.index import Ids, Index, Vectors
+from vlcpctl.evaluation.search.index import Ids, Index
+from vlcpctl.evaluation.search.queries import ExactRanks, Queries, Ranks
+from vlcpctl.evaluation.search.scan import Scanned, scan
+
+_BLOCK_SCORES = 1 << 21  # candidates at once: about 60 MB
+_SPARE = 2  # candidates beyond those that settle most ranks
 
 
 @dataclass(frozen=True)
-class Ranks:
-    """(Q,) rank from 1 of each query's best right answer: at worst (it loses its ties) and at best.
+class RankSearch:
+    """The ranks in all galleries of the first 1, 2, ... N parts, from one search."""
 
-    A rank beyond `top` is given as top + 1.
+    queries: Queries
+    top: int
+    found: Scanned
+
+    def ranks(self, parts: int = 1) -> Ranks:
+        """The ranks up to `top` in the gallery of the first parts."""
+        rows = self.queries.asked(parts)
+        worst, best = (
+            1 + np.minimum(counts[parts - 1, rows], self.top).astype(np.int64)
+            for counts in (self.found.worst, self.found.best)
+        )
+        return Ranks(worst, best)
+
+    def exact(self, parts: int = 1) -> ExactRanks:
+        """The exact ranks, if the search was for them; a right answer loses its ties."""
+        rows, right = self.queries.asked(parts), self.queries.right
+        worst, wrong, score = (
+            values[parts - 1, rows]
+            for values in (self.found.worst, self.found.wrong, self.found.score)
+        )
+        own = right.at(rows).owners
+        outranks = self.queries.right_scores[right.places(rows)] - BAND > score[own]
+        above = np.bincount(own, outranks, minlength=len(rows)).astype(np.int64)
+        wrong_rank = np.where(worst > 0, 1, np.maximum(1 + above, 2))
+        return ExactRanks(
+            1 + worst.astype(np.int64),
+            wrong.astype(np.int64),
+            np.where(wrong < 0, -1, wrong_rank),
+        )
+
+
+def search_ranks(
+    queries: Queries, backend: Backend, top: int, *, is_exact: bool = False
+) -> RankSearch:
+    """Search for the ranks up to `top`, or for the exact ones and the best wrong answers.
+
+    Only wrong answers can outrank a right one, so other right answers do not lower the rank. An
+    index is used in a gallery of one part, for ranks up to `top`; else every score is computed.
     """
+    if is_exact:
+        return RankSearch(queries, top, scan(queries, backend.device))
+    if backend.open_index is None or queries.parts is not None:
+        return RankSearch(queries, top, scan(queries, backend.device, top))
+    found = Scanned.empty(queries, top)
+    is_sure = _count(queries, backend.open_index(queries.gallery_GD), top, found)
+    rest = np.flatnonzero(~is_sure)
+    if len(rest):
+        scanned = scan(queries.at(rest), backend.device, top)
+        found.worst[:, rest], found.best[:, rest] = scanned.worst, scanned.best
+    return RankSearch(queries, top, found)
 
-    worst: Ids
-    best: Ids
+
+def _count(queries: Queries, index: Index, top: int, found: Scanned) -> Mask:
+    """Count wrong answers among the candidates of an index; return (Q,) which counts are sure."""
+    is_sure = np.zeros(len(queries.query_QD), dtype=np.bool_)
+    for rows, k in _blocks(queries, top):
+        score_QK, id_QK = index.search(queries.query_QD[rows], k)
+        is_wrong = (id_QK >= 0) & ~_is_right(queries.right, rows, id_QK, len(queries.gallery_GD))
+        best_Q = queries.best_right[rows]
+        scores = score_QK.astype(np.float64)
+        is_near = np.abs(np.abs(scores - best_Q[:, None]) - BAND) <= ERROR
+        places = rows[np.nonzero(is_near)[0]]
+        scores[is_near] = exact_scores(queries.sides, places, id_QK[is_near])
+        is_whole = k == len(queries.gallery_GD)
+        is_sure[rows] = True
+        for counts, edge_Q in ((found.worst, best_Q - BAND), (found.best, best_Q + BAND)):
+            count_Q = np.sum(is_wrong & (scores >= edge_Q[:, None]), axis=1)
+            counts[0, rows] = np.minimum(count_Q, top)
+            # A row that is no candidate may count, too.
+            is_sure[rows] &= is_whole | (count_Q >= top) | (score_QK[:, -1] < edge_Q - ERROR)
+    return is_sure
 
 
-@dataclass(frozen=True)
-class ExactRanks:
-    """For each query (Q,), from 1: the rank of its best right answer, and that of its best wrong.
+def _blocks(queries: Queries, top: int) -> Iterator[tuple[Ids, int]]:
+    """Blocks of queries, small enough to fit in memory, with the number of candidates they need.
 
-    `wrong` is the gallery row of the best wrong answer. Without any, both are -1.
+    With `top` candidates more than right answers tied with the best, they either reach below the
+    tie band or hold `top` wrong answers.
     """
-
-    rank: Ids
-    wrong: Ids
-    wrong_rank: Ids
-
-
-@dataclass(frozen=True)
-class Queries:
-    """Queries with their gallery and their right answers; every query has at least one."""
-
-    query_QD: Vectors
-    gallery_GD: Vectors
-    right: RightAnswers
+    right = queries.right
+    is_tied = queries.right_scores >= queries.best_right[right.owners] - 2 * BAND
+    tied_Q = np.bincount(right.owners, is_tied, minlength=len(queries.query_QD)).astype(np.int64)
+    wanted_Q = np.minimum(top + tied_Q + _SPARE, len(queries.gallery_GD))
+    for k in np.unique(wanted_Q).tolist():
+        rows, size = np.flatnonzero(wanted_Q == k), max(1, _BLOCK_SCORES // k)
+        yield from ((rows[start : start + size], k) for start in range(0, len(rows), size))
 
 
-def rank(queries: Queries, index: Index, top: int) -> Ranks:
-    """The ranks up to `top`; `index` holds the queries' gallery.
-
-    Only wrong answers can outrank a right one, so other right answers do not lower the rank.
-    """
-    sides = QueryAndGallery(queries.query_QD, queries.gallery_GD)
-    count = len(sides.query_QD)
-    ranks = Ranks(np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64))
-
-    def settle(rows: Ids, score_QK: Vectors, id_QK: Ids) -> Ids:
-        is_right = is_right_answer(queries.right, rows, id_QK, len(sides.gallery_GD))
-        found = SearchCandidates(sides, rows, score_QK, id_QK, (id_QK >= 0) & ~is_right)
-        return _rank_block(found, queries.right, ranks, top)
-
-    # With `top` candidates more than right answers, they either reach below the tie band or hold
-    # `top` wrong answers. More are needed only if float32 cannot tell which side of the band's
-    # edge the last candidate is on.
-    search_until_settled(sides, index, queries.right.counts + top, settle)
-    return ranks
-
-
-def _rank_block(found: SearchCandidates, right: RightAnswers, ranks: Ranks, top: int) -> Ids:
-    """Record the ranks of a block of queries; return the rows that need more candidates."""
-    best_right = best_right_scores(found.sides, right, found.row_Q)
-    is_cut = np.zeros(len(found.row_Q), dtype=bool)
-    for rank_Q, edge_Q in ((ranks.worst, best_right - BAND), (ranks.best, best_right + BAND)):
-        count_Q = found.count_rivals(edge_Q)
-        rank_Q[found.row_Q] = 1 + np.minimum(count_Q, top)
-        is_cut |= (count_Q < top) & found.may_miss(edge_Q)
-    return found.row_Q[is_cut]
-
-
-def best_right_scores(sides: QueryAndGallery, right: RightAnswers, rows: Ids) -> Scores:
-    """The score of the best right answer of each of these queries."""
-    query_A, scores = right_scores(sides, right, rows)
-    starts = np.searchsorted(query_A, np.arange(len(rows)))
-    best: Scores = np.maximum.reduceat(scores, starts)
-    return best
-
-
-def right_scores(sides: QueryAndGallery, right: RightAnswers, rows: Ids) -> tuple[Ids, Scores]:
-    """The place in `rows` (A,), ascending, and the exact score (A,) of each right answer."""
-    counts = right.counts[rows]
-    scores = exact_scores(sides, np.repeat(rows, counts), answers_of(right, rows))
-    return np.repeat(np.arange(len(rows)), counts), scores
-
-
-def is_right_answer(right: RightAnswers, rows: Ids, id_QK: Ids, gallery_size: int) -> Mask:
-    """(Q, K) which candidates of these queries are right answers; `gallery_size` is G."""
+def _is_right(right: RightAnswers, rows: Ids, id_QK: Ids, gallery_size: int) -> Mask:
+    """(Q, K) which candidates of these queries are right answers."""
     # A (query, gallery row) pair becomes one number: `known` is sorted, so one search finds all.
-    place = np.arange(len(rows))
-    known = np.repeat(place, right.counts[rows]) * gallery_size + answers_of(right, rows)
-    asked = (place[:, None] * gallery_size + id_QK).ravel()
+    some = right.at(rows)
+    known = some.owners * gallery_size + some.ids
+    asked = (np.arange(len(rows))[:, None] * gallery_size + id_QK).ravel()
     nearest = np.minimum(np.searchsorted(known, asked), len(known) - 1)
     is_right: Mask = (known[nearest] == asked).reshape(id_QK.shape)
     return is_right
-
-
-def answers_of(right: RightAnswers, rows: Ids) -> Ids:
-    """The right answers of these queries, concatenated."""
-    counts = right.counts[rows]
-    starts = np.cumsum(counts) - counts
-    shift = np.repeat(right.starts[rows] - starts, counts)
-    answers: Ids = right.ids[np.arange(counts.sum()) + shift]
-    return answers

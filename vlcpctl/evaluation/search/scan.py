@@ -15,19 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vlcpctl.evaluation.search.candidates import (
-    BAND,
-    ERROR,
-    QueryAndGallery,
-    Scores,
-    exact_scores,
-)
-from vlcpctl.evaluation.search.index import Ids
-from vlcpctl.evaluation.search.ranks import Queries, answers_of, right_scores
+from vlcpctl.evaluation.search.candidates import BAND, ERROR, QueryAndGallery, exact_scores
+from vlcpctl.evaluation.search.queries import Queries
 
 _SCORES = 1 << 21  # of a tile: they take 8 MB, and stay in the cache of a CPU
 _GPU_SCORES = 1 << 26
 _COLUMNS = (2048, 8192)  # least and most gallery rows of a tile; smaller parts share one
+_FEWEST = 256  # gallery rows of a tile, if a part ends there
 _EQUAL = 1e-9  # copies of one embedding may differ in the last bits, by their place in a tile
 _CROWD = 32  # with more uncertain scores in a tile, all of a query are computed again
 _OPEN = 0.75  # share of queries still searched, below which the others are left out of the copy
@@ -37,56 +31,59 @@ _Tile = list[tuple[int, int, int]]  # the part, first row and end of what is in 
 
 @dataclass(frozen=True)
 class Scanned:
-    """(Q, N) what the first 1, 2, ... N parts hold for each query.
+    """(N, Q) what the first 1, 2, ... N parts hold for each query.
 
     `worst` and `best` count the wrong answers that outrank its best right one if that loses its
     ties, and if it wins them. `wrong` is the gallery row of the best wrong answer, the first of
-    equal ones or -1 without any, and `score` its score. `right_A` are the scores of right answers.
+    equal ones or -1 without any, and `score` its score; both are empty if they were not asked for.
     """
 
-    right_A: Scores
     worst: np.ndarray
     best: np.ndarray
     wrong: np.ndarray
     score: np.ndarray
 
+    @staticmethod
+    def empty(queries: Queries, top: int | None) -> Scanned:
+        """Nothing found; with `top`, counts end there and best wrong answers are not asked for."""
+        shape, size = (len(queries.ends), len(queries.query_QD)), len(queries.gallery_GD)
+        count, row = np.min_scalar_type(top or size), np.min_scalar_type(-1 - size)
+        named = shape if top is None else (shape[0], 0)
+        worst, best = (np.zeros(shape, count) for _ in range(2))
+        return Scanned(worst, best, np.zeros(named, row), np.zeros(named))
+
 
 @torch.inference_mode()
-def scan(queries: Queries, ends_N: Ids, device: str, top: int | None = None) -> Scanned:
-    """Scan the parts of a gallery, given the rows at which they end.
+def scan(queries: Queries, device: str, top: int | None = None) -> Scanned:
+    """Scan the gallery, part by part.
 
     With `top`, counts end there, and the best wrong answers are not looked for. `device` is auto,
     cpu or cuda.
     """
     has_gpu = device != "cpu" and torch.cuda.is_available()
     place = torch.device(("cuda" if device == "auto" else device) if has_gpu else "cpu")
-    columns = int(np.clip(np.diff(ends_N, prepend=0).max(), *_COLUMNS))
+    columns = int(np.clip(np.diff(queries.ends, prepend=0).max(), *_COLUMNS))
     rows = (_GPU_SCORES if has_gpu else _SCORES) // columns
-    count, size = len(queries.query_QD), len(queries.gallery_GD)
-    sides = QueryAndGallery(queries.query_QD, queries.gallery_GD)
-    owner_A, right_A = right_scores(sides, queries.right, np.arange(count))
-    edge_Q = np.full(count, -np.inf)
-    np.maximum.at(edge_Q, owner_A, right_A)
-    kinds = [np.min_scalar_type(top or size)] * 2
-    kinds += [np.min_scalar_type(-1 - size), np.dtype(np.float64)] if top is None else []
-    found = [np.zeros((count, len(ends_N)), kind) for kind in kinds]
-    for start in range(0, count, rows):
-        own = slice(start, min(start + rows, count))
-        block = _Block(queries, own, edge_Q[own], place, top)
-        for tile in _tiles(ends_N, columns):
+    found = Scanned.empty(queries, top)
+    for start in range(0, len(queries.query_QD), rows):
+        own = slice(start, min(start + rows, len(queries.query_QD)))
+        block = _Block(queries, np.arange(own.start, own.stop), place, top)
+        for tile in _tiles(queries.ends, columns):
             for part in block.search(tile):
-                for whole, values in zip(found, block.found(), strict=True):
-                    whole[own, part] = values.cpu().numpy()
-    return Scanned(right_A, *found, *[np.empty((0, len(ends_N)))] * (4 - len(found)))
+                block.write(found, own, part)
+    return found
 
 
-def _tiles(ends_N: Ids, most: int) -> Iterator[_Tile]:
-    """The gallery in tiles of up to `most` rows."""
+def _tiles(ends_N: np.ndarray, most: int) -> Iterator[_Tile]:
+    """The gallery in tiles of up to `most` rows.
+
+    Small parts share one, but not with more rows than come before: those may end a search.
+    """
     tile: _Tile = []
     start = 0
     for part, end in enumerate(ends_N.tolist()):
         for stop in [*range(start + most, end, most), end]:
-            if tile and stop - tile[0][1] > most:
+            if tile and stop - tile[0][1] > min(most, max(_FEWEST, tile[0][1])):
                 yield tile
                 tile = []
             tile.append((part, start, stop))
@@ -98,14 +95,13 @@ class _Block:
     """Some queries, and what the gallery rows so far hold for each."""
 
     def __init__(
-        self, queries: Queries, own: slice, edge_B: Scores, device: torch.device, top: int | None
+        self, queries: Queries, rows: np.ndarray, device: torch.device, top: int | None
     ) -> None:
         self.device, self.top = device, top
-        self.sides = QueryAndGallery(queries.query_QD[own], queries.gallery_GD)
-        rows = np.arange(own.start, own.stop)
-        self.answer_A = answers_of(queries.right, rows)
-        self.owner_A = np.repeat(rows - own.start, queries.right.counts[rows])
-        self.query_BD, self.edge_B = self._here(self.sides.query_QD), self._here(edge_B)
+        self.sides = QueryAndGallery(queries.query_QD[rows], queries.gallery_GD)
+        self.right = queries.right.at(rows)
+        self.query_BD = self._here(self.sides.query_QD)
+        self.edge_B = self._here(queries.best_right[rows])
         self.worst_B, self.best_B = torch.zeros((2, len(rows)), dtype=torch.int64, device=device)
         self.wrong_B = torch.full_like(self.worst_B, -1)
         self.score_B = torch.full_like(self.edge_B, -torch.inf)
@@ -116,22 +112,29 @@ class _Block:
     def _here(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(values).to(self.device)
 
-    def found(self) -> list[Tensor]:
-        """(B,) the fields of `Scanned` so far."""
+    def write(self, found: Scanned, own: slice, part: int) -> None:
+        """Write what was found up to a part."""
         if self.top is None:
-            return [self.worst_B, self.best_B, self.wrong_B, self.score_B]
-        return [self.worst_B.clamp(max=self.top), self.best_B.clamp(max=self.top)]
+            found.wrong[part, own] = self.wrong_B.cpu().numpy()
+            found.score[part, own] = self.score_B.cpu().numpy()
+        limit = self.top or len(self.sides.gallery_GD)
+        found.worst[part, own] = self.worst_B.clamp(max=limit).cpu().numpy()
+        found.best[part, own] = self.best_B.clamp(max=limit).cpu().numpy()
 
     def search(self, tile: _Tile) -> Iterator[int]:
         """Take what is in a tile; give the part of each piece once it is taken."""
         first, end = tile[0][1], tile[-1][2]
+        some_R = self.open_R
         if not self.is_collapsed:
-            scores = self._scores(self.query_RD, self.open_R, first, end)
+            scores = self._scores(self.query_RD, some_R, first, end)
+            if self.top is not None and len(tile) > 1:  # most queries have none that counts
+                touched = _places(scores.amax(dim=1) >= self.edge_B[some_R] - (BAND + ERROR))
+                scores, some_R = scores[touched], some_R[touched]
         for part, start, stop in tile:
             if self.is_collapsed and stop > start:
                 self._take_all(self.open_R, start, stop)
-            elif stop > start:
-                self._take(self.open_R, scores[:, start - first : stop - first], start)
+            elif stop > start and len(some_R):
+                self._take(some_R, scores[:, start - first : stop - first], start)
             yield part
         if self.top is not None:  # queries with `top` wrong answers before all right ones are done
             is_open = self.best_B[self.open_R] < self.top
@@ -145,11 +148,11 @@ class _Block:
             scores = torch.from_numpy(query_RD.numpy() @ gallery_CD.numpy().T)
         else:
             scores = query_RD @ gallery_CD.T
-        is_here = (self.answer_A >= first) & (self.answer_A < end)
+        is_here = (self.right.ids >= first) & (self.right.ids < end)
         place_B = torch.full_like(self.wrong_B, -1)
         place_B[some_R] = torch.arange(len(some_R), device=self.device)
-        row = place_B[self._here(self.owner_A[is_here])]
-        column = self._here(self.answer_A[is_here] - first)
+        row = place_B[self._here(self.right.owners[is_here])]
+        column = self._here(self.right.ids[is_here] - first)
         scores[row[row >= 0], column[row >= 0]] = -torch.inf
         return scores
 
@@ -161,12 +164,14 @@ class _Block:
         is_near = (over.abs() - BAND).abs() <= ERROR
         rising = _places(highest > self.score_B[some_R] - ERROR)
         rising = rising if self.top is None else rising[:0]
+        if not len(touched) and not len(rising):
+            return
         is_high = scores[rising] >= highest[rising, None] - (2 * ERROR + _EQUAL)
         in_crowd = torch.zeros_like(some_R, dtype=torch.bool)
         in_crowd[touched] = is_near.sum(dim=1) > _CROWD
         in_crowd[rising] |= is_high.sum(dim=1) > _CROWD
         if in_crowd.any():
-            self.is_collapsed = bool(in_crowd.sum() > len(some_R) / 2)
+            self.is_collapsed = bool(in_crowd.sum() > len(self.open_R) / 2)
             self._take_all(some_R[in_crowd], first, first + scores.shape[1])
             if not in_crowd.all():
                 self._take(some_R[~in_crowd], scores[~in_crowd], first)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vlcpctl.evaluation.search.candidates import QueryAndGallery, exact_scores
-from vlcpctl.evaluation.search.gallery import Embeddings, RightAnswers, merge_galleries
-from vlcpctl.evaluation.search.index import Ids, OpenIndex
-from vlcpctl.evaluation.search.ranks import Queries, rank
+from vlcpctl.evaluation.search.backends import Backend
+from vlcpctl.evaluation.search.gallery import Embeddings, merge_galleries
+from vlcpctl.evaluation.search.index import Ids
+from vlcpctl.evaluation.search.queries import Queries, both_ways
+from vlcpctl.evaluation.search.ranks import search_ranks
 from vlcpctl.metrics.angles import (
     CHANGE_BINS,
     ROTATION_BINS,
@@ -43,7 +44,7 @@ class SpatialResult:
     n_texts: int
 
 
-def spatial(before: Embeddings, after: Embeddings, open_index: OpenIndex) -> SpatialResult:
+def spatial(before: Embeddings, after: Embeddings, backend: Backend) -> SpatialResult:
     """Measure how angles changed from an earlier model to a later one of the same layout.
 
     Identical content is one sample. A pair counts in `imav_i2t` if the earlier model ranks a text
@@ -56,7 +57,7 @@ def spatial(before: Embeddings, after: Embeddings, open_index: OpenIndex) -> Spa
         "ram_image": tally(rotations(before.image_ID, after.image_ID)),
         "ram_text": tally(rotations(before.text_TD, after.text_TD)),
     }
-    for way, pairs_P2 in _first_ranked_pairs(before, open_index).items():
+    for way, pairs_P2 in _first_ranked_pairs(before, backend).items():
         then, now = (_sides(model, pairs_P2) for model in (before, after))
         found[f"imav_{way}"] = tally(pair_changes(then, now))
     return SpatialResult(
@@ -87,32 +88,28 @@ def _metrics(found: Mapping[str, Angles]) -> dict[str, float | None]:
     return metrics
 
 
-def _first_ranked_pairs(before: Embeddings, open_index: OpenIndex) -> dict[str, Ids]:
+def _first_ranked_pairs(before: Embeddings, backend: Backend) -> dict[str, Ids]:
     """The (image, text) rows (P, 2) of pairs ranked first, from images to texts and back."""
-    gallery = merge_galleries([before])  # a gallery of one part keeps its rows
-    images, texts = gallery.image_ID, gallery.text_TD
-    of_images = Queries(images, texts, gallery.texts_of_images())
-    of_texts = Queries(texts, images, gallery.images_of_texts())
+    ways = both_ways(merge_galleries([before]))  # a gallery of one part keeps its rows
     return {
-        "i2t": first_pairs(of_images, open_index),
-        "t2i": first_pairs(of_texts, open_index)[:, ::-1],
+        "i2t": first_pairs(ways["i2t"], backend),
+        "t2i": first_pairs(ways["t2i"], backend)[:, ::-1],
     }
 
 
-def first_pairs(queries: Queries, open_index: OpenIndex) -> Ids:
+def first_pairs(queries: Queries, backend: Backend) -> Ids:
     """(P, 2) rows of queries with a right answer at rank 1, and of the best of their right answers.
 
     A tie is never a hit.
     """
-    is_first = rank(queries, open_index(queries.gallery_GD), top=1).worst == 1
-    return np.stack([np.flatnonzero(is_first), _best_right(queries, queries.right)[is_first]], 1)
+    is_first = search_ranks(queries, backend, top=1).ranks().worst == 1
+    return np.stack([np.flatnonzero(is_first), _best_right(queries)[is_first]], 1)
 
 
-def _best_right(queries: Queries, right: RightAnswers) -> Ids:
+def _best_right(queries: Queries) -> Ids:
     """(Q,) row of each query's best right answer, the last of tied ones."""
-    query_A = np.repeat(np.arange(len(right.counts)), right.counts)
-    scores = exact_scores(QueryAndGallery(queries.query_QD, queries.gallery_GD), query_A, right.ids)
-    order = np.lexsort((scores, query_A))
+    right = queries.right
+    order = np.lexsort((queries.right_scores, right.owners))
     best: Ids = right.ids[order][right.starts[1:] - 1]
     return best
 

@@ -27,7 +27,7 @@ class SpatialEvaluator(Evaluator):
     def __init__(self, plan: SpatialPlan, compute: Compute) -> None:
         request = plan.request
         self.sources = [EvalSplit(task, request.split, request.limit) for task in request.tasks]
-        self.open_index = choose(compute.backend, compute.device)
+        self.backend = choose(compute.backend, compute.device)
         self._left = list(plan.jobs)
         self._embedded: dict[Path, list[Embeddings]] = {}
 
@@ -38,7 +38,7 @@ class SpatialEvaluator(Evaluator):
         before, after = (self._by(path, session.compute) for path in (earlier, later))
         _check_width((earlier, before[0]), (later, after[0]))
         (task,) = row.tasks
-        return dataclasses.asdict(spatial(before[task], after[task], self.open_index))
+        return dataclasses.asdict(spatial(before[task], after[task], self.backend))
 
     def finish(self, session: Session) -> None:
         """Drop the embeddings that no later comparison needs, to bound memory."""

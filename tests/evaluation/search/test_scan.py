@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from vlcpctl.evaluation.search import scan as module
 from vlcpctl.evaluation.search.backends import choose
 from vlcpctl.evaluation.search.candidates import BAND
-from vlcpctl.evaluation.search.exact_ranks import exact_ranks
 from vlcpctl.evaluation.search.gallery import RightAnswers
 from vlcpctl.evaluation.search.index import Vectors
-from vlcpctl.evaluation.search.ranks import ExactRanks, Queries, rank
+from vlcpctl.evaluation.search.queries import ExactRanks, Queries
+from vlcpctl.evaluation.search.ranks import search_ranks
 
 
 def unit(vectors: np.ndarray) -> Vectors:
@@ -40,8 +40,11 @@ def drawn(seed: int, size: int, spread: float) -> Queries:
 
 
 def found_by(queries: Queries, top: int = 10) -> ExactRanks:
-    index = choose("torch", "cpu")(queries.gallery_GD)
-    return exact_ranks(queries, rank(queries, index, top), top, "cpu")
+    found = search_ranks(queries, choose("torch", "cpu"), top, is_exact=True)
+    up_to_top = search_ranks(queries, choose("torch", "cpu"), top).ranks()
+    for field in ("worst", "best"):
+        assert np.array_equal(getattr(found.ranks(), field), getattr(up_to_top, field))
+    return found.exact()
 
 
 def by_definition(queries: Queries) -> list[tuple[int, float | None, int]]:
@@ -85,6 +88,30 @@ def test_tiles_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     tiled = found_by(queries)
     for name in ("rank", "wrong", "wrong_rank"):
         assert getattr(tiled, name).tolist() == getattr(whole, name).tolist()
+
+
+def copies(seed: int, step: float) -> Queries:
+    """Copies whose scores against their centre are 0 to 3 steps apart, give or take a little."""
+    random = np.random.default_rng(seed)
+    centres = unit(random.standard_normal((6, 16)))[random.integers(0, 6, 150)]
+    aside = random.standard_normal(centres.shape)
+    aside = unit(aside - np.sum(aside * centres, axis=1, keepdims=True) * centres)
+    angles = np.arccos(1 - random.integers(0, 4, 150) * step * random.normal(1, 1e-3, 150))
+    gallery = centres * np.cos(angles)[:, None] + aside * np.sin(angles)[:, None]
+    answers = [[row, row + 75] for row in range(75)]
+    return queries_of(centres[:75], gallery, answers)
+
+
+@pytest.mark.parametrize("step", [0.0, BAND, 2 * BAND])
+@pytest.mark.parametrize("crowd", [1, 32])
+def test_copies_a_band_apart_are_counted_exactly(
+    step: float, crowd: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A score may be near one edge of the band, or both sides of neither."""
+    monkeypatch.setattr(module, "_CROWD", crowd)
+    monkeypatch.setattr(module, "_COLUMNS", (40, 40))
+    for seed in range(8):
+        check(copies(seed, step))
 
 
 def test_of_equal_wrong_answers_the_first_is_named_and_a_tie_is_lost() -> None:

@@ -20,7 +20,7 @@ from vlcpctl.evaluation.retrieval.multi_modal import multi_modal
 from vlcpctl.evaluation.retrieval.multi_modal import result as result_of_items
 from vlcpctl.evaluation.search.backends import choose
 from vlcpctl.evaluation.search.gallery import GATHER_GROWING, Embeddings, lay_out
-from vlcpctl.evaluation.search.growing_hits import GrowingHits
+from vlcpctl.evaluation.search.hits import HitSearch
 from vlcpctl.evaluation.search.index import Vectors
 from vlcpctl.evaluation.search.items import GATHER_GROWING_ITEMS, FusedFeatures, lay_out_items
 from vlcpctl.evaluation.search.queries import growing_ways
@@ -65,7 +65,7 @@ def _multi_modal(args: argparse.Namespace, tasks: int, backend) -> None:
     growing = GATHER_GROWING_ITEMS["unite"](parts, parts)
 
     def all_galleries() -> list[object]:
-        found = GrowingHits(growing, backend.index, TOP)
+        found = HitSearch(growing, backend, TOP)
         numbers = range(1, tasks + 1)
         return [result_of_items(growing.first(one), found.first(one)) for one in numbers]
 

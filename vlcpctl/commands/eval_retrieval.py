@@ -74,8 +74,8 @@ Backend = Annotated[
     typer.Option(
         "--backend",
         metavar="NAME",
-        help="Search library: auto, faiss or torch; all give the same ranks. For rank files, and "
-        "for recalls in merged galleries, torch computes every score.",
+        help="Search library: auto, faiss or torch; all give the same ranks. For rank files and "
+        "in merged galleries, torch computes every score.",
         rich_help_panel=options.EXECUTION,
     ),
 ]

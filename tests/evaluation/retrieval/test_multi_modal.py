@@ -9,8 +9,8 @@ import pytest
 
 from vlcpctl.evaluation.retrieval.multi_modal import multi_modal
 from vlcpctl.evaluation.search.backends import choose
-from vlcpctl.evaluation.search.candidates import QueryAndGallery
-from vlcpctl.evaluation.search.hits import ClassSearch
+from vlcpctl.evaluation.search.items import ClassSearch
+from vlcpctl.evaluation.search.scores import QueryAndGallery
 from vlcpctl.metrics.average_precision import VARIANTS
 
 ARRAYS = np.load(Path(__file__).parents[2] / "metrics" / "data" / "average_precision.npz")

@@ -11,12 +11,18 @@ import numpy as np
 import pytest
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.evaluation.search import faiss_index, torch_index
+from vlcpctl.evaluation.search import faiss_index
 from vlcpctl.evaluation.search.backends import choose
-from vlcpctl.evaluation.search.torch_index import TorchIndex
+from vlcpctl.evaluation.search.index import Index, Vectors
 
 ARRAYS = np.load(Path(__file__).parents[2] / "metrics" / "data" / "itm_eval.npz")
 VECTORS = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
+
+
+def opened(backend: str, device: str, vectors: Vectors) -> Index:
+    open_index = choose(backend, device).open_index
+    assert open_index is not None
+    return open_index(vectors)
 
 
 def without_faiss(monkeypatch: pytest.MonkeyPatch, spec: ModuleSpec | None) -> None:
@@ -24,22 +30,22 @@ def without_faiss(monkeypatch: pytest.MonkeyPatch, spec: ModuleSpec | None) -> N
 
 
 def test_faiss_is_taken_where_it_is() -> None:
-    assert isinstance(choose("auto", "cpu").index(VECTORS), faiss_index.FaissCpuIndex)
+    assert isinstance(opened("auto", "cpu", VECTORS), faiss_index.FaissCpuIndex)
 
 
 def test_torch_serves_without_faiss(monkeypatch: pytest.MonkeyPatch) -> None:
     without_faiss(monkeypatch, None)
-    assert isinstance(choose("auto", "cpu").index(VECTORS), TorchIndex)
+    assert choose("auto", "cpu").open_index is None
 
 
 def test_a_broken_install_of_faiss_counts_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
     without_faiss(monkeypatch, ModuleSpec("faiss", None))
-    assert isinstance(choose("auto", "cpu").index(VECTORS), TorchIndex)
+    assert choose("auto", "cpu").open_index is None
 
 
 def test_torch_serves_on_macos(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert isinstance(choose("auto", "cpu").index(VECTORS), TorchIndex)
+    assert choose("auto", "cpu").open_index is None
 
 
 def test_asking_for_an_absent_faiss_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,28 +61,17 @@ def test_an_unknown_backend_is_named() -> None:
 
 def test_no_gpu_means_no_gpu_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faiss_index, "FaissGpuIndex", None)
-    assert isinstance(choose("faiss", "cuda").index(VECTORS), faiss_index.FaissCpuIndex)
+    assert isinstance(opened("faiss", "cuda", VECTORS), faiss_index.FaissCpuIndex)
 
 
-def test_tiles_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, wanted = TorchIndex(VECTORS, "cpu").search(VECTORS, 20)
-    monkeypatch.setattr(torch_index, "_TILE_ROWS", 7)
-    monkeypatch.setattr(torch_index, "_TILE_COLUMNS", 9)
-    scores, ids = TorchIndex(VECTORS, "cpu").search(VECTORS, 20)
-    assert np.array_equal(ids, wanted)
-    assert np.allclose(scores, whole, atol=1e-6)
-
-
-@pytest.mark.parametrize("backend", ["faiss", "torch"])
-def test_largest_products_come_first(backend: str) -> None:
-    scores, ids = choose(backend, "cpu").index(VECTORS).search(VECTORS[:5], 50)
+def test_largest_products_come_first() -> None:
+    scores, ids = opened("faiss", "cpu", VECTORS).search(VECTORS[:5], 50)
     assert np.array_equal(ids, np.argsort(-(VECTORS[:5] @ VECTORS.T), axis=1))
     assert np.all(np.diff(scores, axis=1) <= 0)
 
 
 @pytest.mark.golden
-@pytest.mark.parametrize("backend", ["faiss", "torch"])
-def test_the_ten_best_are_those_of_the_authors_code(backend: str) -> None:
+def test_the_ten_best_are_those_of_the_authors_code() -> None:
     """Their scores are -100 beyond the ten best of a row.
 
     The sum over four processes is not compared: rounding makes two of its scores equal.
@@ -87,7 +82,7 @@ def test_the_ten_best_are_those_of_the_authors_code(backend: str) -> None:
         for side in ("image", "text")
     )
     for queries, gallery, name in ((images, texts, "i2t"), (texts, images, "t2i")):
-        found, ids = choose(backend, "cpu").index(gallery).search(queries, 10)
+        found, ids = opened("faiss", "cpu", gallery).search(queries, 10)
         scores = np.full((len(queries), len(gallery)), -100, dtype=np.float32)
         np.put_along_axis(scores, ids, found, axis=1)
         assert np.allclose(scores, ARRAYS[f"evaluation/score_{name}"], atol=1e-6)

@@ -9,17 +9,16 @@ import pytest
 from torch import Tensor
 
 from vlcpctl.evaluation.retrieval.cross_modal import result, search
-from vlcpctl.evaluation.search import growing, scan
+from vlcpctl.evaluation.search import hits, scan
 from vlcpctl.evaluation.search.backends import choose
-from vlcpctl.evaluation.search.candidates import BAND
 from vlcpctl.evaluation.search.gallery import GATHER, GATHER_GROWING, Embeddings, lay_out
-from vlcpctl.evaluation.search.growing_hits import GrowingHits
-from vlcpctl.evaluation.search.hits import find_hits
+from vlcpctl.evaluation.search.hits import HitSearch
 from vlcpctl.evaluation.search.index import Vectors
 from vlcpctl.evaluation.search.items import (
     GATHER_GROWING_ITEMS,
     GATHER_ITEMS,
     FusedFeatures,
+    GrowingItems,
     lay_out_items,
 )
 from vlcpctl.evaluation.search.queries import both_ways, growing_ways
@@ -142,64 +141,31 @@ def test_hits_of_each_prefix_are_those_of_its_own_search(
     has_two: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(growing, "_BLOCK_ROWS", 23)
+    monkeypatch.setattr(hits, "_BLOCK_ROWS", 23)
+    monkeypatch.setattr(hits, "_SCAN_COLUMNS", 20)
     queries = items_in_parts(seed, parts, is_tied=is_tied, is_own=is_own)
     gallery = items_in_parts(seed + 9, parts, is_tied=is_tied, is_own=is_own)
     gallery = gallery if has_two else queries
-    open_index = choose(backend, "cpu").index
-    found = GrowingHits(GATHER_GROWING_ITEMS[duplicates](queries, gallery), open_index, TOP)
+    open_with = choose(backend, "cpu")
+    found = HitSearch(GATHER_GROWING_ITEMS[duplicates](queries, gallery), open_with, TOP)
     for number in range(1, parts + 1):
         some = queries[:number]
         sides = GATHER_ITEMS[duplicates](some, gallery[:number] if has_two else some)
-        wanted = find_hits(sides, open_index(sides.sides.gallery_GD), TOP)
-        here = found.first(number)
-        assert np.array_equal(here.worst, wanted.worst)
-        assert np.array_equal(here.best, wanted.best)
-
-
-def test_wrong_answers_at_the_edge_of_the_band_are_searched_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """More of them than the list holds, too near the edge for float32: the search decides."""
-    # The right answer scores BAND more than thirty wrong ones, give or take a millionth of that.
-    right = 0.5
-    scores = right - BAND + 1e-11 * np.arange(-20, 11)
-    vectors = np.zeros((32, 2))
-    vectors[0] = right, np.sqrt(1 - right**2)
-    vectors[1:, 0], vectors[1:, 1] = scores, np.sqrt(1 - scores**2)
-    names = [str(number) for number in range(33)]
-    classes = ["right", "right", *["wrong"] * 31]
-    items = lay_out_items(names, names, classes)
-    part = FusedFeatures(items, np.concatenate([[[1.0, 0.0]], vectors]).astype(np.float32))
-    again: list[int] = []
-    search_again = GrowingHits._search_again
-
-    def counted(self: GrowingHits, block: Any, places: Any, number: int, open_index: Any) -> None:
-        again.append(number)
-        search_again(self, block, places, number, open_index)
-
-    monkeypatch.setattr(GrowingHits, "_search_again", counted)
-    open_index = choose("faiss", "cpu").index
-    found = GrowingHits(GATHER_GROWING_ITEMS["unite"]([part], [part]), open_index, TOP)
-    assert again
-    sides = GATHER_ITEMS["unite"]([part], [part])
-    wanted = find_hits(sides, open_index(sides.sides.gallery_GD), TOP)
-    assert np.array_equal(found.first(1).worst, wanted.worst)
+        assert same(found.first(number), HitSearch(GrowingItems.of(sides), open_with, TOP).first())
 
 
 def test_all_prefixes_cost_about_one_search_of_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = pairs_in_parts(5, 40, 60, is_tied=False)
     gallery = GATHER_GROWING["separate"](tasks)
     computed = 0
-    scores = scan._Block._scores
+    product = scan.product
 
-    def counted(self: scan._Block, *given: Any) -> Tensor:
+    def counted(queries: Tensor, gallery: Tensor) -> Tensor:
         nonlocal computed
-        found = scores(self, *given)
-        computed += found.numel()
-        return found
+        computed += len(queries) * len(gallery)
+        return product(queries, gallery)
 
-    monkeypatch.setattr(scan._Block, "_scores", counted)
+    monkeypatch.setattr(scan, "product", counted)
     search(growing_ways(gallery), choose("faiss", "cpu"), is_exact=True)
     # Forty searches, one for each prefix, would compute fourteen times as many.
     assert computed == 2 * len(gallery.whole.image_ID) * len(gallery.whole.text_TD)

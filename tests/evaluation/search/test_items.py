@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from vlcpctl.evaluation.search.hits import ClassSearch
-from vlcpctl.evaluation.search.items import FusedFeatures, lay_out_items, merge_items, stack_items
+from vlcpctl.evaluation.search.items import (
+    ClassSearch,
+    FusedFeatures,
+    lay_out_items,
+    merge_items,
+    stack_items,
+)
 
 
 def fused(*samples: str) -> FusedFeatures:

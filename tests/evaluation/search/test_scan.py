@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vlcpctl.evaluation.search import scan as module
 from vlcpctl.evaluation.search.backends import choose
-from vlcpctl.evaluation.search.candidates import BAND
 from vlcpctl.evaluation.search.gallery import RightAnswers
 from vlcpctl.evaluation.search.index import Vectors
 from vlcpctl.evaluation.search.queries import ExactRanks, Queries
 from vlcpctl.evaluation.search.ranks import search_ranks
+from vlcpctl.evaluation.search.scores import BAND
 
 
 def unit(vectors: np.ndarray) -> Vectors:
@@ -112,6 +113,25 @@ def test_copies_a_band_apart_are_counted_exactly(
     monkeypatch.setattr(module, "_COLUMNS", (40, 40))
     for seed in range(8):
         check(copies(seed, step))
+
+
+def test_training_in_tf32_does_not_make_scores_coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+    arithmetic, matmul = torch.backends.cuda.matmul, torch.Tensor.__matmul__
+
+    def watched(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        seen.append(arithmetic.allow_tf32)
+        return matmul(one, other)
+
+    monkeypatch.setattr(torch.Tensor, "__matmul__", watched)
+    there = torch.ones(2, 3, device="meta")
+    arithmetic.allow_tf32 = True
+    try:
+        assert module.product(there, there).shape == (2, 2)
+        assert seen == [False]
+        assert arithmetic.allow_tf32
+    finally:
+        arithmetic.allow_tf32 = False
 
 
 def test_of_equal_wrong_answers_the_first_is_named_and_a_tie_is_lost() -> None:

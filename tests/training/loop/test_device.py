@@ -17,10 +17,13 @@ from torch import Tensor
 from vlcpctl.core.batch import Batch, Features, Terms
 from vlcpctl.core.device_copies import to_device
 from vlcpctl.core.method import Run
+from vlcpctl.evaluation.search.backends import Backend
 from vlcpctl.evaluation.search.gallery import RightAnswers
+from vlcpctl.evaluation.search.hits import HitSearch
+from vlcpctl.evaluation.search.items import ClassSearch, GrowingItems
 from vlcpctl.evaluation.search.queries import Queries
 from vlcpctl.evaluation.search.scan import scan
-from vlcpctl.evaluation.search.torch_index import TorchIndex
+from vlcpctl.evaluation.search.scores import QueryAndGallery
 from vlcpctl.methods import TABLE
 from vlcpctl.methods.ema import Ema
 from vlcpctl.models import encoders
@@ -410,13 +413,5 @@ def test_scanning_does_not_mix_devices(
     right = RightAnswers(np.arange(6), np.arange(5))
     vectors = np.ones((9, 4), dtype=np.float32)
     assert scan(Queries(vectors[:5], vectors, right), "meta", top).worst.shape == (1, 5)
-
-
-def test_searching_does_not_mix_devices(device: FakeDevice) -> None:
-    index = TorchIndex(np.ones((9, 4), dtype=np.float32), "cpu")
-    index.gallery_GD = index.gallery_GD.to(META)
-    device.syncs.clear()
-    scores, ids = index.search(np.ones((5, 4), dtype=np.float32), 3)
-    assert scores.shape == ids.shape == (5, 3)
-    # The queries there, scores and places back.
-    assert sum(device.syncs.values()) == 3, device.syncs
+    classes = ClassSearch(QueryAndGallery(vectors[:5], vectors), *map(np.arange, (5, 9, 5)))
+    assert HitSearch(GrowingItems.of(classes), Backend("meta"), 3).first().worst.shape == (5, 3)

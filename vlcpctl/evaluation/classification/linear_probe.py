@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
 from vlcpctl.core.seeds import generator
-from vlcpctl.evaluation.search.candidates import BAND
 from vlcpctl.evaluation.search.index import Ids
 from vlcpctl.evaluation.search.queries import Ranks
+from vlcpctl.evaluation.search.scores import BAND
 
 # Largest component of the gradient when L-BFGS stops: to choose a strength, as small as single
 # precision allows (rounding stops the line search near 1e-7), and for the probe that is evaluated.

@@ -18,9 +18,14 @@ from vlcpctl.evaluation.jobs import Compute
 from vlcpctl.evaluation.planned_rows import PlannedRow
 from vlcpctl.evaluation.retrieval.plan import RetrievalPlan
 from vlcpctl.evaluation.search.backends import Backend, choose
-from vlcpctl.evaluation.search.growing_hits import GrowingHits
-from vlcpctl.evaluation.search.hits import ClassSearch, Hits, find_hits
-from vlcpctl.evaluation.search.items import GATHER_GROWING_ITEMS, GATHER_ITEMS, FusedFeatures
+from vlcpctl.evaluation.search.hits import Hits, HitSearch
+from vlcpctl.evaluation.search.items import (
+    GATHER_GROWING_ITEMS,
+    GATHER_ITEMS,
+    ClassSearch,
+    FusedFeatures,
+    GrowingItems,
+)
 from vlcpctl.evaluation.session import Session
 from vlcpctl.evaluation.splits import EvalSplit
 from vlcpctl.metrics.average_precision import (
@@ -70,8 +75,8 @@ class MultiModalEvaluator(Evaluator):
 
     def _search_merged(
         self, queries: Sequence[FusedFeatures], gallery: Sequence[FusedFeatures]
-    ) -> GrowingHits:
-        return GrowingHits(self.gather_growing(queries, gallery), self.backend.index, TOP)
+    ) -> HitSearch:
+        return HitSearch(self.gather_growing(queries, gallery), self.backend, TOP)
 
     def _parts(
         self, session: Session, tasks: Sequence[int]
@@ -112,7 +117,7 @@ def multi_modal(
     search: ClassSearch, backend: Backend, variant: str = DEFAULT_VARIANT
 ) -> MultiModalResult:
     """Search the gallery for every query, leaving the query itself out."""
-    return result(search, find_hits(search, backend.index(search.sides.gallery_GD), TOP), variant)
+    return result(search, HitSearch(GrowingItems.of(search), backend, TOP).first(), variant)
 
 
 def result(search: ClassSearch, hits: Hits, variant: str = DEFAULT_VARIANT) -> MultiModalResult:

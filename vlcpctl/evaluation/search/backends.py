@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 
 from vlcpctl.core.errors import UsageError, unknown_name
-from vlcpctl.evaluation.search.index import Index, OpenIndex, Vectors
+from vlcpctl.evaluation.search.index import OpenIndex
 
 BACKENDS = ("auto", "faiss", "torch")
 
@@ -18,14 +18,6 @@ class Backend:
 
     device: str
     open_index: OpenIndex | None = None
-
-    def index(self, gallery_GD: Vectors) -> Index:
-        """Open a gallery (G, D)."""
-        if self.open_index is not None:
-            return self.open_index(gallery_GD)
-        from vlcpctl.evaluation.search.torch_index import TorchIndex
-
-        return TorchIndex(gallery_GD, self.device)
 
 
 def choose(backend: str, device: str) -> Backend:

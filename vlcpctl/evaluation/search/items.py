@@ -1,6 +1,7 @@
 """Items of multi-modal retrieval: image-text pairs with their classes.
 
-An item is an image with its first caption. Shapes: N samples, P distinct pairs, D dimensions.
+An item is an image with its first caption. Shapes: N samples, P distinct pairs, Q queries, G
+gallery rows, D dimensions.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vlcpctl.evaluation.search.candidates import QueryAndGallery
-from vlcpctl.evaluation.search.hits import ClassSearch
 from vlcpctl.evaluation.search.index import Ids, Vectors
+from vlcpctl.evaluation.search.scores import QueryAndGallery
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,22 @@ def lay_out_items(sha256s: Iterable[str], captions: Iterable[str], classes: Sequ
 
 
 @dataclass(frozen=True)
+class ClassSearch:
+    """Queries and a gallery with their classes, and the gallery row of each query itself."""
+
+    sides: QueryAndGallery
+    class_Q: Ids
+    class_G: Ids
+    itself_Q: Ids  # a gallery row of the query's class, or -1
+
+    def right_counts(self) -> Ids:
+        """(Q,) number of right answers per query, not counting the query itself."""
+        sizes = np.bincount(self.class_G, minlength=1 + int(self.class_Q.max(initial=0)))
+        counts: Ids = sizes[self.class_Q] - (self.itself_Q >= 0)
+        return counts
+
+
+@dataclass(frozen=True)
 class GrowingItems:
     """The search of several parts; that of the first of them is the start of it.
 
@@ -60,6 +76,11 @@ class GrowingItems:
     whole: ClassSearch
     query_ends: Ids
     gallery_ends: Ids
+
+    @staticmethod
+    def of(search: ClassSearch) -> GrowingItems:
+        """A search in one part."""
+        return GrowingItems(search, _ids([len(search.class_Q)]), _ids([len(search.class_G)]))
 
     def first(self, parts: int) -> ClassSearch:
         """The search of the first parts."""

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vlcpctl.evaluation.search.candidates import BAND, ERROR, QueryAndGallery, exact_scores
 from vlcpctl.evaluation.search.queries import Queries
+from vlcpctl.evaluation.search.scores import BAND, ERROR, QueryAndGallery, exact_scores
 
 _SCORES = 1 << 21  # of a tile: they take 8 MB, and stay in the cache of a CPU
 _GPU_SCORES = 1 << 26
@@ -60,21 +60,38 @@ def scan(queries: Queries, device: str, top: int | None = None) -> Scanned:
     With `top`, counts end there, and the best wrong answers are not looked for. `device` is auto,
     cpu or cuda.
     """
-    has_gpu = device != "cpu" and torch.cuda.is_available()
-    place = torch.device(("cuda" if device == "auto" else device) if has_gpu else "cpu")
+    place = device_of(device)
     columns = int(np.clip(np.diff(queries.ends, prepend=0).max(), *_COLUMNS))
-    rows = (_GPU_SCORES if has_gpu else _SCORES) // columns
+    rows = (_SCORES if place.type == "cpu" else _GPU_SCORES) // columns
     found = Scanned.empty(queries, top)
     for start in range(0, len(queries.query_QD), rows):
         own = slice(start, min(start + rows, len(queries.query_QD)))
         block = _Block(queries, np.arange(own.start, own.stop), place, top)
-        for tile in _tiles(queries.ends, columns):
+        for tile in tiles(queries.ends, columns):
             for part in block.search(tile):
                 block.write(found, own, part)
     return found
 
 
-def _tiles(ends_N: np.ndarray, most: int) -> Iterator[_Tile]:
+def device_of(device: str) -> torch.device:
+    """Where to compute, given auto, cpu or cuda."""
+    has_gpu = device != "cpu" and torch.cuda.is_available()
+    return torch.device(("cuda" if device == "auto" else device) if has_gpu else "cpu")
+
+
+def product(query_RD: Tensor, gallery_CD: Tensor) -> Tensor:
+    """(R, C) inner products."""
+    if query_RD.device.type == "cpu":  # NumPy was 1.2 times as fast as torch
+        return torch.from_numpy(query_RD.numpy() @ gallery_CD.numpy().T)
+    arithmetic = torch.backends.cuda.matmul
+    was_allowed, arithmetic.allow_tf32 = arithmetic.allow_tf32, False  # as for training: too coarse
+    try:
+        return query_RD @ gallery_CD.T
+    finally:
+        arithmetic.allow_tf32 = was_allowed
+
+
+def tiles(ends_N: np.ndarray, most: int) -> Iterator[_Tile]:
     """The gallery in tiles of up to `most` rows.
 
     Small parts share one, but not with more rows than come before: those may end a search.
@@ -144,10 +161,7 @@ class _Block:
 
     def _scores(self, query_RD: Tensor, some_R: Tensor, first: int, end: int) -> Tensor:
         gallery_CD = self._here(self.sides.gallery_GD[first:end]).to(query_RD.dtype)
-        if self.device.type == "cpu":  # the product of NumPy was 1.2 times as fast as that of torch
-            scores = torch.from_numpy(query_RD.numpy() @ gallery_CD.numpy().T)
-        else:
-            scores = query_RD @ gallery_CD.T
+        scores = product(query_RD, gallery_CD)
         is_here = (self.right.ids >= first) & (self.right.ids < end)
         place_B = torch.full_like(self.wrong_B, -1)
         place_B[some_R] = torch.arange(len(some_R), device=self.device)

@@ -63,13 +63,15 @@ def scan(queries: Queries, device: str, top: int | None = None) -> Scanned:
     place = device_of(device)
     columns = int(np.clip(np.diff(queries.ends, prepend=0).max(), *_COLUMNS))
     rows = (_SCORES if place.type == "cpu" else _GPU_SCORES) // columns
-    found = Scanned.empty(queries, top)
+    found, is_collapsed = Scanned.empty(queries, top), False
     for start in range(0, len(queries.query_QD), rows):
         own = slice(start, min(start + rows, len(queries.query_QD)))
         block = _Block(queries, np.arange(own.start, own.stop), place, top)
+        block.is_collapsed = is_collapsed
         for tile in tiles(queries.ends, columns):
             for part in block.search(tile):
                 block.write(found, own, part)
+        is_collapsed = block.is_collapsed
     return found
 
 

@@ -115,6 +115,16 @@ def test_the_same_line_again_writes_the_junit_file_of_the_recorded_decision(
     assert tree(state) == before
 
 
+def test_a_junit_file_that_cannot_be_written_is_refused_before_the_training(
+    run: Run, place: Path, state: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.xml").write_text("mine")
+    (tmp_path / "link.xml").symlink_to("mine.xml")
+    for name in ("mine.xml", "link.xml"):
+        check_refused(run(*week_words(place, state, 2), "--junit", tmp_path / name), "update", 4)
+        assert not (state / "pending").exists()
+
+
 def test_settings_that_accepted_data_were_not_made_with_are_refused(
     run: Run, place: Path, state: Path
 ) -> None:

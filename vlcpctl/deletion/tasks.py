@@ -31,8 +31,8 @@ from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.deletion.selectors import is_among
 from vlcpctl.deletion.tars import Moves, Tars
 
-SKIPPED = "skipped.ndjson"
 FEATURES = (stored_features.FILE, stored_features.IMAGES, stored_features.TEXTS)
+SKIPPED = "skipped.ndjson"
 _COUNTS = ("images", "captions", "bytes")
 
 
@@ -182,8 +182,6 @@ class TaskRewriter:
         rows = [row for row, key in enumerate(keys) if key not in self.drop.keys]
         kept = [keys[row] for row in rows]
         found = stored_features.read_features(self.task).take(rows)
-        for name in FEATURES:
-            _emptied(self.target, name)
         stored_features.write_features(self.target, kept, found)
         listed: dict[str, Any] = self.task.manifest["buffer"]["features"]
         return {**listed, "content": found.content(kept)}

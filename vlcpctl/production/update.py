@@ -139,6 +139,8 @@ def update(request: Request, run: RunLines, observe: Observe = lambda _point: No
     between which a kill matters. Raises LineFailed, and what reading the state raises.
     """
     place = Layout(request.state)
+    if request.call.junit is not None:
+        check_junit_path(request.call.junit, place.pending / "report")
     state, settings, data = prepare(request, place)
     known = state.week_of(data.content)
     if known is not None:

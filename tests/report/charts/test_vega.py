@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import vl_convert
 
+from vlcpctl.core.errors import VlcpError
 from vlcpctl.report.charts.bars import BarChart, BarPanel, bar_panels
 from vlcpctl.report.charts.histograms import (
     HistogramChart,
@@ -49,8 +51,20 @@ def test_the_same_chart_has_the_same_bytes() -> None:
 
 
 def test_a_chart_does_not_fetch_its_data() -> None:
-    with pytest.raises(ValueError, match=r"(?i)url|denied|allowed|external"):
+    with pytest.raises(VlcpError, match=r"(?i)cannot draw .*(url|denied|allowed|external)"):
         svg({**SPEC, "data": {"url": "http://localhost:9/a.json"}}, "t", "d")
+
+
+def test_a_panic_of_the_engine_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class PanicException(BaseException):
+        pass
+
+    def panic(*_: object, **__: object) -> str:
+        raise PanicException("called `Result::unwrap()`: Too many open files")
+
+    monkeypatch.setattr(vl_convert, "vegalite_to_svg", panic)
+    with pytest.raises(VlcpError, match=r"cannot draw the charts: called .*: Too many"):
+        svg(SPEC, "t", "d")
 
 
 def test_vl_convert_is_imported_for_a_chart_only() -> None:

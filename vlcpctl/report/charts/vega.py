@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.parsers import expat
 
-from vlcpctl.core.errors import VlcpError, first_line
-from vlcpctl.core.printable import printable
+from vlcpctl.core.errors import VlcpError
+from vlcpctl.core.printable import printable, shortened
 from vlcpctl.report.markup import Markup, element, joined
 
 FONT = 11  # px of a label
@@ -108,7 +108,7 @@ def _drawn(spec: Mapping[str, Any]) -> ET.Element:
         # Its engine panics where no thread can be started or no file opened; that is no Exception.
         if not isinstance(error, ValueError) and type(error).__name__ != "PanicException":
             raise
-        raise VlcpError(f"cannot draw the charts: {first_line(error)}") from error
+        raise VlcpError(f"cannot draw the charts: {shortened(error)}") from error
     builder = ET.TreeBuilder()
     parser = expat.ParserCreate()
     parser.StartElementHandler = builder.start

@@ -1,7 +1,7 @@
 """Breaks lines of the package, one at a time in a copy, and asks whether the tests notice.
 
 python recipes/mutants.py draw             draw the breaks of recipes/mutants.jsonl, with a seed
-python recipes/mutants.py run              try those without a result; a stopped run goes on
+python recipes/mutants.py run              try those without a result; when stopped, it resumes
 python recipes/mutants.py run --only 3 17  try these, and print what pytest printed
 python recipes/mutants.py run --again      try the survivors without a note, with the tests of today
 
@@ -77,7 +77,7 @@ HANGS_S = 1800
 
 
 class Break(NamedTuple):
-    """One line of a file, what stands there, and what would stand there instead."""
+    """A line of a file, its text, and the text that would replace it."""
 
     kind: str
     file: str
@@ -143,7 +143,7 @@ def compiles(lines: Sequence[str]) -> bool:
     return True
 
 
-Change = tuple[str, int, int, int, str]  # kind, line, columns from and to, what stands there then
+Change = tuple[str, int, int, int, str]  # kind, line, columns from and to, the new text
 
 
 def changes(tree: ast.Module, source: str) -> Iterator[Change]:

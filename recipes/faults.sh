@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tries some 1,100 faults and hostile inputs against vlcpctl and writes docs/results/faults.md: what was
-# tried, the exit code, and what was printed. About 40 minutes on two cores.
+# Tries some 1,200 faults and hostile inputs against vlcpctl and writes docs/results/faults.md: what was
+# tried, the exit code, and what was printed. About 10 minutes on two cores.
 #
 #   bash recipes/faults.sh                all cases; writes docs/results/faults.md
 #   bash recipes/faults.sh "Two processes"   only the cases whose names contain it; writes nothing

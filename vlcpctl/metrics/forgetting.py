@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
 
+NOTHING = 1e-9  # percent: less than one hit in 10^11 queries; ratios to less overflow
+
 
 def own_final(matrix: Matrix) -> float | None:
     """Mean over tasks of the last model's scores.
@@ -79,7 +81,7 @@ def fr_dha(matrix: Matrix) -> float | None:
     """
     seen = learned_columns(matrix)
     learned, final = seen.diagonal()[:-1], seen[-1, :-1]
-    if len(seen) < 2 or not np.all(learned > 0):
+    if len(seen) < 2 or not np.all(learned > NOTHING):
         return None  # a task of which nothing was learned: the ratio is undefined
     return defined_or_none(100 * np.mean((learned - final) / learned))
 

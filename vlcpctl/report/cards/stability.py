@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vlcpctl.metrics.definitions import DEFINITIONS
-from vlcpctl.metrics.forgetting import Matrix
+from vlcpctl.metrics.forgetting import NOTHING, Matrix
 from vlcpctl.report.scores.runs import RunScores, Track
 from vlcpctl.report.scores.summary import Spread, summarise, why_undefined
 
@@ -59,4 +59,4 @@ def retained_share(own: Matrix) -> float:
     """
     earlier = min(own.shape) - 1
     learned, last = np.diagonal(own)[:earlier].sum(), own[-1, :earlier].sum()
-    return float(100 * last / learned) if learned > 0 else math.nan
+    return float(100 * last / learned) if learned > NOTHING else math.nan

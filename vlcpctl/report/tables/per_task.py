@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vlcpctl.metrics.forgetting import Matrix
+from vlcpctl.metrics.forgetting import NOTHING, Matrix
 from vlcpctl.report.scores.ahead import seed_note
 from vlcpctl.report.scores.runs import RunScores, Track
 from vlcpctl.report.scores.summary import Spread, summarise
@@ -46,9 +46,9 @@ class TaskLosses:
 
     @property
     def fr_dha(self) -> Numbers:
-        """The same in percent of what was learned; NaN where that is not above 0."""
+        """The same in percent of what was learned; NaN where that is nothing."""
         rate = np.full(self.learned.shape, math.nan)
-        np.divide(100 * self.forgotten, self.learned, out=rate, where=self.learned > 0)
+        np.divide(100 * self.forgotten, self.learned, out=rate, where=self.learned > NOTHING)
         return rate
 
     def of(self, measure: str) -> Numbers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -58,9 +59,8 @@ def test_shards_of_an_output_do_not_wait_for_each_other() -> None:
 def test_a_line_waits_for_what_it_reads_by_another_path(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    made, absolute, linked = parse(
-        f"buffer s -o runs/a\ncheck {Path.cwd()}/runs/a\ncheck {tmp_path}/link/../real/b"
-    )
+    paths = [shlex.quote(f"{Path.cwd()}/runs/a"), shlex.quote(f"{tmp_path}/link/../real/b")]
+    made, absolute, linked = parse(f"buffer s -o runs/a\ncheck {paths[0]}\ncheck {paths[1]}")
     assert absolute.reads([made.makes])
     assert linked.reads([os.path.realpath(tmp_path / "link" / "b")])
 

@@ -4,7 +4,7 @@
 
 The scores of all runs are drawn from one normal distribution, so every bold number is a false one.
 The rule is that of `forgetting-report`; beside it stands the rule of 0.2.0, more than two standard
-errors of the difference, which is no test at so few seeds.
+errors of the difference, which is not a test at so few seeds.
 """
 
 from __future__ import annotations

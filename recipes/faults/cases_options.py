@@ -214,7 +214,7 @@ PLACES.add(
     "back from a directory that does not exist",
     f"buffer {A} -o nowhere/../out --policy ring --size 8",
     2,
-    says="nowhere, which is no directory",
+    says="nowhere, which is not a directory",
 )
 for _line in (
     f"forgetting-report rows.ndjson -o out --ranks {PIPE}",

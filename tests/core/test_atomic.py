@@ -260,7 +260,7 @@ def test_a_finished_output_is_found_through_a_link(tmp_path: Path) -> None:
 
 
 def test_a_way_through_a_missing_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"nowhere, which is no directory"):
+    with pytest.raises(UsageError, match=r"nowhere, which is not a directory"):
         _make(tmp_path / "nowhere" / ".." / "a")
     assert _names(tmp_path) == []
 

@@ -286,7 +286,8 @@ def _refuse_missing_way(out: Path) -> None:
         way = Path(*out.parts[:number])
         if part == ".." and not way.is_dir():
             raise UsageError(
-                f"the output {out} goes through {way}, which is no directory; choose another --out"
+                f"the output {out} goes through {way}, which is not a directory; choose another "
+                "--out"
             )
 
 

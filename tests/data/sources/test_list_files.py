@@ -187,7 +187,7 @@ def test_a_caption_that_is_no_text_is_a_flaw(
         images(tmp_path, "a.jpg")
         (pair,) = read(write(tmp_path / f"{name}.json", value))
         assert (pair.captions, pair.flaw) == (captions, flaw)
-        assert flaw is None or pair.reason == "caption that is no text"
+        assert flaw is None or pair.reason == "caption that is not text"
     described = json.dumps({"caption": caption}).encode()
     tar = write_tar(tmp_path / "x.tar", {"a.jpg": make_image(0), "a.json": described})
     ((pair,),) = TarFile(tar).pairs(ColumnOptions())

@@ -37,7 +37,7 @@ def pair_of(place: str | int, record: Record, roles: Roles) -> Pair:
 
 
 def captions_in(value: object) -> tuple[list[str], str | None]:
-    """The texts of a field that is a text or a list, and what is wrong if one is no text.
+    """The texts of a field that is a text or a list, and what is wrong if one is not text.
 
     None and NaN are captions that are missing.
 

@@ -12,7 +12,7 @@ from vlcpctl.data.images.header import MAX_BYTES, BrokenImage, Bytes, decode_ful
 KeptValues = tuple[tuple[str, ...], ...]
 
 NO_IMAGE = "no image"
-NO_TEXT = "caption that is no text"
+NO_TEXT = "caption that is not text"
 FAILED_DOWNLOAD = "failed download"  # of img2dataset: expected, so that --max-skip ignores it
 
 

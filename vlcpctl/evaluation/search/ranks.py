@@ -93,7 +93,7 @@ def _count(queries: Queries, index: Index, top: int, found: Scanned) -> Mask:
         for counts, edge_Q in ((found.worst, best_Q - BAND), (found.best, best_Q + BAND)):
             count_Q = np.sum(is_wrong & (scores >= edge_Q[:, None]), axis=1)
             counts[0, rows] = np.minimum(count_Q, top)
-            # A row that is no candidate may count, too.
+            # A row that is not a candidate may count, too.
             is_sure[rows] &= is_whole | (count_Q >= top) | (score_QK[:, -1] < edge_Q - ERROR)
     return is_sure
 

@@ -16,7 +16,7 @@ from vlcpctl.commands.buffer import run
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.data.buffer import policies
 from vlcpctl.data.buffer.size import BufferSize
-from vlcpctl.data.buffer.update import Request, open_buffer, plan_update, write_buffer
+from vlcpctl.data.buffer.update import BufferRequest, open_buffer, plan_update, write_buffer
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.testing.tiny_stream import make_stream, make_task
 
@@ -46,7 +46,7 @@ def stored(buffer: Task) -> list[list[int]]:
 
 
 def update(out: Path, task: Path, previous: Path | None, **options: Any) -> Task:
-    request = Request(
+    request = BufferRequest(
         task=open_task(task),
         previous=previous and open_buffer(previous),
         size=BufferSize(count=20, text=20),
@@ -163,7 +163,7 @@ def test_features_come_for_the_rows_that_are_not_held(tmp_path: Path) -> None:
 
     for step, first in enumerate((0, 6)):
         task = make_task(tmp_path / f"t{step}", 8, name=f"t{step}", step=step, first=first)
-        request = Request(
+        request = BufferRequest(
             task=open_task(task),
             previous=open_buffer(tmp_path / "b0") if step else None,
             policy="herding",

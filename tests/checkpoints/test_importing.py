@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from vlcpctl.checkpoints.check import check_checkpoint
-from vlcpctl.checkpoints.importing import Request, import_checkpoint
+from vlcpctl.checkpoints.importing import ImportRequest, import_checkpoint
 from vlcpctl.commands.import_checkpoint import run as command
 from vlcpctl.commands.inspect import run as inspect
 from vlcpctl.core.errors import BadInput, Diverged, Incompatible, OutputExists, UsageError
@@ -26,7 +26,7 @@ from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.models.fusion.key_mapping import ctp_names, split_tensors
 from vlcpctl.models.imports import open_clip
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
-from vlcpctl.training.config.request import Request as Step
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
 NAME = "visual.proj"
@@ -51,7 +51,7 @@ def epoch_file(path: Path, weights: dict[str, Tensor], **more: object) -> Path:
 
 
 def imported(source: Path, out: Path, **options: Any) -> dict[str, Any]:
-    import_checkpoint(Request(source=source, out=out, **options))
+    import_checkpoint(ImportRequest(source=source, out=out, **options))
     assert list(check_checkpoint(out, deep=True)) == []
     return read_manifest(out, "checkpoint")
 
@@ -214,7 +214,7 @@ def test_trust_is_offered_for_pickles_only(tmp_path: Path, data: bytes, *, is_pi
     assert ("--trust-pickle" in str(caught.value)) == is_pickle
 
 
-def going_on(step: Step, previous: Path) -> Step:
+def going_on(step: TrainRequest, previous: Path) -> TrainRequest:
     """A request with --previous, without the options that the checkpoint fixes."""
     origins = {name: origin for name, origin in step.origins.items() if name != "model"}
     return replace(step, previous=previous, origins=origins)

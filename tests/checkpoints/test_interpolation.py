@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from vlcpctl.checkpoints.checkpoint import ParentCheckpoint
-from vlcpctl.checkpoints.interpolation import Request, _manifest
+from vlcpctl.checkpoints.interpolation import InterpolationRequest, _manifest
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 
 
@@ -30,7 +30,7 @@ def test_of_two_versions_of_a_task_the_older_one_is_recorded(order: tuple[str, s
     """It has the pairs of both: one of them was rewritten without some."""
     was = {"new": {"new": ["old"]}, "old": None}
     first, second = (_parent(task, was[task]) for task in order)
-    asked = Request(first=first.path, second=second.path, outputs=(), run="r")
+    asked = InterpolationRequest(first=first.path, second=second.path, outputs=(), run="r")
     found = _manifest(asked, first, second, 0.5)
     assert list(found.tasks) == (["old"] if "old" in order else ["new"])
     assert found.data_was == {"new": ["old"]}

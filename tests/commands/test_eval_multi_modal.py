@@ -23,7 +23,7 @@ from vlcpctl.data.tasks.task import Split, open_stream, open_task
 from vlcpctl.evaluation.session import Session
 from vlcpctl.models import configuration, dual_encoder, encoders
 from vlcpctl.report.build import build
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
 KEYS = ["map_1", "map_5", "map_10"]
@@ -141,7 +141,7 @@ def test_a_fusion_model_is_measured_by_both_protocols(place: Path, tmp_path: Pat
     for protocol in ("multi-modal", "cross-modal"):
         run(tasks(place), [real], protocol=protocol, out=tmp_path / protocol, quiet=True)
     rows = read_rows([str(tmp_path / "multi-modal"), str(tmp_path / "cross-modal")])
-    assert [track.title for track in build(rows, Request(allow_missing=True)).tracks] == [
+    assert [track.title for track in build(rows, ReportRequest(allow_missing=True)).tracks] == [
         "retrieval, cross-modal, test split",
         "retrieval, multi-modal, test split",
     ]
@@ -262,7 +262,7 @@ def test_reports_keep_the_protocols_apart(
     evaluate(place, tmp_path / "usual", gallery="both")
     evaluate(place, tmp_path / "ctp", gallery="both", map_variant="ctp")
     rows = read_rows([str(tmp_path / "usual"), str(tmp_path / "ctp")])
-    document = build(rows, Request())
+    document = build(rows, ReportRequest())
     assert [(title, tables[-3].title) for title, tables in document.sections()] == [
         ("retrieval, multi-modal, test split", "Forgetting in map_1, own galleries"),
         (

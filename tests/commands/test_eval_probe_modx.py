@@ -31,7 +31,7 @@ from vlcpctl.evaluation.classification import modx_probe, modx_views
 from vlcpctl.evaluation.classification.linear_probe import Probe
 from vlcpctl.evaluation.classification.modx_views import RawWork, train_view
 from vlcpctl.evaluation.classification.probe_images import Judged
-from vlcpctl.evaluation.classification.probe_plan import Request, make_plan
+from vlcpctl.evaluation.classification.probe_plan import ProbeRequest, make_plan
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task
@@ -350,7 +350,7 @@ def test_defaults_are_those_of_the_authors_program(place: Path) -> None:
     nothing: dict[str, Any] = dict.fromkeys(
         ("data", "solver", "strength", "held_out", "epochs", "lr", "run", "limit")
     )
-    request = Request(
+    request = ProbeRequest(
         words=(str(first(place)),),
         checkpoints=(place / "run/00",),
         protocol="modx",

@@ -22,7 +22,7 @@ from vlcpctl.core.staging import Staging
 from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.deletion.hits import trains
-from vlcpctl.deletion.request import Request, forget
+from vlcpctl.deletion.request import DeletionRequest, forget
 from vlcpctl.deletion.selectors import Selectors
 from vlcpctl.testing.tiny_stream import make_stream
 
@@ -63,7 +63,7 @@ def killed_in(world: Path, selectors: Selectors, point: str = "removed", **more:
         if reached == point:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    request = Request(selectors=selectors, paths=[world], **more)
+    request = DeletionRequest(selectors=selectors, paths=[world], **more)
     child = start_child(lambda _: _void(forget(request, observe)))
     assert exit_code_of(child) == -signal.SIGKILL
 
@@ -357,7 +357,7 @@ def test_the_advice_on_a_writer_that_goes_on_helps(run: Run, world: Path, tmp_pa
             shutil.rmtree(world / "stream")
             copy_of(kept, world / "stream")
 
-    request = Request(selectors=Selectors(keys=frozenset({pair.key})), paths=[world])
+    request = DeletionRequest(selectors=Selectors(keys=frozenset({pair.key})), paths=[world])
     with pytest.raises(OutputExists, match="another process writes them; run the same command"):
         forget(request, write_again)
     assert run("--key", pair.key, world, "-q").code == 0

@@ -16,7 +16,7 @@ from support.processes import exit_code_of, start_child
 from support.program import check_refused, run_program
 
 from vlcpctl.data.tasks.exported import CARD, MANIFEST
-from vlcpctl.deletion.request import Request, forget
+from vlcpctl.deletion.request import DeletionRequest, forget
 from vlcpctl.deletion.selectors import Selectors
 from vlcpctl.testing.tiny_stream import make_task
 
@@ -141,7 +141,7 @@ def forget_and_die(out: Path, key: str, point: str) -> None:
             kill()
 
     pytest.MonkeyPatch().setattr(os, "rename", renamed)  # never undone: the process ends here
-    request = Request(selectors=Selectors(keys=frozenset({key})), paths=[out])
+    request = DeletionRequest(selectors=Selectors(keys=frozenset({key})), paths=[out])
     forget(request, lambda name: kill() if name == point else None)
 
 

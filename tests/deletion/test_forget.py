@@ -34,7 +34,7 @@ from support.program import check_refused, run_program
 
 from vlcpctl.core.staging import Staging
 from vlcpctl.data.tasks.task import open_stream, open_task
-from vlcpctl.deletion.request import Request, forget
+from vlcpctl.deletion.request import DeletionRequest, forget
 from vlcpctl.deletion.selectors import Selectors
 from vlcpctl.inspection.check import check
 
@@ -226,7 +226,9 @@ def test_a_killed_deletion_is_completed_by_the_same_command(
 ) -> None:
     """The condition is a column that targets, embeddings and ranks do not have."""
     pair = held_pair(world)
-    request = Request(selectors=Selectors(source_keys=frozenset({pair.source_key})), paths=[world])
+    request = DeletionRequest(
+        selectors=Selectors(source_keys=frozenset({pair.source_key})), paths=[world]
+    )
     child = start_child(lambda _: void(forget(request, kill_at(number, point))))
     assert exit_code_of(child) == -signal.SIGKILL
     receipt = receipt_of(capfd, "--source-key", pair.source_key, world)
@@ -252,7 +254,9 @@ def test_the_next_writer_deletes_what_a_killed_swap_has_left(world: Path) -> Non
     """Between its two renames, the old directory is where any command cleans up."""
     pair = held_pair(world)
     buffer = world / "buffers/03"
-    request = Request(selectors=Selectors(keys=frozenset({pair.key})), paths=[buffer.parent])
+    request = DeletionRequest(
+        selectors=Selectors(keys=frozenset({pair.key})), paths=[buffer.parent]
+    )
     child = start_child(lambda _: void(forget(request, lambda _: void(kill_at(3, "")))))
     assert exit_code_of(child) == -signal.SIGKILL
     for number in range(4):

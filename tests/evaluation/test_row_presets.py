@@ -15,7 +15,7 @@ from vlcpctl.core.rows import SCHEMA
 from vlcpctl.evaluation.membership import RunCheckpoint
 from vlcpctl.evaluation.planned_rows import PlannedRow, checkpoint_fields, holds
 from vlcpctl.report.identity import identity
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 
 TINY = {"model": "flag", "lr": "preset tiny, not in the paper", "epochs": "preset tiny"}
 
@@ -55,4 +55,4 @@ def test_a_row_is_read_with_or_without_it(tmp_path: Path) -> None:
     without, with_ = read_back(tmp_path / "r", rows)
     assert (without.preset, with_.preset) == (None, "tiny")
     again = read_back(tmp_path / "r", current([row(task_step=0, preset=None)]))
-    assert identity([without], Request()) == identity(again, Request())
+    assert identity([without], ReportRequest()) == identity(again, ReportRequest())

@@ -20,7 +20,7 @@ from vlcpctl.data.splitting.options import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream as split_stream
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_stream, open_task
-from vlcpctl.export.data_sets import Request
+from vlcpctl.export.data_sets import DataSetExport
 from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task
 
 FORMS = ("clip-benchmark", "img2dataset", "hf", "imagefolder")
@@ -260,7 +260,7 @@ def test_the_same_command_is_finished_and_other_settings_are_refused(
 @pytest.mark.parametrize("to", ["hf", "clip-benchmark"])
 def test_every_setting_decides_whether_an_export_is_finished(to: str, stream: Path) -> None:
     first, second = open_stream(stream)
-    request = Request(tasks=[first, second], to=to, out=stream)
+    request = DataSetExport(tasks=[first, second], to=to, out=stream)
     changes: list[dict[str, Any]] = [
         {"tasks": [first]},
         {"tasks": [second, first]},
@@ -279,7 +279,7 @@ def test_every_setting_decides_whether_an_export_is_finished(to: str, stream: Pa
 @pytest.mark.parametrize(("form", "folder"), [("hf", "data"), ("imagefolder", ".")])
 def test_val_is_called_validation_as_on_the_hub(form: str, folder: str, tmp_path: Path) -> None:
     task = open_task(make_task(tmp_path / "task", splits={"train": 2, "val": 1, "query": 1}))
-    Request(tasks=[task], to=form, out=tmp_path / "out").export()
+    DataSetExport(tasks=[task], to=form, out=tmp_path / "out").export()
     found = {path.name.split("-")[0] for path in (tmp_path / "out" / folder).glob("[a-z]*")}
     assert found == {"train", "validation", "query"}
     assert "validation" in (tmp_path / "out" / "README.md").read_text()

@@ -23,7 +23,7 @@ from vlcpctl.checkpoints.model_facts import model_facts
 from vlcpctl.data.images.transforms import decode_image, eval_view
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.export import modeling_fusion
-from vlcpctl.export.model import Request
+from vlcpctl.export.model import ModelExport
 from vlcpctl.export.model_card import Facts, model_card
 from vlcpctl.models import encoders
 from vlcpctl.testing.tiny_stream import make_image
@@ -109,7 +109,7 @@ def test_rows_and_tasks_of_the_card_decide_whether_an_export_is_finished(
 ) -> None:
     (tmp_path / "rows").write_text("{}\n")
     tasks = open_stream(place / "stream")
-    request = Request(checkpoint=place / "plain", out=tmp_path / "out")
+    request = ModelExport(checkpoint=place / "plain", out=tmp_path / "out")
     changes: list[dict[str, Any]] = [{"rows": [tmp_path / "rows"]}, {"tasks": tasks}]
     changes.append({"checkpoint": place / "queued"})
     found = [replace(request, **one).identity() for one in ({}, *changes)]

@@ -13,7 +13,7 @@ from typing import Any
 import huggingface_hub.constants
 import pytest
 
-from vlcpctl.checkpoints.importing import Request, import_checkpoint
+from vlcpctl.checkpoints.importing import ImportRequest, import_checkpoint
 from vlcpctl.core.errors import Incompatible
 from vlcpctl.models import encoders
 from vlcpctl.models.configuration import PACKAGED
@@ -89,7 +89,7 @@ def test_a_checkpoint_that_lacks_its_tokenizer_asks_no_hub(
     for read in (
         lambda: encoders.load(tmp_path / "model"),
         lambda: encoders.build(tmp_path / "model"),
-        lambda: import_checkpoint(Request(source=tmp_path / "model", out=tmp_path / "out")),
+        lambda: import_checkpoint(ImportRequest(source=tmp_path / "model", out=tmp_path / "out")),
     ):
         with pytest.raises(Incompatible, match=r"'tiny-tokenizer': it is not in a local directory"):
             read()

@@ -33,11 +33,11 @@ from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.precompute import distill as distilling
 from vlcpctl.precompute import distill_plan
 from vlcpctl.precompute.distill import Shard, distill
-from vlcpctl.precompute.distill_plan import DistillPlan, Request, make_plan
+from vlcpctl.precompute.distill_plan import DistillPlan, DistillRequest, make_plan
 from vlcpctl.precompute.resumable_parts import ComputeOptions
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import Request as TrainRequest
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.settings import resolve
 from vlcpctl.training.train_step import train_step
 
@@ -70,12 +70,12 @@ def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distill_plan, "PAIRS_OF_A_PART", 3)
 
 
-def request(place: Path, out: Path, **how: Any) -> Request:
+def request(place: Path, out: Path, **how: Any) -> DistillRequest:
     usual = {"tasks": (tasks(place)[1].path,), "teacher": place / "teacher", "augmentation": {}}
-    return Request(**{**usual, "out": out, **how})
+    return DistillRequest(**{**usual, "out": out, **how})
 
 
-def made(asked: Request, means: ComputeOptions = MEANS) -> DistillPlan:
+def made(asked: DistillRequest, means: ComputeOptions = MEANS) -> DistillPlan:
     plan = make_plan(asked)
     distill(plan, means, Shard())
     return plan
@@ -176,7 +176,7 @@ def test_killed_and_resumed_ends_with_the_same_bytes(place: Path, tmp_path: Path
     assert not (tmp_path / ".killed.vlcpctl").exists()
 
 
-def made_until(asked: Request, what: str, number: int, _rank: int) -> None:
+def made_until(asked: DistillRequest, what: str, number: int, _rank: int) -> None:
     """In a child: kill it after N files of a kind have been written, or before they are joined."""
     count = 0
 

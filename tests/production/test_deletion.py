@@ -322,14 +322,14 @@ def test_pairs_that_are_deleted_while_a_week_is_made_are_not_accepted(
     from vlcpctl.commands.update import _locked
     from vlcpctl.data.splitting.stop_lists import add_to_stop_list, stop_list_path
     from vlcpctl.production.lines import Call
-    from vlcpctl.production.update import Request, run_lines, update
+    from vlcpctl.production.update import UpdateRequest, run_lines, update
 
     def observe(point: str) -> None:
         if point == "judged":
             add_to_stop_list(stop_list_path(state, "0" * 32), "0" * 32, [], ["1" * 32])
 
     call = Call(data=[str(place / "week-4.parquet")], quiet=True)
-    request = Request(state=state, call=call, given={"fail_if": ("rm:lt:0",)})
+    request = UpdateRequest(state=state, call=call, given={"fail_if": ("rm:lt:0",)})
     with _locked(state, None):
         with pytest.raises(OutputExists, match="pairs were deleted while week 3 was made"):
             update(request, run_lines, observe)
@@ -372,14 +372,17 @@ def test_a_killed_deletion_leaves_no_week_that_takes_its_pairs(
 
 
 def _forget_until(point: str, state: Path, _rank: int) -> None:
-    from vlcpctl.deletion.request import Request, forget
+    from vlcpctl.deletion.request import DeletionRequest, forget
     from vlcpctl.deletion.selectors import Selectors
 
     def observe(reached: str) -> None:
         if reached == point:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    forget(Request(selectors=Selectors(columns=(("customer", CUSTOMER),)), paths=[state]), observe)
+    forget(
+        DeletionRequest(selectors=Selectors(columns=(("customer", CUSTOMER),)), paths=[state]),
+        observe,
+    )
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.production.layout import Layout
 from vlcpctl.production.lines import Call
-from vlcpctl.production.update import Request, update
+from vlcpctl.production.update import UpdateRequest, update
 
 WEEKS = 150
 PAIRS = 20
@@ -79,7 +79,7 @@ def test_the_cost_of_a_week_is_flat_but_for_the_evaluation_of_earlier_weeks(
     began = time.monotonic()
     for week in range(1, WEEKS + 1):
         data = write_week(tmp_path / "week.parquet", week, PAIRS)
-        request = Request(
+        request = UpdateRequest(
             state=state,
             call=Call(data=(str(data),), quiet=True),
             given={**GIVEN, "guards": guards} if week == 1 else {},

@@ -14,13 +14,13 @@ from vlcpctl.core.rows import read_rows
 from vlcpctl.report.build import build
 from vlcpctl.report.comparability import FIELDS, parse_fields, require_alike
 from vlcpctl.report.document import Document
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.summary_json import as_json
 
 
 def _build(path: Path, rows: list[dict[str, Any]], *allow_mixed: str) -> Document:
     found = read_rows([write_rows(path / "r", rows)], parse_fields(allow_mixed))
-    return build(found, Request(allow_mixed=allow_mixed))
+    return build(found, ReportRequest(allow_mixed=allow_mixed))
 
 
 def _changed(rows: list[dict[str, Any]], place: int, **fields: Any) -> list[dict[str, Any]]:

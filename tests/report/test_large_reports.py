@@ -13,7 +13,7 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.report.build import build
 from vlcpctl.report.directory import write_report
 from vlcpctl.report.identity import identity
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.scores import collect as collecting
 from vlcpctl.report.summary_json import as_json
 
@@ -34,8 +34,8 @@ def test_one_row_of_a_late_step_costs_nothing(tmp_path: Path) -> None:
     rows = read_back(tmp_path / "r", current([_row(0, 0), _row(999, 999)]))
     started = time.process_time()
     with pytest.raises(BadInput, match=r"and \d+ more; evaluate them, or use --allow-missing"):
-        build(rows, Request())
-    request = Request(allow_missing=True)
+        build(rows, ReportRequest())
+    request = ReportRequest(allow_missing=True)
     document = build(rows, request)
     assert write_report(document, identity(rows, request), tmp_path / "out", force=False)
     assert time.process_time() - started < 10
@@ -47,7 +47,7 @@ def test_one_row_of_a_late_step_costs_nothing(tmp_path: Path) -> None:
 
 def test_a_thousand_weeks_make_a_report_of_some_megabytes(tmp_path: Path) -> None:
     rows = read_back(tmp_path / "r", _weekly(1000))
-    request = Request(allow_missing=True)
+    request = ReportRequest(allow_missing=True)
     started = time.process_time()
     document = build(rows, request)
     assert write_report(document, identity(rows, request), tmp_path / "out", force=False)
@@ -86,14 +86,14 @@ def test_more_than_a_report_can_hold_is_refused(
             row(**{"checkpoint": f"c{step}", "step": step, "task": "t0"} | by_field[fields])
         )
     with pytest.raises(BadInput, match=said):
-        build(read_back(tmp_path / "r", rows), Request(allow_missing=True))
+        build(read_back(tmp_path / "r", rows), ReportRequest(allow_missing=True))
 
 
 def test_matrices_that_would_fill_the_memory_are_refused(tmp_path: Path) -> None:
     runs = [_row(999, 999, run=f"r{number}") for number in range(250)]
     found = read_back(tmp_path / "r", runs)
     with pytest.raises(BadInput, match="250000000 cells of score matrices"):
-        build(found, Request(allow_missing=True))
+        build(found, ReportRequest(allow_missing=True))
 
 
 def test_rows_of_two_files_are_counted_together(

@@ -12,7 +12,7 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.core.rows import Row
 from vlcpctl.report.build import build
 from vlcpctl.report.render.page import page
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.scores.summary import summarise
 
 ACC1 = ((60.0,), (50.0, 40.0), (40.0, 42.0, 30.0))
@@ -45,7 +45,7 @@ def read(path: Path, rows: list[dict[str, Any]]) -> list[Row]:
 
 
 def test_bwt_is_incclips_over_the_chunks(tmp_path: Path) -> None:
-    (track,) = build(read(tmp_path, chunk_rows()), Request()).tracks
+    (track,) = build(read(tmp_path, chunk_rows()), ReportRequest()).tracks
     (run,) = track.runs
     found = summarise(run, "acc1", "bwt_incclip")
     assert found is not None
@@ -58,7 +58,7 @@ def test_bwt_is_incclips_over_the_chunks(tmp_path: Path) -> None:
 
 
 def test_the_tables_are_about_acc1(tmp_path: Path) -> None:
-    document = build(read(tmp_path, chunk_rows()), Request())
+    document = build(read(tmp_path, chunk_rows()), ReportRequest())
     ((title, tables),) = document.sections()
     assert title == "zeroshot, all-classes, train split"
     assert "Forgetting in acc1, own galleries" in [table.title for table in tables]
@@ -66,7 +66,7 @@ def test_the_tables_are_about_acc1(tmp_path: Path) -> None:
 
 def test_evaluators_stand_in_tables_of_their_own(tmp_path: Path) -> None:
     rows = chunk_rows() + own_rows()
-    document = build(read(tmp_path, rows), Request(fail_if=["bwt_incclip.acc1:lt:-10"]))
+    document = build(read(tmp_path, rows), ReportRequest(fail_if=["bwt_incclip.acc1:lt:-10"]))
     assert [title for title, _ in document.sections()][:2] == [
         "retrieval, cross-modal, test split",
         "zeroshot, all-classes, train split",
@@ -76,7 +76,7 @@ def test_evaluators_stand_in_tables_of_their_own(tmp_path: Path) -> None:
 
 
 def test_data_outside_the_stream_alone_makes_a_report(tmp_path: Path) -> None:
-    document = build(read(tmp_path, folder_rows(("cifar10", "dtd"))), Request())
+    document = build(read(tmp_path, folder_rows(("cifar10", "dtd"))), ReportRequest())
     ((_, (table,)),) = document.sections()
     (cells,) = table.groups[0].rows
     assert [cell.text for cell in cells] == [
@@ -89,15 +89,15 @@ def test_data_outside_the_stream_alone_makes_a_report(tmp_path: Path) -> None:
 
 def test_averages_over_different_data_sets_are_not_mixed(tmp_path: Path) -> None:
     rows = folder_rows(("cifar10", "dtd")) + folder_rows(("food101", "dtd"), 60.0)
-    ((_, (table,)),) = build(read(tmp_path, rows), Request()).sections()
+    ((_, (table,)),) = build(read(tmp_path, rows), ReportRequest()).sections()
     assert [cells[3].text for cells in table.groups[0].rows] == ["30.00", "60.00"]
 
 
 def test_a_metric_that_a_task_cannot_have_is_not_missing(tmp_path: Path) -> None:
-    (track,) = build(read(tmp_path, chunk_rows(without_acc5=1)), Request()).tracks
+    (track,) = build(read(tmp_path, chunk_rows(without_acc5=1)), ReportRequest()).tracks
     (run,) = track.runs
     assert summarise(run, "acc1", "own_final") is not None
     assert summarise(run, "acc5", "own_final") is None
     rows = [one for one in chunk_rows(without_acc5=1) if (one["step"], one["task_step"]) != (2, 1)]
     with pytest.raises(BadInput, match=r"has no acc1, mean_per_class_recall at \(step 2"):
-        build(read(tmp_path, rows), Request())
+        build(read(tmp_path, rows), ReportRequest())

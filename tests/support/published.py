@@ -9,7 +9,7 @@ from support.eval_rows import read_back
 
 from vlcpctl.report.build import build
 from vlcpctl.report.published.cells import FilledTable
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 
 HEAD = """
 schema = "vlcpctl.table/1"
@@ -45,6 +45,6 @@ def fill(
     """The table of these lines, columns and rows of TOML with the values of evaluation rows."""
     file = path / "mine.toml"
     file.write_text("\n".join([HEAD, *parts]), encoding="utf-8")
-    request = Request(tables=[str(file)], paper_data=paper_data, allow_missing=True, **more)
+    request = ReportRequest(tables=[str(file)], paper_data=paper_data, allow_missing=True, **more)
     (filled,) = build(read_back(path / "rows.ndjson", rows), request).published
     return filled

@@ -30,7 +30,7 @@ from vlcpctl.testing.battery import (
 )
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training.config.composition import compose, settings_of_methods
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step
 
@@ -45,7 +45,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
     return make_world(tmp_path_factory.mktemp("world"))
 
 
-def _step(world: TrainingWorld, root: Path, name: str, number: int, *assignments: str) -> Request:
+def _step(
+    world: TrainingWorld, root: Path, name: str, number: int, *assignments: str
+) -> TrainRequest:
     step = request(world, name, number, root, buffered=False)
     return replace(step, methods=compose(name, assignments), buffer=None)
 
@@ -210,7 +212,7 @@ def test_features_that_another_checkpoint_computed_are_told(
     own = read_manifest(step.previous, "checkpoint")["content"]
     warnings = {}
     for name, made_by in (("own", own), ("other", "0" * 32)):
-        update = buffers.Request(
+        update = buffers.BufferRequest(
             task=open_task(world.tasks[0]),
             previous=None,
             policy="ring",
@@ -232,7 +234,7 @@ def test_features_that_another_checkpoint_computed_are_told(
 
 
 def test_features_of_another_width_are_refused(world: TrainingWorld, tmp_path: Path) -> None:
-    narrow = buffers.Request(
+    narrow = buffers.BufferRequest(
         task=open_task(world.tasks[0]),
         previous=None,
         policy="ring",

@@ -16,7 +16,7 @@ from vlcpctl.core.batch import Batch
 from vlcpctl.models import encoders
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.loop.loop import TrainingLoop
 from vlcpctl.training.train_step import train_step
 
@@ -25,7 +25,7 @@ RATE, STEPS = 0.05, 50
 
 
 @pytest.fixture(scope="module")
-def step(tmp_path_factory: pytest.TempPathFactory) -> Request:
+def step(tmp_path_factory: pytest.TempPathFactory) -> TrainRequest:
     """Fifty steps of the second task, with plain gradient descent."""
     world: TrainingWorld = make_world(tmp_path_factory.mktemp("world"))
     root = tmp_path_factory.mktemp("run")
@@ -76,7 +76,7 @@ def by_hand(start: Path, batches: list[Batch], *, dynamic: bool) -> dict[str, Te
 
 @pytest.mark.parametrize("dynamic", mostly_slow([True, False], kept=[True]))
 def test_fifty_steps_are_those_of_the_algorithm(
-    step: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, dynamic: bool
+    step: TrainRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, dynamic: bool
 ) -> None:
     seen: list[Batch] = []
     asked = TrainingLoop._step

@@ -19,13 +19,12 @@ from vlcpctl.core.errors import BadInput, Incompatible, UsageError
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.precompute import invert_texts as inverting
-from vlcpctl.precompute.invert_plan import Request as InvertRequest
-from vlcpctl.precompute.invert_plan import make_plan
+from vlcpctl.precompute.invert_plan import InversionRequest, make_plan
 from vlcpctl.precompute.resumable_parts import ComputeOptions
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.training import launch
 from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.loop import step as steps
 from vlcpctl.training.plan import make_plan as plan_training
 from vlcpctl.training.train_step import train_step
@@ -51,7 +50,7 @@ def first(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return root
 
 
-def second(world: TrainingWorld, first: Path, out: Path, *how: str, **changes: Any) -> Request:
+def second(world: TrainingWorld, first: Path, out: Path, *how: str, **changes: Any) -> TrainRequest:
     """The second task."""
     step = request(world, "incclip", 1, first, buffered=True)
     return replace(step, out=out, methods=compose("incclip", [*FEW, *how]), **changes)
@@ -202,7 +201,7 @@ def made_texts(
 ) -> Path:
     how = InversionSettings(texts=4, pairs=4, low=0.1, high=0.4, iterations=2, rate=0.5)
     given = {"checkpoint": first / "00", "buffer": world.buffers["reservoir"][0], **changes}
-    plan = make_plan(InvertRequest(**given, out=out, count=count, settings=how))
+    plan = make_plan(InversionRequest(**given, out=out, count=count, settings=how))
     inverting.invert_texts(plan, ComputeOptions(batch_size=8, device="cpu", workers=0, threads=1))
     return out
 
@@ -212,7 +211,7 @@ def texts(world: TrainingWorld, first: Path, tmp_path: Path) -> Path:
     return made_texts(world, first, tmp_path / "texts.parquet")
 
 
-def given(world: TrainingWorld, first: Path, out: Path, texts: Path, *how: str) -> Request:
+def given(world: TrainingWorld, first: Path, out: Path, texts: Path, *how: str) -> TrainRequest:
     step = second(world, first, out, pseudo_texts=texts)
     return replace(step, methods=compose("incclip", ["incclip.count=4", *how]))
 

@@ -27,7 +27,7 @@ from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training import launch
 from vlcpctl.training import train_step as train
 from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.loop import loop
 from vlcpctl.training.loop.state import TrainRun
 from vlcpctl.training.train_step import train_step
@@ -57,11 +57,11 @@ def first(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return root
 
 
-def _with(step: Request, **settings: object) -> Request:
+def _with(step: TrainRequest, **settings: object) -> TrainRequest:
     return replace(step, settings=replace(step.settings, **settings))  # type: ignore[arg-type]
 
 
-def _take_part(step: Request) -> None:
+def _take_part(step: TrainRequest) -> None:
     here = process_ranks()
     assert here is not None
     launch.take_part(replace(step, nproc=here.size), here)
@@ -139,7 +139,7 @@ def test_batch_norms_count_micro_batches_as_they_count_processes(
     assert counts == 2  # one for each step
 
 
-def _expect_equal(step: Request, root: Path) -> None:
+def _expect_equal(step: TrainRequest, root: Path) -> None:
     """Half of the batch in each of two processes, or both halves in one process."""
     step = _with(step, micro_batch=2, optimizer="sgd", lr=0.1)  # adam would hide a wrong scale
     train_step(replace(step, out=root / "one"))
@@ -156,7 +156,7 @@ def _column(checkpoint: Path, name: str) -> list[float]:
     return [row[name] for row in rows if name in row]
 
 
-def _trained(step: Request, keep: Callable[[TrainRun], dict[str, torch.Tensor]]) -> list[Any]:
+def _trained(step: TrainRequest, keep: Callable[[TrainRun], dict[str, torch.Tensor]]) -> list[Any]:
     """The state of each of two processes after training."""
 
     def act(rank: int) -> None:

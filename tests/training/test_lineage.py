@@ -12,7 +12,7 @@ from support.program import run_program
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step
 
@@ -31,16 +31,16 @@ def first(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 @pytest.fixture
-def second(world: TrainingWorld, first: Path, tmp_path: Path) -> Request:
+def second(world: TrainingWorld, first: Path, tmp_path: Path) -> TrainRequest:
     """The train-step of the second task, as it is meant."""
     return replace(request(world, "er", 1, first, buffered=True), out=tmp_path / "01")
 
 
-def warnings_of(step: Request) -> list[str]:
+def warnings_of(step: TrainRequest) -> list[str]:
     return list(make_plan(step).warnings)
 
 
-def test_a_chain_as_it_is_meant_has_no_warning(second: Request) -> None:
+def test_a_chain_as_it_is_meant_has_no_warning(second: TrainRequest) -> None:
     assert warnings_of(second) == []
 
 
@@ -54,7 +54,7 @@ def test_a_chain_as_it_is_meant_has_no_warning(second: Request) -> None:
     ],
 )
 def test_a_checkpoint_of_another_run_is_told(
-    second: Request, change: dict[str, object], said: str
+    second: TrainRequest, change: dict[str, object], said: str
 ) -> None:
     from vlcpctl.training.config.composition import compose
 
@@ -65,7 +65,7 @@ def test_a_checkpoint_of_another_run_is_told(
 
 
 def test_the_warnings_are_printed_and_recorded(
-    second: Request, capsys: pytest.CaptureFixture[str]
+    second: TrainRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train_step(replace(second, run="other"))
     manifest = read_manifest(second.out, "checkpoint")
@@ -77,7 +77,7 @@ def test_the_warnings_are_printed_and_recorded(
     assert f"  warning: {warning}" in list(lines(describe(second.out)))
 
 
-def test_a_task_that_is_given_twice_is_refused(second: Request) -> None:
+def test_a_task_that_is_given_twice_is_refused(second: TrainRequest) -> None:
     from vlcpctl.core.errors import UsageError
 
     (task,) = second.tasks
@@ -85,7 +85,7 @@ def test_a_task_that_is_given_twice_is_refused(second: Request) -> None:
         make_plan(replace(second, tasks=(task, task)))
 
 
-def test_a_buffer_of_a_later_task_is_refused(second: Request, world: TrainingWorld) -> None:
+def test_a_buffer_of_a_later_task_is_refused(second: TrainRequest, world: TrainingWorld) -> None:
     from vlcpctl.core.errors import UsageError
 
     later = make_buffer(world.tasks[2], second.out.parent / "later")
@@ -102,7 +102,7 @@ def make_buffer(task: Path, out: Path, previous: Path | None = None) -> Path:
     return out
 
 
-def test_a_buffer_of_another_stream_is_told(second: Request, tmp_path: Path) -> None:
+def test_a_buffer_of_another_stream_is_told(second: TrainRequest, tmp_path: Path) -> None:
     other = make_stream(tmp_path / "other", 1, 12, pair=lambda number: make_pair(number + 500))
     buffer = make_buffer(other / "00-part-0", tmp_path / "foreign")
     assert warnings_of(replace(second, buffer=buffer)) == [
@@ -115,7 +115,7 @@ def test_a_buffer_of_another_stream_is_told(second: Request, tmp_path: Path) -> 
 
 
 def test_a_buffer_without_a_model_is_told(
-    second: Request, world: TrainingWorld, tmp_path: Path
+    second: TrainRequest, world: TrainingWorld, tmp_path: Path
 ) -> None:
     buffer = make_buffer(world.tasks[0], tmp_path / "earlier")
     step = replace(second, buffer=buffer, previous=None, from_scratch=True)
@@ -124,7 +124,7 @@ def test_a_buffer_without_a_model_is_told(
     ]
 
 
-def test_what_a_start_may_have_learned_is_not_told(second: Request, tmp_path: Path) -> None:
+def test_what_a_start_may_have_learned_is_not_told(second: TrainRequest, tmp_path: Path) -> None:
     from vlcpctl.commands.buffer import run as buffer
     from vlcpctl.commands.import_checkpoint import run as import_checkpoint
 
@@ -145,7 +145,7 @@ def test_what_a_start_may_have_learned_is_not_told(second: Request, tmp_path: Pa
 
 
 def test_a_buffer_that_lacks_a_learned_task_is_told(
-    second: Request, world: TrainingWorld, tmp_path: Path
+    second: TrainRequest, world: TrainingWorld, tmp_path: Path
 ) -> None:
     train_step(second)
     third = replace(
@@ -177,13 +177,13 @@ def test_features_of_a_buffer_that_lacks_a_learned_task_are_told_once(
     assert [one.startswith(lacks) for one in found] == [True]
 
 
-def test_a_skipped_task_is_told(second: Request, world: TrainingWorld) -> None:
+def test_a_skipped_task_is_told(second: TrainRequest, world: TrainingWorld) -> None:
     (warning,) = warnings_of(replace(second, tasks=(world.tasks[2],)))
     assert warning == "the model was not trained on task 1 of the stream"
 
 
 def test_an_earlier_task_after_a_later_one_is_told_and_recorded(
-    second: Request, world: TrainingWorld, tmp_path: Path
+    second: TrainRequest, world: TrainingWorld, tmp_path: Path
 ) -> None:
     third = with_seqf(replace(second, tasks=(world.tasks[2],), buffer=None, out=tmp_path / "02"))
     train_step(third)
@@ -193,7 +193,7 @@ def test_an_earlier_task_after_a_later_one_is_told_and_recorded(
     assert any("task 1 of the stream comes before task 2" in warning for warning in recorded)
 
 
-def test_a_stream_that_was_split_again_is_told(second: Request, tmp_path: Path) -> None:
+def test_a_stream_that_was_split_again_is_told(second: TrainRequest, tmp_path: Path) -> None:
     again = make_stream(tmp_path / "again", 3, 12, test=5)
     step = replace(second, tasks=(again / "01-part-1",), buffer=None)
     halfway = [one for one in warnings_of(with_seqf(step)) if "split again" in one]
@@ -203,13 +203,13 @@ def test_a_stream_that_was_split_again_is_told(second: Request, tmp_path: Path) 
     assert found[0].startswith("--previous was trained on a task 'part 0' of another stream")
 
 
-def with_seqf(step: Request) -> Request:
+def with_seqf(step: TrainRequest) -> TrainRequest:
     from vlcpctl.training.config.composition import compose
 
     return replace(step, methods=compose("seqf"))
 
 
-def test_a_stream_that_grew_is_not_told(second: Request, tmp_path: Path) -> None:
+def test_a_stream_that_grew_is_not_told(second: TrainRequest, tmp_path: Path) -> None:
     grown = make_stream(tmp_path / "grown", 4, 12)
     assert warnings_of(replace(second, tasks=(grown / "01-part-1",))) == []
 
@@ -221,7 +221,9 @@ def _leaky_task(directory: Path) -> Path:
     )
 
 
-def test_pairs_that_are_trained_on_and_tested_are_told(second: Request, tmp_path: Path) -> None:
+def test_pairs_that_are_trained_on_and_tested_are_told(
+    second: TrainRequest, tmp_path: Path
+) -> None:
     step = with_seqf(replace(second, tasks=(_leaky_task(tmp_path / "leaky"),), buffer=None))
     found = [one for one in warnings_of(step) if "split 'test'" in one]
     (warning,) = found
@@ -230,7 +232,7 @@ def test_pairs_that_are_trained_on_and_tested_are_told(second: Request, tmp_path
 
 
 def test_pairs_of_the_buffer_in_a_test_split_of_the_stream_are_told(
-    second: Request, world: TrainingWorld, tmp_path: Path
+    second: TrainRequest, world: TrainingWorld, tmp_path: Path
 ) -> None:
     # make_stream numbers the pairs of a task from 16 * step: 12 for training, then 4 for testing.
     leaky = make_task(tmp_path / "old", 8, first=12)
@@ -241,7 +243,7 @@ def test_pairs_of_the_buffer_in_a_test_split_of_the_stream_are_told(
     ]
 
 
-def test_pairs_of_the_task_in_the_buffer_are_told(second: Request, tmp_path: Path) -> None:
+def test_pairs_of_the_task_in_the_buffer_are_told(second: TrainRequest, tmp_path: Path) -> None:
     same = make_task(tmp_path / "same", 4, first=16)  # the first training pairs of task 1
     buffer = make_buffer(same, tmp_path / "held")
     found = [one for one in warnings_of(replace(second, buffer=buffer)) if "count once" in one]
@@ -249,7 +251,7 @@ def test_pairs_of_the_task_in_the_buffer_are_told(second: Request, tmp_path: Pat
 
 
 def test_a_dry_run_shows_the_warnings_also_when_quiet(
-    second: Request, capfd: pytest.CaptureFixture[str]
+    second: TrainRequest, capfd: pytest.CaptureFixture[str]
 ) -> None:
     ended = run_program(
         capfd,

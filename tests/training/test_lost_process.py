@@ -20,7 +20,7 @@ from vlcpctl.distributed.world import World
 from vlcpctl.models.imports import preload
 from vlcpctl.testing.battery import TrainingWorld, kill_at, make_world, request
 from vlcpctl.training import launch
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.loop.resume import ResumeDirectory
 from vlcpctl.training.train_step import train_step
 
@@ -114,7 +114,7 @@ def test_a_share_of_the_loss_resumes_as_it_started(world: TrainingWorld, tmp_pat
         train_step(replace(step, nproc=1, local_loss=True))
 
 
-def _train(step: Request, *, dies: bool = False) -> None:
+def _train(step: TrainRequest, *, dies: bool = False) -> None:
     """Train in the number of processes of the request, or until the last of them is killed."""
 
     def act(rank: int) -> None:
@@ -134,7 +134,7 @@ def _train(step: Request, *, dies: bool = False) -> None:
     assert codes[:-1] == [1 if dies else 0] * (step.nproc - 1)
 
 
-def _refused(step: Request) -> None:
+def _refused(step: TrainRequest) -> None:
     """Try to resume as process 0 would, which checks before the others may read the state."""
     from vlcpctl.training import identity
 

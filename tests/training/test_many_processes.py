@@ -22,7 +22,7 @@ from vlcpctl.testing.tiny_stream import repeating_pair
 from vlcpctl.training import launch
 from vlcpctl.training import train_step as train
 from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
 pytestmark = pytest.mark.dist
@@ -58,7 +58,7 @@ def _in_double_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "_encoder", doubled)
 
 
-def _step(world: TrainingWorld, case: str, number: int, root: Path) -> Request:
+def _step(world: TrainingWorld, case: str, number: int, root: Path) -> TrainRequest:
     name = case.split("-", maxsplit=1)[0]
     step = request(world, name, number, root, buffered=name not in ("lwf", "modx"))
     settings = replace(step.settings, micro_batch=1, optimizer="sgd", lr=0.02, steps=2)
@@ -68,7 +68,7 @@ def _step(world: TrainingWorld, case: str, number: int, root: Path) -> Request:
     return replace(step, settings=settings, methods=compose(name, SET.get(case, [])))
 
 
-def _second_step(world: TrainingWorld, case: str, root: Path) -> Request:
+def _second_step(world: TrainingWorld, case: str, root: Path) -> TrainRequest:
     step = _step(world, case, 0, root)
     if step.methods[0].from_unseen:
         return step
@@ -76,7 +76,7 @@ def _second_step(world: TrainingWorld, case: str, root: Path) -> Request:
     return _step(world, case, 1, root)
 
 
-def _together(step: Request) -> None:
+def _together(step: TrainRequest) -> None:
     def act(_rank: int) -> None:
         here = process_ranks()
         assert here is not None
@@ -90,7 +90,7 @@ def _rows(checkpoint: Path) -> list[dict[str, float]]:
     return [{name: value for name, value in row.items() if name != "phase"} for row in rows]
 
 
-def _expect_equal(step: Request, names: Sequence[str]) -> None:
+def _expect_equal(step: TrainRequest, names: Sequence[str]) -> None:
     root = step.out.parent
     whole, *others = (_rows(root / name) for name in names)
     for rows in others:

@@ -10,7 +10,7 @@ import pytest
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step
 
@@ -28,12 +28,12 @@ def first(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return root
 
 
-def second(world: TrainingWorld, first: Path, out: Path, names: str, *given: str) -> Request:
+def second(world: TrainingWorld, first: Path, out: Path, names: str, *given: str) -> TrainRequest:
     step = request(world, names, 1, first, buffered=False)
     return replace(step, out=out, run="seqf", methods=compose(names, given))
 
 
-def lines_of(step: Request) -> str:
+def lines_of(step: TrainRequest) -> str:
     return "\n".join(make_plan(step).lines())
 
 

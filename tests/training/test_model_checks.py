@@ -18,7 +18,7 @@ from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training import train_step as train
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step
 
@@ -39,7 +39,7 @@ def _file(directory: Path, vision: dict[str, Any], **more: object) -> Path:
     return path
 
 
-def _first(world: TrainingWorld, root: Path, model: object, **settings: object) -> Request:
+def _first(world: TrainingWorld, root: Path, model: object, **settings: object) -> TrainRequest:
     step = request(world, "seqf", 0, root, buffered=False)
     changed: dict[str, Any] = {"model": str(model), "image_size": None, **settings}
     return replace(step, settings=replace(step.settings, **changed))
@@ -93,7 +93,7 @@ def sigmoid(tmp_path_factory: pytest.TempPathFactory) -> Path:
         encoders.build(_file(root, {}, init_logit_scale=2.3, init_logit_bias=-10)), root / "source"
     )
     return importing.import_checkpoint(
-        importing.Request(source=root / "source", out=root / "model")
+        importing.ImportRequest(source=root / "source", out=root / "model")
     )
 
 

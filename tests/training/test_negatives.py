@@ -25,7 +25,7 @@ from vlcpctl.testing.tiny_stream import make_task, repeating_pair
 from vlcpctl.training import identity, plan
 from vlcpctl.training import train_step as train
 from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.loop.step import OptimizerStep
 from vlcpctl.training.negatives import Negatives, warnings_if_distinct
 from vlcpctl.training.train_step import train_step
@@ -51,12 +51,12 @@ def _doubled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "_encoder", doubled)
 
 
-def _with(step: Request, names: str, *values: str, **changes: Any) -> Request:
+def _with(step: TrainRequest, names: str, *values: str, **changes: Any) -> TrainRequest:
     settings = replace(step.settings, **changes)
     return replace(step, methods=compose(names, list(values)), settings=settings)
 
 
-def _groups_of(step: Request) -> dict[str, int]:
+def _groups_of(step: TrainRequest) -> dict[str, int]:
     """The groups by key, found one by one."""
     paths = [*step.tasks, *([step.buffer] if step.buffer else [])]
     splits = [open_task(path).split("train") for path in paths]
@@ -176,7 +176,7 @@ def test_groups_and_a_queue_of_earlier_tasks_are_refused(
         plan.make_plan(fits)
 
 
-def _warnings(step: Request) -> tuple[str, ...]:
+def _warnings(step: TrainRequest) -> tuple[str, ...]:
     return plan.make_plan(step).all_warnings()
 
 

@@ -36,7 +36,7 @@ from vlcpctl.testing.battery import (
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 from vlcpctl.training import launch
 from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.loop.method_context import MethodRun
 from vlcpctl.training.loop.state import TrainRun
 from vlcpctl.training.plan import make_plan
@@ -73,7 +73,7 @@ def first_fused(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) 
 
 def second(
     world: TrainingWorld, root: Path, names: str, *options: str, buffered: bool = False
-) -> Request:
+) -> TrainRequest:
     """The step of the second task."""
     step = request(world, names, 1, root, buffered=buffered)
     methods = compose(names, options)
@@ -82,10 +82,10 @@ def second(
     return replace(step, methods=methods, fresh_state=fresh)
 
 
-def targets_of(step: Request, out: Path, views: int = EPOCHS, seed: int = 0) -> Path:
+def targets_of(step: TrainRequest, out: Path, views: int = EPOCHS, seed: int = 0) -> Path:
     """The teacher features of a run's pairs."""
     assert step.previous is not None
-    asked = distill_plan.Request(
+    asked = distill_plan.DistillRequest(
         tasks=step.tasks,
         buffer=step.buffer,
         teacher=step.teacher or step.previous,
@@ -98,13 +98,13 @@ def targets_of(step: Request, out: Path, views: int = EPOCHS, seed: int = 0) -> 
     return out
 
 
-def losses(step: Request) -> list[dict[str, Any]]:
+def losses(step: TrainRequest) -> list[dict[str, Any]]:
     train_step(step)
     lines = (step.out / "metrics.jsonl").read_text().splitlines()
     return [{n: v for n, v in json.loads(line).items() if n != "phase"} for line in lines]
 
 
-def expect_same(step: Request, targets: Path, root: Path) -> None:
+def expect_same(step: TrainRequest, targets: Path, root: Path) -> None:
     """The loss terms of a live teacher and of targets."""
     live = losses(replace(step, out=root / "live"))
     taught = losses(replace(step, out=root / "taught", targets=targets))
@@ -133,7 +133,7 @@ def test_scaled_decoding_is_taken_from_the_teacher_and_gives_the_losses_of_the_l
     world = replace(world, tasks=tasks, flags={**world.flags, "jpeg_decode": "scaled"})
     train_step(request(world, "seqf", 0, tmp_path, buffered=False))
     step = second(world, tmp_path, "modx")
-    asked = distill_plan.Request(
+    asked = distill_plan.DistillRequest(
         tasks=step.tasks,
         teacher=tmp_path / "00",
         out=tmp_path / "targets",
@@ -231,7 +231,7 @@ def test_targets_of_another_seed_show_other_views(
     assert runs[0][0]["loss"] != pytest.approx(runs[1][0]["loss"], rel=1e-6)
 
 
-def _run_of(step: Request, monkeypatch: pytest.MonkeyPatch) -> TrainRun:
+def _run_of(step: TrainRequest, monkeypatch: pytest.MonkeyPatch) -> TrainRun:
     """The run after training."""
     made: list[TrainRun] = []
     start = TrainRun.__post_init__
@@ -348,7 +348,7 @@ def test_other_targets_make_another_run(world: TrainingWorld, first: Path, tmp_p
         train_step(step)
 
 
-def _with(step: Request, **settings: object) -> Request:
+def _with(step: TrainRequest, **settings: object) -> TrainRequest:
     return replace(step, settings=replace(step.settings, **settings))  # type: ignore[arg-type]
 
 
@@ -359,7 +359,7 @@ def test_targets_that_do_not_fit_are_refused(
     targets = targets_of(step, tmp_path / "targets")
     step = replace(step, targets=targets)
 
-    def refuses(changed: Request, said: str, error: type[Exception] = Incompatible) -> None:
+    def refuses(changed: TrainRequest, said: str, error: type[Exception] = Incompatible) -> None:
         with pytest.raises(error, match=said):
             train_step(changed)
         assert not changed.out.exists()

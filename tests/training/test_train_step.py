@@ -21,7 +21,7 @@ from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world
 from vlcpctl.testing.tiny_stream import make_pair, make_task
 from vlcpctl.training import identity
 from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
 WEIGHTS = "open_clip_model.safetensors"
@@ -32,11 +32,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
     return make_world(tmp_path_factory.mktemp("world"))
 
 
-def _first(world: TrainingWorld, root: Path, names: str = "seqf", **how: object) -> Request:
+def _first(world: TrainingWorld, root: Path, names: str = "seqf", **how: object) -> TrainRequest:
     return request(world, names, 0, root, buffered=False, **how)
 
 
-def _with(step: Request, **settings: object) -> Request:
+def _with(step: TrainRequest, **settings: object) -> TrainRequest:
     return replace(step, settings=replace(step.settings, **settings))  # type: ignore[arg-type]
 
 
@@ -126,7 +126,7 @@ def test_a_state_without_processor_and_versions_resumes_only_if_told_to(
     """As version 0.2.0 wrote them."""
     step, numeric = _first(world, tmp_path, save_every="2"), identity.numeric
 
-    def before(request: Request, device: torch.device) -> dict[str, object]:
+    def before(request: TrainRequest, device: torch.device) -> dict[str, object]:
         facts = numeric(request, device)
         versions = facts.pop("versions")
         del facts["vectors"]
@@ -149,7 +149,7 @@ def test_a_state_of_the_looped_optimizers_resumes_only_if_told_to(
     """Fused kernels round differently. States from before them do not record the arithmetic."""
     step, numeric = _first(world, tmp_path, save_every="2"), identity.numeric
 
-    def before(request: Request, device: torch.device) -> dict[str, object]:
+    def before(request: TrainRequest, device: torch.device) -> dict[str, object]:
         facts = numeric(request, device)
         assert facts.pop("arithmetic") == 2
         return facts

@@ -13,7 +13,7 @@ from vlcpctl.checkpoints import importing
 from vlcpctl.core.errors import UsageError
 from vlcpctl.models import dual_encoder
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step
 
@@ -36,22 +36,22 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def start(weights: Path) -> Path:
     """A model of another program, imported."""
-    request = importing.Request(source=weights, out=weights.parent / "start", model="micro")
+    request = importing.ImportRequest(source=weights, out=weights.parent / "start", model="micro")
     return importing.import_checkpoint(request)
 
 
-def from_start(world: TrainingWorld, names: str, start: Path, root: Path) -> Request:
+def from_start(world: TrainingWorld, names: str, start: Path, root: Path) -> TrainRequest:
     step = request(world, names, 0, root, buffered=False)
     return replace(step, previous=start, origins={})
 
 
-def pretrained(world: TrainingWorld, names: str, weights: Path, root: Path) -> Request:
+def pretrained(world: TrainingWorld, names: str, weights: Path, root: Path) -> TrainRequest:
     step = request(world, names, 0, root, buffered=False)
     settings = replace(step.settings, pretrained=str(weights), image_size=None)
     return replace(step, settings=settings)
 
 
-def notes(step: Request) -> list[str]:
+def notes(step: TrainRequest) -> list[str]:
     return [line for line in make_plan(step).lines() if line.startswith("  note: ")]
 
 
@@ -114,7 +114,9 @@ def test_replay_needs_pairs_of_the_imported_model(
 def test_a_start_imported_with_a_step_is_refused_for_that_task(
     world: TrainingWorld, weights: Path, tmp_path: Path
 ) -> None:
-    imported = importing.Request(source=weights, out=tmp_path / "start", model="micro", step=0)
+    imported = importing.ImportRequest(
+        source=weights, out=tmp_path / "start", model="micro", step=0
+    )
     importing.import_checkpoint(imported)
     with pytest.raises(UsageError, match=r"imported with --step 0, .* import it without --step"):
         make_plan(from_start(world, "lwf", tmp_path / "start", tmp_path))

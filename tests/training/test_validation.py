@@ -18,7 +18,7 @@ from vlcpctl.distributed.world import World
 from vlcpctl.testing.battery import BATCH, TrainingWorld, make_world, request
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training import launch, validation
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.settings import Settings
 from vlcpctl.training.loop.state import TrainRun
 from vlcpctl.training.train_step import train_step
@@ -31,7 +31,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
     return make_world(tmp_path_factory.mktemp("world"))
 
 
-def _request(world: TrainingWorld, root: Path, pairs: int) -> Request:
+def _request(world: TrainingWorld, root: Path, pairs: int) -> TrainRequest:
     task = make_task(root / "task", splits={"train": 12, "val": pairs})
     step = replace(request(world, "seqf", 0, root, buffered=False), tasks=(task,))
     settings = replace(step.settings, keep="best:val_rmean", schedule="plateau", epochs=3)

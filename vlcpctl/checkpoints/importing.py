@@ -35,7 +35,7 @@ CTP_MODEL = "albef-base"  # what the CTP authors train
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class ImportRequest:
     """The weights to import, their model, and the run name and stream step of its rows."""
 
     source: Path
@@ -99,7 +99,7 @@ class Request:
         )
 
 
-def import_checkpoint(request: Request) -> Path:
+def import_checkpoint(request: ImportRequest) -> Path:
     """Import the weights and return the path of the checkpoint; do nothing if it is finished.
 
     Raises BadInput or Incompatible for weights that cannot be read or do not fit the model,
@@ -132,7 +132,7 @@ def import_checkpoint(request: Request) -> Path:
     return request.out
 
 
-def read(request: Request) -> tuple[Encoder, WeightFile]:
+def read(request: ImportRequest) -> tuple[Encoder, WeightFile]:
     """The model with the imported weights, after checking every tensor."""
     if request.hub is not None:
         model, weights = request.hub
@@ -148,12 +148,12 @@ def read(request: Request) -> tuple[Encoder, WeightFile]:
     return encoders.with_weights(model, found.tensors, what, tokenizer), found
 
 
-def identity(request: Request) -> dict[str, Any]:
+def identity(request: ImportRequest) -> dict[str, Any]:
     """The facts that decide the checkpoint, with contents in place of paths."""
     return {"imported": file_sha256(request.file), **_options(request)}
 
 
-def _options(request: Request) -> dict[str, Any]:
+def _options(request: ImportRequest) -> dict[str, Any]:
     """The facts of the identity but for the content of the weights."""
     model = request.model
     if model is not None and Path(model).is_file():
@@ -167,7 +167,7 @@ def _options(request: Request) -> dict[str, Any]:
     return about if request.hub is None else {**about, "open_clip": _tag(request)}
 
 
-def _made_before(request: Request) -> dict[str, Any] | None:
+def _made_before(request: ImportRequest) -> dict[str, Any] | None:
     """The identity of the finished checkpoint of a tag, to which nothing is downloaded again.
 
     None if the weights are a file, or if anything else is at the output.
@@ -183,14 +183,14 @@ def _made_before(request: Request) -> dict[str, Any] | None:
     return own if own == found else None
 
 
-def _tag(request: Request) -> str | None:
+def _tag(request: ImportRequest) -> str | None:
     """The tag of weights that open_clip knows; None for a file."""
     if request.hub is None or is_weight_file(request.hub[1]):
         return None
     return request.hub[1]
 
 
-def _name(request: Request, about: dict[str, Any]) -> str | None:
+def _name(request: ImportRequest, about: dict[str, Any]) -> str | None:
     """The architecture by the name that was given, or that of a checkpoint of ours; else None."""
     if about["model"] is not None:
         return str(about["model"])
@@ -207,7 +207,7 @@ def _tokenizer(directory: Path) -> dict[str, str]:
     return {path.name: file_sha256(path) for path in files}
 
 
-def _model(request: Request, tensors: dict[str, Tensor]) -> str:
+def _model(request: ImportRequest, tensors: dict[str, Tensor]) -> str:
     """The model of --model, or the one that the source itself is for."""
     if request.model is not None:
         return request.model
@@ -229,7 +229,7 @@ def _require_finite(tensors: dict[str, Tensor], file: Path) -> None:
         raise Diverged(f"{file} contains NaN or infinity in {wrong}: the training has diverged")
 
 
-def _run(request: Request) -> str:
+def _run(request: ImportRequest) -> str:
     if request.run is not None or request.hub is None:
         return request.run or request.source.resolve().stem
     return "-".join((request.hub[0], _tag(request) or request.file.stem)).replace("/", "-")

@@ -30,7 +30,7 @@ METHOD = "interpolate"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class InterpolationRequest:
     """Two checkpoints, the output path of each average, and the run name of their rows."""
 
     first: Path
@@ -40,7 +40,7 @@ class Request:
     force: bool = False
 
 
-def interpolate(request: Request) -> Iterator[Path]:
+def interpolate(request: InterpolationRequest) -> Iterator[Path]:
     """Write the averages that do not exist yet, and yield the path of each once it is finished.
 
     Raises Incompatible if the two checkpoints are of different models, and OutputExists if
@@ -52,7 +52,7 @@ def interpolate(request: Request) -> Iterator[Path]:
         yield from _interpolate(request)
 
 
-def _interpolate(request: Request) -> Iterator[Path]:
+def _interpolate(request: InterpolationRequest) -> Iterator[Path]:
     first, second = open_parent(request.first), open_parent(request.second)
     missing = [
         alpha
@@ -73,7 +73,7 @@ def _interpolate(request: Request) -> Iterator[Path]:
 
 
 def identity(
-    request: Request, first: ParentCheckpoint, second: ParentCheckpoint, alpha: float
+    request: InterpolationRequest, first: ParentCheckpoint, second: ParentCheckpoint, alpha: float
 ) -> dict[str, Any]:
     """The facts that decide the average, with contents in place of paths."""
     return {
@@ -129,7 +129,7 @@ def _refuse_other_model(
 
 
 def _manifest(
-    request: Request, first: ParentCheckpoint, second: ParentCheckpoint, alpha: float
+    request: InterpolationRequest, first: ParentCheckpoint, second: ParentCheckpoint, alpha: float
 ) -> CheckpointManifest:
     """The manifest of an average: the tasks of both, else as the second's."""
     one, other = first.manifest, second.manifest

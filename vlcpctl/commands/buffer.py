@@ -159,12 +159,12 @@ def run(
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.core.atomic import already_made
     from vlcpctl.core.manifest import content_of
-    from vlcpctl.data.buffer.manifest import Request
+    from vlcpctl.data.buffer.manifest import BufferRequest
     from vlcpctl.data.buffer.update import open_buffer, plan_update, write_buffer
 
     count = _processes(nproc, checkpoint)
     new, size_ = _check_options(task, checkpoint, policy, variant, (size, of, add), store_features)
-    request = Request(
+    request = BufferRequest(
         task=new,
         previous=open_buffer(previous) if previous else None,
         policy=policy,

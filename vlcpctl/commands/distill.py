@@ -136,11 +136,11 @@ def run(
     }
     options.start(quiet=quiet, threads=threads)
     from vlcpctl.distributed.ranks import processes
-    from vlcpctl.precompute.distill_plan import Request, make_plan
+    from vlcpctl.precompute.distill_plan import DistillRequest, make_plan
     from vlcpctl.precompute.resumable_parts import ComputeOptions
 
     _check_shards(num_shards, shard_index, force=force)
-    request = Request(
+    request = DistillRequest(
         tasks=tuple(dict.fromkeys(tasks)),
         teacher=teacher,
         out=out,

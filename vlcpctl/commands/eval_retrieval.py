@@ -172,9 +172,9 @@ def run(
     from vlcpctl.data.tasks.task import open_task
     from vlcpctl.distributed.ranks import processes
     from vlcpctl.evaluation.jobs import Compute
-    from vlcpctl.evaluation.retrieval.plan import Request, make_plan
+    from vlcpctl.evaluation.retrieval.plan import RetrievalRequest, make_plan
 
-    request = Request(
+    request = RetrievalRequest(
         tasks=tuple(open_task(path) for path in dict.fromkeys(tasks)),
         checkpoints=tuple(dict.fromkeys(checkpoint)),
         gallery=gallery,

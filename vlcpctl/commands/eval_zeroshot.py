@@ -108,10 +108,10 @@ def run(
     from vlcpctl.data.classification.benchmarks import expand_groups
     from vlcpctl.data.tasks.skips import Tolerance
     from vlcpctl.distributed.ranks import processes
-    from vlcpctl.evaluation.classification.zeroshot_plan import Request, make_plan
+    from vlcpctl.evaluation.classification.zeroshot_plan import ZeroShotRequest, make_plan
     from vlcpctl.evaluation.jobs import Compute
 
-    request = Request(
+    request = ZeroShotRequest(
         words=tuple(dict.fromkeys(expand_groups(data_sets))),
         checkpoints=tuple(dict.fromkeys(checkpoint)),
         data=data,

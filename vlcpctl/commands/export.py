@@ -158,7 +158,7 @@ def run(
     emit(_result(out) if as_json and not dry_run else out)
 
 
-def _data_request(given: Mapping[str, Any]) -> data_sets.Request:
+def _data_request(given: Mapping[str, Any]) -> data_sets.DataSetExport:
     """The request of a command line for tasks; checks its options before anything is read."""
     from vlcpctl.data.classification.prompts import DEFAULT_TEMPLATES
     from vlcpctl.data.splitting.options import parse_bytes
@@ -175,7 +175,7 @@ def _data_request(given: Mapping[str, Any]) -> data_sets.Request:
     if kind not in TYPES:
         raise UsageError(unknown_name("--dataset-type", kind, TYPES))
     size, templates = given["shard_size"], given["templates"]
-    return data_sets.Request(
+    return data_sets.DataSetExport(
         tasks=_tasks(given["sources"]),
         splits=splits,
         to=given["to"],
@@ -217,7 +217,7 @@ def _lines(path: Path) -> list[str]:
     return list(found)
 
 
-def _model_request(given: Mapping[str, Any]) -> model.Request:
+def _model_request(given: Mapping[str, Any]) -> model.ModelExport:
     """The request of a command line for a checkpoint."""
     from vlcpctl.export import model
 
@@ -228,7 +228,7 @@ def _model_request(given: Mapping[str, Any]) -> model.Request:
         raise UsageError(
             f"{checkpoint} is a {kind_of(checkpoint)}; export it with --to {', '.join(_OF_DATA)}"
         )
-    return model.Request(
+    return model.ModelExport(
         checkpoint=checkpoint,
         rows=given["rows"] or (),
         tasks=_tasks(given["trained_on"] or ()),

@@ -161,12 +161,12 @@ def run(
     from vlcpctl.core import locks
     from vlcpctl.core.console import emit
     from vlcpctl.deletion.records import lines
-    from vlcpctl.deletion.request import Request, forget, look
+    from vlcpctl.deletion.request import DeletionRequest, forget, look
     from vlcpctl.deletion.selectors import Words, parse, require_unicode
 
     locks.set_patience(wait or 0.0)
     words = Words(key or (), source_key or (), sha256 or (), where or (), keys or ())
-    request = Request(
+    request = DeletionRequest(
         selectors=parse(words),
         paths=paths,
         receipt=receipt,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vlcpctl.evaluation.rank_files import SavedRanks
     from vlcpctl.report.cards.runs import Cards
     from vlcpctl.report.document import Document
-    from vlcpctl.report.request import Request
+    from vlcpctl.report.request import ReportRequest
 
 
 def run(
@@ -343,9 +343,9 @@ def run(
     from vlcpctl.report.comparability import parse_fields
     from vlcpctl.report.gates.verdicts import enforce
     from vlcpctl.report.identity import identity
-    from vlcpctl.report.request import Files, Request
+    from vlcpctl.report.request import Files, ReportRequest
 
-    request = Request(
+    request = ReportRequest(
         metric=metric,
         gallery=gallery,
         runs=tuple(runs or ()),
@@ -375,7 +375,7 @@ def run(
     enforce(document.verdicts)
 
 
-def _check_outputs(request: Request, places: dict[str, Path | None]) -> None:
+def _check_outputs(request: ReportRequest, places: dict[str, Path | None]) -> None:
     """Refuse --paper-data without tables, --figures without matplotlib, and unfit places."""
     from vlcpctl.core.atomic import check_output_path, is_pipe_or_device
     from vlcpctl.core.errors import UsageError

@@ -109,9 +109,9 @@ def run(
           --tokenizer bert-base-chinese --step 8
     """
     options.start(quiet=quiet, threads=threads)
-    from vlcpctl.checkpoints.importing import Request, import_checkpoint, read
+    from vlcpctl.checkpoints.importing import ImportRequest, import_checkpoint, read
 
-    request = Request(
+    request = ImportRequest(
         source=source,
         out=out,
         model=model,

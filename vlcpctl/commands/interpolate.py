@@ -74,7 +74,7 @@ def run(
         return
     from vlcpctl.checkpoints import interpolation
 
-    request = interpolation.Request(
+    request = interpolation.InterpolationRequest(
         first=first, second=second, outputs=outputs, run=run_name, force=force
     )
     for place in interpolation.interpolate(request):

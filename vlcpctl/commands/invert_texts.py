@@ -131,14 +131,14 @@ def run(
     from vlcpctl.core.batch import InversionSettings
     from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
     from vlcpctl.distributed.ranks import processes
-    from vlcpctl.precompute.invert_plan import Request, already_inverted, make_plan
+    from vlcpctl.precompute.invert_plan import InversionRequest, already_inverted, make_plan
     from vlcpctl.precompute.resumable_parts import ComputeOptions, drop_finished
 
     bounds = {"low": min_score, "high": max_score}
     settings = InversionSettings(
         texts=images, pairs=images, iterations=iterations, rate=rate, **bounds
     )
-    request = Request(
+    request = InversionRequest(
         checkpoint=checkpoint, buffer=buffer, out=out, count=count, settings=settings, seed=seed
     )
     compute = ComputeOptions(

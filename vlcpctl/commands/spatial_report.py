@@ -98,9 +98,9 @@ def run(
     from vlcpctl.data.tasks.task import open_task
     from vlcpctl.distributed.ranks import processes
     from vlcpctl.evaluation.jobs import Compute
-    from vlcpctl.evaluation.spatial.plan import Request, make_plan
+    from vlcpctl.evaluation.spatial.plan import SpatialRequest, make_plan
 
-    request = Request(
+    request = SpatialRequest(
         tasks=tuple(open_task(path) for path in dict.fromkeys(tasks)),
         checkpoints=tuple(dict.fromkeys(checkpoint)),
         between=between,

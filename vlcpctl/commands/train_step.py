@@ -16,7 +16,7 @@ from vlcpctl.core.printable import printable
 from vlcpctl.tracking.destinations import destinations
 
 if TYPE_CHECKING:
-    from vlcpctl.training.config.request import Request
+    from vlcpctl.training.config.request import TrainRequest
 
 Tasks = Annotated[
     list[Path],
@@ -560,12 +560,12 @@ def run(
         console.emit(_result(path) if json else path)
 
 
-def _request(flags: dict[str, Any]) -> Request:
+def _request(flags: dict[str, Any]) -> TrainRequest:
     """The request that the options describe; made without importing torch."""
     from vlcpctl.distributed.ranks import processes
     from vlcpctl.methods.plugins.registry import MethodRegistry
     from vlcpctl.training.config.composition import compose, preset_of, settings_of_methods
-    from vlcpctl.training.config.request import Request, save_every
+    from vlcpctl.training.config.request import TrainRequest, save_every
     from vlcpctl.training.config.settings import SETTINGS, resolve
 
     registry = MethodRegistry.of(flags.get("method_file"))
@@ -577,8 +577,8 @@ def _request(flags: dict[str, Any]) -> Request:
     settings, origins = resolve(
         flags.get("preset") or preset_of(methods), given, settings_of_methods(methods)
     )
-    carried = {field.name for field in dataclasses.fields(Request)} & flags.keys()
-    return Request(
+    carried = {field.name for field in dataclasses.fields(TrainRequest)} & flags.keys()
+    return TrainRequest(
         **{name: flags[name] for name in carried - {"tasks", "run", "nproc", "log"}},
         nproc=processes(flags.get("nproc")),
         compile=flags["compile_"],
@@ -591,7 +591,7 @@ def _request(flags: dict[str, Any]) -> Request:
     )
 
 
-def _say_plan(request: Request) -> None:
+def _say_plan(request: TrainRequest) -> None:
     from vlcpctl.training.adaptation.adapted import adapted
     from vlcpctl.training.identity import already_trained, semantic
     from vlcpctl.training.plan import make_plan
@@ -608,7 +608,7 @@ def _say_plan(request: Request) -> None:
     console.emit(request.out)
 
 
-def _print_configuration(request: Request, *, as_json: bool) -> None:
+def _print_configuration(request: TrainRequest, *, as_json: bool) -> None:
     from vlcpctl.training.adaptation.adapted import adapted_as_far_as_known
     from vlcpctl.training.config.settings import configuration
 

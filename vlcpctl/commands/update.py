@@ -481,11 +481,11 @@ def run(
     if not sources:
         raise UsageError("NEW_DATA is missing; see 'vlcpctl update --help'")
     from vlcpctl.production.lines import Call
-    from vlcpctl.production.update import Request, run_lines, update
+    from vlcpctl.production.update import UpdateRequest, run_lines, update
     from vlcpctl.production.update import dry_run as lines_of
 
     _check_place(state, [*sources, *(buffer_from or []), *([init] if init else [])])
-    request = Request(
+    request = UpdateRequest(
         state=state,
         call=Call(
             data=tuple(sources),

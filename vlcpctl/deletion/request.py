@@ -27,7 +27,7 @@ from vlcpctl.deletion.selectors import Selectors
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class DeletionRequest:
     """A deletion request: its conditions, where to search, and the file of the receipt if given.
 
     With `missing_ok`, conditions may select nothing. `ticket` is what the receipt is about.
@@ -48,7 +48,7 @@ class Request:
         return as_given(path, self.paths)
 
 
-def forget(request: Request, observe: Observe = lambda _: None) -> Receipt:
+def forget(request: DeletionRequest, observe: Observe = lambda _: None) -> Receipt:
     """Remove the pairs everywhere under the paths; returns the receipt.
 
     A deletion that the same conditions began is completed. If nothing is left to remove, it is the
@@ -74,7 +74,7 @@ def forget(request: Request, observe: Observe = lambda _: None) -> Receipt:
     return receipt
 
 
-def look(request: Request) -> Receipt:
+def look(request: DeletionRequest) -> Receipt:
     """The receipt that `forget` would begin with; changes nothing. Raises as `forget` does."""
     tops = tops_of(request.paths, request.was_searched)
     receipt, earlier = _receipts(request, tops)
@@ -90,12 +90,12 @@ def look(request: Request) -> Receipt:
     return receipt
 
 
-def _plan(request: Request, tops: Sequence[Path], receipt: Receipt) -> Plan:
+def _plan(request: DeletionRequest, tops: Sequence[Path], receipt: Receipt) -> Plan:
     done = trained_before(receipt.fields)
     return make_plan(request.selectors, tops, receipt.keys, done, request.shown)
 
 
-def _receipts(request: Request, tops: Sequence[Path]) -> tuple[Receipt, list[Receipt]]:
+def _receipts(request: DeletionRequest, tops: Sequence[Path]) -> tuple[Receipt, list[Receipt]]:
     """The receipt to write: a pending one of the same conditions, or a new one; the finished ones.
 
     Raises OutputExists if the file given for it is something else, or the pending one has another
@@ -129,18 +129,18 @@ def _receipts(request: Request, tops: Sequence[Path]) -> tuple[Receipt, list[Rec
     return new_receipt(path, request.selectors, tops, request.ticket), finished
 
 
-def _is_about(request: Request, receipt: Receipt) -> bool:
+def _is_about(request: DeletionRequest, receipt: Receipt) -> bool:
     """Whether a receipt has the ticket of the request, or that has none."""
     return request.ticket in {None, receipt.fields.get("ticket")}
 
 
-def _of_last(request: Request, last: Receipt) -> Receipt:
+def _of_last(request: DeletionRequest, last: Receipt) -> Receipt:
     """The receipt of the last deletion, after which nothing was left."""
     say(f"nothing is left to remove; {request.shown(last.path)} is the receipt of the deletion")
     return last
 
 
-def _refuse_finished(request: Request, last: Receipt | None) -> None:
+def _refuse_finished(request: DeletionRequest, last: Receipt | None) -> None:
     """Refuse to replace a finished receipt by one of pairs that came later."""
     if last is not None and request.receipt is not None:
         raise OutputExists(
@@ -150,7 +150,7 @@ def _refuse_finished(request: Request, last: Receipt | None) -> None:
 
 
 def _require_matches(
-    request: Request, plan: Plan, receipt: Receipt, earlier: Sequence[Receipt]
+    request: DeletionRequest, plan: Plan, receipt: Receipt, earlier: Sequence[Receipt]
 ) -> None:
     """Refuse conditions that select nothing, and never have: they may be mistyped.
 

@@ -56,7 +56,7 @@ class Channel(Protocol):
 
 
 @dataclass(frozen=True)
-class Request:
+class Computation:
     """The numbers of the items to compute with a model; without `work` it is only loaded."""
 
     source: Source[Any]
@@ -83,7 +83,7 @@ class Pool:
     def load(self, source: Source[Model], device: str) -> Model:
         """The model on this process's device, loaded by the other processes at the same time."""
         for channel in self._channels:
-            channel.send(Request(source))
+            channel.send(Computation(source))
         return source.load(device)
 
     def results(
@@ -102,7 +102,7 @@ class Pool:
         for rank, channel in enumerate(self._channels, start=1):
             share = numbers[rank::size]
             if share:
-                channel.send(Request(source, work.share(share), share))
+                channel.send(Computation(source, work.share(share), share))
         own = work.results(model, numbers[::size])
         for place in range(len(numbers)):
             rank = place % size

@@ -37,7 +37,7 @@ CLIP_BENCHMARK = "clip-benchmark"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class DataSetExport:
     """The tasks to export, their splits (() are all), the layout and the output directory."""
 
     tasks: Sequence[Task]
@@ -84,11 +84,11 @@ class Request:
         _export(self)
 
 
-def _clip_benchmark(target: Target, request: Request) -> Layout:
+def _clip_benchmark(target: Target, request: DataSetExport) -> Layout:
     return ClipBenchmark(target, request.dataset_type, request.templates)
 
 
-LAYOUTS: dict[str, Callable[[Target, Request], Layout]] = {
+LAYOUTS: dict[str, Callable[[Target, DataSetExport], Layout]] = {
     CLIP_BENCHMARK: _clip_benchmark,
     "img2dataset": lambda target, _: Img2Dataset(target),
     "hf": lambda target, _: HuggingFace(target),
@@ -96,7 +96,7 @@ LAYOUTS: dict[str, Callable[[Target, Request], Layout]] = {
 }
 
 
-def _export(request: Request) -> None:
+def _export(request: DataSetExport) -> None:
     found, identity = request.selection(), request.identity()
     if already_made(request.out, KIND, identity, force=request.force):
         say(f"export: {request.out} is already finished")
@@ -133,7 +133,7 @@ def _row(pair: ExportedPair) -> dict[str, Any]:
 
 
 def _write_manifest(
-    directory: Path, request: Request, found: Selection, identity: dict[str, Any]
+    directory: Path, request: DataSetExport, found: Selection, identity: dict[str, Any]
 ) -> None:
     digests = digests_of(directory)
     card = digests.pop(CARD, None)  # people fill it in

@@ -33,7 +33,7 @@ LOADER = "modeling_fusion.py"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class ModelExport:
     """The checkpoint to export, files of rows and tasks for its card, and the output directory."""
 
     checkpoint: Path
@@ -94,7 +94,7 @@ class Request:
         _export(self)
 
 
-def _export(request: Request) -> None:
+def _export(request: ModelExport) -> None:
     identity, rows = request.identity(), request.own_rows()
     if already_made(request.out, KIND, identity, force=request.force):
         say(f"export: {request.out} is already finished")
@@ -117,7 +117,7 @@ def _export(request: Request) -> None:
 
 
 def _write_manifest(
-    directory: Path, request: Request, identity: dict[str, Any], digests: dict[str, Any]
+    directory: Path, request: ModelExport, identity: dict[str, Any], digests: dict[str, Any]
 ) -> None:
     made = request.made
     (directory / MANIFEST).parent.mkdir()

@@ -26,7 +26,7 @@ PAIRS_OF_A_PART = 256
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class DistillRequest:
     """The inputs and options of distill.
 
     None for `views` means the default number, and for `preset` the teacher's own augmentation.
@@ -46,7 +46,7 @@ class Request:
 class DistillPlan:
     """A checked request, its opened splits, and the image transform and number of its views."""
 
-    request: Request
+    request: DistillRequest
     splits: Sequence[Split]
     transform: ImageTransform
     views: int
@@ -98,7 +98,7 @@ class DistillPlan:
         yield f"  views: {settings}"
 
 
-def make_plan(request: Request) -> DistillPlan:
+def make_plan(request: DistillRequest) -> DistillPlan:
     """Open the inputs of a request and check that they fit together.
 
     Raises BadInput if an input is not what its option needs, and UsageError for options without
@@ -125,7 +125,7 @@ def make_plan(request: Request) -> DistillPlan:
     return DistillPlan(request, splits, transform, views, identity, versions)
 
 
-def _settings(request: Request, teacher: CheckpointManifest) -> Settings:
+def _settings(request: DistillRequest, teacher: CheckpointManifest) -> Settings:
     """The augmentation of the preset, else of the teacher's training; options win over both."""
     inherited: dict[str, Any] = {}
     if request.preset is None:
@@ -149,7 +149,7 @@ def _plain(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _views(request: Request, transform: ImageTransform) -> int:
+def _views(request: DistillRequest, transform: ImageTransform) -> int:
     if transform.varies:
         return request.views or VIEWS
     if (request.views or 1) > 1:

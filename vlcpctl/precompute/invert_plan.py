@@ -20,7 +20,7 @@ _COUNTS = ("inversion.texts", "inversion.pairs")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class InversionRequest:
     """The inputs of invert-texts, the number of texts, and how they are generated."""
 
     checkpoint: Path
@@ -35,7 +35,7 @@ class Request:
 class InvertPlan:
     """A checked request, its opened buffer, and `settings` with the real size of mini-batches."""
 
-    request: Request
+    request: InversionRequest
     buffer: Split
     settings: InversionSettings
     identity: dict[str, Any]
@@ -60,7 +60,7 @@ class InvertPlan:
         )
 
 
-def make_plan(request: Request) -> InvertPlan:
+def make_plan(request: InversionRequest) -> InvertPlan:
     """Open the inputs of a request; a mini-batch is at most the whole buffer.
 
     Raises BadInput if the buffer is empty or an input is not what its option needs.

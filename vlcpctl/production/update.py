@@ -81,7 +81,7 @@ class RunLines(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class UpdateRequest:
     """A call of `update` for new data; `given` are the settings that were given with it."""
 
     state: Path
@@ -132,7 +132,9 @@ class Outcome:
             )
 
 
-def update(request: Request, run: RunLines, observe: Observe = lambda _point: None) -> Outcome:
+def update(
+    request: UpdateRequest, run: RunLines, observe: Observe = lambda _point: None
+) -> Outcome:
     """Make the next week from new data, and accept or reject it; the lock must be held.
 
     Data that were accepted before are not trained on again. `observe` is called at the points
@@ -174,7 +176,7 @@ def update(request: Request, run: RunLines, observe: Observe = lambda _point: No
     return made
 
 
-def dry_run(request: Request) -> list[str]:
+def dry_run(request: UpdateRequest) -> list[str]:
     """The lines of the update as `vlcpctl batch` takes them; other steps are comments.
 
     Nothing is written. Raises what `update` raises before its first line.
@@ -209,7 +211,7 @@ def dry_run(request: Request) -> list[str]:
     return found
 
 
-def _of_accepted(request: Request, place: Layout, known: Week) -> Outcome:
+def _of_accepted(request: UpdateRequest, place: Layout, known: Week) -> Outcome:
     """The outcome of data that were accepted before."""
     week = place.week(known.number)
     why = f"{request.state}: this data is already accepted as week {known.number}"
@@ -225,7 +227,7 @@ def _of_accepted(request: Request, place: Layout, known: Week) -> Outcome:
     return Outcome(number=known.number, directory=week, judged=judged, left_out=known.left_out)
 
 
-def _of_nothing_new(request: Request, place: Layout, state: State, counts: Counts) -> Outcome:
+def _of_nothing_new(request: UpdateRequest, place: Layout, state: State, counts: Counts) -> Outcome:
     """The outcome of data without a new pair: the last accepted week stays what it is."""
     said = f"{request.state}: {_nothing_new(counts)}"
     refuse_unapplied(said, request.given, state.settings, request.call)
@@ -242,7 +244,7 @@ def _nothing_new(counts: Counts) -> str:
     return f"{described(counts, total)}: nothing is new, and no week is made"
 
 
-def _refuse_unapplied(why: str, request: Request, accepted: Attempt) -> None:
+def _refuse_unapplied(why: str, request: UpdateRequest, accepted: Attempt) -> None:
     """Refuse settings that the week of these data was not made with."""
     call = request.call
     if accepted.fresh_state:
@@ -278,7 +280,7 @@ def _comment(*words: object) -> str:
 
 
 def prepare(
-    request: Request, place: Layout, *, writes: bool = True
+    request: UpdateRequest, place: Layout, *, writes: bool = True
 ) -> tuple[State, Settings, NewData]:
     """The state, the settings of this week and its data, all of them checked.
 

@@ -20,7 +20,7 @@ from vlcpctl.report.gates.verdicts import POLICIES, judge
 from vlcpctl.report.published.candidates import Choices
 from vlcpctl.report.published.cells import FilledTable, filled
 from vlcpctl.report.published.definition import load_table
-from vlcpctl.report.request import EXAMPLES, GALLERIES, NO_FILES, Files, Request
+from vlcpctl.report.request import EXAMPLES, GALLERIES, NO_FILES, Files, ReportRequest
 from vlcpctl.report.row_notes import row_notes
 from vlcpctl.report.scores.baseline import Baseline, find_baseline
 from vlcpctl.report.scores.collect import collect
@@ -35,7 +35,7 @@ from vlcpctl.report.sweeps.grouping import Grouped, grouped, parse_group_by
 from vlcpctl.report.tables.angles import collect_spatial_tracks
 
 
-def build(rows: Sequence[Row], request: Request, files: Files = NO_FILES) -> Document:
+def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) -> Document:
     """Build the report of these rows, with what other files add to it.
 
     Raises UsageError for an unknown gallery, run, metric, field, condition, policy, baseline,
@@ -84,14 +84,14 @@ def build(rows: Sequence[Row], request: Request, files: Files = NO_FILES) -> Doc
     return replace(document, verdicts=tuple(verdicts))
 
 
-def _check_names(request: Request) -> None:
+def _check_names(request: ReportRequest) -> None:
     if request.gallery not in GALLERIES:
         raise UsageError(f"--gallery: {unknown_name('gallery', request.gallery, GALLERIES)}")
     if request.undefined not in POLICIES:
         raise UsageError(f"--undefined: {unknown_name('policy', request.undefined, POLICIES)}")
 
 
-def _tracks(rows: Sequence[Row], found: JoinedRows, request: Request) -> tuple[Track, ...]:
+def _tracks(rows: Sequence[Row], found: JoinedRows, request: ReportRequest) -> tuple[Track, ...]:
     tracks = tuple(collect((row for row in rows if row.since is None), found.starts))
     check_metric(request.metric, tracks)
     tracks = without_tasks(tracks, request.without)
@@ -102,7 +102,7 @@ def _tracks(rows: Sequence[Row], found: JoinedRows, request: Request) -> tuple[T
 
 
 def _best(
-    rows: list[Row], request: Request, groups: Grouped
+    rows: list[Row], request: ReportRequest, groups: Grouped
 ) -> tuple[list[Row], tuple[Choice, ...]]:
     """The rows of the best settings on the validation split, or without --best all rows."""
     if request.best is None:
@@ -118,7 +118,7 @@ def _best(
 
 def _published(
     document: Document,
-    request: Request,
+    request: ReportRequest,
     keys: Collection[str],
     rows: Sequence[Row],
     found: JoinedRows,
@@ -134,7 +134,7 @@ def _published(
 def _with_forgotten(
     document: Document,
     rows: Sequence[Row],
-    request: Request,
+    request: ReportRequest,
     files: Files,
     intervals: RankIntervals,
 ) -> Document:

@@ -15,7 +15,7 @@ from vlcpctl.core.number_lists import are_plain, sorted_json
 from vlcpctl.core.rows import EarlierCheckpoint, Row
 from vlcpctl.report.comparability import parse_fields
 from vlcpctl.report.published.definition import table_id
-from vlcpctl.report.request import NO_FILES, Files, Request
+from vlcpctl.report.request import NO_FILES, Files, ReportRequest
 from vlcpctl.report.scores.saved_ranks import files_digest
 from vlcpctl.report.sweeps.grouping import parse_group_by
 
@@ -28,7 +28,9 @@ _BY_IDENTITY = frozenset({"buffer", "config", "degrees", "options", "tasks"})
 _AT_ONCE = 1000  # rows
 
 
-def identity(rows: Sequence[Row], request: Request, files: Files = NO_FILES) -> dict[str, Any]:
+def identity(
+    rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES
+) -> dict[str, Any]:
     """What determines a written report: rows, options, ranks and cards, not where these are.
 
     Images that were rewritten count as others: a report may show pairs that were removed from them.
@@ -36,13 +38,13 @@ def identity(rows: Sequence[Row], request: Request, files: Files = NO_FILES) -> 
     return {"rows": texts_id(sorted(_row_texts(rows))), **_options(request), **_digests(files)}
 
 
-def _options(request: Request) -> dict[str, Any]:
+def _options(request: ReportRequest) -> dict[str, Any]:
     """The options that were given, by name: those that are not their default."""
-    given, usual = _values(request), _values(Request())
+    given, usual = _values(request), _values(ReportRequest())
     return {name: value for name, value in given.items() if value != usual[name]}
 
 
-def _values(request: Request) -> dict[str, Any]:
+def _values(request: ReportRequest) -> dict[str, Any]:
     return asdict(request) | {
         "runs": sorted(request.runs),
         "fail_if": list(request.fail_if),

@@ -16,7 +16,7 @@ GALLERIES = {"own": ("own",), "merged": ("merged",), "both": ("own", "merged")}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class ReportRequest:
     """The options of a report, as `forgetting-report` takes them."""
 
     metric: str | None = None

@@ -16,7 +16,7 @@ import numpy as np
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.method import Method
 from vlcpctl.data.buffer import update as buffers
-from vlcpctl.data.buffer.manifest import Request as BufferRequest
+from vlcpctl.data.buffer.manifest import BufferRequest
 from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.precomputed.stored_features import StoredProjections
 from vlcpctl.data.tasks.samples import Pair
@@ -24,7 +24,7 @@ from vlcpctl.data.tasks.task import Split, open_stream, open_task
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.testing.tiny_stream import make_pair, make_stream
 from vlcpctl.training.config.composition import compose, settings_of_methods
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.settings import resolve
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step
@@ -113,7 +113,7 @@ def request(
     buffered: bool,
     registry: MethodRegistry | None = None,
     **how: Any,
-) -> Request:
+) -> TrainRequest:
     """The train-step of one task of the stream; `joint` takes all tasks up to this one.
 
     Tasks are trained at `root`, in order. After the first one the buffer is replayed if a method
@@ -126,7 +126,7 @@ def request(
     needs_buffer = any(method.needs(first=False).buffer for method in methods)
     policy = policy_of(methods) or "reservoir"
     replays = (buffered or needs_buffer) and not first
-    return Request(
+    return TrainRequest(
         tasks=tuple(world.tasks[: number + 1]) if joint else (world.tasks[number],),
         out=root / f"{number:02d}",
         run=names,
@@ -146,7 +146,7 @@ def policy_of(methods: Sequence[Method]) -> str:
     return next((one for one in needed + usual if one), "")
 
 
-def chain(world: TrainingWorld, names: str, root: Path, **how: Any) -> list[Request]:
+def chain(world: TrainingWorld, names: str, root: Path, **how: Any) -> list[TrainRequest]:
     """The train-steps of the whole stream, which save a state every second step."""
     return [
         request(world, names, number, root, **{"buffered": False, "save_every": "2", **how})
@@ -154,7 +154,7 @@ def chain(world: TrainingWorld, names: str, root: Path, **how: Any) -> list[Requ
     ]
 
 
-def points_of(step: Request) -> list[str]:
+def points_of(step: TrainRequest) -> list[str]:
     """Where to kill: before the first save, right after it, near the end of each phase, at its end.
 
     A process that was killed resumes from the last save, every second step, to the next point.
@@ -169,7 +169,7 @@ def points_of(step: Request) -> list[str]:
     return [*points, *ENDS]
 
 
-def require_exact_resume(steps: Callable[[Path], Sequence[Request]], root: Path) -> None:
+def require_exact_resume(steps: Callable[[Path], Sequence[TrainRequest]], root: Path) -> None:
     """Train a stream in one interpreter, in a process per task, and in processes that are killed.
 
     `steps` returns the train-steps of the stream in a directory. Raises AssertionError if a process
@@ -192,13 +192,13 @@ def require_exact_resume(steps: Callable[[Path], Sequence[Request]], root: Path)
         assert not differing, f"other bytes {what}: {', '.join(differing)}"
 
 
-def in_one_interpreter(requests: Sequence[Request]) -> None:
+def in_one_interpreter(requests: Sequence[TrainRequest]) -> None:
     """Every task through the library, in this very process."""
     for step in requests:
         train_step(step)
 
 
-def in_child(step: Request, observe: Callable[[str], None] = lambda point: None) -> int:
+def in_child(step: TrainRequest, observe: Callable[[str], None] = lambda point: None) -> int:
     """One train-step in a forked child; its exit status, negative for a signal."""
     pid = os.fork()
     if pid == 0:

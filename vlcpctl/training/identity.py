@@ -25,7 +25,7 @@ from vlcpctl.data.tasks.task import open_task
 from vlcpctl.methods.plugins.source import facts_of
 from vlcpctl.training.config.composition import hyper_of
 from vlcpctl.training.config.execution import numeric_options
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.settings import OF_MODEL, PREVIOUS
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 ARITHMETIC = 2
 
 
-def semantic(request: Request) -> dict[str, Any]:
+def semantic(request: TrainRequest) -> dict[str, Any]:
     """The facts that decide what the run computes, with contents in place of paths. Torch-free.
 
     Moved or copied inputs are still the same run.
@@ -68,7 +68,7 @@ def semantic(request: Request) -> dict[str, Any]:
     }
 
 
-def versions(request: Request) -> Versions:
+def versions(request: TrainRequest) -> Versions:
     """The versions of the inputs, by which `semantic` may differ from that of a finished run."""
     inputs = [open_task(path).manifest for path in request.tasks]
     for path, kind in ((request.buffer, "task"), (request.targets, "targets")):
@@ -81,7 +81,7 @@ def versions(request: Request) -> Versions:
     return Versions.of(inputs, counts)
 
 
-def already_trained(request: Request, identity: dict[str, Any]) -> bool:
+def already_trained(request: TrainRequest, identity: dict[str, Any]) -> bool:
     """Whether the finished checkpoint of this very run exists, also of an earlier version.
 
     `identity` is what `semantic` returns for the request. Raises as `already_made` does.
@@ -95,7 +95,9 @@ def already_trained(request: Request, identity: dict[str, Any]) -> bool:
     return already_made(request.out, "checkpoint", own, force=request.force, versions=known)
 
 
-def as_recorded(request: Request, identity: dict[str, Any], recorded: object) -> dict[str, Any]:
+def as_recorded(
+    request: TrainRequest, identity: dict[str, Any], recorded: object
+) -> dict[str, Any]:
     """The identity of a run as a recorded one would describe the model of --previous.
 
     Earlier versions recorded what the preset would have chosen. The content id of the previous
@@ -109,7 +111,7 @@ def as_recorded(request: Request, identity: dict[str, Any], recorded: object) ->
     return {**identity, "settings": {**identity["settings"], **same}}
 
 
-def numeric(request: Request, device: torch.device) -> dict[str, Any]:
+def numeric(request: TrainRequest, device: torch.device) -> dict[str, Any]:
     """The facts that decide the last bits of the result, on this machine."""
     from vlcpctl.core.devices import arithmetic_facts
 

@@ -21,13 +21,13 @@ from vlcpctl.distributed.ranks import ProcessRanks, process_ranks
 from vlcpctl.distributed.world import join_processes
 from vlcpctl.models.imports import preload
 from vlcpctl.training.adaptation.adapted import adapted
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.identity import already_trained, semantic
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step
 
 
-def train(request: Request, *, quiet: bool = False) -> Path | None:
+def train(request: TrainRequest, *, quiet: bool = False) -> Path | None:
     """Train in `request.nproc` processes.
 
     Returns the checkpoint's path in the one process that should print it, else None. Raises what
@@ -42,7 +42,7 @@ def train(request: Request, *, quiet: bool = False) -> Path | None:
     return train_step(request)
 
 
-def _launch(request: Request, *, quiet: bool) -> Path | None:
+def _launch(request: TrainRequest, *, quiet: bool) -> Path | None:
     request = adapted(request)
     identity = semantic(request)
     # Rank 0 takes the lock again, so that it is held for as long as there is a writer, not for as
@@ -66,7 +66,7 @@ def _launch(request: Request, *, quiet: bool) -> Path | None:
     return request.out if 0 in results else None
 
 
-def take_part(request: Request, ranks: ProcessRanks) -> None:
+def take_part(request: TrainRequest, ranks: ProcessRanks) -> None:
     """Train as one of the processes that a launcher started; only rank 0 prints."""
     enter_process(ranks)
     device = process_device(request.device, ranks)
@@ -74,7 +74,7 @@ def take_part(request: Request, ranks: ProcessRanks) -> None:
         train_step(replace(request, device=str(device)), world=world)
 
 
-def run_process(request: Request, quiet: bool, wait_s: float = 0.0) -> None:
+def run_process(request: TrainRequest, quiet: bool, wait_s: float = 0.0) -> None:
     """The entry point of processes that `train` starts; `wait_s` is --wait.
 
     An error is passed to the launcher in a file, and its exit code becomes the process's.

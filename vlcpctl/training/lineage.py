@@ -18,7 +18,7 @@ from vlcpctl.data.tasks.keys import Keys
 from vlcpctl.data.tasks.neighbours import shared_with_evaluation, stream_entries
 from vlcpctl.data.tasks.task import Split, Task
 from vlcpctl.methods.plugins.source import facts_of
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.task_history import TaskHistory
 
 # Names that 'split' gives to tasks of every stream: the same name does not mean the same task.
@@ -26,7 +26,7 @@ _NUMBERED = re.compile(r"(part|classes)-\d+")
 
 
 def lineage_warnings(
-    request: Request, history: TaskHistory, splits: Sequence[Split], buffer: Task | None
+    request: TrainRequest, history: TaskHistory, splits: Sequence[Split], buffer: Task | None
 ) -> tuple[str, ...]:
     """One line for everything about --previous and --buffer that may not be intended.
 
@@ -43,7 +43,7 @@ def lineage_warnings(
     return tuple(found)
 
 
-def _of_run(request: Request, parent: CheckpointManifest) -> Iterator[str]:
+def _of_run(request: TrainRequest, parent: CheckpointManifest) -> Iterator[str]:
     """What --previous was trained as, where this run is trained otherwise."""
     here = {"run": request.run, "seed": request.seed, "method": request.method_name}
     there = {"run": parent.run, "seed": parent.seed, "method": parent.method}
@@ -119,7 +119,7 @@ def _of_buffer(
 
 
 def _of_features(
-    request: Request, buffer: Task, parent: CheckpointManifest | None
+    request: TrainRequest, buffer: Task, parent: CheckpointManifest | None
 ) -> Iterator[str]:
     """Stored features that another model than the parent added last, where a method uses them."""
     entry = buffer.manifest[BUFFER_NAME]

@@ -8,10 +8,10 @@ from vlcpctl.core.method import Method
 from vlcpctl.data.buffer.manifest import BUFFER_NAME
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.models.width import shared_width
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 
 
-def policy_notes(request: Request, buffer: Task | None) -> Iterator[str]:
+def policy_notes(request: TrainRequest, buffer: Task | None) -> Iterator[str]:
     """A note for each method whose paper chooses the buffer by another policy."""
     if buffer is None:
         return
@@ -24,7 +24,7 @@ def policy_notes(request: Request, buffer: Task | None) -> Iterator[str]:
             )
 
 
-def shape_notes(request: Request) -> Iterator[str]:
+def shape_notes(request: TrainRequest) -> Iterator[str]:
     """Each method's choice that follows from the batch and the width, after the method's name."""
     for method, width in _with_width(request):
         note = method.shape_note(pairs=request.settings.batch_size, width=width)
@@ -32,7 +32,7 @@ def shape_notes(request: Request) -> Iterator[str]:
             yield f"{method.name}: {note}"
 
 
-def shape_warnings(request: Request) -> Iterator[str]:
+def shape_warnings(request: TrainRequest) -> Iterator[str]:
     """Warnings of methods about such choices."""
     for method, width in _with_width(request):
         warning = method.shape_warning(pairs=request.settings.batch_size, width=width)
@@ -40,7 +40,7 @@ def shape_warnings(request: Request) -> Iterator[str]:
             yield warning
 
 
-def _with_width(request: Request) -> Iterator[tuple[Method, int]]:
+def _with_width(request: TrainRequest) -> Iterator[tuple[Method, int]]:
     """The methods that use the previous model and have something to say, and the model's width."""
     used = request.previous is not None or request.teacher is not None
     asked = [

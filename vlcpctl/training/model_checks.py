@@ -7,10 +7,10 @@ from typing import Any
 
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.models.configuration import configuration_here, is_of_a_hub
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 
 
-def check_model(request: Request) -> None:
+def check_model(request: TrainRequest) -> None:
     """Raise UsageError or Incompatible for a model that cannot be trained as it was made.
 
     The configuration of a hub's model is not known before it is built. Raises BadInput for a path
@@ -39,7 +39,7 @@ def refuse_sigmoid(model: str, config: Mapping[str, Any]) -> None:
         )
 
 
-def batch_norm_notes(request: Request) -> Iterator[str]:
+def batch_norm_notes(request: TrainRequest) -> Iterator[str]:
     """A note about the images over which batch norms normalise, if a batch is encoded in parts."""
     batch = request.settings.batch_size
     part = batch // request.nproc

@@ -13,7 +13,7 @@ from vlcpctl.core.transform import EXACT, ImageTransform
 from vlcpctl.core.versions import Versions
 from vlcpctl.data.precomputed.teacher_targets import TargetsDirectory, TeacherTargets, open_targets
 from vlcpctl.data.tasks.task import Split, Task
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 
 
 def weight_users(methods: Sequence[Method]) -> list[str]:
@@ -33,7 +33,7 @@ def targets_line(targets: TargetsDirectory, methods: Sequence[Method]) -> str:
 
 
 def open_teacher_targets(
-    request: Request, sources: Sequence[Task], splits: Sequence[Split], *, first: bool
+    request: TrainRequest, sources: Sequence[Task], splits: Sequence[Split], *, first: bool
 ) -> TeacherTargets | None:
     """Open the targets of a request; None without --targets.
 

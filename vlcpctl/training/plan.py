@@ -27,7 +27,7 @@ from vlcpctl.training.config.execution import check_execution, execution_line
 from vlcpctl.training.config.per_step import dependence, refuse_idle_scale, scale_lines, scaled
 from vlcpctl.training.config.phases import PhasePlan, plan_phases
 from vlcpctl.training.config.processes import check_processes
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.settings import refuse_idle_settings, replay_share
 from vlcpctl.training.lineage import lineage_warnings
 from vlcpctl.training.method_notes import policy_notes, shape_notes, shape_warnings
@@ -56,7 +56,7 @@ _SLOW = frozenset({"momentum", "history", "average"})
 class TrainPlan:
     """A checked request with its opened inputs, its pairs and its phases."""
 
-    request: Request
+    request: TrainRequest
     tasks: tuple[Task, ...]
     buffer: Task | None
     sampler: PairSampler
@@ -184,7 +184,7 @@ class TrainPlan:
         return f"about {seconds / 60:.1f} min at the speed of the previous checkpoint"
 
 
-def make_plan(request: Request) -> TrainPlan:
+def make_plan(request: TrainRequest) -> TrainPlan:
     """Open the inputs of a request and check that they fit together.
 
     Raises BadInput for an input that is not what its option needs, UsageError for options that
@@ -229,7 +229,7 @@ def make_plan(request: Request) -> TrainPlan:
     return TrainPlan(request, tasks, buffer, *inputs)
 
 
-def _replay_warnings(request: Request, sampler: PairSampler) -> Iterator[str]:
+def _replay_warnings(request: TrainRequest, sampler: PairSampler) -> Iterator[str]:
     """A warning if the buffer's share of a batch rounds to no pair."""
     share, size = replay_share(request.settings.replay), request.settings.batch_size
     if sampler.buffer is not None and share is not None and not round(share * size):
@@ -245,7 +245,7 @@ def _train_split(task: Task) -> Split:
 
 
 def _check_chain(
-    request: Request,
+    request: TrainRequest,
     tasks: tuple[Task, ...],
     buffer: Task | None,
     parent: CheckpointManifest | None,
@@ -298,7 +298,7 @@ def _refuse_repeated(tasks: tuple[Task, ...], buffer: Task) -> None:
             )
 
 
-def _is_first(request: Request) -> bool:
+def _is_first(request: TrainRequest) -> bool:
     """Whether there is neither a previous model nor a teacher."""
     return request.previous is None and request.teacher is None
 
@@ -329,7 +329,9 @@ def _needs_buffer(name: str, parent: CheckpointManifest | None) -> str:
     )
 
 
-def _check_parent(request: Request, tasks: tuple[Task, ...], parent: CheckpointManifest) -> None:
+def _check_parent(
+    request: TrainRequest, tasks: tuple[Task, ...], parent: CheckpointManifest
+) -> None:
     for method in request.methods:
         if method.from_unseen and parent.tasks:
             raise UsageError(
@@ -344,7 +346,7 @@ def _check_parent(request: Request, tasks: tuple[Task, ...], parent: CheckpointM
 
 
 def _refuse_learned_step(
-    request: Request, tasks: tuple[Task, ...], parent: CheckpointManifest
+    request: TrainRequest, tasks: tuple[Task, ...], parent: CheckpointManifest
 ) -> None:
     """Refuse a task that an imported model counts as having learned: a mistaken --step."""
     # A report could not tell the rows of the model from those of the task's own step.
@@ -358,7 +360,7 @@ def _refuse_learned_step(
             )
 
 
-def refuse_idle_inputs(request: Request) -> None:
+def refuse_idle_inputs(request: TrainRequest) -> None:
     """Raise UsageError for a teacher that no method uses, and options idle after a first task."""
     needs = [method.needs(first=False) for method in request.methods]
     uses_features = any(need.previous or need.pseudo_texts for need in needs)
@@ -386,7 +388,7 @@ def refuse_idle_inputs(request: Request) -> None:
         refuse_idle_scale(request.methods, request.settings.scale_per_step)
 
 
-def _refuse_kept_groups(request: Request) -> None:
+def _refuse_kept_groups(request: TrainRequest) -> None:
     """Refuse groups of pairs beside a queue of earlier tasks: each task numbers its own anew."""
     if request.settings.negatives != "distinct":
         return
@@ -401,7 +403,7 @@ def _refuse_kept_groups(request: Request) -> None:
                 )
 
 
-def _check_resume(request: Request) -> None:
+def _check_resume(request: TrainRequest) -> None:
     """Refuse --accept-inexact if there is no saved state that it could apply to."""
     if not request.accept_inexact:
         return
@@ -413,14 +415,14 @@ def _check_resume(request: Request) -> None:
         )
 
 
-def _check_captions(request: Request, splits: Sequence[Split]) -> None:
+def _check_captions(request: TrainRequest, splits: Sequence[Split]) -> None:
     """Refuse --captions all if no image has more than one caption."""
     is_given = request.origins.get("captions") == "flag" and request.settings.captions == "all"
     if is_given and all(int(split.caption_counts().max(initial=0)) <= 1 for split in splits):
         raise UsageError("--captions all has no effect: no image has more than one caption")
 
 
-def _check_warm_up(request: Request, phases: Sequence[PhasePlan]) -> None:
+def _check_warm_up(request: TrainRequest, phases: Sequence[PhasePlan]) -> None:
     """Refuse a warm-up that leaves no step of training at the full learning rate."""
     for phase in phases:
         warm = round(request.settings.warmup * phase.whole)

@@ -16,7 +16,7 @@ from vlcpctl.data.loading.order import Order
 from vlcpctl.data.loading.sampler import BufferSampler
 from vlcpctl.data.precomputed.pseudo_texts import PseudoTextFile, open_pseudo_texts
 from vlcpctl.data.tasks.task import Task
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class PseudoTextSource:
 
 
 def pseudo_text_source(
-    request: Request, buffer: Task | None, *, first: bool
+    request: TrainRequest, buffer: Task | None, *, first: bool
 ) -> PseudoTextSource | None:
     """The source of pseudo texts for the method that needs them; None if no method does.
 
@@ -87,7 +87,7 @@ def pseudo_text_source(
 
 
 def _from_buffer(
-    request: Request, name: str, settings: InversionSettings, buffer: Task | None
+    request: TrainRequest, name: str, settings: InversionSettings, buffer: Task | None
 ) -> PseudoTextSource:
     """Mini-batches of the buffer as a source.
 
@@ -105,7 +105,7 @@ def _from_buffer(
     )
 
 
-def _check_share(request: Request, name: str, count: int, what: str) -> None:
+def _check_share(request: TrainRequest, name: str, count: int, what: str) -> None:
     if count % request.nproc:
         raise UsageError(
             f"method {name} uses {count} {what}, not divisible by {request.nproc} processes; "
@@ -113,7 +113,7 @@ def _check_share(request: Request, name: str, count: int, what: str) -> None:
         )
 
 
-def _refuse_settings(request: Request, method: Method, settings: InversionSettings) -> None:
+def _refuse_settings(request: TrainRequest, method: Method, settings: InversionSettings) -> None:
     """Refuse --set for how texts are generated: those of a file already are."""
     default = type(method)().needs(first=False).pseudo_texts
     assert default is not None
@@ -124,7 +124,9 @@ def _refuse_settings(request: Request, method: Method, settings: InversionSettin
         )
 
 
-def _from_file(request: Request, settings: InversionSettings, buffer: Task | None) -> FileTexts:
+def _from_file(
+    request: TrainRequest, settings: InversionSettings, buffer: Task | None
+) -> FileTexts:
     """The file as a source; it must be made with the teacher and the replayed buffer."""
     assert request.pseudo_texts is not None
     file = open_pseudo_texts(request.pseudo_texts)

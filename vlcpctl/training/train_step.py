@@ -37,7 +37,7 @@ from vlcpctl.training import identity
 from vlcpctl.training.adaptation.adapted import adapted
 from vlcpctl.training.batches import training_batches, training_transform, validation_batches
 from vlcpctl.training.config.phases import steps_before
-from vlcpctl.training.config.request import Request, save_every
+from vlcpctl.training.config.request import TrainRequest, save_every
 from vlcpctl.training.config.settings import configuration
 from vlcpctl.training.loop.expected_state import require_complete
 from vlcpctl.training.loop.loop import (
@@ -61,7 +61,7 @@ from vlcpctl.training.validation import validate
 
 
 def train_step(
-    request: Request, observe: Observer = ignore_point, world: World | None = None
+    request: TrainRequest, observe: Observer = ignore_point, world: World | None = None
 ) -> Path:
     """Train, write the checkpoint at `request.out` and return that path.
 
@@ -79,7 +79,7 @@ def train_step(
 
 
 def _locked_train_step(
-    request: Request, partial: ResumeDirectory, observe: Observer, world: World
+    request: TrainRequest, partial: ResumeDirectory, observe: Observer, world: World
 ) -> Path:
     request = adapted(request)
     semantic = identity.semantic(request)
@@ -240,7 +240,7 @@ def _configuration(plan: TrainPlan) -> dict[str, Any]:
     return {**about, "seed": request.seed, **{name: value for name, value, _ in settings}}
 
 
-def _say_outcome(request: Request, loop: TrainingLoop, *, resumed: bool) -> None:
+def _say_outcome(request: TrainRequest, loop: TrainingLoop, *, resumed: bool) -> None:
     outcome = Outcome.read(request.out / METRICS)
     rate = f" ({loop.pairs_per_second():.0f} pairs/s{' since it resumed' if resumed else ''})"
     seconds, pairs = loop.seconds(), loop.saved.pairs
@@ -295,7 +295,7 @@ def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> 
     return run
 
 
-def _set_execution(request: Request, encoder: Encoder, device: torch.device) -> None:
+def _set_execution(request: TrainRequest, encoder: Encoder, device: torch.device) -> None:
     """Move the model to its device, and make it run as the options say."""
     set_arithmetic(tf32=request.tf32)
     place(encoder.module, device)
@@ -304,11 +304,11 @@ def _set_execution(request: Request, encoder: Encoder, device: torch.device) -> 
         encoder.checkpoint_gradients()
 
 
-def _needs_initial_weights(request: Request) -> bool:
+def _needs_initial_weights(request: TrainRequest) -> bool:
     return any(method.needs(first=False).previous_weights for method in request.methods)
 
 
-def _frozen(request: Request, encoder: Encoder, parent: ParentCheckpoint | None) -> Weights:
+def _frozen(request: TrainRequest, encoder: Encoder, parent: ParentCheckpoint | None) -> Weights:
     """Copies of the teacher's tensors, else of the previous model's; {} if there is neither."""
     teacher = open_parent(request.teacher) if request.teacher else None
     source = teacher.encoder() if teacher else encoder if parent else None
@@ -327,7 +327,7 @@ def _check_targets(targets: TargetsDirectory, run: TrainRun) -> None:
         )
 
 
-def _encoder(request: Request, parent: ParentCheckpoint | None) -> Encoder:
+def _encoder(request: TrainRequest, parent: ParentCheckpoint | None) -> Encoder:
     """The parent's model, or a new one."""
     settings = request.settings
     if parent:
@@ -345,7 +345,7 @@ def _encoder(request: Request, parent: ParentCheckpoint | None) -> Encoder:
     return encoders.build(settings.model, start)
 
 
-def _check_family(request: Request, family: str) -> None:
+def _check_family(request: TrainRequest, family: str) -> None:
     """Refuse options and methods that need a fusion model if the model is a dual encoder."""
     if family == "fusion":
         return
@@ -362,14 +362,14 @@ def _check_family(request: Request, family: str) -> None:
             )
 
 
-def _check_blend(request: Request, encoder: Encoder) -> None:
+def _check_blend(request: TrainRequest, encoder: Encoder) -> None:
     """Refuse --blend-buffers for a model without statistics that could be averaged."""
     is_given = request.origins.get("blend_buffers") == "flag"
     if is_given and not any(one.is_floating_point() for one in encoder.buffers().values()):
         raise UsageError("--blend-buffers has no effect: the model has no BatchNorm statistics")
 
 
-def _refuse_other_shape(request: Request, image_size: int) -> None:
+def _refuse_other_shape(request: TrainRequest, image_size: int) -> None:
     """Refuse an image size other than the one that the previous checkpoint fixes."""
     wanted = request.settings.image_size
     if wanted not in (None, image_size):

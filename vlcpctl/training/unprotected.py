@@ -11,10 +11,10 @@ from vlcpctl.core.method import Method
 from vlcpctl.core.shown_paths import as_word
 from vlcpctl.models.checkpoint_files import SLOTS
 from vlcpctl.models.configuration import fusion_configuration
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 
 
-def unprotected(request: Request, parent: CheckpointManifest | None) -> Iterator[str]:
+def unprotected(request: TrainRequest, parent: CheckpointManifest | None) -> Iterator[str]:
     """Notes on pretrained weights of a first task, and on methods that have measured nothing yet.
 
     `parent` is the manifest of --previous, if there is one.
@@ -25,7 +25,7 @@ def unprotected(request: Request, parent: CheckpointManifest | None) -> Iterator
         yield from _of_importance(request, request.previous, parent)
 
 
-def _of_first_task(request: Request) -> Iterator[str]:
+def _of_first_task(request: TrainRequest) -> Iterator[str]:
     pretrained = request.settings.pretrained
     # Parts of a fusion model, such as a BERT, are not a model that could be continued.
     is_whole = pretrained not in (None, "none") and "=" not in str(pretrained)
@@ -40,7 +40,7 @@ def _of_first_task(request: Request) -> Iterator[str]:
     )
 
 
-def _as_source(request: Request) -> str:
+def _as_source(request: TrainRequest) -> str:
     """The pretrained weights of a request as import-checkpoint takes them."""
     model, pretrained = request.settings.model, str(request.settings.pretrained)
     if Path(pretrained).is_file() and (Path(model).is_file() or fusion_configuration(model)):
@@ -58,7 +58,9 @@ def _protects(method: Method) -> bool:
     return uses_model or needs.buffer or bool(later - first)
 
 
-def _of_importance(request: Request, previous: Path, parent: CheckpointManifest) -> Iterator[str]:
+def _of_importance(
+    request: TrainRequest, previous: Path, parent: CheckpointManifest
+) -> Iterator[str]:
     names = _without_state(request, previous, parent)
     if names:
         have = "has" if len(names) == 1 else "have"
@@ -68,7 +70,9 @@ def _of_importance(request: Request, previous: Path, parent: CheckpointManifest)
         )
 
 
-def _without_state(request: Request, previous: Path, parent: CheckpointManifest) -> Sequence[str]:
+def _without_state(
+    request: TrainRequest, previous: Path, parent: CheckpointManifest
+) -> Sequence[str]:
     """The methods that protect what they have measured, and have measured nothing."""
     names = [method.name for method in request.methods if method.measures]
     if request.fresh_state or not parent.tasks:

@@ -11,7 +11,7 @@ from support.pair_files import rows, write_parquet
 
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.errors import OutputExists
-from vlcpctl.data.buffer.manifest import Request
+from vlcpctl.data.buffer.manifest import BufferRequest
 from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.buffer.update import open_buffer, plan_update, write_buffer
 from vlcpctl.data.splitting.options import SplitOptions
@@ -29,12 +29,12 @@ def week(place: Path, pairs: list[dict[str, Any]], keep: str | None) -> Task:
     return open_stream(place)[0]
 
 
-def request(task: Task, previous: Task | None = None, size: int = 100) -> Request:
+def request(task: Task, previous: Task | None = None, size: int = 100) -> BufferRequest:
     wanted = BufferSize(count=size, text=str(size))
-    return Request(task=task, previous=previous, policy="reservoir", size=wanted, seed=0)
+    return BufferRequest(task=task, previous=previous, policy="reservoir", size=wanted, seed=0)
 
 
-def update(out: Path, wanted: Request) -> Task:
+def update(out: Path, wanted: BufferRequest) -> Task:
     write_buffer(out, wanted, plan_update(wanted), features=lambda _split, rows: np.ones((1, 1)))
     assert not list(check(out, deep=True))
     return open_buffer(out)
@@ -77,9 +77,9 @@ def test_pairs_that_stay_keep_their_values_when_others_are_evicted(tmp_path: Pat
     first = week(tmp_path / "w1", customers(20, "ada"), "customer,id")
     second = week(tmp_path / "w2", customers(60, "bob", 20), "customer")
     size = BufferSize(count=20, text="20")
-    one = Request(task=first, previous=None, policy="ring", size=size, seed=0)
+    one = BufferRequest(task=first, previous=None, policy="ring", size=size, seed=0)
     buffer = update(tmp_path / "b1", one)
-    two = Request(task=second, previous=buffer, policy="ring", size=size, seed=0)
+    two = BufferRequest(task=second, previous=buffer, policy="ring", size=size, seed=0)
     found = kept(update(tmp_path / "b2", two))
     assert len(found) == 20
     for key, values in found.items():

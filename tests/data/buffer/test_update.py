@@ -14,7 +14,7 @@ from vlcpctl.core.errors import BadInput, Incompatible
 from vlcpctl.data.buffer import policies
 from vlcpctl.data.buffer import update as buffer_module
 from vlcpctl.data.buffer.size import BufferSize
-from vlcpctl.data.buffer.update import Request, open_buffer, plan_update, write_buffer
+from vlcpctl.data.buffer.update import BufferRequest, open_buffer, plan_update, write_buffer
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.testing.tiny_stream import make_task
 
@@ -36,7 +36,7 @@ def tasks(directory: Path, sizes: list[int]) -> list[Path]:
 
 
 def update(out: Path, task: Path, previous: Path | None = None, **options: object) -> Task:
-    request = Request(
+    request = BufferRequest(
         **{
             "task": open_task(task),
             "previous": previous and open_buffer(previous),
@@ -125,7 +125,7 @@ def test_shrinking_keeps_the_best_and_their_ranks(tmp_path: Path, policy: str) -
 
 def test_size_beyond_the_data_keeps_everything_and_says_so(tmp_path: Path) -> None:
     (task,) = tasks(tmp_path, [4])
-    request = Request(task=open_task(task), previous=None, policy="ring", size=TEN, seed=0)
+    request = BufferRequest(task=open_task(task), previous=None, policy="ring", size=TEN, seed=0)
     assert str(plan_update(request)).endswith("all images so far are kept")
     assert update(tmp_path / "buffer", task).counts == {"train": 4}
 
@@ -266,7 +266,7 @@ def _watched_update(out: Path, task: Path, **options: object) -> tuple[list[str]
 
     few = BufferSize(count=2, text="2")
     given = {"task": open_task(task), "previous": None, "size": few, "seed": 0, **options}
-    request = Request(**given)
+    request = BufferRequest(**given)
     plan = plan_update(request)
     write_buffer(out, request, plan, watched)
     return list(plan.warnings), embedded

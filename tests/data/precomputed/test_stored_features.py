@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from vlcpctl.core.errors import BadInput, Incompatible
-from vlcpctl.data.buffer.manifest import Request
+from vlcpctl.data.buffer.manifest import BufferRequest
 from vlcpctl.data.buffer.size import BufferSize
 from vlcpctl.data.buffer.update import open_buffer, plan_update, write_buffer
 from vlcpctl.data.precomputed.stored_features import (
@@ -51,7 +51,7 @@ def update(
     out: Path, task: Path, maker: str, previous: Path | None = None, **options: object
 ) -> Task:
     width = options.pop("width", WIDTH)
-    request = Request(
+    request = BufferRequest(
         **{
             "task": open_task(task),
             "previous": previous and open_buffer(previous),

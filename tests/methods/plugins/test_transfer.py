@@ -12,14 +12,14 @@ from support.method_files import write_method
 
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.settings import Settings
 
 
 def test_another_process_gets_the_code_that_was_read(tmp_path: Path) -> None:
     path = write_method(tmp_path / "mine.py")
     methods = compose("mine+ewc", ["mine.strength=3"], MethodRegistry.of([path]))
-    request = Request(tasks=(), out=tmp_path, methods=methods, settings=Settings())
+    request = TrainRequest(tasks=(), out=tmp_path, methods=methods, settings=Settings())
     pickled = tmp_path / "request.pickle"
     pickled.write_bytes(pickle.dumps(request))
     path.write_text("edited since")
@@ -38,6 +38,6 @@ def test_another_process_gets_the_code_that_was_read(tmp_path: Path) -> None:
 
 
 def test_a_request_without_files_is_copied_as_before(tmp_path: Path) -> None:
-    request = Request(tasks=(), out=tmp_path, methods=compose("ctp"), settings=Settings())
+    request = TrainRequest(tasks=(), out=tmp_path, methods=compose("ctp"), settings=Settings())
     assert pickle.loads(pickle.dumps(request)) == request
     assert replace(request, seed=3).seed == 3

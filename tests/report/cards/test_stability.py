@@ -10,12 +10,12 @@ from support.eval_rows import merged_rows, own_rows, read_back
 
 from vlcpctl.report.build import build
 from vlcpctl.report.cards.stability import stability_points
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.scores.runs import Track
 
 
 def _track(path: Path, rows: list[dict[str, Any]]) -> Track:
-    return build(read_back(path / "r", rows), Request()).tracks[0]
+    return build(read_back(path / "r", rows), ReportRequest()).tracks[0]
 
 
 def test_both_measures_by_hand(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from vlcpctl.report.build import build
 from vlcpctl.report.document import Document
 from vlcpctl.report.gates.grammar import parse_gate
 from vlcpctl.report.gates.verdicts import Verdict, enforce, judge
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.scores.drops import Drop, Interval
 from vlcpctl.report.scores.runs import Track
 from vlcpctl.report.scores.summary import Spread
@@ -211,7 +211,7 @@ def _guard(step: int | None, score: float, checkpoint: str) -> dict[str, Any]:
 
 
 def _built(path: Path, rows: list[dict[str, Any]], *conditions: str, **options: Any) -> Document:
-    return build(read_back(path / "rows", rows), Request(fail_if=conditions, **options))
+    return build(read_back(path / "rows", rows), ReportRequest(fail_if=conditions, **options))
 
 
 def test_rows_of_a_run_and_its_start_are_judged(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from vlcpctl.report.build import build
 from vlcpctl.report.document import Document, verdicts_table
 from vlcpctl.report.gates.verdicts import enforce
 from vlcpctl.report.identity import identity
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.summary_json import as_line
 
 JOINT = (*[()] * 2, (70.0, 70.0, 70.0))
@@ -22,7 +22,7 @@ JOINT = (*[()] * 2, (70.0, 70.0, 70.0))
 
 def _judged(path: Path, *fail_if: str, runs: tuple[str, ...] = ()) -> Document:
     rows = own_rows() + merged_rows() + own_rows(JOINT, run="joint")
-    return build(read_back(path / "r", rows), Request(fail_if=fail_if, runs=runs))
+    return build(read_back(path / "r", rows), ReportRequest(fail_if=fail_if, runs=runs))
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,14 @@ def test_conditions_that_do_not_hold_pass(tmp_path: Path) -> None:
 
 def test_rows_outside_the_stream_alone_cannot_be_judged(tmp_path: Path) -> None:
     rows = [row(task="coco", task_step=None)]
-    document = build(read_back(tmp_path / "r", rows), Request(fail_if=("bwt_gem:lt:0",)))
+    document = build(read_back(tmp_path / "r", rows), ReportRequest(fail_if=("bwt_gem:lt:0",)))
     with pytest.raises(BadInput, match="no run has rows on tasks of its stream"):
         enforce(document.verdicts)
 
 
 def test_a_hole_that_was_allowed_cannot_be_judged(tmp_path: Path) -> None:
     rows = own_rows((OWN[0], (None, OWN[1][1]), OWN[2]))
-    request = Request(fail_if=("forgetting_max:gt:0",), allow_missing=True)
+    request = ReportRequest(fail_if=("forgetting_max:gt:0",), allow_missing=True)
     with pytest.raises(BadInput, match="it lacks rows that the metric needs"):
         enforce(build(read_back(tmp_path / "r", rows), request).verdicts)
 
@@ -133,7 +133,7 @@ def test_a_selector_that_matches_nothing_cannot_be_judged(
 def test_what_matches_nothing_is_an_error_with_undefined_pass(tmp_path: Path) -> None:
     rows = own_rows(OWN[:1])
     for condition in ("bwt_gem@run=none:lt:0", "drop:gt:0", "bwt_ctp:gt:0"):
-        request = Request(fail_if=(condition,), undefined="pass")
+        request = ReportRequest(fail_if=(condition,), undefined="pass")
         with pytest.raises(BadInput):
             enforce(build(read_back(tmp_path / "r", rows), request).verdicts)
 
@@ -141,7 +141,7 @@ def test_what_matches_nothing_is_an_error_with_undefined_pass(tmp_path: Path) ->
 @pytest.mark.parametrize("metric", ["bwt_gem", "forgetting_max", "fr_dha", "bwt_ctp", "fwt_gem"])
 def test_forgetting_is_not_defined_after_one_task(tmp_path: Path, metric: str) -> None:
     rows = read_back(tmp_path / "r", own_rows(OWN[:1]) + merged_rows(MERGED[:1]))
-    request = Request(fail_if=(f"{metric}:gt:1000", "own_final:lt:1"))
+    request = ReportRequest(fail_if=(f"{metric}:gt:1000", "own_final:lt:1"))
     early, level = build(rows, request).verdicts
     assert early.outcome == "not defined yet (1 task)"
     assert (level.outcome, early.passes, level.passes) == ("passes", False, True)
@@ -155,25 +155,25 @@ def test_forgetting_is_not_defined_after_one_task(tmp_path: Path, metric: str) -
 
 def test_undefined_pass_covers_nothing_else(tmp_path: Path) -> None:
     rows = read_back(tmp_path / "r", own_rows(JOINT))
-    request = Request(fail_if=("bwt_gem:lt:0",), undefined="pass")
+    request = ReportRequest(fail_if=("bwt_gem:lt:0",), undefined="pass")
     with pytest.raises(BadInput, match="evaluated at its last step only"):
         enforce(build(rows, request).verdicts)
 
 
 def test_an_unknown_policy_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--undefined: unknown policy 'ignore'"):
-        build(read_back(tmp_path / "r", own_rows()), Request(undefined="ignore"))
+        build(read_back(tmp_path / "r", own_rows()), ReportRequest(undefined="ignore"))
 
 
 def test_the_policy_is_part_of_a_report_only_if_it_was_chosen(tmp_path: Path) -> None:
     rows = read_back(tmp_path / "r", own_rows())
-    assert "undefined" not in identity(rows, Request())
-    assert identity(rows, Request(undefined="pass"))["undefined"] == "pass"
+    assert "undefined" not in identity(rows, ReportRequest())
+    assert identity(rows, ReportRequest(undefined="pass"))["undefined"] == "pass"
 
 
 def test_runs_of_several_tracks_are_told_apart(tmp_path: Path) -> None:
     rows = own_rows() + own_rows(split="val")
-    document = build(read_back(tmp_path / "r", rows), Request(fail_if=("rm:gt:0",)))
+    document = build(read_back(tmp_path / "r", rows), ReportRequest(fail_if=("rm:gt:0",)))
     with pytest.raises(GateFailed) as caught:
         enforce(document.verdicts)
     assert "own_final.rm (retrieval, cross-modal, test split) = 37.3333 > 0" in str(caught.value)

@@ -17,7 +17,7 @@ from vlcpctl.report.cards import tables
 from vlcpctl.report.cards.runs import read_cards
 from vlcpctl.report.directory import write_report
 from vlcpctl.report.identity import identity
-from vlcpctl.report.request import Files, Request
+from vlcpctl.report.request import Files, ReportRequest
 
 ARGV = ["/usr/bin/vlcpctl", "train-step", "a stream/00", "-o", "<b>"]
 
@@ -29,7 +29,7 @@ def _rows(path: Path) -> list[Row]:
 
 def _written(path: Path, rows: list[Row], *checkpoints: Path) -> Path:
     cards = read_cards(checkpoints, rows) if checkpoints else None
-    request = Request(allow_mixed=("checkpoint",))
+    request = ReportRequest(allow_mixed=("checkpoint",))
     document = build(rows, request, Files(cards=cards))
     write_report(document, identity(rows, request, Files(cards=cards)), path / "o", force=True)
     return path / "o"

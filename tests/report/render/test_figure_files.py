@@ -18,7 +18,7 @@ from vlcpctl.report.charts.histograms import HistogramChart
 from vlcpctl.report.identity import identity
 from vlcpctl.report.render import figure_files
 from vlcpctl.report.render.figure_files import write_figures
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.tables.angles import MEASURES
 
 pytest.importorskip("matplotlib")
@@ -28,7 +28,7 @@ HOSTILE = "a $x_1$ _b"
 
 def _write(rows: list[dict[str, Any]], path: Path, name: str = "out") -> Path:
     path.mkdir(exist_ok=True)
-    found, request = read_back(path / "r", rows), Request()
+    found, request = read_back(path / "r", rows), ReportRequest()
     write_figures(build(found, request), identity(found, request), path / name, force=False)
     return path / name
 
@@ -72,7 +72,7 @@ def test_a_chart_is_drawn_with_markers_that_can_be_read_in_grey(tmp_path: Path) 
 def _charts_of(rows: list[Any]) -> list[Any]:
     from vlcpctl.report.render.figure_files import _charts
 
-    return [chart for _, chart in _charts(build(rows, Request()))]
+    return [chart for _, chart in _charts(build(rows, ReportRequest()))]
 
 
 def test_guards_and_every_measure_of_angles_are_drawn(tmp_path: Path) -> None:

@@ -14,14 +14,14 @@ from vlcpctl.report.document import Document
 from vlcpctl.report.identity import identity
 from vlcpctl.report.render.gates import gates_html, gates_markdown
 from vlcpctl.report.render.page import page
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 
 
 def _document(path: Path, *conditions: str, **fields: Any) -> Document:
     start = row(step=None, task="coco", task_step=None, run="base", checkpoint="b")
     last = row(step=2, task="coco", task_step=None, metrics={"rm": 40.0})
     rows = current([*own_rows(), last], start="b") + current([start])
-    return build(read_back(path / "r", rows), Request(fail_if=conditions, **fields))
+    return build(read_back(path / "r", rows), ReportRequest(fail_if=conditions, **fields))
 
 
 @pytest.mark.parametrize(
@@ -43,13 +43,13 @@ def test_one_line_sums_up_the_verdicts(
 
 def test_the_verdicts_are_above_notes_and_tables(tmp_path: Path) -> None:
     rows = own_rows() + [one | {"data": "other " + one["data"]} for one in own_rows(run="er")]
-    document = build(read_back(tmp_path / "x", rows), Request(fail_if=("rm:lt:99",)))
+    document = build(read_back(tmp_path / "x", rows), ReportRequest(fail_if=("rm:lt:99",)))
     assert document.notes  # about the data, which are not the same in both runs
     text = page(document)
     places = [text.index(words) for words in ("<h1", 'class="verdict', 'class="attention', "<h2")]
     assert places == sorted(places)
     rows = read_back(tmp_path / "x", own_rows())
-    write_report(document, identity(rows, Request()), tmp_path / "o", force=False)
+    write_report(document, identity(rows, ReportRequest()), tmp_path / "o", force=False)
     lines = (tmp_path / "o/report.md").read_text().splitlines()
     assert lines[2] == "**fails: 2 of 2 verdicts**"
     assert "\n".join(lines).count("### Conditions") == 1
@@ -73,6 +73,6 @@ def test_a_report_without_conditions_names_them_too(tmp_path: Path) -> None:
 
 
 def test_a_report_without_guards_has_nothing_there(tmp_path: Path) -> None:
-    document = build(read_back(tmp_path / "r", own_rows()), Request())
+    document = build(read_back(tmp_path / "r", own_rows()), ReportRequest())
     assert gates_html(document) == ""
     assert gates_markdown(document) == []

@@ -21,7 +21,7 @@ from vlcpctl.report.identity import identity
 from vlcpctl.report.render.markdown import markdown
 from vlcpctl.report.render.page import page
 from vlcpctl.report.render.terminal import print_report
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.summary_json import as_json, as_line
 
 HOSTILE = {
@@ -68,7 +68,7 @@ def _rows(**fields: Any) -> list[dict[str, Any]]:
 
 
 def _document(path: Path, rows: list[dict[str, Any]]) -> Document:
-    return build(read_back(path / "r", rows), Request(allow_missing=True))
+    return build(read_back(path / "r", rows), ReportRequest(allow_missing=True))
 
 
 def _markdown(document: Document) -> str:
@@ -103,8 +103,8 @@ def test_a_name_is_text_in_every_format(
 def test_the_summary_has_names_as_they_are(tmp_path: Path) -> None:
     name = HOSTILE["escape codes"]
     rows = read_back(tmp_path / "r", _rows(run=name))
-    document = build(rows, Request())
-    line = as_line(document, identity(rows, Request()))
+    document = build(rows, ReportRequest())
+    line = as_line(document, identity(rows, ReportRequest()))
     assert line.isprintable()
     assert json.loads(line)["tracks"][0]["runs"][0]["run"] == name
 
@@ -143,7 +143,7 @@ def _any_rows(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 def _report_or_refuse(rows: list[dict[str, Any]], *, allow_mixed: bool) -> None:
     allowed = ("limit,options,data,counts,checkpoint,config",) if allow_mixed else ()
-    request = Request(allow_missing=True, allow_mixed=allowed)
+    request = ReportRequest(allow_missing=True, allow_mixed=allowed)
     found = [row_of(one, f"rows:{number}") for number, one in enumerate(rows, 1)]
     try:
         document = build(found, request)

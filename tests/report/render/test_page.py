@@ -18,7 +18,7 @@ from vlcpctl.report.directory import write_report
 from vlcpctl.report.identity import identity
 from vlcpctl.report.render.markdown import markdown
 from vlcpctl.report.render.page import page
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 
 HOSTILE = "<script>alert('x')</script>|`&\"*"
 
@@ -30,7 +30,7 @@ def _rows() -> list[dict[str, Any]]:
 
 
 def _page(path: Path, rows: list[dict[str, Any]], **fields: Any) -> str:
-    return page(build(read_back(path / "r", rows), Request(**fields)))
+    return page(build(read_back(path / "r", rows), ReportRequest(**fields)))
 
 
 def _charts(text: str) -> list[ET.Element]:
@@ -95,7 +95,7 @@ def test_the_page_is_light_dark_and_printable(tmp_path: Path) -> None:
     ids=["one task", "merged only", "transfer only", "start only", "all zero", "two tracks"],
 )
 def test_any_kind_of_rows_makes_a_report(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
-    document = build(read_back(tmp_path / "r", rows), Request())
+    document = build(read_back(tmp_path / "r", rows), ReportRequest())
     assert write_report(document, {"rows": "x"}, tmp_path / "out", force=False)
     assert (tmp_path / "out/report.html").read_text().endswith("</html>\n")
 
@@ -104,7 +104,7 @@ def test_the_same_rows_make_the_same_bytes(tmp_path: Path) -> None:
     rows = _rows()
     for name, order in (("a", 1), ("b", -1)):
         found = read_back(tmp_path / f"{name}.ndjson", rows[::order])
-        request = Request()
+        request = ReportRequest()
         out = tmp_path / name
         write_report(build(found, request), identity(found, request), out, force=False)
     for name in ("report.html", "report.md", "summary.json"):
@@ -113,7 +113,7 @@ def test_the_same_rows_make_the_same_bytes(tmp_path: Path) -> None:
 
 def test_a_report_that_is_there_is_kept_and_another_is_refused(tmp_path: Path) -> None:
     found = read_back(tmp_path / "r", own_rows())
-    request, other = Request(), Request(metric="t2i_r1")
+    request, other = ReportRequest(), ReportRequest(metric="t2i_r1")
     out = tmp_path / "out"
     assert write_report(build(found, request), identity(found, request), out, force=False)
     assert not write_report(build(found, request), identity(found, request), out, force=False)
@@ -125,7 +125,7 @@ def test_a_report_that_is_there_is_kept_and_another_is_refused(tmp_path: Path) -
 
 def test_the_summary_has_every_metric_for_every_key(tmp_path: Path) -> None:
     found = read_back(tmp_path / "r", own_rows() + merged_rows())
-    request = Request(fail_if=("bwt_gem:lt:0",))
+    request = ReportRequest(fail_if=("bwt_gem:lt:0",))
     write_report(build(found, request), identity(found, request), tmp_path / "o", force=False)
     summary = json.loads((tmp_path / "o/summary.json").read_text())
     assert summary["schema"] == "vlcpctl.report/1"
@@ -138,7 +138,7 @@ def test_the_summary_has_every_metric_for_every_key(tmp_path: Path) -> None:
 
 
 def test_markdown_shows_hostile_names_as_they_are(tmp_path: Path) -> None:
-    document = build(read_back(tmp_path / "r", own_rows(run=HOSTILE)), Request())
+    document = build(read_back(tmp_path / "r", own_rows(run=HOSTILE)), ReportRequest())
     text = markdown("t", document.notes, document.sections(), document.sections()[0][1][0])
     assert "<script" not in text.replace("\\<script", "")
     assert "\\|\\`\\&" in text

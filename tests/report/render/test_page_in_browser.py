@@ -14,7 +14,7 @@ from support.report_rows import run_rows
 from vlcpctl.core.rows import row_of
 from vlcpctl.report.build import build
 from vlcpctl.report.render.page import page
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
@@ -125,7 +125,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         rows = run_rows(runs, tasks, seeds, joint=True)
         places = [row_of(one, f"rows:{number}") for number, one in enumerate(rows, 1)]
         found[name] = root / f"{name}.html"
-        found[name].write_text(page(build(places, Request())), encoding="utf-8")
+        found[name].write_text(page(build(places, ReportRequest())), encoding="utf-8")
     return found
 
 

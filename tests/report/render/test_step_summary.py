@@ -11,13 +11,13 @@ from support.eval_rows import merged_rows, own_rows, read_back
 from vlcpctl.report.build import build
 from vlcpctl.report.document import Document
 from vlcpctl.report.render.step_summary import VARIABLE, append_step_summary, step_summary
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 
 
 def _document(path: Path, *conditions: str, run: str = "ctp", steps: int = 3) -> Document:
     rows = (own_rows() + merged_rows())[: steps * (steps + 1) // 2]
     found = read_back(path / "r", [one | {"run": run} for one in rows])
-    return build(found, Request(fail_if=conditions, undefined="pass"))
+    return build(found, ReportRequest(fail_if=conditions, undefined="pass"))
 
 
 @pytest.mark.parametrize(

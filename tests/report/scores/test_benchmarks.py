@@ -13,7 +13,7 @@ from vlcpctl.metrics.definitions import DEFINITIONS
 from vlcpctl.report.build import build
 from vlcpctl.report.document import Document
 from vlcpctl.report.identity import identity
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.scores.summary import summarise, why_undefined
 from vlcpctl.report.summary_json import as_json
 
@@ -31,7 +31,7 @@ def outside(scores: Sequence[float], name: str = "coco", **fields: Any) -> Rows:
 
 
 def report(path: Path, rows: Rows, **fields: Any) -> Document:
-    return build(read_back(path / "r", rows), Request(**fields))
+    return build(read_back(path / "r", rows), ReportRequest(**fields))
 
 
 def cells(document: Document, title: str = TITLE) -> dict[str, str]:
@@ -103,7 +103,7 @@ def test_a_run_with_zero_shot_rows_alone_has_a_retention(tmp_path: Path) -> None
     (verdict,) = document.verdicts
     assert (verdict.run, verdict.value, verdict.holds) == ("ctp", 50.0, True)
     assert cells(document, "Metrics of newer benchmarks in acc1")["zs_fomo"] == "50.00"
-    found = as_json(document, identity([], Request()))["tracks"][1]
+    found = as_json(document, identity([], ReportRequest()))["tracks"][1]
     assert found["runs"] == []
     assert found["outside_runs"][0]["summary"]["zs_fomo"]["acc1"]["mean"] == 50
 
@@ -134,6 +134,6 @@ def test_runs_with_different_data_sets_are_noted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["transfer_zscl", "avg_zscl", "last_zscl", "ka_fomo", "zs_fomo"])
 def test_summary_json_has_every_number(tmp_path: Path, name: str) -> None:
     document = report(tmp_path, own_rows(WHOLE) + outside([70, 60, 50]))
-    summary = as_json(document, identity([], Request()))
+    summary = as_json(document, identity([], ReportRequest()))
     assert summary["definitions"][name]["source"]
     assert summary["tracks"][0]["runs"][0]["summary"][name]["rm"]["mean"] > 0

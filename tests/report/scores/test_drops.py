@@ -18,7 +18,7 @@ from vlcpctl.metrics.recall import recalls
 from vlcpctl.report.build import build
 from vlcpctl.report.document import Document
 from vlcpctl.report.identity import identity
-from vlcpctl.report.request import Files, Request
+from vlcpctl.report.request import Files, ReportRequest
 from vlcpctl.report.scores.drops import Drop
 from vlcpctl.report.summary_json import as_json
 
@@ -54,7 +54,7 @@ def trained(**fields: Any) -> Rows:
 
 def report(path: Path, rows: Rows, ranks: Sequence[Path] = (), **fields: Any) -> Document:
     return build(
-        read_back(path / "r", rows), Request(**fields), Files([*map(SavedRanks.open, ranks)])
+        read_back(path / "r", rows), ReportRequest(**fields), Files([*map(SavedRanks.open, ranks)])
     )
 
 
@@ -286,8 +286,8 @@ def test_a_baseline_that_was_measured_otherwise_is_refused(
 
 def test_new_options_are_in_the_identity_only_if_given(tmp_path: Path) -> None:
     rows = read_back(tmp_path / "r", WEEKS)
-    assert not {"baseline", "guards", "ranks"} & identity(rows, Request()).keys()
-    given = identity(rows, Request(baseline="er", guards=("b", "a")))
+    assert not {"baseline", "guards", "ranks"} & identity(rows, ReportRequest()).keys()
+    given = identity(rows, ReportRequest(baseline="er", guards=("b", "a")))
     assert (given["baseline"], given["guards"]) == ("er", ["a", "b"])
 
 
@@ -403,20 +403,22 @@ def test_whole_ranks_are_used_rather_than_what_is_left_of_others(tmp_path: Path)
 def test_ranks_after_a_deletion_are_those_of_the_finished_report(tmp_path: Path) -> None:
     rows, files = ranked(tmp_path)
     found = read_back(tmp_path / "r", rows)
-    made = identity(found, Request(), Files([*map(SavedRanks.open, files)]))
+    made = identity(found, ReportRequest(), Files([*map(SavedRanks.open, files)]))
     for key in ("b", "c"):
         forgotten(files[0], key)
-        assert identity(found, Request(), Files([*map(SavedRanks.open, files)])) == made
+        assert identity(found, ReportRequest(), Files([*map(SavedRanks.open, files)])) == made
 
 
 def test_ranks_are_in_the_identity_by_content(tmp_path: Path) -> None:
     rows, files = ranked(tmp_path)
     opened = [*map(SavedRanks.open, files)]
     read = read_back(tmp_path / "r", rows)
-    assert identity(read, Request(), Files(opened)) == identity(
-        read, Request(), Files(opened[::-1])
+    assert identity(read, ReportRequest(), Files(opened)) == identity(
+        read, ReportRequest(), Files(opened[::-1])
     )
-    assert identity(read, Request(), Files(opened)) != identity(read, Request(), Files(opened[:1]))
+    assert identity(read, ReportRequest(), Files(opened)) != identity(
+        read, ReportRequest(), Files(opened[:1])
+    )
 
 
 def test_zeroshot_ranks_give_intervals_of_accuracies(tmp_path: Path) -> None:

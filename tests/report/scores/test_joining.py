@@ -14,7 +14,7 @@ from vlcpctl.report.build import build
 from vlcpctl.report.document import Document
 from vlcpctl.report.render.markdown import markdown
 from vlcpctl.report.render.page import page
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.scores.summary import summarise
 from vlcpctl.report.summary_json import as_json
 
@@ -30,7 +30,7 @@ def _imported(names: tuple[str, ...] = NAMES[:3], **fields: Any) -> list[dict[st
 
 
 def _document(path: Path, rows: list[dict[str, Any]], **fields: Any) -> Document:
-    return build(read_back(path / "r", rows), Request(**fields))
+    return build(read_back(path / "r", rows), ReportRequest(**fields))
 
 
 def _text(document: Document) -> str:

@@ -11,7 +11,7 @@ from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.report.build import build
 from vlcpctl.report.document import Document
 from vlcpctl.report.identity import identity
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.scores.summary import summarise
 
 # After `forget` has removed the test pairs of the first task, nothing can be evaluated on it.
@@ -20,7 +20,7 @@ EMPTIED = (OWN[0], (None, OWN[1][1]), (None, *OWN[2][1:]))
 
 def report(path: Path, without: tuple[str, ...], *, steps: int = 3, **fields: object) -> Document:
     rows = read_back(path / "rows", own_rows(EMPTIED[:steps]))
-    return build(rows, Request(without=without, **fields))  # type: ignore[arg-type]
+    return build(rows, ReportRequest(without=without, **fields))  # type: ignore[arg-type]
 
 
 def test_a_task_does_not_count_and_is_not_missing(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_merged_galleries_stay_what_they_are(tmp_path: Path) -> None:
     rows = read_back(tmp_path / "rows", own_rows() + merged_rows())
     values = []
     for without in ((), ("*smileys",)):
-        (run,) = build(rows, Request(without=without)).tracks[0].runs
+        (run,) = build(rows, ReportRequest(without=without)).tracks[0].runs
         found = summarise(run, "rm", "bwt_ctp")
         values.append(found and found.values)
     assert values[0] == values[1] is not None
@@ -63,5 +63,5 @@ def test_patterns_of_no_task_and_of_the_last_one_are_refused(tmp_path: Path) -> 
 
 def test_it_is_part_of_the_identity_of_a_report_only_if_it_is_given(tmp_path: Path) -> None:
     rows = read_back(tmp_path / "rows", own_rows())
-    assert "without" not in identity(rows, Request())
-    assert identity(rows, Request(without=("a",)))["without"] == ["a"]
+    assert "without" not in identity(rows, ReportRequest())
+    assert identity(rows, ReportRequest(without=("a",)))["without"] == ["a"]

@@ -10,7 +10,7 @@ from support.eval_rows import MERGED, OWN, merged_rows, own_rows, read_back
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.report.build import build
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.scores.summary import summarise
 
 HOLE = (OWN[0], (None, OWN[1][1]), OWN[2])
@@ -18,7 +18,7 @@ HOLE = (OWN[0], (None, OWN[1][1]), OWN[2])
 
 def _complaint(path: Path, rows: list[dict[str, Any]], **fields: Any) -> str:
     with pytest.raises(BadInput) as caught:
-        build(read_back(path / "r", rows), Request(**fields))
+        build(read_back(path / "r", rows), ReportRequest(**fields))
     return str(caught.value)
 
 
@@ -51,7 +51,7 @@ def test_a_seed_that_stopped_early_is_named(tmp_path: Path) -> None:
 
 def test_the_merged_diagonal_alone_is_complete(tmp_path: Path) -> None:
     diagonal = tuple((None,) * step + (50.0,) for step in range(3))
-    assert build(read_back(tmp_path / "r", merged_rows(diagonal)), Request()).tracks
+    assert build(read_back(tmp_path / "r", merged_rows(diagonal)), ReportRequest()).tracks
 
 
 def test_a_last_merged_row_that_was_begun_must_be_whole(tmp_path: Path) -> None:
@@ -61,11 +61,11 @@ def test_a_last_merged_row_that_was_begun_must_be_whole(tmp_path: Path) -> None:
 
 def test_galleries_that_are_not_shown_need_no_cells(tmp_path: Path) -> None:
     rows = own_rows(HOLE) + merged_rows()
-    assert build(read_back(tmp_path / "r", rows), Request(gallery="merged")).tracks
+    assert build(read_back(tmp_path / "r", rows), ReportRequest(gallery="merged")).tracks
 
 
 def test_on_request_a_hole_leaves_undefined_what_needs_it(tmp_path: Path) -> None:
-    document = build(read_back(tmp_path / "r", own_rows(HOLE)), Request(allow_missing=True))
+    document = build(read_back(tmp_path / "r", own_rows(HOLE)), ReportRequest(allow_missing=True))
     ((run,),) = (track.runs for track in document.tracks)
     assert summarise(run, "rm", "forgetting_max") is None
     gem = summarise(run, "rm", "bwt_gem")

@@ -10,7 +10,7 @@ from support.eval_rows import current, read_back, row
 
 from vlcpctl.core.rows import Row
 from vlcpctl.report.build import build
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.scores.joining import joined
 from vlcpctl.report.scores.numbered_names import number_of, numbered_alike
 from vlcpctl.report.scores.runs import START
@@ -34,7 +34,7 @@ def merged(step: int, digits: int) -> dict[str, Any]:
 
 
 def run_of(place: Path, rows: list[dict[str, Any]]) -> Any:
-    (track,) = build(read_back(place, rows), Request(allow_missing=True)).tracks
+    (track,) = build(read_back(place, rows), ReportRequest(allow_missing=True)).tracks
     return track.runs[0]
 
 

@@ -13,7 +13,7 @@ from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.report.build import build
 from vlcpctl.report.document import Document
 from vlcpctl.report.identity import identity
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.summary_json import as_json
 
 Rows = list[dict[str, Any]]
@@ -38,7 +38,7 @@ SWEEP = [
 
 
 def report(path: Path, rows: Rows, **options: Any) -> Document:
-    return build(read_back(path / "r", rows), Request(**options))
+    return build(read_back(path / "r", rows), ReportRequest(**options))
 
 
 def names(document: Document) -> list[tuple[str, str]]:
@@ -128,4 +128,4 @@ def test_summary_json_has_all_settings(tmp_path: Path) -> None:
 
 def test_the_identity_has_the_metric(tmp_path: Path) -> None:
     rows = read_back(tmp_path / "r", SWEEP)
-    assert identity(rows, Request(best="rm"))["best"] == "rm"
+    assert identity(rows, ReportRequest(best="rm"))["best"] == "rm"

@@ -13,7 +13,7 @@ from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.report.build import build
 from vlcpctl.report.document import Document
 from vlcpctl.report.identity import identity
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.scores.runs import RunScores
 from vlcpctl.report.summary_json import as_json
 from vlcpctl.report.sweeps.grouping import parse_group_by
@@ -27,7 +27,7 @@ TWO_BY_TWO = [
 
 
 def report(path: Path, rows: Rows, *fields: str, **options: Any) -> Document:
-    return build(read_back(path / "r", rows), Request(group_by=fields, **options))
+    return build(read_back(path / "r", rows), ReportRequest(group_by=fields, **options))
 
 
 def runs_of(document: Document) -> dict[str, RunScores]:
@@ -129,8 +129,8 @@ def test_the_model_at_the_start_is_that_of_every_line(tmp_path: Path) -> None:
 
 def test_the_identity_changes_only_if_the_option_is_given(tmp_path: Path) -> None:
     rows = read_back(tmp_path / "r", TWO_BY_TWO)
-    assert not {"group_by", "best"} & identity(rows, Request()).keys()
-    assert identity(rows, Request(group_by=["method, lr"]))["group_by"] == ["method", "lr"]
+    assert not {"group_by", "best"} & identity(rows, ReportRequest()).keys()
+    assert identity(rows, ReportRequest(group_by=["method, lr"]))["group_by"] == ["method", "lr"]
 
 
 def test_summary_json_says_which_runs_are_in_a_line(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from vlcpctl.core.rows import Row, read_rows
 from vlcpctl.report.build import build
 from vlcpctl.report.render.page import page
 from vlcpctl.report.render.terminal import styled
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.tables.angles import collect_spatial_tracks
 
 KEYS = ("sam_image", "sam_text", "ram_image", "ram_text", "imav_i2t", "imav_t2i")
@@ -89,7 +89,7 @@ def test_shares_of_averages_are_no_seeds_of_one_comparison(tmp_path: Path) -> No
 
 def test_angles_and_scores_make_one_page(tmp_path: Path) -> None:
     rows = [*own_rows(), turned(60.0), turned(50.0, 1, 2)]
-    document = build(read_back(tmp_path / "r", rows), Request())
+    document = build(read_back(tmp_path / "r", rows), ReportRequest())
     assert [heading for heading, _ in document.sections()] == [
         "retrieval, cross-modal, test split",
         "spatial, 00-smileys, test split",
@@ -101,14 +101,14 @@ def test_angles_and_scores_make_one_page(tmp_path: Path) -> None:
 
 
 def test_angles_alone_make_a_page_without_formulas_of_forgetting(tmp_path: Path) -> None:
-    text = page(build(read_back(tmp_path / "r", [turned(60.0)]), Request(gallery="merged")))
+    text = page(build(read_back(tmp_path / "r", [turned(60.0)]), ReportRequest(gallery="merged")))
     assert "bwt_gem" not in text
     assert "1 run<" in text
 
 
 def test_a_chosen_run_leaves_the_angles_of_others_out(tmp_path: Path) -> None:
     rows = read_back(tmp_path / "r", [turned(60.0), turned(50.0, run="er")])
-    (space,) = build(rows, Request(runs=["er"])).spatial_tracks
+    (space,) = build(rows, ReportRequest(runs=["er"])).spatial_tracks
     assert {turn.run for turn in space.pairs} == {"er"}
 
 
@@ -138,5 +138,5 @@ def test_a_row_of_angles_needs_their_counts(tmp_path: Path) -> None:
     bare = turned(60.0)
     del bare["degrees"]["ram_text"]
     with pytest.raises(BadInput, match="must count its angles in 'degrees'"):
-        build(read_back(tmp_path / "r", [bare]), Request())
+        build(read_back(tmp_path / "r", [bare]), ReportRequest())
     assert read_rows([str(tmp_path / "r")])

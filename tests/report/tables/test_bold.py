@@ -12,7 +12,7 @@ from support.eval_rows import OWN, own_rows, read_back
 from support.recipe_lines import script
 
 from vlcpctl.report.build import build
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.scores.ahead import is_ahead
 from vlcpctl.report.scores.summary import Spread
 from vlcpctl.report.tables.table import Column, RowGroup, Table, number_cell, with_best_marked
@@ -91,7 +91,7 @@ def test_false_bolds_are_as_rare_as_the_note_says() -> None:
 
 
 def final(path: Path, rows: list[dict[str, Any]]) -> Table:
-    document = build(read_back(path / "r", rows), Request())
+    document = build(read_back(path / "r", rows), ReportRequest())
     (found,) = [one for _, tables in document.sections() for one in tables if one.title == FINAL]
     return found
 

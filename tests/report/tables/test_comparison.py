@@ -10,7 +10,7 @@ from support.eval_rows import OWN, merged_rows, own_rows, read_back, row
 
 from vlcpctl.report.build import build
 from vlcpctl.report.render.terminal import styled
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.scores.missing import notes
 from vlcpctl.report.scores.summary import Spread
 from vlcpctl.report.tables.table import RowGroup, Table, TableCell, number_cell, with_best_marked
@@ -19,7 +19,7 @@ JOINT = (*[()] * 2, (70.0, 70.0, 70.0))
 
 
 def _tables(path: Path, rows: list[dict[str, Any]], **fields: Any) -> dict[str, Table]:
-    document = build(read_back(path / "r", rows), Request(**fields))
+    document = build(read_back(path / "r", rows), ReportRequest(**fields))
     return {table.title: table for _, tables in document.sections() for table in tables}
 
 
@@ -175,5 +175,5 @@ def test_forward_transfer_appears_with_rows_of_the_start(tmp_path: Path) -> None
 def test_runs_that_do_not_compare_are_noted(
     tmp_path: Path, second: list[dict[str, Any]], said: str
 ) -> None:
-    document = build(read_back(tmp_path / "r", own_rows() + second), Request())
+    document = build(read_back(tmp_path / "r", own_rows() + second), ReportRequest())
     assert any(said in note for note in notes(document.tracks))

@@ -13,7 +13,7 @@ from vlcpctl.report.document import Document, definitions_table
 from vlcpctl.report.render.markdown import markdown
 from vlcpctl.report.render.page import page
 from vlcpctl.report.render.terminal import styled
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.tables.table import Table
 
 Rows = list[dict[str, Any]]
@@ -47,7 +47,7 @@ ROWS = [
 
 
 def _document(path: Path, rows: Rows, **fields: Any) -> Document:
-    return build(read_back(path / "r", rows), Request(**fields))
+    return build(read_back(path / "r", rows), ReportRequest(**fields))
 
 
 def _tables(document: Document, **fields: Any) -> dict[str, Table]:

@@ -11,7 +11,7 @@ from support.eval_rows import OWN, own_rows, read_back
 from vlcpctl.report.build import build
 from vlcpctl.report.document import Document
 from vlcpctl.report.render.page import page
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.summary_json import as_json
 from vlcpctl.report.tables import per_task
 from vlcpctl.report.tables.table import Table
@@ -36,7 +36,7 @@ def both_ways(rows: Rows) -> Rows:
 
 
 def report(path: Path, rows: Rows) -> Document:
-    return build(read_back(path / "r", rows), Request())
+    return build(read_back(path / "r", rows), ReportRequest())
 
 
 def table(document: Document, title: str = TITLE) -> Table:

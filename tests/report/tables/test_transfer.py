@@ -12,7 +12,7 @@ from support.eval_rows import current, own_rows, read_back, row
 from vlcpctl.report.build import build
 from vlcpctl.report.document import Document
 from vlcpctl.report.render.page import page
-from vlcpctl.report.request import Request
+from vlcpctl.report.request import ReportRequest
 from vlcpctl.report.tables import transfer
 from vlcpctl.report.tables.table import Table
 
@@ -30,7 +30,7 @@ def outside(scores: Sequence[float], name: str = "coco", **fields: Any) -> Rows:
 
 
 def report(path: Path, rows: Rows, **options: Any) -> Document:
-    return build(read_back(path / "r", rows), Request(**options))
+    return build(read_back(path / "r", rows), ReportRequest(**options))
 
 
 def tables(document: Document) -> dict[str, Table]:

@@ -16,7 +16,7 @@ from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training.adaptation.adapted import adapted
 from vlcpctl.training.adaptation.batch import _evenly, with_batch
 from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step
 
@@ -26,7 +26,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
     return make_world(tmp_path_factory.mktemp("world"))
 
 
-def of_preset(step: Request, size: int = 64, **settings: object) -> Request:
+def of_preset(step: TrainRequest, size: int = 64, **settings: object) -> TrainRequest:
     """The request with a batch size that no option gave."""
     origins = {**step.origins, "batch_size": "preset tiny, not in the paper"}
     changed = replace(step.settings, batch_size=size, **settings)  # type: ignore[arg-type]
@@ -34,11 +34,11 @@ def of_preset(step: Request, size: int = 64, **settings: object) -> Request:
 
 
 @pytest.fixture
-def first(world: TrainingWorld, tmp_path: Path) -> Request:
+def first(world: TrainingWorld, tmp_path: Path) -> TrainRequest:
     return of_preset(request(world, "seqf", 0, tmp_path, buffered=False))
 
 
-def test_a_batch_larger_than_the_data_is_cut_and_the_plan_says_so(first: Request) -> None:
+def test_a_batch_larger_than_the_data_is_cut_and_the_plan_says_so(first: TrainRequest) -> None:
     plan = make_plan(first)
     assert plan.request.settings.batch_size == 12
     assert plan.sampler.epoch_steps == 1
@@ -47,24 +47,24 @@ def test_a_batch_larger_than_the_data_is_cut_and_the_plan_says_so(first: Request
     assert make_plan(plan.request).request == plan.request
 
 
-def test_a_batch_given_as_an_option_is_refused(first: Request) -> None:
+def test_a_batch_given_as_an_option_is_refused(first: TrainRequest) -> None:
     origins = {**first.origins, "batch_size": "flag"}
     with pytest.raises(UsageError, match=r"--batch-size 64 is larger than the data \(12 pairs\)"):
         make_plan(replace(first, origins=origins))
 
 
-def test_a_batch_that_fits_stays(first: Request) -> None:
+def test_a_batch_that_fits_stays(first: TrainRequest) -> None:
     assert with_batch(of_preset(first, 12)) == of_preset(first, 12)
 
 
-def test_what_fills_no_batch_is_said(first: Request) -> None:
+def test_what_fills_no_batch_is_said(first: TrainRequest) -> None:
     lines = list(make_plan(of_preset(first, 5)).lines())
     said = "each epoch leaves out 2 of 12 pairs: they do not fill a batch"
     assert f"  note: {said}" in lines
     assert not any("leaves out" in line for line in make_plan(of_preset(first, 4)).lines())
 
 
-def test_the_cut_batch_is_recorded_and_found_again(first: Request) -> None:
+def test_the_cut_batch_is_recorded_and_found_again(first: TrainRequest) -> None:
     train_step(first)
     made = CheckpointManifest.read(first.out)
     assert made.identity["settings"]["batch_size"] == 12
@@ -75,7 +75,7 @@ def test_the_cut_batch_is_recorded_and_found_again(first: Request) -> None:
     assert (first.out / "checkpoint.json").stat().st_mtime_ns == before
 
 
-def test_a_run_with_a_cut_batch_resumes(first: Request, tmp_path: Path) -> None:
+def test_a_run_with_a_cut_batch_resumes(first: TrainRequest, tmp_path: Path) -> None:
     step = replace(first, save_every="1")
     assert in_child(step, kill_at("step=0")) == -signal.SIGKILL
     train_step(step)
@@ -85,7 +85,7 @@ def test_a_run_with_a_cut_batch_resumes(first: Request, tmp_path: Path) -> None:
 
 
 def test_seeds_whose_data_differ_in_size_have_one_configuration(
-    first: Request, tmp_path: Path
+    first: TrainRequest, tmp_path: Path
 ) -> None:
     train_step(first)
     train_step(
@@ -97,19 +97,19 @@ def test_seeds_whose_data_differ_in_size_have_one_configuration(
 
 
 @pytest.mark.parametrize("pairs", [2, 3])
-def test_a_week_of_two_pairs_is_trained_on(first: Request, tmp_path: Path, pairs: int) -> None:
+def test_a_week_of_two_pairs_is_trained_on(first: TrainRequest, tmp_path: Path, pairs: int) -> None:
     step = replace(first, tasks=(make_task(tmp_path / "week", pairs),), methods=compose("ctp"))
     train_step(step)
     made = CheckpointManifest.read(step.out)
     assert (made.identity["settings"]["batch_size"], made.pairs) == (pairs, 2 * pairs)
 
 
-def test_a_week_of_one_pair_is_refused(first: Request, tmp_path: Path) -> None:
+def test_a_week_of_one_pair_is_refused(first: TrainRequest, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"has too few pairs to train on \(1\)"):
         make_plan(replace(first, tasks=(make_task(tmp_path / "week", 1),)))
 
 
-def test_a_limit_counts(first: Request) -> None:
+def test_a_limit_counts(first: TrainRequest) -> None:
     assert adapted(replace(first, limit=5)).settings.batch_size == 5
 
 
@@ -125,7 +125,7 @@ def test_a_buffer_fills_the_batch_with_replayed_pairs(world: TrainingWorld, tmp_
     assert shared.sampler.left_out == 0
 
 
-def test_all_captions_leave_out_what_fills_no_batch(first: Request, tmp_path: Path) -> None:
+def test_all_captions_leave_out_what_fills_no_batch(first: TrainRequest, tmp_path: Path) -> None:
     from vlcpctl.testing.tiny_stream import make_pair
 
     task = make_task(tmp_path / "task", 6, pair=lambda n: make_pair(n, captions=1 + n % 2))
@@ -151,14 +151,14 @@ def test_processes_and_micro_batches_leave_no_rest(
     assert _evenly(most, processes, micro_batch) == expected
 
 
-def test_micro_batches_of_a_cut_batch_train(first: Request) -> None:
+def test_micro_batches_of_a_cut_batch_train(first: TrainRequest) -> None:
     step = of_preset(first, micro_batch=8)
     train_step(step)
     settings = CheckpointManifest.read(step.out).identity["settings"]
     assert (settings["batch_size"], settings["micro_batch"]) == (12, 6)
 
 
-def test_fewer_pairs_than_processes_are_refused(first: Request, tmp_path: Path) -> None:
+def test_fewer_pairs_than_processes_are_refused(first: TrainRequest, tmp_path: Path) -> None:
     step = replace(first, tasks=(make_task(tmp_path / "week", 3),), nproc=4)
     with pytest.raises(UsageError, match="3 pairs are too few for --nproc 4; use at most 3"):
         make_plan(step)

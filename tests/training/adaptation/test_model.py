@@ -21,7 +21,7 @@ from vlcpctl.core.seals import SEAL, seal_of
 from vlcpctl.models import dual_encoder
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
 from vlcpctl.training import identity
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.identity import semantic
 from vlcpctl.training.train_step import train_step
 
@@ -109,7 +109,7 @@ def test_a_run_that_an_earlier_version_began_goes_on(
     step = replace(request(world, "modx", 1, chain, buffered=False), out=tmp_path / "01")
     step = replace(step, save_every="1")
 
-    def as_before(request: Request) -> dict[str, Any]:
+    def as_before(request: TrainRequest) -> dict[str, Any]:
         now = semantic(request)
         return {**now, "settings": {**now["settings"], "model": "RN50", "text_length": 77}}
 
@@ -126,7 +126,7 @@ def test_an_imported_model_is_what_its_weights_and_options_say(
     weights = tmp_path / "weights.safetensors"
     save_file(dict(dual_encoder.build("micro", seed=7).module.state_dict()), weights)
     importing.import_checkpoint(
-        importing.Request(source=weights, out=tmp_path / "start", model="micro")
+        importing.ImportRequest(source=weights, out=tmp_path / "start", model="micro")
     )
     step = request(world, "modx", 0, tmp_path, buffered=False)
     step = replace(step, previous=tmp_path / "start", origins={})

@@ -10,12 +10,12 @@ import torch
 from vlcpctl.core import gpu
 from vlcpctl.training.adaptation import precision
 from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.settings import Settings
 
 
 def resolved(device: str, wanted: str = "auto") -> str:
-    step = Request(
+    step = TrainRequest(
         tasks=(Path("task"),),
         out=Path("out"),
         methods=compose("seqf"),

@@ -13,7 +13,7 @@ from vlcpctl.core.devices import set_arithmetic
 from vlcpctl.core.errors import Incompatible, UsageError
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
 from vlcpctl.training.config.execution import check_execution, numeric_options
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.identity import numeric
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step
@@ -25,7 +25,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
 
 
 @pytest.fixture
-def step(world: TrainingWorld, tmp_path: Path) -> Request:
+def step(world: TrainingWorld, tmp_path: Path) -> TrainRequest:
     return request(world, "seqf", 0, tmp_path, buffered=False)
 
 
@@ -36,13 +36,13 @@ def a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
 
 
-def test_tf32_has_no_effect_on_a_cpu(step: Request) -> None:
+def test_tf32_has_no_effect_on_a_cpu(step: TrainRequest) -> None:
     with pytest.raises(UsageError, match="--tf32 has no effect: only GPUs have TF32"):
         make_plan(replace(step, tf32=True))
 
 
 @pytest.mark.usefixtures("a_gpu")
-def test_tf32_needs_a_gpu_that_has_it(step: Request, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tf32_needs_a_gpu_that_has_it(step: TrainRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     check_execution(replace(step, tf32=True))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
     with pytest.raises(UsageError, match="this GPU is older than TF32"):
@@ -50,7 +50,7 @@ def test_tf32_needs_a_gpu_that_has_it(step: Request, monkeypatch: pytest.MonkeyP
 
 
 def test_compile_needs_a_compiler(
-    step: Request, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    step: TrainRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
@@ -60,7 +60,7 @@ def test_compile_needs_a_compiler(
     make_plan(replace(step, compile=True))
 
 
-def test_the_plan_names_the_device_and_the_options(step: Request) -> None:
+def test_the_plan_names_the_device_and_the_options(step: TrainRequest) -> None:
     assert "  device cpu, no workers (auto), fp32" in list(make_plan(step).lines())
     lines = list(make_plan(replace(step, workers=2, grad_checkpointing=True)).lines())
     assert "  device cpu, 2 workers, fp32, gradient checkpointing" in lines
@@ -68,7 +68,7 @@ def test_the_plan_names_the_device_and_the_options(step: Request) -> None:
 
 @pytest.mark.usefixtures("a_gpu")
 def test_the_plan_of_a_gpu_has_its_workers_and_precision(
-    step: Request, monkeypatch: pytest.MonkeyPatch
+    step: TrainRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu, "own_cores", lambda: 6)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
@@ -76,7 +76,7 @@ def test_the_plan_of_a_gpu_has_its_workers_and_precision(
     assert "  device cuda, 6 workers (auto), bf16, TF32" in list(make_plan(on_gpu).lines())
 
 
-def test_options_are_numeric_facts_only_where_they_are_given(step: Request) -> None:
+def test_options_are_numeric_facts_only_where_they_are_given(step: TrainRequest) -> None:
     plain, all_set = (
         numeric(
             replace(step, compile=given, tf32=given, grad_checkpointing=given), torch.device("cpu")
@@ -90,7 +90,7 @@ def test_options_are_numeric_facts_only_where_they_are_given(step: Request) -> N
 
 
 @pytest.mark.slow
-def test_a_resume_with_another_option_must_be_accepted(step: Request) -> None:
+def test_a_resume_with_another_option_must_be_accepted(step: TrainRequest) -> None:
     assert in_child(replace(step, save_every="1"), kill_at("step=2")) == -9
     other = replace(step, save_every="1", grad_checkpointing=True)
     with pytest.raises(Incompatible, match=r"grad_checkpointing.*--accept-inexact resumes anyway"):

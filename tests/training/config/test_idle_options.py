@@ -8,7 +8,7 @@ import pytest
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.settings import refuse_idle_settings, resolve
 from vlcpctl.training.plan import refuse_idle_inputs
 
@@ -47,11 +47,11 @@ def test_what_a_preset_says_is_no_flag() -> None:
     refuse_idle_settings(*resolve("dha", {"schedule": "cosine", "crop": "none"}, {}))
 
 
-def _request(method: str, *values: str, **more: object) -> Request:
+def _request(method: str, *values: str, **more: object) -> TrainRequest:
     settings, origins = resolve("tiny", {}, {})
     given = {"previous": Path("previous"), "origins": origins, **more}
     methods = compose(method, values)
-    return Request(tasks=(), out=Path("out"), methods=methods, settings=settings, **given)  # type: ignore[arg-type]
+    return TrainRequest(tasks=(), out=Path("out"), methods=methods, settings=settings, **given)  # type: ignore[arg-type]
 
 
 TEACHER = {"teacher": Path("teacher")}
@@ -82,7 +82,7 @@ TEACHER = {"teacher": Path("teacher")}
         (_request("lwf", origins={"heads": "flag"}), "--heads has no effect with --previous: the"),
     ],
 )
-def test_an_input_that_no_method_uses_is_refused(request_: Request, said: str) -> None:
+def test_an_input_that_no_method_uses_is_refused(request_: TrainRequest, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         refuse_idle_inputs(request_)
 
@@ -102,5 +102,5 @@ def test_an_input_that_no_method_uses_is_refused(request_: Request, said: str) -
         _request("ema", origins={"blend_buffers": "flag"}, previous=None),
     ],
 )
-def test_an_input_that_a_method_uses_is_taken(request_: Request) -> None:
+def test_an_input_that_a_method_uses_is_taken(request_: TrainRequest) -> None:
     refuse_idle_inputs(request_)

@@ -22,7 +22,7 @@ from vlcpctl.training.config.per_step import (
     scaled,
     scaled_weight,
 )
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.settings import resolve
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step
@@ -130,7 +130,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
     return make_world(tmp_path_factory.mktemp("world"))
 
 
-def _scaled(step: Request, text: str) -> Request:
+def _scaled(step: TrainRequest, text: str) -> TrainRequest:
     return replace(step, settings=replace(step.settings, scale_per_step=text))
 
 

@@ -35,7 +35,7 @@ from vlcpctl.precompute.resumable_parts import ComputeOptions
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training.config.composition import compose
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.loop.loop import TrainingLoop
 from vlcpctl.training.loop.optim import new_optimizer
 from vlcpctl.training.loop.optimizers import FusedAdam, Lamb, Optimizer
@@ -102,7 +102,9 @@ class Watched:
     waits: list[dict[str, int]] = field(default_factory=list)
     optimizers: list[Optimizer] = field(default_factory=list)
 
-    def train(self, step: Request, observe: Callable[[str], None] = lambda point: None) -> None:
+    def train(
+        self, step: TrainRequest, observe: Callable[[str], None] = lambda point: None
+    ) -> None:
         """Train on the device, counting from one step to the next."""
 
         def count(point: str) -> None:
@@ -147,7 +149,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
 
 def step_of(
     world: TrainingWorld, names: str, number: int, root: Path, *, fuses: bool, **changes: Any
-) -> Request:
+) -> TrainRequest:
     """One task, whose pairs are joined by those of a buffer after the first."""
     world = with_fusion_model(world) if fuses else world
     step = request(world, names, number, root, buffered=names != "joint")
@@ -259,7 +261,7 @@ def test_targets_of_a_teacher_are_on_the_device(
         methods = compose(names, [*SMALL.get(names, []), *dual.get(names, [])])
         step = replace(step, methods=methods)
     assert step.previous is not None
-    asked = distill_plan.Request(
+    asked = distill_plan.DistillRequest(
         tasks=step.tasks,
         buffer=step.buffer,
         teacher=step.previous,

@@ -17,7 +17,7 @@ from vlcpctl.core.digests import digests_of
 from vlcpctl.core.errors import Diverged, Incompatible, OutputExists
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.loop.metrics_log import MetricsLog
 from vlcpctl.training.train_step import train_step
 
@@ -40,7 +40,7 @@ def killed(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return root / ".00.vlcpctl"
 
 
-def _step(world: TrainingWorld, root: Path, **how: object) -> Request:
+def _step(world: TrainingWorld, root: Path, **how: object) -> TrainRequest:
     return request(world, METHOD, 0, root, buffered=False, save_every="2", **how)
 
 
@@ -309,7 +309,7 @@ def test_the_digest_of_the_log_is_that_of_its_bytes(tmp_path: Path) -> None:
     resumed.close()
 
 
-def _diverging(world: TrainingWorld, root: Path, **how: object) -> Request:
+def _diverging(world: TrainingWorld, root: Path, **how: object) -> TrainRequest:
     step = request(world, "ema", 0, root, buffered=False, **how)
     settings = replace(step.settings, lr=float("inf"), optimizer="sgd", schedule="constant")
     return replace(step, settings=settings)

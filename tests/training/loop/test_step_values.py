@@ -25,7 +25,7 @@ from vlcpctl.testing.battery import (
     request,
 )
 from vlcpctl.training.config.phases import PhasePlan
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.loop.step import OptimizerStep
 from vlcpctl.training.loop.step_values import StepValues, read_in_order, steps_per_read
 from vlcpctl.training.train_step import train_step
@@ -45,7 +45,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vlcpctl.training.loop.loop.steps_per_read", lambda device: LATE)
 
 
-def _step(world: TrainingWorld, root: Path, names: str = "ema", **how: object) -> Request:
+def _step(world: TrainingWorld, root: Path, names: str = "ema", **how: object) -> TrainRequest:
     return request(world, names, 0, root, buffered=False, **how)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from vlcpctl.core.errors import some_names
 from vlcpctl.core.versions import Versions
-from vlcpctl.data.buffer.manifest import Request
+from vlcpctl.data.buffer.manifest import BufferRequest
 from vlcpctl.data.tasks.neighbours import stream_entries
 
 
-def update_warnings(request: Request) -> Iterator[str]:
+def update_warnings(request: BufferRequest) -> Iterator[str]:
     """One line for everything about --previous that may not be intended."""
     previous, task = request.previous, request.task
     if previous is None:

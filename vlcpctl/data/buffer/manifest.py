@@ -35,7 +35,9 @@ class BufferContents:
     warnings: tuple[str, ...] = ()  # about what it was updated from
 
 
-def write_buffer_manifest(directory: Path, request: Request, contents: BufferContents) -> None:
+def write_buffer_manifest(
+    directory: Path, request: BufferRequest, contents: BufferContents
+) -> None:
     """Write the buffer's task.json into `directory`, whose tars are complete."""
     rows, shard_rows = contents.rows, contents.shard_rows
     train = {
@@ -82,7 +84,7 @@ def _labels(rows: pa.Table) -> list[str]:
     return sorted(label for label in rows["label"].unique().to_pylist() if label is not None)
 
 
-def _settings(request: Request) -> dict[str, Any]:
+def _settings(request: BufferRequest) -> dict[str, Any]:
     """The settings that the next update is checked against, or that evaluation rows report."""
     size = request.size
     return {
@@ -99,7 +101,7 @@ def _settings(request: Request) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class BufferRequest:
     """The inputs and settings of one buffer update; `previous` is None for a new buffer."""
 
     task: Task

@@ -19,7 +19,12 @@ from vlcpctl.core.errors import BadInput, Incompatible, unreadable
 from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import MANIFESTS
 from vlcpctl.data.buffer.lineage import update_warnings
-from vlcpctl.data.buffer.manifest import BUFFER_NAME, BufferContents, Request, write_buffer_manifest
+from vlcpctl.data.buffer.manifest import (
+    BUFFER_NAME,
+    BufferContents,
+    BufferRequest,
+    write_buffer_manifest,
+)
 from vlcpctl.data.buffer.policies import (
     CTP,
     NEEDS_FEATURES,
@@ -75,7 +80,7 @@ def open_buffer(path: Path) -> Task:
     return found
 
 
-def plan_update(request: Request) -> UpdatePlan:
+def plan_update(request: BufferRequest) -> UpdatePlan:
     """Decide which items stay and how many are admitted; reads the indexes but no images.
 
     Raises BadInput if the task has no images to train on or the previous buffer was already
@@ -102,7 +107,7 @@ def plan_update(request: Request) -> UpdatePlan:
 
 def write_buffer(
     out: Path,
-    request: Request,
+    request: BufferRequest,
     plan: UpdatePlan,
     features: Features,
     project: Project | None = None,
@@ -136,7 +141,7 @@ def write_buffer(
         write_buffer_manifest(directory, request, written)
 
 
-def _sample_warnings(request: Request, allotment: Allotment, items: int) -> list[str]:
+def _sample_warnings(request: BufferRequest, allotment: Allotment, items: int) -> list[str]:
     if request.policy not in NEEDS_FEATURES or request.variant == CTP or not allotment.admitted:
         return []
     considered = most_considered(allotment.admitted)
@@ -147,14 +152,14 @@ def _sample_warnings(request: Request, allotment: Allotment, items: int) -> list
     return [f"{request.policy} chooses among {of_them}, drawn at random: {grows}"]
 
 
-def _allot(request: Request, candidates: BufferCandidates) -> Allotment:
+def _allot(request: BufferRequest, candidates: BufferCandidates) -> Allotment:
     if request.variant == CTP:
         assert request.size.count is not None, "check_variant ensures it"
         return allot_as_ctp(request.policy, request.size.count, candidates, request.seed)
     return allot(request.policy, request.size, candidates)
 
 
-def _picked(request: Request, plan: UpdatePlan, features: FeaturesAt) -> np.ndarray:
+def _picked(request: BufferRequest, plan: UpdatePlan, features: FeaturesAt) -> np.ndarray:
     """(admitted,) positions in `plan.fresh` of the items to admit; the first are evicted last."""
     if plan.allotment.picked is not None:
         return plan.allotment.picked
@@ -164,7 +169,7 @@ def _picked(request: Request, plan: UpdatePlan, features: FeaturesAt) -> np.ndar
     return pick(request.policy, count, plan.order, features, request.seed)
 
 
-def _check_continues(request: Request, previous: Task) -> None:
+def _check_continues(request: BufferRequest, previous: Task) -> None:
     """Refuse a task that was added before, and settings the held items were not chosen with."""
     held, size = request.previous_entry(), request.size
     fields = Fields(held, previous.path / MANIFESTS["task"])
@@ -204,7 +209,11 @@ def _held(held: Split, seen: Sequence[str], ranks_by: str) -> tuple[np.ndarray, 
 
 
 def _admit(
-    request: Request, split: Split, plan: UpdatePlan, picked: np.ndarray, writer: SegmentWriter
+    request: BufferRequest,
+    split: Split,
+    plan: UpdatePlan,
+    picked: np.ndarray,
+    writer: SegmentWriter,
 ) -> pa.Table:
     """Copy the picked items into the buffer; returns their index rows."""
     numbers = plan.fresh[picked]
@@ -225,7 +234,7 @@ def _admit(
 
 def _store(
     directory: Path,
-    request: Request,
+    request: BufferRequest,
     numbers: np.ndarray,
     keys: Keys,
     project: Project | None,
@@ -241,7 +250,7 @@ def _store(
     return {"width": found.width, "dtype": "float16", "content": found.content(keys)}
 
 
-def _carried(request: Request, plan: UpdatePlan, writer: SegmentWriter) -> Iterator[pa.Table]:
+def _carried(request: BufferRequest, plan: UpdatePlan, writer: SegmentWriter) -> Iterator[pa.Table]:
     """The index rows of the previous buffer's items that stay, if there is one."""
     if request.previous is None:
         return

@@ -40,7 +40,7 @@ _MEASURED = {LOGISTIC: (*_COUNTS, "strength"), MODX: (*_COUNTS, "best_epoch", "l
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class ProbeRequest:
     """The options of a probe; None means the default, and for `strength` that it is chosen."""
 
     words: tuple[str, ...]
@@ -89,7 +89,7 @@ class Request:
 class ProbePlan:
     """The data sets and planned rows, known before a model is loaded."""
 
-    request: Request
+    request: ProbeRequest
     data_sets: list[DataSet]
     jobs: list[Job]
 
@@ -109,7 +109,7 @@ class ProbePlan:
         return f", every training image embedded in each of {epochs} epochs"
 
 
-def make_plan(request: Request) -> ProbePlan:
+def make_plan(request: ProbeRequest) -> ProbePlan:
     """The data sets and jobs of a request, after checking its inputs.
 
     Raises UsageError for options that do not fit or have no effect, and BadInput for unusable data.
@@ -132,7 +132,7 @@ def make_plan(request: Request) -> ProbePlan:
     return ProbePlan(request, data_sets, jobs)
 
 
-def _check_options(request: Request) -> None:
+def _check_options(request: ProbeRequest) -> None:
     _check_names(request)
     refuse_idle(_IDLE, vars(request))
     if not request.is_modx:
@@ -145,14 +145,14 @@ def _check_options(request: Request) -> None:
     _check_choice(request)
 
 
-def _check_names(request: Request) -> None:
+def _check_names(request: ProbeRequest) -> None:
     if request.protocol not in PROTOCOLS:
         raise UsageError(f"--protocol: {unknown_name('protocol', request.protocol, PROTOCOLS)}")
     if request.solver_name not in SOLVERS:
         raise UsageError(f"--solver: {unknown_name('solver', request.solver_name, SOLVERS)}")
 
 
-def _check_choice(request: Request) -> None:
+def _check_choice(request: ProbeRequest) -> None:
     """Refuse options for choosing the strength if --strength gives it."""
     if request.held_out is not None and not 0 < request.held_out < 1:
         raise UsageError(f"--held-out {request.held_out} must be between 0 and 1")
@@ -166,7 +166,7 @@ def _rows(
     checkpoint: RunCheckpoint,
     data_sets: Sequence[DataSet],
     places: Sequence[TaskPlace],
-    request: Request,
+    request: ProbeRequest,
 ) -> list[PlannedRow]:
     steps = checkpoint.steps(places)
     common = {
@@ -187,7 +187,7 @@ def _rows(
     return found
 
 
-def _options(request: Request) -> dict[str, Any]:
+def _options(request: ProbeRequest) -> dict[str, Any]:
     """All options that decide the numbers; None for those that have no effect."""
     is_sgd, is_chosen = request.solver_name == SGD, request.strength is None
     if request.is_modx:
@@ -212,7 +212,7 @@ def _options(request: Request) -> dict[str, Any]:
     }
 
 
-def _unusual(request: Request) -> dict[str, Any]:
+def _unusual(request: ProbeRequest) -> dict[str, Any]:
     """The row fields for options that differ from their defaults."""
     usual = {
         "train_split": (request.train_split, "train"),

@@ -33,7 +33,7 @@ _MEASURED = ("metrics", "n_images", "n_ties", "n_skipped")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class ZeroShotRequest:
     """The options of a zero-shot evaluation.
 
     `words` are names or paths of data sets; `data` is the directory of those given by name.
@@ -84,7 +84,7 @@ class ZeroshotData:
 class ZeroshotPlan:
     """The data sets and planned rows, known before a model is loaded."""
 
-    request: Request
+    request: ZeroShotRequest
     data_sets: list[ZeroshotData]
     jobs: list[Job]
     ranks: RankFile | None = None  # still to be written
@@ -106,7 +106,7 @@ class ZeroshotPlan:
         return f"{one.data.name}, {len(one.prompts)} classes, {texts} prompts"
 
 
-def make_plan(request: Request) -> ZeroshotPlan:
+def make_plan(request: ZeroShotRequest) -> ZeroshotPlan:
     """The data sets and jobs of a request, after checking its inputs.
 
     Raises UsageError for options that do not fit, and BadInput for unusable data.
@@ -159,7 +159,7 @@ def _note_united(found: ZeroshotData) -> None:
 class _RowPlanner:
     """Plans the rows of any checkpoint on the data sets."""
 
-    request: Request
+    request: ZeroShotRequest
     data_sets: Sequence[ZeroshotData]
     places: Sequence[TaskPlace]
 

@@ -36,7 +36,7 @@ _MEASURED = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class RetrievalRequest:
     """The options of an evaluation; None for `split` and `map_variant` means the default."""
 
     tasks: tuple[Task, ...]
@@ -71,7 +71,7 @@ class SavedEmbeddings:
 class RetrievalPlan:
     """The planned rows, and the embeddings and ranks that are still to be saved."""
 
-    request: Request
+    request: RetrievalRequest
     jobs: list[Job]
     embeddings: dict[Path, SavedEmbeddings]
     ranks: RankFile | None = None
@@ -88,7 +88,7 @@ class RetrievalPlan:
             yield f"ranks of every query to {self.ranks.out}"
 
 
-def make_plan(request: Request) -> RetrievalPlan:
+def make_plan(request: RetrievalRequest) -> RetrievalPlan:
     """The plan of a request, after checking its inputs.
 
     Raises UsageError for options that do not fit, BadInput for an unusable task or checkpoint, and
@@ -114,7 +114,7 @@ def make_plan(request: Request) -> RetrievalPlan:
     return RetrievalPlan(request, jobs, embeddings, ranks)
 
 
-def _check_names(request: Request) -> None:
+def _check_names(request: RetrievalRequest) -> None:
     for kind, name, known in (
         ("gallery", request.gallery, GALLERIES),
         ("value of --duplicates:", request.duplicates, DUPLICATES),
@@ -141,7 +141,9 @@ def _place(task: Task, splits: tuple[str, ...]) -> TaskPlace:
     return place_of(task)
 
 
-def _rows(checkpoint: RunCheckpoint, places: list[TaskPlace], request: Request) -> list[PlannedRow]:
+def _rows(
+    checkpoint: RunCheckpoint, places: list[TaskPlace], request: RetrievalRequest
+) -> list[PlannedRow]:
     common: dict[str, Any] = {"protocol": request.protocol, "split": "+".join(request.splits)}
     common |= {"limit": request.limit, "options": _options(request)}
     # Also as fields of their own, as in rows of schema 1.0, but only when not the default.
@@ -152,7 +154,7 @@ def _rows(checkpoint: RunCheckpoint, places: list[TaskPlace], request: Request) 
     return gallery_rows(checkpoint, places, request.gallery, common, _MEASURED[request.protocol])
 
 
-def _options(request: Request) -> dict[str, Any]:
+def _options(request: RetrievalRequest) -> dict[str, Any]:
     """The options that decide the numbers; batch size, device and backend do not."""
     options = {"duplicates": request.duplicates}
     if request.protocol == MULTI_MODAL:
@@ -161,7 +163,7 @@ def _options(request: Request) -> dict[str, Any]:
 
 
 def _embeddings(
-    checkpoints: dict[Path, RunCheckpoint], places: list[TaskPlace], request: Request
+    checkpoints: dict[Path, RunCheckpoint], places: list[TaskPlace], request: RetrievalRequest
 ) -> dict[Path, SavedEmbeddings]:
     """The embeddings to save of each checkpoint, without those that are already saved."""
     if request.save_embeddings is None:
@@ -183,7 +185,7 @@ def _embeddings(
     return found
 
 
-def check_options(request: Request) -> None:
+def check_options(request: RetrievalRequest) -> None:
     """Raise UsageError for an unknown protocol, or an option without effect on the chosen one."""
     if request.protocol not in PROTOCOLS:
         raise UsageError(unknown_name("protocol", request.protocol, PROTOCOLS))

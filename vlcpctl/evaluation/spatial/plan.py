@@ -28,7 +28,7 @@ _MEASURED = ("metrics", "degrees", "n_images", "n_texts")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class SpatialRequest:
     """The options of a spatial evaluation."""
 
     tasks: tuple[Task, ...]
@@ -42,7 +42,7 @@ class Request:
 class SpatialPlan:
     """The comparisons, a job each, known before a model is loaded."""
 
-    request: Request
+    request: SpatialRequest
     jobs: list[Job]
 
     def lines(self) -> Iterator[str]:
@@ -53,7 +53,7 @@ class SpatialPlan:
                 yield f"{_label(since)} -> {_label(fields)}: {fields['task']}"
 
 
-def make_plan(request: Request) -> SpatialPlan:
+def make_plan(request: SpatialRequest) -> SpatialPlan:
     """The comparisons of a request, after checking its inputs.
 
     Raises UsageError if the checkpoints cannot be paired, and BadInput for a task without images.
@@ -78,7 +78,9 @@ def _place(task: Task, split: str) -> TaskPlace:
     return place_of(task)
 
 
-def _pairs(request: Request, manifests: Sequence[CheckpointManifest]) -> list[tuple[int, int]]:
+def _pairs(
+    request: SpatialRequest, manifests: Sequence[CheckpointManifest]
+) -> list[tuple[int, int]]:
     """The earlier and the later checkpoint of each comparison."""
     if len(manifests) < 2:
         raise UsageError("there is nothing to compare: give at least two checkpoints")
@@ -96,7 +98,7 @@ def _pairs(request: Request, manifests: Sequence[CheckpointManifest]) -> list[tu
     return [pair for chain in chains for pair in _along(chain, request.between)]
 
 
-def _refuse_twins(request: Request, manifests: Sequence[CheckpointManifest]) -> None:
+def _refuse_twins(request: SpatialRequest, manifests: Sequence[CheckpointManifest]) -> None:
     """Refuse checkpoints of equal run, seed and step: their rows could not be distinguished."""
     seen: dict[tuple[str, int, int | None], Path] = {}
     for path, manifest in zip(request.checkpoints, manifests, strict=True):
@@ -159,7 +161,7 @@ def _rows(
     before: RunCheckpoint,
     after: RunCheckpoint,
     places: Sequence[TaskPlace],
-    request: Request,
+    request: SpatialRequest,
 ) -> list[PlannedRow]:
     common: dict[str, Any] = {
         "evaluator": SPATIAL,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from vlcpctl.training.adaptation.batch import with_batch
 from vlcpctl.training.adaptation.model import with_model
 from vlcpctl.training.adaptation.precision import with_precision
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 
 
-def adapted(request: Request) -> Request:
+def adapted(request: TrainRequest) -> TrainRequest:
     """The request as it is planned, run and recorded; an adapted one stays as it is.
 
     Raises UsageError if no model or no batch follows from it, and BadInput if an input is not what
@@ -17,7 +17,7 @@ def adapted(request: Request) -> Request:
     return with_batch(with_precision(with_model(request)))
 
 
-def adapted_as_far_as_known(request: Request) -> Request:
+def adapted_as_far_as_known(request: TrainRequest) -> TrainRequest:
     """The request to show, whose tasks and model need not exist yet.
 
     Raises BadInput if an input that does exist is not what its option needs.

@@ -8,13 +8,13 @@ from typing import Any
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.loading.sampler import count_pairs, replayed_pairs
 from vlcpctl.data.tasks.task import Task, open_task
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.settings import replay_share
 
 _LEAST = 2  # pairs of a batch: the contrastive loss of one pair has no gradient
 
 
-def with_batch(request: Request) -> Request:
+def with_batch(request: TrainRequest) -> TrainRequest:
     """The request with a batch that its data can fill, which is recorded as `asked` before.
 
     A batch size given as an option stays, and is refused later if it is too large. Raises BadInput
@@ -52,7 +52,7 @@ class _Available:
         return next((size for size in sizes if 0 < self.new(size) <= self.pairs), 0)
 
 
-def _available(request: Request, tasks: list[Task]) -> _Available:
+def _available(request: TrainRequest, tasks: list[Task]) -> _Available:
     for task in tasks:
         task.require("train")
     splits = [task.split("train") for task in tasks]
@@ -70,7 +70,7 @@ def _counted(task: Task, limit: int | None) -> int:
     return count if limit is None else min(count, limit)
 
 
-def _cut(request: Request, available: _Available) -> Request:
+def _cut(request: TrainRequest, available: _Available) -> TrainRequest:
     asked, most = request.settings.batch_size, available.largest(request.settings.batch_size)
     if most < _LEAST:
         raise BadInput(

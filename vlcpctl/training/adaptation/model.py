@@ -9,11 +9,11 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import LEARNED, model_facts
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.hashing import file_sha256
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.settings import OF_MODEL, PREVIOUS, Settings
 
 
-def with_model(request: Request) -> Request:
+def with_model(request: TrainRequest) -> TrainRequest:
     """The request with the settings of the model as they are in --previous.
 
     Options that --previous makes idle stay as given; they are refused later. Raises UsageError if
@@ -38,7 +38,7 @@ def with_model(request: Request) -> Request:
     )
 
 
-def _require_model(request: Request) -> None:
+def _require_model(request: TrainRequest) -> None:
     if request.settings.model:
         return
     origins = [one for one in request.origins.values() if one.startswith("preset ")]

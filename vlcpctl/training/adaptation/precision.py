@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vlcpctl.core.gpu import is_gpu
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 
 
-def with_precision(request: Request) -> Request:
+def with_precision(request: TrainRequest) -> TrainRequest:
     """The request with `auto` replaced by the precision that its device has.
 
     Imports torch only where there is a GPU that could have bfloat16.

@@ -7,7 +7,7 @@ import shutil
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.gpu import has_tf32, in_words, is_gpu
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 
 _OPTIONS = {
     "compile": "compiled",
@@ -17,7 +17,7 @@ _OPTIONS = {
 }
 
 
-def check_execution(request: Request) -> None:
+def check_execution(request: TrainRequest) -> None:
     """Raise UsageError for --tf32 on a CPU, and for --compile without a compiler."""
     on_gpu = is_gpu(request.device)
     if request.tf32 and not on_gpu:
@@ -40,12 +40,12 @@ def require_compiler(*, on_gpu: bool) -> None:
         )
 
 
-def numeric_options(request: Request) -> dict[str, bool]:
+def numeric_options(request: TrainRequest) -> dict[str, bool]:
     """The options that decide the last bits and are set, for the identity of the run."""
     return {name: True for name in _OPTIONS if getattr(request, name)}
 
 
-def execution_line(request: Request) -> str:
+def execution_line(request: TrainRequest) -> str:
     """The device, the workers, the precision and the options, for the plan."""
     names = [words for name, words in _OPTIONS.items() if getattr(request, name)]
     where = in_words(request.workers, request.device)

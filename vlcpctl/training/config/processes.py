@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.training.config.request import Request
+from vlcpctl.training.config.request import TrainRequest
 
 
-def check_processes(request: Request) -> None:
+def check_processes(request: TrainRequest) -> None:
     """Raise UsageError if the batch, or the processes among machines, cannot be split evenly."""
     size, nproc, nodes = request.settings.batch_size, request.nproc, request.nodes
     if size % nproc:

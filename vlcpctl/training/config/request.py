@@ -18,7 +18,7 @@ from vlcpctl.training.config.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class TrainRequest:
     """The inputs, methods and settings of a train-step, and how it is executed.
 
     `origins` names where each setting comes from: default, preset, method or flag.

@@ -35,6 +35,21 @@ def decoded(decoder: msgspec.json.Decoder[_T], text: str | bytes, place: object)
         raise BadInput(f"{place} is not a JSON object: {error}") from error
 
 
+def converted(value: object, kind: type[_T], place: object) -> _T:
+    """A value of JSON as a value of a type, such as a dataclass, whose fields it has by name.
+
+    A dataclass takes the fields that it has and ignores others. Raises BadInput, in one line, with
+    `place` and the path of the field that is missing or of another type.
+
+    >>> converted([[1, 2], [3, 4]], list[tuple[int, int]], "sizes.json")
+    [(1, 2), (3, 4)]
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{place}: {field_error(error)}") from error
+
+
 def field_error(error: msgspec.ValidationError) -> str:
     """What is wrong with a value of another form than its type, and in which field, in words.
 

@@ -9,9 +9,11 @@ from typing import Any
 
 from vlcpctl.core.amounts import counted
 from vlcpctl.core.errors import BadInput
+from vlcpctl.core.structs import converted
 from vlcpctl.data.splitting.stop_lists import read_stop_list, stop_lists_in
-from vlcpctl.production.attempt import Judgement, read_attempt
+from vlcpctl.production.attempt import VERDICT_FILE, Judgement, read_attempt
 from vlcpctl.production.layout import Layout
+from vlcpctl.production.records import VERDICT, as_json, sealed_record
 from vlcpctl.production.state import State, Week, read_state
 
 KIND = "state"
@@ -45,7 +47,7 @@ def describe_state(path: Path) -> dict[str, Any]:
             "buffer_from": list(state.start.buffer_from),
             "ready": state.start.ready,
         },
-        "settings": state.settings.as_json(),
+        "settings": as_json(state.settings),
         "gates": list(state.settings.gates),
         "weeks": [_week(place, week) for week in state.weeks],
         "pending": _pending(place, state),
@@ -103,9 +105,10 @@ def _current(facts: Mapping[str, Any]) -> str:
 
 
 def _week(place: Layout, week: Week) -> dict[str, Any]:
-    judged = None
-    with suppress(BadInput):  # shown without its time
-        judged = Judgement.read(place.week(week.number))
+    time = None
+    with suppress(BadInput):  # damaged or missing: shown without its time
+        judged = sealed_record(place.week(week.number) / VERDICT_FILE, VERDICT)
+        time = converted(judged.get("made_by"), dict[str, Any], place).get("time", "")
     return {
         "week": week.number,
         "data": week.data,
@@ -113,7 +116,7 @@ def _week(place: Layout, week: Week) -> dict[str, Any]:
         "pairs": week.pairs,
         "checkpoint": week.checkpoint,
         "path": str(place.week(week.number)),
-        "time": judged.time if judged else None,
+        "time": time,
         "verdicts": list(week.verdicts),
         "left_out": week.left_out,
     }

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from types import UnionType
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Self
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.method import Method
 from vlcpctl.data.buffer.policies import NEEDS_FEATURES, check_policy
 from vlcpctl.data.splitting.holdout import parse_holdout, parse_most
 from vlcpctl.methods.plugins.method_file import loaded_file
 from vlcpctl.methods.plugins.registry import MethodRegistry
-from vlcpctl.production.gate_texts import check_gates
 from vlcpctl.production.left_out import TRAIN
-from vlcpctl.production.records import objects, refuse_later
+from vlcpctl.report.gates.grammar import parse_gate
 from vlcpctl.training.config.composition import compose, settings_of_methods
 from vlcpctl.training.config.settings import resolve
 
@@ -28,9 +25,14 @@ UNDEFINED: Final = ("error", "pass")
 # another device or other threads, train-step resumes only with --accept-inexact.
 _OF_GATES: Final = frozenset({"fail_if", "undefined"})
 _OF_EVALUATION: Final = frozenset({"guards", "classes", "data"})
-_CODE: Final = "method_files"
 _OF_MACHINE: Final = frozenset({"device", "workers", "threads"})
 _SIZE = re.compile(r"0*[1-9][0-9]*|[0-9]+(\.[0-9]+)?%")
+# Metrics that conditions may name.
+_RETRIEVAL = (
+    *("i2t_r1", "i2t_r5", "i2t_r10", "i2t_rmean", "t2i_r1", "t2i_r5", "t2i_r10", "t2i_rmean"),
+    "rm",
+)
+_ZERO_SHOT = ("acc1", "acc5", "mean_per_class_recall")
 _COUNTED_SHARE = "10%"  # of a week that a counted hold-out takes at most
 
 
@@ -41,13 +43,6 @@ class Guard:
     path: str
     content: str
     name: str
-
-    @classmethod
-    def read(cls, take: Fields) -> Self:
-        """The entry of a record. Raises BadInput if a field is missing or has another type."""
-        names = [one.name for one in fields(cls)]
-        refuse_later(take, names)
-        return cls(*(take(name, str) for name in names))
 
 
 @dataclass(frozen=True)
@@ -60,12 +55,6 @@ class MethodCode:
     path: str = field(compare=False)
     digest: str
     methods: tuple[str, ...]
-
-    @classmethod
-    def read(cls, take: Fields) -> Self:
-        """The entry of a record. Raises BadInput if a field is missing or has another type."""
-        refuse_later(take, (one.name for one in fields(cls)))
-        return cls(take("path", str), take("digest", str), tuple(take.texts("methods")))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,25 +98,6 @@ class Settings:
     workers: int | None = None  # None: auto
     threads: int = 1
 
-    @classmethod
-    def read(cls, take: Fields) -> Self:
-        """The settings in a record. Raises BadInput if a field is missing or has another type."""
-        refuse_later(take, (one.name for one in fields(cls)))
-        found: dict[str, Any] = {}
-        for one in fields(cls):
-            if one.name == "guards":
-                found["guards"] = tuple(map(Guard.read, objects(take, "guards")))
-            elif one.name == _CODE:  # recorded only if there is any
-                files = objects(take, _CODE) if _CODE in take.value else []
-                found[_CODE] = tuple(map(MethodCode.read, files))
-            elif "tuple" in str(one.type):
-                is_missing = "None" in str(one.type) and take.value.get(one.name) is None
-                found[one.name] = None if is_missing else tuple(take.texts(one.name))
-            else:
-                optional = (None,) if "None" in str(one.type) else ()
-                found[one.name] = take(one.name, _TYPES[str(one.type).split(" |")[0]], *optional)
-        return cls(**found)
-
     def with_given(self, given: Mapping[str, Any]) -> Self:
         """These settings, with the given ones in their place.
 
@@ -138,7 +108,7 @@ class Settings:
             changes["epochs"] = None
         if "epochs" in given and "steps" not in given:
             changes["steps"] = None
-        changes.setdefault(_CODE, self.files_kept(given))
+        changes.setdefault("method_files", self.files_kept(given))
         held_out = given.keys() & {"holdout", "holdout_most"}
         if held_out and "split_column" in given:
             raise UsageError(
@@ -173,7 +143,7 @@ class Settings:
         """The recorded method files that are still used with these options."""
         names = set(given.get("method", self.method).split("+"))
         kept = tuple(file for file in self.method_files if names & set(file.methods))
-        return () if _CODE in given else kept
+        return () if "method_files" in given else kept
 
     @property
     def is_loaded(self) -> bool:
@@ -211,7 +181,8 @@ class Settings:
             has_checkpoint=self.buffer_needs_checkpoint,
             stores_features=self.stores_features,
         )
-        check_gates(self.gates, has_classes=bool(self.classes))
+        for gate in self.gates:  # only with sets of classes are there metrics of classification
+            parse_gate(gate, (*_RETRIEVAL, *(_ZERO_SHOT if self.classes else ())))
         if self.undefined not in {None, *UNDEFINED}:
             raise UsageError(f"--undefined takes error or pass, not {self.undefined!r}")
         if self.known not in {None, TRAIN}:
@@ -279,14 +250,6 @@ class Settings:
             return self.holdout_most
         return _COUNTED_SHARE if parse_holdout(self.holdout).counted else None
 
-    def as_json(self) -> dict[str, Any]:
-        """The settings as a JSON object."""
-        found = asdict(self)
-        for name in (_CODE, "known"):  # as earlier versions recorded it
-            if not found[name]:
-                del found[name]
-        return found
-
     def different_training(self, other: Settings) -> dict[str, tuple[Any, Any]]:
         """Settings that make another training: by name, the values here and there."""
         others = _OF_GATES | _OF_EVALUATION | _OF_MACHINE
@@ -297,6 +260,3 @@ class Settings:
     def same_evaluation(self, other: Settings) -> bool:
         """Whether the same data outside the stream are evaluated."""
         return all(getattr(self, name) == getattr(other, name) for name in _OF_EVALUATION)
-
-
-_TYPES: dict[str, type | UnionType] = {"str": str, "int": int, "float": int | float}

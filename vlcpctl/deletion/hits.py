@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from vlcpctl.core.digests import verify_files
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import MANIFESTS, read_manifest
-from vlcpctl.core.recorded_files import RESTORE
+from vlcpctl.core.recorded_files import RESTORE, recorded_files
 from vlcpctl.core.versions import WAS
 from vlcpctl.data.precomputed.pseudo_texts import (
     PARENTS,
@@ -146,7 +145,7 @@ def _in_targets(hit: Hit, drop: Drop) -> None:
 
 def _in_embeddings(hit: Hit, drop: Drop) -> None:
     manifest = read_manifest(hit.path, "embeddings")
-    recorded = Fields(manifest, hit.path)("digests", dict, {})  # not by earlier versions
+    recorded = recorded_files(hit.path / MANIFESTS["embeddings"], manifest)
     verify_files(hit.path, recorded, advice=RESTORE)
     hit.keys = keys_of(hit.path) & drop.keys
     for part, drop_N in rows_of(hit.path, drop.keys).items():

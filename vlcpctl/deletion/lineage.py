@@ -9,10 +9,10 @@ from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, OutputExists
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import read_manifest
 from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.shown_paths import Shown
+from vlcpctl.core.structs import converted
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.precomputed.teacher_targets import open_targets
 from vlcpctl.data.tasks.exported import KIND, MANIFEST
@@ -88,9 +88,11 @@ def _exported_model(path: Path) -> Dependent | None:
     manifest = read_manifest(path, KIND)
     if "run" not in manifest:
         return None
-    fields = Fields(manifest, path / MANIFEST)
     about = {name: manifest.get(name) for name in ("run", "step", "seed")}
-    data, models = frozenset(fields.texts("tasks")), frozenset(fields.texts("inputs"))
+    data, models = (
+        converted(manifest[name], frozenset[str], f"{path / MANIFEST}, {name}")
+        for name in ("tasks", "inputs")
+    )
     return Dependent(path, str(manifest["content"]), data, models, about)
 
 

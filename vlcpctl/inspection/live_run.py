@@ -18,7 +18,7 @@ from vlcpctl.core.staging import Staging, output_of
 from vlcpctl.inspection.journal_tail import JournalTail
 from vlcpctl.training.loop.metrics_log import FILE_NAME as JOURNAL
 from vlcpctl.training.loop.progress_file import FILE_NAME as PROGRESS
-from vlcpctl.training.loop.progress_file import PhaseSteps, ProgressFile
+from vlcpctl.training.loop.progress_file import Ended, PhaseSteps, ProgressFile
 
 Status = Literal[
     "not started", "starting", "running", "finished", "diverged", "interrupted", "failed", "died"
@@ -59,7 +59,7 @@ class RunState:
     terms: Mapping[str, float]
     recent: Mapping[str, tuple[float, ...]]
     validation: Mapping[str, float] | None = None
-    error: tuple[int, str] | None = None
+    error: Ended | None = None
 
     @property
     def is_over(self) -> bool:
@@ -77,11 +77,10 @@ class RunState:
         """The state as a JSON object, without the recent values."""
         found = asdict(self)
         more = {"pairs_per_second": self.pairs_per_second}
-        left_out = {"recent", "progress", "process", "error"}
+        left_out = {"recent", "progress", "process"}
         known = {name: value for name, value in found.items() if name not in left_out}
-        known = {"schema": SCHEMA, **known}
-        error = None if self.error is None else {"code": self.error[0], "message": self.error[1]}
-        return {**known, **more, "path": str(self.path), "error": error}
+        error = {"error": known.pop("error")}  # last
+        return {"schema": SCHEMA, **known, **more, "path": str(self.path), **error}
 
 
 class LiveRun:
@@ -120,7 +119,7 @@ class LiveRun:
         if progress is None:
             return "died" if self._tail.steps else "not started"
         if progress.ended:
-            return _ENDINGS.get(progress.ended[0], "failed")
+            return _ENDINGS.get(progress.ended.code, "failed")
         if kind_of(self.out) == "checkpoint" and self._is_behind(progress):
             return "finished"  # killed between the checkpoint and the removal of its state
         return "running" if self._may_run_elsewhere(progress) else "died"

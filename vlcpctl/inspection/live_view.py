@@ -72,7 +72,7 @@ def _status(state: RunState) -> str:
         return f"{state.process or 'its process'} is gone; run the same train-step to continue"
     if state.status in {"running", "starting"}:
         return f"{state.status}, {state.process}" if state.process else state.status
-    return f"{state.status}: {printable(state.error[1])}" if state.error else state.status
+    return f"{state.status}: {printable(state.error.message)}" if state.error else state.status
 
 
 def ending(state: RunState) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.core.fields import Fields
 from vlcpctl.core.manifest import MANIFESTS
+from vlcpctl.core.versions import earlier_ids
 from vlcpctl.data.classification.benchmarks import expand_groups, usual_name
 from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.data.tasks.task import open_task
@@ -87,8 +87,7 @@ def require_unchanged(root: Path, settings: Settings) -> None:
         if not path.exists():
             raise BadInput(f"the guard {path} does not exist; --guard gives its new place")
         manifest = read_task(path)
-        known = {manifest["content"], *Fields(manifest, path).texts("was", [])}
-        if guard.content not in known:
+        if guard.content not in {manifest["content"], *earlier_ids(manifest, path)}:
             raise BadInput(
                 f"the guard {path} has changed: its content id was {guard.content} and is now "
                 f"{manifest['content']}; restore it, or give all guards again with --guard"

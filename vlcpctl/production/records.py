@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ from vlcpctl.core.atomic import new_part
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.safe_json import read_json_object
 from vlcpctl.core.seals import SEAL, broken_seal, seal_of
-from vlcpctl.core.structs import converted
+from vlcpctl.core.structs import converted, fields_beyond
 
 STATE, WEEK, VERDICT = "vlcpctl.state/1", "vlcpctl.week/1", "vlcpctl.verdict/1"
 _OF_RECORD = frozenset({"schema", SEAL, "made_by"})
@@ -77,21 +77,10 @@ def read_record(path: Path, schema: str, kind: type[_T]) -> _T:
     found = sealed_record(path, schema)
     body = {name: value for name, value in found.items() if name not in _OF_RECORD}
     record = converted(body, kind, path)
-    later = next(_unknown(body, msgspec.to_builtins(record)), None)
+    later = next(fields_beyond(body, msgspec.to_builtins(record)), None)
     if later is not None:
         raise BadInput(
             f"{path} was written by a later version of vlcpctl: it has the field {later!r:.80}, "
             f"which {vlcpctl.__version__} does not know; use that version"
         )
     return record
-
-
-def _unknown(found: Any, known: Any) -> Iterator[str]:
-    """The names of fields in a JSON value that the value read from it does not have."""
-    if isinstance(found, dict):
-        yield from sorted(found.keys() - known.keys())
-        for name in found.keys() & known.keys():
-            yield from _unknown(found[name], known[name])
-    elif isinstance(found, list):
-        for one, other in zip(found, known, strict=True):
-            yield from _unknown(one, other)

@@ -22,7 +22,7 @@ from vlcpctl.data.loading.sampler import PairSampler
 from vlcpctl.data.precomputed.stored_features import StoredProjections, read_features
 from vlcpctl.data.precomputed.teacher_targets import TeacherTargets
 from vlcpctl.data.tasks.task import Split, Task, open_task
-from vlcpctl.training.adaptation.adapted import adapted
+from vlcpctl.training.adaptation import adapted
 from vlcpctl.training.config.execution import check_execution, execution_line
 from vlcpctl.training.config.per_step import dependence, refuse_idle_scale, scale_lines, scaled
 from vlcpctl.training.config.phases import PhasePlan, plan_phases
@@ -30,13 +30,17 @@ from vlcpctl.training.config.processes import check_processes
 from vlcpctl.training.config.request import TrainRequest
 from vlcpctl.training.config.settings import refuse_idle_settings, replay_share
 from vlcpctl.training.lineage import lineage_warnings
-from vlcpctl.training.method_notes import policy_notes, shape_notes, shape_warnings
+from vlcpctl.training.method_notes import (
+    policy_notes,
+    shape_notes,
+    shape_warnings,
+    unprotected,
+)
 from vlcpctl.training.model_checks import batch_norm_notes, check_model
 from vlcpctl.training.negatives import Negatives, warnings_if_distinct
 from vlcpctl.training.offline_teacher import open_teacher_targets, targets_line
 from vlcpctl.training.pseudo_text_source import PseudoTextSource, pseudo_text_source
 from vlcpctl.training.task_history import TaskHistory
-from vlcpctl.training.unprotected import unprotected
 
 _FIXED = ("temperature", "text_length", "pretrained", "heads")
 _AFTER_THE_FIRST = (

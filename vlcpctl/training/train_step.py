@@ -32,9 +32,10 @@ from vlcpctl.distributed.world import World
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import Encoder, NewModelOptions
 from vlcpctl.models.execution import place
-from vlcpctl.tracking.trackers import TRAINING, TrackedRun, Trackers, closing_with_code
+from vlcpctl.tracking.destinations import TRAINING, TrackedRun
+from vlcpctl.tracking.trackers import Trackers, closing_with_code
 from vlcpctl.training import identity
-from vlcpctl.training.adaptation.adapted import adapted
+from vlcpctl.training.adaptation import adapted
 from vlcpctl.training.batches import training_batches, training_transform, validation_batches
 from vlcpctl.training.config.phases import steps_before
 from vlcpctl.training.config.request import TrainRequest, save_every

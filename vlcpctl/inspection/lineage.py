@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -183,7 +183,7 @@ def _facts(manifest: Mapping[str, Any], kind: str, place: Path) -> dict[str, Any
         **{one.name: manifest[one.name] for one in fields(_Facts) if one.name in manifest},
     }
     if kind == "targets":
-        facts |= vars(converted(manifest, _OfTargets, place))
+        facts |= asdict(converted(manifest, _OfTargets, place))
     if kind == "task":
         splits = converted(manifest["splits"], dict[str, _Split], f"{place}, splits")
         facts["splits"] = {name: split.images for name, split in splits.items()}

@@ -28,7 +28,7 @@ def adapted(request: TrainRequest) -> TrainRequest:
     Raises UsageError if no model or no batch follows from it, and BadInput if an input is not what
     its option needs.
     """
-    return with_batch(_with_precision(_with_model(request)))
+    return with_batch(with_precision(with_model(request)))
 
 
 def adapted_as_far_as_known(request: TrainRequest) -> TrainRequest:
@@ -37,13 +37,13 @@ def adapted_as_far_as_known(request: TrainRequest) -> TrainRequest:
     Raises BadInput if an input that does exist is not what its option needs.
     """
     if request.previous is not None:
-        request = _with_model(request)
+        request = with_model(request)
     inputs = [*request.tasks, *([request.buffer] if request.buffer else [])]
     is_complete = all(path.exists() for path in inputs)
-    return with_batch(_with_precision(request)) if is_complete else _with_precision(request)
+    return with_batch(with_precision(request)) if is_complete else with_precision(request)
 
 
-def _with_model(request: TrainRequest) -> TrainRequest:
+def with_model(request: TrainRequest) -> TrainRequest:
     """The request with the settings of the model as they are in --previous.
 
     Options that --previous makes idle stay as given; they are refused later. Raises UsageError if
@@ -92,7 +92,7 @@ def _agrees(name: str, settings: Settings, fact: str | int | None) -> bool:
     return is_file and f"sha256:{file_sha256(value)}" == fact
 
 
-def _with_precision(request: TrainRequest) -> TrainRequest:
+def with_precision(request: TrainRequest) -> TrainRequest:
     """The request with `auto` replaced by the precision that its device has.
 
     Imports torch only where there is a GPU that could have bfloat16.

@@ -121,7 +121,6 @@ def _train(
             force=request.force,
             accept_inexact=request.accept_inexact,
             versions=identity.versions(request),
-            as_recorded=bound(identity.as_recorded, request, semantic),
         )
     # Rank 0 may move an older run aside: the others must not read its state before that.
     world.barrier()

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from vlcpctl.data.precomputed.pseudo_texts import (
 )
 from vlcpctl.data.precomputed.teacher_targets import open_targets
 from vlcpctl.data.tasks import exported
-from vlcpctl.data.tasks.facts import read_stream, read_task
+from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.deletion import reports
 from vlcpctl.deletion.places import CACHED, PSEUDO_TEXTS, RANKS, Stored
@@ -89,7 +88,7 @@ def ids_of(stored: Stored) -> list[str]:
     if stored.kind == PSEUDO_TEXTS:
         manifest = open_pseudo_texts(stored.path).metadata
     else:
-        manifest = _manifest(stored)
+        manifest = read_manifest(stored.path, stored.kind)
     return [*manifest.get(WAS, ()), str(manifest["content"])]
 
 
@@ -104,14 +103,6 @@ def hit_of(stored: Stored, drop: Drop, tars: Tars) -> Hit | None:
     elif stored.kind in _LOOKERS:
         _LOOKERS[stored.kind](hit, drop)
     return hit if hit.removed else None
-
-
-def _manifest(stored: Stored) -> dict[str, Any]:
-    if stored.kind == "task":
-        return read_task(stored.path)
-    if stored.kind == "stream":
-        return read_stream(stored.path)
-    return read_manifest(stored.path, stored.kind)
 
 
 def _in_task(hit: Hit, drop: Drop, tars: Tars) -> None:

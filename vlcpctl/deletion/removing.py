@@ -90,7 +90,9 @@ def _carry_out(plan: Plan, observe: Observe, shown: Shown) -> None:
     tars, drop = Tars(), plan.matches.drop()
     for path in plan.deleted():
         observe(f"deleting {path.name}")
-        _delete(path)
+        # It is in the hidden directory of an output, which goes, too, if it is empty.
+        with next(filter(None, map(staging_at, path.parents))).locked():
+            delete(path)
         say(f"deleted {shown(path)}")
     for hit in plan.units():
         observe(f"rewriting {hit.stored.unit.name}")
@@ -102,18 +104,6 @@ def _carry_out(plan: Plan, observe: Observe, shown: Shown) -> None:
         else:
             _rewrite(hit, tars, drop, observe)
             say(f"rewrote {shown(hit.stored.unit)}")
-
-
-def _delete(path: Path) -> None:
-    """Delete something in the hidden directory of an output, which goes, too, if it is empty."""
-    staging = _staging_of(path)
-    with staging.locked():
-        delete(path)
-
-
-def _staging_of(path: Path) -> Staging:
-    """The hidden directory that contains a path."""
-    return next(filter(None, map(staging_at, path.parents)))
 
 
 def _rewrite(hit: Hit, tars: Tars, drop: Drop, observe: Observe) -> None:

@@ -113,7 +113,8 @@ class TaskRewriter:
         Raises BadInput if the task is damaged.
         """
         manifest = dict(self.task.manifest)
-        splits, tables, shard_rows = {}, {}, self._shard_rows()
+        splits, tables = {}, {}
+        shard_rows = dict(manifest.get("buffer", {}).get("shard_rows", {}))
         is_changed = False
         for name, listed in manifest["splits"].items():
             split = self.task.split(name)
@@ -136,9 +137,6 @@ class TaskRewriter:
         rewrite_sealed_manifest(_emptied(self.target, "task.json"), "task", found)
         return found
 
-    def _shard_rows(self) -> dict[str, int]:
-        return dict(self.task.manifest.get("buffer", {}).get("shard_rows", {}))
-
     def _split(
         self,
         listed: Mapping[str, Any],
@@ -149,7 +147,8 @@ class TaskRewriter:
         """Write the tars and the index of a split; returns its entry in the manifest."""
         shards = list(listed["shards"])
         for shard in hits.shards:
-            moves = self._tar(shard)
+            place, final = _emptied(self.target, shard) / shard, self.final / shard
+            moves = self.tars.rewrite(self.task.path / shard, place, final, self.drop.samples)
             table = _with_moves(table, shard, moves)
             if not moves.samples:
                 shards.remove(shard)
@@ -169,12 +168,6 @@ class TaskRewriter:
             "content": content,
             **facts,
         }
-
-    def _tar(self, shard: str) -> Moves:
-        place = _emptied(self.target, shard) / shard
-        return self.tars.rewrite(
-            self.task.path / shard, place, self.final / shard, self.drop.samples
-        )
 
     def _features(self) -> dict[str, Any]:
         """Write the stored features of the pairs that stay; returns their manifest entry."""
@@ -222,19 +215,14 @@ def rewrite_stream(path: Path, target: Path, tars: Tars, drop: Drop) -> None:
     rewrite_sealed_manifest(
         _emptied(target, "stream.json"), "stream", renewed(manifest, content, changes)
     )
-    _rewrite_skipped(path, target, drop)
+    if skipped_lines(path, drop):
+        kept = [line for line in _lines(path / SKIPPED) if not _names(line, drop)]
+        (_emptied(target, SKIPPED) / SKIPPED).write_bytes(b"".join(kept))
 
 
 def skipped_lines(stream: Path, drop: Drop) -> int:
     """The number of lines about these pairs in a stream's list of skipped samples."""
     return sum(_names(line, drop) for line in _lines(stream / SKIPPED))
-
-
-def _rewrite_skipped(path: Path, target: Path, drop: Drop) -> None:
-    if not skipped_lines(path, drop):
-        return
-    kept = [line for line in _lines(path / SKIPPED) if not _names(line, drop)]
-    (_emptied(target, SKIPPED) / SKIPPED).write_bytes(b"".join(kept))
 
 
 def _lines(path: Path) -> Iterator[bytes]:

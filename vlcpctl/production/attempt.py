@@ -56,11 +56,12 @@ class Attempt:
         if self.number != other.number or self.parent != other.parent:
             found.append("it continues another checkpoint")
         if self.data != other.data:
-            found.append(f"its data was {_names(self.sources)} and is now {_names(other.sources)}")
+            before, now = (printable(", ".join(one.sources)) for one in (self, other))
+            found.append(f"its data was {before} and is now {now}")
         if self.fresh_state != other.fresh_state:
             found.append("--fresh-state differs")
-        for name, (before, now) in self.settings.different_training(other.settings).items():
-            found.append(f"{name} was {_shown(before)} and is now {_shown(now)}")
+        for name, (was, is_now) in self.settings.different_training(other.settings).items():
+            found.append(f"{name} was {_shown(was)} and is now {_shown(is_now)}")
         return found
 
     def accepted(self, directory: Path, verdicts: Sequence[dict[str, Any]]) -> Week:
@@ -179,10 +180,6 @@ def _phrase(verdict: Mapping[str, Any]) -> str:
     shown = f" is {value:.2f}" if isinstance(value, int | float) else ""
     on_data = f" on {data}" if data else ""
     return f"{verdict.get('metric')}{on_data}{shown} ({verdict.get('condition')})"
-
-
-def _names(sources: Sequence[str]) -> str:
-    return printable(", ".join(sources))
 
 
 def _shown(value: object) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, Final, Self
 
-from vlcpctl.core.errors import UsageError
+from vlcpctl.core.errors import BadInput, UsageError, unreadable
+from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.method import Method
 from vlcpctl.data.buffer.policies import NEEDS_FEATURES, check_policy
 from vlcpctl.data.splitting.holdout import parse_holdout, parse_most
-from vlcpctl.methods.plugins.method_file import loaded_file
+from vlcpctl.methods.plugins.method_file import load_method_code, load_method_file, loaded_file
 from vlcpctl.methods.plugins.registry import MethodRegistry
+from vlcpctl.production.layout import relative_to_root, shown_path
 from vlcpctl.production.left_out import TRAIN
 from vlcpctl.report.gates.grammar import parse_gate
 from vlcpctl.training.config.composition import compose, settings_of_methods
@@ -260,3 +264,39 @@ class Settings:
     def same_evaluation(self, other: Settings) -> bool:
         """Whether the same data outside the stream are evaluated."""
         return all(getattr(self, name) == getattr(other, name) for name in _OF_EVALUATION)
+
+
+def record_method_files(root: Path, paths: Sequence[Path]) -> tuple[MethodCode, ...]:
+    """The files at these paths, which are loaded, as the state records them.
+
+    Raises BadInput as `load_method_file` does.
+    """
+    files = [load_method_file(path) for path in paths]
+    return tuple(
+        MethodCode(relative_to_root(root, path), file.digest, tuple(file.methods))
+        for path, file in zip(paths, files, strict=True)
+    )
+
+
+def load_recorded(root: Path, recorded: Sequence[MethodCode]) -> None:
+    """Load the files that the state has recorded, so that their methods can be composed.
+
+    Raises BadInput if one is missing, or its code is not what it was when it was given: changed
+    code is never run unseen.
+    """
+    for file in recorded:
+        path = shown_path(root, file.path)
+        if not path.exists():
+            raise BadInput(f"the method file {path} does not exist; --method-file gives its place")
+        try:
+            with open_regular(path) as opened:
+                code = opened.read()
+        except OSError as error:
+            raise BadInput(unreadable(path, error)) from error
+        digest = f"sha256:{hashlib.sha256(code).hexdigest()}"
+        if digest != file.digest:
+            raise BadInput(
+                f"the method file {path} has changed: its digest was {file.digest} and is now "
+                f"{digest}; restore it, or give it again with --method-file to use it as it is now"
+            )
+        load_method_code(path, code)

@@ -42,9 +42,8 @@ from vlcpctl.production.left_out import (
     left_out_of,
 )
 from vlcpctl.production.lines import Call, Lines, is_pretrained
-from vlcpctl.production.method_files import load_recorded
 from vlcpctl.production.rollback import move_away
-from vlcpctl.production.settings import NONE, Guard, Settings
+from vlcpctl.production.settings import NONE, Guard, Settings, load_recorded
 from vlcpctl.production.sources import NewData, all_left_out, identify_data
 from vlcpctl.production.start import (
     begin,

@@ -56,7 +56,11 @@ class Trackers:
 
     def log(self, row: Mapping[str, Any], step: int) -> None:
         """Log the numbers of a row under their names; other values are left out."""
-        values = {name: float(value) for name, value in row.items() if _is_number(value)}
+        values = {
+            name: float(value)
+            for name, value in row.items()
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        }
         for destination, tracker in list(self._open.items()):
             with self._guarded(destination):
                 tracker.log(values, step)
@@ -89,7 +93,3 @@ def closing_with_code(close: Callable[[int], None]) -> Iterator[None]:
         close(1)
         raise
     close(0)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -66,13 +66,14 @@ class TaskHistory:
         own = [step for step in self._steps_in_stream() if step is not None]
         steps = [step for step in self.steps() if step is not None]
         parent = self.parent
+        learned = {DATA_WAS: parent.data_was if parent is not None else None}
         return {
             "stream": self._stream,
             "stream_step": max(own, default=None),
             "step": max(steps, default=len(self.earlier_steps())),
             "task_steps": [*self.earlier_steps(), *self.steps()],
             "tasks": [*(parent.tasks if parent else ()), *(task.content for task in self.tasks)],
-            "data_was": self._data_was() or None,
+            "data_was": data_was([learned, *(task.manifest for task in self.tasks)]) or None,
             "task_names": [
                 *(parent.task_names if parent else ()),
                 *(task.name for task in self.tasks),
@@ -108,10 +109,6 @@ class TaskHistory:
         if first <= last:
             which = f"task {first}" if first == last else f"tasks {first} to {last}"
             yield f"the model was not trained on {which} of the stream"
-
-    def _data_was(self) -> dict[str, list[str]]:
-        learned = {DATA_WAS: self.parent.data_was if self.parent is not None else None}
-        return data_was([learned, *(task.manifest for task in self.tasks)])
 
     def out_of_order(self) -> Iterator[str]:
         """A warning if a task comes before one of its stream that the parent was trained on."""

@@ -265,6 +265,7 @@ def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> 
     # With precomputed targets, the teacher is loaded only for methods that need its weights.
     needs_teacher = targets is None or weight_users(request.methods)
     frozen = _frozen(request, encoder, parent) if needs_teacher else {}
+    penalises = any(one.needs(first=False).previous_weights for one in request.methods)
     run = TrainRun(
         encoder=encoder,
         methods=plan.methods,
@@ -274,9 +275,7 @@ def _new_run(plan: TrainPlan, parent: ParentCheckpoint | None, world: World) -> 
         previous={name: value.to(device) for name, value in frozen.items()} or None,
         # With --teacher, `previous` is the teacher: penalties on weights need a copy of the
         # weights that the run starts from.
-        initial=all_tensors(encoder)
-        if parent and request.teacher and _needs_initial_weights(request)
-        else None,
+        initial=all_tensors(encoder) if parent and request.teacher and penalises else None,
         targets_scale=targets.scale if targets else None,
         world=world,
         local_loss=request.local_loss,
@@ -302,10 +301,6 @@ def _set_execution(request: TrainRequest, encoder: Encoder, device: torch.device
     encoder.compiles = request.compile
     if request.grad_checkpointing:
         encoder.checkpoint_gradients()
-
-
-def _needs_initial_weights(request: TrainRequest) -> bool:
-    return any(method.needs(first=False).previous_weights for method in request.methods)
 
 
 def _frozen(request: TrainRequest, encoder: Encoder, parent: ParentCheckpoint | None) -> Weights:

@@ -79,6 +79,8 @@ def fields_beyond(one: Any, other: Any) -> Iterator[str]:
     >>> list(fields_beyond({"a": [{"b": 1, "c": 2}], "d": 3}, {"a": [{"b": 0}], "d": 3}))
     ['c']
     """
+    if one == other:
+        return
     if isinstance(one, dict):
         yield from sorted(one.keys() - other.keys())
         for name in one.keys() & other.keys():

@@ -13,10 +13,12 @@ import platform
 import re
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
+
+import msgspec
 
 import vlcpctl
 from vlcpctl.core.atomic import check_output_path, new_part, refuse_link
@@ -108,7 +110,8 @@ class Receipt:
 
     def as_json(self) -> dict[str, Any]:
         """The receipt as a JSON object, without what is only known at its end."""
-        found = asdict(self)
+        # Copied, since msgspec does not set fields that a file lacks, and would leave them out.
+        found: dict[str, Any] = msgspec.to_builtins(replace(self), enc_hook=str)
         at_the_end = ("second_search", "mentions")
         left_out = {"path", *(name for name in at_the_end if found[name] is None)}
         return {name: value for name, value in found.items() if name not in left_out}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -47,9 +47,16 @@ def write_record(path: Path, schema: str, body: Mapping[str, Any]) -> None:
 
 def as_json(part: Any) -> dict[str, Any]:
     """The fields of a dataclass that is the body of a record, or a part of one, as JSON values."""
-    return asdict(
-        part, dict_factory=lambda pairs: {n: one for n, one in pairs if one or n not in _IF_ANY}
-    )
+    values = {name: getattr(part, name) for name in part.__dataclass_fields__}
+    return {
+        name: [_value(one) for one in value] if isinstance(value, tuple) else _value(value)
+        for name, value in values.items()
+        if value or name not in _IF_ANY
+    }
+
+
+def _value(one: Any) -> Any:
+    return as_json(one) if is_dataclass(one) else one
 
 
 def sealed_record(path: Path, schema: str) -> dict[str, Any]:

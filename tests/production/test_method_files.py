@@ -15,10 +15,6 @@ from vlcpctl.production.method_files import load_recorded
 from vlcpctl.production.settings import MethodCode, Settings
 
 
-def test_a_state_without_files_is_recorded_as_before() -> None:
-    assert "method_files" not in Settings(run="shop").as_json()
-
-
 def test_code_decides_whether_two_settings_are_the_same() -> None:
     code = MethodCode("a/mine.py", "sha256:1", ("mine",))
     assert code == MethodCode("b/mine.py", "sha256:1", ("mine",))

@@ -69,9 +69,6 @@ class Attempt:
     def write(self, directory: Path) -> None:
         """Write week.json."""
         body = {**vars(self), "settings": self.settings.as_json()}
-        for name in ("deleted", "readmitted"):  # as earlier versions recorded it
-            if not body[name]:
-                del body[name]
         write_record(directory / _WEEK, WEEK, body)
 
     def differences(self, other: Attempt) -> list[str]:

@@ -117,7 +117,7 @@ class Settings:
         for one in fields(cls):
             if one.name == "guards":
                 found["guards"] = tuple(map(Guard.read, objects(take, "guards")))
-            elif one.name == _CODE:  # recorded only if there is any
+            elif one.name == _CODE:
                 files = objects(take, _CODE) if _CODE in take.value else []
                 found[_CODE] = tuple(map(MethodCode.read, files))
             elif "tuple" in str(one.type):
@@ -281,11 +281,7 @@ class Settings:
 
     def as_json(self) -> dict[str, Any]:
         """The settings as a JSON object."""
-        found = asdict(self)
-        for name in (_CODE, "known"):  # as earlier versions recorded it
-            if not found[name]:
-                del found[name]
-        return found
+        return asdict(self)
 
     def different_training(self, other: Settings) -> dict[str, tuple[Any, Any]]:
         """Settings that make another training: by name, the values here and there."""

@@ -79,10 +79,7 @@ class Week:
 
     def as_json(self) -> dict[str, Any]:
         """The week as a JSON object."""
-        found = dict(vars(self))
-        if not self.left_out:  # as earlier versions recorded it
-            del found["left_out"]
-        return found
+        return dict(vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -120,7 +120,6 @@ def _train(
             force=request.force,
             accept_inexact=request.accept_inexact,
             versions=identity.versions(request),
-            as_recorded=bound(identity.as_recorded, request, semantic),
         )
     # Rank 0 may move an older run aside: the others must not read its state before that.
     world.barrier()
@@ -422,7 +421,6 @@ def _manifest(
         console.say(f"generating pseudo texts took {share}")
     request = plan.request
     buffer = plan.buffer.manifest["buffer"] if plan.buffer else None
-    recorded = semantic["settings"]  # which leaves out one that is as in earlier versions
     return CheckpointManifest(
         identity=semantic,
         run=request.run,
@@ -435,7 +433,7 @@ def _manifest(
         parent=plan.parent.content if plan.parent else None,
         **plan.history.start(),
         fresh_state=request.fresh_state,
-        origins={name: request.origins[name] for name in request.origins if name in recorded},
+        origins=request.origins,
         asked=request.asked or None,
         inverting_seconds=round(inverting, 3) if inverting else None,
         peak_memory=peak_memory() or None,

@@ -18,7 +18,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -100,11 +100,9 @@ class ResumeDirectory:
         force: bool,
         accept_inexact: bool,
         versions: Versions = NO_VERSIONS,
-        as_recorded: Callable[[object], dict[str, Any]] | None = None,
     ) -> None:
         """Create the directory, or accept an existing one to resume from.
 
-        `as_recorded` returns `semantic` as the version that recorded another one describes it.
         Raises OutputExists if it belongs to a run with other settings (`semantic`) or on data that
         was rewritten since (`versions` are those of the inputs), and
         Incompatible if the machine or library differs (`numeric`) without `accept_inexact`, or if
@@ -116,8 +114,7 @@ class ResumeDirectory:
             state = _read_state(newest)
             _verify(self.path, {IDENTITY: state[IDENTITY]})
             found = self._stored_identity()
-            wanted = as_recorded(found["semantic"]) if as_recorded else semantic
-            refuse_unfinished(self.path, found["semantic"], wanted, versions)
+            refuse_unfinished(self.path, found["semantic"], semantic, versions)
             inexact = identity_differences(found["numeric"], numeric)
             if inexact and not accept_inexact:
                 raise Incompatible(

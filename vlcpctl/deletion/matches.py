@@ -82,7 +82,7 @@ def _exported(stored: Stored) -> pa.Table | None:
 
 def _splits(tasks: Sequence[Task]) -> Iterator[tuple[Task, Split]]:
     for task in tasks:
-        for name in task.manifest["splits"]:
+        for name in task.manifest.splits:
             yield task, task.split(name)
 
 

@@ -210,7 +210,7 @@ def _is_state(directory: Path) -> bool:
 
 
 def _listed(stream: Path) -> set[str]:
-    return {entry["path"] for entry in read_stream(stream)["tasks"]}
+    return {entry.path for entry in read_stream(stream).tasks}
 
 
 def _own_files(stored: Stored) -> set[str] | None:
@@ -219,8 +219,8 @@ def _own_files(stored: Stored) -> set[str] | None:
         return {MANIFESTS["stream"], "skipped.ndjson"}
     if stored.kind != "task":
         return None
-    splits: dict[str, dict[str, list[str]]] = read_task(stored.path)["splits"]
-    shards = [shard for split in splits.values() for shard in split["shards"]]
+    splits = read_task(stored.path).splits
+    shards = [shard for split in splits.values() for shard in split.shards]
     indexes = [f"{name}{ending}" for name in splits for ending in (".parquet", ROWS_ENDING)]
     return {MANIFESTS["task"], *indexes, *shards, FILE, IMAGES, TEXTS}
 

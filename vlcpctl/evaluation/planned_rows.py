@@ -32,7 +32,7 @@ def place_of(data: Task | DataSet, *splits: str) -> TaskPlace:
     """
     task = data.task if isinstance(data, TaskData) else data
     if isinstance(task, Task):
-        return TaskPlace(task.slug, task.step, task.manifest.get("stream"), task.content, task.was)
+        return TaskPlace(task.slug, task.step, task.manifest.stream, task.content, task.was)
     return TaskPlace(task.name, None, None, task.content(*splits))
 
 

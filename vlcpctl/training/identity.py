@@ -15,7 +15,7 @@ from vlcpctl.checkpoints.step_config import METHOD_CODE
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.hashing import file_sha256
 from vlcpctl.core.manifest import content_of, read_manifest
-from vlcpctl.core.versions import Versions
+from vlcpctl.core.versions import AnyManifest, Versions
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.methods.plugins.source import facts_of
@@ -62,7 +62,7 @@ def semantic(request: TrainRequest) -> dict[str, Any]:
 
 def versions(request: TrainRequest) -> Versions:
     """The versions of the inputs, by which `semantic` may differ from that of a finished run."""
-    inputs = [open_task(path).manifest for path in request.tasks]
+    inputs: list[AnyManifest] = [open_task(path).manifest for path in request.tasks]
     for path, kind in ((request.buffer, "task"), (request.targets, "targets")):
         inputs += [read_manifest(path, kind)] if path is not None else []
     texts = request.pseudo_texts

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vlcpctl.core.method import Method
-from vlcpctl.data.buffer.manifest import BUFFER_NAME
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.models.width import shared_width
 from vlcpctl.training.config.request import TrainRequest
@@ -15,7 +14,7 @@ def policy_notes(request: TrainRequest, buffer: Task | None) -> Iterator[str]:
     """A note for each method whose paper chooses the buffer by another policy."""
     if buffer is None:
         return
-    policy = buffer.manifest[BUFFER_NAME]["policy"]
+    policy = buffer.buffer.policy
     for method in request.methods:
         if method.usual_policy not in {"", policy}:
             yield (

@@ -420,13 +420,13 @@ def _manifest(
         share = f"{inverting / seconds:.0%} of the {seconds:.0f} s of training"
         console.say(f"generating pseudo texts took {share}")
     request = plan.request
-    buffer = plan.buffer.manifest["buffer"] if plan.buffer else None
+    buffer = plan.buffer.buffer if plan.buffer else None
     return CheckpointManifest(
         identity=semantic,
         run=request.run,
         method=request.method_name,
         seed=request.seed,
-        buffer={"policy": buffer["policy"], "size": buffer["size"]} if buffer else None,
+        buffer={"policy": buffer.policy, "size": buffer.size} if buffer else None,
         **plan.history.body(),
         pairs=saved.pairs,
         train_seconds=round(seconds, 3),

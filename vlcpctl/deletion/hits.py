@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from vlcpctl.core.digests import verify_files
+from vlcpctl.core.digests import FileDigest, verify_files
 from vlcpctl.core.manifest import MANIFESTS, read_manifest
-from vlcpctl.core.recorded_files import RESTORE, recorded_files
+from vlcpctl.core.recorded_files import RESTORE
+from vlcpctl.core.structs import converted
 from vlcpctl.core.versions import WAS
 from vlcpctl.data.precomputed.pseudo_texts import (
     PARENTS,
@@ -107,16 +108,16 @@ def hit_of(stored: Stored, drop: Drop, tars: Tars) -> Hit | None:
 
 def _in_task(hit: Hit, drop: Drop, tars: Tars) -> None:
     task = Task(hit.path, read_task(hit.path))
-    for name in task.manifest["splits"]:
+    for name in task.manifest.splits:
         found = hits_of(task, task.split(name), tars, drop)
         hit.keys.update(*found.shards.values())
         hit.add(name, int(found.drop_N.sum()), found.files())
         hit.add("evicted", found.evicted, [])
     hit.keys &= drop.keys
     if hit.removed:
-        has_features = task.manifest.get("buffer", {}).get("features")
-        hit.shown = "buffer" if "buffer" in task.manifest else "task"
-        hit.files += [*(FEATURES if has_features else ()), MANIFESTS["task"]]
+        buffer = task.manifest.buffer
+        hit.shown = "task" if buffer is None else "buffer"
+        hit.files += [*(FEATURES if buffer and buffer.features else ()), MANIFESTS["task"]]
 
 
 def _in_stream(hit: Hit, drop: Drop) -> None:
@@ -136,7 +137,8 @@ def _in_targets(hit: Hit, drop: Drop) -> None:
 
 def _in_embeddings(hit: Hit, drop: Drop) -> None:
     manifest = read_manifest(hit.path, "embeddings")
-    recorded = recorded_files(hit.path / MANIFESTS["embeddings"], manifest)
+    place = f"{hit.path / MANIFESTS['embeddings']}, digests"
+    recorded = converted(manifest["digests"], dict[str, FileDigest], place)
     verify_files(hit.path, recorded, advice=RESTORE)
     hit.keys = keys_of(hit.path) & drop.keys
     for part, drop_N in rows_of(hit.path, drop.keys).items():

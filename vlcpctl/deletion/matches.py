@@ -78,7 +78,7 @@ def find(places: Places, selectors: Selectors, tars: Tars, more: frozenset[str])
 
 def _splits(tasks: Sequence[Task]) -> Iterator[tuple[Task, Split]]:
     for task in tasks:
-        for name in task.manifest["splits"]:
+        for name in task.manifest.splits:
             yield task, task.split(name)
 
 

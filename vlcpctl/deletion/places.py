@@ -152,7 +152,7 @@ class _Walk:
     def _artifact(self, path: Path, kind: str, owner: Stored | None, kept: Path | None) -> Stored:
         unit = path
         if kind == "task" and owner is not None and owner.kind == "stream":
-            listed = {entry["path"] for entry in read_stream(owner.path)["tasks"]}
+            listed = {entry.path for entry in read_stream(owner.path).tasks}
             unit = owner.unit if path.name in listed else path
         found = Stored(path, kind, unit, kept)
         self.found.stored.append(found)
@@ -214,8 +214,8 @@ def _own_files(stored: Stored) -> set[str] | None:
         return {MANIFESTS["stream"], "skipped.ndjson"}
     if stored.kind != "task":
         return None
-    splits: dict[str, dict[str, list[str]]] = read_task(stored.path)["splits"]
-    shards = [shard for split in splits.values() for shard in split["shards"]]
+    splits = read_task(stored.path).splits
+    shards = [shard for split in splits.values() for shard in split.shards]
     indexes = [f"{name}{ending}" for name in splits for ending in (".parquet", ROWS_ENDING)]
     return {MANIFESTS["task"], *indexes, *shards, FILE, IMAGES, TEXTS}
 

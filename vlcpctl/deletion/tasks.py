@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,9 @@ import pyarrow.compute as pc
 from vlcpctl.core.errors import BadInput
 from vlcpctl.core.hashing import content_id
 from vlcpctl.core.safe_json import parse_json
-from vlcpctl.core.seals import renewed, rewrite_sealed_manifest
+from vlcpctl.core.seals import renewed, rewrite_sealed_manifest, sealed_entries
 from vlcpctl.core.versions import DATA_WAS, data_was
 from vlcpctl.data.precomputed import stored_features
-from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.index import IndexWriter
 from vlcpctl.data.tasks.manifests import content_with, file_facts
 from vlcpctl.data.tasks.rows import rows_path
@@ -74,8 +73,10 @@ class SplitHits:
 
 def unlisted_shards(task: Task, split: Split) -> list[str]:
     """The tars of a buffer that contain samples which its index does not list."""
-    recorded = task.manifest.get("buffer", {}).get("shard_rows", {})
+    if task.manifest.buffer is None:
+        return []
     listed = Counter(split.column("shard"))
+    recorded = task.manifest.buffer.shard_rows
     return [shard for shard, count in recorded.items() if count != listed[shard]]
 
 
@@ -112,9 +113,10 @@ class TaskRewriter:
 
         Raises BadInput if the task is damaged.
         """
-        manifest = dict(self.task.manifest)
+        manifest = sealed_entries(self.task.path, "task")
         splits, tables = {}, {}
-        shard_rows = dict(manifest.get("buffer", {}).get("shard_rows", {}))
+        buffer = self.task.manifest.buffer
+        shard_rows = {} if buffer is None else dict(buffer.shard_rows)
         is_changed = False
         for name, listed in manifest["splits"].items():
             split = self.task.split(name)
@@ -126,16 +128,20 @@ class TaskRewriter:
                 splits[name] = self._split(listed, hits, tables[name], shard_rows)
         if not is_changed:
             return manifest
-        features = self._features() if manifest.get("buffer", {}).get("features") else None
+        features = self._features() if self._has_features() else None
         content = content_id(
             {"name": manifest["name"], "splits": {n: one["content"] for n, one in splits.items()}}
         )
         changes = {"splits": splits, "labels": _labels(manifest["labels"], tables)}
-        if "buffer" in manifest:
+        if manifest.get("buffer"):
             changes["buffer"] = _buffer(manifest["buffer"], tables["train"], shard_rows, features)
         found = renewed(manifest, content_with(content, features), changes)
         rewrite_sealed_manifest(_emptied(self.target, "task.json"), "task", found)
         return found
+
+    def _has_features(self) -> bool:
+        buffer = self.task.manifest.buffer
+        return buffer is not None and buffer.features is not None
 
     def _split(
         self,
@@ -176,8 +182,9 @@ class TaskRewriter:
         kept = [keys[row] for row in rows]
         found = stored_features.read_features(self.task).take(rows)
         stored_features.write_features(self.target, kept, found)
-        listed: dict[str, Any] = self.task.manifest["buffer"]["features"]
-        return {**listed, "content": found.content(kept)}
+        listed = self.task.buffer.features
+        assert listed is not None, "only called for a buffer that stores features"
+        return {**asdict(listed), "content": found.content(kept)}
 
 
 def write_index(path: Path, table: pa.Table) -> str:
@@ -195,7 +202,7 @@ def rewrite_stream(path: Path, target: Path, tars: Tars, drop: Drop) -> None:
     that were rewritten, so that they are known when their directories are gone, too. Raises
     BadInput if the stream or a task is damaged.
     """
-    manifest = read_stream(path)
+    manifest = sealed_entries(path, "stream")
     entries, written = [], []
     for entry in manifest["tasks"]:
         name = entry["path"]
@@ -206,8 +213,7 @@ def rewrite_stream(path: Path, target: Path, tars: Tars, drop: Drop) -> None:
         else:
             entries.append(entry)
     content = content_id({"tasks": [entry["content"] for entry in entries]})
-    totals = _totals(entries) if manifest.get("totals") else manifest.get("totals")
-    changes = {"tasks": entries, **({} if totals is None else {"totals": totals})}
+    changes = {"tasks": entries, "totals": _totals(entries)}
     listed = {entry["content"] for entry in entries}
     known = data_was([{DATA_WAS: manifest.get(DATA_WAS)}, *written])
     rewritten = {one: was for one, was in known.items() if one in listed}

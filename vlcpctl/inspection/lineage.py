@@ -18,6 +18,7 @@ from vlcpctl.core.printable import printable, shortened
 from vlcpctl.core.structs import converted
 from vlcpctl.core.versions import WAS, earlier_ids
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
+from vlcpctl.data.tasks.facts import SplitCounts, StreamTask
 from vlcpctl.inspection.diagnosis import why_no_artifact
 
 # Limits of the search for an artifact's parents.
@@ -53,21 +54,6 @@ class _OfTargets:
     pairs: int
     views: int
     width: int
-
-
-@dataclass(frozen=True)
-class _Split:
-    """A split in task.json or stream.json."""
-
-    images: int
-
-
-@dataclass(frozen=True)
-class _Task:
-    """A task in stream.json."""
-
-    path: str
-    splits: dict[str, _Split]
 
 
 @dataclass(frozen=True)
@@ -185,10 +171,10 @@ def _facts(manifest: Mapping[str, Any], kind: str, place: Path) -> dict[str, Any
     if kind == "targets":
         facts |= asdict(converted(manifest, _OfTargets, place))
     if kind == "task":
-        splits = converted(manifest["splits"], dict[str, _Split], f"{place}, splits")
+        splits = converted(manifest["splits"], dict[str, SplitCounts], f"{place}, splits")
         facts["splits"] = {name: split.images for name, split in splits.items()}
     if kind == "stream":
-        converted(manifest["tasks"], list[_Task], f"{place}, tasks")
+        converted(manifest["tasks"], list[StreamTask], f"{place}, tasks")
     return facts
 
 

@@ -22,6 +22,7 @@ from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.input_files import open_regular
 from vlcpctl.core.manifest import kind_of, read_manifest
 from vlcpctl.core.structs import converted
+from vlcpctl.data.tasks.facts import SplitCounts, StreamTask
 from vlcpctl.data.tasks.index import SPLITS
 
 Hashes = NDArray[np.uint64]
@@ -87,32 +88,17 @@ def splits_of(paths: Iterable[Path]) -> list[CheckedSplit]:
 def _tasks_of(path: Path) -> list[Path]:
     kind = kind_of(path)
     if kind == "stream":
-        tasks = converted(read_manifest(path, kind)["tasks"], list[_Listed], path)
-        # Only names of directories, not paths that lead elsewhere.
-        return [path / one.path for one in tasks if Path(one.path).name == one.path]
+        tasks = converted(read_manifest(path, kind)["tasks"], list[StreamTask], path)
+        return [path / one.path for one in tasks]
     return [path] if kind == "task" else []
 
 
 def _splits_in(given: Path, task: Path) -> Iterator[CheckedSplit]:
     manifest = read_manifest(task, "task")
     is_of_buffer = manifest.get("buffer") is not None
-    for name, split in converted(manifest["splits"], dict[str, _Counted], task).items():
+    for name, split in converted(manifest["splits"], dict[str, SplitCounts], task).items():
         if name in SPLITS:
             yield CheckedSplit(given, task, name, split.images, is_of_buffer)
-
-
-@dataclass(frozen=True)
-class _Listed:
-    """An entry of stream.json: the directory of a task."""
-
-    path: str
-
-
-@dataclass(frozen=True)
-class _Counted:
-    """An entry of task.json: the number of images in a split."""
-
-    images: int
 
 
 @contextmanager

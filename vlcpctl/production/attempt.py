@@ -66,12 +66,12 @@ class Attempt:
 
     def accepted(self, directory: Path, verdicts: Sequence[dict[str, Any]]) -> Week:
         """The entry of state.json for this week, once it was accepted."""
-        totals = read_stream(directory / "stream")["totals"]
+        totals = read_stream(directory / "stream").totals
         return Week(
             number=self.number,
             data=self.data,
             sources=self.sources,
-            pairs=sum(int(split["images"]) for split in totals.values()),
+            pairs=sum(split.images for split in totals.values()),
             checkpoint=CheckpointManifest.read(directory / "checkpoint").content,
             verdicts=tuple(verdicts),
             measured=self.measured,

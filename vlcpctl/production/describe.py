@@ -72,7 +72,7 @@ def state_lines(facts: Mapping[str, Any]) -> Iterator[str]:
         f"  run {settings['run']}, method {settings['method']}, preset {settings['preset']}, "
         f"buffer {settings['buffer_size']}, {splits}"
     )
-    for file in settings.get("method_files", ()):
+    for file in settings["method_files"]:
         yield f"  method file: {file['path']} ({', '.join(file['methods'])}), {file['digest']}"
     guards = [guard["name"] for guard in settings["guards"]]
     guards += [word.partition(":")[2] for word in settings["classes"]]

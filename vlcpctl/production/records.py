@@ -22,8 +22,6 @@ from vlcpctl.core.structs import converted, fields_beyond
 STATE, WEEK, VERDICT = "vlcpctl.state/1", "vlcpctl.week/1", "vlcpctl.verdict/1"
 _OF_RECORD = frozenset({"schema", SEAL, "made_by"})
 _MOST_BYTES = 1 << 26  # 9999 weeks with a dozen verdicts each
-# Fields that version 0.2.0 does not know: left out if they are empty, so that it reads the record.
-_IF_ANY = frozenset({"method_files", "known", "left_out", "deleted", "readmitted"})
 
 _T = TypeVar("_T")
 
@@ -45,18 +43,11 @@ def write_record(path: Path, schema: str, body: Mapping[str, Any]) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def as_json(part: Any) -> dict[str, Any]:
-    """The fields of a dataclass that is the body of a record, or a part of one, as JSON values."""
-    values = {name: getattr(part, name) for name in part.__dataclass_fields__}
-    return {
-        name: [_value(one) for one in value] if isinstance(value, tuple) else _value(value)
-        for name, value in values.items()
-        if value or name not in _IF_ANY
-    }
-
-
-def _value(one: Any) -> Any:
-    return as_json(one) if is_dataclass(one) else one
+def as_json(part: Any) -> Any:
+    """A dataclass that is the body of a record, or a value in it, as a JSON value."""
+    if is_dataclass(part):
+        return {name: as_json(getattr(part, name)) for name in part.__dataclass_fields__}
+    return [as_json(one) for one in part] if isinstance(part, tuple) else part
 
 
 def sealed_record(path: Path, schema: str) -> dict[str, Any]:

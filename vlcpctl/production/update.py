@@ -529,7 +529,7 @@ def _why_failed(place: Layout, attempt: Attempt, line: CommandLine, code: int) -
 def _lacks_test(place: Layout, number: int) -> bool:
     """Whether the week was split without a test split: shares of small weeks can be empty."""
     task = place.pending / "stream" / TASK.format(number)
-    return task.exists() and "test" not in read_task(task)["splits"]
+    return task.exists() and "test" not in read_task(task).splits
 
 
 def _what_to_do(code: int) -> str:

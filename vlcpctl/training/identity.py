@@ -15,8 +15,7 @@ from vlcpctl.checkpoints.step_config import METHOD_CODE
 from vlcpctl.core.atomic import already_made
 from vlcpctl.core.hashing import file_sha256
 from vlcpctl.core.manifest import content_of, read_manifest
-from vlcpctl.core.transform import without_exact
-from vlcpctl.core.versions import Versions
+from vlcpctl.core.versions import AnyManifest, Versions
 from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.methods.plugins.source import facts_of
@@ -37,16 +36,12 @@ def semantic(request: TrainRequest) -> dict[str, Any]:
 
     Moved or copied inputs are still the same run.
     """
-    settings = without_exact(dataclasses.asdict(request.settings))
-    if request.settings.scale_per_step is None:
-        del settings["scale_per_step"]  # runs of earlier versions, which lack it, are the same
+    settings = dataclasses.asdict(request.settings)
     for name in ("model", "pretrained"):
         if request.origins.get(name) != PREVIOUS:  # that may say anything, such as a path
             value = settings[name]
             if value is not None and Path(value).is_file():
                 settings[name] = f"sha256:{file_sha256(value)}"
-    if settings["negatives"] == "all":  # as earlier versions trained, which recorded nothing
-        del settings["negatives"]
     code, texts = facts_of(request.methods), request.pseudo_texts
     return {
         "run": request.run,
@@ -69,7 +64,7 @@ def semantic(request: TrainRequest) -> dict[str, Any]:
 
 def versions(request: TrainRequest) -> Versions:
     """The versions of the inputs, by which `semantic` may differ from that of a finished run."""
-    inputs = [open_task(path).manifest for path in request.tasks]
+    inputs: list[AnyManifest] = [open_task(path).manifest for path in request.tasks]
     for path, kind in ((request.buffer, "task"), (request.targets, "targets")):
         inputs += [read_manifest(path, kind)] if path is not None else []
     texts = request.pseudo_texts

@@ -13,7 +13,6 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import some_names
 from vlcpctl.core.method import Method
 from vlcpctl.core.shown_paths import as_word
-from vlcpctl.data.buffer.manifest import BUFFER_NAME
 from vlcpctl.data.tasks.task import Task
 from vlcpctl.models.checkpoint_files import SLOTS
 from vlcpctl.models.configuration import fusion_configuration
@@ -25,7 +24,7 @@ def policy_notes(request: TrainRequest, buffer: Task | None) -> Iterator[str]:
     """A note for each method whose paper chooses the buffer by another policy."""
     if buffer is None:
         return
-    policy = buffer.manifest[BUFFER_NAME]["policy"]
+    policy = buffer.buffer.policy
     for method in request.methods:
         if method.usual_policy not in {"", policy}:
             yield (

@@ -268,7 +268,7 @@ def _check_chain(
     refuse_idle_inputs(request)
     _refuse_kept_groups(request)
     _check_resume(request)
-    if buffer is not None and "buffer" not in buffer.manifest:
+    if buffer is not None and buffer.manifest.buffer is None:
         raise BadInput(f"--buffer {buffer.path} is not a buffer; make one with 'vlcpctl buffer'")
     if buffer is not None:
         _refuse_repeated(tasks, buffer)
@@ -295,7 +295,7 @@ def _refuse_twice(tasks: tuple[Task, ...]) -> None:
 def _refuse_repeated(tasks: tuple[Task, ...], buffer: Task) -> None:
     versions = Versions.of([buffer.manifest, *(task.manifest for task in tasks)])
     for task in tasks:
-        if versions.among(task.content, buffer.manifest["buffer"]["seen"]):
+        if versions.among(task.content, buffer.buffer.seen):
             raise UsageError(
                 f"--buffer {buffer.path} contains pairs of {task.path}, which this run trains on; "
                 "use the buffer made before this task"
@@ -310,13 +310,13 @@ def _is_first(request: TrainRequest) -> bool:
 def _check_needs(name: str, needs: Needs, buffer: Task | None) -> None:
     if not needs.buffer or buffer is None:
         return
-    entry = buffer.manifest["buffer"]
-    if needs.stored_features and not entry.get("features"):
+    entry = buffer.buffer
+    if needs.stored_features and not entry.features:
         raise UsageError(
             f"method {name} needs the stored features of replayed pairs; "
             f"{buffer.path} was made without 'vlcpctl buffer --store-features'"
         )
-    policy = entry["policy"]
+    policy = entry.policy
     if needs.policy and policy != needs.policy:
         raise UsageError(
             f"method {name} needs a buffer made with 'vlcpctl buffer --policy {needs.policy}'; "

@@ -416,21 +416,20 @@ def _manifest(
         share = f"{inverting / seconds:.0%} of the {seconds:.0f} s of training"
         console.say(f"generating pseudo texts took {share}")
     request = plan.request
-    buffer = plan.buffer.manifest["buffer"] if plan.buffer else None
-    recorded = semantic["settings"]  # which leaves out one that is as in earlier versions
+    buffer = plan.buffer.buffer if plan.buffer else None
     return CheckpointManifest(
         identity=semantic,
         run=request.run,
         method=request.method_name,
         seed=request.seed,
-        buffer={"policy": buffer["policy"], "size": buffer["size"]} if buffer else None,
+        buffer={"policy": buffer.policy, "size": buffer.size} if buffer else None,
         **plan.history.body(),
         pairs=saved.pairs,
         train_seconds=round(seconds, 3),
         parent=plan.parent.content if plan.parent else None,
         **plan.history.start(),
         fresh_state=request.fresh_state,
-        origins={name: request.origins[name] for name in request.origins if name in recorded},
+        origins=request.origins,
         asked=request.asked or None,
         inverting_seconds=round(inverting, 3) if inverting else None,
         peak_memory=peak_memory() or None,

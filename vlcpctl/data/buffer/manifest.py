@@ -49,16 +49,17 @@ def write_buffer_manifest(
         **file_facts(directory, "train", sorted(shard_rows)),
     }
     summary = TaskSummary(BUFFER_NAME, {"train": train}, _labels(rows))
-    body = {
+    kept = request.kept_columns()
+    body: dict[str, Any] = {
         "name": BUFFER_NAME,
         "slug": BUFFER_NAME,
         "step": None,
-        "tasks_in_stream": request.task.manifest.get("tasks_in_stream"),
-        "stream": request.task.manifest.get("stream"),
+        "tasks_in_stream": request.task.manifest.tasks_in_stream,
+        "stream": request.task.manifest.stream,
         "splits": summary.splits,
         "labels": summary.labels,
         "skipped": {},
-        **request.kept_entry(),
+        **({"kept_columns": kept} if kept else {}),
         "inputs": [one for one in (request.task.content, request.checkpoint) if one],
         BUFFER_NAME: {
             **_settings(request),
@@ -72,8 +73,8 @@ def write_buffer_manifest(
     }
     if contents.warnings:
         body["warnings"] = contents.warnings
-    known = request.previous.manifest if request.previous is not None else {}
-    rewritten = data_was([{DATA_WAS: known.get(DATA_WAS)}, request.task.manifest])
+    known = {} if request.previous is None else request.previous.manifest.data_was
+    rewritten = data_was([{DATA_WAS: known}, request.task.manifest])
     if rewritten:
         body[DATA_WAS] = rewritten
     content = content_with(summary.content, contents.features)
@@ -115,7 +116,7 @@ class BufferRequest:
 
     def identity(self) -> dict[str, Any]:
         """The settings that determine the result, compared when the command runs again."""
-        identity = {
+        return {
             "task": self.task.content,
             "previous": self.previous and self.previous.content,
             "policy": self.policy,
@@ -124,10 +125,10 @@ class BufferRequest:
             "of": self.size.of,
             "seed": self.seed,
             "checkpoint": self.checkpoint,
+            # Content ids do not cover kept columns, so they are compared by themselves.
+            "kept_columns": self.kept_columns(),
+            "features": self.stores_features,
         }
-        # Content ids do not cover kept columns, so they are compared by themselves.
-        identity |= self.kept_entry()
-        return {**identity, "features": True} if self.stores_features else identity
 
     def versions(self) -> Versions:
         """The versions of the inputs, by which `identity` may differ from that of a finished one.
@@ -143,19 +144,15 @@ class BufferRequest:
         earlier = [] if self.previous is None else self.previous.kept_columns
         return list(dict.fromkeys([*earlier, *self.task.kept_columns]))
 
-    def kept_entry(self) -> dict[str, Any]:
-        """Their entry in a manifest; none without kept columns."""
-        kept = self.kept_columns()
-        return {"kept_columns": kept} if kept else {}
-
     def ranks_by(self) -> str:
         """The index column with the items' priority; the highest value is evicted first."""
         by_rank = self.policy in NEEDS_FEATURES or self.variant == CTP
         return "rank" if by_rank else "order"
 
-    def previous_entry(self) -> dict[str, Any]:
-        """The buffer section of the previous buffer's manifest; without one, of an empty buffer."""
-        if self.previous is None:
-            return {"seen": {}, "shard_rows": {}}
-        entry: dict[str, Any] = self.previous.manifest[BUFFER_NAME]
-        return entry
+    def seen(self) -> dict[str, int]:
+        """The number of images of each task that the previous buffer has seen, by content id."""
+        return {} if self.previous is None else self.previous.buffer.seen
+
+    def shard_rows(self) -> dict[str, int]:
+        """The number of samples in each tar of the previous buffer."""
+        return {} if self.previous is None else self.previous.buffer.shard_rows

@@ -228,7 +228,7 @@ def test_deleted_and_known_pairs_are_not_in_a_later_week(
     left_out = {"deleted": {deletion: 10}, "known": {"week-0001": 10}}
     assert json.loads(done.out)["left_out"] == left_out
     recorded = json.loads((state / "state.json").read_text())["weeks"]
-    assert [week.get("left_out") for week in recorded] == [None, left_out]
+    assert [week["left_out"] for week in recorded] == [{}, left_out]
     assert [week["pairs"] for week in recorded] == [24, 20]
     assert len(json.loads((state / "weeks/0002/week.json").read_text())["deleted"]) == 1
     assert f"left out from now on: 20 deleted pairs ({state}/deleted)" in run("inspect", state).out

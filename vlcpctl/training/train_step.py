@@ -25,7 +25,7 @@ from vlcpctl.core.batch import Weights
 from vlcpctl.core.devices import set_arithmetic, torch_device
 from vlcpctl.core.errors import Diverged, Incompatible, UsageError
 from vlcpctl.core.hashing import content_id
-from vlcpctl.core.peak_memory import peak_memory
+from vlcpctl.core.process_memory import peak_memory
 from vlcpctl.data.precomputed.teacher_targets import TargetsDirectory
 from vlcpctl.distributed.signals import StopFlag, stop_flag
 from vlcpctl.distributed.world import World

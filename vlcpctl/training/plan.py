@@ -13,7 +13,7 @@ import numpy as np
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.core.method import TRAIN, Method, Needs
+from vlcpctl.core.method import TRAIN, Method
 from vlcpctl.core.option_rules import GoesWith, refuse_idle
 from vlcpctl.core.staging import Staging
 from vlcpctl.core.versions import Versions
@@ -275,11 +275,7 @@ def _check_chain(
     if parent is not None:
         _check_parent(request, tasks, parent)
     check_model(request)
-    for method in request.methods:
-        needs = method.needs(first=_is_first(request))
-        if needs.buffer and buffer is None:
-            raise UsageError(_needs_buffer(method.name, parent))
-        _check_needs(method.name, needs, buffer)
+    _check_needs(request, buffer, parent)
 
 
 def _refuse_twice(tasks: tuple[Task, ...]) -> None:
@@ -307,30 +303,33 @@ def _is_first(request: TrainRequest) -> bool:
     return request.previous is None and request.teacher is None
 
 
-def _check_needs(name: str, needs: Needs, buffer: Task | None) -> None:
-    if not needs.buffer or buffer is None:
-        return
-    entry = buffer.buffer
-    if needs.stored_features and not entry.features:
-        raise UsageError(
-            f"method {name} needs the stored features of replayed pairs; "
-            f"{buffer.path} was made without 'vlcpctl buffer --store-features'"
-        )
-    policy = entry.policy
-    if needs.policy and policy != needs.policy:
-        raise UsageError(
-            f"method {name} needs a buffer made with 'vlcpctl buffer --policy {needs.policy}'; "
-            f"{buffer.path} was made with {policy!r}"
-        )
-
-
-def _needs_buffer(name: str, parent: CheckpointManifest | None) -> str:
-    if parent is None or parent.tasks:
-        return f"method {name} needs --buffer after the first task"
-    return (
-        f"method {name} needs --buffer: it protects the model of --previous with pairs of its "
-        "data; make one with 'vlcpctl buffer', or use a method that needs none, such as ctp"
-    )
+def _check_needs(
+    request: TrainRequest, buffer: Task | None, parent: CheckpointManifest | None
+) -> None:
+    """Refuse methods that need a buffer, or another one."""
+    for method in request.methods:
+        needs = method.needs(first=_is_first(request))
+        if not needs.buffer:
+            continue
+        if buffer is None:
+            start = (
+                ": it protects the model of --previous with pairs of its data; make one with "
+                "'vlcpctl buffer', or use a method that needs none, such as ctp"
+            )
+            is_start = parent is not None and not parent.tasks
+            when = start if is_start else " after the first task"
+            raise UsageError(f"method {method.name} needs --buffer{when}")
+        if needs.stored_features and not buffer.buffer.features:
+            raise UsageError(
+                f"method {method.name} needs the stored features of replayed pairs; "
+                f"{buffer.path} was made without 'vlcpctl buffer --store-features'"
+            )
+        policy = buffer.buffer.policy
+        if needs.policy not in {"", policy}:
+            raise UsageError(
+                f"method {method.name} needs a buffer made with 'vlcpctl buffer --policy "
+                f"{needs.policy}'; {buffer.path} was made with {policy!r}"
+            )
 
 
 def _check_parent(

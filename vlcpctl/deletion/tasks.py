@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from vlcpctl.core.safe_json import parse_json
 from vlcpctl.core.seals import renewed, rewrite_sealed_manifest, sealed_entries
 from vlcpctl.core.versions import DATA_WAS, data_was
 from vlcpctl.data.precomputed import stored_features
+from vlcpctl.data.tasks.facts import StoredFeatures
 from vlcpctl.data.tasks.index import IndexWriter
 from vlcpctl.data.tasks.manifests import content_with, file_facts
 from vlcpctl.data.tasks.rows import rows_path
@@ -181,7 +182,7 @@ class TaskRewriter:
             self.task.path / shard, place, self.final / shard, self.drop.samples
         )
 
-    def _features(self) -> dict[str, Any]:
+    def _features(self) -> StoredFeatures:
         """Write the stored features of the pairs that stay; returns their manifest entry."""
         keys = self.task.split("train").keys
         rows = [row for row, key in enumerate(keys) if key not in self.drop.keys]
@@ -190,7 +191,7 @@ class TaskRewriter:
         stored_features.write_features(self.target, kept, found)
         listed = self.task.buffer.features
         assert listed is not None, "only called for a buffer that stores features"
-        return {**asdict(listed), "content": found.content(kept)}
+        return replace(listed, content=found.content(kept))
 
 
 def write_index(path: Path, table: pa.Table) -> str:
@@ -300,7 +301,7 @@ def _buffer(
     entry: Mapping[str, Any],
     table: pa.Table,
     shard_rows: Mapping[str, int],
-    features: Mapping[str, Any] | None,
+    features: StoredFeatures | None,
 ) -> dict[str, Any]:
     """A buffer's own section of the manifest. What it has seen stays: that is history."""
     items = Counter(table["task"].to_pylist())
@@ -308,7 +309,7 @@ def _buffer(
         **entry,
         "items": dict(items),
         "shard_rows": dict(shard_rows),
-        **({"features": features} if "features" in entry else {}),
+        "features": None if features is None else asdict(features),
     }
 
 

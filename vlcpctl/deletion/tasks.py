@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from vlcpctl.core.safe_json import parse_json
 from vlcpctl.core.seals import renewed, rewrite_sealed_manifest, sealed_entries
 from vlcpctl.core.versions import DATA_WAS, data_was
 from vlcpctl.data.precomputed import stored_features
+from vlcpctl.data.tasks.facts import StoredFeatures
 from vlcpctl.data.tasks.index import IndexWriter
 from vlcpctl.data.tasks.manifests import content_with, file_facts
 from vlcpctl.data.tasks.rows import rows_path
@@ -128,7 +129,7 @@ class TaskRewriter:
                 splits[name] = self._split(listed, hits, tables[name], shard_rows)
         if not is_changed:
             return manifest
-        features = self._features() if self._has_features() else None
+        features = self._features() if buffer and buffer.features else None
         content = content_id(
             {"name": manifest["name"], "splits": {n: one["content"] for n, one in splits.items()}}
         )
@@ -138,10 +139,6 @@ class TaskRewriter:
         found = renewed(manifest, content_with(content, features), changes)
         rewrite_sealed_manifest(_emptied(self.target, "task.json"), "task", found)
         return found
-
-    def _has_features(self) -> bool:
-        buffer = self.task.manifest.buffer
-        return buffer is not None and buffer.features is not None
 
     def _split(
         self,
@@ -175,7 +172,7 @@ class TaskRewriter:
             **facts,
         }
 
-    def _features(self) -> dict[str, Any]:
+    def _features(self) -> StoredFeatures:
         """Write the stored features of the pairs that stay; returns their manifest entry."""
         keys = self.task.split("train").keys
         rows = [row for row, key in enumerate(keys) if key not in self.drop.keys]
@@ -184,7 +181,7 @@ class TaskRewriter:
         stored_features.write_features(self.target, kept, found)
         listed = self.task.buffer.features
         assert listed is not None, "only called for a buffer that stores features"
-        return {**asdict(listed), "content": found.content(kept)}
+        return replace(listed, content=found.content(kept))
 
 
 def write_index(path: Path, table: pa.Table) -> str:
@@ -289,7 +286,7 @@ def _buffer(
     entry: Mapping[str, Any],
     table: pa.Table,
     shard_rows: Mapping[str, int],
-    features: Mapping[str, Any] | None,
+    features: StoredFeatures | None,
 ) -> dict[str, Any]:
     """A buffer's own section of the manifest. What it has seen stays: that is history."""
     items = Counter(table["task"].to_pylist())
@@ -297,7 +294,7 @@ def _buffer(
         **entry,
         "items": dict(items),
         "shard_rows": dict(shard_rows),
-        **({"features": features} if "features" in entry else {}),
+        "features": None if features is None else asdict(features),
     }
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +36,7 @@ from vlcpctl.data.buffer.policies import (
 )
 from vlcpctl.data.buffer.segments import SegmentWriter, carry, next_number, with_column
 from vlcpctl.data.precomputed.stored_features import Project, carry_over, write_features
+from vlcpctl.data.tasks.facts import StoredFeatures
 from vlcpctl.data.tasks.index import BUFFER_SCHEMA, IndexWriter, schema_with, wide
 from vlcpctl.data.tasks.kept_columns import distinct
 from vlcpctl.data.tasks.keys import Keys
@@ -231,7 +231,7 @@ def _store(
     numbers: np.ndarray,
     keys: Keys,
     project: Project | None,
-) -> dict[str, Any] | None:
+) -> StoredFeatures | None:
     """Write the features of all pairs in the index; returns their entry in the manifest, if any."""
     if not request.stores_features:
         return None
@@ -240,7 +240,7 @@ def _store(
     admitted = project(split, numbers)
     found = carry_over(request.previous, admitted, split.keys.take(numbers), keys)
     write_features(directory, keys, found)
-    return {"width": found.width, "dtype": "float16", "content": found.content(keys)}
+    return StoredFeatures(width=found.width, dtype="float16", content=found.content(keys))
 
 
 def _carried(request: BufferRequest, plan: UpdatePlan, writer: SegmentWriter) -> Iterator[pa.Table]:

@@ -312,13 +312,13 @@ def _check_needs(
         if not needs.buffer:
             continue
         if buffer is None:
-            start = (
-                ": it protects the model of --previous with pairs of its data; make one with "
-                "'vlcpctl buffer', or use a method that needs none, such as ctp"
-            )
-            is_start = parent is not None and not parent.tasks
-            when = start if is_start else " after the first task"
-            raise UsageError(f"method {method.name} needs --buffer{when}")
+            why = "needs --buffer after the first task"
+            if parent is not None and not parent.tasks:
+                why = (
+                    "needs --buffer: it protects the model of --previous with pairs of its data; "
+                    "make one with 'vlcpctl buffer', or use a method that needs none, such as ctp"
+                )
+            raise UsageError(f"method {method.name} {why}")
         if needs.stored_features and not buffer.buffer.features:
             raise UsageError(
                 f"method {method.name} needs the stored features of replayed pairs; "
